@@ -96,7 +96,7 @@ Json to_json(const RunSummary& run) {
   json["samples_per_step"] = number(run.samples_per_step);
   json["measured_s"] = run.measured_s;
   json["measured_samples"] = number(run.measured_samples);
-  json["billed_s"] = run.billed_s;
+  json["billed_s"] = number(run.billed_s);
   Json quantiles = Json::array();  // from the least to the largest, half a percent of the steps apart
   for (int i = 0; i <= 200; ++i) quantiles.push_back(number(stats::weighted_percentile(run.distribution, 0.5 * i)));
   json["step_ms_quantiles"] = std::move(quantiles);

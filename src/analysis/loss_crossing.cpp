@@ -22,7 +22,7 @@ std::vector<LossPoint> finite_losses(const record::RunData& run) {
   double seen = 0, per_step = run.setup.global_batch ? static_cast<double>(*run.setup.global_batch) : NAN;
   for (size_t row = 0; row < run.steps.size(); ++row) {
     if (const double samples = record::value_or_nan(run.steps.samples, row); std::isfinite(samples)) per_step = samples;
-    seen += per_step * record::num_steps_of(run.steps, row);
+    seen += per_step * record::steps_since_row_before(run.steps, row);
     const double recorded = record::value_or_nan(run.steps.samples_seen, row),
                  loss = record::value_or_nan(run.steps.loss, row);
     const double at = std::isfinite(recorded) ? recorded : seen;

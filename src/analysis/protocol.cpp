@@ -53,7 +53,8 @@ std::optional<double> median_of(const std::vector<double>& column, std::span<con
   return stats::median(values);
 }
 
-/// Rows of a log in words: of what they are, where each is one ("steps"), else of how many each is the mean.
+/// Rows of a log in words: of what they are, where each is one ("steps") or one of several, else of how many each is
+/// the mean.
 struct RowsText {
   const record::StepColumns& steps;
   bool are_means = false;
@@ -66,9 +67,16 @@ struct RowsText {
     return std::accumulate(rows.begin(), rows.end(), 0.0,
                            [&](double sum, size_t row) { return sum + record::num_steps_of(steps, row); });
   }
-  /// "190 steps", or "19 log lines (means over 10 steps each, 190 steps in all)".
+  /// "190 steps", "19 steps (the log tells one in 10)", or "19 log lines (means over 10 steps each, 190 in all)".
   std::string full(std::span<const size_t> rows, const char* unit) const {
-    if (!are_means || rows.empty()) return fmt::format("{} {}", rows.size(), unit);
+    if (rows.empty()) return fmt::format("0 {}", unit);
+    if (!are_means) {
+      std::vector<double> distances;
+      for (const size_t row : rows) distances.push_back(record::steps_since_row_before(steps, row));
+      const double distance = stats::median(distances);
+      return fmt::format("{} {}{}", rows.size(), unit,
+                         distance > 1 ? fmt::format(" (the log tells one in {:.0f})", distance) : "");
+    }
     const auto count = [&](size_t a, size_t b) {
       return record::num_steps_of(steps, a) < record::num_steps_of(steps, b);
     };
@@ -170,7 +178,7 @@ void apply_epicure_vision(const record::StepColumns& steps, const std::vector<si
   for (const size_t row : rows) {
     if (row >= steps.epoch.size() || steps.epoch[row] != epoch) continue;
     used.push_back(row);
-    total_ms += steps.step_ms[row] * record::num_steps_of(steps, row);
+    total_ms += steps.step_ms[row] * record::steps_since_row_before(steps, row);
   }
   const RowsText text(steps, used);
   const char* const row_word = text.are_means ? "log lines" : "batches";

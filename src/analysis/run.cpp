@@ -36,13 +36,23 @@ void fill_work(const record::RunData& run, std::span<const size_t> rows, RunSumm
   summary.logged_tflops_per_device = record::median_of_rows(run.steps.logged_tflops_per_device, rows);
 }
 
-/// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock.
+/// Seconds of the wall clock from the start of the first measured row to the end of the last; NaN where the source
+/// tells no times of day.
+double wall_seconds(const record::RunData& run, const Rows& rows, size_t first) {
+  const double begin = record::value_or_nan(run.steps.time_s, rows.index[first]),
+               end = record::value_or_nan(run.steps.time_s, rows.index.back());
+  return end - begin + rows.step_ms[first] * rows.num_steps[first] / 1e3;
+}
+
+/// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock. A row stands
+/// for all steps since the row before, whether it is their mean or one of them.
 void fill_window(const record::RunData& run, const Rows& rows, size_t first, RunSummary& summary) {
   double wait_ms = 0;
   bool has_wait = false;
   for (size_t i = first; i < rows.index.size(); ++i) {
     const size_t row = rows.index[i];
-    const double steps = num_steps_of(run.steps, row), samples = record::value_or_nan(run.steps.samples, row);
+    const double steps = i == first ? rows.num_steps[i] : rows.covered_steps[i],
+                 samples = record::value_or_nan(run.steps.samples, row);
     summary.measured_s += rows.step_ms[i] * steps / 1e3;
     summary.measured_samples += (std::isfinite(samples) ? samples : summary.samples_per_step) * steps;
     if (const double wait = record::value_or_nan(run.steps.data_wait_ms, row); std::isfinite(wait)) {
@@ -51,14 +61,9 @@ void fill_window(const record::RunData& run, const Rows& rows, size_t first, Run
     }
   }
   summary.data_wait_share = has_wait && summary.measured_s > 0 ? wait_ms / 1e3 / summary.measured_s : record::kUnknown;
-  summary.billed_s = summary.measured_s;
   summary.billed_samples = summary.measured_samples;
-  if (first >= rows.index.size()) return;
-  const double begin = record::value_or_nan(run.steps.time_s, rows.index[first]),
-               end = record::value_or_nan(run.steps.time_s, rows.index.back());
-  const double first_row_s = rows.step_ms[first] * num_steps_of(run.steps, rows.index[first]) / 1e3;
-  const double wall = end - begin + first_row_s;
-  if (std::isfinite(wall) && wall > summary.measured_s) summary.billed_s = wall;
+  const double wall_s = wall_seconds(run, rows, first);
+  summary.billed_s = wall_s > 0 ? std::max(wall_s, summary.measured_s) : record::kUnknown;
 }
 
 void fill_phases(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {
@@ -132,10 +137,10 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.options = run.options;
   if (!options.flops_set.empty()) {
     const auto nominal = config::find_nominal(options.flops_set, run.setup.model);
-    if (run.setup.forward_gflops_per_sample &&
+    if (summary.setup.forward_gflops_per_sample &&
         !run.setup.processed_gflops_per_sample) {  // what the run itself counted stands beside it
-      summary.setup.processed_gflops_per_sample = run.setup.forward_gflops_per_sample;
-      summary.setup.processed_formula = run.setup.flops_formula;
+      summary.setup.processed_gflops_per_sample = summary.setup.forward_gflops_per_sample;
+      summary.setup.processed_formula = summary.setup.flops_formula;
     }
     summary.setup.forward_gflops_per_sample = nominal.forward_gflops;
     summary.setup.flops_formula = fmt::format("3 x nominal {} ({}): {}", nominal.model, nominal.set, nominal.formula);
@@ -166,7 +171,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
 /// What is counted over whole attempts, then leaves only the measured one in `run`.
 void take_measured_attempt(record::RunData& run, RunSummary& summary) {
   for (size_t row = 0; row < run.steps.size(); ++row)
-    summary.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+    summary.num_steps += static_cast<int64_t>(record::steps_since_row_before(run.steps, row));
   summary.losses = loss_points(run);
   const size_t num_rows = run.steps.size();
   const int attempt = record::longest_attempt(run.steps);
@@ -195,6 +200,11 @@ void fill_notes(const Rows& rows, RunSummary& summary) {
     summary.problems.push_back(fmt::format(
         "the log gives means over {:.0f} steps: percentiles are those of such means and hide single slow steps",
         summary.steps_per_row));
+  else if (rows.covered_per_row > 1)
+    summary.problems.push_back(fmt::format(
+        "the log tells the time of one step in {:.0f}: medians are of these steps, and the time of the steps between "
+        "them is taken to be the same",
+        rows.covered_per_row));
 }
 }  // namespace
 

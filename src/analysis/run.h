@@ -83,11 +83,14 @@ struct RunSummary {
   bool has_step_time = true;       ///< False: a row of a table that tells a rate only; its step is one sample.
   int64_t num_steps = 0;           ///< Optimiser steps, of all attempts.
   int64_t num_measured_steps = 0;  ///< Of the measured attempt after its warm-up, as all below.
-  double measured_s = 0, measured_samples = 0;  ///< Sum of step times after warm-up and what was done in it.
-  double billed_s = 0, billed_samples = 0;      ///< Wall clock over the same window, pauses between steps included.
-  double data_wait_share = 0;                   ///< Of the measured time; NaN: unknown.
-  std::map<std::string, double> phases_ms{};    ///< Means per step over the measured window.
-  std::vector<double> measured_ms{};            ///< Only with AnalysisOptions::keeps_steps.
+  /// Sum of step times after warm-up and what was done in it; steps that the source does not tell count as those that
+  /// it tells.
+  double measured_s = 0, measured_samples = 0;
+  /// Wall clock over the same window, pauses between steps included; NaN: the source tells no times of day.
+  double billed_s = 0, billed_samples = 0;
+  double data_wait_share = 0;                        ///< Of the measured time; NaN: unknown.
+  std::map<std::string, double> phases_ms{};         ///< Means per step over the measured window.
+  std::vector<double> measured_ms{};                 ///< Only with AnalysisOptions::keeps_steps.
   std::vector<stats::WeightedValue> distribution{};  ///< Of measured step times, ms; a weight is a number of rows.
   std::vector<double> trace_step{}, trace_ms{};      ///< Thinned: medians of short blocks and every outlier.
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.

@@ -86,8 +86,8 @@ std::vector<std::pair<int, EpochSpan>> epoch_spans(const record::StepColumns& st
     }
     EpochSpan& span = spans.back().second;
     span.last = row;
-    const double count = row < steps.num_steps.size() ? std::max(1, steps.num_steps[row]) : 1;
-    if (row < steps.samples.size() && std::isfinite(steps.samples[row])) span.samples += steps.samples[row] * count;
+    if (row < steps.samples.size() && std::isfinite(steps.samples[row]))
+      span.samples += steps.samples[row] * record::steps_since_row_before(steps, row);
   }
   return spans;
 }
@@ -144,7 +144,7 @@ std::vector<EpochTimes> epoch_times(const record::RunData& run) {
     // The last epoch is whole only when it is as long as the others.
     if (i + 1 == spans.size() && span.samples < 0.999 * before.samples) continue;
     const double end = run.steps.time_s[span.last];
-    const double first_s = run.steps.step_ms[span.first] * std::max(1, run.steps.num_steps[span.first]) / 1e3;
+    const double first_s = run.steps.step_ms[span.first] * record::steps_since_row_before(run.steps, span.first) / 1e3;
     EpochTimes times{
         .epoch = epoch, .total_s = end - run.steps.time_s[before.last], .train_s = 0, .samples = span.samples};
     times.train_s = std::min(times.total_s, end - run.steps.time_s[span.first] + first_s);

@@ -5,7 +5,7 @@
 // The value is that of one step, the number in parentheses a mean since the start of the epoch. The value is taken:
 // differences of a mean that is printed with three digits have an error of milliseconds per step. Where the printed
 // steps do not represent the epoch, that is told. The program's own batches count from 1, older versions of it count
-// from 0.
+// from 0. The program prints no times of day; a stamp in front is of what collected the lines.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,15 +25,18 @@ class ImageNetParser : public LogParser {
   using LogParser::LogParser;
 
   static bool is_step_line(std::string_view line) {
-    return core::starts_with(line, kImageNetMark) && line.find("Time") != std::string_view::npos;
+    return core::starts_with(behind_time_stamp(line), kImageNetMark) && line.find("Time") != std::string_view::npos;
   }
 
   LineUse read(const LogLine& line) override {
-    if (core::starts_with(line.text, "*") && line.text.find("Acc@1") != std::string_view::npos)
-      return read_result(line.text);
-    if (!is_step_line(line.text)) return LineUse::kOther;
+    const std::string_view text = behind_time_stamp(line.text);
+    if (core::starts_with(text, "*") && text.find("Acc@1") != std::string_view::npos) return read_result(text);
+    if (!is_step_line(text)) {
+      read_start(text);
+      return LineUse::kOther;
+    }
     std::string_view rest;
-    const auto epoch = count_after(line.text, kImageNetMark, &rest);
+    const auto epoch = count_after(text, kImageNetMark, &rest);
     const auto batch = epoch ? count_after(rest, "][", &rest) : std::nullopt;
     const auto num_batches = batch ? count_after(rest, "/", &rest) : std::nullopt;
     constexpr int64_t kMaxEpoch = 1'000'000, kMaxBatches = 1'000'000'000;
@@ -62,6 +65,15 @@ class ImageNetParser : public LogParser {
   }
 
  private:
+  /// "=> creating model 'resnet50'"
+  void read_start(std::string_view text) {
+    constexpr std::string_view kModel = "model '";
+    const size_t begin = text.find(kModel);
+    if (!core::starts_with(text, "=> ") || begin == std::string_view::npos || !setup().model.empty()) return;
+    const std::string_view name = text.substr(begin + kModel.size());
+    setup().model = name.substr(0, name.find('\''));
+  }
+
   static std::optional<double> mean_after(std::string_view text, std::string_view key) {
     std::string_view rest;
     if (!number_after(text, key, &rest)) return std::nullopt;

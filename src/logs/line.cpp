@@ -116,9 +116,10 @@ int digits_at(std::string_view text, size_t at, size_t count) {
   return value;
 }
 
+constexpr size_t kStampLength = 19;  // 2026-01-31 12:34:56
+
 std::optional<double> stamp_at(std::string_view text) {
-  constexpr size_t kStamp = 19;  // 2026-01-31 12:34:56
-  if (text.size() < kStamp || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':')
+  if (text.size() < kStampLength || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':')
     return std::nullopt;
   if (text[10] != ' ' && text[10] != ',' && text[10] != 'T') return std::nullopt;
   const int year = digits_at(text, 0, 4), month = digits_at(text, 5, 2), day = digits_at(text, 8, 2);
@@ -131,8 +132,8 @@ std::optional<double> stamp_at(std::string_view text) {
   double seconds = static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count()) * 86400.0 +
                    hour * 3600.0 + minute * 60.0 + second;
   double scale = 0.1;
-  if (text.size() > kStamp && (text[kStamp] == '.' || text[kStamp] == ','))
-    for (size_t at = kStamp + 1; at < text.size() && is_digit(text[at]); ++at, scale /= 10)
+  if (text.size() > kStampLength && (text[kStampLength] == '.' || text[kStampLength] == ','))
+    for (size_t at = kStampLength + 1; at < text.size() && is_digit(text[at]); ++at, scale /= 10)
       seconds += scale * (text[at] - '0');
   return seconds;
 }
@@ -212,10 +213,16 @@ std::optional<double> ms_after(std::string_view line, std::string_view key, doub
 
 std::optional<double> read_time_stamp(std::string_view line) {
   constexpr size_t kSearched = 48;  // behind "[titan] " and the like
-  for (size_t at = 0; at + 19 <= line.size() && at < kSearched; ++at)
+  for (size_t at = 0; at + kStampLength <= line.size() && at < kSearched; ++at)
     if (line[at] == '1' || line[at] == '2')
       if (const auto stamp = stamp_at(line.substr(at))) return stamp;
   return std::nullopt;
+}
+
+std::string_view behind_time_stamp(std::string_view line) {
+  if (!stamp_at(line)) return line;
+  const size_t end = line.find_first_of(" \t", kStampLength);
+  return end == std::string_view::npos ? line : skip_space(line.substr(end));
 }
 
 std::optional<std::string_view> option_in_dump(std::string_view line, std::string_view name) {
@@ -223,7 +230,8 @@ std::optional<std::string_view> option_in_dump(std::string_view line, std::strin
   if (at == std::string_view::npos || (at > 0 && line[at - 1] != ' ' && line[at - 1] != '\t')) return std::nullopt;
   std::string_view rest = line.substr(at + name.size());
   if (rest.empty() || (rest.front() != ':' && rest.front() != ' ')) return std::nullopt;
-  const bool has_dots = rest.find("...") == 1;
+  const size_t dots_end = rest.find_first_not_of('.', 1);
+  const bool has_dots = dots_end > 1 && (dots_end == std::string_view::npos || rest[dots_end] == ' ');
   if (!has_dots && rest.front() != ':') return std::nullopt;
   while (!rest.empty() && (rest.front() == '.' || rest.front() == ' ' || rest.front() == ':')) rest.remove_prefix(1);
   return core::trim(rest);

@@ -34,6 +34,10 @@ std::optional<double> ms_after(std::string_view line, std::string_view key, doub
 /// Unix time of a stamp "2026-01-31[ ,T]12:34:56[.,789]" near the start of a line, read as UTC.
 std::optional<double> read_time_stamp(std::string_view line);
 
+/// What follows a time stamp that a line begins with, put there by what collected the lines ("2026-01-31T12:34:56Z ");
+/// the whole line where there is none.
+std::string_view behind_time_stamp(std::string_view line);
+
 /// A dump of options, "  world_size ........ 8" (Megatron, DeepSpeed) or "  world_size: 8" (OpenCLIP): the value, or
 /// nothing.
 std::optional<std::string_view> option_in_dump(std::string_view line, std::string_view name);

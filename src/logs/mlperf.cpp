@@ -3,10 +3,14 @@
 //
 // Step times stand in tracked_stats under three spellings. Where there are none, blocks and epochs give them: time
 // between start and stop over the steps in between, told by metadata (samples_count, step) and the global batch.
+// The step of metadata may be the samples so far: it is where every one is a multiple of the global batch and the steps
+// would have taken far longer than the clock allows.
 // `throughput` may count launches instead of finished steps: kept, not used.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -57,6 +61,12 @@ class MlperfParser : public LogParser {
   }
 
   void finish() override {
+    const int64_t samples_per_count = are_counts_samples() ? known_batch().value_or(1) : 1;
+    for (Stats& stats : stats_) {
+      if (samples_per_count > 1) stats.row.step = stats.row.step / samples_per_count - 1;
+      if (stats.is_start) builder_.start_attempt();
+      builder_.add({.text = {}, .rank = stats.rank, .time_s = stats.time_s}, stats.row);
+    }
     if (!builder_.has_rows())  // no program that measures steps itself: the blocks between evaluations do
       for (const Block& block : blocks_) builder_.add({.text = {}, .rank = {}, .time_s = block.time_s}, block.row);
   }
@@ -70,7 +80,7 @@ class MlperfParser : public LogParser {
   LineUse read_event(const LogLine& line, const std::string& key, const Json& value, const Json& metadata) {
     if (key == "tracked_stats") return read_stats(line, value, metadata);
     if (key == "block_start" || key == "block_stop") return read_block(line, key == "block_stop", metadata);
-    if (key == "run_start" && line.time_s) builder_.start_attempt();
+    if (key == "run_start" && line.time_s) is_start_ = true;
     if (key == "run_stop") read_end(metadata);
     if (key == "eval_accuracy" || key == "eval_error" || key == "eval_loss") read_evaluation(key, value, metadata);
     const auto take = [&](const char* name, std::optional<int64_t>& place) {
@@ -93,12 +103,35 @@ class MlperfParser : public LogParser {
     if (!seconds) return LineUse::kUsed;
     if (!stated) builder_.run().is_unit_guessed = true;
     const auto step = step_of(metadata, value);
-    if (!step) return LineUse::kRejected;
+    constexpr int64_t kMaxStep = int64_t{1} << 48;
+    if (!step || *step > kMaxStep || !(*seconds > 0)) return LineUse::kRejected;
     LogRow row{.step = *step, .step_ms = *seconds * kMsPerSecond};
     row.samples_per_s = number_in(value, {"throughput"}).value_or(record::kUnknown);
     row.loss = number_in(value, {"loss", "train_loss", "reduced_train_loss"}).value_or(record::kUnknown);
     if (const auto batch = known_batch()) row.samples = static_cast<double>(*batch);
-    return add(line, row);
+    stats_.push_back(
+        {.row = row, .rank = line.rank, .time_s = line.time_s, .is_start = std::exchange(is_start_, false)});
+    return LineUse::kUsed;
+  }
+
+  /// Do the steps of tracked_stats count samples?
+  bool are_counts_samples() const {
+    const int64_t batch = known_batch().value_or(1);
+    if (batch < 2 || std::any_of(stats_.begin(), stats_.end(), [&](const Stats& stats) {
+          return stats.row.step == 0 || stats.row.step % batch != 0;
+        }))
+      return false;
+    std::vector<double> needed;  // seconds that the counted steps need, over those that the clock tells
+    for (size_t at = 1; at < stats_.size(); ++at) {
+      const Stats &stats = stats_[at], &before = stats_[at - 1];
+      if (stats.time_s && before.time_s && *stats.time_s > *before.time_s && stats.row.step > before.row.step)
+        needed.push_back(static_cast<double>(stats.row.step - before.row.step) * stats.row.step_ms / kMsPerSecond /
+                         (*stats.time_s - *before.time_s));
+    }
+    if (needed.empty()) return false;
+    const auto middle = needed.begin() + static_cast<std::ptrdiff_t>(needed.size() / 2);
+    std::nth_element(needed.begin(), middle, needed.end());
+    return *middle > std::sqrt(static_cast<double>(batch));
   }
 
   std::optional<int64_t> step_of(const Json& metadata, const Json& value) const {
@@ -145,6 +178,15 @@ class MlperfParser : public LogParser {
         {.attempt = 1, .step = step.value_or(0), .name = "val", .metrics = {{key, value.get<double>()}}});
   }
 
+  struct Stats {
+    LogRow row{};
+    std::optional<int> rank{};
+    std::optional<double> time_s{};
+    bool is_start = false;
+  };
+
+  std::vector<Stats> stats_{};
+  bool is_start_ = false;
   std::vector<Block> blocks_{};
   std::pair<std::optional<int64_t>, double> block_start_{};  // steps done and time
 };

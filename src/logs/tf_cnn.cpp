@@ -3,7 +3,8 @@
 //
 // The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 /
 // rate1). The batch stands at the top
-// ("Batch size:  256 global") or must be told. Steps count from 1.
+// ("Batch size:  256 global") or must be told. Steps count from 1. The program prints no times of day; a stamp in front
+// is of what collected the lines.
 #include "core/strings.h"
 #include "logs/merged.h"
 #include "logs/parser.h"
@@ -19,17 +20,20 @@ class TfCnnParser : public LogParser {
 
   static bool is_own_line(std::string_view line) {
     return line.find(kTfCnnMark) != std::string_view::npos &&
-           (line.find("+/-") != std::string_view::npos || core::starts_with(line, "total"));
+           (line.find("+/-") != std::string_view::npos || is_total(behind_time_stamp(line)));
   }
 
+  static bool is_total(std::string_view text) { return core::starts_with(text, "total"); }
+
   LineUse read(const LogLine& line) override {
-    if (!is_own_line(line.text)) {
-      read_header(line.text);
+    const std::string_view text = behind_time_stamp(line.text);
+    if (!is_own_line(text)) {
+      read_header(text);
       return LineUse::kOther;
     }
-    if (core::starts_with(line.text, "total")) return LineUse::kOther;  // the same mean once more
-    const auto step = read_number(line.text);
-    const auto rate = number_after(line.text, kTfCnnMark);
+    if (is_total(text)) return LineUse::kOther;  // the same mean once more
+    const auto step = read_number(text);
+    const auto rate = number_after(text, kTfCnnMark);
     constexpr double kMaxStep = 1e12;
     if (!step || *step < 1 || *step > kMaxStep || *step != static_cast<double>(static_cast<int64_t>(*step)) || !rate ||
         *rate <= 0)
@@ -46,7 +50,7 @@ class TfCnnParser : public LogParser {
     LogRow row{.step = static_cast<int64_t>(*step) - 1, .samples = batch, .samples_per_s = *rate};
     row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
     row.step_ms = (total_s - progress.before.total_s) / (*step - progress.before.step) * kMsPerSecond;
-    row.loss = loss_of(line.text);
+    row.loss = loss_of(text);
     const LineUse use = add(line, row);
     if (use == LineUse::kUsed) progress.last = {*step, total_s};
     return use;
@@ -92,7 +96,8 @@ class TfCnnParser : public LogParser {
 
 bool tf_cnn_line_is_torn(std::string_view line) {
   std::string_view rest;
-  if (line.find(kTfCnnMark) == std::string_view::npos || core::starts_with(line, "total") || !read_number(line, &rest))
+  line = behind_time_stamp(line);
+  if (line.find(kTfCnnMark) == std::string_view::npos || TfCnnParser::is_total(line) || !read_number(line, &rest))
     return false;
   return !core::starts_with(core::trim(rest), kTfCnnMark) || !is_number_closed(line, kTfCnnMark, {"+/-"});
 }

@@ -3,8 +3,18 @@
 //
 // tps counts tokens per second and device. The first line covers one step, the others all since the line before. Steps
 // count from 1. A step time is not printed: it follows from tps where batch, sequence length and devices are known (the
-// program prints them at its start), else from the time stamps.
+// program prints them at its start), else from the time stamps. Behind "validate step: 10  loss: ... tps: ..." the rate
+// is counted anew.
+//
+// Model llama3 8B size: 8,030,261,248 total parameters
+// CUDA capacity: NVIDIA H100 80GB HBM3 with 79.18GiB memory
+// Peak FLOPS used for computing MFU: 9.890e+14
+// Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=8, cp=1, tp=1, ep=1, etp=1
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/strings.h"
 #include "logs/merged.h"
@@ -13,11 +23,14 @@
 namespace lockstep::logs {
 namespace {
 
+constexpr std::string_view kValidation = "validate step:";
+
 class TorchTitanParser : public LogParser {
  public:
   using LogParser::LogParser;
 
   LineUse read(const LogLine& line) override {
+    if (line.text.find(kValidation) != std::string_view::npos) return read_validation(line);
     if (!is_step_line(line.text)) {
       read_start(line.text);
       return LineUse::kOther;
@@ -33,14 +46,29 @@ class TorchTitanParser : public LogParser {
     return add(line, row);
   }
 
+  void finish() override {
+    const auto size = [&](std::string_view axis) {
+      const auto found = mesh_.find(axis);
+      return found == mesh_.end() ? int64_t{1} : found->second;
+    };
+    if (setup().layout.empty() && !mesh_.empty()) {
+      setup().layout = fmt::format("dp={}", size("dp") * size("dp_replicate") * size("dp_shard"));
+      for (const std::string_view axis : {"tp", "pp", "cp"})
+        if (size(axis) > 1) setup().layout += fmt::format(" {}={}", axis, size(axis));
+    }
+    if (!setup().sequence_length) return;
+    if (setup().task.empty()) setup().task = "gpt";
+    if (setup().sample_unit == "samples") setup().sample_unit = "sequences";
+  }
+
   static bool is_step_line(std::string_view line) {
-    return line.find("step:") != std::string_view::npos && line.find("loss:") != std::string_view::npos &&
+    return line.find(kValidation) == std::string_view::npos && line.find("step:") != std::string_view::npos &&
+           line.find("loss:") != std::string_view::npos &&
            (line.find(" tps:") != std::string_view::npos || line.find(" wps:") != std::string_view::npos);
   }
 
  private:
   void set_time(const LogLine& line, double tokens_per_s_and_device, LogRow& row) {
-    constexpr double kMsPerSecond = 1000;
     const auto previous_step = std::exchange(last_step_, row.step);
     const auto previous_time = std::exchange(last_time_s_, line.time_s);
     const auto batch = known_batch(), length = known(&record::RunSetup::sequence_length),
@@ -65,27 +93,65 @@ class TorchTitanParser : public LogParser {
         if (const auto count = count_after(text, key); count && *count > 0 && !place) place = count;
       };
       take("global batch size", setup().global_batch), take("sequence length", setup().sequence_length),
-          take("accumulation steps", setup().accum);
+          take("accumulation steps", setup().accum), take("gradient_accumulation_steps", setup().accum);
       builder_.start_attempt();
     }
-    if (const size_t at = text.find("device mesh with ["); at != std::string_view::npos && !setup().devices)
+    if (const size_t at = text.find("device mesh with "); at != std::string_view::npos && mesh_.empty())
       read_mesh(text.substr(at));
+    const auto take_text = [&](std::string_view from, std::string_view to, std::string& place) {
+      const size_t end = text.find(to), begin = text.substr(0, std::min(end, text.size())).rfind(from);
+      if (end != std::string_view::npos && begin != std::string_view::npos && place.empty())
+        place = core::trim(text.substr(begin + from.size(), end - begin - from.size()));
+    };
+    if (text.find("total parameters") != std::string_view::npos) take_text("Model ", " size: ", setup().model);
+    if (text.find("GiB memory") != std::string_view::npos) take_text(" capacity: ", " with ", setup().device);
+    // For devices that it does not know it takes the peak of another one.
+    if (text.find("fallback to") != std::string_view::npos) is_peak_known_ = false;
+    constexpr double kTera = 1e12;
+    if (const auto peak = number_after(text, "Peak FLOPS used for computing MFU");
+        peak && *peak > 0 && is_peak_known_) {
+      setup().peak_tflops_per_device = *peak / kTera;
+      setup().peak_source = "the one that torchtitan computes its MFU with";
+    }
   }
 
-  /// "device mesh with ['dp_shard', 'tp'], [4, 2]"
+  LineUse read_validation(const LogLine& line) {
+    const auto step = count_after(line.text, kValidation);
+    const auto loss = number_after(line.text, "loss:");
+    if (!step || !loss) return LineUse::kRejected;
+    builder_.run().results.push_back({.attempt = 1, .step = *step, .name = "val", .metrics = {{"loss", *loss}}});
+    if (*step - 1 == last_step_) last_time_s_ = line.time_s;
+    return LineUse::kUsed;
+  }
+
+  /// "device mesh with ['dp_shard', 'tp'], [4, 2]" or, newer, "device mesh with parallelism: pp=1, dp_shard=8, tp=1".
   void read_mesh(std::string_view text) {
-    const size_t second = text.find("], [");
-    if (second == std::string_view::npos) return;
+    std::map<std::string, int64_t, std::less<>> mesh;
+    if (const size_t second = text.find("], ["); second != std::string_view::npos) {
+      const size_t first = text.find('[');
+      const auto names = core::split(text.substr(first + 1, second - first - 1), ","),
+                 sizes = core::split(text.substr(second + 4, text.find(']', second + 4) - second - 4), ",");
+      for (size_t at = 0; at < std::min(names.size(), sizes.size()); ++at)
+        mesh[core::replace_all(std::string(core::trim(names[at])), "'", "")] = positive_count(sizes[at]).value_or(0);
+    } else {
+      for (const std::string& part : core::split(text.substr(text.find(':') + 1), ","))
+        if (const size_t equals = part.find('='); equals != std::string::npos)
+          mesh[std::string(core::trim(part.substr(0, equals)))] = positive_count(part.substr(equals + 1)).value_or(0);
+    }
     int64_t devices = 1;
     constexpr int64_t kMaxDevices = 10'000'000;
-    for (const std::string& part : core::split(text.substr(second + 4, text.find(']', second + 4) - second - 4), ",")) {
-      const auto size = positive_count(part);
-      if (!size || *size > kMaxDevices || devices > kMaxDevices) return;
-      devices *= *size;
+    for (const auto& [axis, size] : mesh) {
+      if (axis == "ep" || axis == "etp") continue;  // over the devices of the other axes
+      if (size == 0 || size > kMaxDevices || devices > kMaxDevices) return;
+      devices *= size;
     }
-    setup().devices = devices;
+    if (mesh.empty()) return;
+    mesh_ = std::move(mesh);
+    if (!setup().devices) setup().devices = devices;
   }
 
+  std::map<std::string, int64_t, std::less<>> mesh_{};  // by axis
+  bool is_peak_known_ = true;
   int64_t last_step_ = -1;
   std::optional<double> last_time_s_{};
 };

@@ -22,61 +22,62 @@ double row_step_ms(const RunData& run, size_t row) {
 /// Rows that stand for far fewer steps than the others (the first line of an epoch is one step among hundreds) weigh
 /// like the others in every figure: they are joined with the row behind them, or the last with the one before, into the
 /// mean over the steps of both.
-void join_short_rows(UsableRows& rows, std::vector<double> intervals) {
+void join_short_rows(UsableRows& rows) {
   constexpr double kShort = 0.5;
-  UsableRows joined = rows;
-  joined.index.clear();
-  joined.step_ms.clear();
-  double held_ms = 0, held_steps = 0;
-  const auto add = [&](double ms, double steps) {
-    held_ms += ms * steps;
-    held_steps += steps;
-  };
-  for (size_t row = 0; row < rows.index.size(); ++row) {
-    add(rows.step_ms[row], intervals[row]);
-    const bool is_last = row + 1 == rows.index.size();
-    if (held_steps < kShort * rows.steps_per_row && !is_last) continue;
-    if (held_steps < kShort * rows.steps_per_row &&
-        !joined.step_ms.empty()) {  // nothing is left to join the last row with
-      joined.step_ms.back() =
-          (joined.step_ms.back() * rows.steps_per_row + held_ms) / (rows.steps_per_row + held_steps);
-      joined.index.back() = rows.index[row];
+  const UsableRows single = std::move(rows);
+  rows = {.steps_per_row = single.steps_per_row, .num_unusable = single.num_unusable};
+  bool is_open = false;  // the last row is still too short
+  for (size_t row = 0; row < single.index.size(); ++row) {
+    const bool is_short = single.num_steps[row] < kShort * rows.steps_per_row, is_last = row + 1 == single.index.size();
+    if (!is_open && !(is_last && is_short && !rows.index.empty())) {
+      rows.index.push_back(single.index[row]);
+      rows.step_ms.push_back(single.step_ms[row]);
+      rows.num_steps.push_back(single.num_steps[row]);
+      rows.covered_steps.push_back(single.covered_steps[row]);
     } else {
-      joined.step_ms.push_back(held_ms / held_steps);
-      joined.index.push_back(rows.index[row]);
+      const double steps = rows.num_steps.back() + single.num_steps[row];
+      rows.step_ms.back() =
+          (rows.step_ms.back() * rows.num_steps.back() + single.step_ms[row] * single.num_steps[row]) / steps;
+      rows.num_steps.back() = steps;
+      rows.covered_steps.back() += single.covered_steps[row];
+      rows.index.back() = single.index[row];
     }
-    held_ms = held_steps = 0;
+    is_open = rows.num_steps.back() < kShort * rows.steps_per_row;
   }
-  rows = std::move(joined);
 }
 
 UsableRows usable_rows(const RunData& run) {
   UsableRows rows;
   const int attempt = longest_attempt(run.steps);
-  std::vector<double> intervals;
+  double unusable_steps = 0;  // since the last usable row
   for (size_t row = 0; row < run.steps.size(); ++row) {
     if (row < run.steps.attempt.size() && run.steps.attempt[row] != attempt) continue;
-    const double ms = row_step_ms(run, row);
+    const double ms = row_step_ms(run, row), covered = steps_since_row_before(run.steps, row);
     if (!std::isfinite(ms) || ms <= 0) {
       ++rows.num_unusable;
+      unusable_steps += covered;
       continue;
     }
     rows.index.push_back(row);
     rows.step_ms.push_back(ms);
-    intervals.push_back(num_steps_of(run.steps, row));
+    rows.num_steps.push_back(num_steps_of(run.steps, row));
+    rows.covered_steps.push_back(covered + (rows.index.size() > 1 ? unusable_steps : 0));
+    unusable_steps = 0;
   }
-  if (!intervals.empty()) rows.steps_per_row = stats::median(intervals);
-  if (rows.steps_per_row > 1) join_short_rows(rows, std::move(intervals));
+  if (rows.index.empty()) return rows;
+  rows.steps_per_row = stats::median(rows.num_steps);
+  if (rows.steps_per_row > 1) join_short_rows(rows);
+  rows.covered_per_row = stats::median(rows.covered_steps);
   return rows;
 }
 
 stats::SeriesOptions series_options(const UsableRows& rows, const std::optional<size_t>& warmup_steps) {
   double total_s = 0;
-  for (const double ms : rows.step_ms) total_s += ms * rows.steps_per_row / 1e3;
+  for (size_t row = 0; row < rows.index.size(); ++row) total_s += rows.step_ms[row] * rows.covered_steps[row] / 1e3;
   stats::SeriesOptions series;
-  series.min_warmup_steps = std::max<size_t>(1, static_cast<size_t>(std::ceil(kMinWarmupSteps / rows.steps_per_row)));
-  // Rows that stand for several steps hold their mean: the floor in seconds is scaled alike.
-  series.min_warmup_s = std::min(kMinWarmupS, total_s * kMaxWarmupShare) / rows.steps_per_row;
+  series.min_warmup_steps = std::max<size_t>(1, static_cast<size_t>(std::ceil(kMinWarmupSteps / rows.covered_per_row)));
+  // Rows hold the time of one step, whose floor is scaled by the steps from row to row.
+  series.min_warmup_s = std::min(kMinWarmupS, total_s * kMaxWarmupShare) / rows.covered_per_row;
   series.warmup_steps = warmup_steps;
   return series;
 }
@@ -95,6 +96,13 @@ double num_steps_of(const StepColumns& steps, size_t row) {
   return row < steps.num_steps.size() ? std::max(1, steps.num_steps[row]) : 1;
 }
 
+double steps_since_row_before(const StepColumns& steps, size_t row) {
+  const double own = num_steps_of(steps, row);
+  const auto attempt = [&](size_t of) { return of < steps.attempt.size() ? steps.attempt[of] : 1; };
+  if (row == 0 || row >= steps.step.size() || attempt(row) != attempt(row - 1)) return own;
+  return std::max(own, static_cast<double>(steps.step[row] - steps.step[row - 1]));
+}
+
 double median_of_rows(const std::vector<double>& column, std::span<const size_t> rows) {
   std::vector<double> values;
   for (const size_t row : rows)
@@ -110,7 +118,8 @@ MeasuredSteps measure_steps(const RunData& run, const std::optional<size_t>& war
   steps.series = stats::summarise_series(steps.rows.step_ms, steps.options);
   steps.first = std::min(steps.series->num_warmup_steps, steps.rows.index.size() - 1);
   const auto measured = std::span(steps.rows.index).subspan(steps.first);
-  for (const size_t row : measured) steps.num_steps += static_cast<int64_t>(num_steps_of(run.steps, row));
+  for (size_t row = steps.first; row < steps.rows.index.size(); ++row)
+    steps.num_steps += static_cast<int64_t>(steps.rows.num_steps[row]);
   steps.samples_per_step = median_of_rows(run.steps.samples, measured);
   if (!std::isfinite(steps.samples_per_step) && run.setup.global_batch)
     steps.samples_per_step = static_cast<double>(*run.setup.global_batch);

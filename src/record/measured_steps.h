@@ -14,8 +14,11 @@ namespace lockstep::record {
 /// without rows.
 int longest_attempt(const StepColumns& steps);
 
-/// Optimiser steps that a row stands for.
+/// Optimiser steps that the time of a row is the mean of.
 double num_steps_of(const StepColumns& steps, size_t row);
+/// Optimiser steps since the row before of the same attempt: more than num_steps_of where a program tells the time of
+/// one step of several, or lines of it were lost. Of an attempt's first row num_steps_of.
+double steps_since_row_before(const StepColumns& steps, size_t row);
 /// A column that a source did not tell is empty, one that it began late is short: NaN then.
 inline double value_or_nan(const std::vector<double>& column, size_t row) {
   return row < column.size() ? column[row] : std::numeric_limits<double>::quiet_NaN();
@@ -23,10 +26,13 @@ inline double value_or_nan(const std::vector<double>& column, size_t row) {
 
 /// Rows that have a usable step time, all of one attempt.
 struct UsableRows {
-  std::vector<size_t> index{};    ///< Into the columns of the run.
-  std::vector<double> step_ms{};  ///< As recorded, else from the printed rate.
-  double steps_per_row = 1;       ///< Median; above 1 the source logs means over so many steps.
-  size_t num_unusable = 0;        ///< Rows whose time is missing, not finite or not positive.
+  std::vector<size_t> index{};          ///< Into the columns of the run.
+  std::vector<double> step_ms{};        ///< As recorded, else from the printed rate.
+  std::vector<double> num_steps{};      ///< Steps that step_ms is the mean of.
+  std::vector<double> covered_steps{};  ///< Steps since the row before, those included that no row tells.
+  double steps_per_row = 1;             ///< Median of num_steps; above 1 the source logs means over so many steps.
+  double covered_per_row = 1;  ///< Median of covered_steps; above steps_per_row the rows are a sample of the steps.
+  size_t num_unusable = 0;     ///< Rows whose time is missing, not finite or not positive.
 };
 
 /// The one measurement of a run, the same for every command that tells its step time.
@@ -39,8 +45,8 @@ struct MeasuredSteps {
   double samples_per_step = 0;                   ///< Over all ranks; NaN: unknown.
 };
 
-/// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time; `warmup_steps`
-/// (rows) replaces its detection.
+/// Warm-up lasts at least 10 steps and 30 s, but in short runs no more than a tenth of them in time (steps that no row
+/// tells count); `warmup_steps` (rows) replaces its detection.
 MeasuredSteps measure_steps(const RunData& run, const std::optional<size_t>& warmup_steps = {});
 
 /// Median of the finite values above zero among these rows; NaN without any.

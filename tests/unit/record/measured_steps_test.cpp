@@ -46,5 +46,24 @@ TEST(MeasuredSteps, RowsOfSingleStepsStayAsTheyAre) {
   EXPECT_EQ(measure_steps(run, 0).rows.step_ms, run.steps.step_ms);
 }
 
+TEST(MeasuredSteps, ARowStandsForTheStepsSinceTheRowBefore) {
+  RunData run;
+  for (int row = 0; row < 40; ++row) {
+    run.steps.step.push_back(10 * row + 9);
+    run.steps.num_steps.push_back(1);
+    run.steps.attempt.push_back(row < 5 ? 1 : 2);
+    run.steps.step_ms.push_back(row == 20 ? 0 : 1000);
+  }
+  EXPECT_EQ(steps_since_row_before(run.steps, 0), 1);
+  EXPECT_EQ(steps_since_row_before(run.steps, 4), 10);
+  EXPECT_EQ(steps_since_row_before(run.steps, 5), 1) << "another attempt";
+  const MeasuredSteps steps = measure_steps(run);
+  EXPECT_EQ(steps.rows.steps_per_row, 1);
+  EXPECT_EQ(steps.rows.covered_per_row, 10);
+  EXPECT_EQ(steps.rows.covered_steps[15], 20) << "the row before has no usable time";
+  EXPECT_EQ(steps.options.min_warmup_steps, 1u) << "10 steps";
+  EXPECT_NEAR(steps.options.min_warmup_s, 3.0, 0.2) << "30 s: a row is one second of ten";
+}
+
 }  // namespace
 }  // namespace lockstep::record

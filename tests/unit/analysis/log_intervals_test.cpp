@@ -1,0 +1,337 @@
+// Logs that print a line every k steps, of every program, with evaluations between the steps and without: what a report
+// and a proposal make of them must be what was generated, however often lines come.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "analysis/document.h"
+#include "analysis/proposal.h"
+#include "core/files.h"
+#include "logs/logs.h"
+#include "unit/analysis/synthetic_runs.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr double kStepS = 2, kEvaluationS = 10, kWeakEfficiency = 0.9, kSamples = 1e9;
+constexpr int64_t kDevicesPerNode = 4, kSamplesPerNode = 4096, kSequence = 128;
+
+/// A run whose truth is known. Steps count from 1; an evaluation follows every `steps_per_evaluation` of them (0:
+/// none).
+struct Timeline {
+  int64_t nodes = 1, steps_per_line = 1, steps_per_evaluation = 0;
+  int64_t num_steps = 0;
+  std::vector<double> end_s{0};  ///< By step; [0] is the start.
+
+  Timeline(int64_t num_nodes, int64_t line, int64_t evaluation)
+      : nodes(num_nodes), steps_per_line(line), steps_per_evaluation(evaluation),
+        num_steps((line < 100 ? 3000 : 12000) + line) {
+    for (int64_t step = 1; step <= num_steps; ++step) end_s.push_back(begin_s(step) + step_s(step));
+  }
+  double step_s(int64_t step) const {
+    constexpr double kRipple = 0.005;
+    return kStepS / (nodes > 1 ? kWeakEfficiency : 1) * (1 + kRipple * tests::ripple_at(static_cast<size_t>(step)));
+  }
+  bool is_evaluated_after(int64_t step) const {
+    return steps_per_evaluation > 0 && step > 0 && step % steps_per_evaluation == 0;
+  }
+  double begin_s(int64_t step) const {
+    return end_s[static_cast<size_t>(step - 1)] + (is_evaluated_after(step - 1) ? kEvaluationS : 0);
+  }
+  /// Mean of the steps after `from`, up to `to`, without what lay between them.
+  double mean_s(int64_t from, int64_t to) const {
+    double sum = 0;
+    for (int64_t step = from + 1; step <= to; ++step) sum += step_s(step);
+    return sum / static_cast<double>(to - from);
+  }
+  int64_t global_batch() const { return nodes * kSamplesPerNode; }
+  int64_t devices() const { return nodes * kDevicesPerNode; }
+  /// Evaluations over the time of the steps.
+  double pause_share() const {
+    if (steps_per_evaluation == 0) return 0;
+    return kEvaluationS / static_cast<double>(steps_per_evaluation) / mean_s(0, num_steps);
+  }
+  double node_hours(double samples) const {
+    return static_cast<double>(nodes) * samples / static_cast<double>(global_batch()) * mean_s(0, num_steps) *
+           (1 + pause_share()) / 3600;
+  }
+  /// Steps whose line is printed, every k-th.
+  std::vector<int64_t> lines() const {
+    std::vector<int64_t> steps;
+    for (int64_t step = steps_per_line; step <= num_steps; step += steps_per_line) steps.push_back(step);
+    return steps;
+  }
+};
+
+/// "2026-01-31 12:00:00,250" of a time of the run.
+std::string stamp(double seconds, std::string_view between = " ", bool has_fraction = true) {
+  const int64_t ms = std::llround(seconds * 1000) % 1000, whole = (std::llround(seconds * 1000) - ms) / 1000;
+  const int64_t in_day = whole % 86400, day = whole / 86400;
+  return fmt::format("2026-01-{:02}{}{:02}:{:02}:{:02}{}", 1 + day, between, in_day / 3600, in_day / 60 % 60,
+                     in_day % 60, has_fraction ? fmt::format(",{:03}", ms) : "");
+}
+std::string stamp_after(const Timeline& run, int64_t step) { return stamp(run.end_s[static_cast<size_t>(step)]); }
+
+/// Calls line(from, to) for the lines that a mean since the line before stands in.
+template <typename Line> std::string means(const std::vector<int64_t>& steps, const Line& line) {
+  std::string text;
+  int64_t before = 0;
+  for (const int64_t step : steps) text += line(std::exchange(before, step), step);
+  return text;
+}
+
+std::string openclip_log(const Timeline& run) {
+  const int64_t in_epoch = run.steps_per_evaluation > 0 ? run.steps_per_evaluation : run.num_steps;
+  std::string text;
+  for (int64_t first = 0, epoch = 0; first < run.num_steps; first += in_epoch, ++epoch) {
+    int64_t before = first;
+    const int64_t last = std::min(first + in_epoch, run.num_steps);
+    for (int64_t step = first + 1; step <= last; ++step) {
+      if ((step - first - 1) % run.steps_per_line != 0 && step != first + in_epoch) continue;
+      const double mean_s = run.mean_s(std::exchange(before, step), step),
+                   rate = static_cast<double>(run.global_batch()) / run.step_s(step);
+      text += fmt::format(
+          "{} | INFO | Train Epoch: {} [{}/{} (1%)] Data (t): 0.001 Batch (t): {:.3f}, {:.6g}/s, "
+          "{:.6g}/s/gpu LR: 0.000001 Logit Scale: 14.280 Loss: 8.0950 (8.1950)\n",
+          stamp(run.end_s[static_cast<size_t>(step)], ",", false), epoch, (step - first) * run.global_batch(),
+          in_epoch * run.global_batch(), mean_s, rate, rate / static_cast<double>(run.devices()));
+    }
+    text += fmt::format("{} | INFO | Eval Epoch: {} clip_val_loss: 3.1000\n",
+                        stamp(run.end_s[static_cast<size_t>(last)] + kEvaluationS, ",", false), epoch + 1);
+  }
+  return text;
+}
+
+std::string megatron_log(const Timeline& run) {
+  return means(run.lines(), [&](int64_t from, int64_t to) {
+    std::string text = fmt::format(
+        " [{}] iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
+        "global batch size: {} | lm loss: 9.0E+00 | number of skipped iterations: 0 | number of nan "
+        "iterations: 0 |\n",
+        stamp_after(run, to), to, run.num_steps, to * run.global_batch(), 1000 * run.mean_s(from, to),
+        run.global_batch());
+    if (run.is_evaluated_after(to))
+      text += fmt::format(" validation loss at iteration {} | lm loss value: 3.0E+00 | lm loss PPL: 2.0E+01 | \n", to);
+    return text;
+  });
+}
+
+/// The time of the step that the line names, not of those before it.
+std::string deepspeed_log(const Timeline& run) {
+  std::string text = fmt::format("[{0}] [INFO] [config.py:1000:print]   train_batch_size ............. {1}\n", stamp(0),
+                                 run.global_batch());
+  for (const int64_t step : run.lines())
+    text += fmt::format(
+        "[{}] [INFO] [timer.py:264:stop] epoch=0/micro_step={}/global_step={}, "
+        "RunningAvgSamplesPerSec={}, CurrSamplesPerSec={}, MemAllocated=1.25GB, MaxMemAllocated=3.5GB\n",
+        stamp_after(run, step), step, step, static_cast<double>(run.global_batch()) / kStepS,
+        static_cast<double>(run.global_batch()) / run.step_s(step));
+  return text;
+}
+
+/// A bar that is drawn every k steps and names the last one.
+std::string nemo_bar_log(const Timeline& run) {
+  std::string text;
+  for (const int64_t step : run.lines())
+    text += fmt::format(
+        "[NeMo I {} progress:12] Epoch 0: :  50%|#####     | {}/{} [03:59<03:59, "
+        "reduced_train_loss=7.310, global_step={:.2f}, consumed_samples={:.1f}, "
+        "train_step_timing in s={:.3f}]\n",
+        stamp_after(run, step), step, run.num_steps, static_cast<double>(step - 1),
+        static_cast<double>(step * run.global_batch()), run.step_s(step));
+  return text;
+}
+
+/// Lines of means: consumed_samples is one, too.
+std::string nemo_lines_log(const Timeline& run) {
+  return means(run.lines(), [&](int64_t from, int64_t to) {
+    return fmt::format(
+        "{} Training epoch 0, iteration {}/{} | lr: 0.0003 | global_batch_size: {} | global_step: {} | "
+        "reduced_train_loss: 11.03 | train_step_timing in s: {:.4g} | consumed_samples: {:.4g}\n",
+        stamp_after(run, to), to, run.num_steps, run.global_batch(), to - 1, run.mean_s(from, to),
+        static_cast<double>((from + 1 + to) * run.global_batch()) / 2);
+  });
+}
+
+/// Validation has lines of the same kind, and the rate is counted anew behind it.
+std::string torchtitan_log(const Timeline& run) {
+  std::string text = fmt::format(
+      "[titan] {0} - root - INFO - Building 1-D device mesh with ['dp_shard'], [{1}]\n"
+      "[titan] {0} - root - INFO - Trainer is initialized with local batch size 4, global "
+      "batch size {2}, gradient accumulation steps 1, sequence length {3}, total steps 100\n",
+      stamp(0), run.devices(), run.global_batch(), kSequence);
+  const double tokens_per_device =
+      static_cast<double>(run.global_batch() * kSequence) / static_cast<double>(run.devices());
+  int64_t before = 0;
+  for (int64_t step = 1; step <= run.num_steps; ++step) {
+    if (step == 1 || step % run.steps_per_line == 0)
+      text += fmt::format(
+          "[titan] {} - root - INFO - step: {}  loss: 7.1032  grad_norm: 1.9  memory: 41.2GiB(52%)  "
+          "tps: {:.0f}  tflops: 281.3  mfu: 28.4%\n",
+          stamp_after(run, step), step, tokens_per_device / run.mean_s(std::exchange(before, step), step));
+    if (run.is_evaluated_after(step)) {
+      before = step;
+      text += fmt::format(
+          "[titan] {} - root - INFO - validate step: {}  loss: 6.9000  memory: 41.2GiB(52%)  tps: "
+          "99,123\n",
+          stamp(run.end_s[static_cast<size_t>(step)] + kEvaluationS), step);
+    }
+  }
+  return text;
+}
+
+/// The value is of the step, the mean in parentheses of the epoch.
+std::string imagenet_log(const Timeline& run) {
+  const int64_t in_epoch = run.steps_per_evaluation > 0 ? run.steps_per_evaluation : run.num_steps;
+  std::string text;
+  for (int64_t step = 1; step <= run.num_steps; ++step) {
+    const int64_t epoch = (step - 1) / in_epoch, batch = step - epoch * in_epoch;
+    if ((batch - 1) % run.steps_per_line == 0)
+      text += fmt::format(
+          "{} Epoch: [{}][{:3}/{}]\tTime  {:.3f} ( {:.3f})\tData  0.001 ( 0.001)\tLoss 6.9e+00 "
+          "(6.9e+00)\tAcc@1   0.39 (  0.20)\tAcc@5   1.50 (  1.10)\n",
+          stamp_after(run, step), epoch, batch, in_epoch, run.step_s(step), run.mean_s(epoch * in_epoch, step));
+    if (run.is_evaluated_after(step))
+      text +=
+          fmt::format("{}  * Acc@1 71.123 Acc@5 90.456\n", stamp(run.end_s[static_cast<size_t>(step)] + kEvaluationS));
+  }
+  return text;
+}
+
+/// The rate is a mean since the start.
+std::string tf_cnn_log(const Timeline& run) {
+  std::string text = "Model:       resnet50\n";
+  double sum_s = 0;
+  for (int64_t step = 1; step <= run.num_steps; ++step) {
+    sum_s += run.step_s(step);
+    if (step == 1 || step % run.steps_per_line == 0)
+      text += fmt::format("{} {}\timages/sec: {:.1f} +/- 4.2 (jitter = 21.0)\t7.123\n", stamp_after(run, step), step,
+                          static_cast<double>(step * run.global_batch()) / sum_s);
+  }
+  return text;
+}
+
+std::string mlperf_event(double at_s, const std::string& key, const std::string& value, const std::string& metadata) {
+  return fmt::format(
+      ":::MLLOG {{\"namespace\": \"\", \"time_ms\": {}, \"event_type\": \"POINT_IN_TIME\", \"key\": "
+      "\"{}\", \"value\": {}, \"metadata\": {{{}}}}}\n",
+      1769860800000 + std::llround(at_s * 1000), key, value, metadata);
+}
+
+/// `samples_per_count`: 1: the steps count steps, else the samples so far.
+std::string mlperf_stats(const Timeline& run, int64_t samples_per_count) {
+  std::string text = mlperf_event(0, "global_batch_size", std::to_string(run.global_batch()), "");
+  for (const int64_t step : run.lines())
+    text += mlperf_event(run.end_s[static_cast<size_t>(step)], "tracked_stats",
+                         fmt::format("{{\"train_step_time\": {}, \"reduced_train_loss\": 6.9}}", run.step_s(step)),
+                         fmt::format("\"step\": {}", step * samples_per_count));
+  return text;
+}
+std::string mlperf_steps_log(const Timeline& run) { return mlperf_stats(run, 1); }
+std::string mlperf_samples_log(const Timeline& run) { return mlperf_stats(run, run.global_batch()); }
+
+/// No step times: blocks of k steps, as long as they have no evaluation within.
+std::string mlperf_blocks_log(const Timeline& run) {
+  std::string text = mlperf_event(0, "global_batch_size", std::to_string(run.global_batch()), "");
+  int64_t before = 0;
+  for (int64_t step = 1; step <= run.num_steps; ++step) {
+    if (step % run.steps_per_line != 0 && !run.is_evaluated_after(step)) continue;
+    const auto samples = [&](int64_t done) { return fmt::format("\"samples_count\": {}", done * run.global_batch()); };
+    text += mlperf_event(run.begin_s(before + 1), "block_start", "null", samples(before));
+    text += mlperf_event(run.end_s[static_cast<size_t>(step)], "block_stop", "null", samples(step));
+    before = step;
+  }
+  return text;
+}
+
+std::string csv_log(const Timeline& run) {
+  return "step,step_time_s,global_batch,unix_time\n" + means(run.lines(), [&](int64_t from, int64_t to) {
+           return fmt::format("{},{:.4f},{},{:.3f}\n", to - 1, run.mean_s(from, to), run.global_batch(),
+                              1.7e9 + run.end_s[static_cast<size_t>(to)]);
+         });
+}
+
+/// A program as its log is written; a new reader adds a row.
+struct Program {
+  const char* name = "";
+  logs::LogFormat format = logs::LogFormat::kCsv;
+  std::string (*log)(const Timeline& run) = nullptr;
+};
+void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
+
+constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, openclip_log},
+                                 {"megatron", logs::LogFormat::kMegatron, megatron_log},
+                                 {"deepspeed", logs::LogFormat::kDeepSpeed, deepspeed_log},
+                                 {"nemo_bar", logs::LogFormat::kNemo, nemo_bar_log},
+                                 {"nemo_lines", logs::LogFormat::kNemo, nemo_lines_log},
+                                 {"torchtitan", logs::LogFormat::kTorchTitan, torchtitan_log},
+                                 {"imagenet", logs::LogFormat::kImageNet, imagenet_log},
+                                 {"tf_cnn", logs::LogFormat::kTfCnn, tf_cnn_log},
+                                 {"mlperf_steps", logs::LogFormat::kMlperf, mlperf_steps_log},
+                                 {"mlperf_samples", logs::LogFormat::kMlperf, mlperf_samples_log},
+                                 {"mlperf_blocks", logs::LogFormat::kMlperf, mlperf_blocks_log},
+                                 {"csv", logs::LogFormat::kCsv, csv_log}};
+
+class EveryReader : public testing::TestWithParam<Program> {
+ protected:
+  RunSummary read(const Timeline& run) const {
+    const std::filesystem::path path = folder_.path() / fmt::format("n{}.log", run.nodes);
+    std::ofstream(path, std::ios::binary) << GetParam().log(run);
+    EXPECT_EQ(logs::guess_format(path), GetParam().format);
+    const auto text = [](int64_t count) { return std::to_string(count); };
+    std::vector<record::RunData> runs =
+        logs::read_log(path, std::nullopt,
+                       {.meta = {.values = {{"nodes", text(run.nodes)},
+                                            {"devices", text(run.devices())},
+                                            {"global_batch", text(run.global_batch())}}}});
+    EXPECT_EQ(runs.size(), 1u);
+    EXPECT_EQ(runs.front().num_rejected_lines, 0);
+    return summarise_run(std::move(runs.front()), {});
+  }
+  core::TempDir folder_{};
+};
+
+/// Time lost between steps, of a point, and of the base that every efficiency leans on.
+bool is_stall_told(const Analysis& analysis) {
+  return std::any_of(analysis.flags.begin(), analysis.flags.end(),
+                     [&](const Flag& flag) { return flag.code == "M11"; });
+}
+bool is_base_doubted_for_stalls(const Analysis& analysis) {
+  return std::any_of(analysis.flags.begin(), analysis.flags.end(), [&](const Flag& flag) {
+    return flag.code == "M14" && flag.sentence.find("M11") != std::string::npos;
+  });
+}
+
+TEST_P(EveryReader, GivesEfficiencyPausesAndNodeHoursOfTheRunHoweverOftenItPrints) {
+  for (const int64_t steps_per_line : {1, 5, 10, 100})
+    for (const int64_t steps_per_evaluation : {0, 50, 200}) {
+      SCOPED_TRACE(fmt::format("a line every {} steps, an evaluation every {}", steps_per_line, steps_per_evaluation));
+      const Timeline one(1, steps_per_line, steps_per_evaluation), two(2, steps_per_line, steps_per_evaluation);
+      const Analysis analysis =
+          analyse({read(one), read(two)}, {.budget_samples = kSamples, .budget_tokens = kSamples * kSequence});
+      ASSERT_EQ(analysis.curves.size(), 1u);
+      const Curve& curve = analysis.curves[0];
+      ASSERT_EQ(curve.points.size(), 2u);
+      constexpr double kAllowed = 0.01;
+      EXPECT_NEAR(curve.points[1].efficiency.value, kWeakEfficiency, kAllowed * kWeakEfficiency);
+      for (const Timeline* run : {&one, &two}) {
+        const auto estimate = estimate_resources(curve, analysis, {.job_size = run->nodes});
+        ASSERT_TRUE(estimate);
+        const double node_hours = run->node_hours(kSamples);
+        EXPECT_NEAR(estimate->total_node_hours, node_hours, kAllowed * node_hours);
+        constexpr double kRounding = 1e-3;  // of times of day, of rates
+        EXPECT_NEAR(estimate->pause_share, run->pause_share(), kAllowed * run->pause_share() + kRounding);
+      }
+      const bool are_pauses_long = steps_per_evaluation == 50;  // 10 % of the time; every 200 steps they are 2.5 %
+      EXPECT_EQ(is_stall_told(analysis), are_pauses_long);
+      EXPECT_EQ(is_base_doubted_for_stalls(analysis), are_pauses_long);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Logs, EveryReader, testing::ValuesIn(kPrograms),
+                         [](const auto& program) { return std::string(program.param.name); });
+
+}  // namespace
+}  // namespace lockstep::analysis
