@@ -84,11 +84,16 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
                                         options.checkpoint_share.value_or(0));
   } else {
     estimate.pause_share = lost_share(point.mean_samples_per_s, point.billed_samples_per_s);
-    estimate.pause_source = std::isfinite(estimate.pause_share)
-                                ? fmt::format("measured: wall clock between steps over step time, in the runs at {}",
-                                              size_text(curve, point.size))
-                                : "not measured";
-    if (!std::isfinite(estimate.pause_share)) estimate.pause_share = 0;
+    estimate.pause_source = fmt::format("measured: wall clock between steps over step time, in the runs at {}",
+                                        size_text(curve, point.size));
+    if (!std::isfinite(estimate.pause_share)) {
+      estimate.pause_share = 0;
+      estimate.is_pause_known = false;
+      estimate.pause_source = fmt::format(
+          "not measured: {}; evaluations, checkpoints and other time between steps are "
+          "not in the total",
+          point.is_of_table ? "a table of results tells no times of day" : "the logs tell no times of day");
+    }
   }
   estimate.restart_share = options.restart_share.value_or(0) / 100;
   estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for";
@@ -192,10 +197,20 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
     add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s),
         is_token_task(point) ? "tokens/s" : rate_unit(point),
         measured + ", the same rate per node assumed: no loss beyond the evidence");
+  if (std::isfinite(point.mfu))
+    add("model FLOPs utilisation", percent_cell(point.mfu), "%",
+        fmt::format("{} at {}; peak: {}; FLOPs: {}", figure_text(point.tflops_per_device, 3) + " TFLOP/s per device",
+                    size_text(curve, point.size), point.peak_text, point.setup.flops_formula));
+  else if (std::isfinite(point.logged_mfu))
+    add("model FLOPs utilisation", percent_cell(point.logged_mfu), "%",
+        fmt::format("{} TFLOP/s per device at {}, printed by the program by its own count of FLOPs; peak: {}",
+                    figure_text(point.logged_tflops_per_device, 3), size_text(curve, point.size), point.peak_text));
   add("pure training", figure_cell(estimate.node_hours), hours_of(curve),
       fmt::format("{} days", figure_text(estimate.days, 3)));
   add("slow steps", fixed_cell(100 * estimate.slow_share, 2), "%", estimate.slow_source);
-  add("pauses between steps", fixed_cell(100 * estimate.pause_share, 2), "%", estimate.pause_source);
+  add("pauses between steps",
+      estimate.is_pause_known ? fixed_cell(100 * estimate.pause_share, 2) : missing_cell("not measured"), "%",
+      estimate.pause_source);
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
   if (std::isfinite(estimate.startup_s))
     add("start-up of a job", figure_cell(estimate.startup_s, 3), "s",
@@ -290,12 +305,14 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   if (estimate) {
     const Point& point = *estimate->measured_at;
     second += fmt::format(
-        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {:.1f} % for "
-        "pauses ({}), {:.1f} % for restarts ({}).",
+        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {} for pauses "
+        "({}), "
+        "{:.1f} % for restarts ({}).",
         second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
         figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4),
-        100 * estimate->slow_share, 100 * estimate->pause_share, estimate->pause_source, 100 * estimate->restart_share,
-        estimate->restart_source);
+        100 * estimate->slow_share,
+        estimate->is_pause_known ? fmt::format("{:.1f} %", 100 * estimate->pause_share) : "nothing",
+        estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
     if (!estimate->kept_source.empty())
       second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} {}.",
                             estimate->kept_source, size_text(curve, point.size),
@@ -368,6 +385,14 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis, const Pr
       missing.insert(fmt::format(
           "nodes of the runs of {} (its sizes are devices, so --job-nodes {} does not apply): give --devices-per-node",
           curve.name, *options.job_size));
+  const bool lacks_pauses = std::any_of(analysis.curves.begin(), analysis.curves.end(), [&](const Curve& curve) {
+    const auto estimate = estimate_resources(curve, analysis, options);
+    return estimate && !estimate->is_pause_known;
+  });
+  if (lacks_pauses)
+    missing.insert(
+        "the time of evaluations and checkpoints (no clock tells it, and the proposal has none of it): give "
+        "--eval-share and --checkpoint-share");
   for (const Curve& curve : analysis.curves)
     for (const Point& point : curve.points)
       if (!is_budget_given(point, analysis.options))

@@ -9,6 +9,7 @@
 #include "analysis/sources.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/strings.h"
 #include "unit/analysis/synthetic_runs.h"
 
 namespace lockstep::analysis {
@@ -312,6 +313,48 @@ TEST(Proposal, SlowStepsAndPausesLeadToTheBilledRate) {
   EXPECT_GT(estimate->pause_share, 0.03);
   EXPECT_NEAR(estimate->total_node_hours, 2 * 3.6e9 / point.billed_samples_per_s / 3600,
               1e-6 * estimate->total_node_hours);
+}
+
+TEST(Proposal, WithoutAClockPausesAreSaidToBeMissingNotMeasuredAsNone) {
+  record::RunData run = make_run({.name = "no-clock", .nodes = 2});
+  run.steps.time_s.assign(run.steps.size(), std::nan(""));
+  std::vector<RunSummary> runs;
+  runs.push_back(summarise_run(run, {}));
+  const Analysis analysis = analyse(std::move(runs), {});
+  EXPECT_TRUE(std::isnan(analysis.curves.at(0).points.at(0).billed_samples_per_s));
+  const auto estimate = estimate_resources(analysis.curves.at(0), analysis, {});
+  ASSERT_TRUE(estimate);
+  EXPECT_FALSE(estimate->is_pause_known);
+  EXPECT_EQ(estimate->pause_share, 0);
+  const std::string text = text_of(make_proposal(analysis, {}));
+  EXPECT_EQ(text.find("measured: wall clock"), std::string::npos) << text;
+  EXPECT_EQ(text.find("0.0 % for pauses"), std::string::npos) << text;
+  EXPECT_NE(text.find("other time between steps are not in the total"), std::string::npos) << text;
+  const auto asks_for_shares = [&](const ProposalOptions& options) {
+    return core::join(missing_for_proposal(analysis, options), "\n").find("--eval-share") != std::string::npos;
+  };
+  EXPECT_TRUE(asks_for_shares({}));
+  EXPECT_FALSE(asks_for_shares({.eval_share = 2}));
+  EXPECT_TRUE(estimate_resources(analysis.curves[0], analysis, {.eval_share = 2})->is_pause_known);
+}
+
+TEST(Proposal, TellsTheUtilisationByOurCountElseByTheProgramsOwn) {
+  record::RunData run = make_run({.name = "counted"});
+  run.steps.logged_tflops_per_device.assign(run.steps.size(), 98.9);
+  const auto utilisation = [](const record::RunData& one) -> std::string {
+    std::vector<RunSummary> runs;
+    runs.push_back(summarise_run(one, {}));
+    const std::string text = text_of(make_proposal(analyse(std::move(runs), {}), {}));
+    const size_t begin = text.find("model FLOPs utilisation");
+    return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+  };
+  EXPECT_NE(utilisation(run).find("OpenCLIP profile"), std::string::npos) << utilisation(run);
+  run.setup.forward_gflops_per_sample.reset();
+  EXPECT_NE(utilisation(run).find("10.0 | %"), std::string::npos) << utilisation(run);
+  EXPECT_NE(utilisation(run).find("printed by the program"), std::string::npos) << utilisation(run);
+  run.setup.peak_tflops_per_device.reset();
+  run.setup.device.clear();
+  EXPECT_EQ(utilisation(run), "");
 }
 
 TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
