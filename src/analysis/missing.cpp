@@ -103,8 +103,9 @@ void say_what_logs_tell(AskedFacts& facts) {
   asked->second.flag.clear();
   asked->second.how = fmt::format(
       "the TFLOP/s per device that the program itself printed{}, and their share of the peak, stand in the table of "
-      "rates; --fwd-gflops 14.78 (say) adds those that follow from the step times",
-      is_some ? fmt::format(" in {} of them", num_logged) : "");
+      "rates; --fwd-gflops {} (say) adds those that follow from the step times",
+      is_some ? fmt::format(" in {} of them", num_logged) : "",
+      record::example_facts(runs.front()->setup.task, runs.front()->format).forward_gflops);
 }
 
 /// The batch of a device gives the global one: where runs lack both, one question is enough.

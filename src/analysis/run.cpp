@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "analysis/megatron_flops.h"
 #include "config/flops.h"
 #include "logs/logs.h"
 #include "record/measured_steps.h"
@@ -135,6 +136,11 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.is_unit_guessed = run.is_unit_guessed;
   summary.setup = run.setup;
   summary.options = run.options;
+  if (!summary.setup.forward_gflops_per_sample && run.format == logs::to_text(logs::LogFormat::kMegatron))
+    if (const auto count = megatron_flops(run.options)) {
+      summary.setup.forward_gflops_per_sample = count->flops / config::kTrainingPasses / 1e9;
+      summary.setup.flops_formula = count->formula;
+    }
   if (!options.flops_set.empty()) {
     const auto nominal = config::find_nominal(options.flops_set, run.setup.model);
     if (summary.setup.forward_gflops_per_sample &&

@@ -3,9 +3,13 @@
 // 170.5 | busbw (Gbps): 298.4
 //
 // CurrSamplesPerSec is the last step's rate; RunningAvg is a mean since step 2 and hides what changes. So a line stands
-// for one step, of the batch over the current rate. The batch must be known (the program prints "train_batch_size").
-// Steps count from 1. The bandwidths of the comms logger are not used: they were wrong in some versions; size and time
-// are kept.
+// for one step, of the batch over the current rate, though it is printed every steps_per_print steps only. The batch
+// must be known (the program prints "train_batch_size"). Steps count from 1. The bandwidths of the comms logger are not
+// used: they were wrong in some versions; size and time are kept.
+//
+// [2026-01-31 12:00:00,000] [INFO] [config.py:1000:print]   zero_optimization_stage ...... 2
+//
+// Dots fill a name up to 29 characters; longer ones have none.
 #include <cmath>
 
 #include "core/strings.h"
@@ -24,19 +28,37 @@ class DeepSpeedParser : public LogParser {
   LineUse read(const LogLine& line) override {
     if (line.text.find(kComm) != std::string_view::npos) return read_collective(line.text);
     if (line.text.find(kRate) != std::string_view::npos) return read_step(line);
-    const auto take = [&](std::string_view name, std::optional<int64_t>& place) {
-      if (const auto value = option_in_dump(line.text, name); value && !place) place = positive_count(*value);
-    };
-    take("train_batch_size", setup().global_batch), take("world_size", setup().devices),
-        take("gradient_accumulation_steps", setup().accum);
+    read_option(line.text);
     return LineUse::kOther;
   }
 
   void finish() override {
+    if (!setup().samples_per_device && micro_batch_ && setup().accum)
+      setup().samples_per_device = *micro_batch_ * *setup().accum;
+    if (setup().precision.empty() && (is_bf16_ || is_fp16_))
+      setup().precision = is_bf16_.value_or(false) ? "bf16" : is_fp16_.value_or(false) ? "fp16" : "fp32";
     for (auto& [key, total] : totals_) builder_.run().collectives.push_back(std::move(total));
   }
 
  private:
+  /// A line of the configuration that is printed at the start.
+  void read_option(std::string_view text) {
+    const auto take = [&](std::string_view name, std::optional<int64_t>& place) {
+      if (const auto value = option_in_dump(text, name); value && !place) place = positive_count(*value);
+    };
+    take("train_batch_size", setup().global_batch), take("world_size", setup().devices),
+        take("gradient_accumulation_steps", setup().accum);
+    constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
+    if (const size_t at = text.find(kMicroBatch); at != std::string_view::npos && !micro_batch_)
+      micro_batch_ = positive_count(text.substr(at + kMicroBatch.size()));
+    const auto take_switch = [&](std::string_view name, std::optional<bool>& place) {
+      if (const auto value = option_in_dump(text, name)) place = *value == "True";
+    };
+    take_switch("bfloat16_enabled", is_bf16_), take_switch("fp16_enabled", is_fp16_);
+    if (const auto stage = option_in_dump(text, "zero_optimization_stage"))
+      if (const auto number = core::parse_int(*stage)) setup().tags["zero_stage"] = std::to_string(*number);
+  }
+
   LineUse read_step(const LogLine& line) {
     const auto step = count_after(line.text, "global_step=");
     const auto rate = number_after(line.text, kRate);
@@ -94,6 +116,8 @@ class DeepSpeedParser : public LogParser {
   }
 
   std::map<std::pair<std::string, double>, record::CollectiveTotal> totals_{};
+  std::optional<int64_t> micro_batch_{};
+  std::optional<bool> is_bf16_{}, is_fp16_{};
 };
 
 bool deepspeed_line_is_torn(std::string_view line) {

@@ -3,6 +3,7 @@
 // grad norm: 1.2 | number of skipped iterations: 0 | number of nan iterations: 0 |
 //   seq_length ...................................... 4096      between "---- arguments ----" and "---- end of
 //   arguments ----"
+//  > padded vocab (size: 50257) with 943 dummy tokens (new size: 51200)
 // using world size: 64, data-parallel size: 2, context-parallel size: 1, tensor-model-parallel size: 8,
 // pipeline-model-parallel size: 4
 //
@@ -32,6 +33,8 @@ class MegatronParser : public LogParser {
         read_sizes(line.text.substr(at));
       else
         read_option(line.text);
+      if (line.text.find("> padded vocab") != std::string_view::npos)
+        if (const auto rows = count_after(line.text, "(new size"); rows && *rows > 0) vocab_rows_ = rows;
       read_list(line.text);
       return LineUse::kOther;
     }
@@ -68,6 +71,10 @@ class MegatronParser : public LogParser {
     if (setup().sample_unit == "samples") setup().sample_unit = "sequences";
     if (setup().task.empty()) setup().task = "gpt";
     builder_.run().options = dumps_.measured();
+    auto& options = builder_.run().options;
+    if (vocab_rows_ && !options.empty()) options["padded_vocab_size"] = std::to_string(*vocab_rows_);
+    const auto found = options.find("fp8");
+    if (found != options.end() && found->second != "None" && found->second != "False") setup().precision = "fp8";
     const bool is_model_split_known = tensor_ > 0 && pipeline_ > 0;
     if (is_model_split_known && setup().layout.empty())
       setup().layout = fmt::format("{}tp={} pp={}{}", data_ > 0 ? fmt::format("dp={} ", data_) : "", tensor_, pipeline_,
@@ -79,6 +86,9 @@ class MegatronParser : public LogParser {
     if (!setup().samples_per_device && setup().global_batch && num_replicas > 0 &&
         *setup().global_batch % num_replicas == 0)
       setup().samples_per_device = *setup().global_batch / num_replicas;
+    if (!setup().accum && micro_batch_ > 0 && setup().samples_per_device &&
+        *setup().samples_per_device % micro_batch_ == 0)
+      setup().accum = *setup().samples_per_device / micro_batch_;
   }
 
  private:
@@ -130,13 +140,14 @@ class MegatronParser : public LogParser {
         take("seq_length", setup().sequence_length);
     take_axis("data_parallel_size", data_), take_axis("tensor_model_parallel_size", tensor_),
         take_axis("pipeline_model_parallel_size", pipeline_);
-    take_axis("context_parallel_size", context_);
+    take_axis("context_parallel_size", context_), take_axis("micro_batch_size", micro_batch_);
     if (setup().precision.empty())
       for (const std::string_view name : {"bf16", "fp16"})
         if (option_in_dump(text, name) == "True") setup().precision = name;
   }
 
-  int64_t data_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1;
+  int64_t data_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1, micro_batch_ = 0;
+  std::optional<int64_t> vocab_rows_{};  // of the table; the list of options is printed before it is known
   OptionDumps dumps_{};
   bool is_in_list_ = false;
 };

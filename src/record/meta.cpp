@@ -314,8 +314,17 @@ bool matches_path(const std::string& path_pattern, const fs::path& source) {
                       [](const std::string&, const std::string&) {});
 }
 
+ExampleFacts example_facts(const std::string& task, const std::string& format) {
+  if (task == "clip" || (task.empty() && format == "openclip")) return {};
+  if (task == "clap") return {.model = "HTSAT-tiny-Roberta-base", .forward_gflops = "111.20"};
+  if (task == "gpt") return {.model = "llama3-8b", .forward_gflops = "140544", .sequence_length = "8192"};
+  if (task == "resnet") return {.model = "resnet50", .forward_gflops = "8.18"};
+  return {.model = "NAME", .forward_gflops = "NUMBER"};
+}
+
 std::vector<MissingFact> missing_facts(const RunData& run) {
   const RunSetup& setup = run.setup;
+  const ExampleFacts examples = example_facts(setup.task, run.format);
   std::vector<MissingFact> missing;
   const auto ask = [&](bool is_missing, const char* name, const char* needed_for, const char* example) {
     if (is_missing)
@@ -332,12 +341,12 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   ask(!setup.nodes, "nodes", "the node axis, efficiency and node-hours", "4");
   ask(!setup.devices, "devices", "rates per device and MFU", "16");
   if (!has_steps) return missing;
-  ask(setup.model.empty(), "model", "telling curves apart", "ViT-B-32");
+  ask(setup.model.empty(), "model", "telling curves apart", examples.model);
   ask(!has_samples, "global_batch", "throughput", "4096");
   ask(!setup.samples_per_device, "samples_per_device", "telling weak from strong scaling", "256");
-  ask(setup.task == "gpt" && !has_tokens, "sequence_length", "tokens per second", "4096");
+  ask(setup.task == "gpt" && !has_tokens, "sequence_length", "tokens per second", examples.sequence_length);
   ask(setup.precision.empty(), "precision", "telling curves apart and choosing the peak", "bf16");
-  ask(!setup.forward_gflops_per_sample, "forward_gflops", "MFU", "14.78");
+  ask(!setup.forward_gflops_per_sample, "forward_gflops", "MFU", examples.forward_gflops);
   ask(!setup.peak_tflops_per_device, "peak_tflops", "MFU", "989");
   return missing;
 }

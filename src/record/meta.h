@@ -38,4 +38,13 @@ struct MissingFact {
 };
 std::vector<MissingFact> missing_facts(const RunData& run);
 
+/// What hints name as examples, of the kind of model that a run trains.
+struct ExampleFacts {
+  const char* model = "ViT-B-32";
+  const char* forward_gflops = "14.78";
+  const char* sequence_length = "4096";
+};
+/// By task, or by the program that wrote the log; where neither tells the kind, words that are no model's name.
+ExampleFacts example_facts(const std::string& task, const std::string& format);
+
 }  // namespace lockstep::record

@@ -187,5 +187,22 @@ TEST(Meta, MissingFactsAreAskedForByName) {
   EXPECT_EQ(run.steps.tokens[0], 8 * 4 * 128);
 }
 
+TEST(Meta, HintsNameAModelOfTheKindThatTheRunTrains) {
+  const auto hints_of = [](const std::string& task, const std::string& format) {
+    RunData run;
+    run.format = format;
+    run.setup.task = task;
+    run.steps.step = {0};
+    std::string text;
+    for (const MissingFact& fact : missing_facts(run)) text += fact.how + "\n";
+    return text;
+  };
+  EXPECT_NE(hints_of("", "openclip").find("model=ViT-B-32"), std::string::npos);
+  EXPECT_NE(hints_of("gpt", "megatron").find("model=llama3-8b"), std::string::npos);
+  EXPECT_NE(hints_of("resnet", "imagenet").find("model=resnet50"), std::string::npos);
+  for (const char* task : {"gpt", "resnet", "clap", ""})
+    EXPECT_EQ(hints_of(task, "nemo").find("ViT"), std::string::npos) << task;
+}
+
 }  // namespace
 }  // namespace lockstep::record

@@ -1,0 +1,67 @@
+#include "analysis/megatron_flops.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/document.h"
+#include "unit/analysis/synthetic_runs.h"
+
+namespace lockstep::analysis {
+namespace {
+
+std::map<std::string, std::string> llama3_8b() {
+  return {{"num_layers", "32"},
+          {"hidden_size", "4096"},
+          {"num_attention_heads", "32"},
+          {"group_query_attention", "True"},
+          {"num_query_groups", "8"},
+          {"ffn_hidden_size", "14336"},
+          {"kv_channels", "128"},
+          {"seq_length", "8192"},
+          {"swiglu", "True"},
+          {"num_experts", "None"},
+          {"decoder_num_layers", "None"},
+          {"padded_vocab_size", "128256"}};
+}
+
+TEST(MegatronFlops, ArgumentsOfAModelCountAsTheNamedModel) {
+  const auto count = megatron_flops(llama3_8b());
+  ASSERT_TRUE(count);
+  config::GptShape shape = config::resolve_gpt_shape("llama3-8b");
+  shape.sequence = 8192;
+  const double expected = config::gpt_model(config::gpt_dims(shape), config::AttentionCount::kCausal).flops;
+  EXPECT_NEAR(count->flops, expected, 1e-3 * expected);
+  EXPECT_NE(count->formula.find("arguments in the log"), std::string::npos);
+}
+
+TEST(MegatronFlops, OtherKindsOfModelsAndUnknownShapesHaveNoCount) {
+  for (const auto& [name, value] : {std::pair{"num_experts", "8"},
+                                    {"decoder_num_layers", "12"},
+                                    {"multi_latent_attention", "True"},
+                                    {"hidden_size", "None"},
+                                    {"seq_length", "many"},
+                                    {"padded_vocab_size", "None"}}) {
+    auto options = llama3_8b();
+    options[name] = value;
+    EXPECT_FALSE(megatron_flops(options)) << name;
+  }
+  EXPECT_FALSE(megatron_flops({}));
+}
+
+TEST(MegatronFlops, AReportHasTheMfuWithoutBeingTold) {
+  record::RunData run = tests::make_run({.name = "megatron", .step_ms = 1000});
+  run.format = "megatron";
+  run.options = llama3_8b();
+  run.setup.task = "gpt";
+  run.setup.sequence_length = 8192;
+  run.setup.forward_gflops_per_sample.reset();
+  run.setup.flops_formula.clear();
+  std::vector<RunSummary> runs;
+  runs.push_back(summarise_run(run, {}));
+  const Analysis analysis = analyse(std::move(runs), {});
+  const Point& point = analysis.curves.at(0).points.at(0);
+  EXPECT_NEAR(point.mfu, megatron_flops(llama3_8b())->flops * 8 / 989e12, 0.01 * point.mfu);  // 8 sequences per s
+  for (const std::string& line : analysis.missing) EXPECT_EQ(line.find("forward_gflops"), std::string::npos) << line;
+}
+
+}  // namespace
+}  // namespace lockstep::analysis
