@@ -63,8 +63,20 @@ void fill_window(const record::RunData& run, const Rows& rows, size_t first, Run
   }
   summary.data_wait_share = has_wait && summary.measured_s > 0 ? wait_ms / 1e3 / summary.measured_s : record::kUnknown;
   summary.billed_samples = summary.measured_samples;
+  summary.billed_s = record::kUnknown;
   const double wall_s = wall_seconds(run, rows, first);
-  summary.billed_s = wall_s > 0 ? std::max(wall_s, summary.measured_s) : record::kUnknown;
+  constexpr double kLeastWallShare = 0.5, kAgreedWallShare = 0.95;  // of the step times; stamps may be whole seconds
+  if (wall_s >= kLeastWallShare * summary.measured_s) summary.billed_s = std::max(wall_s, summary.measured_s);
+  if (wall_s < kLeastWallShare * summary.measured_s)
+    summary.problems.push_back(fmt::format(
+        "its times of day tell {:.1f} s for steps that take {:.1f} s by their own times: they are not used, and the "
+        "time between steps is not known",
+        wall_s, summary.measured_s));
+  else if (rows.covered_per_row > rows.steps_per_row && wall_s < kAgreedWallShare * summary.measured_s)
+    summary.problems.push_back(fmt::format(
+        "the steps that the log tells take {:.1f} % longer than the wall clock leaves for all steps: those between the "
+        "lines are faster",
+        100 * (summary.measured_s / wall_s - 1)));
 }
 
 void fill_phases(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {

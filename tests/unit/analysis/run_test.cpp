@@ -6,6 +6,8 @@
 
 #include "analysis/collectives.h"
 #include "analysis/curve.h"
+#include "core/strings.h"
+#include "record/step_columns.h"
 #include "unit/analysis/synthetic_runs.h"
 
 namespace lockstep::analysis {
@@ -110,6 +112,32 @@ TEST(RunSummary, EnergyAndNetworkAreOfTheIntervalsBehindTheWarmUpAndPowerOfTheir
     EXPECT_NEAR(summary.energy->joules, 1000 * (0.1 * num_steps + 50), 0.01 * summary.energy->joules) << has_seconds;
     EXPECT_DOUBLE_EQ(summary.network_per_step.at("ib0").received_bytes, 1e6);
   }
+}
+
+TEST(RunSummary, StampsThatContradictTheStepTimesAreNoClock) {
+  record::RunData run = make_run({.name = "collected", .num_slow = 0});
+  EXPECT_GT(summarise_run(run, {}).billed_s, 60);
+  run.steps.time_s.assign(run.steps.size(), 1.7e9);
+  const RunSummary summary = summarise_run(run, {});
+  EXPECT_TRUE(std::isnan(summary.billed_s));
+  EXPECT_NE(core::join(summary.problems, "\n").find("its times of day tell 0.1 s"), std::string::npos)
+      << core::join(summary.problems, "\n");
+}
+
+TEST(RunSummary, PrintedStepsThatAreSlowerThanTheOthersAreTold) {
+  record::RunData run;
+  run.format = "deepspeed";
+  for (int row = 0; row < 100; ++row) {  // the step behind a line takes 2 s, the nine others 1 s
+    record::add_row(run.steps, 10 * row + 9);
+    run.steps.num_steps.back() = 1;
+    run.steps.step_ms.back() = 2000;
+    run.steps.samples.back() = 8;
+    run.steps.time_s.back() = 1.7e9 + 11.0 * (row + 1);
+  }
+  const RunSummary summary = summarise_run(run, {});
+  const std::string problems = core::join(summary.problems, "\n");
+  EXPECT_NE(problems.find("one step in 10"), std::string::npos) << problems;
+  EXPECT_NE(problems.find("those between the lines are faster"), std::string::npos) << problems;
 }
 
 }  // namespace
