@@ -17,13 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTinyModel = R"({"embed_dim": 32,
+constexpr const char* kProfiledModel = R"({"embed_dim": 32,
   "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
   "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}})";
 
 class ProfileCommand : public EngineTest {
  protected:
-  ProfileCommand() { std::ofstream(folder_.path() / "tiny.json") << kTinyModel; }
+  ProfileCommand() { std::ofstream(folder_.path() / "tiny.json") << kProfiledModel; }
   ProgramResult run(std::vector<std::string> words, const std::vector<std::string>& flags,
                     const EnvChanges& changes = {}) const {
     const std::vector<std::string> common = {"clip",
