@@ -104,6 +104,10 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
   const auto local = [](const Point& point) { return point.setup.samples_per_device; };
   const auto global = [](const Point& point) { return point.setup.global_batch; };
   const auto accum = [](const Point& point) { return std::optional<int64_t>(point.setup.accum.value_or(1)); };
+  const auto micro = [&](const Point& point) -> std::optional<double> {
+    if (!local(point)) return std::nullopt;
+    return static_cast<double>(*local(point)) / static_cast<double>(*accum(point));
+  };
   const auto of_node = [](const Point& point) -> std::optional<double> {
     if (!point.setup.global_batch || point.nodes == 0) return std::nullopt;
     return static_cast<double>(*point.setup.global_batch) / static_cast<double>(point.nodes);
@@ -114,14 +118,17 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
   } else if (!differing.empty()) {
     curve.kind = ScalingKind::kMixed;
     curve.kind_reason = fmt::format("these change along the curve: {}", core::join(differing, "; "));
+  } else if (all_equal(curve.points, global)) {
+    curve.kind = ScalingKind::kStrong;
+    curve.kind_reason =
+        fmt::format("the global batch is {} at every size, {}", *global(curve.points[0]),
+                    all_equal(curve.points, accum)   ? "the local batch shrinks with it"
+                    : all_equal(curve.points, micro) ? "so that a rank passes fewer micro-batches at a larger one"
+                                                     : "the micro-batch and the accumulation change with it");
   } else if (all_equal(curve.points, local) && all_equal(curve.points, accum)) {
     curve.kind = ScalingKind::kWeak;
     curve.kind_reason =
         fmt::format("the local batch is {} at every size, the global batch grows with it", *local(curve.points[0]));
-  } else if (all_equal(curve.points, global) && all_equal(curve.points, accum)) {
-    curve.kind = ScalingKind::kStrong;
-    curve.kind_reason =
-        fmt::format("the global batch is {} at every size, the local batch shrinks with it", *global(curve.points[0]));
   } else if (!is_known(curve.points, local) && all_equal(curve.points, of_node) && all_equal(curve.points, accum)) {
     curve.kind = ScalingKind::kWeak;
     curve.kind_reason = fmt::format("the batch of a node is {:g} at every size, the global batch grows with it",
@@ -133,7 +140,7 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
                             : "neither the local nor the global batch is known at every size";
   } else {
     curve.kind = ScalingKind::kMixed;
-    curve.kind_reason = all_equal(curve.points, local) || all_equal(curve.points, global)
+    curve.kind_reason = all_equal(curve.points, local)
                             ? "gradient accumulation changes along the curve"
                             : "neither the local nor the global batch is the same at every size";
   }
