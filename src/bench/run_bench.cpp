@@ -12,6 +12,7 @@
 #include "comm/world.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
@@ -63,7 +64,7 @@ class ResultPrinter {
  private:
   void print(const std::string& line) {
     if (!is_printing_) return;
-    fmt::print("{}\n", line);
+    core::print("{}\n", line);
     std::fflush(stdout);  // a long table is read while it grows
   }
 
@@ -77,12 +78,12 @@ class ResultPrinter {
 /// Only the parameters of the points.
 void print_list(BenchCase& bench_case, bool as_json) {
   const auto points = bench_case.points();
-  if (as_json) return fmt::print("{}\n", core::Json(points).dump(2));
+  if (as_json) return core::print("{}\n", core::Json(points).dump(2));
   for (const auto& point : points) {
     std::vector<std::string> words;
     for (const auto& [key, value] : point.items())
       words.push_back(fmt::format("{}={}", key, value.is_string() ? value.get<std::string>() : value.dump()));
-    fmt::print("{}\n", core::join(words, " "));
+    core::print("{}\n", core::join(words, " "));
   }
 }
 

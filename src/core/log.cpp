@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/files.h"
+#include "core/print.h"
 
 namespace lockstep::core {
 namespace {
@@ -158,7 +159,7 @@ void write_log(LogLevel level, std::string_view text) {
   const std::scoped_lock lock(log.mutex);
   if (level < log.config.level) return;
   const std::string host = log.config.host.empty() ? "" : fmt::format(" | {}", log.config.host);
-  const std::string line = fmt::format("{}{} | {} | {}\n", timestamp(), host, name_of(level), text);
+  const std::string line = fmt::format("{}{} | {} | {}\n", timestamp(), host, name_of(level), printable(text));
   if (log.writer) log.writer->append(line);
   if (log.config.to_stderr && (log.config.rank == 0 || level >= LogLevel::kWarning)) {
     clear_progress(log);
@@ -175,7 +176,7 @@ void show_progress(std::string_view text) {
       ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1u : 79u;
   LogState& log = state();
   const std::scoped_lock lock(log.mutex);
-  write_once(STDERR_FILENO, fmt::format("\r\033[K{}", text.substr(0, columns)));
+  write_once(STDERR_FILENO, fmt::format("\r\033[K{}", printable(text.substr(0, columns))));
   log.progress_shown = true;
 }
 

@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "data/text/text_utf8.h"
 #include "infer/file_list.h"
@@ -133,7 +134,7 @@ std::span<const int32_t> said(const Continuation& continuation) {
 
 std::string result_text(const Prompt& prompt, const Continuation& continuation, const Texts& texts, bool as_json) {
   const std::string all = texts.write(prompt, said(continuation));
-  if (!as_json) return all + "\n";
+  if (!as_json) return core::printable(data::repair_utf8(all)) + "\n";
   const std::string before = texts.write(prompt, {});
   const std::string added = core::starts_with(all, before) ? all.substr(before.size()) : all;
   return core::Json{{"prompt", data::repair_utf8(prompt.text)},

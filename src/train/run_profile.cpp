@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/print.h"
 #include "record/trace.h"
 #include "train/agree.h"
 #include "train/profile_summary.h"
@@ -52,7 +53,7 @@ void RunProfile::summarise() {
     if (std::filesystem::exists(trace_file(run_, rank))) traces.emplace_back(rank, trace_file(run_, rank));
   ProfiledCollectives collectives{.on_host = profiler_.collectives(), .is_cuda = run_.ranks.device.is_cuda()};
   if (collectives.is_cuda && !traces.empty()) collectives.on_device = record::device_collectives(traces.front().second);
-  fmt::print(
+  core::print(
       "{}", write_profile_summary(run_.folder.path, options.profile_step_start, options.profile_step_end, collectives));
   if (options.profile_tool != "kineto") return;
   if (traces.empty())
@@ -60,8 +61,8 @@ void RunProfile::summarise() {
                      "choose an earlier --profile-step-start");
   const auto merged = run_.folder.path / "profile" / "trace.json";
   const int64_t num_events = record::merge_traces(traces, merged);
-  fmt::print("\n{} events of {} ranks: {}\n  open it at ui.perfetto.dev or chrome://tracing\n", num_events,
-             traces.size(), merged.string());
+  core::print("\n{} events of {} ranks: {}\n  open it at ui.perfetto.dev or chrome://tracing\n", num_events,
+              traces.size(), merged.string());
 }
 
 }  // namespace lockstep::train

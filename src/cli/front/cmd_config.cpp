@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/options.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "record/metrics.h"
 #include "record/reader.h"
@@ -40,7 +41,7 @@ std::string visible(const std::string& value) {
 }
 
 void print_table_row(const core::Option& option) {
-  fmt::print("{:<30} {:<28} {}\n", option.name, visible(option.value_text()), option.origin.text());
+  core::print("{:<30} {:<28} {}\n", option.name, visible(option.value_text()), option.origin.text());
 }
 
 struct Difference {
@@ -151,9 +152,9 @@ int show_run(const fs::path& run, bool as_json) {
     if (as_json)
       json[name] = {{"value", value}, {"from", from}};
     else
-      fmt::print("{:<30} {}\n", core::replace_all(name, "_", "-"), value_text(value));
+      core::print("{:<30} {}\n", core::replace_all(name, "_", "-"), value_text(value));
   }
-  if (as_json) fmt::print("{}\n", json.dump(2));
+  if (as_json) core::print("{}\n", json.dump(2));
   return 0;
 }
 
@@ -179,7 +180,7 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
   Args words(args.begin(), args.end());
   const bool is_help = words.size() == 1 && (words[0] == "--help" || words[0] == "-h");
   if (is_help) {
-    fmt::print(
+    core::print(
         "Usage: lockstep config show [--json] [COMMAND] [RECIPE.toml] [FLAGS]\n"
         "       lockstep config show [--json] RUN\n\n"
         "Shows every option of a command line, its value and where the value came from.\n"
@@ -206,7 +207,7 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
     throw UsageError(fmt::format("config: `lockstep {}` has no recipe options", parsed.info->name),
                      fmt::format("try `lockstep config show {}`", commands::default_train_command()));
   if (parsed.wants_help) {
-    fmt::print("{}", parsed.set->help_text());
+    core::print("{}", parsed.set->help_text());
     return 0;
   }
   if (!as_json) {
@@ -216,7 +217,7 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
   core::Json json = core::Json::object();
   for (const core::Option& option : parsed.set->options())
     json[core::replace_all(option.name, "-", "_")] = {{"value", option.value_json()}, {"from", option.origin.text()}};
-  fmt::print("{}\n", json.dump(2));
+  core::print("{}\n", json.dump(2));
   return 0;
 }
 
@@ -231,7 +232,7 @@ int cmd_config_compare(const commands::ParsedCommand& parsed_command) {
   set.add("json", &as_json, {.help = "Machine-readable output."});
   set.parse(args);
   if (set.wants_help()) {
-    fmt::print("{}", set.help_text());
+    core::print("{}", set.help_text());
     return 0;
   }
   const core::Json first = options_of(command, first_path), second = options_of(command, second_path);
@@ -240,13 +241,13 @@ int cmd_config_compare(const commands::ParsedCommand& parsed_command) {
     core::Json json = core::Json::object();
     for (const Difference& difference : found)
       json[difference.name] = {{"first", difference.first}, {"second", difference.second}};
-    fmt::print("{}\n", json.dump(2));
+    core::print("{}\n", json.dump(2));
     return 0;
   }
-  if (found.empty()) fmt::print("Both set the same options to the same values.\n");
+  if (found.empty()) core::print("Both set the same options to the same values.\n");
   for (const Difference& difference : found)
-    fmt::print("{:<30} {:<28} {}\n", core::replace_all(difference.name, "_", "-"), value_text(difference.first),
-               value_text(difference.second));
+    core::print("{:<30} {:<28} {}\n", core::replace_all(difference.name, "_", "-"), value_text(difference.first),
+                value_text(difference.second));
   return 0;
 }
 
@@ -262,15 +263,15 @@ int cmd_config_reference(const commands::ParsedCommand& parsed_command) {
           {.help = "Write options.md and options/COMMAND.md into this folder instead.", .metavar = "DIR"});
   set.parse(args);
   if (set.wants_help())
-    fmt::print("{}", set.help_text());
+    core::print("{}", set.help_text());
   else if (!output.empty())
     write_reference_pages(output);
   else if (as_json || format == "json")
-    fmt::print("{}\n", (metrics ? record::metrics_json() : reference_json()).dump(2));
+    core::print("{}\n", (metrics ? record::metrics_json() : reference_json()).dump(2));
   else if (format == "markdown")
-    fmt::print("{}", metrics ? record::metrics_markdown() : reference_markdown());
+    core::print("{}", metrics ? record::metrics_markdown() : reference_markdown());
   else
-    fmt::print("{}", metrics ? metrics_text() : reference_text());
+    core::print("{}", metrics ? metrics_text() : reference_text());
   return 0;
 }
 

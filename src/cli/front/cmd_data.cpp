@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "data/inspect.h"
@@ -24,7 +25,7 @@
 namespace lockstep::cli {
 
 void print_data_json(const core::Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
+  core::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
 }
 
 void declare_data_workers(core::OptionSet& set, std::optional<int64_t>& num_workers, const std::string& help) {
@@ -38,7 +39,7 @@ int64_t data_threads(const std::optional<int64_t>& num_workers) {
 
 bool parse_or_help(core::OptionSet& set, std::span<const std::string> args) {
   set.parse(args);
-  if (set.wants_help()) fmt::print("{}", set.help_text());
+  if (set.wants_help()) core::print("{}", set.help_text());
   return set.wants_help();
 }
 
@@ -124,10 +125,10 @@ int run_index(std::span<const std::string> args) {
                      {"bytes", summary.bytes},
                      {"damaged", damaged}});
   } else {
-    fmt::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(),
-               summary.num_built, summary.num_reused, summary.damaged.size(), summary.num_samples,
-               core::format_bytes(static_cast<double>(summary.bytes)));
-    for (const auto& [shard, error] : summary.damaged) fmt::print("  {}\n", error.text());
+    core::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(),
+                summary.num_built, summary.num_reused, summary.damaged.size(), summary.num_samples,
+                core::format_bytes(static_cast<double>(summary.bytes)));
+    for (const auto& [shard, error] : summary.damaged) core::print("  {}\n", error.text());
   }
   return summary.damaged.empty() ? 0 : static_cast<int>(ExitCode::kData);
 }
@@ -170,7 +171,7 @@ int run_verify(std::span<const std::string> args) {
                     {"bytes", result.bytes},
                     {"error", result.error}});
     if (!flags.as_json && !result.error.empty())
-      fmt::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
+      core::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
   }
   if (flags.as_json) {
     print_data_json({{"shards", results.size()},
@@ -180,10 +181,11 @@ int run_verify(std::span<const std::string> args) {
                      {"samples", num_samples},
                      {"results", list}});
   } else {
-    fmt::print("{} shards: {} whole, {} missing, {} damaged; {} samples\n", results.size(),
-               static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged, num_samples);
+    core::print("{} shards: {} whole, {} missing, {} damaged; {} samples\n", results.size(),
+                static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged,
+                num_samples);
     if (num_unchecked > 0)
-      fmt::print(
+      core::print(
           "{} shards have no index: only their structure was checked, their content is unchecked (`lockstep data "
           "index`)\n",
           num_unchecked);
@@ -201,40 +203,40 @@ std::string join_keys(const std::map<int64_t, int64_t>& counts) {
 void print_undecoded(const char* what, int64_t num_seen, int64_t num_decoded, size_t num_bad) {
   const int64_t num_left = num_seen - num_decoded - static_cast<int64_t>(num_bad);
   if (num_left > 0)
-    fmt::print("the other {} {} were not decoded: --pictures {} takes all of these\n", num_left, what, num_seen);
+    core::print("the other {} {} were not decoded: --pictures {} takes all of these\n", num_left, what, num_seen);
 }
 
 void print_bad(const char* what, int64_t count, const std::vector<std::string>& messages) {
   if (count == 0) return;
-  fmt::print("\n{} {} that training refuses\n", count, what);
-  for (const std::string& message : messages) fmt::print("  {}\n", message);
+  core::print("\n{} {} that training refuses\n", count, what);
+  for (const std::string& message : messages) core::print("  {}\n", message);
   if (count > static_cast<int64_t>(messages.size()))
-    fmt::print("  and {} more\n", count - static_cast<int64_t>(messages.size()));
+    core::print("  and {} more\n", count - static_cast<int64_t>(messages.size()));
 }
 
 void print_report(const data::InspectReport& report) {
-  fmt::print("{} shards, {} read: {} samples, {} usable\n", report.num_shards, report.num_read, report.num_samples,
-             report.num_usable);
-  fmt::print("\nextension        members       bytes\n");
+  core::print("{} shards, {} read: {} samples, {} usable\n", report.num_shards, report.num_read, report.num_samples,
+              report.num_usable);
+  core::print("\nextension        members       bytes\n");
   for (const auto& [name, entry] : report.extensions)
-    fmt::print("{:<14} {:>9}  {:>10}\n", name, entry.count, core::format_bytes(static_cast<double>(entry.bytes)));
-  if (!report.skipped.empty()) fmt::print("\nleft out by training\n");
-  for (const auto& [reason, count] : report.skipped) fmt::print("  {:>9}  {}\n", count, reason);
+    core::print("{:<14} {:>9}  {:>10}\n", name, entry.count, core::format_bytes(static_cast<double>(entry.bytes)));
+  if (!report.skipped.empty()) core::print("\nleft out by training\n");
+  for (const auto& [reason, count] : report.skipped) core::print("  {:>9}  {}\n", count, reason);
   if (report.num_decoded > 0)
-    fmt::print("\n{} of {} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
-               report.num_pictures, report.min_width, report.max_width, report.min_height, report.max_height);
+    core::print("\n{} of {} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
+                report.num_pictures, report.min_width, report.max_width, report.min_height, report.max_height);
   if (report.sounds.num_decoded > 0)
-    fmt::print("\n{} of {} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n",
-               report.sounds.num_decoded, report.sounds.num_recordings, report.sounds.min_seconds,
-               report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
-               report.sounds.num_silent);
+    core::print("\n{} of {} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n",
+                report.sounds.num_decoded, report.sounds.num_recordings, report.sounds.min_seconds,
+                report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
+                report.sounds.num_silent);
   print_undecoded("pictures", report.num_pictures, report.num_decoded, report.bad_pictures.size());
   print_undecoded("recordings", report.sounds.num_recordings, report.sounds.num_decoded, report.sounds.bad.size());
   print_bad("pictures", static_cast<int64_t>(report.bad_pictures.size()), report.bad_pictures);
   print_bad("recordings", static_cast<int64_t>(report.sounds.bad.size()), report.sounds.bad);
   print_bad("captions", report.num_bad_captions, report.bad_captions);
-  if (!report.captions.empty()) fmt::print("\nfirst captions\n");
-  for (const auto& [key, text] : report.captions) fmt::print("  {}: {}\n", key, core::trim(text));
+  if (!report.captions.empty()) core::print("\nfirst captions\n");
+  for (const auto& [key, text] : report.captions) core::print("  {}: {}\n", key, core::trim(text));
 }
 
 struct InspectFlags {
@@ -279,9 +281,9 @@ int run_inspect(std::span<const std::string> args) {
 }
 
 void print_demo_set(const data::DemoSetResult& result, const char* what) {
-  fmt::print("{} {} training and {} validation samples in {}, {} held-out {} of {} classes\n",
-             result.was_there ? "found" : "wrote", result.num_train, result.num_val,
-             core::format_bytes(static_cast<double>(result.num_bytes)), result.num_heldout, what, result.num_classes);
+  core::print("{} {} training and {} validation samples in {}, {} held-out {} of {} classes\n",
+              result.was_there ? "found" : "wrote", result.num_train, result.num_val,
+              core::format_bytes(static_cast<double>(result.num_bytes)), result.num_heldout, what, result.num_classes);
 }
 
 /// Flags of every make-*.
@@ -347,9 +349,9 @@ OptionSet declare(MakeShapesFlags& flags) {
 
 void print_shapes(const data::DemoSetResult& result) {
   print_demo_set(result, "pictures");
-  fmt::print("  --train-data '{}'\n  --val-data '{}'\n  --imagenet-val {}\n  --classnames {}\n  --templates {}\n",
-             result.train_shards, result.val_shards, result.heldout.string(), result.class_names.string(),
-             result.templates.string());
+  core::print("  --train-data '{}'\n  --val-data '{}'\n  --imagenet-val {}\n  --classnames {}\n  --templates {}\n",
+              result.train_shards, result.val_shards, result.heldout.string(), result.class_names.string(),
+              result.templates.string());
 }
 
 int run_make_shapes(std::span<const std::string> args) {
@@ -373,11 +375,11 @@ OptionSet declare(MakeSoundsFlags& flags) {
 
 void print_sounds(const data::MakeSoundsResult& result) {
   print_demo_set(result.set, "recordings");
-  fmt::print("  {} values at {} Hz each; a tokenizer of {} tokens in {}\n", result.clip_samples, result.sample_rate,
-             result.vocab_size, result.tokenizer.string());
-  fmt::print("  --train-data '{}'\n  --val-data '{}'\n", result.set.train_shards, result.set.val_shards);
-  fmt::print("  held-out recordings {}\n  class names {}\n  templates {}\n", result.set.heldout.string(),
-             result.set.class_names.string(), result.set.templates.string());
+  core::print("  {} values at {} Hz each; a tokenizer of {} tokens in {}\n", result.clip_samples, result.sample_rate,
+              result.vocab_size, result.tokenizer.string());
+  core::print("  --train-data '{}'\n  --val-data '{}'\n", result.set.train_shards, result.set.val_shards);
+  core::print("  held-out recordings {}\n  class names {}\n  templates {}\n", result.set.heldout.string(),
+              result.set.class_names.string(), result.set.templates.string());
 }
 
 int run_make_sounds(std::span<const std::string> args) {
@@ -416,7 +418,7 @@ int cmd_data(const commands::ParsedCommand& parsed_command) {
   const std::span<const std::string> args = parsed_command.rest;
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
   if (wants_help) {
-    fmt::print("{}", kDataUsage);
+    core::print("{}", kDataUsage);
     return 0;
   }
   std::vector<std::string> names;

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "data/tokens/indexed_dataset.h"
@@ -133,8 +134,8 @@ int run_tokenize(std::span<const std::string> args) {
                     {"empty_documents", file.num_empty},
                     {"tokens", file.num_tokens}});
     if (!flags.input.as_json)
-      fmt::print("{}: {} documents ({} empty), {} tokens, {:.1f} s\n", file.prefix, file.num_documents, file.num_empty,
-                 file.num_tokens, seconds);
+      core::print("{}: {} documents ({} empty), {} tokens, {:.1f} s\n", file.prefix, file.num_documents, file.num_empty,
+                  file.num_tokens, seconds);
   }
   if (flags.input.as_json)
     print_data_json({{"vocab_size", tokenizer->vocab_size()}, {"seconds", seconds}, {"files", list}});
@@ -160,10 +161,10 @@ int run_train_bpe(std::span<const std::string> args) {
                      {"vocab_size", num_tokens},
                      {"merges", trained.merges.size()}});
   } else {
-    fmt::print("{}: {} tokens from {} different words\n", flags.output, num_tokens, words.counts().size());
+    core::print("{}: {} tokens from {} different words\n", flags.output, num_tokens, words.counts().size());
     if (num_tokens < flags.config.vocab_size)
-      fmt::print("asked for {} tokens: no other pair occurs {} times\n", flags.config.vocab_size,
-                 flags.config.min_frequency);
+      core::print("asked for {} tokens: no other pair occurs {} times\n", flags.config.vocab_size,
+                  flags.config.min_frequency);
   }
   return 0;
 }
@@ -191,15 +192,15 @@ int inspect_token_files(std::span<const std::string> paths, int64_t vocab_size, 
       const data::TokenReport report = data::inspect_tokens(path, vocab_size);
       list.push_back(report.to_json());
       if (as_json) continue;
-      fmt::print("{}: {} documents, {} sequences ({} empty), {} tokens of type {}\n", report.prefix,
-                 report.num_documents, report.num_sequences, report.num_empty, report.num_tokens, report.type);
-      fmt::print("  tokens of a sequence: {} to {}, median {}; ids {} to {}\n", report.min_length, report.max_length,
-                 report.median_length, report.min_id, report.max_id);
-      fmt::print("  first ids: {}\n", fmt::join(report.first_ids, " "));
+      core::print("{}: {} documents, {} sequences ({} empty), {} tokens of type {}\n", report.prefix,
+                  report.num_documents, report.num_sequences, report.num_empty, report.num_tokens, report.type);
+      core::print("  tokens of a sequence: {} to {}, median {}; ids {} to {}\n", report.min_length, report.max_length,
+                  report.median_length, report.min_id, report.max_id);
+      core::print("  first ids: {}\n", fmt::join(report.first_ids, " "));
     } catch (const DataError& error) {
       exit_code = static_cast<int>(ExitCode::kData);
       list.push_back({{"prefix", data::indexed_prefix(path).string()}, {"error", error.text()}});
-      if (!as_json) fmt::print("DAMAGED {}\n  {}\n", path, error.text());
+      if (!as_json) core::print("DAMAGED {}\n  {}\n", path, error.text());
     }
   }
   if (as_json) print_data_json({{"token_files", list}});

@@ -19,6 +19,7 @@
 #include "config/report_options.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "draw/render.h"
 #include "logs/column_names.h"
@@ -69,7 +70,7 @@ void print_replaced(const draw::ReplacedFiles& replaced, const fs::path& folder)
   if (!replaced.kept.empty())
     line += (line.empty() ? of_before(replaced.kept.size()) : fmt::format("; {} more", replaced.kept.size())) +
             fmt::format(" kept, changed since, '{}' first", replaced.kept.front().string());
-  fmt::print("{}\n", line);
+  core::print("{}\n", line);
 }
 
 /// Writes the report as what was asked for; what the report before wrote here goes.
@@ -97,21 +98,21 @@ std::string report_command(std::span<const std::string> args) {
 /// Tables of the result, then what stands in the way of trusting it.
 void print_result(const analysis::Analysis& analysis) {
   for (const analysis::Curve& curve : analysis.curves) {
-    for (const std::string& text : analysis::conclusions_of(curve, analysis.options)) fmt::print("{}\n", text);
-    fmt::print("\n{}\n", draw::to_text(analysis::scaling_table(curve)));
+    for (const std::string& text : analysis::conclusions_of(curve, analysis.options)) core::print("{}\n", text);
+    core::print("\n{}\n", draw::to_text(analysis::scaling_table(curve)));
     if (const draw::Table phases = analysis::phase_table(curve); !phases.rows.empty())
-      fmt::print("{}\n", draw::to_text(phases));
+      core::print("{}\n", draw::to_text(phases));
     if (const draw::Table others = analysis::protocol_table(curve, analysis.runs); !others.rows.empty())
-      fmt::print("{}\n", draw::to_text(others));
-    for (const std::string& text : analysis::limits_of(curve)) fmt::print("note: {}\n", text);
+      core::print("{}\n", draw::to_text(others));
+    for (const std::string& text : analysis::limits_of(curve)) core::print("note: {}\n", text);
   }
   if (const draw::Table collectives = analysis::collective_summary_table(analysis.runs); !collectives.rows.empty())
-    fmt::print("{}\n", draw::to_text(collectives));
-  for (const std::string& problem : analysis::source_problems(analysis.runs)) fmt::print("problem: {}\n", problem);
-  for (const std::string& line : analysis::left_out_lines(analysis)) fmt::print("left out: {}\n", line);
-  for (const std::string& fact : analysis.missing) fmt::print("missing: {}\n", fact);
-  for (const std::string& line : analysis::check_lines(analysis)) fmt::print("check: {}\n", line);
-  if (!analysis.flags.empty()) fmt::print("The page says what to do about each check.\n");
+    core::print("{}\n", draw::to_text(collectives));
+  for (const std::string& problem : analysis::source_problems(analysis.runs)) core::print("problem: {}\n", problem);
+  for (const std::string& line : analysis::left_out_lines(analysis)) core::print("left out: {}\n", line);
+  for (const std::string& fact : analysis.missing) core::print("missing: {}\n", fact);
+  for (const std::string& line : analysis::check_lines(analysis)) core::print("check: {}\n", line);
+  if (!analysis.flags.empty()) core::print("The page says what to do about each check.\n");
 }
 
 bool is_table(const analysis::Source& source) { return logs::is_result_table(source.path); }
@@ -148,7 +149,7 @@ void refuse_options_of_runs(const core::OptionSet& set) {
 void warn_of_old_proposal(const ReportOptions& options) {
   const fs::path pack = fs::path(options.output) / "proposal";
   if (fs::exists(pack / draw::kFileList))
-    fmt::print("note: '{}' is of an earlier report; --proposal makes it anew\n", pack.string());
+    core::print("note: '{}' is of an earlier report; --proposal makes it anew\n", pack.string());
 }
 
 /// The evidence pack beside the report; prints what it lacks and where it is.
@@ -157,24 +158,24 @@ void write_proposal(const analysis::Analysis& analysis, const ReportOptions& opt
   const analysis::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share,
                                          options.checkpoint_share, options.job_hours,     options.sweep_node_hours,
                                          report_command(args),     version_info().version};
-  for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) fmt::print("missing: {}\n", fact);
+  for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) core::print("missing: {}\n", fact);
   const auto pack = write_formats(analysis::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
                                   config::report_formats(options));
-  if (!pack.empty()) fmt::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
+  if (!pack.empty()) core::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
 }
 
 void print_table(const published::PublishedTable& table) {
-  fmt::print("{}\n", draw::to_text(table.recomputed));
+  core::print("{}\n", draw::to_text(table.recomputed));
   for (const analysis::Curve* curve : published::curves_with_repeats(table.rows))
-    fmt::print("{}\n", draw::to_text(analysis::scaling_table(*curve)));
+    core::print("{}\n", draw::to_text(analysis::scaling_table(*curve)));
   for (const analysis::Curve& curve : table.rows.curves) {
     if (curve.points.size() > 1)
-      for (const std::string& text : analysis::conclusions_of(curve, table.rows.options)) fmt::print("{}\n", text);
-    for (const std::string& text : analysis::limits_of(curve)) fmt::print("note: {}\n", text);
+      for (const std::string& text : analysis::conclusions_of(curve, table.rows.options)) core::print("{}\n", text);
+    for (const std::string& text : analysis::limits_of(curve)) core::print("note: {}\n", text);
   }
   for (const published::CheckedCell& cell : table.cells)
-    if (cell.verdict != published::CellVerdict::kExact) fmt::print("{}\n", published::difference_text(cell));
-  for (const std::string& doubt : table.doubts) fmt::print("{}\n", doubt);
+    if (cell.verdict != published::CellVerdict::kExact) core::print("{}\n", published::difference_text(cell));
+  for (const std::string& doubt : table.doubts) core::print("{}\n", doubt);
 }
 
 int report_tables(const std::vector<analysis::Source>& sources, const ReportOptions& options,
@@ -190,11 +191,11 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
     tables.push_back(published::check_published(source.path, analysis));
   }
   if (options.json) {
-    fmt::print("{}\n", published::published_json(tables));
+    core::print("{}\n", published::published_json(tables));
     return 0;
   }
   for (const published::PublishedTable& table : tables) print_table(table);
-  for (const std::string& contradiction : published::contradictions(tables)) fmt::print("{}\n", contradiction);
+  for (const std::string& contradiction : published::contradictions(tables)) core::print("{}\n", contradiction);
   const auto files =
       write_formats(published::published_document(tables), options.output, config::report_formats(options));
   if (options.proposal) {
@@ -206,7 +207,7 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
   } else {
     warn_of_old_proposal(options);
   }
-  if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
+  if (!files.empty()) core::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
 }
 }  // namespace
@@ -214,7 +215,7 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
 int cmd_report(const commands::ParsedCommand& command) {
   const core::OptionSet& set = *command.set;
   if (command.wants_help) {
-    fmt::print("{}\n`lockstep report compare A B` compares two.\n", set.help_text());
+    core::print("{}\n`lockstep report compare A B` compares two.\n", set.help_text());
     return 0;
   }
   const ReportOptions& options = *command.report;
@@ -230,7 +231,7 @@ int cmd_report(const commands::ParsedCommand& command) {
       analysis::analyse(analysis::load_sources(sources, load_options(options, set)), analysis_options(options, set));
   core::end_progress();
   if (options.json) {
-    fmt::print("{}\n", analysis::analysis_json(analysis));
+    core::print("{}\n", analysis::analysis_json(analysis));
     return 0;
   }
   print_result(analysis);
@@ -239,13 +240,13 @@ int cmd_report(const commands::ParsedCommand& command) {
     write_proposal(analysis, options, args);
   else
     warn_of_old_proposal(options);
-  if (!files.empty()) fmt::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
+  if (!files.empty()) core::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
 }
 
 int cmd_report_compare(const commands::ParsedCommand& command) {
   if (command.wants_help) {
-    fmt::print("{}", command.set->help_text());
+    core::print("{}", command.set->help_text());
     return 0;
   }
   const ReportOptions& options = *command.report;
@@ -259,14 +260,14 @@ int cmd_report_compare(const commands::ParsedCommand& command) {
       analysis::compare_sides(a, b, options.paired, options.inputs[0], options.inputs[1]);
   core::end_progress();
   if (options.json) {
-    fmt::print("{}\n", analysis::comparison_json(comparison));
+    core::print("{}\n", analysis::comparison_json(comparison));
     return 0;
   }
-  fmt::print("{}\n", draw::to_text(comparison.table));
+  core::print("{}\n", draw::to_text(comparison.table));
   for (const auto* side : {&a, &b})
-    for (const std::string& problem : analysis::source_problems(*side)) fmt::print("problem: {}\n", problem);
-  for (const std::string& note : comparison.notes) fmt::print("note: {}\n", note);
-  fmt::print("{}\n", comparison.verdict);
+    for (const std::string& problem : analysis::source_problems(*side)) core::print("problem: {}\n", problem);
+  for (const std::string& note : comparison.notes) core::print("note: {}\n", note);
+  core::print("{}\n", comparison.verdict);
   return 0;
 }
 

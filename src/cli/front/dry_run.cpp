@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/options.h"
+#include "core/print.h"
 #include "hw/ranks.h"
 
 namespace lockstep::cli {
@@ -45,16 +46,16 @@ void print_dry_run(const commands::ParsedCommand& command, const std::optional<t
     json.update(page.extra);
     json["options"] = command.set->values_json();
     json["warnings"] = page.warnings;
-    fmt::print("{}\n", json.dump(2));
+    core::print("{}\n", json.dump(2));
     return;
   }
-  fmt::print("Dry run: no data are read, nothing is computed or written.\n\n");
+  core::print("Dry run: no data are read, nothing is computed or written.\n\n");
   for (const tasks::DryRunFact& fact : page.facts)
-    if (!fact.label.empty()) fmt::print("{}", tasks::dry_run_entry(fmt::format("  {:<20}", fact.label), fact.text));
-  fmt::print("{}\nOptions that differ from their defaults\n", page.tables);
+    if (!fact.label.empty()) core::print("{}", tasks::dry_run_entry(fmt::format("  {:<20}", fact.label), fact.text));
+  core::print("{}\nOptions that differ from their defaults\n", page.tables);
   for (const core::Option& option : command.set->options())
-    if (option.origin.kind != core::Origin::Kind::kDefault) fmt::print("{}", option_entry(option));
-  for (const std::string& warning : page.warnings) fmt::print("\n{}", tasks::dry_run_entry("warning: ", warning));
+    if (option.origin.kind != core::Origin::Kind::kDefault) core::print("{}", option_entry(option));
+  for (const std::string& warning : page.warnings) core::print("\n{}", tasks::dry_run_entry("warning: ", warning));
 }
 
 }  // namespace lockstep::cli

@@ -11,6 +11,7 @@
 #include "cli/front/overview.h"
 #include "commands/commands.h"
 #include "core/error.h"
+#include "core/print.h"
 
 namespace lockstep::cli {
 namespace {
@@ -38,7 +39,7 @@ bool asks_for_help(const std::string& word) { return word == "--help" || word ==
 
 int run_engine_command(commands::ParsedCommand& command, const Args& args) {
   if (command.wants_help) {
-    fmt::print("{}", command.set->help_text());
+    core::print("{}", command.set->help_text());
     return 0;
   }
   if (const auto* run = command.run_options(); run != nullptr && run->dry_run) {
@@ -51,16 +52,16 @@ int run_engine_command(commands::ParsedCommand& command, const Args& args) {
 
 int run(const Args& args) {
   if (args.empty() || (args.size() == 1 && asks_for_help(args[0]))) {
-    fmt::print("{}", overview_text());
+    core::print("{}", overview_text());
     return 0;
   }
   if (args[0] == "--version" || args[0] == "version") {
-    fmt::print("{}", version_text(std::find(args.begin(), args.end(), "--json") != args.end()));
+    core::print("{}", version_text(std::find(args.begin(), args.end(), "--json") != args.end()));
     return 0;
   }
   if (args.size() == 2 && asks_for_help(args[1])) {
     if (const std::string help = word_help_text(args[0]); !help.empty()) {
-      fmt::print("{}", help);
+      core::print("{}", help);
       return 0;
     }
   }
