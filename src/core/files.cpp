@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "core/error.h"
@@ -31,14 +33,24 @@ void Fd::reset() {
   fd_ = -1;
 }
 
+namespace {
+std::string hint_for(int code) {
+  if (code == ENOENT) return "check the path; it must be visible on every node";
+  if (code == EACCES || code == EPERM) return "check the permissions of the file and of the folders above it";
+  if (code == EFBIG) return "files may not grow as large here: raise the limit (ulimit -f), or choose another folder";
+  if (code == ENOSPC || code == EDQUOT) return "the disk or the quota is full: free space or choose another folder";
+  return "";
+}
+}  // namespace
+
 void throw_errno(std::string_view what, const fs::path& path) {
   const int code = errno;
-  std::string hint;
-  if (code == ENOENT) hint = "check the path; it must be visible on every node";
-  if (code == EACCES || code == EPERM) hint = "check the permissions of the file and of the folders above it";
-  if (code == EFBIG) hint = "files may not grow as large here: raise the limit (ulimit -f), or choose another folder";
-  if (code == ENOSPC || code == EDQUOT) hint = "the disk or the quota is full: free space or choose another folder";
-  throw EnvironmentError(fmt::format("files: {} '{}': {}", what, path.string(), std::strerror(code)), hint);
+  throw EnvironmentError(fmt::format("files: {} '{}': {}", what, path.string(), std::strerror(code)), hint_for(code));
+}
+
+EnvironmentError as_environment_error(const fs::filesystem_error& error) {
+  return EnvironmentError(fmt::format("files: cannot use '{}': {}", error.path1().string(), error.code().message()),
+                          hint_for(error.code().value()));
 }
 
 Fd open_for_reading(const fs::path& path) {
@@ -66,8 +78,8 @@ uint64_t file_bytes(const Fd& file, const fs::path& path) {
   return static_cast<uint64_t>(info.st_size);
 }
 
-std::string read_file(const fs::path& path) {
-  const Fd file = open_for_reading(path);
+namespace {
+std::string read_to_end(const Fd& file, const fs::path& path) {
   std::string content;
   char block[1 << 16];
   for (;;) {  // by blocks: files under /proc and pipes have no size
@@ -78,6 +90,29 @@ std::string read_file(const fs::path& path) {
     content.append(block, static_cast<size_t>(got));
   }
 }
+}  // namespace
+
+std::string read_file(const fs::path& path) { return read_to_end(open_for_reading(path), path); }
+
+std::string read_regular_file(const fs::path& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // a pipe without a writer would block
+  if (!file.valid()) throw_errno("cannot open", path);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) throw_errno("cannot stat", path);
+  if (!S_ISREG(info.st_mode))
+    throw EnvironmentError(
+        fmt::format("files: '{}' is no regular file, but a folder, a pipe or a device", path.string()), "name a file");
+  return read_to_end(file, path);
+}
+
+std::vector<fs::path> list_folder(const fs::path& folder, std::error_code& failure) {
+  std::vector<fs::path> paths;
+  failure.clear();
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))
+    paths.push_back(entry->path());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
 
 void fsync_directory(const fs::path& directory) {
   const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -85,11 +120,15 @@ void fsync_directory(const fs::path& directory) {
   if (::fsync(folder.get()) != 0 && errno != EINVAL) throw_errno("cannot fsync folder", directory);
 }
 
-// The machine is in the name: another node of a shared file system may have the same process number.
-AtomicFile::AtomicFile(const fs::path& path)
-    : path_(path), temporary_(path.string() + fmt::format(".tmp{}-{}", host_name(), ::getpid())) {
-  file_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file_.valid()) throw_errno("cannot create", temporary_);
+// The machine is in the name: another node of a shared file system may have the same process number. What follows is
+// random, and the file is a new one (O_EXCL): where others may write, nobody can put a link in its place beforehand.
+AtomicFile::AtomicFile(const fs::path& path) : path_(path) {
+  std::random_device random;
+  for (int tries = 0; !file_.valid(); ++tries) {
+    temporary_ = path.string() + fmt::format(".tmp{}-{}-{:08x}", host_name(), ::getpid(), random());
+    file_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+    if (!file_.valid() && (errno != EEXIST || tries == 10)) throw_errno("cannot create", temporary_);
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -133,7 +172,15 @@ MappedFile::~MappedFile() {
 }
 
 TempDir::TempDir(std::string_view prefix) {
-  std::string pattern = (fs::temp_directory_path() / fmt::format("{}.XXXXXX", prefix)).string();
+  std::error_code failure;
+  const fs::path above = fs::temp_directory_path(failure);
+  if (failure)
+    throw EnvironmentError(
+        fmt::format("files: there is no folder for temporary files: {}: {}",
+                    std::getenv("TMPDIR") != nullptr ? fmt::format("TMPDIR='{}'", std::getenv("TMPDIR")) : "/tmp",
+                    failure.message()),
+        "set TMPDIR to a folder on this node that you can write to");
+  std::string pattern = (above / fmt::format("{}.XXXXXX", prefix)).string();
   if (::mkdtemp(pattern.data()) == nullptr) throw_errno("cannot make a temporary folder", pattern);
   path_ = pattern;
 }

@@ -4,6 +4,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "core/error.h"
 
 namespace lockstep::core {
 
@@ -26,6 +30,8 @@ class Fd {
 
 /// Reading errors throw EnvironmentError with path, reason (strerror) and a hint.
 std::string read_file(const std::filesystem::path& path);
+/// The same of a file that data name: a folder, a pipe or a device (which may never end) is refused.
+std::string read_regular_file(const std::filesystem::path& path);
 /// Opens for reading; adds O_CLOEXEC.
 Fd open_for_reading(const std::filesystem::path& path);
 /// Fills `buffer` from `offset`; returns the bytes read, fewer only at the end of the file.
@@ -48,6 +54,9 @@ class AtomicFile {
   std::filesystem::path path_, temporary_;
   Fd file_;
 };
+
+/// Paths in a folder, sorted. Throws nothing: `failure` tells that the folder cannot be read, or not to its end.
+std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder, std::error_code& failure);
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 void fsync_directory(const std::filesystem::path& directory);
@@ -79,6 +88,8 @@ class TempDir {
   std::filesystem::path path_;
 };
 
+/// What std::filesystem threw, as the error that users see; with the hints of throw_errno.
+EnvironmentError as_environment_error(const std::filesystem::filesystem_error& error);
 /// EnvironmentError for a failed system call: "<what> '<path>': <strerror(errno)>" with a hint for the common causes.
 [[noreturn]] void throw_errno(std::string_view what, const std::filesystem::path& path);
 

@@ -1,6 +1,9 @@
 #include "train/agree.h"
 
+#include <filesystem>
+
 #include "core/error.h"
+#include "core/files.h"
 
 namespace lockstep::train {
 namespace {
@@ -8,12 +11,17 @@ namespace {
 /// What `body` returned or threw, as text that another rank can act on.
 std::string outcome_of(const std::function<std::string()>& body) {
   core::Json outcome;
+  const auto fail = [&](const Error& error) {
+    outcome = {{"error", error.what()}, {"hint", error.hint()}, {"code", static_cast<int>(error.code())}};
+  };
   try {
     outcome["text"] = body();
   } catch (const Error& error) {
-    outcome = {{"error", error.what()}, {"hint", error.hint()}, {"code", static_cast<int>(error.code())}};
+    fail(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail(core::as_environment_error(error));
   } catch (const std::exception& error) {
-    outcome = {{"error", error.what()}, {"hint", ""}, {"code", static_cast<int>(ExitCode::kInternal)}};
+    fail(Error(ExitCode::kInternal, error.what()));
   }
   return outcome.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }

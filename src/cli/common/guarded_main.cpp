@@ -4,12 +4,16 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <new>
 
+#include "core/bus_error.h"
 #include "core/env.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json.h"
+#include "core/print.h"
 
 namespace lockstep::cli {
 namespace {
@@ -26,13 +30,14 @@ void leave_error_file(const std::string& text) {
 /// One write, so that messages of ranks that share a terminal do not mix.
 void print_error(const std::string& text) {
   leave_error_file(text);
-  const std::string line = fmt::format("lockstep: error: {}\n", text);
+  const std::string line = fmt::format("lockstep: error: {}\n", core::printable(text));
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }
 }  // namespace
 
 int guarded_main(const std::function<int()>& body) {
+  core::report_bus_errors();
   try {
     const int code = body();
     if (std::fflush(stdout) != 0)
@@ -42,6 +47,9 @@ int guarded_main(const std::function<int()>& body) {
   } catch (const Error& error) {
     print_error(error.text());
     return static_cast<int>(error.code());
+  } catch (const std::filesystem::filesystem_error& error) {
+    print_error(core::as_environment_error(error).text());
+    return static_cast<int>(ExitCode::kEnvironment);
   } catch (const std::bad_alloc&) {
     print_error("cli: out of memory");
   } catch (const std::exception& error) {

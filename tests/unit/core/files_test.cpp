@@ -1,0 +1,90 @@
+#include "core/files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "core/bus_error.h"
+#include "core/error.h"
+#include "core/host_name.h"
+
+namespace lockstep::core {
+namespace {
+namespace fs = std::filesystem;
+
+TEST(AtomicFile, WritesThroughNoLinkThatWaitsAtItsTemporaryName) {
+  const TempDir folder, elsewhere;
+  const fs::path victim = elsewhere.path() / "victim", path = folder.path() / "a.txt";
+  write_file_atomic(victim, "precious");
+  fs::create_symlink(victim, path.string() + fmt::format(".tmp{}-{}", host_name(), ::getpid()));
+  write_file_atomic(path, "new");
+  EXPECT_EQ(read_file(victim), "precious");
+  EXPECT_EQ(read_file(path), "new");
+  std::string first, second;  // what an attacker sees once does not tell the next name
+  for (std::string* name : {&first, &second}) {
+    const AtomicFile file(path);
+    for (const auto& entry : fs::directory_iterator(folder.path()))
+      if (entry.is_regular_file() && entry.path() != path) *name = entry.path().filename().string();
+  }
+  EXPECT_NE(first, "");
+  EXPECT_NE(first, second);
+}
+
+TEST(RegularFile, PipesDevicesAndFoldersAreRefused) {
+  const TempDir folder;
+  const fs::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const fs::path& path : {pipe, fs::path("/dev/zero"), folder.path()})
+    EXPECT_THROW(read_regular_file(path), EnvironmentError) << path;
+  write_file_atomic(folder.path() / "file", "content");
+  EXPECT_EQ(read_regular_file(folder.path() / "file"), "content");
+}
+
+TEST(ListFolder, IsSortedAndTellsWhatItCannotRead) {
+  const TempDir folder;
+  for (const char* name : {"b", "a", "c"}) write_file_atomic(folder.path() / name, "");
+  std::error_code failure;
+  EXPECT_EQ(list_folder(folder.path(), failure),
+            (std::vector<fs::path>{folder.path() / "a", folder.path() / "b", folder.path() / "c"}));
+  EXPECT_FALSE(failure);
+  EXPECT_TRUE(list_folder(folder.path() / "none", failure).empty());
+  EXPECT_EQ(failure, std::errc::no_such_file_or_directory);
+}
+
+TEST(BusErrorDeathTest, AMappedFileThatShrinksIsNamed) {
+  const TempDir folder;
+  const fs::path path = folder.path() / "shrinks.bin";
+  write_file_atomic(path, std::string(1 << 16, 'x'));
+  const auto read_behind_the_end = [&] {
+    report_bus_errors();
+    const MappedFile file(path);
+    fs::resize_file(path, 0);
+    volatile std::byte last = file.bytes().back();
+    (void)last;
+  };
+  EXPECT_EXIT(read_behind_the_end(), testing::ExitedWithCode(6), "mapped file has become shorter.*shrinks.bin'");
+}
+
+TEST(TempDir, AMissingTmpdirIsNamed) {
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before != nullptr ? before : "";
+  ::setenv("TMPDIR", "/no/such folder", 1);
+  std::string message, hint;
+  try {
+    const TempDir folder;
+  } catch (const EnvironmentError& error) {
+    message = error.what();
+    hint = error.hint();
+  }
+  if (before != nullptr)
+    ::setenv("TMPDIR", kept.c_str(), 1);
+  else
+    ::unsetenv("TMPDIR");
+  EXPECT_NE(message.find("TMPDIR='/no/such folder'"), std::string::npos) << message;
+  EXPECT_NE(hint.find("set TMPDIR"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::core
