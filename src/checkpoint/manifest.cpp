@@ -148,12 +148,18 @@ std::string hash_file(const fs::path& path, uint64_t& bytes) {
   }
 }
 
-/// Names in a folder, or none when it cannot be read.
+constexpr const char* kUnreadableHint =
+    "whether it is good is not known: see to the storage or the permissions and start again, or move it away";
+constexpr const char* kTrashPrefix = "trash.";
+
+/// Names in a folder; none when it is not there. One that cannot be read is no empty one.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code failure;
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))
-    names.push_back(entry->path().filename().string());
+  for (const fs::path& path : core::list_folder(folder, failure)) names.push_back(path.filename().string());
+  if (failure && failure != std::errc::no_such_file_or_directory)
+    throw CheckpointError(fmt::format("checkpoint: cannot list '{}': {}", folder.string(), failure.message()),
+                          kUnreadableHint);
   return names;
 }
 
@@ -170,11 +176,11 @@ std::vector<int> owner_attempts(const fs::path& checkpoints) {
   return attempts;
 }
 
-/// Who claimed the checkpoints when, and what was usable then. A claim without a readable list (its process died first)
-/// judges nothing.
+/// Who claimed the checkpoints when, and which could be good then: usable or not readable. A claim without a list (its
+/// process died first) judges nothing.
 struct Claim {
   int attempt;
-  std::set<std::string> usable;
+  std::set<std::string> accepted;
 };
 
 std::vector<Claim> read_claims(const fs::path& checkpoints) {
@@ -184,11 +190,13 @@ std::vector<Claim> read_claims(const fs::path& checkpoints) {
       const Json json = core::read_json_file(checkpoints / fmt::format("owner.{}", attempt));
       if (!json.is_object() || !json.contains("usable") || !json["usable"].is_array()) continue;
       Claim claim{attempt, {}};
-      for (const Json& name : json["usable"]) {
-        if (name.is_string()) claim.usable.insert(name.get<std::string>());
-      }
+      for (const char* key : {"usable", "unreadable"})
+        for (const Json& name : json.value(key, Json::array()))
+          if (name.is_string()) claim.accepted.insert(name.get<std::string>());
       claims.push_back(std::move(claim));
-    } catch (const Error&) {
+    } catch (const EnvironmentError& error) {
+      throw CheckpointError(error.what(), kUnreadableHint);
+    } catch (const DataError&) {
     }
   }
   return claims;
@@ -196,29 +204,29 @@ std::vector<Claim> read_claims(const fs::path& checkpoints) {
 
 CheckpointEntry read_entry(const fs::path& folder, int64_t step, int attempt, const std::vector<Claim>& claims) {
   CheckpointEntry entry{.folder = folder, .step = step, .attempt = attempt};
+  const auto refuse = [&](CheckpointState state, std::string problem) {
+    entry.state = state;
+    entry.problem = std::move(problem);
+    return entry;
+  };
+  const fs::path path = folder / kManifestName;
   std::error_code failure;
-  if (!fs::exists(folder / kManifestName, failure)) {
-    entry.problem = "has no manifest: it was never completed";
-    return entry;
-  }
+  if (fs::symlink_status(path, failure).type() == fs::file_type::not_found)
+    return refuse(CheckpointState::kIncomplete, "has no manifest: it was never completed");
   try {
-    entry.manifest = read_manifest(folder);
+    entry.manifest = parse_manifest(core::read_file(path), path.string());
+  } catch (const EnvironmentError& error) {
+    return refuse(CheckpointState::kUnreadable, error.what());
   } catch (const Error& error) {
-    entry.problem = error.what();
-    return entry;
+    return refuse(CheckpointState::kDamaged, error.what());
   }
-  if (entry.manifest->step != step || entry.manifest->attempt != attempt) {
-    entry.problem =
-        fmt::format("says step={} attempt={} inside, unlike its name", entry.manifest->step, entry.manifest->attempt);
-    return entry;
-  }
-  for (const Claim& claim : claims) {
-    if (claim.attempt > attempt && !claim.usable.contains(folder.filename().string())) {
-      entry.problem =
-          fmt::format("was committed by attempt {} after attempt {} had taken over", attempt, claim.attempt);
-      return entry;
-    }
-  }
+  if (entry.manifest->step != step || entry.manifest->attempt != attempt)
+    return refuse(CheckpointState::kDamaged, fmt::format("says step={} attempt={} inside, unlike its name",
+                                                         entry.manifest->step, entry.manifest->attempt));
+  for (const Claim& claim : claims)
+    if (claim.attempt > attempt && !claim.accepted.contains(folder.filename().string()))
+      return refuse(CheckpointState::kSuperseded,
+                    fmt::format("was committed by attempt {} after attempt {} had taken over", attempt, claim.attempt));
   return entry;
 }
 
@@ -275,14 +283,16 @@ CheckpointFile describe_file(const fs::path& folder, const std::string& name) {
   return {name, static_cast<int64_t>(bytes), std::move(hash)};
 }
 
-std::vector<std::string> verify_files(const fs::path& folder, const CheckpointManifest& manifest, VerifyDepth depth) {
-  std::vector<std::string> problems;
+FileCheck verify_files(const fs::path& folder, const CheckpointManifest& manifest, VerifyDepth depth) {
+  FileCheck check;
+  std::vector<std::string>& problems = check.problems;
   for (const CheckpointFile& file : manifest.files) {
     const fs::path path = folder / file.name;
     std::error_code failure;
     const auto bytes = fs::file_size(path, failure);
     if (failure) {
       problems.push_back(fmt::format("'{}' cannot be read: {}", path.string(), failure.message()));
+      check.is_unreadable = check.is_unreadable || failure != std::errc::no_such_file_or_directory;
     } else if (static_cast<int64_t>(bytes) != file.bytes) {
       problems.push_back(
           fmt::format("'{}' has the wrong size: bytes={}, expected={}", path.string(), bytes, file.bytes));
@@ -294,10 +304,11 @@ std::vector<std::string> verify_files(const fs::path& folder, const CheckpointMa
               fmt::format("'{}' was altered: xxh3={}, expected={}", path.string(), seen.xxh3, file.xxh3));
       } catch (const Error& error) {
         problems.push_back(error.what());
+        check.is_unreadable = true;
       }
     }
   }
-  return problems;
+  return check;
 }
 
 std::vector<CheckpointEntry> list_checkpoints(const fs::path& run_folder) {
@@ -317,14 +328,19 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& run_folder) {
 LatestChoice choose_latest(const fs::path& run_folder, VerifyDepth depth) {
   LatestChoice choice;
   for (CheckpointEntry& entry : list_checkpoints(run_folder)) {
-    if (entry.problem.empty()) {
-      const std::vector<std::string> problems = verify_files(entry.folder, *entry.manifest, depth);
-      if (problems.empty()) {
+    if (entry.state == CheckpointState::kUsable) {
+      const FileCheck check = verify_files(entry.folder, *entry.manifest, depth);
+      if (check.problems.empty()) {
         choice.chosen = std::move(entry);
         return choice;
       }
-      entry.problem = core::join(problems, "; ");
+      entry.problem = core::join(check.problems, "; ");
+      if (check.is_unreadable) entry.state = CheckpointState::kUnreadable;
     }
+    if (entry.state == CheckpointState::kUnreadable)
+      throw CheckpointError(
+          fmt::format("checkpoint: one newer than every usable one cannot be read: {}", entry.problem),
+          kUnreadableHint);
     choice.skipped.push_back(fmt::format("{}: {}", entry.folder.filename().string(), entry.problem));
   }
   return choice;
@@ -350,15 +366,15 @@ OwnerClaim claim_checkpoints(const fs::path& run_folder, const Json& who, int lo
     ++claim.attempt;  // another process was faster
   }
   core::fsync_directory(checkpoints);
-  Json usable = Json::array();
+  Json usable = Json::array(), unreadable = Json::array();
   for (const CheckpointEntry& entry : list_checkpoints(run_folder)) {
-    if (entry.problem.empty() && entry.attempt < claim.attempt) usable.push_back(entry.folder.filename().string());
+    if (entry.attempt >= claim.attempt) continue;
+    if (entry.state == CheckpointState::kUsable) usable.push_back(entry.folder.filename().string());
+    if (entry.state == CheckpointState::kUnreadable) unreadable.push_back(entry.folder.filename().string());
   }
-  const Json json{{"attempt", claim.attempt},
-                  {"token", claim.token},
-                  {"claimed_s", core::unix_seconds()},
-                  {"who", who},
-                  {"usable", usable}};
+  const Json json{
+      {"attempt", claim.attempt}, {"token", claim.token},    {"claimed_s", core::unix_seconds()}, {"who", who},
+      {"usable", usable},         {"unreadable", unreadable}};
   core::write_file_atomic(path, json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
   return claim;
 }
@@ -366,6 +382,24 @@ OwnerClaim claim_checkpoints(const fs::path& run_folder, const Json& who, int lo
 bool is_superseded(const fs::path& run_folder, int attempt) {
   const std::vector<int> attempts = owner_attempts(run_folder / "checkpoints");
   return !attempts.empty() && attempts.back() > attempt;
+}
+
+void remove_left_overs(const fs::path& run_folder, int attempt) {
+  for (const CheckpointEntry& entry : list_checkpoints(run_folder))
+    if (entry.state == CheckpointState::kIncomplete && entry.attempt < attempt && fs::is_directory(entry.folder))
+      fs::remove_all(entry.folder);
+  const fs::path checkpoints = run_folder / "checkpoints";
+  for (const std::string& name : names_in(checkpoints)) {
+    if (!core::starts_with(name, kTrashPrefix)) continue;
+    const auto parsed = parse_checkpoint_name(name.substr(std::string_view(kTrashPrefix).size()));
+    if (parsed) fs::remove_all(checkpoints / name);
+  }
+}
+
+void remove_checkpoint(const fs::path& folder) {
+  const fs::path trash = folder.parent_path() / (kTrashPrefix + folder.filename().string());
+  fs::rename(folder, trash);
+  fs::remove_all(trash);
 }
 
 }  // namespace lockstep::checkpoint

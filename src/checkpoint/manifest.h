@@ -52,10 +52,20 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& wher
 CheckpointFile describe_file(const std::filesystem::path& folder, const std::string& name);
 
 enum class VerifyDepth { kSizes, kHashes };
-/// Differences between the files and the manifest, one sentence each with file, value seen and value expected; empty
-/// when all is well.
-std::vector<std::string> verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest,
-                                      VerifyDepth depth);
+struct FileCheck {
+  std::vector<std::string> problems{};  ///< One sentence each with file, value seen and value expected.
+  bool is_unreadable = false;           ///< A file is there but could not be read: it may be good.
+};
+/// Compares the files with the manifest; no problems when all is well.
+FileCheck verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest, VerifyDepth depth);
+
+enum class CheckpointState {
+  kUsable,
+  kIncomplete,  ///< No manifest: never completed, or being written.
+  kSuperseded,  ///< Committed by an attempt after a later one had taken over.
+  kDamaged,
+  kUnreadable,  ///< Storage or permissions failed: whether it is good is not known.
+};
 
 /// One folder step-* of a run.
 struct CheckpointEntry {
@@ -63,16 +73,17 @@ struct CheckpointEntry {
   int64_t step = 0;
   int attempt = 0;
   std::optional<CheckpointManifest> manifest{};  ///< Empty when it cannot be read.
-  std::string problem{};  ///< Why it must not be used (no manifest yet, damaged, written by a superseded attempt);
-                          ///< empty when usable.
+  CheckpointState state = CheckpointState::kUsable;
+  std::string problem{};  ///< Why it must not be used; empty when usable.
 };
 
 /// All of <run>/checkpoints, newest (attempt, then step) first; manifests are read, files are not. An absent folder
-/// gives none.
+/// gives none; one that cannot be read throws CheckpointError.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_folder);
 
 /// The checkpoint that `--resume latest` takes: the newest usable one whose files pass. Those passed over are named
 /// with reasons, so that falling back is never silent. Nothing chosen and nothing skipped: there is no checkpoint.
+/// Nothing is passed over because it cannot be read: that throws CheckpointError.
 struct LatestChoice {
   std::optional<CheckpointEntry> chosen{};
   std::vector<std::string> skipped{};
@@ -87,9 +98,15 @@ struct OwnerClaim {
 };
 /// Claims the next attempt number: creates <run>/checkpoints/owner.<n> exclusively (n = highest seen + 1, at least
 /// `lowest`), then writes into it which checkpoints were usable at that moment. Later manifests of lower attempts are
-/// void. `who` is kept for humans.
+/// void, but for those that could not be read at that moment. `who` is kept for humans.
 OwnerClaim claim_checkpoints(const std::filesystem::path& run_folder, const core::Json& who, int lowest = 1);
 /// True when a later attempt has claimed the checkpoints: the caller must not commit any more.
 bool is_superseded(const std::filesystem::path& run_folder, int attempt);
+
+/// Deletes a checkpoint's folder. It is renamed first: whoever lists meanwhile never sees half a checkpoint.
+void remove_checkpoint(const std::filesystem::path& folder);
+/// Removes what writers of lower attempts that were killed left: checkpoints that were never completed, and those that
+/// were being deleted.
+void remove_left_overs(const std::filesystem::path& run_folder, int attempt);
 
 }  // namespace lockstep::checkpoint

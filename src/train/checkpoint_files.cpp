@@ -95,10 +95,12 @@ void require_whole(const std::filesystem::path& folder, bool with_optimizer, con
   if (!with_optimizer)
     std::erase_if(manifest.files,
                   [](const checkpoint::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
-  const auto damage = checkpoint::verify_files(folder, manifest, checkpoint::VerifyDepth::kHashes);
-  if (!damage.empty())
+  const auto check = checkpoint::verify_files(folder, manifest, checkpoint::VerifyDepth::kHashes);
+  if (!check.problems.empty())
     throw CheckpointError(
-        fmt::format("train: checkpoint '{}' is damaged: {}", folder.string(), core::join(damage, "; ")), hint);
+        fmt::format("train: checkpoint '{}' {}: {}", folder.string(),
+                    check.is_unreadable ? "cannot be read" : "is damaged", core::join(check.problems, "; ")),
+        hint);
 }
 
 bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.layout.holds_part; }

@@ -66,7 +66,7 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
     fs::create_directories(config_.run_folder / "checkpoints");
     return fmt::format("{}", checkpoint::claim_checkpoints(config_.run_folder, config_.who).attempt);
   });
-  attempt_ = static_cast<int>(core::parse_int(claimed).value());
+  attempt_ = first_attempt_ = static_cast<int>(core::parse_int(claimed).value());
   if (is_in_parts(state_)) check_shared_folder();
   const auto awaited = is_in_parts(state_) ? files_of_others() : std::vector<std::string>();
   if (world_.rank() == 0 || !files_to_write(state_, world_.rank(), world_.size()).empty())
@@ -119,7 +119,7 @@ void Checkpointer::save(const CheckpointPosition& position) {
   manifest.created_s = unix_time_s();
   manifest.code_version = config_.code_version;
   manifest.data_position = position.data;
-  manifest.extra = {{kCaller, position.extra}};
+  manifest.extra = {{kCaller, position.extra}, {kFirstAttemptKey, first_attempt_}};
   if (state_.scaler != nullptr) {
     const auto scaler = state_.scaler->state();
     manifest.extra["loss_scaler"] = {{"scale", scaler.scale},
@@ -180,6 +180,9 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
     return head_of(manifest).dump();
   });
   const auto parsed = core::parse_json(head, folder.string());
+  std::error_code failure;
+  if (fs::equivalent(folder.parent_path(), config_.run_folder / "checkpoints", failure))
+    first_attempt_ = parsed.at("extra").value(kFirstAttemptKey, 1);
   if (!state_.layout.holds_part)
     broadcast_all(model_tensors(state_), world_);
   else

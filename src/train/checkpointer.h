@@ -84,6 +84,7 @@ class Checkpointer {
   CheckpointState state_;
   comm::Comm& world_;
   int attempt_ = 0;
+  int first_attempt_ = 1;                     // since which the run goes on without a break; see kFirstAttemptKey
   std::unique_ptr<CheckpointWriter> writer_;  // of ranks that write
 };
 

@@ -137,7 +137,8 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
     commit(folder, manifest);
     is_committed = last_succeeded_ = true;
     core::log_info("saved checkpoint {}", folder.filename().string());
-    remove_old();
+    checkpoint::remove_left_overs(config_.run_folder, manifest.attempt);
+    remove_old(manifest);
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const std::string text = known != nullptr ? known->text() : error.what();
@@ -215,16 +216,14 @@ void CheckpointWriter::commit(const fs::path& folder, const checkpoint::Checkpoi
   core::write_file_atomic(config_.run_folder / "checkpoints" / "latest", folder.filename().string() + "\n");
 }
 
-void CheckpointWriter::remove_old() const {
+void CheckpointWriter::remove_old(const checkpoint::CheckpointManifest& newest) const {
   if (config_.num_kept <= 0) return;
+  const int first_attempt = newest.extra.value(kFirstAttemptKey, 1);
   int64_t num_usable = 0;
-  for (const auto& entry : checkpoint::list_checkpoints(config_.run_folder)) {
-    if (!entry.problem.empty() || ++num_usable <= config_.num_kept) continue;
-    // Renamed first: whoever lists meanwhile never sees half a checkpoint.
-    const auto trash = entry.folder.parent_path() / ("trash." + entry.folder.filename().string());
-    fs::rename(entry.folder, trash);
-    fs::remove_all(trash);
-  }
+  for (const auto& entry : checkpoint::list_checkpoints(config_.run_folder))
+    if (entry.state == checkpoint::CheckpointState::kUsable && entry.attempt >= first_attempt &&
+        ++num_usable > config_.num_kept)
+      checkpoint::remove_checkpoint(entry.folder);
 }
 
 }  // namespace lockstep::train

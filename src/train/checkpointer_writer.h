@@ -15,6 +15,9 @@
 namespace lockstep::train {
 
 inline constexpr const char* kModelFile = "model.safetensors";
+/// In CheckpointManifest::extra: the attempt from which on the run was continued without a break, 1 where it is
+/// missing. A checkpoint never makes those of attempts before it superfluous.
+inline constexpr const char* kFirstAttemptKey = "first_attempt";
 
 using NamedHandles = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -27,7 +30,7 @@ struct WrittenFile {
 
 struct WriterConfig {
   std::filesystem::path run_folder;
-  int64_t num_kept = 0;    ///< Newest checkpoints that stay; 0: all.
+  int64_t num_kept = 0;    ///< Newest checkpoints that stay, of attempts that continue each other; 0: all.
   bool is_first = true;    ///< Of several writers one writes the manifest, when the files of all are there.
   bool is_shared = false;  ///< There may be several; prepare() then makes the folder.
   std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.
@@ -62,7 +65,7 @@ class CheckpointWriter {
   checkpoint::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name) const;
   void fail(const std::filesystem::path& folder, int64_t step, const std::string& why);
   void commit(const std::filesystem::path& folder, const checkpoint::CheckpointManifest& manifest) const;
-  void remove_old() const;
+  void remove_old(const checkpoint::CheckpointManifest& newest) const;
 
   WriterConfig config_;
   std::vector<WrittenFile> files_;  // contiguous CPU tensors, kept from one checkpoint to the next

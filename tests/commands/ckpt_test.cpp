@@ -107,6 +107,22 @@ TEST_F(CkptCommand, VerifyOfOneCheckpoint) {
   EXPECT_EQ(ckpt({"verify", run() + "/copy"}).status.code, 0);
 }
 
+TEST_F(CkptCommand, AnUnfinishedCheckpointIsNoDamage) {
+  EXPECT_EQ(ckpt({"verify", run()}).status.code, 0);
+  for (const int step : {10, 20}) fs::remove(checkpoint(step) / checkpoint::kManifestName);
+  EXPECT_EQ(ckpt({"verify", run()}).status.code, 5) << "none is whole";
+}
+
+TEST_F(CkptCommand, WhatCannotBeReadIsNoEmptyFolder) {
+  fs::remove(checkpoint(20) / checkpoint::kManifestName);
+  fs::create_symlink(checkpoint::kManifestName, checkpoint(20) / checkpoint::kManifestName);  // a loop
+  EXPECT_EQ(ckpt({"verify", run()}).status.code, 5);
+  EXPECT_EQ(Json::parse(ckpt({"list", run(), "--json"}).out)["checkpoints"][1]["state"], "unreadable");
+  fs::rename(run() + "/checkpoints", run() + "/aside");
+  std::ofstream(run() + "/checkpoints") << "no folder";
+  EXPECT_EQ(ckpt({"list", run()}).status.code, 5);
+}
+
 TEST_F(CkptCommand, WhatIsNoRunIsRefused) {
   const core::TempDir empty;
   for (const std::string& path :

@@ -9,6 +9,7 @@
 #include "config/ckpt_options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/print.h"
 #include "core/units.h"
 
 namespace lockstep::cli {
@@ -16,14 +17,30 @@ namespace {
 
 namespace fs = std::filesystem;
 using checkpoint::CheckpointEntry;
+using checkpoint::CheckpointState;
 using core::Json;
 
 /// One checkpoint and what is wrong with it: list looks at the sizes of its files, verify at their hashes.
 struct Checked {
   CheckpointEntry entry;
   std::vector<std::string> problems{};  // that make it unusable
-  bool is_damaged = false;              // they are about its files
+
+  bool is_usable() const { return entry.state == CheckpointState::kUsable; }
+  bool is_damaged() const { return entry.state == CheckpointState::kDamaged; }
+  /// Nobody knows that it is whole, or that it never was.
+  bool needs_care() const { return is_damaged() || entry.state == CheckpointState::kUnreadable; }
 };
+
+const char* name_of(CheckpointState state) {
+  switch (state) {
+    case CheckpointState::kUsable: return "usable";
+    case CheckpointState::kIncomplete: return "incomplete";
+    case CheckpointState::kSuperseded: return "superseded";
+    case CheckpointState::kDamaged: return "damaged";
+    case CheckpointState::kUnreadable: return "unreadable";
+  }
+  return "";
+}
 
 /// A checkpoint's own folder: as its run lists it, so that a superseded one is told as such; else by itself.
 CheckpointEntry single_checkpoint(const fs::path& folder) {
@@ -77,12 +94,10 @@ std::string time_text(double unix_s) {
 
 Json to_json(const Checked& checked, bool is_verified) {
   const CheckpointEntry& entry = checked.entry;
-  Json json{{"path", entry.folder.string()},
-            {"step", entry.step},
-            {"attempt", entry.attempt},
-            {"usable", checked.problems.empty()},
-            {"damaged", checked.is_damaged}};
-  if (is_verified) json["verified"] = checked.problems.empty();
+  Json json{{"path", entry.folder.string()}, {"step", entry.step},
+            {"attempt", entry.attempt},      {"state", name_of(entry.state)},
+            {"usable", checked.is_usable()}, {"damaged", checked.is_damaged()}};
+  if (is_verified) json["verified"] = checked.is_usable();
   if (entry.manifest) {
     json["epoch"] = entry.manifest->epoch;
     json["samples_seen"] = entry.manifest->samples_seen;
@@ -98,28 +113,29 @@ Json to_json(const Checked& checked, bool is_verified) {
 void print_json(const std::vector<Checked>& all, bool is_verified) {
   Json list = Json::array();
   for (const Checked& checked : all) list.push_back(to_json(checked, is_verified));
-  fmt::print("{}\n", Json{{"checkpoints", std::move(list)}}.dump(1, ' ', false, Json::error_handler_t::replace));
+  core::print("{}\n", Json{{"checkpoints", std::move(list)}}.dump(1, ' ', false, Json::error_handler_t::replace));
 }
 
 void print_table(const std::vector<Checked>& all, bool is_verified) {
-  fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", "checkpoint", "step", "attempt", "epoch",
-             "samples", "size", "saved", "state");
+  core::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", "checkpoint", "step", "attempt", "epoch",
+              "samples", "size", "saved", "state");
   for (const Checked& checked : all) {
     const CheckpointEntry& entry = checked.entry;
-    const char* state = checked.is_damaged          ? "DAMAGED"
-                        : !checked.problems.empty() ? "NOT USABLE"
-                        : is_verified               ? "verified"
-                                                    : "complete";
+    const char* state = checked.is_damaged()   ? "DAMAGED"
+                        : checked.needs_care() ? "UNREADABLE"
+                        : !checked.is_usable() ? "NOT USABLE"
+                        : is_verified          ? "verified"
+                                               : "complete";
     const std::string name = entry.folder.filename().string();
     if (entry.manifest)
-      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt,
-                 entry.manifest->epoch, entry.manifest->samples_seen,
-                 core::format_bytes(static_cast<double>(total_bytes(entry))), time_text(entry.manifest->created_s),
-                 state);
+      core::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt,
+                  entry.manifest->epoch, entry.manifest->samples_seen,
+                  core::format_bytes(static_cast<double>(total_bytes(entry))), time_text(entry.manifest->created_s),
+                  state);
     else
-      fmt::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, "-", "-", "-",
-                 "-", state);
-    for (const std::string& problem : checked.problems) fmt::print("    {}\n", problem);
+      core::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, "-", "-",
+                  "-", "-", state);
+    for (const std::string& problem : checked.problems) core::print("    {}\n", problem);
   }
 }
 
@@ -127,23 +143,26 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
 
 int cmd_ckpt(const commands::ParsedCommand& command) {
   if (command.wants_help) {
-    fmt::print("{}", command.set->help_text());
+    core::print("{}", command.set->help_text());
     return 0;
   }
   const config::CkptOptions& options = *command.ckpt;
   const bool is_verify = options.job == config::CkptJob::kVerify;
   std::vector<Checked> all;
-  bool is_any_unusable = false;
+  bool is_any_usable = false, is_any_in_need = false;
   const auto depth = is_verify ? checkpoint::VerifyDepth::kHashes : checkpoint::VerifyDepth::kSizes;
   for (CheckpointEntry& entry : find_checkpoints(options.path)) {
     Checked checked{.entry = std::move(entry)};
     if (!checked.entry.problem.empty()) {
       checked.problems.push_back(checked.entry.problem);
     } else {
-      checked.problems = checkpoint::verify_files(checked.entry.folder, *checked.entry.manifest, depth);
-      checked.is_damaged = !checked.problems.empty();
+      checkpoint::FileCheck check = checkpoint::verify_files(checked.entry.folder, *checked.entry.manifest, depth);
+      checked.problems = std::move(check.problems);
+      if (!checked.problems.empty())
+        checked.entry.state = check.is_unreadable ? CheckpointState::kUnreadable : CheckpointState::kDamaged;
     }
-    is_any_unusable = is_any_unusable || !checked.problems.empty();
+    is_any_usable = is_any_usable || checked.is_usable();
+    is_any_in_need = is_any_in_need || checked.needs_care();
     all.push_back(std::move(checked));
   }
   if (is_verify && all.empty())
@@ -151,10 +170,10 @@ int cmd_ckpt(const commands::ParsedCommand& command) {
   if (options.json)
     print_json(all, is_verify);
   else if (all.empty())
-    fmt::print("no checkpoints in '{}'\n", options.path);
+    core::print("no checkpoints in '{}'\n", options.path);
   else
     print_table(all, is_verify);
-  return is_verify && is_any_unusable ? static_cast<int>(ExitCode::kCheckpoint) : 0;
+  return is_verify && (is_any_in_need || !is_any_usable) ? static_cast<int>(ExitCode::kCheckpoint) : 0;
 }
 
 }  // namespace lockstep::cli

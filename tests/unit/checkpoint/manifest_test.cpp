@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -66,7 +67,7 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(manifest.extra["scaler"], 65536.0);
   ASSERT_EQ(manifest.files.size(), 2u);
   EXPECT_EQ(manifest.files[1].name, "rank-0001.safetensors");
-  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kHashes).empty());
+  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kHashes).problems.empty());
 }
 
 TEST(Manifest, EveryDamageOfAFileIsFoundAndNamed) {
@@ -76,7 +77,8 @@ TEST(Manifest, EveryDamageOfAFileIsFoundAndNamed) {
   const fs::path victim = folder / "rank-0001.safetensors";
   const std::string good = core::read_file(victim);
   const auto only_problem = [&](VerifyDepth depth) {
-    const std::vector<std::string> problems = verify_files(folder, manifest, depth);
+    const auto [problems, is_unreadable] = verify_files(folder, manifest, depth);
+    EXPECT_FALSE(is_unreadable);
     EXPECT_EQ(problems.size(), 1u);
     EXPECT_NE(problems.at(0).find("rank-0001.safetensors"), std::string::npos) << problems.at(0);
     return problems.at(0);
@@ -85,14 +87,14 @@ TEST(Manifest, EveryDamageOfAFileIsFoundAndNamed) {
   flipped[3] = static_cast<char>(flipped[3] ^ 1);
   overwrite(victim, flipped);
   EXPECT_NE(only_problem(VerifyDepth::kHashes).find("was altered"), std::string::npos);
-  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kSizes).empty());
+  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kSizes).problems.empty());
   overwrite(victim, good.substr(1));
   EXPECT_NE(only_problem(VerifyDepth::kSizes).find(fmt::format("bytes={}, expected={}", good.size() - 1, good.size())),
             std::string::npos);
   fs::remove(victim);
   EXPECT_NE(only_problem(VerifyDepth::kSizes).find("cannot be read"), std::string::npos);
   overwrite(victim, good);
-  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kHashes).empty());
+  EXPECT_TRUE(verify_files(folder, manifest, VerifyDepth::kHashes).problems.empty());
 }
 
 TEST(Manifest, NoMutationPassesUnnoticed) {
@@ -191,6 +193,72 @@ TEST(Fence, AClaimThatDiedBeforeItsListJudgesNothing) {
   EXPECT_EQ(usable_names(run.path()).size(), 1u);
   EXPECT_EQ(claim_checkpoints(run.path(), Json::object(), /*lowest=*/2).attempt, 3);
   EXPECT_EQ(claim_checkpoints(run.path(), Json::object(), /*lowest=*/9).attempt, 9);
+}
+
+/// In place of `path` something that exists and cannot be read, by root either.
+void make_unreadable(const fs::path& path) {
+  fs::rename(path, path.string() + ".aside");
+  fs::create_symlink(path.filename(), path);
+}
+void make_readable(const fs::path& path) {
+  fs::remove(path);
+  fs::rename(path.string() + ".aside", path);
+}
+
+TEST(Unreadable, AFolderThatCannotBeListedIsNoEmptyOne) {
+  const core::TempDir run;
+  make_checkpoint(run.path(), 10, 1);
+  make_unreadable(run.path() / "checkpoints");
+  EXPECT_THROW(list_checkpoints(run.path()), CheckpointError);
+  EXPECT_THROW(choose_latest(run.path(), VerifyDepth::kHashes), CheckpointError);
+  EXPECT_THROW(is_superseded(run.path(), 1), CheckpointError);
+  make_readable(run.path() / "checkpoints");
+  EXPECT_EQ(usable_names(run.path()).size(), 1u);
+}
+
+TEST(Unreadable, ANewerCheckpointIsNotPassedOver) {
+  const core::TempDir run;
+  make_checkpoint(run.path(), 10, 1);
+  const fs::path newest = make_checkpoint(run.path(), 20, 1);
+  for (const char* file : {kManifestName, "rank-0001.safetensors"}) {
+    make_unreadable(newest / file);
+    try {
+      choose_latest(run.path(), VerifyDepth::kHashes);
+      FAIL() << file;
+    } catch (const CheckpointError& error) {
+      EXPECT_NE(std::string(error.what()).find((newest / file).string()), std::string::npos) << error.what();
+      EXPECT_NE(error.hint(), "");
+    }
+    make_readable(newest / file);
+  }
+  make_unreadable(run.path() / "checkpoints" / "step-00000010.a1" / kManifestName);
+  EXPECT_EQ(choose_latest(run.path(), VerifyDepth::kHashes).chosen->step, 20) << "the older one is not needed";
+}
+
+TEST(Unreadable, AClaimRejectsNothingThatItCouldNotRead) {
+  const core::TempDir run;
+  EXPECT_EQ(claim_checkpoints(run.path(), Json::object()).attempt, 1);
+  const fs::path folder = make_checkpoint(run.path(), 10, 1);
+  make_unreadable(folder / kManifestName);
+  EXPECT_EQ(claim_checkpoints(run.path(), Json::object()).attempt, 2);
+  make_readable(folder / kManifestName);
+  EXPECT_EQ(usable_names(run.path()), std::vector<std::string>{"step-00000010.a1"});
+  make_unreadable(run.path() / "checkpoints" / "owner.2");
+  EXPECT_THROW(list_checkpoints(run.path()), CheckpointError) << "it may name what is void";
+}
+
+TEST(LeftOvers, OfKilledWritersAreRemoved) {
+  const core::TempDir run;
+  const fs::path checkpoints = run.path() / "checkpoints";
+  make_checkpoint(run.path(), 10, 1);
+  for (const char* name : {"step-00000020.a1", "step-00000030.a2", "trash.step-00000005.a1", "trash.mine"}) {
+    fs::create_directories(checkpoints / name);
+    overwrite(checkpoints / name / "rank-0000.safetensors", "part");
+  }
+  remove_left_overs(run.path(), /*attempt=*/2);
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) left.insert(entry.path().filename().string());
+  EXPECT_EQ(left, (std::set<std::string>{"step-00000010.a1", "step-00000030.a2", "trash.mine"}));
 }
 
 }  // namespace

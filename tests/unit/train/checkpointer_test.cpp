@@ -224,6 +224,27 @@ TEST(Checkpointer, KeepsTheNewest) {
   EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000003.a1", "step-00000004.a1"}));
 }
 
+TEST(Checkpointer, AnAttemptThatDidNotResumeRemovesNoneOfAnother) {
+  const core::TempDir dir;
+  Comm alone;
+  const auto save_two = [&](ToyRun& run) {
+    for (int i = 0; i < 2; ++i) {
+      run.train(1);
+      run.save();
+    }
+    ASSERT_TRUE(run.checkpointer().wait());
+  };
+  ToyRun first(alone, dir.path(), /*num_kept=*/1);
+  save_two(first);
+  ToyRun fresh(alone, dir.path(), /*num_kept=*/1);  // the checkpoints were not to be seen, say
+  save_two(fresh);
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000002.a1", "step-00000002.a2"}));
+  ToyRun resumed(alone, dir.path(), /*num_kept=*/1);
+  ASSERT_TRUE(resumed.restore_latest());
+  save_two(resumed);
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000002.a1", "step-00000004.a3"}));
+}
+
 TEST(Checkpointer, ASupersededWriterCommitsNothing) {
   const core::TempDir dir;
   Comm alone;
