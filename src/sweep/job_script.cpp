@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/strings.h"
 
 namespace lockstep::sweep {
@@ -12,11 +13,21 @@ namespace {
 /// After the last checkpoint ranks may need this long to end; then srun ends what is left.
 constexpr int kSrunWaitSeconds = 60;
 
+/// What follows a line break would be a line of the script.
+void require_one_line(const std::string& text, const std::string& what) {
+  if (core::has_control_character(text))
+    throw UsageError(fmt::format("sweep: {} '{}' has a line break or another control character", what, text),
+                     "a job script holds it on one line");
+}
+
+/// sbatch takes a backslash and quotes as bash does, and '#' as the begin of a comment.
 std::string sbatch_line(const std::string& option) {
+  require_one_line(option, "the option of sbatch");
   const size_t equals = option.find('=');
-  const bool needs_quotes = equals != std::string::npos && option.find_first_of(" #", equals) != std::string::npos;
-  return needs_quotes ? fmt::format("#SBATCH {}=\"{}\"\n", option.substr(0, equals), option.substr(equals + 1))
-                      : fmt::format("#SBATCH {}\n", option);
+  const bool needs_quotes = equals != std::string::npos && option.find_first_of(" #\"'\\", equals) != std::string::npos;
+  if (!needs_quotes) return fmt::format("#SBATCH {}\n", option);
+  const std::string value = core::replace_all(option.substr(equals + 1), "\\", "\\\\");
+  return fmt::format("#SBATCH {}=\"{}\"\n", option.substr(0, equals), core::replace_all(value, "\"", "\\\""));
 }
 
 /// The command with each flag on its own line.
@@ -100,6 +111,7 @@ std::string job_script(const SweepState& state, const PointRecord& record, const
                   (state.how == SubmitHow::kSingleton ? state.name : fmt::format("{}-{:04}", state.name, point.index)));
   text += request_lines(point);
   text += sbatch_line("--output=" + (folder / fmt::format("logs/{:04}-%j.out", point.index)).string());
+  require_one_line(point.axes_text(), "the point");
   text += fmt::format("\n# Point {} of {} of the sweep '{}': {}\n# Written by `lockstep sweep`.\n\n", point.index,
                       state.points.size(), state.name, point.axes_text());
   text += fmt::format("cd {} || exit 6\n", shell_word(state.working_folder));

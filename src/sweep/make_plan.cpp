@@ -46,7 +46,8 @@ class Planner {
     plan_.name = inserted(file_.name, "'name'");
     plan_.out = inserted(file_.out, "'out'");
     plan_.program = inserted(file_.program, "'program'");
-    if (plan_.name.find_first_of("/\n\t ") != std::string::npos || plan_.name[0] == '.')
+    if (plan_.name.find_first_of("/ ") != std::string::npos || core::has_control_character(plan_.name) ||
+        plan_.name[0] == '.')
       throw UsageError(fmt::format("sweep: {}: the name '{}' is no folder name", file_.path, plan_.name),
                        "use letters, digits, '-', '_' and '.'");
     for (const std::string& word : core::split(core::trim(inserted(file_.command, "'command'")), " "))
@@ -124,13 +125,13 @@ class Planner {
   }
 
   void expand() {
-    size_t num_points = static_cast<size_t>(file_.repeats);
+    double num_points = static_cast<double>(file_.repeats);  // of whole numbers, products of many axes would overflow
     for (const Axis& axis : file_.axes) {
       plan_.axis_keys.push_back(axis.key);
-      num_points *= axis.values.size();
+      num_points *= static_cast<double>(axis.values.size());
     }
     if (!file_.cases.empty()) plan_.axis_keys.insert(plan_.axis_keys.begin(), "case");
-    num_points *= std::max<size_t>(1, file_.cases.size());
+    num_points *= static_cast<double>(std::max<size_t>(1, file_.cases.size()));
     if (num_points > kMaxPoints)
       throw UsageError(
           fmt::format("sweep: {}: the axes make {} points, at most {} are allowed", file_.path, num_points, kMaxPoints),
@@ -173,6 +174,10 @@ class Planner {
     PointScope scope(file_, *declared_.set, variables_);
     Point point{.index = static_cast<int64_t>(plan_.points.size()) + 1, .repeat = repeat};
     for (const auto& [key, value] : coordinates) {
+      if (core::has_control_character(to_text(value)))
+        throw UsageError(fmt::format("sweep: {}: the value '{}' of '{}' has a line break or another control character",
+                                     file_.path, to_text(value), key),
+                         "values of axes and names of cases are one line, also where a variable gives them");
       scope.set_coordinate(key, value);
       point.axes.emplace_back(key, value);
       if (key != "nodes") continue;
@@ -236,7 +241,7 @@ class Planner {
     const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_';
     }) && std::isdigit(static_cast<unsigned char>(name[0])) == 0;
-    if (!is_name || value.find('\n') != std::string::npos)
+    if (!is_name || core::has_control_character(core::replace_all(value, "\t", " ")))
       throw UsageError(fmt::format("sweep: {}: environment variable '{}' has a name or a value that a shell cannot set",
                                    file_.path, name),
                        "names hold letters, digits and '_'; values are one line");

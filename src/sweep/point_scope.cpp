@@ -10,6 +10,8 @@
 
 namespace lockstep::sweep {
 namespace {
+constexpr size_t kMaxTextBytes = 64 << 10;
+
 bool is_plain_name(const std::string& text) {
   return !text.empty() &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
@@ -20,6 +22,12 @@ std::string formula_name(const std::string& key) { return core::replace_all(key,
 
 void PointScope::set_coordinate(const std::string& key, Scalar value) {
   coordinates_[formula_name(key)] = std::move(value);
+  resolved_.clear();
+}
+
+void PointScope::set_settings(std::vector<Setting> settings) {
+  settings_ = std::move(settings);
+  resolved_.clear();
 }
 
 std::string PointScope::where(const Setting& setting) const {
@@ -44,11 +52,13 @@ std::optional<Scalar> PointScope::look_up_setting(const std::string& name) const
   const auto found = std::find_if(settings_.begin(), settings_.end(),
                                   [&](const Setting& setting) { return formula_name(setting.key) == name; });
   if (found == settings_.end() || found->is_list) return std::nullopt;
+  if (const auto known = resolved_.find(name); known != resolved_.end()) return known->second;
   if (!in_progress_.insert(name).second)
     throw UsageError(fmt::format("sweep: {} refers to itself", where(*found)),
                      "break the circle: give one of the settings a number");
   const Scalar value = values_of(*found, is_formula_option(found->key)).front();
   in_progress_.erase(name);
+  resolved_.emplace(name, value);
   return value;
 }
 
@@ -130,6 +140,9 @@ std::string substitute(const std::string& text, const std::string& where,
     } else {
       result += text[at++];
     }
+    if (result.size() > kMaxTextBytes)
+      throw UsageError(fmt::format("sweep: {}: the values inserted make more than {} bytes", where, kMaxTextBytes),
+                       "settings that insert each other several times double with each step");
   }
   return result;
 }

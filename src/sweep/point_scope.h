@@ -22,9 +22,7 @@ class PointScope {
       : file_(file), options_(options), variables_(variables) {}
 
   void set_coordinate(const std::string& key, Scalar value);  ///< Key as in the file.
-  void set_settings(std::vector<Setting> settings) {
-    settings_ = std::move(settings);
-  }  ///< The train settings that hold.
+  void set_settings(std::vector<Setting> settings);           ///< The train settings that hold.
 
   /// Value of a condition over the coordinates.
   bool holds(const WhenBlock& block) const;
@@ -49,6 +47,7 @@ class PointScope {
   std::map<std::string, Scalar> coordinates_;  // by name in formulas
   std::vector<Setting> settings_;
   mutable std::set<std::string> in_progress_;
+  mutable std::map<std::string, Scalar> resolved_;  // settings; else each mention of one would resolve it again
 };
 
 /// Text of ${NAME}. UsageError says how to set it.

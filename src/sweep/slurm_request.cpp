@@ -103,8 +103,8 @@ class RequestReader {
     return text != nullptr && core::starts_with(*text, "${") && scope_.text_of(setting).empty();
   }
   std::string checked(const Setting& setting, const std::string& text) const {
-    if (text.find_first_of("\n\r") != std::string::npos || text.empty())
-      fail(setting, "is empty or has a line break", "give one line");
+    if (core::has_control_character(core::replace_all(text, "\t", " ")) || text.empty())
+      fail(setting, "is empty or has a line break or another control character", "give one line");
     return text;
   }
   std::string option(const Setting& setting) const {

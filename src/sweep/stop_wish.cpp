@@ -11,6 +11,7 @@ void note_signal(int) { num_signals = num_signals + 1; }
 void set_handler(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;  // the state of the sweep may be on its way to the disk
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "sweep/collect.h"
 #include "sweep/follow.h"
@@ -50,11 +50,24 @@ constexpr const char* kSweepUsage =
     "\n"
     "`lockstep sweep run --help` and `lockstep sweep COMMAND --help` show the flags.\n";
 
+/// All that could be names of variables.
+std::set<std::string> names_in(const std::string& text) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  std::set<std::string> names;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    while (at < text.size() && (is_letter(text[at]) || (at > begin && text[at] >= '0' && text[at] <= '9'))) ++at;
+    if (at == begin)
+      ++at;
+    else
+      names.insert(text.substr(begin, at - begin));
+  }
+  return names;
+}
+
 /// Refuses --set of a name that occurs nowhere in the file, in ${...} or in a formula: it would change nothing.
 void check_given(const std::map<std::string, std::string>& given, const std::string& path) {
-  static const std::regex kName("[A-Za-z_][A-Za-z0-9_]*");
-  const std::string text = core::read_file(path);
-  const std::set<std::string> names(std::sregex_token_iterator(text.begin(), text.end(), kName), {});
+  const std::set<std::string> names = names_in(core::read_file(path));
   for (const auto& [name, value] : given) {
     if (names.contains(name)) continue;
     const auto nearest = core::nearest_name(name, std::vector<std::string>(names.begin(), names.end()));
@@ -165,15 +178,15 @@ void refuse_other_mode(const fs::path& folder, const sweep::SweepState& state, b
 
 int submit(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
   const size_t num_done = sweep::submit_points(folder, state, indexes, sweep::Slurm());
-  fmt::print("{} of {} jobs submitted; follow them with `lockstep sweep status {}`\n", num_done, indexes.size(),
-             folder.string());
+  core::print("{} of {} jobs submitted; follow them with `lockstep sweep status {}`\n", num_done, indexes.size(),
+              folder.string());
   return num_done == indexes.size() ? 0 : static_cast<int>(ExitCode::kRequeue);
 }
 
 int run_here(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
   const int code = sweep::run_local(folder, state, indexes);
   if (code == static_cast<int>(ExitCode::kRequeue))
-    fmt::print(
+    core::print(
         "the sweep was stopped: `lockstep sweep resume {0}` goes on with the points that are left, `lockstep sweep "
         "collect {0}` and `lockstep report {0}` tell what is "
         "there\n",
@@ -186,7 +199,7 @@ int run_sweep(std::span<const std::string> args) {
   OptionSet set = declare_run(flags);
   set.parse(args);
   if (set.wants_help()) {
-    fmt::print("{}", set.help_text());
+    core::print("{}", set.help_text());
     return 0;
   }
   if (flags.dry_run + flags.submit + flags.local > 1)
@@ -198,9 +211,9 @@ int run_sweep(std::span<const std::string> args) {
   const sweep::Plan plan = sweep::make_plan(file, variable_lookup(given));
   if (flags.dry_run) {
     if (flags.as_json)
-      fmt::print("{}\n", sweep::plan_json(plan).dump(2));
+      core::print("{}\n", sweep::plan_json(plan).dump(2));
     else
-      fmt::print("{}", sweep::plan_table(plan));
+      core::print("{}", sweep::plan_table(plan));
     return 0;
   }
   const fs::path folder = sweep::sweep_folder(plan, flags.out);
@@ -210,7 +223,7 @@ int run_sweep(std::span<const std::string> args) {
       sweep::write_sweep(file, plan, folder, plan.program.empty() ? own_program().string() : plan.program);
   for (const std::string& warning : plan.warnings) core::log_warning("{}", warning);
   if (!flags.local && !flags.submit) {
-    fmt::print("{} job scripts in {}\n", state.points.size(), (folder / "jobs").string());
+    core::print("{} job scripts in {}\n", state.points.size(), (folder / "jobs").string());
     return 0;
   }
   if (flags.submit || !is_new_folder) update(folder, state, flags.submit);
@@ -219,7 +232,8 @@ int run_sweep(std::span<const std::string> args) {
   tell_held_back(state);
   const std::vector<int64_t> indexes = not_done(state, flags.local);
   if (indexes.empty()) {
-    fmt::print("nothing is left to start in {}; `lockstep sweep resume` starts failed points again\n", folder.string());
+    core::print("nothing is left to start in {}; `lockstep sweep resume` starts failed points again\n",
+                folder.string());
     return 0;
   }
   return flags.local ? run_here(folder, state, indexes) : submit(folder, state, indexes);
@@ -237,7 +251,7 @@ bool parse_or_help(OptionSet& set, FolderFlags& flags, std::span<const std::stri
   set.add_positional("folder", &flags.folder, {.help = "Folder of the sweep.", .metavar = "DIR"});
   if (!json_help.empty()) set.add("json", &flags.as_json, {.help = json_help});
   set.parse(args);
-  if (set.wants_help()) fmt::print("{}", set.help_text());
+  if (set.wants_help()) core::print("{}", set.help_text());
   if (!set.wants_help()) flags.folder = fs::absolute(flags.folder).lexically_normal().string();
   return set.wants_help();
 }
@@ -258,7 +272,7 @@ struct OpenSweep {
 };
 
 void print_json(const core::Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
+  core::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
 }
 
 int run_status(std::span<const std::string> args) {
@@ -270,7 +284,7 @@ int run_status(std::span<const std::string> args) {
   if (flags.as_json)
     print_json(sweep::status_json(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
   else
-    fmt::print("{}", sweep::status_table(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
+    core::print("{}", sweep::status_table(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
   return 0;
 }
 
@@ -292,7 +306,7 @@ int run_resume(std::span<const std::string> args) {
   tell_held_back(state);
   const std::vector<int64_t> indexes = sweep::resumable(state);
   if (indexes.empty()) {
-    fmt::print("every point has finished or has a job\n");
+    core::print("every point has finished or has a job\n");
     return 0;
   }
   return uses_slurm(state) ? submit(folder, state, indexes) : run_here(folder, state, indexes);
@@ -313,7 +327,7 @@ int run_collect(std::span<const std::string> args) {
   if (flags.as_json)
     print_json(json);
   else
-    fmt::print("{}", sweep::collection_text(sweep.state, collection));
+    core::print("{}", sweep::collection_text(sweep.state, collection));
   return 0;
 }
 
@@ -328,7 +342,7 @@ int run_cancel(std::span<const std::string> args) {
   sweep::SweepState state = sweep::read_state(folder);
   update(folder, state);
   const size_t num_cancelled = sweep::cancel_points(folder, state, sweep::Slurm());
-  fmt::print("{} jobs cancelled\n", num_cancelled);
+  core::print("{} jobs cancelled\n", num_cancelled);
   return 0;
 }
 }  // namespace
@@ -344,7 +358,7 @@ int cmd_sweep(const commands::ParsedCommand& parsed_command) {
                                  Command{"cancel", run_cancel}};
   const bool wants_help = !args.empty() && (args[0] == "--help" || args[0] == "-h" || args[0] == "help");
   if (wants_help) {
-    fmt::print("{}", kSweepUsage);
+    core::print("{}", kSweepUsage);
     return 0;
   }
   if (args.empty()) throw UsageError("sweep: expected a sweep file or a command", "see `lockstep sweep --help`");

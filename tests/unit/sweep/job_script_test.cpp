@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "core/error.h"
 #include "core/process.h"
 #include "core/strings.h"
 #include "sweep/run_outcome.h"
@@ -66,6 +67,20 @@ TEST(JobScript, RunsTheVeryCommandOfThePoint) {
   for (const char* line :
        {"\nNCCL_ALGO=Tree,Ring\n", "\nTEXT=it's $HOME\n", "\nFROM_SETUP=yes\n", "\nSRUN_CPUS_PER_TASK=3\n"})
     EXPECT_NE(env.find(line), std::string::npos) << line;
+}
+
+TEST(JobScript, NoValueBecomesALineOfTheScript) {
+  SweepFixture sweep;
+  Point point = sweep.plan.points[0];
+  point.axes.emplace_back("train-data", std::string("d.tar\ntouch /tmp/owned\n#"));
+  EXPECT_THROW(job_script(sweep.state, sweep.state.points[0], point, sweep.folder), UsageError);
+  EXPECT_THROW(job_script(sweep.state, sweep.state.points[0], sweep.plan.points[0], "a\n#SBATCH --uid=0"), UsageError);
+  point = sweep.plan.points[0];
+  point.slurm.sbatch = {"--comment=say \"hi\" \\ # it's", "--mail-type=END"};
+  const std::string lines = request_lines(point);
+  EXPECT_NE(lines.find("#SBATCH --comment=\"say \\\"hi\\\" \\\\ # it's\"\n#SBATCH --mail-type=END\n"),
+            std::string::npos)
+      << lines;
 }
 
 TEST(JobScript, KeepsTheExitCodeAndNotesStartAndEnd) {

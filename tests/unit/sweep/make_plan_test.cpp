@@ -54,6 +54,55 @@ TEST(MakePlan, EveryCombinationOnce) {
   EXPECT_EQ(plan.points[0].name, "0001-nodes_1-batch-size_32-env.NCCL_ALGO_Tree");
 }
 
+TEST(MakePlan, ALineBreakInAValueIsRefused) {
+  const std::string base = "name = \"x\"\n[train]\nmodel = \"ViT-B-32\"\n";
+  const auto refusal = [](const std::string& text, const std::map<std::string, std::string>& variables) {
+    try {
+      plan_of(text, variables);
+    } catch (const UsageError& error) {
+      return error.text();
+    }
+    return std::string();
+  };
+  const std::string from_variable = base + "[axes]\ntrain-data = [\"${DATA}\"]\n";
+  EXPECT_EQ(refusal(from_variable, {{"DATA", "d.tar"}}), "");
+  EXPECT_NE(refusal(from_variable, {{"DATA", "d.tar\ntouch /tmp/owned"}}).find("'train-data' has a line break"),
+            std::string::npos);
+  EXPECT_NE(refusal(from_variable, {{"DATA", "d.tar\r"}}).find("'train-data' has a line break"), std::string::npos);
+  EXPECT_NE(plan_error_of(kBase + "[[case]]\nname = \"a\\nb\"\n").find("'case' has a line break"), std::string::npos);
+  EXPECT_NE(plan_error_of(kBase + "[env]\nX = \"a\\rb\"\n").find("environment variable 'X'"), std::string::npos);
+  EXPECT_NE(plan_error_of(kBase + "[slurm]\nsetup = [\"a\\rb\"]\n").find("control character"), std::string::npos);
+}
+
+TEST(MakePlan, ManyAxesDoNotOverflowTheLimitOnPoints) {
+  std::string text = kBase + "[axes]\n";  // 16 axes of 16 values: 2^64 points, which is 0 in 64 bits
+  for (int axis = 0; axis < 16; ++axis) {
+    text += fmt::format("env.A{} = [", axis);
+    for (int value = 0; value < 16; ++value) text += fmt::format("{},", value);
+    text += "]\n";
+  }
+  EXPECT_NE(plan_error_of(text).find("at most 10000 are allowed"), std::string::npos) << plan_error_of(text);
+}
+
+TEST(MakePlan, FormulasThatMentionEachOtherAreResolvedOnce) {
+  const std::vector<std::string> keys{"workers",        "epochs", "warmup", "global-batch-size", "log-every-n-steps",
+                                      "save-frequency", "keep",   "seed",   "val-frequency",     "accum-freq"};
+  std::string text = kBase + "batch-size = 1\n";
+  std::string last = "batch_size";
+  for (const std::string& key : keys) {  // 16 to the power of 10 evaluations without a memory
+    std::string formula = last;
+    for (int i = 1; i < 16; ++i) formula += "+" + last;
+    text += fmt::format("{} = \"min({}, 4)\"\n", key, formula);
+    last = core::replace_all(key, "-", "_");
+  }
+  EXPECT_EQ(plan_error_of(text).find("refers to itself"), std::string::npos);
+  std::string doubling = kBase;
+  doubling += fmt::format("pretrained = \"{}\"\n", std::string(40'000, 'x'));
+  doubling += "report-to = \"${pretrained}${pretrained}\"\n";
+  EXPECT_NE(plan_error_of(doubling).find("the values inserted make more than"), std::string::npos)
+      << plan_error_of(doubling).substr(0, 300);
+}
+
 TEST(MakePlan, FormulasSeeAxesRanksAndOtherSettings) {
   const Plan plan = plan_of(
       "name = \"x\"\nranks-per-node = \"if(nodes > 1, 4, 2)\"\n[axes]\nnodes = [1, 2]\n[train]\nmodel = "
