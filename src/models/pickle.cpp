@@ -20,6 +20,11 @@ template <typename T> T from_little_endian(std::span<const std::byte> bytes) {
   return value;
 }
 
+/// Of a pickle with one byte for each of its values; most values take two bytes and more.
+constexpr size_t kMaxSmallValues = 1'000'000;
+
+const PickleValue kNone{}, kFalse{.kind = Kind::kBool}, kTrue{.kind = Kind::kBool, .truth = true};
+
 uint64_t byte_swapped(uint64_t value) { return __builtin_bswap64(value); }
 
 }  // namespace
@@ -31,8 +36,8 @@ const PickleValue* PickleValue::find(std::string_view key) const {
   return nullptr;
 }
 
-/// The stack machine of the format. Each opcode makes at most a few values, so memory is bounded by the length of the
-/// input.
+/// The stack machine of the format. Each opcode makes at most one value, none of them a copy of others, so memory is
+/// bounded by the length of the input.
 class PickleMachine {
  public:
   PickleMachine(PickleDocument& document, std::span<const std::byte> bytes, const std::string& where)
@@ -73,21 +78,25 @@ class PickleMachine {
   }
 
   PickleValue* make(Kind kind) {
+    if (document_.values_.size() > kMaxSmallValues + bytes_.size() / 2) refuse("more values than a weight file has");
     document_.values_.push_back({.kind = kind});
     return &document_.values_.back();
   }
-  void push(PickleValue* value) { stack_.push_back(value); }
+  void push(const PickleValue* value) { stack_.push_back(value); }
   PickleValue* push_new(Kind kind) {
-    push(make(kind));
-    return stack_.back();
+    PickleValue* const value = make(kind);
+    push(value);
+    return value;
   }
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
-  PickleValue* top() {
+  const PickleValue* top() {
     if (stack_.size() <= floor()) refuse("stack is empty");
     return stack_.back();
   }
-  PickleValue* pop() {
-    auto* value = top();
+  /// The value that an opcode adds to; never one of the constants, which several places share.
+  PickleValue* changed_top() { return const_cast<PickleValue*>(top()); }
+  const PickleValue* pop() {
+    const auto* value = top();
     stack_.pop_back();
     return value;
   }
@@ -118,8 +127,8 @@ class PickleMachine {
   }
 
   void extend(Kind expected, const std::vector<const PickleValue*>& items) {
-    auto* target = top();
-    if (!target->is(expected)) refuse("items for something that is no container of them");
+    if (!top()->is(expected)) refuse("items for something that is no container of them");
+    auto* target = changed_top();
     if (expected == Kind::kDict && items.size() % 2 != 0) refuse("a dictionary key without a value");
     target->items.insert(target->items.end(), items.begin(), items.end());
   }
@@ -145,11 +154,12 @@ class PickleMachine {
     }
     auto* object = push_new(Kind::kObject);
     object->text = callable->is(Kind::kGlobal) ? callable->text : "";
-    object->items = arguments->items;
+    object->arguments = arguments;
   }
   void build() {
     const auto* state = pop();
-    top()->state = state;
+    if (top()->is(Kind::kNone) || top()->is(Kind::kBool)) refuse("state for a constant");
+    changed_top()->state = state;
   }
   bool step(std::byte opcode);
   bool step_numbers(char opcode);
@@ -161,9 +171,9 @@ class PickleMachine {
   std::span<const std::byte> bytes_;
   const std::string& where_;
   size_t position_ = 0;
-  std::vector<PickleValue*> stack_;
+  std::vector<const PickleValue*> stack_;
   std::vector<size_t> marks_;  // stack sizes
-  std::unordered_map<uint64_t, PickleValue*> memo_;
+  std::unordered_map<uint64_t, const PickleValue*> memo_;
 };
 
 /// False at STOP.
@@ -183,9 +193,9 @@ bool PickleMachine::step_numbers(char opcode) {
       return true;
     }
     case '\x95': take(8); return true;  // FRAME: its length adds nothing
-    case 'N': push_new(Kind::kNone); return true;
-    case '\x88': push_new(Kind::kBool)->truth = true; return true;
-    case '\x89': push_new(Kind::kBool); return true;
+    case 'N': push(&kNone); return true;
+    case '\x88': push(&kTrue); return true;
+    case '\x89': push(&kFalse); return true;
     case 'J': push_int(number<int32_t>()); return true;
     case 'K': push_int(number<uint8_t>()); return true;
     case 'M': push_int(number<uint16_t>()); return true;

@@ -23,7 +23,7 @@ struct PickleValue {
     kSet,         ///< `items`
     kDict,        ///< `items`: key, value, key, value, ...; OrderedDict too
     kGlobal,      ///< `text`: "module.name"; never looked up
-    kObject,      ///< What calling `text` with `items` would give; not called
+    kObject,      ///< What calling `text` with the items of `arguments` would give; not called
     kPersistent,  ///< `items[0]`: the persistent id
   };
   Kind kind = Kind::kNone;
@@ -32,7 +32,8 @@ struct PickleValue {
   double real = 0.0;
   std::string text{};
   std::vector<const PickleValue*> items{};
-  const PickleValue* state = nullptr;  ///< What BUILD attached (an OrderedDict's _metadata, for one).
+  const PickleValue* arguments = nullptr;  ///< Of an object: the tuple, which other objects may share.
+  const PickleValue* state = nullptr;      ///< What BUILD attached (an OrderedDict's _metadata, for one).
 
   bool is(Kind other) const { return kind == other; }
   bool is_object(std::string_view callable) const { return kind == Kind::kObject && text == callable; }
@@ -41,7 +42,8 @@ struct PickleValue {
 };
 
 /// A pickle (protocols 2 to 5) read into values. Nothing is imported or called: a foreign file is harmless. The
-/// document owns its values, which may refer to each other in circles.
+/// document owns its values, which may refer to each other in circles. There are
+/// at most a million of them and one for every two bytes read.
 class PickleDocument {
  public:
   /// Throws DataError with `where`, the byte position and the reason for anything malformed or outside the known

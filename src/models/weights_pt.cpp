@@ -31,19 +31,20 @@ constexpr std::array kStorageClasses{
     StorageClass{"ShortStorage", at::kShort}, StorageClass{"CharStorage", at::kChar},
     StorageClass{"ByteStorage", at::kByte},   StorageClass{"BoolStorage", at::kBool}};
 
-constexpr uint64_t kMaxPickleBytes = uint64_t{256}
-                                     << 20;  // names and shapes only; the largest published model needs 1 MB
+constexpr uint64_t kMaxPickleBytes = 16 << 20;  // names and shapes only; the largest published model needs 1 MB
 constexpr size_t kMaxDims = 16;
 
 /// One file while it is read.
 class PtReader {
  public:
-  explicit PtReader(const fs::path& path) : where_(path.string()), archive_(open(where_)) {}
+  explicit PtReader(const fs::path& path)
+      : where_(path.string()), file_bytes_(fs::file_size(path)), archive_(open(where_)) {}
 
   PtStateDict read() {
     if (!archive_->hasRecord("data.pkl")) refuse("it has no record data.pkl");
     check_byte_order();
-    if (archive_->getRecordSize("data.pkl") > kMaxPickleBytes) refuse("its data.pkl is larger than 256 MiB");
+    if (archive_->getRecordSize("data.pkl") > kMaxPickleBytes) refuse("its data.pkl is larger than 16 MiB");
+    count_bytes("data.pkl", archive_->getRecordSize("data.pkl"));
     const auto [data, size] = archive_->getRecord("data.pkl");
     const PickleDocument document({static_cast<const std::byte*>(data.get()), size}, where_);
     return extract(document.root());
@@ -60,8 +61,16 @@ class PtReader {
                     "expected a state dict saved by torch.save (PyTorch 1.6 or later), or a safetensors file");
   }
 
+  /// torch.save compresses nothing: records together larger than the file are a bomb.
+  void count_bytes(const std::string& record, uint64_t bytes) {
+    if (bytes > file_bytes_ - read_bytes_)
+      refuse(fmt::format("its records are compressed: '{}' has bytes={}, the file {}", record, bytes, file_bytes_));
+    read_bytes_ += bytes;
+  }
+
   void check_byte_order() {
     if (!archive_->hasRecord("byteorder")) return;
+    count_bytes("byteorder", archive_->getRecordSize("byteorder"));
     const auto [data, size] = archive_->getRecord("byteorder");
     const std::string order(static_cast<const char*>(data.get()), size);
     if (order != "little") refuse(fmt::format("byteorder is '{}', expected 'little'", order));
@@ -91,12 +100,14 @@ class PtReader {
 
   /// Undefined for a value that is no tensor.
   at::Tensor tensor_of(const PickleValue* value) {
-    if (value->is_object("torch._utils._rebuild_parameter") && !value->items.empty()) value = value->items[0];
+    if (value->is_object("torch._utils._rebuild_parameter") && !value->arguments->items.empty())
+      value = value->arguments->items[0];
     if (!value->is_object("torch._utils._rebuild_tensor_v2")) return {};
-    if (value->items.size() < 4) refuse("a tensor with too few arguments");
-    const auto storage = storage_of(*value->items[0]);
-    const int64_t offset = integer_of(*value->items[1]);
-    const auto sizes = integers_of(*value->items[2]), strides = integers_of(*value->items[3]);
+    const auto& arguments = value->arguments->items;
+    if (arguments.size() < 4) refuse("a tensor with too few arguments");
+    const auto storage = storage_of(*arguments[0]);
+    const int64_t offset = integer_of(*arguments[1]);
+    const auto sizes = integers_of(*arguments[2]), strides = integers_of(*arguments[3]);
     check_extent(storage.numel(), offset, sizes, strides);
     return storage.as_strided(sizes, strides, offset);
   }
@@ -154,6 +165,7 @@ class PtReader {
     if (wanted > std::numeric_limits<int64_t>::max() / 16 || wanted * c10::elementSize(type) != bytes)
       refuse(fmt::format("record '{}' has bytes={}, expected {} elements of {}", record, bytes, integer_of(*id[4]),
                          c10::toString(type)));
+    count_bytes(record, bytes);
     auto [data, size] = archive_->getRecord(record);
     if (size != bytes) refuse(fmt::format("record '{}' gave bytes={}, expected {}", record, size, bytes));
     auto flat = at::empty({static_cast<int64_t>(wanted)}, type);
@@ -168,6 +180,7 @@ class PtReader {
   }
 
   std::string where_;
+  uint64_t file_bytes_ = 0, read_bytes_ = 0;
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> archive_;
   std::map<std::string, at::Tensor> storages_;
 };

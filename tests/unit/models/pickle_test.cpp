@@ -81,8 +81,8 @@ TEST(Pickle, UnknownCallsBecomeObjects) {
       "true\x85R."s;
   const auto document = parse(bytes);
   EXPECT_TRUE(document.root().is_object("os.system"));
-  ASSERT_EQ(document.root().items.size(), 1u);
-  EXPECT_EQ(document.root().items[0]->text, "true");
+  ASSERT_EQ(document.root().arguments->items.size(), 1u);
+  EXPECT_EQ(document.root().arguments->items[0]->text, "true");
 }
 
 TEST(Pickle, SelfContainingAndDeepValuesAreHarmless) {
@@ -93,6 +93,26 @@ TEST(Pickle, SelfContainingAndDeepValuesAreHarmless) {
                 .items.size(),
             1u);
   EXPECT_TRUE(parse("\x80\x02)" + std::string(1'000'000, '\x85') + ".").root().is(Kind::kTuple));
+}
+
+TEST(Pickle, ManyCallsShareOneTupleOfArguments) {
+  // A tuple of 2,000 values and 50,000 calls with it: 800 MB where each call copies it.
+  constexpr size_t kCalls = 50'000;
+  std::string bytes = "\x80\x02](cos\nsystem\nq\x01("s + std::string(2000, 'N') + "tq\x00R"s;
+  for (size_t call = 1; call < kCalls; ++call) bytes += "h\x01h\x00R"s;
+  const auto document = parse(bytes + "e.");
+  const auto& items = document.root().items;
+  ASSERT_EQ(items.size(), kCalls);
+  EXPECT_EQ(items.front()->arguments->items.size(), 2000u);
+  EXPECT_EQ(items.front()->arguments, items.back()->arguments);
+}
+
+TEST(Pickle, AFileOfConstantsOrEmptyTuplesFillsNoMemory) {
+  const auto document = parse("\x80\x02](" + std::string(3'000'000, 'N') + "e.");
+  const auto& items = document.root().items;
+  ASSERT_EQ(items.size(), 3'000'000u);
+  EXPECT_EQ(items.front(), items.back()) << "one value for all";
+  EXPECT_THROW(parse("\x80\x02](" + std::string(3'000'000, ')') + "e."), DataError);
 }
 
 TEST(Pickle, DamageNamesFileAndPlace) {

@@ -1,5 +1,7 @@
 #include "models/weights.h"
 
+#include <ATen/ops/zeros.h>
+#include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -137,6 +139,25 @@ TEST(Weights, ForeignFilesAreRefusedByName) {
   EXPECT_NE(write("").find("it is empty"), std::string::npos);
   EXPECT_NE(write("\x80\x02}q.").find("/x'"), std::string::npos);
   EXPECT_THROW(read_weights(dir.path() / "absent.pt"), EnvironmentError);
+}
+
+TEST(Weights, APtFileThatUnpacksToMoreThanItIsIsRefused) {
+  const core::TempDir dir;
+  const std::string plain = (dir.path() / "plain.pt").string(), packed = (dir.path() / "packed.pt").string();
+  write_weights_pt(plain, {{"w", at::zeros({1 << 20})}}, std::nullopt);
+  EXPECT_EQ(read_pt_state_dict(plain).tensors.size(), 1u);
+  {
+    caffe2::serialize::PyTorchStreamReader reader(plain);
+    caffe2::serialize::PyTorchStreamWriter writer(packed);
+    for (const char* name : {"data.pkl", "byteorder", "data/0"}) {
+      const auto [data, size] = reader.getRecord(name);
+      writer.writeRecord(name, data.get(), size, /*compress=*/true);
+    }
+    writer.writeEndOfFile();
+  }
+  ASSERT_LT(std::filesystem::file_size(packed), 100'000u);
+  EXPECT_NE(message_of<DataError>([&] { read_pt_state_dict(packed); }).find("its records are compressed: 'data/0'"),
+            std::string::npos);
 }
 
 /// Mutants of a whole file: every one is read or refused.
