@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 #include <set>
 
 #include "core/strings.h"
@@ -20,10 +19,36 @@ bool is_count_column(const std::string& column) {
   return kCounts.contains(column);
 }
 
-std::optional<double> find_number(const std::string& text, const char* pattern) {
-  std::smatch match;
-  if (!std::regex_search(text, match, std::regex(pattern, std::regex::icase))) return std::nullopt;
-  return core::parse_double(match[1].str());
+constexpr std::string_view kWhole = "0123456789", kDecimal = "0123456789.", kScientific = "0123456789.e";
+
+/// The first number of these signs that stands between two texts, whatever their case.
+std::optional<double> find_number(const std::string& text, std::string_view before, std::string_view signs,
+                                  std::string_view after) {
+  const std::string lower = core::to_lower_ascii(text);
+  for (size_t at = 0; (at = lower.find(before, at)) != std::string::npos;) {
+    const size_t begin = at + before.size();
+    const size_t end = std::min(lower.find_first_not_of(signs, begin), lower.size());
+    if (end > begin && core::starts_with(std::string_view(lower).substr(end), after))
+      return core::parse_double(std::string_view(lower).substr(begin, end - begin));
+    at = std::max(end, at + 1);
+  }
+  return std::nullopt;
+}
+
+/// "989.4 TFLOP/s bf16, 1979 TFLOP/s fp8" -> peaks by precision.
+std::map<std::string, double> find_peaks(std::string_view text) {
+  constexpr std::string_view kUnit = " TFLOP/s ", kPrecision = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::map<std::string, double> peaks;
+  for (size_t at = 0; (at = text.find(kUnit, at)) != std::string_view::npos;) {
+    const size_t before = text.substr(0, at).find_last_not_of(kDecimal);
+    const size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    const size_t precision = at + kUnit.size();
+    const size_t end = std::min(text.find_first_not_of(kPrecision, precision), text.size());
+    const auto tflops = core::parse_double(text.substr(begin, at - begin));
+    if (tflops && end > precision) peaks[std::string(text.substr(precision, end - precision))] = *tflops;
+    at = precision;
+  }
+  return peaks;
 }
 
 Formula ratio_to_base(const char* column, const char* of, const char* text, double scale) {
@@ -185,7 +210,7 @@ std::optional<CheckedCell> inverted_efficiency(const FormulaContext& c, size_t r
   const bool is_batch = setting.find("per-batch efficiency") != std::string::npos,
              is_epoch = setting.find("per-epoch efficiency") != std::string::npos;
   if (!is_batch && !is_epoch) return std::nullopt;
-  const double value = c.at(row, "value").value, nodes = find_number(setting, "at ([0-9]+) nodes").value_or(1);
+  const double value = c.at(row, "value").value, nodes = find_number(setting, "at ", kWhole, " nodes").value_or(1);
   CheckedCell cell{
       .row = row,
       .row_name = fmt::format("{} {}, {}", c.table.text(row, "system"), c.table.text(row, "benchmark"), setting),
@@ -222,15 +247,15 @@ Printed parse_printed(const std::string& text, double value, bool is_count) {
 TableFacts read_facts(const core::CsvTable& table, const analysis::AnalysisOptions& options) {
   TableFacts facts;
   const std::string text = core::join(table.comments, " ");
-  facts.forward_gflops = options.forward_gflops ? options.forward_gflops : find_number(text, "forward ([0-9.]+) GFLOP");
-  facts.sequence_length = find_number(text, "sequence ([0-9]+)");
-  facts.sequence_flops = find_number(text, "model FLOPs ([0-9.]+e[0-9]+) for one sequence");
-  facts.samples_per_device = find_number(text, "batch ([0-9]+)/GPU");
-  if (const auto accum = find_number(text, "GA=([0-9]+)"), micro = find_number(text, "MBS=([0-9]+)"); accum && micro)
+  facts.forward_gflops =
+      options.forward_gflops ? options.forward_gflops : find_number(text, "forward ", kDecimal, " gflop");
+  facts.sequence_length = find_number(text, "sequence ", kWhole, "");
+  facts.sequence_flops = find_number(text, "model flops ", kScientific, " for one sequence");
+  facts.samples_per_device = find_number(text, "batch ", kWhole, "/gpu");
+  if (const auto accum = find_number(text, "ga=", kWhole, ""), micro = find_number(text, "mbs=", kWhole, "");
+      accum && micro)
     facts.samples_per_device = *accum * *micro;
-  const std::regex peak("([0-9.]+) TFLOP/s ([a-z0-9]+)");
-  for (std::sregex_iterator match(text.begin(), text.end(), peak), end; match != end; ++match)
-    if (const auto tflops = core::parse_double((*match)[1].str())) facts.peaks_tflops[(*match)[2].str()] = *tflops;
+  facts.peaks_tflops = find_peaks(text);
   if (facts.peaks_tflops.size() == 1) facts.precision = facts.peaks_tflops.begin()->first;
   facts.given_peak_tflops = options.peak_tflops;
   return facts;
@@ -324,14 +349,15 @@ std::vector<std::string> missing_in(const FormulaContext& context) {
 std::vector<CheckedCell> meaning_checks(const FormulaContext& context) {
   std::vector<CheckedCell> cells;
   const std::string text = core::join(context.table.comments, " ");
-  std::smatch match;
-  const bool has_formula =
-      std::regex_search(text, match, std::regex("efficiency formula as printed: (.+?) \\(")) && context.has("setting");
+  constexpr std::string_view kBefore = "efficiency formula as printed: ";
+  const size_t begin = text.find(kBefore) == std::string::npos ? text.size() : text.find(kBefore) + kBefore.size();
+  const size_t end = text.find(" (", begin);
+  const bool has_formula = end != std::string::npos && context.has("setting");
   for (size_t row = 0; row < context.table.rows.size(); ++row) {
     if (context.has("term") && context.has("flops"))
       if (const auto cell = grouped_attention(context, row)) cells.push_back(*cell);
     if (has_formula)
-      if (const auto cell = inverted_efficiency(context, row, match[1].str())) cells.push_back(*cell);
+      if (const auto cell = inverted_efficiency(context, row, text.substr(begin, end - begin))) cells.push_back(*cell);
   }
   return cells;
 }

@@ -41,6 +41,19 @@ TEST(Published, ClapTinyFollowsButForOneEfficiencyAndFiveTotals) {
                    "nodes 64 samples_per_s 146767 146765", "nodes 128 samples_per_s 278833 278835"}));
 }
 
+TEST(Published, CommentsOfAnyLengthAreRead) {
+  const core::TempDir folder;
+  const std::string text = core::read_file(kFolder / "clap_htsat_tiny_jupiter.csv");
+  std::string long_comments;
+  for (const char* part : {"1", "1 TFLOP/s ", "forward 1", "model FLOPs 1e1", "efficiency formula as printed: "}) {
+    long_comments += "# ";
+    for (int i = 0; i < 50'000; ++i) long_comments += part;
+    long_comments += "\n";
+  }
+  core::write_file_atomic(folder.path() / "t.csv", text + long_comments);
+  EXPECT_EQ(check_published(folder.path() / "t.csv").cells.size(), golden("clap_htsat_tiny_jupiter.csv").cells.size());
+}
+
 TEST(Published, ClapBaseHasTwoCellsThatNoRoundingExplains) {
   const PublishedTable table = golden("clap_htsat_base_jupiter.csv");
   EXPECT_EQ(table.cells.size(), 24u);
