@@ -4,25 +4,51 @@
 #include <atomic>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/named_file.h"
 #include "core/strings.h"
 #include "data/shards/sample.h"
+#include "data/text/text_utf8.h"
 
 namespace lockstep::infer {
 namespace fs = std::filesystem;
 
-std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
-  std::error_code error;
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    const std::string extension = core::to_lower_ascii(entry.path().extension().string());
+namespace {
+
+/// Results name files as UTF-8 text: what could not be written is told before anything is computed.
+void require_utf8(const fs::path& file) {
+  const std::string text = file.string();
+  if (data::find_invalid_utf8(text) != std::string_view::npos)
+    throw DataError(fmt::format("infer: the name '{}' is no UTF-8 text", data::repair_utf8(text)),
+                    "rename the file: results name it");
+}
+
+/// Those of a folder and the folders below it; links to folders are not followed.
+void add_files(const fs::path& folder, bool is_audio, std::vector<fs::path>& files) {
+  std::error_code failure;
+  for (const fs::path& path : core::list_folder(folder, failure)) {
+    std::error_code unknown;
+    if (fs::symlink_status(path, unknown).type() == fs::file_type::directory) {
+      add_files(path, is_audio, files);
+      continue;
+    }
+    const std::string extension = core::to_lower_ascii(path.extension().string());
     if (extension.empty()) continue;
-    if (is_audio ? data::is_audio_extension(extension.substr(1)) : data::is_picture_extension(extension.substr(1)))
-      files.push_back(entry.path());
+    if (is_audio ? data::is_audio_extension(extension.substr(1)) : data::is_picture_extension(extension.substr(1))) {
+      require_utf8(path);
+      files.push_back(path);
+    }
   }
-  if (error)
-    throw DataError(fmt::format("infer: cannot list the folder '{}': {}", folder.string(), error.message()),
+  if (failure)
+    throw DataError(fmt::format("infer: cannot list the folder '{}': {}", folder.string(), failure.message()),
                     is_audio ? "give a folder of sounds with --sounds" : "give a folder of pictures with --images");
+}
+
+}  // namespace
+
+std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
+  std::vector<fs::path> files;
+  add_files(folder, is_audio, files);
   if (files.empty())
     throw DataError(fmt::format("infer: no {} in '{}': expected files that end in .{}", is_audio ? "sound" : "picture",
                                 folder.string(),

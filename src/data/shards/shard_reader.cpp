@@ -8,6 +8,8 @@
 namespace lockstep::data {
 namespace {
 
+constexpr size_t kMaxMembers = 1000;
+
 bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
@@ -81,6 +83,10 @@ std::optional<TarSample> TarSampleReader::next(bool with_data) {
     const bool repeats = std::any_of(sample.places.begin(), sample.places.end(),
                                      [&](const MemberPlace& place) { return place.extension == ahead_->extension; });
     if (ahead_->key != sample.key || repeats) break;
+    if (sample.places.size() == kMaxMembers)
+      throw DataError(fmt::format("data: a sample has more than {} members, key='{}', offset={}", kMaxMembers,
+                                  sample.key, sample.offset),
+                      "the part of the name before its first dot is the key; give each sample its own");
     take(sample, *ahead_, with_data);
   }
   next_offset_ = ahead_ ? ahead_->entry.header_offset : tar_.end_offset();

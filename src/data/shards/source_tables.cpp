@@ -35,15 +35,26 @@ struct FolderFile {
   bool operator<(const FolderFile& other) const { return std::tie(folder, name) < std::tie(other.folder, other.name); }
 };
 
+/// A data set of which a part cannot be read is not the one that was meant.
+std::vector<fs::path> listed_folder(const fs::path& folder) {
+  std::error_code failure;
+  std::vector<fs::path> paths = core::list_folder(folder, failure);
+  if (failure)
+    throw DataError(fmt::format("data: cannot list folder '{}': {}", folder.string(), failure.message()),
+                    "check its permissions, or name the folders to read one by one");
+  return paths;
+}
+
 void collect_files(const fs::path& folder, const FileKind& kind, int depth, std::vector<FolderFile>& files) {
   if (depth > kMaxFolderDepth)
     throw DataError(fmt::format("data: folders nested deeper than {} levels at '{}'", kMaxFolderDepth, folder.string()),
                     "is there a symbolic link that leads back up?");
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory()) {
-      collect_files(entry.path(), kind, depth + 1, files);
-    } else if (kind.fits(entry.path())) {
-      files.push_back({folder.string(), entry.path().filename().string()});
+  for (const fs::path& path : listed_folder(folder)) {
+    std::error_code failure;
+    if (fs::is_directory(path, failure)) {
+      collect_files(path, kind, depth + 1, files);
+    } else if (kind.fits(path)) {
+      files.push_back({folder.string(), path.filename().string()});
     }
   }
 }
@@ -167,10 +178,9 @@ RowTable open_csv(const SourceConfig& config) {
 
 std::vector<std::string> image_folder_classes(const std::string& folder) {
   std::vector<std::string> classes;
-  std::error_code code;
-  for (fs::directory_iterator entry(folder, code), end; !code && entry != end; entry.increment(code))
-    if (entry->is_directory()) classes.push_back(entry->path().filename().string());
-  if (code) throw DataError(fmt::format("data: cannot list folder '{}': {}", folder, code.message()));
+  std::error_code failure;
+  for (const fs::path& path : listed_folder(folder))
+    if (fs::is_directory(path, failure)) classes.push_back(path.filename().string());
   if (classes.empty())
     throw DataError(fmt::format("data: '{}' holds no class folders", folder), "expected FOLDER/CLASS/picture.jpg");
   std::sort(classes.begin(), classes.end());

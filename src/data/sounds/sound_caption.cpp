@@ -9,6 +9,8 @@
 namespace lockstep::data {
 namespace {
 
+constexpr size_t kMaxJsonBytes = 16 << 20;
+
 [[noreturn]] void throw_no_caption(const std::string& what) {
   throw DataError(
       fmt::format("data: no caption in its .json: {}", what),
@@ -22,8 +24,14 @@ const std::string& text_of(const core::Json& value, std::string_view where) {
 
 /// The caption in a JSON member: LAION's "text", else "caption". Of a list `draw` picks one.
 std::string caption_of_json(const std::string& bytes, uint64_t caption_key, bool is_train) {
-  const core::Json json = core::Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw_no_caption("it is no valid JSON");
+  if (bytes.size() > kMaxJsonBytes)
+    throw_no_caption(fmt::format("it has {} bytes, expected at most {}", bytes.size(), kMaxJsonBytes));
+  core::Json json;
+  try {
+    json = core::parse_json(bytes, "its .json");
+  } catch (const DataError& error) {
+    throw_no_caption(fmt::format("it is no valid JSON ({})", error.what()));
+  }
   if (!json.is_object()) throw_no_caption(fmt::format("it is {}, expected an object", json.type_name()));
   const char* name = json.contains("text") ? "text" : "caption";
   if (!json.contains(name)) {

@@ -1,10 +1,9 @@
 #include "data/text/bpe_model.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/named_file.h"
 #include "core/strings.h"
 #include "data/text/text_pattern.h"
@@ -12,9 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-// nlohmann's sorted objects, not core::Json: looking for a key of an ordered object takes time linear in its size, and
-// a vocabulary has hundreds of thousands.
-using Object = nlohmann::json;
+using Object = core::Json;
 
 constexpr int32_t kMaxIds = 1 << 22;
 
@@ -23,9 +20,10 @@ constexpr int32_t kMaxIds = 1 << 22;
 }
 
 Object parse(const std::filesystem::path& path) {
+  const std::string text = core::read_named_file(path, "tokenizer file");
   try {
-    return Object::parse(core::read_named_file(path, "tokenizer file"));
-  } catch (const Object::exception& error) {
+    return core::parse_json(text, path.string());
+  } catch (const DataError& error) {
     refuse(path, fmt::format("not valid JSON: {}", error.what()), "copy the file again; it is cut or damaged");
   }
 }

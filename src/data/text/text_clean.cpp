@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kMaxSegmentChars = 1'000'000;
 constexpr int kMaxRounds = 1000;
+constexpr size_t kFullRounds = 10;  // of a segment of the largest size; shorter ones have more
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 using Expansions = std::unordered_map<char32_t, std::u32string>;
@@ -93,7 +94,9 @@ void remove_escapes_and_controls(std::u32string& text) {
 
 /// All repairs of one segment, again and again until none changes anything.
 std::u32string fix_segment(std::u32string text, bool unescape) {
-  for (int round = 0; round < kMaxRounds; ++round) {
+  size_t num_chars = 0;
+  for (int round = 0; round < kMaxRounds && num_chars <= kMaxSegmentChars * kFullRounds; ++round) {
+    num_chars += text.size();
     std::u32string fixed = unescape ? unescape_certain_html(text) : text;
     fixed = repair_encoding(std::move(fixed));
     replace_c1_controls(fixed);
@@ -105,7 +108,8 @@ std::u32string fix_segment(std::u32string text, bool unescape) {
     text = std::move(fixed);
   }
   throw DataError(
-      fmt::format("data: a text of {} characters still changes after {} rounds of repair", text.size(), kMaxRounds),
+      fmt::format("data: a text of {} characters still changes after {} characters of repair, at most {} rounds",
+                  text.size(), num_chars, kMaxRounds),
       "HTML references are probably escaped over and over again; unescape the captions before training");
 }
 

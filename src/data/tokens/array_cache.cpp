@@ -81,12 +81,20 @@ class FolderLock {
   core::Fd file_;
 };
 
+/// "<kind>-<32 hexadecimal digits>.arrays.tmp...", as AtomicFile calls it: others may keep files in the folder.
+bool is_own_temporary(std::string_view name) {
+  constexpr size_t kHashDigits = 32;
+  const size_t end = name.find(".arrays.tmp");
+  if (end == std::string_view::npos || end <= kHashDigits || name[end - kHashDigits - 1] != '-') return false;
+  return name.substr(end - kHashDigits, kHashDigits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 void remove_left_over(const fs::path& folder) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const bool is_temporary = entry.path().filename().string().find(".arrays.") != std::string::npos;
-    if (is_temporary && fs::file_time_type::clock::now() - entry.last_write_time(error) > kLeftOver)
-      fs::remove(entry.path(), error);
+  for (const fs::path& path : core::list_folder(folder, error)) {
+    if (!is_own_temporary(path.filename().string())) continue;
+    const auto written = fs::last_write_time(path, error);
+    if (!error && fs::file_time_type::clock::now() - written > kLeftOver) fs::remove(path, error);
   }
 }
 

@@ -208,6 +208,22 @@ TEST(GptIndexFiles, SamplesAreTheSameAsWithout) {
   }
 }
 
+TEST(ArrayCache, RemovesItsOwnOldTemporaryFilesAndNoOthers) {
+  const core::TempDir folder;
+  const std::string own = "index-0123456789abcdef0123456789abcdef.arrays.tmpnode-7-01234567";
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(100);
+  const std::vector<std::string> others{"results.arrays.zip", "notes-x.arrays.tmp", "my.arrays.tmpnode-7"};
+  for (const std::string& name : others) {
+    core::write_file_atomic(folder.path() / name, "mine");
+    fs::last_write_time(folder.path() / name, long_ago);
+  }
+  core::write_file_atomic(folder.path() / own, "left");
+  fs::last_write_time(folder.path() / own, long_ago);
+  ArrayCache(folder.path(), true).get("index", "a key", [] { return counting(10); });
+  EXPECT_FALSE(fs::exists(folder.path() / own));
+  for (const std::string& name : others) EXPECT_TRUE(fs::exists(folder.path() / name)) << name;
+}
+
 TEST(GptIndexFiles, EverythingThatChangesSamplesChangesTheFile) {
   const core::TempDir folder;
   const auto open = [&](GptDataConfig config) {

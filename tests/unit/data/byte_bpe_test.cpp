@@ -167,6 +167,9 @@ TEST(ByteBpe, RefusesFilesThatItCannotFollow) {
     const std::string message = message_of(damaged.dump());
     EXPECT_NE(message.find(one.named), std::string::npos) << one.pointer << " " << one.value << ": " << message;
   }
+  const std::string deep = R"({"model":{"vocab":{"a":0},"merges":[]},"normalizer":)" + std::string(200'000, '[') +
+                           std::string(200'000, ']') + "}";
+  EXPECT_NE(message_of(deep).find("nested deeper than 200 levels"), std::string::npos);
   json split = json::parse(core::read_file(golden_bpe("llama3.json")));
   for (const auto& [pattern, named] : {std::pair{"\\w+", "\\w"},
                                        {"\\p{L}{1,2}+", "}+"},

@@ -230,6 +230,11 @@ TEST(ClapDecoder, CaptionsOfEveryForm) {
        {"", "{", "[]", "3", "{}", R"({"title": "x"})", R"({"text": 3})", R"({"text": []})", R"({"text": [null]})"})
     EXPECT_NE(caption("json", bad).find("s.tar"), std::string::npos) << bad;
   EXPECT_NE(caption("json", R"({"title": "x"})").find("it has only [title]"), std::string::npos);
+  std::string many = "{\"text\": \"rain\"";
+  for (int i = 0; i < 150'000; ++i) many += fmt::format(",\"k{}\":{}", i, i);
+  EXPECT_EQ(caption("json", many + "}"), "rain");  // 35 s where each key is compared with all before it
+  EXPECT_NE(caption("json", std::string(1'000'000, '[')).find("no valid JSON"), std::string::npos);
+  EXPECT_NE(caption("json", std::string((16 << 20) + 1, ' ')).find("expected at most"), std::string::npos);
   EXPECT_EQ(caption("txt", " rain\n"), " rain\n");  // as it stands
   EXPECT_EQ(caption("txt", "\xe9\x9b\xa8"), "\xe9\x9b\xa8");
   for (const char* empty : {"", " \t\r\n", "\xe3\x80\x80", "\x01"})

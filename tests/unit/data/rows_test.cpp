@@ -106,6 +106,18 @@ TEST_F(Table, EveryRowOnceAnEpochOnAnyNumberOfRanks) {
   EXPECT_EQ(epoch_size(config_).num_dropped, 5);
 }
 
+TEST_F(Table, APathToAPipeOrADeviceIsNoPicture) {
+  RawSample sample;
+  sample.shard = config_.spec;
+  for (const char* file : {"/dev/zero", "/dev"}) {
+    sample.file = file;
+    EXPECT_THROW(load_deferred(sample), DataError) << file;
+  }
+  sample.file = (folder_.path() / "p0.jpg").string();
+  load_deferred(sample);
+  EXPECT_EQ(sample.find("jpg")->bytes, "picture 0");
+}
+
 TEST_F(Table, ContinuesFromEveryPositionAndAnyRanks) {
   const auto source = open_train_source(config_);
   std::vector<std::string> keys;

@@ -199,6 +199,14 @@ TEST(Samples, GroupsConsecutiveMembersByKey) {
   }
 }
 
+TEST(Samples, TooManyMembersOfOneKeyAreRefused) {
+  core::TempDir folder;
+  std::string bytes;
+  for (int i = 0; i < 1100; ++i) bytes += TarBytes::member(fmt::format("a.{}", i), "x");
+  TarSampleReader reader(write_file(folder.path() / "s.tar", bytes + TarBytes::end()), 0, nullptr, nullptr);
+  EXPECT_THROW(reader.next(false), DataError);
+}
+
 TEST(Samples, ReadsCommands) {
   core::TempDir folder;
   const std::string shard = write_file(folder.path() / "s.tar", sample_tar("s", 3));

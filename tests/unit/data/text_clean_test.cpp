@@ -63,6 +63,14 @@ TEST(TextClean, RefusesEndlessEscaping) {
   std::string text = "&";
   for (int i = 0; i < 1500; ++i) text += "amp;";
   EXPECT_THROW(clean_text(text), DataError);
+  std::string huge = "&";  // much work in each round
+  for (int i = 0; i < 200'000; ++i) huge += "amp;";
+  try {
+    clean_text(huge);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("still changes after 10"), std::string::npos) << error.what();
+  }
 }
 
 TEST(TextHtml, FollowsHtml5) {
