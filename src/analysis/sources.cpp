@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/hash.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -27,8 +28,13 @@ namespace fs = std::filesystem;
 constexpr int kMaxDepth = 8, kSweepVersion = 1;
 constexpr unsigned kMaxThreads = 8;
 
-bool is_record(const fs::path& folder) { return fs::exists(folder / "run.json") || fs::exists(folder / "steps.jsonl"); }
-bool is_sweep(const fs::path& folder) { return fs::exists(folder / "sweep.json"); }
+/// False also where the folder may not be searched: whoever lists it tells.
+bool holds(const fs::path& folder, const char* name) {
+  std::error_code failure;
+  return fs::exists(folder / name, failure);
+}
+bool is_record(const fs::path& folder) { return holds(folder, "run.json") || holds(folder, "steps.jsonl"); }
+bool is_sweep(const fs::path& folder) { return holds(folder, "sweep.json"); }
 
 bool has_ending(const fs::path& file, std::initializer_list<const char*> endings) {
   return std::find(endings.begin(), endings.end(), file.extension()) != endings.end();
@@ -101,11 +107,11 @@ void search_below(const fs::path& folder, int depth, Found& found) {
 
 /// Records and sweeps below a folder; a record is not searched further, tables and figures of reports not at all.
 void search(const fs::path& folder, int depth, Found& found) {
-  std::vector<fs::path> entries;
   std::error_code failure;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failure))
-    entries.push_back(entry.path());
+  std::vector<fs::path> entries = core::list_folder(folder, failure);
+  if (failure)
+    core::log_warning("report: '{}' cannot be read, what lies there is left out: {}", folder.string(),
+                      failure.message());
   std::sort(entries.begin(), entries.end(),
             [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
   for (const fs::path& path : entries) {
@@ -116,6 +122,8 @@ void search(const fs::path& folder, int depth, Found& found) {
         found.reports.insert(folder);
       else if (depth < kMaxDepth)
         search_below(path, depth + 1, found);
+    } else if (!fs::is_regular_file(path, failure)) {
+      continue;  // a pipe would hold the report up
     } else if (looks_like_log(path) || is_packed_log(path) ||
                (path.extension() == ".json" && logs::is_benchmark_result(path))) {
       found.logs.push_back(path);

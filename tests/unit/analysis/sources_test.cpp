@@ -2,6 +2,9 @@
 #include "analysis/sources.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "analysis/curve.h"
 #include "core/error.h"
@@ -29,6 +32,31 @@ TEST(FoundLogs, AFailedRunWithoutAStepIsToldBesideTheOthers) {
   EXPECT_EQ(sources[1].name, "n16_r1.log");
   EXPECT_NE(sources[1].damage.find("it ends as that of a run that failed: srun: error"), std::string::npos)
       << sources[1].damage;
+}
+
+TEST(FoundLogs, WhatCannotBeReadEndsNoReport) {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "n8_r1.log", kClipLine);
+  std::filesystem::create_directory_symlink("loop", folder.path() / "loop");
+  ASSERT_EQ(::mkfifo((folder.path() / "pipe.log").c_str(), 0600), 0);  // nobody writes: reading it would wait
+  std::filesystem::create_directories(folder.path() / "private");
+  core::write_file_atomic(folder.path() / "private" / "run.json", "{}");
+  std::filesystem::permissions(folder.path() / "private", std::filesystem::perms::none);
+  // Root reads everything: the search runs in a process of another user.
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(9);
+    try {
+      ::_exit(find_sources({folder.path().string()}).size() == 1 ? 0 : 1);
+    } catch (...) {
+      ::_exit(2);
+    }
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  std::filesystem::permissions(folder.path() / "private", std::filesystem::perms::all);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(FoundLogs, AFailedRunInAFolderOfItsOwnIsToldWithItsLastWords) {
