@@ -1,6 +1,7 @@
 #include "core/csv_table.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -40,6 +41,29 @@ std::vector<double> CsvTable::numbers(std::string_view name) const {
   std::vector<double> values;
   for (size_t row = 0; row < rows.size(); ++row) values.push_back(number(row, name));
   return values;
+}
+
+namespace {
+/// A sign, digits, and at most letters and blanks behind them.
+bool is_number_with_unit(std::string_view text) {
+  text.remove_prefix(1);
+  const size_t end = std::min(text.find_first_not_of("0123456789.,"), text.size());
+  const auto is_unit = [](unsigned char c) { return std::isalnum(c) != 0 || c == ' ' || c == '%' || c >= 0x80; };
+  return end > 0 && std::all_of(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), is_unit);
+}
+
+/// Would a spreadsheet compute it? A sign alone stands for "no value".
+bool is_formula(std::string_view text) {
+  if (text.size() < 2 || std::string_view("=+-@\t\r").find(text[0]) == std::string_view::npos) return false;
+  const bool has_sign = text[0] == '+' || text[0] == '-';
+  return !has_sign || !(core::parse_double(text.substr(1)) || is_number_with_unit(text));
+}
+}  // namespace
+
+std::string csv_field(std::string_view text) {
+  const std::string safe = (is_formula(text) ? "'" : "") + std::string(text);
+  if (safe.find_first_of("\",\r\n") == std::string::npos) return safe;
+  return "\"" + core::replace_all(safe, "\"", "\"\"") + "\"";
 }
 
 std::optional<std::vector<std::string>> split_csv_line(std::string_view line, char separator) {

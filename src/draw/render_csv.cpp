@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/csv_table.h"
 #include "draw/block_names.h"
 #include "draw/render.h"
 #include "draw/text_metrics.h"
@@ -10,15 +11,8 @@
 namespace lockstep::draw {
 namespace {
 
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of("\",\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string csv_value(const Cell& cell) {
-  if (!cell.value) return csv_field(clean_text(cell.text));
+  if (!cell.value) return core::csv_field(clean_text(cell.text));
   return std::isfinite(*cell.value) ? fmt::format("{}", *cell.value) : "";
 }
 
@@ -34,7 +28,7 @@ std::string to_csv(const Table& table) {
   });
   std::string text;
   for (size_t column = 0; column < table.columns.size(); ++column)
-    text += (column > 0 ? "," : "") + csv_field(key_of(table.columns[column]));
+    text += (column > 0 ? "," : "") + core::csv_field(key_of(table.columns[column]));
   text += has_notes ? ",notes\r\n" : "\r\n";
   for (size_t row = 0; row < table.rows.size(); ++row) {
     std::string notes;
@@ -44,7 +38,7 @@ std::string to_csv(const Table& table) {
       if (!cell.note.empty())
         notes += fmt::format("{}{}: {}", notes.empty() ? "" : "; ", key_of(table.columns[column]), one_line(cell.note));
     }
-    if (has_notes) text += "," + csv_field(notes);
+    if (has_notes) text += "," + core::csv_field(notes);
     text += "\r\n";
   }
   return text;

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/csv_table.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "sweep/collect.h"
@@ -51,9 +52,7 @@ core::Json measured_json(const PointResult& result) {
 std::string csv_cell(const core::Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
-  const std::string text = value.get<std::string>();
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  return "\"" + core::replace_all(text, "\"", "\"\"") + "\"";
+  return core::csv_field(value.get_ref<const std::string&>());
 }
 
 std::string duration_or_dash(const std::optional<double>& seconds) {
