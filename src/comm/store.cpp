@@ -1,18 +1,52 @@
 #include "comm/store.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <cerrno>
+#include <cstring>
+
 #include "comm/error_text.h"
 #include "comm/store_internal.h"
 #include "core/error.h"
+#include "core/files.h"
 
 namespace lockstep::comm {
 namespace {
 
+constexpr const char* kLoopback = "127.0.0.1";
+
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string to_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+[[noreturn]] void throw_port_error(uint16_t port, bool is_in_use, const std::string& reason) {
+  if (!is_in_use)
+    throw EnvironmentError(fmt::format("comm: rank 0 cannot open port {} for the job's store: {}", port, reason),
+                           "choose another port with --master-port (or MASTER_PORT)");
+  const std::string owner = port_owner(port);
+  throw EnvironmentError(
+      fmt::format("comm: rank 0 cannot open port {} for the job's store: it is in use by {}", port,
+                  owner.empty() ? "another process, perhaps another user's" : owner),
+      "end that process if it is left over from an earlier run, or choose another port with --master-port "
+      "(or MASTER_PORT)");
+}
+
+core::Fd listen_on_loopback(uint16_t port) {
+  core::Fd file(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  if (!file.valid() || ::setsockopt(file.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(file.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(file.get(), SOMAXCONN) != 0)
+    throw_port_error(port, errno == EADDRINUSE, std::strerror(errno));
+  return file;
+}
 
 Store wrap(c10::intrusive_ptr<c10d::Store> store, uint16_t port) {
   auto impl = std::make_unique<Store::Impl>();
@@ -30,28 +64,20 @@ Store::~Store() = default;
 
 Store Store::in_process() { return wrap(c10::make_intrusive<c10d::HashStore>(), 0); }
 
-Store Store::serve(uint16_t port, std::chrono::milliseconds timeout) {
+Store Store::serve(uint16_t port, std::chrono::milliseconds timeout, Reach reach) {
   c10d::TCPStoreOptions options;
   options.port = port;
+  if (reach == Reach::kThisNode) options.masterListenFd = listen_on_loopback(port).release();  // the store closes it
   options.isServer = true;
   options.waitWorkers = false;
   options.timeout = timeout;
   try {
-    auto store = c10::make_intrusive<c10d::TCPStore>("localhost", options);
+    auto store = c10::make_intrusive<c10d::TCPStore>(kLoopback, options);
     const uint16_t real_port = store->getPort();
     return wrap(std::move(store), real_port);
   } catch (const std::exception& error) {
     const std::string reason = error.what();
-    if (reason.find("EADDRINUSE") == std::string::npos)
-      throw EnvironmentError(
-          fmt::format("comm: rank 0 cannot open port {} for the job's store: {}", port, error_text(error)),
-          "choose another port with --master-port (or MASTER_PORT)");
-    const std::string owner = port_owner(port);
-    throw EnvironmentError(
-        fmt::format("comm: rank 0 cannot open port {} for the job's store: it is in use by {}", port,
-                    owner.empty() ? "another process, perhaps another user's" : owner),
-        "end that process if it is left over from an earlier run, or choose another port with --master-port "
-        "(or MASTER_PORT)");
+    throw_port_error(port, reason.find("EADDRINUSE") != std::string::npos, error_text(error));
   }
 }
 

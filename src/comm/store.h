@@ -24,9 +24,10 @@ class Store {
 
   static Store
   in_process();  ///< For ranks that are threads; copies made by `under` and `another_connection` see the same names.
-  /// Serves a TCP store on `port` (0: any free one) and connects to it. A port in use throws EnvironmentError that says
-  /// who has it.
-  static Store serve(uint16_t port, std::chrono::milliseconds timeout);
+  enum class Reach { kThisNode, kAllNodes };
+  /// Serves a TCP store on `port` (0: any free one), on the loopback address or on all interfaces, and connects to it.
+  /// Whoever reaches it can read and write it. A port in use throws EnvironmentError that says who has it.
+  static Store serve(uint16_t port, std::chrono::milliseconds timeout, Reach reach = Reach::kAllNodes);
   /// Connects to a store that someone else serves.
   static Store connect(const StoreAddress& address, std::chrono::milliseconds timeout);
 

@@ -47,14 +47,18 @@ milliseconds left_until(Clock::time_point deadline) {
   return std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
 }
 
+bool is_one_node(const hw::RankInfo& info) { return info.local_world_size == info.world_size; }
+
 bool serves_store(const hw::RankInfo& info) { return info.rank == 0 && !info.store_is_hosted_by_launcher; }
 
 Store open_store(const hw::RankInfo& info, milliseconds timeout) {
   LOCKSTEP_CHECK(info.master_port > 0 && info.master_port < 65536, "comm: master_port={}", info.master_port);
   const auto port = static_cast<uint16_t>(info.master_port);
-  if (serves_store(info)) return Store::serve(port, timeout);
+  const bool is_local = is_one_node(info) && !info.store_is_hosted_by_launcher;
+  if (serves_store(info))
+    return Store::serve(port, timeout, is_local ? Store::Reach::kThisNode : Store::Reach::kAllNodes);
   try {
-    return Store::connect({.host = info.master_addr, .port = port}, timeout);
+    return Store::connect({.host = is_local ? "127.0.0.1" : info.master_addr, .port = port}, timeout);
   } catch (const std::exception& error) {
     throw CommError(fmt::format("comm: rank {} cannot reach the job's store at {}, within {} s: {}", info.rank,
                                 store_name(info), timeout.count() / 1000, error_text(error)),
@@ -251,9 +255,9 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
     return World(std::move(state));
   }
   const auto began = Clock::now();
-  const bool is_one_node = info.local_world_size == info.world_size;
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
-  if (!is_one_node && state->interface.empty()) state->address = address_towards(info.master_addr, info.master_port);
+  if (!is_one_node(info) && state->interface.empty())
+    state->address = address_towards(info.master_addr, info.master_port);
   state->store =
       std::make_shared<Store>(open_store(info, options.join_timeout).under(fmt::format("attempt_{}", info.attempt)));
   meet(*state->store, info, options.join_timeout);

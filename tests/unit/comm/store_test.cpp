@@ -50,6 +50,30 @@ TEST(Store, ConnectsToAServedOneAndNamesTheOwnerOfItsPort) {
   }
 }
 
+/// Is there somebody who takes a connection?
+bool answers(const char* address, uint16_t port) {
+  sockaddr_in target{};
+  target.sin_family = AF_INET;
+  target.sin_port = htons(port);
+  inet_pton(AF_INET, address, &target.sin_addr);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const bool is_there = connect(fd, reinterpret_cast<const sockaddr*>(&target), sizeof target) == 0;
+  close(fd);
+  return is_there;
+}
+
+TEST(Store, OfOneNodeListensOnTheLoopbackAddressOnly) {
+  const Store everywhere = Store::serve(0, kTimeout);
+  EXPECT_TRUE(answers("127.0.0.2", everywhere.port())) << "an address of this machine that is not 127.0.0.1";
+  Store here = Store::serve(0, kTimeout, Store::Reach::kThisNode);
+  EXPECT_TRUE(answers("127.0.0.1", here.port()));
+  EXPECT_FALSE(answers("127.0.0.2", here.port()));
+  Store client = Store::connect({.host = "127.0.0.1", .port = here.port()}, kTimeout);
+  client.set("x", "1");
+  EXPECT_EQ(here.get("x", kTimeout), "1");
+  EXPECT_THROW(Store::serve(here.port(), kTimeout, Store::Reach::kThisNode), EnvironmentError);
+}
+
 TEST(Store, AFreePortHasNoOwner) {
   const uint16_t port = Store::serve(0, kTimeout).port();  // closed again
   EXPECT_EQ(port_owner(port), "");
