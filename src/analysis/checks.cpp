@@ -138,6 +138,8 @@ void check_repeats(const Adder& add, const std::vector<RunSummary>& runs) {
       add("M03", "wide-interval", fmt::format("the 95 % interval of the step time is +-{:.1f} %", 100 * half),
           "more steps, and more repeats");
     check_own_intervals(add, runs, half);
+  } else if (!point.no_interval.empty()) {
+    add("M03", "wide-interval", point.no_interval, "find out why they differ, and repeat");
   } else {
     add("M03", "wide-interval", "there are too few steps for an interval", "more steps, and more repeats");
   }
@@ -161,6 +163,8 @@ void check_rows(const Adder& add) {
     if (half > kMaxHalfWidth)
       add("M03", "wide-interval",
           fmt::format("the 95 % interval of {} rows is +-{:.1f} %", point.runs.size(), 100 * half), "more repeats");
+  } else if (!point.no_interval.empty()) {
+    add("M03", "wide-interval", point.no_interval, "find out why they differ, and repeat");
   }
 }
 

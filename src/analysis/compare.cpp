@@ -18,6 +18,8 @@
 #include "core/json.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
+#include "stats/series_outliers.h"
+#include "stats/statistics.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -234,8 +236,10 @@ const RunSummary& middle_run(const Runs& runs) {
   return *sorted[(sorted.size() - 1) / 2];
 }
 
+/// The values behind the median that the report shows of a run.
 std::vector<double> steps_of(const RunSummary& run, bool is_per_sample) {
-  std::vector<double> steps = run.measured_ms;
+  std::vector<double> steps =
+      run.series->block_steps > 1 ? stats::block_means(run.measured_ms, run.series->block_steps) : run.measured_ms;
   for (double& ms : steps) ms *= scale_of(run, is_per_sample);
   return steps;
 }
@@ -359,12 +363,19 @@ SizeComparison compare_size(const std::string& size, bool is_across_sizes, const
   const Sides sides = sides_of(a, b, is_paired, is_per_sample);
   one.basis = sides.basis;
   one.only_about = sides.only_about;
-  one.comparison = stats::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs",
-                                          std::hypot(rounding_of(a), rounding_of(b)));
-  note_repeats(one, a, b, sides, notes);
   const size_t least_count = std::min(sides.a.size(), sides.b.size());
-  one.a_ms = stats::side_centre(sides.a, least_count);
-  one.b_ms = stats::side_centre(sides.b, least_count);
+  if (one.only_about == "runs" && least_count < stats::kMinIntervalValues) {
+    // The centre of a run is the median of its steps, as the report tells it; too few of them have no interval.
+    one.a_ms = stats::median(sides.a);
+    one.b_ms = stats::median(sides.b);
+    one.comparison = {.ratio = one.a_ms / one.b_ms};
+  } else {
+    one.a_ms = stats::side_centre(sides.a, least_count);
+    one.b_ms = stats::side_centre(sides.b, least_count);
+    one.comparison = stats::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs",
+                                            std::hypot(rounding_of(a), rounding_of(b)));
+  }
+  note_repeats(one, a, b, sides, notes);
   one.verdict = size_verdict(one, is_per_sample);
   one.conclusion = conclusion_of(one);
   return one;
@@ -394,33 +405,42 @@ void compare_configurations(const std::string& size, bool is_across_sizes, const
 }
 
 draw::Table comparison_table(const SideComparison& sides) {
-  draw::Table table{
-      .id = "comparison",
-      .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
-      .caption =
-          std::string(sides.is_per_sample ? "Milliseconds per sample" : "Milliseconds per step") +
-          ": the geometric mean of what is compared, of long series of steps the median; the interval is of the same."};
+  draw::Table table{.id = "comparison",
+                    .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
+                    .caption = comparison_method(sides)};
   const std::string unit = sides.is_per_sample ? "ms per sample" : "ms per step";
-  table.columns = {text_column("size", "size"),
-                   column("runs A", "runs_a"),
-                   column("runs B", "runs_b"),
-                   column(fmt::format("A ({})", unit), "a_ms"),
-                   column(fmt::format("B ({})", unit), "b_ms"),
-                   column("A/B", "ratio"),
-                   column("low", "ratio_low"),
-                   column("high", "ratio_high"),
-                   text_column("compared", "basis")};
+  table.columns = {text_column("size", "size"), column("runs A", "runs_a"), column("runs B", "runs_b")};
+  if (sides.is_per_sample)
+    for (const auto& [title, key] : {std::pair("A ({})", "a_samples_per_s"), std::pair("B ({})", "b_samples_per_s")})
+      table.columns.push_back(column(fmt::format(fmt::runtime(title), sides.rate_unit), key));
+  for (const auto& [title, key] : {std::pair(fmt::format("A ({})", unit), "a_ms"),
+                                   {fmt::format("B ({})", unit), "b_ms"},
+                                   {"A/B", "ratio"},
+                                   {"low", "ratio_low"},
+                                   {"high", "ratio_high"}})
+    table.columns.push_back(column(title, key));
+  table.columns.push_back(text_column("compared", "basis"));
   for (const SizeComparison& one : sides.sizes) {
     const auto& interval = one.comparison.interval;
-    table.rows.push_back(
-        {text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)), count_cell(static_cast<int64_t>(one.num_b)),
-         figure_cell(one.a_ms), figure_cell(one.b_ms), fixed_cell(one.comparison.ratio, 4),
-         interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"),
-         interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
+    std::vector<draw::Cell> row = {text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)),
+                                   count_cell(static_cast<int64_t>(one.num_b))};
+    if (sides.is_per_sample) row.insert(row.end(), {figure_cell(1e3 / one.a_ms), figure_cell(1e3 / one.b_ms)});
+    row.insert(row.end(),
+               {figure_cell(one.a_ms), figure_cell(one.b_ms), fixed_cell(one.comparison.ratio, 4),
+                interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"),
+                interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
+    table.rows.push_back(std::move(row));
   }
   return table;
 }
 }  // namespace
+
+std::string comparison_method(const SideComparison& sides) {
+  return fmt::format(
+      "{} are capability, as in `report`: of the median step after warm-up, pauses between steps left out. Of several "
+      "runs (of each job first) they are the geometric mean; A/B is of times, and its interval is of the same values.",
+      sides.is_per_sample ? "Rates and times per sample" : "Times per step");
+}
 
 SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired,
                              const std::string& given_a, const std::string& given_b) {
@@ -433,6 +453,7 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
   };
   sides.is_per_sample =
       std::all_of(a.begin(), a.end(), knows_samples) && std::all_of(b.begin(), b.end(), knows_samples);
+  if (const std::string& unit = a.front()->setup.sample_unit; !unit.empty()) sides.rate_unit = unit + "/s";
   const auto sizes_a = by_size(a), sizes_b = by_size(b);
   if (sizes_a.size() == 1 && sizes_b.size() == 1) {
     const Size size_a = sizes_a.begin()->first, size_b = sizes_b.begin()->first;
@@ -473,6 +494,7 @@ std::string comparison_json(const SideComparison& sides) {
                     {"verdict", one.verdict},
                     {"sizes_differ", one.is_across_sizes},
                     {"conclusion", one.conclusion}};
+    if (sides.is_per_sample) json["a_samples_per_s"] = 1e3 / one.a_ms, json["b_samples_per_s"] = 1e3 / one.b_ms;
     if (const auto& interval = one.comparison.interval)
       json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
     sizes.push_back(std::move(json));

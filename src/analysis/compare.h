@@ -14,7 +14,8 @@ struct SizeComparison {
   bool is_across_sizes = false;  ///< A and B have different sizes: no verdict, only times per sample.
   size_t num_a = 0, num_b = 0;   ///< Runs.
   std::string basis{};           ///< What was compared: run medians, or the steps of one run each.
-  double a_ms = 0, b_ms = 0;     ///< stats::side_centre, per step or per sample.
+  double a_ms = 0, b_ms = 0;     ///< Per step or per sample: of one run the median step, as in a
+                                 ///< report, else stats::side_centre.
   std::string only_about{};      ///< "runs" or "jobs": one of each stands behind the interval, which then says nothing
                                  ///< about A and B themselves.
   stats::Comparison comparison{};
@@ -25,6 +26,7 @@ struct SizeComparison {
 struct SideComparison {
   std::string name_a{}, name_b{};
   bool is_per_sample = false;
+  std::string rate_unit = "samples/s";
   std::vector<SizeComparison> sizes{};
   std::vector<std::string> notes{};  ///< What differs between the sides, and what was left out.
   std::string verdict{};             ///< All sizes.
@@ -37,6 +39,9 @@ struct SideComparison {
 /// parts name the sides; empty: by the runs.
 SideComparison compare_sides(const std::vector<RunSummary>& a, const std::vector<RunSummary>& b, bool is_paired,
                              const std::string& given_a = "", const std::string& given_b = "");
+
+/// What its rates and times are, in sentences.
+std::string comparison_method(const SideComparison& comparison);
 
 std::string comparison_json(const SideComparison& comparison);
 

@@ -38,6 +38,8 @@ struct Point {
   /// Different jobs; nothing where one of several runs does not name its own.
   std::optional<size_t> num_allocations{};
   stats::PointEstimate estimate{};
+  /// Why several runs have no interval: they differ by so much that it would say nothing. Empty otherwise.
+  std::string no_interval{};
   int64_t num_steps = 0;      ///< Optimiser steps behind the estimate, of all runs.
   double steps_per_row = 1;   ///< Above 1: `estimate` is of means over so many steps each.
   bool is_of_table = false;   ///< Its runs are rows of a table: values without steps, quantiles and pauses.

@@ -162,6 +162,7 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"skew_share", number(point.skew_share)},
             {"straggler_share", number(point.straggler_share)},
             {"checks", std::move(codes)}};
+  if (!point.no_interval.empty()) json["no_interval"] = point.no_interval;
   json["host_memory_bytes"] = optional_json(point.memory.host_bytes);
   json["device_memory_bytes"] = optional_json(point.memory.device_bytes);
   Json network = Json::object();

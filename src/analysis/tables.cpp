@@ -218,6 +218,7 @@ draw::Table scaling_table(const Curve& curve) {
     row.push_back(std::isfinite(point.mfu) ? percent_cell(proportional(point.mfu, point.samples_per_s))
                                            : missing_cell(no_mfu));
     row.push_back(figure_cell(step_estimate(point)));
+    row.back().note = point.no_interval;
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
     row.push_back(text_cell(flag_codes(point)));
     table.rows.push_back(std::move(row));

@@ -86,6 +86,9 @@ std::string scaling_text(const Curve& curve) {
                       size_text(curve, base.size), figure_text(base.samples_per_s.value), rate_unit(base),
                       figure_text(last.samples_per_s.value), rate_unit(last), size_text(curve, last.size), last.speedup,
                       share_text(last.efficiency), curve.shares_cores ? " of shared cores" : "");
+  for (const Point* point : {&base, &last})
+    if (!point->no_interval.empty())
+      text += fmt::format(" At {}: {}.", size_text(curve, point->size), point->no_interval);
   if (std::isfinite(last.mfu)) text += fmt::format(" MFU goes from {} to {}.", percent(base.mfu), percent(last.mfu));
   return text + main_loss(curve, last);
 }
@@ -104,8 +107,9 @@ std::string recommendation_text(const Curve& curve, const AnalysisOptions& optio
   if (best->size <= base.size && best != &curve.points.back()) {
     for (const Point& point : curve.points) {
       const Estimate& efficiency = point.efficiency;
+      const bool differ = !efficiency.has_range && !(point.no_interval.empty() && base.no_interval.empty());
       if (point.size <= base.size ||
-          (efficiency.has_range ? efficiency.high : efficiency.value) < options.efficiency_target)
+          (!differ && (efficiency.has_range ? efficiency.high : efficiency.value) < options.efficiency_target))
         continue;
       return fmt::format(
           "Whether a larger size keeps {} cannot be decided from these runs: at {} it is {}. The base is {}.{}", target,
@@ -145,10 +149,10 @@ const Point* recommended_point(const Curve& curve, double target) {
   if (!curve.base || superlinear_point(curve) != nullptr) return best;
   const Point& base = curve.points[*curve.base];
   for (const Point& point : curve.points) {
-    // Intervals that give no range are unbounded: the value alone proves nothing then, unlike where there is no
-    // interval at all.
-    const bool is_unbounded = &point != &base && !point.efficiency.has_range && point.estimate.median_interval &&
-                              base.estimate.median_interval;
+    // Intervals that give no range, and repeats that differ too much for one, are unbounded: the value alone proves
+    // nothing then, unlike where there is no interval at all.
+    const auto has_repeats = [](const Point& one) { return one.estimate.median_interval || !one.no_interval.empty(); };
+    const bool is_unbounded = &point != &base && !point.efficiency.has_range && has_repeats(point) && has_repeats(base);
     const double bound = point.efficiency.has_range ? point.efficiency.low : point.efficiency.value;
     if (!is_unbounded && bound >= target) best = &point;
   }
@@ -183,14 +187,17 @@ std::vector<std::string> limits_of(const Curve& curve) {
                     "with a change of work.",
                     curve.kind_reason));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
-  std::vector<std::string> single, single_rows, unnamed, no_interval, failed, failures;
+  std::vector<std::string> single, single_rows, unnamed, differing, no_interval, failed, failures;
   for (const Point& point : curve.points) {
     const std::string size = size_text(curve, point.size);
     if (!point.num_allocations)
       unnamed.push_back(size);
     else if (*point.num_allocations < 2)
       (point.is_of_table ? single_rows : single).push_back(size);
-    if (!point.estimate.median_interval && !point.is_of_table) no_interval.push_back(size);
+    if (!point.no_interval.empty())
+      differing.push_back(fmt::format("at {} there are {}", size, point.no_interval));
+    else if (!point.estimate.median_interval && !point.is_of_table)
+      no_interval.push_back(size);
     for (const Flag& flag : point.flags)
       if (flag.name == "failed-run") {
         if (failed.empty() || failed.back() != size) failed.push_back(size);
@@ -212,6 +219,8 @@ std::vector<std::string> limits_of(const Curve& curve) {
     limits.push_back(fmt::format(
         "The {} at {} do not all name their job: if they shared one, the interval holds for that allocation only.",
         is_of_table ? "rows" : "runs", core::join(unnamed, ", ")));
+  if (!differing.empty())
+    limits.push_back(capitalised(core::join(differing, "; ")) + ". Take their values as examples, and repeat.");
   if (!no_interval.empty())
     limits.push_back(fmt::format("Too few steps for an interval at {}: take the values as examples.",
                                  core::join(no_interval, ", ")));

@@ -91,15 +91,26 @@ void ChartPainter::collect_series() {
                         "are zero or negative and have no place on a logarithmic axis; the table has them."));
 }
 
+/// How far intervals may widen the axis beyond the values: by half of the largest one, on a logarithmic axis threefold.
+double ChartPainter::bounded_end(double end, std::span<const double> values) const {
+  if (values.empty()) return end;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  if (chart_.y.scale != Scale::kLinear) return std::clamp(end, *least / 3, *most * 3);
+  const double room = std::max(std::abs(*least), std::abs(*most)) / 2;
+  return std::clamp(end, *least - room, *most + room);
+}
+
 std::vector<double> ChartPainter::shown_values(bool is_x) const {
-  std::vector<double> values;
+  std::vector<double> values, ends;
   for (const PlotSeries& series : series_)
     for (const PlotPoint& point : series.points) {
       values.push_back(is_x ? point.x : point.y);
-      if (is_x) continue;
-      if (point.low) values.push_back(*point.low);
-      if (point.high) values.push_back(*point.high);
+      if (!is_x)
+        for (const auto& end : {point.low, point.high})
+          if (end) ends.push_back(*end);
     }
+  const std::vector<double> own = values;
+  for (const double end : ends) values.push_back(bounded_end(end, own));
   if (is_x)
     for (const Region& region : chart_.regions) values.insert(values.end(), {region.from, region.to});
   if (chart_.bars && !is_x)

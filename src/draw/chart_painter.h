@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ class ChartPainter {
   void collect_bar_values();
   PlotPoint take_point(const Series& series, size_t index) const;
   std::vector<double> shown_values(bool is_x) const;
+  double bounded_end(double end, std::span<const double> values) const;
   void choose_key();
   bool can_label_directly() const;
   void lay_out();

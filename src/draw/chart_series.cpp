@@ -115,17 +115,25 @@ void ChartPainter::paint_line(const PlotSeries& series) {
 
 void ChartPainter::paint_intervals(const PlotSeries& series) {
   std::string path;
+  bool has_cut = false;
   for (const PlotPoint& point : series.points) {
     if (!point.low && !point.high) continue;
     const double low = point.low && y_->has_place(*point.low) ? *point.low : point.low ? y_->low() : point.y;
     const double high = point.high && y_->has_place(*point.high) ? *point.high : point.y;
-    const double x = point.at.x, top = y_of(high), bottom = y_of(low);
-    path += fmt::format("M{0} {1}h7m-3.5 0V{2}m-3.5 0h7", svg_number(x - 3.5), svg_number(top), svg_number(bottom));
+    if (!is_shown(point)) continue;
+    // An end beyond the axis is an arrow on its edge.
+    const double x = point.at.x, top = std::max(y_of(high), plot_.y), bottom = std::min(y_of(low), plot_.bottom());
+    const bool is_top_cut = y_of(high)<plot_.y - 0.5, is_bottom_cut = y_of(low)> plot_.bottom() + 0.5;
+    has_cut = has_cut || is_top_cut || is_bottom_cut;
+    path += fmt::format("M{} {}{}V{}{}", svg_number(x - 3.5), svg_number(top),
+                        is_top_cut ? "m0 5l3.5 -5l3.5 5m-3.5 -5" : "h7m-3.5 0", svg_number(bottom),
+                        is_bottom_cut ? "m-3.5 -5l3.5 5l3.5 -5" : "m-3.5 0h7");
   }
   if (path.empty()) return;
   out_.open_series(series.style, series.index);
   out_.stroke_path(path, 1.5, "");
   out_.close();
+  if (has_cut) add_note("Intervals that end in an arrow reach beyond the axis; the table has their ends.");
 }
 
 std::string ChartPainter::point_text(const PlotSeries& series, const PlotPoint& point) const {

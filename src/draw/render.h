@@ -11,6 +11,9 @@ namespace lockstep::draw {
 std::string to_html(const Document& document);
 std::string to_markdown(const Document& document);
 std::string to_text(const Table& table, int width = 80);  ///< For terminals.
+/// Text for terminals in lines of at most `width` columns, each ended: `first` begins the first, as many spaces the
+/// others. Words that are wider than a line are broken.
+std::string wrapped(const std::string& first, const std::string& content, int width = 80);
 std::string to_markdown(const Table& table);
 std::string to_latex(const Table& table);    ///< A booktabs table that compiles on its own inside any document and fits
                                              ///< the lines of an article on A4: wide ones come in parts.

@@ -101,6 +101,8 @@ std::string part_text(const std::vector<TextColumn>& columns, const TablePart& p
   return text;
 }
 
+}  // namespace
+
 std::string wrapped(const std::string& first, const std::string& content, int width) {
   std::string text;
   const std::string indent(first.size(), ' ');
@@ -108,8 +110,6 @@ std::string wrapped(const std::string& first, const std::string& content, int wi
     text += (text.empty() ? first : indent) + line + "\n";
   return text;
 }
-
-}  // namespace
 
 std::string to_text(const Table& table, int width) {
   width = std::max(width, 20);

@@ -264,10 +264,12 @@ int cmd_report_compare(const commands::ParsedCommand& command) {
     return 0;
   }
   core::print("{}\n", draw::to_text(comparison.table));
+  core::print("{}", draw::wrapped("", analysis::comparison_method(comparison)));
   for (const auto* side : {&a, &b})
-    for (const std::string& problem : analysis::source_problems(*side)) core::print("problem: {}\n", problem);
-  for (const std::string& note : comparison.notes) core::print("note: {}\n", note);
-  core::print("{}\n", comparison.verdict);
+    for (const std::string& problem : analysis::source_problems(*side))
+      core::print("{}", draw::wrapped("problem: ", problem));
+  for (const std::string& note : comparison.notes) core::print("{}", draw::wrapped("note: ", note));
+  for (const analysis::SizeComparison& one : comparison.sizes) core::print("{}", draw::wrapped("", one.verdict));
   return 0;
 }
 

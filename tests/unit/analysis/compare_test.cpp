@@ -4,12 +4,14 @@
 
 #include <filesystem>
 
+#include "analysis/cells.h"
 #include "analysis/document.h"
 #include "analysis/proposal.h"
 #include "analysis/sources.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "draw/render.h"
 #include "unit/analysis/synthetic_runs.h"
 
 namespace lockstep::analysis {
@@ -70,6 +72,23 @@ TEST(Compare, TwoSingleRunsDifferAndNothingIsConcludedAboutTheSides) {
   EXPECT_EQ(result.sizes.at(0).conclusion, "none");
   EXPECT_NE(notes_of(result).find("single run"), std::string::npos);
   EXPECT_NE(comparison_json(result).find("\"conclusion\":"), std::string::npos);
+}
+
+TEST(Compare, TheRateOfARunIsThatOfTheReport) {
+  for (const size_t num_steps : {16u, 60u, 700u}) {
+    std::vector<record::RunData> a = repeats("a", {100}), b = repeats("b", {103});
+    for (record::RunData* run : {&a[0], &b[0]}) {
+      *run = make_run({.name = run->name, .step_ms = run == &a[0] ? 100.0 : 103.0, .num_steps = num_steps});
+      for (size_t i = 0; i < num_steps; i += 3) run->steps.step_ms[i] *= 1.5;  // far from symmetric
+    }
+    const Analysis report = tests::analysis_of(a);
+    const SideComparison result = compare_sides(side(a), side(b), false);
+    const double rate = report.curves.at(0).points.at(0).samples_per_s.value;
+    EXPECT_NEAR(1e3 / result.sizes.at(0).a_ms / rate, 1, 1e-5) << num_steps;
+    EXPECT_NE(draw::to_text(result.table).find(figure_text(rate)), std::string::npos) << draw::to_text(result.table);
+    EXPECT_EQ(result.sizes[0].comparison.interval.has_value(), num_steps >= 60) << num_steps;
+    EXPECT_NE(comparison_method(result).find("capability"), std::string::npos);
+  }
 }
 
 TEST(Compare, TwoAgainstOneKeepsTheSpread) {
@@ -187,9 +206,9 @@ TEST(Compare, DifferentSizesGetNoVerdictAndTheSidesAreToldApart) {
   EXPECT_EQ(result.verdict.find("slower"), std::string::npos) << result.verdict;
   EXPECT_NE(result.verdict.find("The sizes differ (1 node, 1 device against 2 nodes, 8 devices)"), std::string::npos)
       << result.verdict;
-  ASSERT_GT(result.table.columns.size(), 4u);
-  EXPECT_EQ(result.table.columns[3].title, "A (ms per sample)");
-  EXPECT_EQ(result.table.columns[4].title, "B (ms per sample)");
+  ASSERT_GT(result.table.columns.size(), 6u);
+  EXPECT_EQ(result.table.columns[5].title, "A (ms per sample)");
+  EXPECT_EQ(result.table.columns[6].title, "B (ms per sample)");
 }
 
 Analysis sweep() {

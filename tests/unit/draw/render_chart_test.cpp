@@ -81,6 +81,21 @@ Chart line_chart(std::vector<double> x, std::vector<double> y) {
           .series = {{.name = "a", .x = std::move(x), .y = std::move(y)}}};
 }
 
+TEST(RenderChart, AnIntervalFarBeyondTheValuesLeavesTheAxisToThem) {
+  for (const Scale scale : {Scale::kLinear, Scale::kLog10}) {
+    Chart chart{.id = "wide", .x = {.title = "nodes"}, .y = {.title = "efficiency (%)", .scale = scale}};
+    chart.series = {
+        {.name = "a", .x = {1, 2, 4}, .y = {100, 58.8, 40}, .low = {99, 0.6, 38}, .high = {101, 5461.9, 42}}};
+    const std::string svg = to_svg(chart);
+    EXPECT_EQ(svg.find(">1,000<"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find(">5000<"), std::string::npos) << svg;
+    EXPECT_NE(svg.find("end in an arrow"), std::string::npos) << svg;
+    EXPECT_NE(svg.find("interval 0.6 to 5461.9"), std::string::npos) << "told where the point is";
+    chart.series[0].high = {101, 60, 42}, chart.series[0].low = {99, 57, 38};
+    EXPECT_EQ(to_svg(chart).find("end in an arrow"), std::string::npos);
+  }
+}
+
 TEST(RenderChart, DemoChartsAreValidXmlWithoutReferencesOutside) {
   ASSERT_GE(demo_charts().size(), 9u);
   for (const Chart& chart : demo_charts()) {
