@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -11,6 +12,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "data/bounded_queue.h"
 
 namespace lockstep::data {
@@ -27,6 +29,7 @@ struct PendingBatch {
   std::vector<std::pair<int64_t, BadSample>> bad;  // slot first
   std::exception_ptr error;
   int64_t error_slot = 0;
+  double sample_bytes = 0;
   int64_t num_open = 1;  // samples not decoded yet, plus one while the reader is still adding
   void fail(int64_t slot, std::exception_ptr failure) {
     if (error && error_slot <= slot) return;  // the earliest sample's error, whatever the order of decoding
@@ -40,6 +43,9 @@ struct Task {
   int64_t slot = 0;
   RawSample sample;
 };
+
+/// Which bad samples are warned about as they come: the first three, then each time their number has doubled.
+bool is_told(int64_t num_bad) { return num_bad <= 3 || std::has_single_bit(static_cast<uint64_t>(num_bad)); }
 
 void check_config(const LoaderConfig& config) {
   if (config.micro_batch_size < 1)
@@ -205,6 +211,7 @@ void Loader::State::decode_sample(HostBatch& host, int64_t slot, const RawSample
                     .text_T = std::span(host.text_BT).subspan(at * tokens, tokens),
                     .label = sample.label};
   std::fill(target.text_T.begin(), target.text_T.end(), 0);
+  if (sample.damage) throw DataError(*sample.damage);
   decoder_(sample, target);
   if (values > 0) host.audio_samples_B[at] = target.audio_samples;
   host.label_B[at] = target.label;
@@ -255,6 +262,8 @@ void Loader::State::work_loop() {
     }
     decode_ms_.fetch_add(core::ms_since(start));
     const std::scoped_lock lock(mutex_);
+    for (const Member& member : task->sample.members)
+      task->batch->sample_bytes += static_cast<double>(member.bytes.size());
     if (error) task->batch->fail(task->slot, std::move(error));
     close_one(*task->batch);
   }
@@ -264,9 +273,11 @@ void Loader::State::account(PendingBatch& batch) {
   std::sort(batch.bad.begin(), batch.bad.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [slot, bad] : batch.bad) {
     ++num_bad_;
+    if (is_told(num_bad_)) core::log_warning("data: bad sample replaced ({} so far): {}", num_bad_, bad.reason);
     if (bad_.size() < kMaxListed) bad_.push_back(std::move(bad));
   }
   last_position_ = std::move(batch.position_after);
+  stats_.sample_bytes += batch.sample_bytes;
   if (num_bad_ <= config_.max_bad_samples) return;
   std::string list;
   for (size_t i = 0; i < std::min<size_t>(bad_.size(), 3); ++i) list += fmt::format("\n    {}", bad_[i].reason);

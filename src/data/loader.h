@@ -29,6 +29,7 @@ struct LoaderStats {
   double wait_ms = 0;           ///< next() waited for a batch, summed.
   double read_ms = 0;           ///< The reader thread spent in the source, summed.
   double decode_ms = 0;         ///< Workers spent in the decoder, summed over threads.
+  double sample_bytes = 0;      ///< Of the samples handed out, before decoding.
   double mean_queue_depth = 0;  ///< Batches that were ready when next() was called, on average.
 };
 

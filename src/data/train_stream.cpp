@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "data/parallel_for.h"
 #include "data/shards/index_jobs.h"
 #include "data/shards/shard_list.h"
 #include "data/shards/source_openclip.h"
@@ -185,24 +186,46 @@ std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config) {
   return make_row_eval_source(type.open_rows(config), config);
 }
 
+void refuse_missing_shards(const SourceConfig& config, int64_t num_threads) {
+  if (!is_shards(resolved_type(config))) return;
+  const std::vector<std::string> shards = expand_shards(config);
+  std::vector<char> is_missing(shards.size(), 0);  // not vector<bool>: written by several threads
+  for_each_parallel(shards.size(), num_threads, [&](size_t i, size_t) {
+    std::error_code code;
+    is_missing[i] = !is_pipe(shards[i]) && !fs::exists(shards[i], code) && !code;
+  });
+  const auto count = std::count(is_missing.begin(), is_missing.end(), 1);
+  if (count == 0) return;
+  const auto first = std::find(is_missing.begin(), is_missing.end(), 1) - is_missing.begin();
+  throw DataError(fmt::format("data: {} of {} shards do not exist; the first: '{}'", count, shards.size(),
+                              shards[static_cast<size_t>(first)]),
+                  "check the range in the braces of the list, and that the folder is visible on every node");
+}
+
 bool prepare_index(const SourceConfig& config, int64_t num_threads) {
   if (!is_shards(resolved_type(config)) || config.index == IndexUse::kOff) return false;
   const std::vector<std::string> shards = expand_shards(config);
   const bool has_pipe =
       std::any_of(shards.begin(), shards.end(), [](const std::string& shard) { return is_pipe(shard); });
-  if (!has_pipe && shards.size() < kMaxAutomaticIndex) {
+  if (has_pipe || shards.size() >= kMaxAutomaticIndex) {
+    refuse_missing_shards(config, num_threads);
+  } else {
     IndexSummary summary;
     try {
       summary = build_indexes({.shards = shards,
                                .index_dir = config.index_dir,
                                .num_threads = num_threads,
                                .force = false,
+                               .keep_damaged = config.keep_lost,
                                .on_progress = progress_lines(shards.size())});
     } catch (const EnvironmentError& error) {  // a read-only folder: go on without an index, unless one was asked for
       if (config.index == IndexUse::kRequire) throw;
       core::log_warning("data: no index ({}); give --index-dir a folder that can be written", error.what());
     }
     if (!summary.damaged.empty()) throw_unreadable(summary, shards.size());
+    if (!summary.kept_damage.empty())
+      core::log_warning("data: {} of {} shards are damaged; what is lost counts as bad samples; the first: {}",
+                        summary.kept_damage.size(), shards.size(), summary.kept_damage.front());
     if (summary.num_built > 0)
       core::log_info("data: indexed {} shards, {} samples", summary.num_built, summary.num_samples);
   }

@@ -46,5 +46,7 @@ std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config);
 /// writable). One process calls it before any rank opens the source. Returns whether the data has a complete index
 /// afterwards. A damaged shard throws DataError.
 bool prepare_index(const SourceConfig& config, int64_t num_threads);
+/// DataError when shards of the list are not there, with their number; nothing happens for other kinds of data.
+void refuse_missing_shards(const SourceConfig& config, int64_t num_threads);
 
 }  // namespace lockstep::data

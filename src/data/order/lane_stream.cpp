@@ -25,20 +25,49 @@ int64_t parse_label(const Member& member, const RawSample& sample) {
   return *label;
 }
 
-RawSample make_sample(const std::string& shard, TarSample&& read, bool need_label) {
+RawSample make_sample(const std::string& shard, TarSample&& read, bool need_label, bool keep_lost) {
   RawSample sample;
   sample.key = std::move(read.key);
   sample.shard = shard;
   sample.offset = read.offset;
   sample.members = std::move(read.members);
   const Member* label = need_label ? sample.find("cls") : nullptr;
-  if (label != nullptr) sample.label = parse_label(*label, sample);
+  try {
+    if (label != nullptr) sample.label = parse_label(*label, sample);
+  } catch (const DataError& error) {
+    if (!keep_lost) throw;
+    sample.damage = std::make_shared<const DataError>(error);
+  }
   return sample;
 }
 
+/// Not damage: an index of other data. It stops the run in any case.
+struct StaleIndex : DataError {
+  using DataError::DataError;
+};
+
 [[noreturn]] void throw_stale(const std::string& shard, const std::string& what) {
-  throw DataError(fmt::format("data: the index of shard '{}' does not fit it: {}", shard, what),
-                  "index it again with `lockstep data index --force`, or check it with `lockstep data verify`");
+  throw StaleIndex(fmt::format("data: the index of shard '{}' does not fit it: {}", shard, what),
+                   "index it again with `lockstep data index --force`, or check it with `lockstep data verify`");
+}
+
+std::vector<uint64_t> indexed_offsets(const ShardSet& set, const std::string& shard) {
+  const std::filesystem::path side_car = side_car_path(shard, set.index_dir);
+  return parse_shard_index(core::read_file(side_car), side_car.string()).usable_offsets(set.filter);
+}
+
+/// A sample of an indexed set, drawn from all of them.
+RawSample draw_sample(const ShardSet& set, core::CounterRng&& rng) {
+  auto ordinal = static_cast<int64_t>(rng.below(static_cast<uint64_t>(set.num_samples())));
+  size_t shard = 0;
+  while (ordinal >= set.samples[shard]) ordinal -= set.samples[shard++];
+  const std::string& name = set.shards[shard];
+  const std::vector<uint64_t> offsets = indexed_offsets(set, name);
+  if (static_cast<size_t>(ordinal) >= offsets.size()) throw_stale(name, "its header counts more samples");
+  TarSampleReader reader(name, offsets[static_cast<size_t>(ordinal)], &set.wanted, nullptr);
+  std::optional<TarSample> read = reader.next(true);
+  if (!read) throw_stale(name, fmt::format("it ends before sample {}", ordinal));
+  return make_sample(name, std::move(*read), set.filter.need_label, /*keep_lost=*/false);
 }
 
 }  // namespace
@@ -86,19 +115,15 @@ void PieceWalker::open() {
   if (set.has_index()) {
     std::error_code code;
     const uint64_t bytes = std::filesystem::file_size(shard, code);
-    if (!code && bytes != set.bytes[shard_index])
+    const bool is_cut = bytes < set.bytes[shard_index];  // damage, which shows where it lies
+    if (!code && bytes != set.bytes[shard_index] && !(is_cut && context_.keep_lost))
       throw_stale(shard, fmt::format("bytes={}, expected={}", bytes, set.bytes[shard_index]));
   }
   const auto target = static_cast<uint64_t>(piece.first + place_.taken);
   uint64_t start = place_.offset, num_before = 0;
   if (start == 0 && target > 0) {
     if (set.has_index()) {
-      const std::filesystem::path side_car = side_car_path(shard, set.index_dir);
-      const std::vector<uint64_t> offsets =
-          parse_shard_index(core::read_file(side_car), side_car.string()).usable_offsets(set.filter);
-      if (target >= offsets.size())
-        throw_stale(shard, fmt::format("usable samples={}, wanted number {}", offsets.size(), target));
-      start = offsets[target];
+      start = offset_of(target);
     } else {
       num_before = target;
     }
@@ -109,6 +134,38 @@ void PieceWalker::open() {
     if (!next_in_shard(false)) throw_stale(shard, "it has fewer samples than when the position was written");
 }
 
+/// Where a usable sample of the present shard begins, by the index.
+uint64_t PieceWalker::offset_of(uint64_t ordinal) {
+  const int64_t index = pieces_[place_.piece].shard;
+  const std::string& shard = context_.set->shards[static_cast<size_t>(index)];
+  if (offsets_shard_ != index) {
+    offsets_ = indexed_offsets(*context_.set, shard);
+    offsets_shard_ = index;
+  }
+  if (ordinal >= offsets_.size())
+    throw_stale(shard, fmt::format("usable samples={}, wanted number {}", offsets_.size(), ordinal));
+  return offsets_[ordinal];
+}
+
+/// The present sample as a lost one. Stands behind it afterwards.
+RawSample PieceWalker::take_lost(const DataError& damage) {
+  const ShardPiece& piece = pieces_[place_.piece];
+  RawSample sample;
+  sample.shard = context_.set->shards[static_cast<size_t>(piece.shard)];
+  sample.damage = std::make_shared<const DataError>(damage);
+  num_barren_ = 0;
+  if (piece.count >= 0) {
+    sample.offset = offset_of(static_cast<uint64_t>(piece.first + place_.taken));
+    close();
+    place_ = {.piece = place_.piece, .taken = place_.taken + 1, .offset = 0};  // the next one may be whole
+  } else {
+    sample.offset = reader_ ? reader_->next_offset() : place_.offset;
+    context_.known_samples[static_cast<size_t>(piece.shard)] = place_.taken + 1;
+    next_piece();
+  }
+  return sample;
+}
+
 std::optional<RawSample> PieceWalker::next_in_shard(bool with_data) {
   const ShardSet& set = *context_.set;
   while (std::optional<TarSample> read = reader_->next(with_data)) {
@@ -117,7 +174,7 @@ std::optional<RawSample> PieceWalker::next_in_shard(bool with_data) {
     const std::string reason = set.filter.reason_against(extensions);
     if (reason.empty())
       return make_sample(set.shards[static_cast<size_t>(pieces_[place_.piece].shard)], std::move(*read),
-                         set.filter.need_label && with_data);
+                         set.filter.need_label && with_data, context_.keep_lost);
     ++context_.report.skipped[reason];
     if (num_barren_ > 0 || place_.taken == 0) ++barren_reasons_[reason];
   }
@@ -130,13 +187,20 @@ std::optional<RawSample> PieceWalker::next(bool with_data) {
   while (place_.piece < pieces_.size()) {
     const ShardPiece& piece = pieces_[place_.piece];
     if (piece.count < 0 || place_.taken < piece.count) {
-      if (!reader_) open();
-      if (auto sample = next_in_shard(with_data)) {
-        ++place_.taken;
-        place_.offset = reader_->next_offset();
-        num_barren_ = 0;
-        barren_reasons_.clear();
-        return sample;
+      try {
+        if (!reader_) open();
+        if (auto sample = next_in_shard(with_data)) {
+          ++place_.taken;
+          place_.offset = reader_->next_offset();
+          num_barren_ = 0;
+          barren_reasons_.clear();
+          return sample;
+        }
+      } catch (const StaleIndex&) {
+        throw;
+      } catch (const DataError& damage) {
+        if (!context_.keep_lost || context_.is_interrupted.load()) throw;
+        return take_lost(damage);
       }
       const std::string& shard = context_.set->shards[static_cast<size_t>(piece.shard)];
       if (piece.count >= 0)
@@ -260,14 +324,18 @@ RawSample LaneStream::next(uint64_t id) {
   RawSample sample = (*window_)[own];  // a copy: the window's samples stay as substitutes for each other
   sample.id = id;
   sample.substitute = [window = std::shared_ptr<const Window>(window_),
-                       previous = std::shared_ptr<const Window>(previous_), own, id,
+                       previous = std::shared_ptr<const Window>(previous_), set = context_.set, own, id,
                        seed = context_.order.seed](int attempt) {
+    core::CounterRng rng(core::stream_key({seed, kPurposeSubstitute, id, static_cast<uint64_t>(attempt)}));
     const uint64_t num_others = window->size() - 1 + (previous ? previous->size() : 0);
-    if (num_others == 0) return (*window)[own];
-    uint64_t pick = core::CounterRng(core::stream_key({seed, kPurposeSubstitute, id, static_cast<uint64_t>(attempt)}))
-                        .below(num_others);
-    if (pick >= own) ++pick;
-    return pick < window->size() ? (*window)[pick] : (*previous)[pick - window->size()];
+    uint64_t pick = own;
+    if (num_others > 0) {
+      pick = rng.below(num_others);
+      if (pick >= own) ++pick;
+    }
+    const RawSample& other = pick < window->size() ? (*window)[pick] : (*previous)[pick - window->size()];
+    // Damage takes whole neighbourhoods: what is lost, too, is drawn from all the data.
+    return other.damage && set->has_index() ? draw_sample(*set, std::move(rng)) : other;
   };
   return sample;
 }

@@ -18,10 +18,14 @@ struct LaneContext {
   std::vector<int64_t>
       known_samples;  ///< Usable samples per shard as far as known (-1), from the index or from reading.
   SourceReport report;
+  bool keep_lost = false;  ///< SourceConfig::keep_lost
   std::atomic<bool> is_interrupted{false};
 };
 
 /// Walks a list of pieces and returns their usable samples.
+///
+/// With keep_lost damage takes the place of samples. With an index each sample is lost or not by itself, wherever the
+/// walk began; without one a single lost sample stands for the unknown rest of the shard.
 class PieceWalker {
  public:
   /// A place between two samples. `offset` is the byte in the shard where the next sample begins, 0 when it is not
@@ -43,6 +47,8 @@ class PieceWalker {
  private:
   std::optional<RawSample> next(bool with_data);
   std::optional<RawSample> next_in_shard(bool with_data);
+  RawSample take_lost(const DataError& damage);
+  uint64_t offset_of(uint64_t ordinal);
   void open();
   void next_piece();
   void count_barren();
@@ -53,6 +59,8 @@ class PieceWalker {
   std::vector<ShardPiece> pieces_;
   Place place_;
   std::optional<TarSampleReader> reader_;
+  std::vector<uint64_t> offsets_;  // of the usable samples of shard offsets_shard_, from its side-car
+  int64_t offsets_shard_ = -1;
   int64_t num_barren_ = 0;  // shards in a row without a usable sample
   std::map<std::string, int64_t> barren_reasons_;
 };

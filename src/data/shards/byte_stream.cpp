@@ -100,7 +100,7 @@ class PipeStream : public ByteStream {
     sigemptyset(&none);
     sigset_t defaults;
     sigemptyset(&defaults);
-    for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&defaults, signal);
+    for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXFSZ}) sigaddset(&defaults, signal);
     ::posix_spawnattr_setsigmask(&attributes, &none);
     ::posix_spawnattr_setsigdefault(&attributes, &defaults);
     ::posix_spawnattr_setpgroup(&attributes, 0);

@@ -15,14 +15,27 @@ namespace {
 
 constexpr const char* kSummaryName = "shards.index";
 
-/// Whether a side-car exists that fits the shard's present size; a damaged side-car counts as missing.
-std::optional<ShardIndex> fitting_header(const std::string& shard, const std::string& index_dir) {
+/// Header of the shard's side-car; a damaged side-car counts as missing.
+std::optional<ShardIndex> readable_header(const std::string& shard, const std::string& index_dir) {
   try {
-    auto header = read_index_header(side_car_path(shard, index_dir));
-    std::error_code code;
-    if (header && fs::file_size(shard, code) == header->bytes && !code) return header;
+    return read_index_header(side_car_path(shard, index_dir));
   } catch (const DataError&) {  // built again
+    return std::nullopt;
   }
+}
+
+/// The same where it fits the shard's present size.
+std::optional<ShardIndex> fitting_header(const std::string& shard, const std::string& index_dir) {
+  auto header = readable_header(shard, index_dir);
+  std::error_code code;
+  if (header && fs::file_size(shard, code) == header->bytes && !code) return header;
+  return std::nullopt;
+}
+
+/// The header from when the shard, damaged now, was longer and whole: it knows how many samples are lost.
+std::optional<ShardIndex> header_before_cut(const std::string& shard, const std::string& index_dir, uint64_t bytes) {
+  auto header = readable_header(shard, index_dir);
+  if (header && !header->damage && header->bytes > bytes) return header;
   return std::nullopt;
 }
 
@@ -45,13 +58,16 @@ std::map<std::string, ShardIndex> read_summary(const fs::path& folder) {
 /// One run of build_indexes: what its threads share.
 class IndexRun {
  public:
-  explicit IndexRun(const IndexJob& job) : job_(job), headers_(job.shards.size()), errors_(job.shards.size()) {}
+  explicit IndexRun(const IndexJob& job)
+      : job_(job), headers_(job.shards.size()), errors_(job.shards.size()), damages_(job.shards.size()) {}
 
   IndexSummary run() {
     for_each_parallel(job_.shards.size(), job_.num_threads, [this](size_t i, size_t) { index_one(i); });
     if (fatal_) std::rethrow_exception(fatal_);
     for (size_t i = 0; i < errors_.size(); ++i)
       if (errors_[i]) summary_.damaged.emplace_back(job_.shards[i], *errors_[i]);
+    for (const std::string& damage : damages_)
+      if (!damage.empty()) summary_.kept_damage.push_back(damage);
     write_summaries();
     return summary_;
   }
@@ -61,15 +77,26 @@ class IndexRun {
     const std::string& shard = job_.shards[i];
     std::optional<ShardIndex> index;
     std::optional<DataError> error;
+    std::string damage;
     bool is_reused = false;
     try {
       if (has_failed()) return;
       if (!job_.force) index = fitting_header(shard, job_.index_dir);
+      if (index && index->damage && !job_.keep_damaged) index.reset();  // read again, which tells the damage
       is_reused = index.has_value();
       if (!is_reused) {
-        index = build_shard_index(shard);
-        core::write_file_atomic(side_car_path(shard, job_.index_dir), format_shard_index(shard, *index));
-        index->samples = {};
+        index = build_shard_index(shard, job_.keep_damaged);
+        if (index->damage) damage = index->damage->reason;
+        auto before = index->damage ? header_before_cut(shard, job_.index_dir, index->bytes) : std::nullopt;
+        if (before) {
+          index = std::move(before);
+          is_reused = true;
+        } else {
+          core::write_file_atomic(side_car_path(shard, job_.index_dir), format_shard_index(shard, *index));
+          index->samples = {};
+        }
+      } else if (index->damage) {
+        damage = index->damage->reason;
       }
     } catch (const DataError& caught) {
       error = caught;
@@ -86,6 +113,7 @@ class IndexRun {
     }
     headers_[i] = std::move(index);
     errors_[i] = std::move(error);
+    damages_[i] = std::move(damage);
     ++num_done_;
     if (job_.on_progress) job_.on_progress(num_done_, shard);
   }
@@ -121,6 +149,7 @@ class IndexRun {
   std::mutex mutex_;  // guards all below
   std::vector<std::optional<ShardIndex>> headers_;
   std::vector<std::optional<DataError>> errors_;
+  std::vector<std::string> damages_;  // "" for whole shards
   IndexSummary summary_;
   std::exception_ptr fatal_;
   int64_t num_done_ = 0;

@@ -18,6 +18,9 @@ struct IndexJob {
   std::string index_dir;
   int64_t num_threads = 1;
   bool force = false;  ///< Build side-cars again that exist and fit the shard's size.
+  /// A damaged shard gets a side-car up to its damage, or keeps that of the time when it was whole; false: it gets
+  /// none.
+  bool keep_damaged = false;
   /// Called in any thread after each shard, one call at a time; done counts shards.
   std::function<void(int64_t done, const std::string& shard)> on_progress;
 };
@@ -26,7 +29,8 @@ struct IndexSummary {
   int64_t num_samples = 0;  ///< In all shards, usable or not.
   uint64_t bytes = 0;
   std::vector<std::pair<std::string, DataError>>
-      damaged;  ///< Shards that are missing or damaged, in the order of the list.
+      damaged;  ///< Shards that are missing or damaged and got no side-car, in the order of the list.
+  std::vector<std::string> kept_damage;  ///< With keep_damaged: what is wrong with each damaged shard.
 };
 /// Writes the missing side-cars, several shards at a time, and at the end one summary per folder of side-cars. Whatever
 /// was finished stays when it is stopped, so that a second run goes on.

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,8 +31,11 @@ struct RawSample {
   /// reader).
   std::string file;
   /// Another sample to use instead when this one is bad: a pure function of (seed, epoch, position, attempt), attempt
-  /// from 1. Thread safe; owns what it needs. Empty: the source has no substitutes.
+  /// from 1. Thread safe; owns what it needs. DataError where that one cannot be read. Empty: the source has no
+  /// substitutes.
   std::function<RawSample(int attempt)> substitute;
+  /// Not null: the sample is lost to damage in its shard, which this describes; it has no members.
+  std::shared_ptr<const DataError> damage;
 
   /// The first member whose extension is in `extensions` (tried in that order), or nullptr.
   const Member* find(std::span<const std::string> extensions) const;

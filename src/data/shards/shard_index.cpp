@@ -60,6 +60,9 @@ ShardIndex parse_header(std::string_view line, const std::string& where, std::st
     for (const Json& set : header.at("extension_sets"))
       index.extension_sets.emplace_back(set.at(0).get<std::vector<std::string>>(), set.at(1).get<int64_t>());
     for (const auto& [reason, count] : header.at("skipped").items()) index.skipped[reason] = count.get<int64_t>();
+    if (header.contains("damage"))
+      index.damage = {header.at("damage").at("offset").get<uint64_t>(),
+                      header.at("damage").at("reason").get<std::string>()};
     table_hash = header.at("table_xxh3_128").get<std::string>();
   } catch (const Json::exception& error) {
     throw DataError(fmt::format("data: '{}' is no shard index: {}", where, error.what()),
@@ -97,13 +100,14 @@ int64_t ShardIndex::num_usable(const SampleFilter& filter) const {
   int64_t count = 0;
   for (const auto& [extensions, num] : extension_sets)
     if (filter.reason_against(extensions).empty()) count += num;
-  return count;
+  return count + (damage ? 1 : 0);
 }
 
 std::vector<uint64_t> ShardIndex::usable_offsets(const SampleFilter& filter) const {
   std::vector<uint64_t> offsets;
   for (const Sample& sample : samples)
     if (filter.reason_against(extensions_of(sample.places)).empty()) offsets.push_back(sample.offset);
+  if (damage) offsets.push_back(damage->offset);
   return offsets;
 }
 
@@ -114,15 +118,21 @@ fs::path side_car_path(const std::string& shard, const std::string& index_dir) {
   return fs::path(index_dir) / fmt::format("{}.{:08x}.index", absolute.filename().string(), folder & 0xffffffffu);
 }
 
-ShardIndex build_shard_index(const std::string& shard, const std::atomic<bool>* stop) {
+ShardIndex build_shard_index(const std::string& shard, bool keep_damaged) {
   ShardIndex index;
   core::Xxh3 hash;
-  TarSampleReader reader(std::make_unique<HashingStream>(open_byte_stream(shard, 0, stop), hash, index.bytes), shard, 0,
-                         nullptr);
+  TarSampleReader reader(std::make_unique<HashingStream>(open_byte_stream(shard, 0, nullptr), hash, index.bytes), shard,
+                         0, nullptr);
   std::map<std::vector<std::string>, int64_t> sets;
-  while (auto sample = reader.next(false)) {
-    ++sets[extensions_of(sample->places)];
-    index.samples.push_back({sample->offset, std::move(sample->places)});
+  try {
+    while (auto sample = reader.next(false)) {
+      ++sets[extensions_of(sample->places)];
+      index.samples.push_back({sample->offset, std::move(sample->places)});
+    }
+  } catch (const DataError& error) {
+    if (!keep_damaged) throw;
+    index.damage = {reader.next_offset(), error.what()};
+    index.bytes = fs::file_size(shard);  // the rest of it was not read
   }
   if (reader.has_global_overrides())
     throw DataError(
@@ -138,15 +148,11 @@ ShardIndex build_shard_index(const std::string& shard, const std::atomic<bool>* 
 std::string format_index_header(const std::string& name, const ShardIndex& index, const std::string& table_hash) {
   Json sets = Json::array();
   for (const auto& [extensions, count] : index.extension_sets) sets.push_back(Json::array({extensions, count}));
-  return dump({{"format", kShardIndexFormat},
-               {"version", kShardIndexVersion},
-               {"shard", name},
-               {"bytes", index.bytes},
-               {"xxh3_128", index.xxh3_128},
-               {"samples", index.num_samples},
-               {"extension_sets", sets},
-               {"skipped", Json(index.skipped)},
-               {"table_xxh3_128", table_hash}});
+  Json header{{"format", kShardIndexFormat}, {"version", kShardIndexVersion},  {"shard", name},
+              {"bytes", index.bytes},        {"xxh3_128", index.xxh3_128},     {"samples", index.num_samples},
+              {"extension_sets", sets},      {"skipped", Json(index.skipped)}, {"table_xxh3_128", table_hash}};
+  if (index.damage) header["damage"] = {{"offset", index.damage->offset}, {"reason", index.damage->reason}};
+  return dump(header);
 }
 
 std::pair<std::string, ShardIndex> parse_index_header(std::string_view line, const std::string& where) {

@@ -13,6 +13,12 @@
 
 namespace lockstep::data {
 
+/// Where a shard became unreadable while it was indexed, and why.
+struct ShardDamage {
+  uint64_t offset = 0;  ///< Of the first sample that could not be read.
+  std::string reason;
+};
+
 /// What the side-car of a shard says: header line only, or with the table of samples.
 struct ShardIndex {
   uint64_t bytes = 0;
@@ -26,6 +32,8 @@ struct ShardIndex {
     std::vector<MemberPlace> places;
   };
   std::vector<Sample> samples;  ///< Empty when only the header was read.
+  /// The shard could be read up to here only. One lost sample, the last, stands for the rest among the usable ones.
+  std::optional<ShardDamage> damage;
 
   int64_t num_usable(const SampleFilter& filter) const;  ///< From the header alone.
   /// Offsets of the usable samples, in order; needs the table.
@@ -35,8 +43,9 @@ struct ShardIndex {
 /// "<shard>.index" beside the shard, or in `index_dir` with a hash of the shard's folder in its name.
 std::filesystem::path side_car_path(const std::string& shard, const std::string& index_dir);
 
-/// Reads the whole local shard once: hashes it and lists its samples. A damaged shard throws DataError.
-ShardIndex build_shard_index(const std::string& shard, const std::atomic<bool>* stop = nullptr);
+/// Reads the whole local shard once: hashes it and lists its samples. A damaged shard throws DataError, or with
+/// `keep_damaged` is listed up to its damage (the hash is then of what was read).
+ShardIndex build_shard_index(const std::string& shard, bool keep_damaged = false);
 /// As text: one line of JSON for the header, then one JSON array per sample: [offset, [extension, offset, size], ...].
 std::string format_shard_index(const std::string& shard, const ShardIndex& index);
 /// The opposite; DataError (naming `where`) unless every line is well formed and the table fits the header's checksum

@@ -47,6 +47,8 @@ struct SourceConfig {
   int64_t synthetic_pixels = 224;  ///< Height and width of the synthetic image.
   std::string index_dir;           ///< Folder of side-cars; "": beside the shards.
   IndexUse index = IndexUse::kAuto;
+  bool keep_lost = false;  ///< Samples lost to damage in a shard keep their place in the stream, with
+                           ///< RawSample::damage; false: DataError at the first of them.
   bool allow_pipe = true;  ///< false: a "pipe:" shard is a UsageError.
 };
 

@@ -82,6 +82,7 @@ class OpenClipSource : public SampleSource {
           fmt::format("data: --data-order openclip needs a micro-batch and workers (samples_per_rank={}, workers={})",
                       config.micro_batch_size, config.num_workers));
     context_.set = load_shard_set(config);
+    context_.keep_lost = config.keep_lost;
     const auto num_shards = static_cast<int64_t>(context_.set->shards.size()),
                streams = config.num_workers * config.world_size;
     if (!config.resampled && num_shards < streams)

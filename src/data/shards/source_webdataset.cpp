@@ -52,6 +52,7 @@ class LaneSource : public SampleSource {
   explicit LaneSource(const SourceConfig& config)
       : rank_(config.rank), world_size_(config.world_size), is_strided_(!config.shuffle) {
     context_.set = load_shard_set(config);
+    context_.keep_lost = config.keep_lost;
     LaneOrder order{.seed = config.seed,
                     .num_lanes = 1,
                     .shuffle = config.shuffle,
@@ -207,6 +208,7 @@ class SequentialSource : public SampleSource {
   explicit SequentialSource(const SourceConfig& config)
       : rank_(config.rank), world_size_(config.world_size), walker_(context_) {
     context_.set = load_shard_set(config);
+    context_.keep_lost = config.keep_lost;
     fingerprint_ = context_.set->fingerprint();
     rewind();
   }

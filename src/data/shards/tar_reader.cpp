@@ -95,7 +95,8 @@ void TarReader::damaged(const std::string& what, uint64_t offset) const {
 }
 
 void TarReader::cut(uint64_t offset) {
-  stream_->finish();  // a command that failed explains it better
+  stream_->finish();                                            // a command that failed explains it better
+  offset = std::min(offset, stream_->size().value_or(offset));  // a reader may have been opened behind the end
   damaged("the file ends here, before its end mark: it was cut or is still being written", offset);
 }
 

@@ -211,6 +211,37 @@ TEST(Loader, SkippedSamplesAreReplacedCountedAndListed) {
   EXPECT_EQ(loader.bad_samples()[1].reason, "bad 9");
 }
 
+TEST(Loader, LostSamplesOfACutShardAreReplacedCountedAndListed) {
+  core::TempDir folder;
+  SourceConfig source;
+  source.spec = write_shards(folder.path(), {9, 14, 7, 10});
+  source.global_batch = 4;
+  source.keep_lost = true;
+  ASSERT_TRUE(prepare_index(source, 1));
+  const auto bad = folder.path() / "001.tar";
+  lockstep::tests::write_file(bad, core::read_file(bad).substr(0, 5000));
+  LoaderConfig config = small_config();
+  config.on_bad_sample = OnBadSample::kSkip;
+  const auto decoder = [](const RawSample& sample, SampleSlot& slot) {
+    slot.text_T[0] =
+        static_cast<int32_t>(sample.require(std::vector<std::string>{"txt"}, "text", "--text-key").bytes.size());
+  };
+  Loader loader(open_train_source(source), decoder, config);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 10; ++i)
+    for (const HostBatch batch = loader.next(); const std::string& key : batch.keys) EXPECT_FALSE(key.ends_with(":"));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(loader.num_bad_samples(), 12) << "2 of 14 can be read";
+  EXPECT_EQ(loader.bad_samples().size(), 12u);
+  for (const BadSample& sample : loader.bad_samples()) {
+    EXPECT_EQ(sample.shard, bad.string());
+    EXPECT_NE(sample.reason.find("was cut"), std::string::npos) << sample.reason;
+  }
+  for (const char* told : {"(1 so far)", "(2 so far)", "(3 so far)", "(4 so far)", "(8 so far)"})
+    EXPECT_NE(log.find(told), std::string::npos) << told << " in\n" << log;
+  EXPECT_EQ(log.find("(5 so far)"), std::string::npos) << "warnings are rare where bad samples are many";
+}
+
 TEST(BadSamples, AreListedAsLinesThatAResumedRunAddsTo) {
   const core::TempDir folder;
   const std::filesystem::path file = folder.path() / "bad_samples.rank3.jsonl";

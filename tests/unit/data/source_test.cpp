@@ -407,6 +407,116 @@ TEST(BadData, ADamagedShardStopsTheStreamAtItsPlace) {
   }
 }
 
+/// Cuts the second of four shards in its fifth sample.
+void cut_second_shard(const std::filesystem::path& folder, size_t bytes = 4 * 2048 + 700) {
+  const auto bad = folder / "001.tar";
+  write_file(bad, core::read_file(bad).substr(0, bytes));
+}
+
+SourceConfig indexed_config(const std::string& spec, int64_t global_batch, int64_t num_lanes) {
+  SourceConfig config;
+  config.spec = spec;
+  config.global_batch = global_batch;
+  config.num_lanes = num_lanes;
+  return config;
+}
+
+/// Name of a substitute; "" where that is lost, too.
+std::string substitute_of(const RawSample& sample, int attempt) {
+  try {
+    const RawSample other = sample.substitute(attempt);
+    return other.damage ? "" : name_of(other);
+  } catch (const DataError&) {
+    return "";
+  }
+}
+
+/// Takes one pass of 96 samples; the places that were lost in it.
+std::vector<std::string> lost_in_pass(const SourceConfig& config, int64_t* num_replaced = nullptr) {
+  const auto source = open_train_source(config);
+  std::vector<std::string> lost;
+  for (int64_t i = 0; i < 96; ++i) {
+    const RawSample sample = *source->next();
+    if (!sample.damage) continue;
+    lost.push_back(fmt::format("{}@{}", std::filesystem::path(sample.shard).filename().string(), sample.offset));
+    for (int attempt = 1; num_replaced != nullptr && attempt <= 16; ++attempt)
+      if (!substitute_of(sample, attempt).empty()) {
+        ++*num_replaced;
+        break;
+      }
+  }
+  std::sort(lost.begin(), lost.end());
+  return lost;
+}
+
+TEST(LostSamples, OfAShardCutAfterIndexingAreEachCountedAndReplaced) {
+  core::TempDir folder;
+  SourceConfig config = indexed_config(write_shards(folder.path(), {24, 24, 24, 24}), 12, 12);
+  config.shuffle_window = 24;  // 2 of a lane: whole windows are lost
+  ASSERT_TRUE(prepare_index(config, 2));
+  const std::vector<std::string> whole = global_stream(config, 1, 8);
+  cut_second_shard(folder.path());
+  EXPECT_THROW(prepare_index(config, 2), DataError) << "without keep_lost it stops";
+  config.keep_lost = true;
+  ASSERT_TRUE(prepare_index(config, 2));
+  int64_t num_replaced = 0;
+  const std::vector<std::string> lost = lost_in_pass(config, &num_replaced);
+  EXPECT_EQ(lost.size(), 20u) << core::join(lost, " ");
+  EXPECT_EQ(std::set<std::string>(lost.begin(), lost.end()).size(), lost.size());
+  EXPECT_EQ(num_replaced, 20);
+  const std::vector<std::string> reference = global_stream(config, 1, 12);
+  for (size_t i = 0; i < whole.size(); ++i)
+    if (reference[i] != "001/") {
+      EXPECT_EQ(reference[i], whole[i]) << "the order of what is left has not changed";
+    }
+  for (const int64_t world : {2, 3, 4}) EXPECT_EQ(global_stream(config, world, 12), reference) << "world " << world;
+}
+
+TEST(LostSamples, AreTheSameAfterEveryResume) {
+  for (const bool has_index : {true, false}) {
+    core::TempDir folder;
+    SourceConfig config = indexed_config(write_shards(folder.path(), {18, 18, 18, 18}), 4, 4);
+    config.shuffle_window = 24;
+    config.keep_lost = true;
+    config.index = has_index ? IndexUse::kAuto : IndexUse::kOff;
+    EXPECT_EQ(prepare_index(config, 2), has_index);
+    cut_second_shard(folder.path());
+    const auto source = open_train_source(config);
+    for (int64_t i = 0; i < 150; ++i) {
+      const auto resumed = open_train_source(config);
+      resumed->seek(source->position());
+      const RawSample sample = *source->next(), again = *resumed->next();
+      EXPECT_EQ(name_of(again), name_of(sample)) << i;
+      EXPECT_EQ(again.offset, sample.offset) << i;
+      EXPECT_EQ(again.damage != nullptr, sample.damage != nullptr) << i;
+      EXPECT_EQ(substitute_of(again, 2), substitute_of(sample, 2)) << i;
+    }
+  }
+}
+
+TEST(LostSamples, OneStandsForTheUnknownRestOfAShardThatNeverWasWhole) {
+  core::TempDir folder;
+  SourceConfig config = indexed_config(write_shards(folder.path(), {30, 18, 24, 18}), 1, 1);
+  cut_second_shard(folder.path());
+  config.keep_lost = true;
+  ASSERT_TRUE(prepare_index(config, 2));
+  EXPECT_EQ(epoch_size(config).num_known, 30 + 4 + 1 + 24 + 18);
+  std::map<std::string, int> count;
+  const auto source = open_train_source(config);
+  for (int64_t i = 0; i < 77; ++i) ++count[name_of(*source->next())];
+  EXPECT_EQ(count["001/"], 1);
+  EXPECT_EQ(count["001/00003"], 1);
+  EXPECT_EQ(count.size(), 77u);
+  config.keep_lost = false;
+  EXPECT_THROW(prepare_index(config, 2), DataError) << "an index up to the damage does not hide it";
+  config.index = IndexUse::kOff;
+  config.keep_lost = true;
+  std::map<std::string, int> unindexed;
+  const auto stream = open_train_source(config);
+  for (int64_t i = 0; i < 77; ++i) ++unindexed[name_of(*stream->next())];
+  EXPECT_EQ(unindexed, count);
+}
+
 TEST(BadData, ACommandIsReadAsAShardUnlessForbidden) {
   core::TempDir folder;
   write_shards(folder.path(), {6, 6});

@@ -153,6 +153,7 @@ data::SourceConfig ContrastiveData::train_source() const {
     if (config.type == data::DatasetType::kSynthetic) config.type = data::DatasetType::kSyntheticAudio;
   }
   config.index_dir = options_.index_dir;
+  config.keep_lost = options_.on_bad_sample == "skip";
   return config;
 }
 
@@ -165,6 +166,7 @@ data::SourceConfig ContrastiveData::eval_source(const std::string& spec) const {
   config.num_samples = 0;
   config.shuffle = false;
   config.order = data::DataOrder::kLockstep;
+  config.keep_lost = false;
   return config;
 }
 
@@ -209,6 +211,10 @@ std::unique_ptr<data::Loader> ContrastiveData::open_train(const core::Json& posi
 }
 
 data::EpochSize ContrastiveData::epoch_size() const { return data::epoch_size(train_source()); }
+
+void ContrastiveData::refuse_missing(const std::string& spec) const {
+  data::refuse_missing_shards(eval_source(spec), std::max<int64_t>(1, options_.workers));
+}
 
 std::unique_ptr<data::Loader> ContrastiveData::open_validation() {
   return make_loader(data::open_eval_source(eval_source(options_.val_data)), true, false);

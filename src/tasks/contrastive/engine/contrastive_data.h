@@ -29,6 +29,8 @@ class ContrastiveData {
   /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
   std::unique_ptr<data::Loader> open_train(const core::Json& position = {});
   data::EpochSize epoch_size() const;
+  /// DataError where shards of evaluation data do not exist.
+  void refuse_missing(const std::string& spec) const;
   /// Pairs of --val-data; each once over all ranks.
   std::unique_ptr<data::Loader> open_validation();
   /// Labelled pictures or sounds of a folder of class folders or of shards with .cls members.
