@@ -68,7 +68,9 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   }
   if (run_.ranks.is_first())
     core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
-  require_same(resume_facts(), restored->position.extra, "resume with the options of the run's params.txt");
+  require_same(steps_per_epoch > 0 ? resume_facts() : run_.task.identity, restored->position.extra,
+               "resume with the options of the run's params.txt");
+  epochs_done_ = restored->position.epoch;
   return {.step = restored->position.step,
           .samples_seen = restored->position.samples_seen,
           .data = restored->position.data};

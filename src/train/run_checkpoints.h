@@ -19,10 +19,13 @@ class RunCheckpoints {
 
   /// UsageError where the run would start from a checkpoint of another model: told before memory of devices is taken.
   void check_model(const Snapshot& snapshot);
-  /// Opens the run's checkpoints; fills `training` from the run's own, from `snapshot`, or leaves it as it is.
+  /// `steps_per_epoch` 0: the run only evaluates. Opens the run's checkpoints; fills `training` from the run's own,
+  /// from `snapshot`, or leaves it as it is.
   TrainerPosition restore(const Training& training, const Snapshot& snapshot, int64_t steps_per_epoch);
   /// `data` joined over the ranks.
   void save(const TrainerPosition& position, const core::Json& data);
+  /// Epochs that lie behind what restore() found; 0: it found none.
+  int64_t epochs_done() const { return epochs_done_; }
   /// CheckpointError where the last one could not be written.
   void finish_saving();
 
@@ -33,7 +36,7 @@ class RunCheckpoints {
   core::Json resume_facts() const;
 
   RunContext& run_;
-  int64_t steps_per_epoch_ = 0;
+  int64_t steps_per_epoch_ = 0, epochs_done_ = 0;
   std::unique_ptr<Checkpointer> checkpointer_;
 };
 

@@ -29,6 +29,9 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
     throw UsageError(fmt::format("train: run '{}' already exists in '{}'", folder.name, options.logs),
                      "continue it with --resume latest, or choose another --name");
   std::error_code error;
+  const fs::path absolute = fs::absolute(folder.path).lexically_normal();
+  for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+    folder.first_made = path;
   fs::create_directories(folder.checkpoints(), error);
   if (error)
     throw EnvironmentError(
@@ -43,7 +46,8 @@ std::string to_text(const RunFolder& folder) {
                     {"is_resume", folder.is_resume},
                     {"resume_latest", folder.resume_latest},
                     {"resume_path", folder.resume_path.string()},
-                    {"has_checkpoint", folder.has_checkpoint}}
+                    {"has_checkpoint", folder.has_checkpoint},
+                    {"first_made", folder.first_made.string()}}
       .dump();
 }
 
@@ -54,7 +58,8 @@ RunFolder run_folder_from_text(const std::string& text) {
           .is_resume = json.at("is_resume"),
           .resume_latest = json.at("resume_latest"),
           .resume_path = json.at("resume_path").get<std::string>(),
-          .has_checkpoint = json.at("has_checkpoint")};
+          .has_checkpoint = json.at("has_checkpoint"),
+          .first_made = json.at("first_made").get<std::string>()};
 }
 
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
@@ -72,6 +77,18 @@ RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
   if (ranks.is_first())
     for (const auto& warning : request.warnings) core::log_warning("{}", warning);
   return folder;
+}
+
+void remove_new_folders(const RunFolder& folder) {
+  if (folder.first_made.empty()) return;
+  core::open_log_file("");
+  std::error_code ignored;
+  fs::path path = fs::absolute(folder.path).lexically_normal();
+  fs::remove_all(path, ignored);
+  while (path != folder.first_made && path.has_relative_path()) {
+    path = path.parent_path();
+    if (!fs::remove(path, ignored)) return;  // another run has come into it
+  }
 }
 
 std::string time_text_now() {

@@ -17,6 +17,7 @@ struct RunFolder {
   bool resume_latest = false;  ///< The newest whole checkpoint of this run, or a fresh start where there is none.
   std::filesystem::path resume_path;  ///< A particular checkpoint, else empty.
   bool has_checkpoint = false;        ///< With is_resume: there is something to go on from, be it whole or not.
+  std::filesystem::path first_made;   ///< The run folder or the topmost folder above it that this start made; else "".
 
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 };
@@ -33,6 +34,9 @@ RunFolder run_folder_from_text(const std::string& text);
 /// The folder of a run, the same on all ranks, with its log file. CheckpointError where it needs a checkpoint and has
 /// none. Collective.
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks);
+
+/// Takes back the folders that a start made; nothing happens to a run folder that was there before. For rank 0.
+void remove_new_folders(const RunFolder& folder);
 
 /// Local time as 2026_01_31-12_00_00.
 std::string time_text_now();

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "parallel/replica_check.h"
+#include "record/reader.h"
 #include "record/run_record.h"
 #include "train/interval_recorder.h"
 #include "train/run_checkpoints.h"
@@ -33,8 +34,13 @@ std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet
   return params;
 }
 
+/// What a failed start takes back: the folder that rank 0 made, until there was a step.
+struct StartedFolder {
+  std::optional<RunFolder> folder;
+};
+
 /// Joins the ranks, which must have been started alike, and opens the folder of the run. Collective.
-RunContext join_run(const TrainRequest& request, const SoftwareVersions& versions) {
+RunContext join_run(const TrainRequest& request, const SoftwareVersions& versions, StartedFolder& started) {
   leave_on_stop_signals();
   RunContext run{.request = request, .versions = versions, .ranks = join_ranks(request.options), .batch = {}};
   auto options = request.set.values_json();
@@ -46,13 +52,14 @@ RunContext join_run(const TrainRequest& request, const SoftwareVersions& version
   run.hosts = run.world().gather_strings(core::host_name());
   install_signal_handlers(run.ranks.is_first());  // from here on ranks stop together, after a step
   run.folder = open_run_folder(request, run.ranks);
+  if (run.ranks.is_first()) started.folder = run.folder;
   return run;
 }
 
 /// Everything of one rank's run, built in the order of the members; the trainer works with references into it.
 class TrainRun final : private TrainerCallbacks {
  public:
-  TrainRun(const TrainRequest& request, const SoftwareVersions& versions);
+  TrainRun(const TrainRequest& request, const SoftwareVersions& versions, StartedFolder& started);
   ExitCode run();
   void note_failure(const Error& error);
 
@@ -68,10 +75,12 @@ class TrainRun final : private TrainerCallbacks {
   void record_interval(const IntervalTimes& times) override { intervals_->record(times); }
   void save(const TrainerPosition& position) override;
   void finish_saving() override { checkpoints_.finish_saving(); }
-  void evaluate(int64_t epochs_done, int64_t steps_done) override;
+  void evaluate(const EvaluationTime& when) override;
+  bool lacks_evaluation(const TrainerPosition& start);
   bool is_time_up() override;
 
   StartupClock startup_;  // first: it counts from here
+  StartedFolder& started_;
   RunContext run_;
   PhaseClock phases_;
   std::unique_ptr<TrainingTask> task_;
@@ -79,6 +88,7 @@ class TrainRun final : private TrainerCallbacks {
   Snapshot snapshot_;
   Training* training_ = nullptr;  // the task's
   data::EpochSize epoch_;         // 0 steps: nothing to train on
+  int64_t first_step_ = 0;        // of this attempt
   std::unique_ptr<BatchSource> batches_;
   std::unique_ptr<record::RunRecord> record_;  // rank 0
   std::optional<TrainLog> log_;                // rank 0
@@ -86,8 +96,9 @@ class TrainRun final : private TrainerCallbacks {
   std::optional<RunProfile> profile_;
 };
 
-TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions)
-    : run_(join_run(request, versions)), phases_(run_.ranks.device, run_.ranks.world.recorder()) {
+TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions, StartedFolder& started)
+    : started_(started), run_(join_run(request, versions, started)),
+      phases_(run_.ranks.device, run_.ranks.world.recorder()) {
   startup_.finish("communicator");
   startup_.split("communicator", "rendezvous", run_.ranks.world.join_times().rendezvous_ms);
   task_ = request.make_task(run_.ranks.world, run_.ranks.device, run_.batch);
@@ -96,10 +107,12 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
   startup_.finish("loader");
   if (!run_.folder.has_checkpoint) snapshot_ = task_->find_snapshot();
   checkpoints_.check_model(snapshot_);
+  if (run_.ranks.is_first()) core::show_progress(fmt::format("building {}", run_.facts().model));
   training_ = &task_->build_training({.phases = &phases_,
                                       .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or("")),
                                       .is_restored = run_.folder.has_checkpoint,
                                       .snapshot = snapshot_});
+  core::end_progress();
   startup_.finish("weights");
   if (epoch_.num_batches > 0)
     agree_on(run_.world(),
@@ -129,6 +142,7 @@ TrainerConfig TrainRun::trainer_config() const {
 }
 
 void TrainRun::before_step(int64_t step) {
+  if (step > first_step_) started_.folder.reset();
   if (profile_) profile_->before_step(step);
 }
 
@@ -184,13 +198,15 @@ void TrainRun::log_start(const TrainerConfig& config) const {
 
 ExitCode TrainRun::run() {
   if (epoch_.num_batches == 0) {
-    if (run_.folder.is_resume) checkpoints_.restore(*training_, snapshot_, epoch_.num_batches);
+    TrainerPosition start;
+    if (run_.folder.is_resume) start = checkpoints_.restore(*training_, snapshot_, epoch_.num_batches);
     open_record({});
-    evaluate(run_.facts().epochs, 0);
+    evaluate({.epochs_done = checkpoints_.epochs_done(), .steps_done = start.step, .is_last = true});
     return finish(ExitCode::kOk);
   }
   TrainerConfig config = trainer_config();
   const TrainerPosition start = checkpoints_.restore(*training_, snapshot_, epoch_.num_batches);
+  first_step_ = start.step;
   open_record(config);  // a start that is refused leaves no trace in a record
   if (const auto& interval = run_.facts().exit_interval)
     config.max_steps = std::min(config.last_step(), (start.step / *interval + 1) * *interval);
@@ -201,6 +217,10 @@ ExitCode TrainRun::run() {
     parallel::check_replicas(training_->task->network().named_parameters(), *training_->data_axis);
   if (run_.options().profile) profile_.emplace(run_);
   log_start(config);
+  if (lacks_evaluation(start))
+    evaluate({.epochs_done = start.step / config.steps_per_epoch,
+              .steps_done = start.step,
+              .is_last = start.step >= config.last_step()});
   const TrainerParts parts{.training = *training_,
                            .batches = *batches_,
                            .world = run_.world(),
@@ -246,20 +266,35 @@ void TrainRun::note_failure(const Error& error) {
       {.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
 }
 
-void TrainRun::evaluate(int64_t epochs_done, int64_t steps_done) {
+/// A run that was stopped at the end of an epoch owes its evaluation. Collective.
+bool TrainRun::lacks_evaluation(const TrainerPosition& start) {
+  if (!run_.folder.has_checkpoint || start.step == 0 || start.step % epoch_.num_batches != 0) return false;
+  return decide_on_rank_zero(run_.world(), [&] {
+           record_->flush();
+           const auto results = run_.folder.path / "results.jsonl";
+           if (!std::filesystem::exists(results)) return std::string("owed");
+           for (const core::Json& line : record::read_json_lines(results).lines)
+             if (line.value("step", int64_t{-1}) == start.step) return std::string();
+           return std::string("owed");
+         }) == "owed";
+}
+
+void TrainRun::evaluate(const EvaluationTime& when) {
   const auto began = std::chrono::steady_clock::now();
   for (const auto& [name, tensor] : training_->task->network().named_buffers())
     training_->data_axis->broadcast(tensor->detach(), 0).wait();  // all copies evaluate the model of the first
-  const Metrics metrics = task_->evaluate(epochs_done);
+  const Metrics metrics = task_->evaluate(when);
   if (log_ && !metrics.empty())
-    log_->add_result(epochs_done, steps_done, "val", metrics,
+    log_->add_result(when.epochs_done, when.steps_done, "val", metrics,
                      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
 }  // namespace
 
-ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
-  TrainRun run(request, versions);
+namespace {
+
+ExitCode train_in(StartedFolder& started, const TrainRequest& request, const SoftwareVersions& versions) {
+  TrainRun run(request, versions, started);
   try {
     return run.run();
   } catch (const Error& error) {
@@ -267,6 +302,20 @@ ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
     throw;
   } catch (const std::exception& error) {
     run.note_failure(Error(ExitCode::kInternal, error.what()));
+    throw;
+  }
+}
+
+}  // namespace
+
+ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
+  StartedFolder started;
+  try {
+    return train_in(started, request, versions);
+  } catch (const Error& error) {
+    // What the user can correct and start again under the same name leaves nothing in its way.
+    const bool is_refusal = error.code() == ExitCode::kUsage || error.code() == ExitCode::kData;
+    if (is_refusal && started.folder) remove_new_folders(*started.folder);
     throw;
   }
 }

@@ -51,7 +51,7 @@ ExitCode Trainer::finish() {
   save();
   parts_.callbacks.finish_saving();
   if (position_.step >= config_.last_step()) {
-    if (position_.step % config_.steps_per_epoch != 0) parts_.callbacks.evaluate(config_.num_epochs, position_.step);
+    if (position_.step % config_.steps_per_epoch != 0) parts_.callbacks.evaluate(evaluation_now());
     core::log_info("finished after {} steps{}", position_.step,
                    position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
@@ -140,8 +140,15 @@ void Trainer::at_boundaries() {
                            step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
   if (saves_epoch || saves_step) save();
-  if (evaluates) parts_.callbacks.evaluate(step / config_.steps_per_epoch, step);
+  if (evaluates) parts_.callbacks.evaluate(evaluation_now());
   parts_.phases.skip();  // none of this is part of the next step
+}
+
+EvaluationTime Trainer::evaluation_now() const {
+  const int64_t steps = config_.steps_per_epoch;
+  return {.epochs_done = (position_.step + steps - 1) / steps,
+          .steps_done = position_.step,
+          .is_last = position_.step >= config_.last_step()};
 }
 
 void Trainer::end_interval() {
@@ -156,6 +163,7 @@ void Trainer::end_interval() {
 
 void Trainer::save() {
   if (position_.step == last_saved_step_) return;
+  digest(telemetry_.take(0));  // a run that goes on from here has the lines of all steps before
   position_.data = parts_.batches.position();
   parts_.training.sync->wait_params();
   parts_.callbacks.save(position_);

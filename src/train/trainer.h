@@ -13,6 +13,7 @@
 #include "train/telemetry.h"
 #include "train/train_log.h"
 #include "train/training.h"
+#include "train/training_task.h"
 
 namespace lockstep::train {
 
@@ -63,8 +64,8 @@ class TrainerCallbacks {
   virtual void record_interval(const IntervalTimes& times) = 0;  ///< Collective; once per log interval.
   virtual void save(const TrainerPosition& position) = 0;        ///< Collective; may go on writing in the background.
   virtual void finish_saving() = 0;                              ///< Waits until what was saved is durable.
-  /// Collective; after each epoch, and where --max-steps ends within one.
-  virtual void evaluate(int64_t epochs_done, int64_t steps_done) = 0;
+  /// Collective; after each epoch, and where --max-steps ends within one, which then counts as done.
+  virtual void evaluate(const EvaluationTime& when) = 0;
   virtual bool is_time_up() = 0;  ///< Asked after each step: that one rank says so is enough.
 };
 
@@ -95,6 +96,7 @@ class Trainer {
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
   void digest(const std::vector<StepValues>& values);
   void at_boundaries();
+  EvaluationTime evaluation_now() const;
   void end_interval();
   void save();
 

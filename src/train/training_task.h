@@ -30,6 +30,13 @@ struct TaskFacts {
                            ///< say when to evaluate.
 };
 
+/// When in a run an evaluation takes place.
+struct EvaluationTime {
+  int64_t epochs_done = 0;  ///< OpenCLIP's number of the evaluation.
+  int64_t steps_done = 0;
+  bool is_last = false;  ///< No training follows: all that can be evaluated is due.
+};
+
 /// What a run trains: network with loss, optimiser, data, evaluation, log lines. Owns what it builds. Collective calls
 /// say so; all ranks make them in one order.
 class TrainingTask {
@@ -46,8 +53,8 @@ class TrainingTask {
   virtual Training& build_training(const TrainingHooks& hooks) = 0;
   /// The training stream from `position` on (of an earlier one; null: from the start).
   virtual std::unique_ptr<BatchSource> open_train(const core::Json& position) = 0;
-  /// What is due after so many epochs; empty: nothing. Collective.
-  virtual Metrics evaluate(int64_t epochs_done) = 0;
+  /// What is due; empty: nothing. Collective.
+  virtual Metrics evaluate(const EvaluationTime& when) = 0;
   virtual std::unique_ptr<LogFormat> log_format() const = 0;
 };
 

@@ -1,4 +1,6 @@
 // Resuming and stopping of `lockstep train clip`: nothing is lost and nothing differs.
+#include <numeric>
+
 #include "commands/train_fixture.h"
 #include "core/strings.h"
 
@@ -110,6 +112,32 @@ TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_NE(resumed.err.find("continuing after step " + std::to_string(step)), std::string::npos) << resumed.err;
   EXPECT_EQ(static_cast<int64_t>(losses("ends").size()), step + 2);
+}
+
+TEST_F(TrainResume, AnEvaluationThatTheStopCutOffIsMadeUpFor) {
+  // Every step ends an epoch: the run stops at the end of one, without evaluating it.
+  const std::vector<std::string> flags = {"--train-num-samples", "8",      "--epochs", "100000", "--val-data",
+                                          shapes("val_shards"),  "--keep", "2"};
+  const auto stopped = run_beside("owed", train_args("owed", flags), "wait_for_steps 2; kill -INT $pid");
+  ASSERT_EQ(stopped.exit_code, 75) << stopped.err;
+  const auto evaluated = [&] {
+    std::vector<int64_t> steps;
+    for (const core::Json& line : record::read_json_lines(logs_.path() / "owed" / "results.jsonl").lines)
+      steps.push_back(line.at("step").get<int64_t>());
+    return steps;
+  };
+  const int64_t step = checkpoint::read_manifest(newest_checkpoint("owed")).step;
+  ASSERT_FALSE(evaluated().empty());
+  EXPECT_EQ(evaluated().back(), step - 1) << "it was stopped before the evaluation";
+  auto more = flags;
+  more.insert(more.end(), {"--resume", "latest", "--max-steps", std::to_string(step + 1)});
+  for (int i = 0; i < 2; ++i) {
+    const auto resumed = train("owed", more);
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    std::vector<int64_t> all(static_cast<size_t>(step + 1));
+    std::iota(all.begin(), all.end(), int64_t{1});
+    EXPECT_EQ(evaluated(), all) << "each epoch has one evaluation";
+  }
 }
 
 TEST_F(TrainResume, TheSecondInterruptEndsAtOnce) {

@@ -1,10 +1,12 @@
 #include "tasks/contrastive/engine/contrastive_training_task.h"
 
+#include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "core/error.h"
 #include "core/log.h"
+#include "data/shards/source_rows.h"
 #include "data/text/class_names.h"
 #include "data/text/clip_assets.h"
 #include "optim/schedule.h"
@@ -19,7 +21,7 @@ namespace {
 
 /// Labelled pictures or sounds of zero-shot evaluation; their metrics begin with `prefix`.
 struct ZeroShotSet {
-  std::string prefix, spec;
+  std::string prefix, flag, spec;
   std::vector<std::string> class_names;
 };
 
@@ -64,9 +66,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   }
   std::unique_ptr<train::LogFormat> log_format() const override { return make_contrastive_log_format(); }
 
-  train::Metrics evaluate(int64_t epochs_done) override {
+  train::Metrics evaluate(const train::EvaluationTime& when) override {
     const auto is_due = [&](int64_t frequency) {
-      return frequency > 0 && (epochs_done % frequency == 0 || epochs_done == options_.epochs);
+      return frequency > 0 && (when.epochs_done % frequency == 0 || when.is_last);
     };
     train::Metrics metrics;
     const auto add = [&](train::Metrics more) {
@@ -96,36 +98,63 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     train::succeed_together(world_.comm(), [&] {
       if (options_.zeroshot_frequency_epochs > 0) read_prompts();
       if (world_.rank() != 0) return;
-      if (!options_.val_data.empty() && options_.val_frequency_epochs > 0) data_->open_validation()->next();
-      for (const auto& set : zero_shot_sets_) data_->open_labelled(set.spec)->next();
+      if (!options_.val_data.empty() && options_.val_frequency_epochs > 0) {
+        data_->refuse_missing(options_.val_data);
+        data_->open_validation()->next();
+      }
+      for (const auto& set : zero_shot_sets_) {
+        check_classes(set);
+        data_->refuse_missing(set.spec);
+        data_->open_labelled(set.spec)->next();
+      }
     });
+  }
+
+  /// The n-th folder by name is the n-th class: another number of folders would make every label wrong.
+  static void check_classes(const ZeroShotSet& set) {
+    std::error_code code;
+    if (!std::filesystem::is_directory(set.spec, code)) return;
+    const size_t num_folders = data::image_folder_classes(set.spec).size();
+    if (num_folders == set.class_names.size()) return;
+    throw UsageError(fmt::format("evaluation: {} '{}' has {} class folders, but there are {} class names", set.flag,
+                                 set.spec, num_folders, set.class_names.size()),
+                     "give --classnames FILE with one line for each class folder, in the sorted order of the folders");
   }
 
   EncoderContext encoder(std::function<void(int64_t)> on_progress = {}) {
     return {*training_.towers, world_.comm(), *mover_, *training_.precision, std::move(on_progress)};
   }
 
-  train::Metrics validate() {
-    const int64_t goal = options_.val_num_samples.value_or(0), num_ranks = world_.comm().size();
+  /// A line on a terminal: "validation: 512 of 5000 samples". `goal` 0: not known.
+  std::function<void(int64_t)> progress_of(std::string what, const char* unit, int64_t goal) {
+    const int64_t num_ranks = world_.comm().size();
     const bool is_first_rank = world_.rank() == 0;
-    const auto show = [&](int64_t mine) {
+    return [=](int64_t mine) {
       const std::string all = goal > 0 ? fmt::format(" of {}", goal) : "";
-      if (is_first_rank) core::show_progress(fmt::format("validation: {}{} samples", mine * num_ranks, all));
+      if (is_first_rank) core::show_progress(fmt::format("{}: {}{} {}", what, mine * num_ranks, all, unit));
     };
+  }
+
+  train::Metrics validate() {
+    const int64_t goal = options_.val_num_samples.value_or(0);
     const auto loader = data_->open_validation();
-    train::Metrics metrics = validate_pairs(encoder(show), shape_.modality(), *loader, batch_.micro_batch_size);
+    train::Metrics metrics = validate_pairs(encoder(progress_of("validation", "samples", goal)), shape_.modality(),
+                                            *loader, batch_.micro_batch_size);
     for (const auto& [name, value] : metrics)
-      if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && is_first_rank)
+      if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && world_.rank() == 0)
         core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value),
                           goal);
     return metrics;
   }
 
   train::Metrics zero_shot(const ZeroShotSet& set) {
-    const auto class_KE = zero_shot_classifier(encoder(), data_->text_encoder(), shape_.context_length(),
-                                               set.class_names, templates_, batch_.micro_batch_size);
+    const auto num_prompts = static_cast<int64_t>(set.class_names.size() * templates_.size());
+    const auto class_KE =
+        zero_shot_classifier(encoder(progress_of(set.prefix, "prompts", num_prompts)), data_->text_encoder(),
+                             shape_.context_length(), set.class_names, templates_, batch_.micro_batch_size);
     const auto loader = data_->open_labelled(set.spec);
-    return zero_shot_accuracy(set.prefix, encode_all(encoder(), *loader), class_KE);
+    return zero_shot_accuracy(set.prefix, encode_all(encoder(progress_of(set.prefix, "samples", 0)), *loader),
+                              class_KE);
   }
 
   /// With both sets given --classnames are those of --zeroshot-data.
@@ -134,11 +163,12 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     const bool has_own_names = !options_.classnames.empty() && options_.zeroshot_data.empty();
     if (!options_.imagenet_val.empty())
       zero_shot_sets_.push_back(
-          {"imagenet-zeroshot-val", options_.imagenet_val,
+          {"imagenet-zeroshot-val", "--imagenet-val", options_.imagenet_val,
            data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
                                                 : data::find_clip_assets().imagenet_class_names())});
     if (!options_.zeroshot_data.empty())
-      zero_shot_sets_.push_back({"zeroshot", options_.zeroshot_data, data::read_class_names(options_.classnames)});
+      zero_shot_sets_.push_back(
+          {"zeroshot", "--zeroshot-data", options_.zeroshot_data, data::read_class_names(options_.classnames)});
     if (options_.templates.empty() && shape_.clap() != nullptr)
       templates_ = {kSoundTemplate};
     else

@@ -89,8 +89,8 @@ class GptTrainingTask final : public train::TrainingTask {
   }
   std::unique_ptr<train::LogFormat> log_format() const override { return make_gpt_log_format(); }
 
-  train::Metrics evaluate(int64_t epochs_done) override {
-    const auto source = data_->open_validation(epochs_done - 1);
+  train::Metrics evaluate(const train::EvaluationTime& when) override {
+    const auto source = data_->open_validation(std::max<int64_t>(0, when.epochs_done - 1));
     if (!source) return {};
     const train::PipelineParts pipeline =
         gpt_pipeline_parts(*training_.stage, layout_, groups_, {device_, training_.precision->input_type()},
