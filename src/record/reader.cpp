@@ -104,7 +104,8 @@ StatusRead read_status(const fs::path& folder) {
   read.exit_code = number_at<int>(status, "exit_code");
   read.first_failing_rank = number_at<int>(status, "first_failing_rank");
   read.message = core::text_at(status, "message");
-  read.last_step = number_at<int64_t>(status, "last_step");
+  read.steps_done = number_at<int64_t>(status, "steps_done");
+  if (const auto last = number_at<int64_t>(status, "last_step"); last && !read.steps_done) read.steps_done = *last + 1;
   read.heartbeat_s = number_at<double>(status, "heartbeat_s").value_or(0);
   read.heartbeat_every_s = number_at<double>(status, "heartbeat_every_s").value_or(0);
   read.ended_s = number_at<double>(status, "ended_s");

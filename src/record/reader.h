@@ -56,7 +56,7 @@ struct StatusRead {
   std::optional<int> exit_code;
   std::optional<int> first_failing_rank;
   std::string message;
-  std::optional<int64_t> last_step;
+  std::optional<int64_t> steps_done;  ///< Optimiser steps.
   double heartbeat_s = 0, heartbeat_every_s = 0;
   std::optional<double> ended_s;
   int64_t dropped_lines = 0;

@@ -152,12 +152,12 @@ template <typename Read> bool read_or_tell(const fs::path& path, RunData& run, c
   }
 }
 
-/// The last step that the run says it did, where it has ended.
+/// The steps that the run says it did, where it has ended.
 std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) {
   constexpr const char* kUnknownEnd =
       "how the run ended is not known: it may have finished, been stopped or died, and the steps that are there may "
       "not be all";
-  std::optional<int64_t> last_step;
+  std::optional<int64_t> steps_done;
   const size_t num_problems = run.problems.size();
   const bool is_told = read_or_tell(folder / "status.json", run, [&] {
     const StatusRead status = read_status(folder);
@@ -175,18 +175,19 @@ std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) 
     if (status.dropped_lines > 0)
       run.problems.push_back(fmt::format("{} lines of the record were lost while the run wrote it (disk or queue full)",
                                          status.dropped_lines));
-    if (run.state != "running" && run.state != "died") last_step = status.last_step;
+    if (run.state != "running" && run.state != "died") steps_done = status.steps_done;
   });
-  if (is_told) return last_step;
+  if (is_told) return steps_done;
   if (run.problems.size() == num_problems)
     run.problems.push_back(fmt::format("status.json is missing: {}", kUnknownEnd));
   else
     run.problems.back() += fmt::format("; {}", kUnknownEnd);
-  return last_step;
+  return steps_done;
 }
 
 /// A run that did more steps than its record holds: the end of steps.jsonl was lost.
-void tell_lost_steps(int64_t last_step, RunData& run) {
+void tell_lost_steps(int64_t steps_done, RunData& run) {
+  const int64_t last_step = steps_done - 1;
   const auto& steps = run.steps.step;
   const auto [first, last] = std::minmax_element(steps.begin(), steps.end());
   if (last != steps.end() && *last >= last_step) return;
@@ -231,7 +232,7 @@ RunData load_run(const fs::path& folder) {
     run.problems.push_back("run.json is missing: what was run where is not known");
   std::vector<AttemptFacts> attempts;
   read_or_tell(folder / "run.json", run, [&] { attempts = read_attempts(read_run(folder).attempts, run); });
-  const auto last_step = read_how_it_stands(folder, run);
+  const auto steps_done = read_how_it_stands(folder, run);
   const auto load = [&](const char* file, auto reads) {
     read_or_tell(folder / file, run, [&] { reads(folder, run); });
   };
@@ -243,7 +244,7 @@ RunData load_run(const fs::path& folder) {
   load("system.jsonl", load_system);
   load("startup.jsonl", load_startup);
   complete_setup(run);
-  if (last_step) tell_lost_steps(*last_step, run);
+  if (steps_done) tell_lost_steps(*steps_done, run);
   if (run.steps.size() == 0) run.problems.push_back("no step was recorded");
   return run;
 }

@@ -1,5 +1,6 @@
 #include "record/run_record.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,19 @@ int highest_attempt(const Json& attempts, const fs::path& folder) {
   return static_cast<int>(std::clamp<int64_t>(highest, 0, 1'000'000'000));
 }
 
+/// A full disk has no room for the new file beside the old one; the block of the old one takes the text then.
+void write_status_file(const fs::path& path, const std::string& text) {
+  try {
+    core::write_file_atomic(path, text);
+  } catch (const EnvironmentError&) {
+    const core::Fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    const auto size = static_cast<ssize_t>(text.size());
+    if (!file.valid() || ::pwrite(file.get(), text.data(), text.size(), 0) != size ||
+        ::ftruncate(file.get(), size) != 0)
+      throw;
+  }
+}
+
 }  // namespace
 
 std::string to_text(RunState state) {
@@ -78,6 +92,7 @@ RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig
                  {"started_s", core::unix_seconds()},
                  {"heartbeat_s", core::unix_seconds()},
                  {"heartbeat_every_s", static_cast<double>(config.heartbeat_every.count()) / 1000.0},
+                 {"steps_done", nullptr},
                  {"last_step", nullptr},
                  {"exit_code", nullptr},
                  {"first_failing_rank", nullptr},
@@ -110,7 +125,7 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
       status["message"] = fmt::format("rank {} ended with {}", failure.rank, failure.text);
       status["ended_s"] = core::unix_seconds();
     }
-    core::write_file_atomic(path, status.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    write_status_file(path, status.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const Error& error) {  // the failure itself has been reported
     core::log_warning("record: cannot note which rank failed first: {}", error.what());
   }
@@ -144,7 +159,8 @@ void RunRecord::append_step(StepRecord record) {
   const int64_t step = record.step;
   append_numbered(steps_file_, std::move(record));
   const std::scoped_lock lock(status_mutex_);
-  status_["last_step"] = step;
+  status_["steps_done"] = step + 1;
+  status_["last_step"] = step;  // the number of that step, from 0: what reports of before steps_done read
 }
 
 void RunRecord::append_rank_times(RankTimesRecord record) { append_numbered(ranks_file_, std::move(record)); }
@@ -174,7 +190,7 @@ void RunRecord::write_status() {
     if (!health.last_error.empty()) status_["last_write_error"] = health.last_error;
     text = status_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
-  core::write_file_atomic(folder_ / "status.json", text);
+  write_status_file(folder_ / "status.json", text);
 }
 
 void RunRecord::heartbeat() {

@@ -102,7 +102,7 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
 PointView view_point(const fs::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s) {
   PointView view{.spans = read_spans(folder / point.events)};
   const RunOutcome outcome = read_outcome(folder / point.run, now_s);
-  view.last_step = outcome.last_step;
+  view.steps_done = outcome.steps_done;
   for (size_t i = 0; i < view.spans.size(); ++i) {
     JobSpan& span = view.spans[i];
     if (!span.end_s && slurm != nullptr) {
@@ -202,7 +202,7 @@ std::vector<int64_t> resumable(const SweepState& state) {
 
 std::string status_table(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {
   std::vector<std::vector<std::string>> rows{
-      {"point", "axes", "state", "step", "job", "starts", "waited", "ran", "message"}};
+      {"point", "axes", "state", "steps", "job", "starts", "waited", "ran", "message"}};
   const std::vector<PointView> views = view_points(folder, state, slurm, now_s);
   for (size_t i = 0; i < views.size(); ++i) {
     const PointRecord& point = state.points[i];
@@ -211,7 +211,7 @@ std::string status_table(const fs::path& folder, const SweepState& state, const 
     for (const JobSpan& span : view.spans) ran_s += *span.end_s - span.start_s;
     rows.push_back(
         {fmt::format("{:04}", point.index), point.axes_text(), to_text(point.status),
-         view.last_step ? fmt::format("{}", *view.last_step) : "-", point.jobs.empty() ? "-" : point.jobs.back().id,
+         view.steps_done ? fmt::format("{}", *view.steps_done) : "-", point.jobs.empty() ? "-" : point.jobs.back().id,
          fmt::format("{}", view.spans.size()), view.queue_wait_s ? core::format_duration(*view.queue_wait_s) : "-",
          view.spans.empty() ? "-" : core::format_duration(ran_s), core::replace_all(point.message, "\n", " ")});
   }
@@ -238,7 +238,7 @@ core::Json status_json(const fs::path& folder, const SweepState& state, const Sl
                       {"job", point.jobs.empty() ? core::Json(nullptr) : core::Json(point.jobs.back().id)},
                       {"num_jobs", point.jobs.size()},
                       {"num_starts", view.spans.size()},
-                      {"last_step", view.last_step ? core::Json(*view.last_step) : core::Json(nullptr)},
+                      {"steps_done", view.steps_done ? core::Json(*view.steps_done) : core::Json(nullptr)},
                       {"queue_wait_s", view.queue_wait_s ? core::Json(*view.queue_wait_s) : core::Json(nullptr)},
                       {"node_hours", view.node_hours}});
   }

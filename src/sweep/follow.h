@@ -21,7 +21,7 @@ struct PointView {
   std::optional<double>
       queue_wait_s{};  ///< Of the first job, from its submission, or the end of the job it had to follow, to its start.
   double node_hours = 0;  ///< Over all spans, failed ones included.
-  std::optional<int64_t> last_step{};
+  std::optional<int64_t> steps_done{};
 };
 
 /// What SLURM says: the queue, and ended jobs of the points whose end nobody else knows.

@@ -38,7 +38,7 @@ void show_point(const SweepState& state, const PointRecord& point, const fs::pat
   const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
   core::show_progress(fmt::format("{} {}/{}  {}  {}{}", state.name, at + 1, count, point.axes_text(),
                                   core::format_duration(elapsed_s),
-                                  outcome.last_step ? fmt::format("  step {}", *outcome.last_step) : ""));
+                                  outcome.steps_done ? fmt::format("  {} steps", *outcome.steps_done) : ""));
 }
 
 /// Ends a launcher and its ranks at once: to it a second SIGINT means that (two in a row may arrive as one, hence one

@@ -31,7 +31,7 @@ RunOutcome read_outcome(const fs::path& run_folder, double now_s) {
     return {.status = PointStatus::kDied, .message = error.what()};
   }
   outcome.message = status.message;
-  outcome.last_step = status.last_step;
+  outcome.steps_done = status.steps_done;
   outcome.heartbeat_s = status.heartbeat_s;
   if (status.state == "finished")
     outcome.status = PointStatus::kFinished;

@@ -12,7 +12,7 @@ namespace lockstep::sweep {
 struct RunOutcome {
   PointStatus status = PointStatus::kPlanned;  ///< kPlanned: there is no record.
   std::string message{};
-  std::optional<int64_t> last_step{};
+  std::optional<int64_t> steps_done{};
   std::optional<double> started_s{}, heartbeat_s{};
 };
 /// Reads status.json. A run that says "running" counts as kRunning while its heartbeat is fresh, else as kDied.

@@ -110,8 +110,27 @@ TEST(RunRecord, LeavesTheFilesOfARun) {
   const StatusRead status = read_status(run);
   EXPECT_EQ(status.state, "finished");
   EXPECT_EQ(status.exit_code, 0);
-  EXPECT_EQ(status.last_step, 1);
+  EXPECT_EQ(status.steps_done, 2);
   EXPECT_EQ(status.dropped_lines, 0);
+}
+
+TEST(RunRecord, AFullDiskLeavesTheFinalState) {
+  const core::TempDir folder;
+  RunRecord record(folder.path(), Json::object());
+  // No room for a file beside status.json: what stands in the way of the temporary one acts like a full disk.
+  std::filesystem::create_directory(folder.path() / fmt::format("status.json.tmp{}-{}", core::host_name(), ::getpid()));
+  record.finish({.state = RunState::kFailed, .exit_code = 5, .message = "disk full"});
+  const StatusRead status = read_status(folder.path());
+  EXPECT_EQ(status.state, "failed");
+  EXPECT_EQ(status.exit_code, 5);
+  EXPECT_EQ(status.message, "disk full");
+}
+
+TEST(RunRecord, OlderRecordsTellTheStepsDoneByTheNumberOfTheLast) {
+  const core::TempDir folder;
+  core::write_file_atomic(folder.path() / "status.json",
+                          R"({"record_version": 1, "state": "stopped", "attempt": 1, "last_step": 15})");
+  EXPECT_EQ(read_status(folder.path()).steps_done, 16);
 }
 
 TEST(RunRecord, AttemptsAddUpAndTheLastOneOfAStepCounts) {
@@ -242,12 +261,12 @@ TEST(RunRecord, TheHeartbeatBeatsAndItsEndMeansDeath) {
   const double before = read_status(folder.path()).heartbeat_s;
   record.append_step(record_of_step(41));
   StatusRead status = read_status(folder.path());
-  for (int round = 0; round < 5000 && (status.heartbeat_s <= before || !status.last_step); ++round) {
+  for (int round = 0; round < 5000 && (status.heartbeat_s <= before || !status.steps_done); ++round) {
     std::this_thread::sleep_for(2ms);
     status = read_status(folder.path());
   }
   EXPECT_GT(status.heartbeat_s, before);
-  EXPECT_EQ(status.last_step, 41);
+  EXPECT_EQ(status.steps_done, 42);
   EXPECT_FALSE(status.is_dead(status.heartbeat_s + 5));
   EXPECT_TRUE(status.is_dead(status.heartbeat_s + 7));
   record.finish({});
