@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -38,6 +39,7 @@ void print_error(const std::string& text) {
 
 int guarded_main(const std::function<int()>& body) {
   core::report_bus_errors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error of its write, which is told
   try {
     const int code = body();
     if (std::fflush(stdout) != 0)

@@ -27,6 +27,7 @@ using core::ExitStatus;
 constexpr int kLostPeerCode = static_cast<int>(ExitCode::kCommunication);
 constexpr int kRequeueCode = static_cast<int>(ExitCode::kRequeue);
 constexpr size_t kTailLines = 60;
+constexpr std::chrono::milliseconds kTellAfter{1000};  // a group that ends sooner tells it once, at its end
 
 /// What an exit says about the group, the most telling first.
 enum class Verdict { kCause, kLostPeer, kStopped, kGood };
@@ -140,6 +141,9 @@ class RankGroup {
   void kill_all();
   void drain();
   const Rank* first_failure() const;
+  std::string how_it_ended(const Rank& rank) const;
+  std::string advice(const Rank& first) const;
+  void tell_first(const Rank& first) const;
   void report(const Rank& first) const;
   void note_in_record(const Rank& first) const;
 
@@ -150,7 +154,7 @@ class RankGroup {
   int num_ended_ = 0, num_interrupts_ = 0, num_killed_ = 0;
   int stop_signal_ = 0;  // that was passed on to the ranks
   bool is_terminating_ = false, is_killed_ = false;
-  std::optional<Clock::time_point> terminate_at_, kill_at_;
+  std::optional<Clock::time_point> terminate_at_, kill_at_, tell_at_;
 };
 
 RankGroup::RankGroup(const std::vector<RankCommand>& commands, const GroupConfig& config) : config_(config) {
@@ -235,6 +239,7 @@ void RankGroup::reap() {
     rank.exit_order = ++num_ended_;
     rank.verdict = judge(*rank.status);
     if (rank.verdict == Verdict::kCause) terminate_at_ = std::min(terminate_at_.value_or(Clock::now()), Clock::now());
+    if (rank.verdict == Verdict::kCause && !tell_at_) tell_at_ = Clock::now() + kTellAfter;
     if (rank.verdict == Verdict::kLostPeer && !terminate_at_) terminate_at_ = Clock::now() + config_.settle;
   }
 }
@@ -255,6 +260,10 @@ void RankGroup::kill_all() {
 
 void RankGroup::act() {
   const auto now = Clock::now();
+  if (tell_at_ && now >= *tell_at_ && is_running()) {
+    tell_first(*first_failure());
+    tell_at_ = Clock::time_point::max();  // once
+  }
   if (terminate_at_ && !is_terminating_ && now >= *terminate_at_) terminate_others();
   if (kill_at_ && !is_killed_ && now >= *kill_at_) kill_all();
 }
@@ -286,15 +295,36 @@ const Rank* RankGroup::first_failure() const {
   return first;
 }
 
+std::string RankGroup::how_it_ended(const Rank& rank) const {
+  return fmt::format("rank {} on {} failed first: {}{}", rank.rank, core::host_name(), rank.status->text(),
+                     meaning_of(*rank.status));
+}
+
+/// What to do about a run that lost a rank to no error of its own.
+std::string RankGroup::advice(const Rank& first) const {
+  std::error_code failure;
+  const bool is_run = !config_.run_folder_file.empty() && std::filesystem::exists(config_.run_folder_file, failure);
+  if (!is_run || first.status->signal == 0) return "";
+  return "\n  hint: the same command with --resume latest continues from the last checkpoint";
+}
+
+/// While the others, which may wait for each other, are still ending.
+void RankGroup::tell_first(const Rank& first) const {
+  const auto num_left = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
+  output_.write_line(
+      STDERR_FILENO, "",
+      fmt::format("launch: {}; {} other ranks are being ended, for which they have {:.0f} s{}", how_it_ended(first),
+                  num_left, std::chrono::duration<double>(config_.kill_grace).count(), advice(first)));
+}
+
 void RankGroup::report(const Rank& first) const {
-  std::string text = fmt::format("launch: rank {} on {} failed first: {}{}", first.rank, core::host_name(),
-                                 first.status->text(), meaning_of(*first.status));
+  std::string text = "launch: " + how_it_ended(first);
   std::string message = message_of_file(first.error_file);
   if (message.empty()) message = message_of_tail(first.tail);
   if (!message.empty())
     text += "\n  its last message: " + core::replace_all(std::string(core::trim(message)), "\n", "\n  ");
   if (num_killed_ > 0) text += fmt::format("\n  {} other ranks did not end on SIGTERM and were killed", num_killed_);
-  output_.write_line(STDERR_FILENO, "", text);
+  output_.write_line(STDERR_FILENO, "", text + advice(first));
 }
 
 void RankGroup::note_in_record(const Rank& first) const {
