@@ -54,12 +54,15 @@ TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {
   ASSERT_EQ(train("full", {"--max-steps", "2"}).exit_code, 0);
   // Files may grow to 8 MiB: the model (6.5 MB) fits, the optimiser's moments (13 MB) do not.
   auto args = train_args("full", {"--resume", "latest", "--max-steps", "6", "--save-every-n-steps", "2"});
-  args.insert(args.begin(), {"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\"", lockstep_program()});
+  args.insert(args.begin(), {"/bin/sh", "-c", "ulimit -f 16384; exec \"$0\" \"$@\"", lockstep_program()});
   expect_error(run_program(args, {}, std::chrono::seconds(120)), 5,
                {"checkpoint of step 4 was not saved, the one before stays and training goes on",
                 "optimizer.safetensors", "File too large", "ulimit -f", "the last checkpoint could not be written",
                 "hint: the older checkpoints are whole"});
   EXPECT_EQ(losses("full").size(), 6u);
+  const auto status = record::read_status(logs_.path() / "full");
+  EXPECT_EQ(status.state, "failed");
+  EXPECT_NE(status.message.find("could not be written"), std::string::npos) << status.message;
   EXPECT_EQ(checkpoint::list_checkpoints(logs_.path() / "full").size(), 1u);
   EXPECT_EQ(run_lockstep({"ckpt", "verify", (logs_.path() / "full").string()}).exit_code, 0);
   const auto resumed = train("full", {"--resume", "latest", "--max-steps", "3"});
@@ -87,7 +90,7 @@ TEST_F(TrainFaults, APictureOfAbsurdSizeIsRefusedByItsHeader) {
   const std::string shard = shard_with("bomb.tar", "005", png_header(100000, 100000), "");
   expect_error(train("bomb", {"--train-data", shard}), 4,
                {"bomb.tar", "key='005'", "100000 x 100000", "hint: ", "--max-image-pixels"});
-  EXPECT_EQ(record::read_status(logs_.path() / "bomb").state, "failed");
+  EXPECT_FALSE(fs::exists(logs_.path() / "bomb")) << "a start that is refused leaves no folder";
 }
 
 TEST_F(TrainFaults, AnUndecodableTextIsRefusedOrSkippedAndCounted) {
@@ -106,12 +109,68 @@ TEST_F(TrainFaults, AnUndecodableTextIsRefusedOrSkippedAndCounted) {
       {"2 bad samples are more than the 1 allowed", "key='003'", "hint: ", "--max-bad-samples"});
 }
 
+TEST_F(TrainFaults, ACutShardStopsTheRunOrItsLostSamplesAreReplaced) {
+  const fs::path folder = logs_.path() / "data";
+  fs::copy(fs::path(shapes("train_shards")).parent_path(), folder);
+  const std::string shards = (folder / fs::path(shapes("train_shards")).filename()).string();
+  ASSERT_EQ(run_lockstep({"data", "index", shards}).exit_code, 0);
+  const fs::path cut = folder / "train-000001.tar";
+  fs::resize_file(cut, fs::file_size(cut) / 2);
+  expect_error(train("stop", {"--train-data", shards}), 4, {"train-000001.tar' is damaged at offset", "hint: "});
+  const std::vector<std::string> flags = {"--train-data",      shards, "--on-bad-sample", "skip",
+                                          "--train-transform", "eval"};
+  const auto lost = [&](const std::string& name, int ranks) {
+    std::vector<std::string> places;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const fs::path list = logs_.path() / name / fmt::format("bad_samples.rank{}.jsonl", rank);
+      if (!fs::exists(list)) continue;
+      for (const core::Json& line : record::read_json_lines(list).lines) {
+        EXPECT_EQ(line.at("shard"), cut.string());
+        places.push_back(line.at("offset").dump());
+      }
+    }
+    std::sort(places.begin(), places.end());
+    return places;
+  };
+  const auto one = train("one", flags);
+  expect_error(one, 0,
+               {"1 of 4 shards are damaged", "bad sample replaced (1 so far): ", "it was cut", "rank 0 replaced "});
+  EXPECT_EQ(losses("one").size(), 24u) << "the epoch is as long as before";
+  const auto of_one = lost("one", 1);
+  EXPECT_GE(of_one.size(), 2 * 11u) << "half of 24 samples in each of two epochs";
+  EXPECT_LE(of_one.size(), 2 * 14u);
+  auto halves = flags;
+  halves.insert(halves.end(), {"--batch-size", "4"});
+  const auto two = train_on(2, "two", halves);
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_EQ(lost("two", 2), of_one);
+  for (size_t i = 0; i < 24; ++i) EXPECT_NEAR(losses("two")[i], losses("one")[i], 1e-4) << "step " << i;
+}
+
+TEST_F(TrainFaults, ClassFoldersThatDoNotMatchTheNamesAreRefusedBeforeTheModelIsBuilt) {
+  const auto refused = run_lockstep({"train", "clip", "--model", (shared_->path() / "tiny.json").string(), "--device",
+                                     "cpu", "--threads", "1", "--batch-size", "8", "--imagenet-val", shapes("heldout"),
+                                     "--logs", logs_.path().string(), "--name", "classes"});
+  const auto num_folders = std::distance(fs::directory_iterator(shapes("heldout")), fs::directory_iterator());
+  expect_error(
+      refused, 2,
+      {fmt::format("has {} class folders, but there are 1000 class names", num_folders), "hint: ", "--classnames"});
+  EXPECT_FALSE(fs::exists(logs_.path() / "classes"));
+}
+
 TEST_F(TrainFaults, MissingShardsAreNamed) {
   const std::string shards = (fs::path(shapes("heldout")).parent_path() / "train-{000000..000005}.tar").string();
   const auto missing = train("missing", {"--train-data", shards});
   expect_error(missing, 4,
                {"cannot open shard '", "train-000004.tar': No such file", "2 of 6 shards cannot be read",
                 "hint: it is missing: check the range in the braces"});
+  EXPECT_FALSE(fs::exists(logs_.path() / "missing"));
+  expect_error(train("val", {"--val-data", shards}), 4,
+               {"2 of 6 shards do not exist; the first: '", "train-000004.tar", "hint: check the range"});
+  const auto dry = train("dry", {"--train-data", shards, "--dry-run"});
+  EXPECT_EQ(dry.exit_code, 2) << dry.err;
+  EXPECT_NE(dry.out.find("2 of 6 shards looked for are not"), std::string::npos) << dry.out;
+  EXPECT_EQ(train("dry", {"--train-data", shards, "--dry-run", "--world-size", "4"}).exit_code, 0);
   const auto nowhere = train("nowhere", {"--train-data", "/nonexistent/{0..1}.tar"});
   expect_error(nowhere, 4, {"cannot open shard '/nonexistent/0.tar'"});
   EXPECT_EQ(nowhere.err.find("no index"), std::string::npos) << nowhere.err;
@@ -144,6 +203,13 @@ TEST_F(TrainFaults, AWrongCommandLineIsRefusedOnceBeforeThereAreRanks) {
 
 TEST_F(TrainFaults, EvaluationCountsAndUsesBothZeroShotSets) {
   const std::string templates = write_file(logs_.path() / "templates.txt", "a photo of a {}.\n");
+  const fs::path imagenet = logs_.path() / "imagenet";  // a thousand folders with the same picture
+  const fs::path first_class = fs::directory_iterator(shapes("heldout"))->path();
+  const fs::path picture = fs::directory_iterator(first_class)->path();
+  for (int i = 0; i < 1000; ++i) {
+    fs::create_directories(imagenet / fmt::format("n{:04}", i));
+    fs::create_symlink(picture, imagenet / fmt::format("n{:04}", i) / "one.jpg");
+  }
   const auto done = run_lockstep({"train",
                                   "clip",
                                   "--model",
@@ -159,7 +225,7 @@ TEST_F(TrainFaults, EvaluationCountsAndUsesBothZeroShotSets) {
                                   "--val-num-samples",
                                   "50",
                                   "--imagenet-val",
-                                  shapes("heldout"),
+                                  imagenet.string(),
                                   "--zeroshot-data",
                                   shapes("heldout"),
                                   "--classnames",

@@ -239,19 +239,18 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
   return command;
 }
 
-/// Refuses a wrong command line of ours once, before there are ranks that would each refuse it. True when all is said:
-/// --help and
-/// --dry-run need no ranks.
-bool answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
-  if (core::starts_with(command.front(), "-")) return false;  // --version and the like are no commands
+/// Refuses a wrong command line of ours once, before there are ranks that would each refuse it. An exit code when all
+/// is said: --help and --dry-run need no ranks.
+std::optional<int> answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
+  if (core::starts_with(command.front(), "-")) return std::nullopt;  // --version and the like are no commands
   commands::ParsedCommand parsed = commands::parse_command(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
-  if (is_dry_run) commands::read_files(parsed);
-  if (is_dry_run)
-    print_dry_run(parsed,
-                  tasks::WorldSize{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
-  return parsed.wants_help || is_dry_run;
+  if (parsed.wants_help) return 0;
+  if (!is_dry_run) return std::nullopt;
+  commands::read_files(parsed);
+  return print_dry_run(
+      parsed, tasks::WorldSize{.num_ranks = num_ranks, .source = "launch", .num_local_ranks = num_local_ranks});
 }
 
 }  // namespace
@@ -275,7 +274,8 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
   const std::vector<std::string> argv = command_line(values, command);
   NodePlace place = find_place(values);
   const int local_size = static_cast<int>(values.nproc_per_node);
-  if (values.program.empty() && answer_without_ranks(command, place.num_nodes * local_size, local_size)) return 0;
+  if (values.program.empty())
+    if (const auto code = answer_without_ranks(command, place.num_nodes * local_size, local_size)) return *code;
   const core::TempDir error_folder("lockstep-launch");
   settle_port(place);
   std::vector<RankCommand> ranks;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/options.h"
 #include "core/print.h"
 #include "hw/ranks.h"
@@ -35,10 +36,14 @@ std::string option_entry(const core::Option& option) {
 
 }  // namespace
 
-void print_dry_run(const commands::ParsedCommand& command, const std::optional<tasks::WorldSize>& launched) {
+int print_dry_run(const commands::ParsedCommand& command, const std::optional<tasks::WorldSize>& launched) {
   const config::RunOptions& options = command.task->options();
   tasks::DryRunPage page = command.task->dry_run(*command.set, guess_world(options, launched));
   page.warnings.insert(page.warnings.begin(), command.warnings.begin(), command.warnings.end());
+  page.warnings.insert(page.warnings.end(), page.missing.begin(), page.missing.end());
+  // A question about another machine is answered all the same: what it needs may lie there.
+  const bool would_fail = !page.missing.empty() && !options.world_size;
+  const int code = would_fail ? static_cast<int>(ExitCode::kUsage) : 0;
   if (options.json) {
     core::Json json = core::Json::object();
     for (const tasks::DryRunFact& fact : page.facts)
@@ -47,7 +52,7 @@ void print_dry_run(const commands::ParsedCommand& command, const std::optional<t
     json["options"] = command.set->values_json();
     json["warnings"] = page.warnings;
     core::print("{}\n", json.dump(2));
-    return;
+    return code;
   }
   core::print("Dry run: no data are read, nothing is computed or written.\n\n");
   for (const tasks::DryRunFact& fact : page.facts)
@@ -56,6 +61,7 @@ void print_dry_run(const commands::ParsedCommand& command, const std::optional<t
   for (const core::Option& option : command.set->options())
     if (option.origin.kind != core::Origin::Kind::kDefault) core::print("{}", option_entry(option));
   for (const std::string& warning : page.warnings) core::print("\n{}", tasks::dry_run_entry("warning: ", warning));
+  return code;
 }
 
 }  // namespace lockstep::cli

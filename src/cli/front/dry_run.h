@@ -9,7 +9,7 @@ namespace lockstep::cli {
 /// differ from their defaults and warnings (also of named files that are not here), as text or (--json) as one object.
 /// The number of ranks is
 /// --world-size, else what `launched` or the surroundings say.
-void print_dry_run(const commands::ParsedCommand& command,
-                   const std::optional<tasks::WorldSize>& launched = std::nullopt);
+int print_dry_run(const commands::ParsedCommand& command,
+                  const std::optional<tasks::WorldSize>& launched = std::nullopt);
 
 }  // namespace lockstep::cli

@@ -44,8 +44,7 @@ int run_engine_command(commands::ParsedCommand& command, const Args& args) {
   }
   if (const auto* run = command.run_options(); run != nullptr && run->dry_run) {
     commands::read_files(command);
-    print_dry_run(command);
-    return 0;
+    return print_dry_run(command);
   }
   exec_engine(args);
 }

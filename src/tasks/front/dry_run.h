@@ -23,6 +23,7 @@ struct DryRunPage {
   std::string tables{};  ///< Below the facts.
   core::Json extra = core::Json::object();
   std::vector<std::string> warnings{};
+  std::vector<std::string> missing{};  ///< Inputs that the command line names and that are not here.
 };
 
 /// How many ranks a run would have, and who says so.

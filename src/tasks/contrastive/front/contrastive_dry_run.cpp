@@ -84,7 +84,7 @@ void add_step_facts(const ContrastiveOptions& options, int64_t global_batch, std
                    options.warmup_steps)});
 }
 
-/// Warnings about shards of a data flag that are not here.
+/// The shards of a data flag that are not here, in a sentence.
 std::vector<std::string> missing_shards(const std::string& flag, const std::string& spec) {
   constexpr size_t kMostAsked = 10000;  // each costs a question to the file system
   size_t num_asked = 0, num_missing = 0;
@@ -102,12 +102,12 @@ std::vector<std::string> missing_shards(const std::string& flag, const std::stri
       fmt::format("{}: {} of {} shards looked for are not here; the first: '{}'", flag, num_missing, num_asked, first)};
 }
 
-/// Warnings about files and folders that the command line names and that are not here.
+/// Files and folders that the command line names and that are not here, a sentence each.
 std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
-  std::vector<std::string> warnings;
+  std::vector<std::string> missing;
   const auto look_for = [&](const std::string& flag, const std::string& path) {
     std::error_code ignored;
-    if (!path.empty() && !fs::exists(path, ignored)) warnings.push_back(fmt::format("{} '{}' is not here", flag, path));
+    if (!path.empty() && !fs::exists(path, ignored)) missing.push_back(fmt::format("{} '{}' is not here", flag, path));
   };
   for (const auto& [flag, spec] :
        {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
@@ -116,14 +116,14 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
     if (!is_shards)
       look_for(flag, spec);
     else
-      for (const std::string& warning : missing_shards(flag, spec)) warnings.push_back(warning);
+      for (const std::string& shards : missing_shards(flag, spec)) missing.push_back(shards);
   }
   look_for("--pretrained", options.pretrained);
   look_for("--classnames", options.classnames);
   look_for("--templates", options.templates);
   look_for("--tokenizer-vocab", options.tokenizer_vocab);
   if (options.resume && *options.resume != "latest") look_for("--resume", *options.resume);
-  return warnings;
+  return missing;
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
   for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, contrastive_rank_memory(options, world)))
     page.facts.push_back(std::move(fact));
   page.warnings = shape_warnings(options, shape);
-  for (std::string& warning : missing_inputs(options)) page.warnings.push_back(std::move(warning));
+  page.missing = missing_inputs(options);
   return page;
 }
 
