@@ -77,8 +77,8 @@ struct CheckpointEntry {
   std::string problem{};  ///< Why it must not be used; empty when usable.
 };
 
-/// All of <run>/checkpoints, newest (attempt, then step) first; manifests are read, files are not. An absent folder
-/// gives none; one that cannot be read throws CheckpointError.
+/// All of <run>/checkpoints, or of a copy of that folder, whatever its name; newest (attempt, then step) first.
+/// Manifests are read, files are not. An absent folder gives none; one that cannot be read throws CheckpointError.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_folder);
 
 /// The checkpoint that `--resume latest` takes: the newest usable one whose files pass. Those passed over are named

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "tasks/contrastive/front/recorded_model.h"
 
 namespace lockstep::commands {
 namespace {
@@ -134,7 +136,23 @@ void declare(ParsedCommand& parsed) {
   }
 }
 
+/// Weights of a run name their model themselves.
+void take_models_of_runs(ParsedCommand& parsed) {
+  if (parsed.infer && !parsed.set->is_given("model")) {
+    const std::string& weights = parsed.infer->pretrained;
+    std::error_code ignored;
+    if (!tasks::take_recorded_model(*parsed.set, weights) && std::filesystem::is_directory(weights, ignored))
+      throw UsageError(fmt::format("options: the model of '{}' is not known: no run.json of a run of CLIP or CLAP is "
+                                   "there or above it",
+                                   weights),
+                       "give it with --model NAME or --model FILE.json");
+  }
+  if (parsed.ckpt && parsed.ckpt->names != "as-is" && parsed.ckpt->model.empty())
+    tasks::take_recorded_model(*parsed.set, parsed.ckpt->path);
+}
+
 void check(ParsedCommand& parsed) {
+  take_models_of_runs(parsed);
   if (parsed.task) parsed.warnings = parsed.task->check(*parsed.set);
   if (parsed.infer) config::check_infer_options(*parsed.infer, *parsed.set);
   if (parsed.generate) config::check_generate_options(*parsed.generate, *parsed.set);

@@ -78,8 +78,8 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
                      "or Megatron's (one .safetensors).",
              .choices = {"as-is", "laion", "openclip", "huggingface", "megatron"}});
     set.add("model", &options.model,
-            {.help = "Model that the weights belong to, with --names: of CLAP always, of a GPT where neither a run nor "
-                     "a config.json beside the weights says it.",
+            {.help = "Model that the weights belong to, with --names, where neither the run that they are of nor (of a "
+                     "GPT) a config.json beside them says it.",
              .metavar = "NAME|FILE.json"});
     set.add("tokenizer-model", &options.tokenizer_model,
             {.help = "Tokenizer of a GPT's folder: tokenizer.json, a folder with one (or with vocab.json and "

@@ -19,7 +19,7 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
     set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE"});
     set.add("output", &o.output,
             {.help = "Result in safetensors with the keys image (or audio) and text: L2-normalised rows in the order "
-                     "of the input.",
+                     "of the input. The metadata `files` is a JSON list of the files' names.",
              .metavar = "FILE",
              .aliases = {"o", "out"}});
   } else {
@@ -52,8 +52,9 @@ core::OptionSet declare_infer_options(InferOptions& options) {
                    "OpenCLIP's or LAION's format.",
            .metavar = "NAME|FILE.json"});
   set.add("pretrained", &options.pretrained,
-          {.help = "Weights: .safetensors, a .pt file of OpenCLIP or LAION, or a checkpoint of `lockstep train`.",
-           .metavar = "FILE"});
+          {.help = "Weights: .safetensors, a .pt file of OpenCLIP or LAION, or a run of `lockstep train` (its newest "
+                   "checkpoint) or one of its checkpoints, whose model and preparation need no flags then.",
+           .metavar = "FILE|DIR"});
   set.add("precision", &options.precision,
           {.help = "Numbers the towers compute with; amp is fp16 on CUDA and bf16 on the CPU.",
            .choices = {"fp32", "amp", "amp_bf16", "bf16", "pure_bf16"},

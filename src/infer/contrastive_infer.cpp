@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -121,8 +122,13 @@ void embed(const config::InferOptions& options) {
   Encoder encoder(options);
   at::Tensor other_NE, text_NE;
   std::vector<core::SafetensorsEntry> entries;
+  std::map<std::string, std::string> facts{{"model", options.model}, {"pretrained", options.pretrained}};
   if (!options.input().empty()) {
-    other_NE = encoder.files(list_files(options.input(), encoder.is_audio())).contiguous();
+    const auto files = list_files(options.input(), encoder.is_audio());
+    core::Json names = core::Json::array();
+    for (const auto& file : files) names.push_back(std::filesystem::relative(file, options.input()).string());
+    facts["files"] = names.dump(-1, ' ', false, core::Json::error_handler_t::replace);
+    other_NE = encoder.files(files).contiguous();
     entries.push_back(entry(encoder.is_audio() ? "audio" : "image", other_NE));
   }
   if (!options.texts.empty()) {
@@ -130,7 +136,7 @@ void embed(const config::InferOptions& options) {
     entries.push_back(entry("text", text_NE));
   }
   core::end_progress();
-  core::write_safetensors(options.output, entries, {{"model", options.model}, {"pretrained", options.pretrained}});
+  core::write_safetensors(options.output, entries, facts);
   for (const auto& written : entries)
     core::log_info("{}: {} embeddings of width {} -> {}", written.name, written.shape[0], written.shape[1],
                    options.output);

@@ -155,6 +155,28 @@ TEST_F(TrainCommand, EvaluatesWithoutTraining) {
                                   shapes("val_shards"), "--logs", logs_.path().string(), "--name", "only"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(core::read_file(logs_.path() / "only/results.jsonl").find("clip_val_loss"), std::string::npos);
+  EXPECT_NE(done.err.find("Eval Epoch: 0 "), std::string::npos) << done.err;
+}
+
+TEST_F(TrainCommand, AnEvaluationOfACheckpointHasItsEpoch) {
+  ASSERT_EQ(train("trained").exit_code, 0);
+  const auto done = run_lockstep({"train",           "clip",
+                                  "--model",         (shared_->path() / "tiny.json").string(),
+                                  "--device",        "cpu",
+                                  "--threads",       "1",
+                                  "--precision",     "fp32",
+                                  "--batch-size",    "16",
+                                  "--val-data",      shapes("val_shards"),
+                                  "--val-frequency", "5",
+                                  "--resume",        newest_checkpoint("trained").string(),
+                                  "--logs",          logs_.path().string(),
+                                  "--name",          "checked"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.err.find("Eval Epoch: 2 "), std::string::npos) << done.err;
+  const auto results = record::read_json_lines(logs_.path() / "checked/results.jsonl").lines;
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].at("epoch"), 2);
+  EXPECT_EQ(results[0].at("step"), 24);
 }
 
 TEST_F(TrainCommand, WrongWeightsAreListed) {
@@ -191,6 +213,8 @@ TEST_F(TrainCommand, ARankThatDiesEndsTheOthersAndIsNamed) {
   EXPECT_EQ(done.exit_code, 128 + SIGKILL) << done.err;
   EXPECT_NE(done.err.find("rank 1"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("signal 9"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("--resume latest continues"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("rank 0 on"), std::string::npos) << "only the rank that failed is named: " << done.err;
 }
 
 TEST_F(TrainCommand, ExportAndEmbed) {
@@ -213,6 +237,20 @@ TEST_F(TrainCommand, ExportAndEmbed) {
   EXPECT_NE(older.err.find("passed over"), std::string::npos) << older.err;
   EXPECT_NE(older.err.find("of step 2"), std::string::npos) << older.err;
 
+  // A copy of the folder of checkpoints, under any name, is as good as the run.
+  fs::copy(logs_.path() / "export/checkpoints", logs_.path() / "copy", fs::copy_options::recursive);
+  for (const char* job : {"list", "export"}) {
+    std::vector<std::string> args = {"ckpt", job, (logs_.path() / "copy").string()};
+    if (std::string(job) == "export") args.push_back((logs_.path() / "copied.safetensors").string());
+    const auto copied = run_lockstep(args);
+    EXPECT_EQ(copied.exit_code, 0) << copied.err;
+  }
+  const auto nameless = run_lockstep({"infer", "embed", "--pretrained", (logs_.path() / "copy").string(), "--images",
+                                      shapes("heldout"), "-o", (logs_.path() / "none").string()});
+  EXPECT_EQ(nameless.exit_code, 2) << nameless.err;
+  EXPECT_NE(nameless.err.find("no run.json"), std::string::npos) << nameless.err;
+  EXPECT_EQ(core::read_file(logs_.path() / "copied.safetensors"), core::read_file(logs_.path() / "older.safetensors"));
+
   std::ofstream(logs_.path() / "texts.txt") << "a photo of a red circle\na blue square\n";
   const auto embed = [&](const fs::path& weights, const std::string& output) {
     return run_lockstep({"infer", "embed", "--model", (shared_->path() / "tiny.json").string(), "--pretrained",
@@ -223,10 +261,18 @@ TEST_F(TrainCommand, ExportAndEmbed) {
   const auto first = embed(pt, "a.safetensors");
   ASSERT_EQ(first.exit_code, 0) << first.err;
   ASSERT_EQ(embed(safetensors, "b.safetensors").exit_code, 0);
+  std::ofstream(logs_.path() / "names.txt") << "circle\nsquare\n";
+  const auto classified =
+      run_lockstep({"infer", "classify", "--pretrained", (logs_.path() / "export").string(), "--device", "cpu",
+                    "--images", shapes("heldout"), "--classnames", (logs_.path() / "names.txt").string()});
+  EXPECT_EQ(classified.exit_code, 0) << "the run says which model it is: " << classified.err;
   const core::SafetensorsFile features(logs_.path() / "a.safetensors"), again(logs_.path() / "b.safetensors");
   for (const char* part : {"image", "text"})
     EXPECT_EQ(core::xxh3_hex(features.at(part).bytes), core::xxh3_hex(again.at(part).bytes)) << part;
   EXPECT_EQ(features.at("text").shape, (std::vector<int64_t>{2, 32}));
+  const core::Json names = core::parse_json(features.metadata().at("files"), "names of files");
+  EXPECT_EQ(static_cast<int64_t>(names.size()), features.at("image").shape[0]);
+  EXPECT_TRUE(fs::exists(fs::directory_iterator(shapes("heldout"))->path() / names.at(0).get<std::string>()));
   const auto* values = reinterpret_cast<const float*>(features.at("text").bytes.data());
   double squares = 0;
   for (int e = 0; e < 32; ++e) squares += static_cast<double>(values[e]) * values[e];

@@ -70,10 +70,11 @@ std::vector<CheckpointEntry> find_checkpoints(const std::string& text) {
                           "give the folder of a run (<logs>/<name>), its folder checkpoints/, or one checkpoint");
   if (is_checkpoint(path)) return {single_checkpoint(path)};
   if (fs::is_directory(path / "checkpoints")) return checkpoint::list_checkpoints(path);
-  if (fs::canonical(path).filename() == "checkpoints")
-    return checkpoint::list_checkpoints(fs::canonical(path).parent_path());
-  throw CheckpointError(fmt::format("ckpt: '{}' holds no folder checkpoints/", text),
-                        "give the folder of a run (<logs>/<name>)");
+  auto entries = checkpoint::list_checkpoints(path);
+  if (entries.empty() && fs::canonical(path).filename() != "checkpoints")
+    throw CheckpointError(fmt::format("ckpt: '{}' holds neither a folder checkpoints/ nor checkpoints", text),
+                          "give the folder of a run (<logs>/<name>)");
+  return entries;
 }
 
 int64_t total_bytes(const CheckpointEntry& entry) {

@@ -4,6 +4,7 @@
 
 #include "commands/commands.h"
 #include "config/gpt_params.h"
+#include "core/files.h"
 #include "core/strings.h"
 #include "support/error_text.h"
 
@@ -51,6 +52,18 @@ TEST(GptOptions, AScriptOfMegatronIsRead) {
   const GptShape shape = gpt_shape_of(o);
   EXPECT_EQ(gpt_cost(shape, 8).parameters, 174'615'846'912) << "50257 tokens on 8 tensor ranks make 51200 rows";
   EXPECT_EQ(command.run_options(), static_cast<const config::RunOptions*>(&o));
+}
+
+TEST(GptOptions, AModelThatNoFlagDescribesIsThatBesideTheWeightsOfLoad) {
+  const core::TempDir folder;
+  core::write_file_atomic(
+      folder.path() / "config.json",
+      R"({"model_type": "gpt2", "n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 300})");
+  const std::string load = "--dry-run --finetune --load " + folder.path().string();
+  const ParsedCommand command = parse_gpt(load);
+  EXPECT_EQ(gpt_shape_of(gpt_options(command)).hidden, 48);
+  EXPECT_EQ(command.set->find("model")->origin.text(), "from config.json of --load");
+  EXPECT_EQ(gpt_shape_of(gpt_options(parse_gpt(load + " --model gpt2"))).hidden, 768) << "what is said counts";
 }
 
 TEST(GptOptions, FlagsChangeANamedModel) {

@@ -182,8 +182,19 @@ void fill_run_folder(GptOptions& options, core::OptionSet& set) {
   for (const char* derived : {"load", "resume"}) set.mark_derived(derived, "--load, which is --save");
 }
 
+/// A model that no flag describes is the one whose configuration lies beside the weights of --load.
+void take_model_of_load(GptOptions& options, core::OptionSet& set) {
+  if (options.load.empty() || !options.model.empty() || options.num_layers || options.hidden_size) return;
+  const std::filesystem::path config = std::filesystem::path(options.load) / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(config, ignored)) return;
+  options.model = config.string();
+  set.mark_derived("model", "config.json of --load");
+}
+
 void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
   fill_run_folder(options, set);
+  take_model_of_load(options, set);
   if ((options.bf16 || options.fp16) && !set.is_given("precision")) {
     options.precision = options.fp16 ? "fp16" : "bf16";
     set.mark_derived("precision", options.fp16 ? "--fp16" : "--bf16");
