@@ -77,7 +77,8 @@ class CheckpointCase final : public BenchCase {
   }
 
   std::vector<std::string> preamble() override {
-    return {fmt::format("lockstep bench checkpoint: {} ranks, below '{}'", world().size(), context_.options.directory),
+    return {fmt::format("lockstep bench checkpoint: {} of {} ranks, below '{}'", context_.options.train.model,
+                        world().size(), context_.options.directory),
             fmt::format("warmup iters: {} iters: {}; medians. staging: what the training loop waits for. save: until "
                         "all is on the storage "
                         "(fsync). load: with the check of all hashes, after the kernel was asked to forget the files",
@@ -86,7 +87,7 @@ class CheckpointCase final : public BenchCase {
   }
 
   std::vector<TableColumn> columns() override {
-    return {{.key = "model", .title = "model", .width = 14},
+    return {{.key = "model", .title = "model", .is_in_table = false},
             {.key = "precision", .title = "precision", .width = 9},
             {.key = "gbytes", .title = "size", .unit = "GB", .width = 8, .decimals = 3},
             {.key = "staging_ms", .title = "staging", .unit = "ms", .width = 10},

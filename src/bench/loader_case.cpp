@@ -45,10 +45,9 @@ class LoaderCase final : public BenchCase {
     const auto& o = context_.options;
     return {fmt::format("lockstep bench loader: {} ranks, {}, {}", world().size(),
                         o.train.train_data.empty() ? "synthetic data" : o.train.train_data, what_text()),
-            fmt::format("warmup batches: {} batches: {}; batch: median, p90 and p99 of the time until the next batch "
-                        "is there, each that of the "
-                        "slowest rank",
-                        o.num_warmup, o.num_iterations),
+            fmt::format("batches of {} samples per rank, warmup batches: {} batches: {} think time: {:g} ms; batch: "
+                        "median and p90 of the time until the next batch is there, each that of the slowest rank",
+                        plan_.micro_batch_size, o.num_warmup, o.num_iterations, o.think_ms),
             "rates: of all ranks together; per core: samples per second of processor time; busy: share of time that a "
             "device with this "
             "think time would work",
@@ -59,17 +58,17 @@ class LoaderCase final : public BenchCase {
 
   std::vector<TableColumn> columns() override {
     return {{.key = "workers", .title = "workers", .width = 7},
-            {.key = "samples_per_rank", .title = "batch", .unit = "per rank", .width = 10},
-            {.key = "batch_ms", .title = "batch", .unit = "ms", .width = 9},
-            {.key = "p90_ms", .title = "p90", .unit = "ms", .width = 9},
-            {.key = "p99_ms", .title = "p99", .unit = "ms", .width = 9},
+            {.key = "samples_per_rank", .title = "batch", .is_in_table = false},
+            {.key = "batch_ms", .title = "batch", .unit = "ms", .width = 8},
+            {.key = "p90_ms", .title = "p90", .unit = "ms", .width = 8},
+            {.key = "p99_ms", .title = "p99", .is_in_table = false},
             {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
-            {.key = "mbytes_per_s", .title = "read", .unit = "MB/s", .width = 9},
+            {.key = "mbytes_per_s", .title = "read", .unit = "MB/s", .width = 8},
             {.key = "samples_per_cpu_s", .title = "per core", .unit = "samples/s", .width = 11},
             {.key = "ahead_percent", .title = "ahead", .unit = "%", .width = 6},
-            {.key = "think_ms", .title = "think", .unit = "ms", .width = 8},
+            {.key = "think_ms", .title = "think", .is_in_table = false},
             {.key = "busy_percent", .title = "busy", .unit = "%", .width = 6},
-            {.key = "wrong", .title = "#wrong", .width = 7}};
+            {.key = "wrong", .title = "#wrong", .width = 6}};
   }
 
   /// Two loaders must hand out the same batches, and one that is set to a position the batch that follows it.
@@ -116,7 +115,7 @@ class LoaderCase final : public BenchCase {
     row["p90_ms"] = statistics["p90"];
     if (statistics.contains("p99")) row["p99_ms"] = statistics["p99"];
     row["samples_per_s"] = samples / seconds;
-    row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
+    if (!options_.has_made_up_data()) row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
     row["samples_per_cpu_s"] = samples / of_all(tally.cpu_seconds);
     row["ahead_percent"] =
         100 * of_all(static_cast<double>(tally.num_ahead)) / world().size() / static_cast<double>(o.num_iterations);

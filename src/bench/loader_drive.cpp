@@ -3,12 +3,9 @@
 #include <sys/resource.h>
 
 #include <cmath>
-#include <fstream>
-#include <string>
 #include <thread>
 
 #include "core/clock.h"
-#include "core/strings.h"
 
 namespace lockstep::bench {
 namespace {
@@ -25,14 +22,6 @@ double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-/// Bytes that this process has read through system calls so far; 0 where the kernel does not tell.
-double bytes_read() {
-  std::ifstream file("/proc/self/io");
-  for (std::string line; std::getline(file, line);)
-    if (core::starts_with(line, "rchar: ")) return static_cast<double>(core::parse_int(line.substr(7)).value_or(0));
-  return 0;
 }
 
 struct Taken {
@@ -58,7 +47,7 @@ LoaderTally drive_loader(data::Loader& loader, const LoaderDrive& drive) {
   LoaderTally tally;
   for (bool was_ready = true; was_ready && tally.num_drained < kMostDrained; ++tally.num_drained)
     was_ready = take(loader).num_ready > 0;
-  const double cpu_before = cpu_seconds(), bytes_before = bytes_read();
+  const double cpu_before = cpu_seconds(), bytes_before = loader.stats().sample_bytes;
   const auto begin = Clock::now();
   for (int64_t i = 0; i < drive.num_batches; ++i) {
     const auto asked = Clock::now();
@@ -70,7 +59,7 @@ LoaderTally drive_loader(data::Loader& loader, const LoaderDrive& drive) {
   }
   tally.seconds = core::ms_since(begin) / 1e3;
   tally.cpu_seconds = cpu_seconds() - cpu_before;
-  tally.bytes = bytes_read() - bytes_before;
+  tally.bytes = loader.stats().sample_bytes - bytes_before;
   return tally;
 }
 

@@ -55,15 +55,15 @@ class OpCase final : public BenchCase {
   }
 
   std::vector<TableColumn> columns() override {
-    return {{.key = "part", .title = "op", .width = 11},
-            {.key = "label", .title = "of", .width = 20},
-            {.key = "shape", .title = "shape", .width = 18},
-            {.key = "precision", .title = "type", .width = 6},
-            {.key = "time_us", .title = "time", .unit = "us", .width = 11},
-            {.key = "p90_us", .title = "p90", .unit = "us", .width = 11},
+    return {{.key = "part", .title = "op", .is_in_table = false},
+            {.key = "label", .title = "of", .width = 19},
+            {.key = "shape", .title = "shape", .width = 15},
+            {.key = "precision", .title = "type", .width = 5},
+            {.key = "time_us", .title = "time", .unit = "us", .width = 10},
+            {.key = "p90_us", .title = "p90", .is_in_table = false},
             {.key = "tflops_per_s", .title = "rate", .unit = "TFLOP/s", .width = 10, .decimals = 4},
-            {.key = "gbytes_per_s", .title = "rate", .unit = "GB/s", .width = 9},
-            {.key = "wrong", .title = "#wrong", .width = 7}};
+            {.key = "gbytes_per_s", .title = "rate", .unit = "GB/s", .width = 8},
+            {.key = "wrong", .title = "#wrong", .width = 6}};
   }
 
   int64_t verify(core::Json& row) override {

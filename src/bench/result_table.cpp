@@ -50,6 +50,7 @@ std::vector<std::string> table_header(std::span<const TableColumn> columns) {
     lines.push_back(comment(group_line(columns)));
   std::string titles, units;
   for (const TableColumn& column : columns) {
+    if (!column.is_in_table) continue;
     titles += fmt::format(" {:>{}}", column.title, column.width);
     units += fmt::format(" {:>{}}", column.unit.empty() ? "" : "(" + column.unit + ")", column.width);
   }
@@ -60,8 +61,10 @@ std::vector<std::string> table_header(std::span<const TableColumn> columns) {
 
 std::string table_line(std::span<const TableColumn> columns, const core::Json& row) {
   std::string line;
-  for (const TableColumn& column : columns)
+  for (const TableColumn& column : columns) {
+    if (!column.is_in_table) continue;
     line += fmt::format(" {:>{}}", cell_text(find(row, column.key), column.decimals), column.width);
+  }
   return line;
 }
 

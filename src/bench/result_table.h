@@ -12,8 +12,9 @@ struct TableColumn {
   std::string title;      ///< First header line.
   std::string unit = {};  ///< Second header line, in brackets.
   int width = 8;
-  int decimals = 2;        ///< Of numbers that are no integers.
-  std::string group = {};  ///< Headline over neighbouring columns of the same group.
+  int decimals = 2;         ///< Of numbers that are no integers.
+  std::string group = {};   ///< Headline over neighbouring columns of the same group.
+  bool is_in_table = true;  ///< false: in CSV and JSON only, so that the table fits a terminal of 80 columns.
 };
 
 /// "# ..." lines with groups (where there are any), titles and units over right-aligned columns.

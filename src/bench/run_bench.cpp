@@ -12,6 +12,7 @@
 #include "comm/world.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
 #include "hw/device.h"
@@ -22,6 +23,8 @@
 namespace lockstep::bench {
 namespace {
 
+constexpr size_t kTableWidth = 80;
+
 /// Prints rank 0's rows as they come, or keeps them for one JSON document.
 class ResultPrinter {
  public:
@@ -31,7 +34,10 @@ class ResultPrinter {
   void begin(const std::vector<std::string>& preamble) {
     if (options_.csv) return print("part," + csv_header(columns_));
     if (options_.json) return;
-    for (const auto& line : preamble) print("# " + line);
+    for (const auto& text : preamble) {
+      if (text.empty()) print("#");
+      for (const auto& line : core::wrap_text(text, kTableWidth - 2)) print("# " + line);
+    }
     for (const auto& line : table_header(columns_)) print(line);
   }
 
@@ -122,7 +128,7 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
 
 ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& facts) {
   const hw::RankInfo ranks = hw::discover_ranks({}, hw::process_env());
-  core::configure_log({.host = "", .rank = ranks.rank});
+  core::configure_log({.level = core::LogLevel::kWarning, .host = "", .rank = ranks.rank});  // no lines in the table
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
   const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
   train::set_compute_threads(options.train.threads,

@@ -135,8 +135,10 @@ class StepCase final : public BenchCase {
                     core::format_count(forward_.flops), forward_.formula),
         peak_ ? fmt::format("peak of a device: {:.4g} TFLOP/s ({})", peak_->tflops, peak_->source)
               : "peak of a device: not known; --peak-from or --peak-tflops gives it",
-        fmt::format("warmup iters: {} iters: {}; time: median of the steps, each that of the slowest rank",
-                    options().num_warmup, options().num_iterations)};
+        fmt::format(
+            "warmup iters: {} iters: {}; step: median, each that of the slowest rank; batch: per rank; TFLOP/s: "
+            "of a device",
+            options().num_warmup, options().num_iterations)};
     for (const auto& probe : search_.probes)
       lines.push_back(fmt::format("batch {:>6}: {} (peak {}, planned {})", probe.samples,
                                   probe.fits ? "fits" : "does not fit: " + probe.reason,
@@ -147,19 +149,19 @@ class StepCase final : public BenchCase {
   }
 
   std::vector<TableColumn> columns() override {
-    return {{.key = "model", .title = "model", .width = 14},
-            {.key = "precision", .title = "precision", .width = 9},
-            {.key = "samples_per_micro", .title = "batch", .unit = "per rank", .width = 10},
+    return {{.key = "model", .title = "model", .is_in_table = false},
+            {.key = "precision", .title = "type", .width = 8},
+            {.key = "samples_per_micro", .title = "batch", .width = 5},
             {.key = "num_micro", .title = "accum", .width = 5},
-            {.key = "global_batch", .title = "global", .width = 7},
-            {.key = "step_ms", .title = "step", .unit = "ms", .width = 10},
-            {.key = "p90_ms", .title = "p90", .unit = "ms", .width = 10},
+            {.key = "global_batch", .title = "global", .is_in_table = false},
+            {.key = "step_ms", .title = "step", .unit = "ms", .width = 8},
+            {.key = "p90_ms", .title = "p90", .is_in_table = false},
             {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
-            {.key = "tflops_per_s_per_device", .title = "rate", .unit = "TFLOP/s/dev", .width = 13, .decimals = 4},
+            {.key = "tflops_per_s_per_device", .title = "rate", .unit = "TFLOP/s", .width = 9, .decimals = 4},
             {.key = "mfu_percent", .title = "MFU", .unit = "%", .width = 6},
-            {.key = "peak_gbytes", .title = "peak", .unit = "GB", .width = 7},
-            {.key = "planned_gbytes", .title = "planned", .unit = "GB", .width = 8},
-            {.key = "wrong", .title = "#wrong", .width = 7}};
+            {.key = "peak_gbytes", .title = "peak", .unit = "GB", .width = 5},
+            {.key = "planned_gbytes", .title = "planned", .unit = "GB", .width = 7},
+            {.key = "wrong", .title = "#wrong", .width = 6}};
   }
 
   int64_t verify(core::Json& row) override {

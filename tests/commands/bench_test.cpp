@@ -77,6 +77,8 @@ core::Json document_of(std::vector<std::string> args, const std::string& name, s
   args.insert(args.end(), {"--threads", "1", "--out", path});  // one thread: on a busy machine two wait for each other
   const auto result = bench(args);
   EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const auto& line : core::split(result.out, "\n")) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_EQ(result.err.find("| INFO |"), std::string::npos) << "no log lines stand in the table: " << result.err;
   if (table != nullptr) *table = result.out;
   return core::read_json_file(path);
 }
