@@ -118,12 +118,18 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
     Json status = core::read_json_file(path);
     if (!status.is_object()) return;
     status["first_failing_rank"] = failure.rank;
-    const auto state = status.find("state");
-    if (state != status.end() && *state == to_text(RunState::kRunning)) {
-      *state = to_text(RunState::kFailed);
+    const std::string cause = fmt::format("rank {} ended with {}", failure.rank, failure.text);
+    const core::Json state = status.value("state", core::Json(nullptr));
+    if (state == to_text(RunState::kRunning)) {
+      status["state"] = to_text(RunState::kFailed);
       status["exit_code"] = failure.exit_code;
-      status["message"] = fmt::format("rank {} ended with {}", failure.rank, failure.text);
+      status["message"] = cause;
       status["ended_s"] = core::unix_seconds();
+    } else if (status.value("exit_code", core::Json(nullptr)) == static_cast<int>(ExitCode::kCommunication) &&
+               failure.rank != 0) {  // rank 0 only noticed it
+      status["exit_code"] = failure.exit_code;
+      const core::Json noticed = status.value("message", core::Json(nullptr));
+      status["message"] = noticed.is_string() ? fmt::format("{}; then {}", cause, noticed.get<std::string>()) : cause;
     }
     write_status_file(path, status.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const Error& error) {  // the failure itself has been reported

@@ -248,8 +248,8 @@ TEST(RunRecord, ALauncherNotesWhoFailedFirst) {
   }
   note_first_failure(folder.path(), {.rank = 1, .exit_code = 137, .text = "signal 9"});
   const StatusRead told = read_status(folder.path());
-  EXPECT_EQ(told.message, "comm: rank 1 is gone") << "what rank 0 said stays";
-  EXPECT_EQ(told.exit_code, 3);
+  EXPECT_EQ(told.message, "rank 1 ended with signal 9; then comm: rank 1 is gone") << "rank 0 only noticed it";
+  EXPECT_EQ(told.exit_code, 137);
   EXPECT_EQ(told.first_failing_rank, 1);
   note_first_failure(folder.path() / "none", {.rank = 1, .text = "signal 9"});  // no record, nothing to note
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "none"));

@@ -70,7 +70,7 @@ class RegressTrainingTask final : public train::TrainingTask {
   std::unique_ptr<train::BatchSource> open_train(const core::Json& position) override {
     return open_regress_data(options_, batch_, world_.rank(), device_, position);
   }
-  train::Metrics evaluate(int64_t) override { return {}; }
+  train::Metrics evaluate(const train::EvaluationTime&) override { return {}; }
   std::unique_ptr<train::LogFormat> log_format() const override { return std::make_unique<RegressLogFormat>(); }
 
  private:
