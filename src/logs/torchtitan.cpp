@@ -106,7 +106,7 @@ class TorchTitanParser : public LogParser {
     if (text.find("total parameters") != std::string_view::npos) take_text("Model ", " size: ", setup().model);
     if (text.find("GiB memory") != std::string_view::npos) take_text(" capacity: ", " with ", setup().device);
     // For devices that it does not know it takes the peak of another one.
-    if (text.find("fallback to") != std::string_view::npos) is_peak_known_ = false;
+    if (text.find("Peak flops undefined") != std::string_view::npos) is_peak_known_ = false;
     constexpr double kTera = 1e12;
     if (const auto peak = number_after(text, "Peak FLOPS used for computing MFU");
         peak && *peak > 0 && is_peak_known_) {
