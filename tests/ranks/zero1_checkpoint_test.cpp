@@ -138,8 +138,8 @@ TEST(ShardedCheckpointFiles, EachRankWritesItsPart) {
   EXPECT_EQ(names,
             (std::vector<std::string>{"model.safetensors", "optimizer-00000-of-00003.safetensors",
                                       "optimizer-00001-of-00003.safetensors", "optimizer-00002-of-00003.safetensors"}));
-  EXPECT_TRUE(
-      checkpoint::verify_files(entries[0].folder, *entries[0].manifest, checkpoint::VerifyDepth::kHashes).empty());
+  EXPECT_TRUE(checkpoint::verify_files(entries[0].folder, *entries[0].manifest, checkpoint::VerifyDepth::kHashes)
+                  .problems.empty());
   EXPECT_EQ(std::distance(fs::directory_iterator(entries[0].folder), {}), 5) << "something was left behind";
   int64_t num_masters = 0;
   for (size_t part = 1; part < names.size(); ++part) {
@@ -192,7 +192,7 @@ TEST(ShardedCheckpointFiles, AFailingPartLeavesNoCheckpointAndTheNextOneIsWhole)
   const auto entries = checkpoint::list_checkpoints(dir.path());
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_TRUE(checkpoint::verify_files(entries[0].folder, entries[0].manifest.value(), checkpoint::VerifyDepth::kHashes)
-                  .empty());
+                  .problems.empty());
 }
 
 TEST(ShardedCheckpointFiles, AnotherModelIsRefused) {
