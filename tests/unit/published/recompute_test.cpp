@@ -45,7 +45,7 @@ TEST(Published, CommentsOfAnyLengthAreRead) {
   const core::TempDir folder;
   const std::string text = core::read_file(kFolder / "clap_htsat_tiny_jupiter.csv");
   std::string long_comments;
-  for (const char* part : {"1", "1 TFLOP/s  ", "forward 1", "model FLOPs 1e1", "efficiency formula as printed: "}) {
+  for (const char* part : {"1", "1 TFLOP/s, ", "forward 1", "model FLOPs 1e1", "efficiency formula as printed: "}) {
     long_comments += "# ";
     for (int i = 0; i < 50'000; ++i) long_comments += part;
     long_comments += "\n";
