@@ -49,6 +49,12 @@ milliseconds left_until(Clock::time_point deadline) {
 
 bool is_one_node(const hw::RankInfo& info) { return info.local_world_size == info.world_size; }
 
+/// Before all names that this job uses in the store. Whoever does not know the job's secret can join no rank.
+std::string store_prefix(const hw::RankInfo& info) {
+  const auto secret = core::env("LOCKSTEP_STORE_SECRET");
+  return (secret ? "job_" + *secret + "/" : "") + fmt::format("attempt_{}", info.attempt);
+}
+
 bool serves_store(const hw::RankInfo& info) { return info.rank == 0 && !info.store_is_hosted_by_launcher; }
 
 Store open_store(const hw::RankInfo& info, milliseconds timeout) {
@@ -90,10 +96,10 @@ void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout)
     if (!store.has(fmt::format("here/{}", rank))) missing.push_back(rank);
   const bool is_cut = missing.size() > kMaxMissingNamed;
   if (is_cut) missing.pop_back();
-  throw CommError(
-      fmt::format("comm: not all {} ranks came within {} s: missing rank {}{}", info.world_size, waited.count() / 1000,
-                  fmt::join(missing, ","), is_cut ? " and more" : ""),
-      "look at the output of the missing ranks; were they all started, and with the same address and port?");
+  throw CommError(fmt::format("comm: not all {} ranks came within {} s: missing rank {}{}", info.world_size,
+                              waited.count() / 1000, fmt::join(missing, ","), is_cut ? " and more" : ""),
+                  "look at the output of the missing ranks; were they all started, and with the same address, port and "
+                  "LOCKSTEP_STORE_SECRET?");
 }
 
 /// Returns when all ranks have come.
@@ -258,8 +264,7 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
   if (!is_one_node(info) && state->interface.empty())
     state->address = address_towards(info.master_addr, info.master_port);
-  state->store =
-      std::make_shared<Store>(open_store(info, options.join_timeout).under(fmt::format("attempt_{}", info.attempt)));
+  state->store = std::make_shared<Store>(open_store(info, options.join_timeout).under(store_prefix(info)));
   meet(*state->store, info, options.join_timeout);
   const auto met = Clock::now();
   state->progress = std::make_shared<StoreProgress>(state->store->another_connection(),

@@ -40,6 +40,10 @@ std::string srun_command(const SweepState& state, const PointRecord& record, con
   return text;
 }
 
+/// All ranks of a step get it from the job's environment, which other users cannot read.
+constexpr const char* kSecret =
+    "export LOCKSTEP_STORE_SECRET=$(od -An -N16 -tx8 /dev/urandom | tr -d ' \\n')  # of the place where ranks meet\n";
+
 /// Starts the ranks, passes signals on to them, notes start and end, requeues.
 constexpr const char* kBody = R"sh(
 # One line for each start and end of a job, from which `lockstep sweep status` and `collect` take waits and node-hours.
@@ -118,6 +122,7 @@ std::string job_script(const SweepState& state, const PointRecord& record, const
   if (point.slurm.cpus_per_task)
     text +=
         fmt::format("export SRUN_CPUS_PER_TASK={}  # srun does not take it from the job\n", *point.slurm.cpus_per_task);
+  text += kSecret;
   for (const auto& [name, value] : point.env) text += fmt::format("export {}={}\n", name, shell_word(value));
   for (const std::string& line : point.slurm.setup) text += line + "\n";
   text += fmt::format("events={}\n", shell_word((folder / record.events).string()));

@@ -111,6 +111,16 @@ TEST(World, ARestartedJobMeetsAgainInTheSameStore) {
       EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
+TEST(World, NamesInTheStoreAreBehindTheSecretOfTheJob) {
+  Store store = Store::serve(0, kStoreTimeout);
+  ::setenv("LOCKSTEP_STORE_SECRET", "swordfish", 1);
+  const auto ends = run_job({.scenario = "good", .num_ranks = 2}, store.port());
+  ::unsetenv("LOCKSTEP_STORE_SECRET");
+  for (const auto& [rank, end] : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_TRUE(store.has("job_swordfish/attempt_0/world_size"));
+  EXPECT_FALSE(store.has("attempt_0/world_size"));
+}
+
 TEST(World, MeshGroupsSumOverTheirOwnRanksOnly) {
   const auto ends = run_job({.scenario = "mesh", .num_ranks = 4, .launcher_serves = false});
   ASSERT_EQ(ends.size(), 4u);

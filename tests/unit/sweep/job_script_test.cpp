@@ -64,6 +64,7 @@ TEST(JobScript, RunsTheVeryCommandOfThePoint) {
   expected.insert(expected.end(), sweep.state.points[0].arguments.begin(), sweep.state.points[0].arguments.end());
   EXPECT_EQ(core::split(core::trim(fake.read("args")), "\n"), expected);
   const std::string env = fake.read("env");
+  EXPECT_EQ(env.substr(env.find("\nLOCKSTEP_STORE_SECRET=") + 23).find('\n'), 32u);
   for (const char* line :
        {"\nNCCL_ALGO=Tree,Ring\n", "\nTEXT=it's $HOME\n", "\nFROM_SETUP=yes\n", "\nSRUN_CPUS_PER_TASK=3\n"})
     EXPECT_NE(env.find(line), std::string::npos) << line;
