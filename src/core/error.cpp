@@ -15,6 +15,19 @@ void throw_error(ExitCode code, const std::string& message, const std::string& h
   }
 }
 
+void UsageProblems::raise() const {
+  if (errors_.empty()) return;
+  if (errors_.size() == 1) throw errors_.front();
+  std::string text = fmt::format("options: {} things are wrong:", errors_.size());
+  for (const UsageError& error : errors_) {
+    std::string_view what = error.what();
+    if (constexpr std::string_view kModule = "options: "; what.substr(0, kModule.size()) == kModule)
+      what.remove_prefix(kModule.size());
+    text += fmt::format("\n  {}{}{}", what, error.hint().empty() ? "" : "\n    hint: ", error.hint());
+  }
+  throw UsageError(text);
+}
+
 namespace core {
 
 void throw_check_failure(const char* file, int line, const char* condition, const std::string& details) {

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -40,6 +41,23 @@ class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message, std::string hint = "")
       : Error(ExitCode::kUsage, message, std::move(hint)) {}
+};
+/// Usage errors of checks that do not depend on each other, so that users hear of all of them at once.
+class UsageProblems {
+ public:
+  /// Runs a check; a UsageError that it throws is kept.
+  template <typename Check> void collect(Check&& check) {
+    try {
+      check();
+    } catch (const UsageError& error) {
+      errors_.push_back(error);
+    }
+  }
+  /// Throws what was kept, if anything: one error as it is, several as one that lists them with their hints.
+  void raise() const;
+
+ private:
+  std::vector<UsageError> errors_;
 };
 class CommError : public Error {
  public:

@@ -139,7 +139,7 @@ OptionSet::OptionSet(std::string command, std::string summary)
     : command_(std::move(command)), summary_(std::move(summary)) {}
 
 void OptionSet::index_name(const std::string& name, size_t index) {
-  const bool is_new = !refused_.contains(name) && index_.emplace(name, index).second;
+  const bool is_new = !foreign_.contains(name) && index_.emplace(name, index).second;
   LOCKSTEP_CHECK(is_new, "option --{} of '{}' is declared twice", name, command_);
 }
 
@@ -185,10 +185,29 @@ void OptionSet::add_config_option() {
        .metavar = "FILE"});
 }
 
-void OptionSet::refuse(std::string name, std::string reason, std::string instead) {
-  const bool is_new =
-      !index_.contains(name) && refused_.emplace(name, Refusal{std::move(reason), std::move(instead)}).second;
+void OptionSet::add_foreign(std::string name, ForeignFlag flag) {
+  const bool is_new = !index_.contains(name) && foreign_.emplace(name, std::move(flag)).second;
   LOCKSTEP_CHECK(is_new, "option --{} of '{}' is declared twice", name, command_);
+}
+
+void OptionSet::refuse(std::string name, std::string reason, std::string instead, std::vector<std::string> off) {
+  add_foreign(std::move(name), {.reason = std::move(reason), .instead = std::move(instead), .off = std::move(off)});
+}
+
+void OptionSet::ignore(std::string name, std::string reason, bool takes_values) {
+  add_foreign(std::move(name), {.reason = std::move(reason), .is_ignored = true, .takes_values = takes_values});
+}
+
+bool OptionSet::takes_value(std::string_view name) const {
+  if (const Option* option = find(name)) return !option->is_flag();
+  const auto foreign = foreign_.find(replace_all(std::string(name), "_", "-"));
+  return foreign != foreign_.end() && foreign->second.takes_values;
+}
+
+std::string OptionSet::ignored_warning() const {
+  if (ignored_.empty()) return "";
+  return fmt::format("{} change{} nothing here; `lockstep config reference` says why", join(ignored_, ", "),
+                     ignored_.size() == 1 ? "s" : "");
 }
 
 Option* OptionSet::find_mutable(std::string_view name) {

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/error.h"
 #include "core/json.h"
 
 namespace lockstep::core {
@@ -78,7 +79,7 @@ struct Option {
 /// repeated flag wins, list options take every value up to the next flag, "--no-x" clears flag x, "--" ends the flags.
 /// Empty optional numbers are written "none", empty optional texts ''. Recipes (--config FILE) are flat TOML whose keys
 /// are flag names; the command line wins over them. Every refused input throws UsageError that names the flag or
-/// file:line, the value seen and what was expected.
+/// file:line, the value seen and what was expected. Flags and values that are wrong are told all at once.
 class OptionSet {
  public:
   /// `command` as typed after the program ("train clip"), `summary`: one sentence for help.
@@ -95,8 +96,12 @@ class OptionSet {
   void add_positional(std::string name, Option::Target target, OptionSpec spec);
   /// Declares --config FILE.
   void add_config_option();
-  /// A flag that other programs know and this one does not support: refused with `reason` and the hint `instead`.
-  void refuse(std::string name, std::string reason, std::string instead);
+  /// A flag that other programs know and this one does not support: refused with `reason` and the hint `instead`. With
+  /// a value of `off` it asks for what is the case anyway, and is taken.
+  void refuse(std::string name, std::string reason, std::string instead, std::vector<std::string> off = {});
+  /// A flag by which other programs tune or name parts that only they have: taken, and told by ignored_warning().
+  /// Behind it all words up to the next flag are its values, or none are.
+  void ignore(std::string name, std::string reason, bool takes_values);
 
   /// Sets the fields. With --help or -h among the flags only wants_help() is set and nothing is checked.
   void parse(std::span<const std::string> args);
@@ -104,6 +109,8 @@ class OptionSet {
   void read_recipe(const std::string& path);
   /// The same for the text of a recipe; `path` names it in errors and origins.
   void apply_recipe(std::string_view text, const std::string& path);
+  /// One line that names the flags given that ignore() declared; empty where there are none.
+  std::string ignored_warning() const;
   bool wants_help() const { return wants_help_; }
 
   const std::string& command() const { return command_; }
@@ -111,6 +118,8 @@ class OptionSet {
   std::span<const Option> options() const { return options_; }
   /// The option of this name or alias (either spelling), or nullptr.
   const Option* find(std::string_view name) const;
+  /// Does a value follow the flag of this name or alias? So it is for refused ones, too; unknown ones have none.
+  bool takes_value(std::string_view name) const;
   /// Was the option set by the user (recipe or command line)?
   bool is_given(std::string_view name) const;
   /// Notes that the field was filled from something else ("the model name").
@@ -122,8 +131,11 @@ class OptionSet {
   Json reference_json() const;   ///< Every option with type, default, unit, range, choices, help.
 
  private:
-  struct Refusal {
-    std::string reason, instead;
+  /// A flag of other programs that has no field.
+  struct ForeignFlag {
+    std::string reason, instead = {};
+    std::vector<std::string> off = {};
+    bool is_ignored = false, takes_values = true;
   };
   /// One flag of the command line with its values, not yet checked.
   struct Occurrence {
@@ -135,16 +147,21 @@ class OptionSet {
   Option* find_mutable(std::string_view name);
   void index_name(const std::string& name, size_t index);
   void check_declaration(const Option& option) const;
-  Occurrence take_flag(std::span<const std::string> args, size_t& at);
+  void add_foreign(std::string name, ForeignFlag flag);
+  std::optional<Occurrence> take_flag(std::span<const std::string> args, size_t& at);
+  std::vector<Occurrence> take_args(std::span<const std::string> args, std::vector<std::string>& positionals,
+                                    UsageProblems& problems);
   void set_values(Option& option, std::span<const std::string> values, const Origin& origin, const std::string& label);
   void set_positionals(std::vector<std::string> values);
   [[noreturn]] void throw_unknown(const std::string& label, const std::string& name) const;
-  void throw_if_refused(const std::string& name, const std::string& label) const;
+  bool is_foreign(const std::string& name, const std::string& label, std::span<const std::string> values);
+  void collect_recipe(std::string_view text, const std::string& path, UsageProblems& problems);
 
   std::string command_, summary_, group_ = "Options";
   std::vector<Option> options_;
   std::map<std::string, size_t, std::less<>> index_;  // names and aliases
-  std::map<std::string, Refusal, std::less<>> refused_;
+  std::map<std::string, ForeignFlag, std::less<>> foreign_;
+  std::vector<std::string> ignored_;                                            // as given, in this order
   std::unique_ptr<std::string> config_path_ = std::make_unique<std::string>();  // its address stays when the set moves
   bool wants_help_ = false, requires_roles_ = false;
 };

@@ -118,6 +118,26 @@ bool looks_like_pair(const std::string& word) {
   return equals != std::string::npos && equals > 0 && word.find('/') > equals;
 }
 
+/// What a flag without a field would have behind it on the command line; nothing where it would not be given.
+std::optional<std::vector<std::string>> foreign_values(const toml::node& node) {
+  if (const auto is_set = node.value_exact<bool>())
+    return *is_set ? std::optional(std::vector<std::string>{}) : std::nullopt;
+  std::vector<std::string> values;
+  const toml::array* array = node.as_array();
+  for (size_t i = 0; i < (array == nullptr ? 1 : array->size()); ++i) {
+    const toml::node& value = array == nullptr ? node : *array->get(i);
+    values.push_back(value.value_exact<std::string>().value_or(toml_value_text(value)));
+  }
+  return values;
+}
+
+/// Takes the words up to the next flag.
+std::vector<std::string> take_words(std::span<const std::string> args, size_t& at) {
+  std::vector<std::string> words;
+  while (at < args.size() && !looks_like_flag(args[at])) words.push_back(args[at++]);
+  return words;
+}
+
 toml::table parse_recipe(std::string_view text, const std::string& path) {
   try {
     return toml::parse(text, path);
@@ -127,12 +147,25 @@ toml::table parse_recipe(std::string_view text, const std::string& path) {
                      "a recipe has lines such as 'batch-size = 64', 'model = \"ViT-B-32\"' and 'local-loss = true'");
   }
 }
+std::string recipe_text(const std::string& path) {
+  if (!std::filesystem::exists(path))
+    throw UsageError(fmt::format("options: recipe '{}' does not exist", path),
+                     "--config takes the path of a TOML file");
+  return read_file(path);
+}
 }  // namespace
 
-void OptionSet::throw_if_refused(const std::string& name, const std::string& label) const {
-  if (const auto refused = refused_.find(name); refused != refused_.end())
-    throw UsageError(fmt::format("options: {} is not supported: {}", label, refused->second.reason),
-                     refused->second.instead);
+/// Is it a flag of other programs that is taken? Throws where it is one that is refused.
+bool OptionSet::is_foreign(const std::string& name, const std::string& label, std::span<const std::string> values) {
+  const auto found = foreign_.find(name);
+  if (found == foreign_.end()) return false;
+  const ForeignFlag& flag = found->second;
+  if (flag.is_ignored && std::count(ignored_.begin(), ignored_.end(), "--" + name) == 0)
+    ignored_.push_back("--" + name);
+  const bool is_off = !values.empty() && std::count(flag.off.begin(), flag.off.end(), join(values, " ")) > 0;
+  if (!flag.is_ignored && !is_off)
+    throw UsageError(fmt::format("options: {} is not supported: {}", label, flag.reason), flag.instead);
+  return true;
 }
 
 void OptionSet::throw_unknown(const std::string& label, const std::string& name) const {
@@ -149,26 +182,35 @@ void OptionSet::throw_unknown(const std::string& label, const std::string& name)
                    fmt::format("{}`lockstep {} --help` lists every flag", did_you_mean, command_));
 }
 
-/// Reads the flag at args[at] and its values; `at` moves behind them.
-OptionSet::Occurrence OptionSet::take_flag(std::span<const std::string> args, size_t& at) {
+/// Reads the flag at args[at] and its values; `at` moves behind them. Nothing for a flag without a field.
+std::optional<OptionSet::Occurrence> OptionSet::take_flag(std::span<const std::string> args, size_t& at) {
   const std::string& arg = args[at++];
   const size_t dashes = starts_with(arg, "--") ? 2 : 1;
   const size_t equals = arg.find('=');
   const bool has_equals = equals != std::string::npos;
   const std::string label = arg.substr(0, equals);
   const std::string name = replace_all(label.substr(dashes), "_", "-");
-  throw_if_refused(name, label);
+  if (const auto foreign = foreign_.find(name); dashes == 2 && foreign != foreign_.end()) {
+    std::vector<std::string> values;
+    if (has_equals) values.push_back(arg.substr(equals + 1));
+    if (foreign->second.takes_values && !has_equals) values = take_words(args, at);
+    is_foreign(name, label, values);
+    return std::nullopt;
+  }
   Option* option = (name.size() == 1) == (dashes == 1) ? find_mutable(name) : nullptr;
   if (option == nullptr && dashes == 2 && starts_with(name, "no-")) {
     Option* cleared = find_mutable(name.substr(3));
-    if (cleared != nullptr && cleared->is_flag() && !has_equals) return {cleared, label, {"false"}};
+    if (cleared != nullptr && cleared->is_flag() && !has_equals) return Occurrence{cleared, label, {"false"}};
   }
-  if (option == nullptr) throw_unknown(label, name);
+  if (option == nullptr) {
+    take_words(args, at);
+    throw_unknown(label, name);
+  }
   if (option->is_flag()) {
     if (has_equals)
       throw UsageError(fmt::format("options: {} takes no value, got '{}'", label, arg.substr(equals + 1)),
                        fmt::format("write --{} to set it, --no-{} to clear it", option->name, option->name));
-    return {option, label, {"true"}};
+    return Occurrence{option, label, {"true"}};
   }
   Occurrence found{option, label, {}};
   if (has_equals) found.values.push_back(arg.substr(equals + 1));
@@ -186,36 +228,55 @@ OptionSet::Occurrence OptionSet::take_flag(std::span<const std::string> args, si
   return found;
 }
 
-void OptionSet::parse(std::span<const std::string> args) {
-  const auto flags_end = std::find(args.begin(), args.end(), "--");
-  wants_help_ =
-      std::any_of(args.begin(), flags_end, [](const std::string& arg) { return arg == "--help" || arg == "-h"; });
-  if (wants_help_) return;
+/// Reads all flags with their values, and the words that belong to none.
+std::vector<OptionSet::Occurrence> OptionSet::take_args(std::span<const std::string> args,
+                                                        std::vector<std::string>& positionals,
+                                                        UsageProblems& problems) {
   std::vector<Occurrence> occurrences;
-  std::vector<std::string> positionals;
   for (size_t at = 0; at < args.size();) {
     if (args[at] == "--") {
       positionals.insert(positionals.end(), args.begin() + static_cast<std::ptrdiff_t>(at) + 1, args.end());
       break;
     }
-    if (looks_like_flag(args[at])) {
-      Occurrence found = take_flag(args, at);
-      const auto same = std::find_if(occurrences.begin(), occurrences.end(),
-                                     [&](const Occurrence& one) { return one.option == found.option; });
-      if (same != occurrences.end() && adds_up(*found.option))
-        same->values.insert(same->values.end(), found.values.begin(), found.values.end());
-      else
-        occurrences.push_back(std::move(found));
-    } else {
+    if (!looks_like_flag(args[at])) {
       positionals.push_back(args[at++]);
+      continue;
     }
+    problems.collect([&] {
+      std::optional<Occurrence> found = take_flag(args, at);
+      if (!found) return;
+      const auto same = std::find_if(occurrences.begin(), occurrences.end(),
+                                     [&](const Occurrence& one) { return one.option == found->option; });
+      if (same != occurrences.end() && adds_up(*found->option))
+        same->values.insert(same->values.end(), found->values.begin(), found->values.end());
+      else
+        occurrences.push_back(std::move(*found));
+    });
   }
+  return occurrences;
+}
+
+void OptionSet::parse(std::span<const std::string> args) {
+  const auto flags_end = std::find(args.begin(), args.end(), "--");
+  wants_help_ =
+      std::any_of(args.begin(), flags_end, [](const std::string& arg) { return arg == "--help" || arg == "-h"; });
+  if (wants_help_) return;
+  std::vector<std::string> positionals;
+  UsageProblems problems;
+  const std::vector<Occurrence> occurrences = take_args(args, positionals, problems);
   const Origin origin{.kind = Origin::Kind::kCommandLine};
   const auto is_config = [&](const Occurrence& found) { return found.option->name == "config"; };
+  const auto set_from = [&](const Occurrence& found) {
+    problems.collect([&] { set_values(*found.option, found.values, origin, found.label); });
+  };
   for (const Occurrence& found : occurrences)
-    if (is_config(found)) set_values(*found.option, found.values, origin, found.label);
-  if (!config_path_->empty()) read_recipe(*config_path_);
-  for (const Occurrence& found : occurrences) set_values(*found.option, found.values, origin, found.label);
+    if (is_config(found)) set_from(found);
+  problems.collect([&] {
+    if (!config_path_->empty()) collect_recipe(recipe_text(*config_path_), *config_path_, problems);
+  });
+  for (const Occurrence& found : occurrences)
+    if (!is_config(found)) set_from(found);
+  problems.raise();
   const bool needs_argument = std::any_of(options_.begin(), options_.end(), [](const Option& option) {
     return option.is_positional && option.default_text.empty();
   });
@@ -276,21 +337,25 @@ void OptionSet::set_positionals(std::vector<std::string> values) {
         "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
 }
 
-void OptionSet::read_recipe(const std::string& path) {
-  if (!std::filesystem::exists(path))
-    throw UsageError(fmt::format("options: recipe '{}' does not exist", path),
-                     "--config takes the path of a TOML file");
-  apply_recipe(read_file(path), path);
-}
+void OptionSet::read_recipe(const std::string& path) { apply_recipe(recipe_text(path), path); }
 
 void OptionSet::apply_recipe(std::string_view text, const std::string& path) {
+  UsageProblems problems;
+  collect_recipe(text, path, problems);
+  problems.raise();
+}
+
+void OptionSet::collect_recipe(std::string_view text, const std::string& path, UsageProblems& problems) {
   const toml::table recipe = parse_recipe(text, path);
   std::map<std::string, int64_t> seen;
-  for (const auto& [key, node] : recipe) {
+  const auto apply = [&](const toml::key& key, const toml::node& node) {
     const int64_t line = key.source().begin.line;
     const std::string name = replace_all(std::string(key.str()), "_", "-");
     const std::string label = fmt::format("{}:{}: key '{}'", path, line, key.str());
-    throw_if_refused(name, label);
+    if (foreign_.contains(name)) {
+      if (const auto values = foreign_values(node)) is_foreign(name, label, *values);
+      return;
+    }
     Option* option = find_mutable(name);
     if (option == nullptr || name == "config") throw_unknown(label, name);
     if (const auto [other, is_new] = seen.emplace(option->name, line); !is_new)
@@ -306,9 +371,10 @@ void OptionSet::apply_recipe(std::string_view text, const std::string& path) {
     }
     const bool is_list_misfit = option->takes_list() ? count == 0 : array != nullptr;
     if (values.size() != count || is_list_misfit) throw_bad_value(label, toml_value_text(node), *option);
-    if (option->origin.kind == Origin::Kind::kCommandLine) continue;
+    if (option->origin.kind == Origin::Kind::kCommandLine) return;
     set_values(*option, values, {.kind = Origin::Kind::kFile, .file = path, .line = line}, label);
-  }
+  };
+  for (const auto& [key, node] : recipe) problems.collect([&, &key = key, &node = node] { apply(key, node); });
 }
 
 }  // namespace lockstep::core

@@ -118,16 +118,28 @@ std::string OptionSet::markdown() const {
             other_names(option).empty() ? ""
                                         : fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `")));
   }
-  if (refused_.empty()) return text;
-  text += "\n### Known and refused\n\n| flag | why | instead |\n|---|---|---|\n";
-  for (const auto& [name, refusal] : refused_)
-    text += fmt::format("| `--{}` | {} | {} |\n", name, cell(refusal.reason), cell(refusal.instead));
+  std::string refused, ignored;
+  for (const auto& [name, flag] : foreign_) {
+    if (flag.is_ignored)
+      ignored += fmt::format("| `--{}` | {} |\n", name, cell(flag.reason));
+    else
+      refused += fmt::format("| `--{}` | {} | {}{} |\n", name, cell(flag.reason), cell(flag.instead),
+                             flag.off.empty() ? "" : fmt::format("; taken with `{}`", join(flag.off, "`, `")));
+  }
+  if (!ignored.empty())
+    text +=
+        "\n### Known and without effect\n\nTaken, with one warning that names them.\n\n| flag | why |\n|---|---|\n" +
+        ignored;
+  if (!refused.empty()) text += "\n### Known and refused\n\n| flag | why | instead |\n|---|---|---|\n" + refused;
   return text;
 }
 
 Json OptionSet::reference_json() const {
-  Json reference = {
-      {"command", command_}, {"summary", summary_}, {"options", Json::array()}, {"refused", Json::array()}};
+  Json reference = {{"command", command_},
+                    {"summary", summary_},
+                    {"options", Json::array()},
+                    {"refused", Json::array()},
+                    {"ignored", Json::array()}};
   for (const Option& option : options_) {
     Json entry = {{"name", option.name},
                   {"positional", option.is_positional},
@@ -143,8 +155,13 @@ Json OptionSet::reference_json() const {
     if (option.spec.max) entry["max"] = *option.spec.max;
     reference["options"].push_back(std::move(entry));
   }
-  for (const auto& [name, refusal] : refused_)
-    reference["refused"].push_back({{"name", name}, {"reason", refusal.reason}, {"instead", refusal.instead}});
+  for (const auto& [name, flag] : foreign_) {
+    if (flag.is_ignored)
+      reference["ignored"].push_back({{"name", name}, {"reason", flag.reason}});
+    else
+      reference["refused"].push_back(
+          {{"name", name}, {"reason", flag.reason}, {"instead", flag.instead}, {"taken_with", flag.off}});
+  }
   return reference;
 }
 

@@ -52,6 +52,9 @@ OptionSet declare(Fields& f) {
   set.add("image-mean", &f.mean, {.help = "Mean."});
   set.add("sizes", &f.sizes, {.help = "Sizes.", .max = 100});
   set.refuse("horovod", "one runtime is built in", "use lockstep launch");
+  set.refuse("context-parallel-size", "there is none", "drop it", {"1"});
+  set.ignore("transformer-impl", "one is built in", true);
+  set.ignore("no-fusion", "fused where that is faster", false);
   return set;
 }
 
@@ -147,6 +150,51 @@ TEST(Options, RefusedFlagsSayWhatToUse) {
   for (const char* flag : {"--horovod", "--horovod=1"})
     EXPECT_TRUE(
         holds(error_of({flag}), "--horovod is not supported: one runtime is built in\n  hint: use lockstep launch"));
+}
+
+TEST(Options, EverythingWrongIsToldAtOnce) {
+  const std::string error = error_of({"--horovod", "--bacth-size", "8", "--model", "x", "--precision", "fp16",
+                                      "--context-parallel-size", "2", "--wd", "7"});
+  EXPECT_EQ(error,
+            "options: 5 things are wrong:\n"
+            "  --horovod is not supported: one runtime is built in\n    hint: use lockstep launch\n"
+            "  --bacth-size is unknown to 'demo'\n    hint: did you mean --batch-size? `lockstep demo --help` lists "
+            "every flag\n"
+            "  --context-parallel-size is not supported: there is none\n    hint: drop it\n"
+            "  --precision 'fp16' is not supported\n    hint: use amp\n"
+            "  --wd got '7', expected a number >= 0 and < 1\n    hint: --wd: Decay.");
+  const TempDir folder;
+  core::write_file_atomic(folder.path() / "r.toml", "horovod = true\nmodel = 3\nnope = 1\n");
+  const std::string recipe = error_of({"--config", (folder.path() / "r.toml").string()});
+  for (const char* part : {"3 things are wrong", ":1: key 'horovod' is not supported", ":2: key 'model' got '3'",
+                           ":3: key 'nope' is unknown"})
+    EXPECT_TRUE(holds(recipe, part)) << recipe;
+}
+
+TEST(Options, ValuesThatMeanOffAreTaken) {
+  EXPECT_EQ(error_of({"--context-parallel-size", "1", "--model", "x"}), "");
+  EXPECT_EQ(error_of({"--context_parallel_size=1"}), "");
+  EXPECT_TRUE(holds(error_of({"--context-parallel-size"}), "--context-parallel-size is not supported"));
+  Fields fields;
+  OptionSet set = declare(fields);
+  set.apply_recipe("context-parallel-size = 1\nhorovod = false\n", "r.toml");
+  EXPECT_EQ(set.ignored_warning(), "");
+}
+
+TEST(Options, FlagsOfOtherImplementationsAreTakenAndNamedInOneLine) {
+  Fields fields;
+  OptionSet set = declare(fields);
+  set.parse(Args{"--transformer_impl", "local", "--no-fusion", "--batch-size", "8", "--transformer-impl=x"});
+  EXPECT_EQ(fields.batch, 8);
+  EXPECT_EQ(set.ignored_warning(),
+            "--transformer-impl, --no-fusion change nothing here; `lockstep config reference` says why");
+  EXPECT_TRUE(holds(error_of({"--no-fusion", "stray"}), "does not take the argument 'stray'"));
+  Fields other;
+  OptionSet by_recipe = declare(other);
+  by_recipe.apply_recipe("no-fusion = true\ntransformer-impl = \"local\"\n", "r.toml");
+  EXPECT_TRUE(holds(by_recipe.ignored_warning(), "--no-fusion")) << by_recipe.ignored_warning();
+  EXPECT_TRUE(holds(set.markdown(), "| `--no-fusion` | fused where that is faster |"));
+  EXPECT_TRUE(holds(set.markdown(), "| `--context-parallel-size` | there is none | drop it; taken with `1` |"));
 }
 
 TEST(Options, HelpStopsEverythingElse) {
