@@ -62,6 +62,7 @@ void set_parts(const GptOptions& o, config::GptShape& shape) {
 
 void set_vocabulary(const GptOptions& o, config::GptShape& shape) {
   take(o.vocab_size, shape.vocab);
+  if (o.vocab_size && o.tokenizer_type == "NullTokenizer") ++shape.vocab;  // the end of a document is an id of its own
   take(o.make_vocab_size_divisible_by, shape.vocab_multiple);
   if (o.vocab_size || o.make_vocab_size_divisible_by) shape.fixed_vocab = std::nullopt;
   take(o.padded_vocab_size, shape.fixed_vocab);
