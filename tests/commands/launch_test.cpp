@@ -30,8 +30,9 @@ ProcessOptions lockstep(const Args& args) {
   ProcessOptions options{.argv = {kProgram}};
   options.argv.insert(options.argv.end(), args.begin(), args.end());
   for (const char* name :
-       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "SLURM_STEP_ID",
-        "SLURM_JOB_ID", "SLURM_NTASKS", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"})
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "OMP_NUM_THREADS",
+        "SLURM_STEP_ID", "SLURM_JOB_ID", "SLURM_NTASKS", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT",
+        "PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT"})
     options.env_changes.emplace_back(name, std::nullopt);
   return options;
 }
@@ -119,6 +120,58 @@ TEST(Launch, OneNodeOfSeveral) {
       << result.err;
 }
 
+using Variables = decltype(ProcessOptions::env_changes);
+
+/// Output of a launch with these variables.
+std::multiset<std::string> lines_with(const Args& flags, const Variables& variables) {
+  ProcessOptions options = launch(flags, kShowRanks + ":$MASTER_PORT");
+  options.env_changes.insert(options.env_changes.end(), variables.begin(), variables.end());
+  const CommandResult result = run(options);
+  EXPECT_EQ(result.status.shell_code(), 0) << result.err;
+  return lines(result.out);
+}
+
+TEST(Launch, AnEndpointOnThisMachineServesSeveralNodes) {
+  EXPECT_EQ(lines_with({"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "127.0.0.1:29511"}, {}),
+            (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at 127.0.0.1:29511"}));
+}
+
+TEST(Launch, VariablesStandInForMissingFlagsOfSeveralNodes) {
+  const Variables variables{{"MASTER_ADDR", "head"}, {"MASTER_PORT", "29512"}, {"NODE_RANK", "1"}};
+  EXPECT_EQ(lines_with({"--nnodes=2"}, variables),
+            (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at head:29512"}));
+  EXPECT_EQ(lines_with({"--nnodes=3", "--node_rank=2", "--rdzv_endpoint=other:1234"}, variables),
+            (std::multiset<std::string>{"[rank 2] 2/3 local 0/1 node 2 at other:1234"}))
+      << "flags win";
+  EXPECT_EQ(lines_with({"--nnodes=2"}, {{"MASTER_ADDR", "head"}, {"NODE_RANK", "1"}}),
+            (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at head:29500"}))
+      << "torchrun's port";
+  EXPECT_EQ(
+      lines_with(
+          {},
+          {{"PET_NNODES", "2"}, {"PET_NPROC_PER_NODE", "2"}, {"PET_NODE_RANK", "1"}, {"PET_RDZV_ENDPOINT", "head:7"}}),
+      (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at head:7",
+                                  "[rank 3] 3/4 local 1/2 node 1 at head:7"}));
+  ProcessOptions alone = launch({}, "echo $MASTER_ADDR");
+  alone.env_changes.insert(alone.env_changes.end(), variables.begin(), variables.end());
+  EXPECT_EQ(run(alone).out, "127.0.0.1\n") << "on one node they may be left over";
+  ProcessOptions bad = launch({"--nnodes=2"}, "true");
+  bad.env_changes.emplace_back("NODE_RANK", "first");
+  const CommandResult result = run(bad);
+  EXPECT_EQ(result.status.shell_code(), 6);
+  EXPECT_NE(result.err.find("NODE_RANK='first' is no integer in [0, 99999]"), std::string::npos) << result.err;
+}
+
+TEST(Launch, FlagsOfTorchrunThatMeanNothingHereAreNamedInOneLine) {
+  const Args flags{"--standalone", "--rdzv_backend",   "c10d", "--rdzv-id=7", "--max-restarts", "0",
+                   "--no-python",  "--nproc_per_node", "2"};
+  const CommandResult result = run(launch(flags, "echo $RANK"));
+  EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"0", "[rank 1] 1"})) << result.err;
+  EXPECT_NE(result.err.find("--standalone, --rdzv-backend, --rdzv-id, --no-python change nothing here"),
+            std::string::npos)
+      << result.err;
+}
+
 TEST(Launch, TakesNodesFromASlurmStepOfLaunchers) {
   ProcessOptions options = launch({"--nproc-per-node", "2"}, kShowRanks);
   for (const auto& [name, value] :
@@ -133,6 +186,10 @@ TEST(Launch, TakesNodesFromASlurmStepOfLaunchers) {
     options.env_changes.emplace_back(name, value);
   EXPECT_EQ(lines(run(options).out), (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at node08",
                                                                  "[rank 3] 3/4 local 1/2 node 1 at node08"}));
+  ProcessOptions with_nodes = launch({"--nnodes", "2", "--rdzv-endpoint", "head:7"}, kShowRanks);
+  with_nodes.env_changes = options.env_changes;
+  EXPECT_EQ(lines(run(with_nodes).out), (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at head"}))
+      << "scripts for torchrun name nodes and endpoint, and leave the index of the node to SLURM";
   options.env_changes.emplace_back("SLURM_STEP_TASKS_PER_NODE", "2");
   options.env_changes.emplace_back("SLURM_NODEID", "0");
   const CommandResult crowded = run(options);

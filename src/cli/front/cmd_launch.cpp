@@ -20,6 +20,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/strings.h"
 #include "hw/device.h"
@@ -56,14 +57,20 @@ core::OptionSet declare_options(LaunchOptions& values) {
                .unset_text = "1, or SLURM's",
                .min = 1,
                .max = 100000});
-  options.add("node-rank", &values.node_rank, {.help = "Index of this node.", .min = 0, .max = 99999});
+  options.add("node-rank", &values.node_rank,
+              {.help = "Index of this node.", .unset_text = "the variable NODE_RANK", .min = 0, .max = 99999});
   options.add("rdzv-endpoint", &values.rdzv_endpoint,
               {.help = "Where the ranks meet: host of node 0 and a free port there.",
                .metavar = "HOST:PORT",
-               .unset_text = "a free port here"});
-  options.add("master-addr", &values.master_addr, {.help = "HOST of --rdzv-endpoint, by its other name."});
+               .unset_text = "a free port here; on several nodes the next two"});
+  options.add("master-addr", &values.master_addr,
+              {.help = "HOST of --rdzv-endpoint, by its other name.",
+               .unset_text = "on several nodes the variable MASTER_ADDR"});
   options.add("master-port", &values.master_port,
-              {.help = "PORT of --rdzv-endpoint, by its other name.", .min = 1, .max = 65535});
+              {.help = "PORT of --rdzv-endpoint, by its other name.",
+               .unset_text = "on several nodes the variable MASTER_PORT, else 29500",
+               .min = 1,
+               .max = 65535});
   options.group("Program");
   options.add("program", &values.program,
               {.help = "Another program to start instead of lockstep.", .metavar = "PATH", .unset_text = "lockstep"});
@@ -76,17 +83,61 @@ core::OptionSet declare_options(LaunchOptions& values) {
               {.help = "Do not put [rank N] before lines. Without it every line gets that but the standard output of "
                        "rank 0, which prints the results."});
   options.refuse("max-restarts", "ranks are not restarted in place",
-                 "let the job be requeued: an interrupted run ends with 75 and goes on with --resume latest");
+                 "let the job be requeued: an interrupted run ends with 75 and goes on with --resume latest", {"0"});
   options.refuse("config", "a recipe holds the flags of the command",
                  "write it behind --: launch ... -- train clip --config FILE");
-  options.refuse("standalone", "it is the default on one node", "leave it out");
-  options.refuse("rdzv-backend", "there is one way to meet, a store on node 0",
-                 "leave it out; give --rdzv-endpoint HOST:PORT");
-  options.refuse("rdzv-id", "jobs are told apart by their port",
-                 "leave it out; give each job its own port in --rdzv-endpoint");
-  options.refuse("no-python", "commands are never Python modules here",
-                 "leave it out; --program PATH starts another program");
+  options.refuse("module", "commands are never Python modules here",
+                 "write the command of lockstep behind --: launch ... -- train clip ...");
+  for (const char* name : {"log-dir", "redirects", "tee"})
+    options.refuse(name, "lines of all ranks go to the output of launch",
+                   "redirect that in the shell; `train --log-local` writes a log file of each rank");
+  options.ignore("standalone", "it is the default on one node", false);
+  options.ignore("no-python", "commands are never Python modules here", false);
+  for (const char* name : {"rdzv-backend", "rdzv-conf"})
+    options.ignore(name, "there is one way to meet, a store on node 0", true);
+  options.ignore("rdzv-id", "jobs are told apart by their port: each needs its own in --rdzv-endpoint", true);
+  for (const char* name : {"monitor-interval", "start-method", "role", "local-addr", "local-ranks-filter"})
+    options.ignore(name, "ranks are processes that launch waits for", true);
   return options;
+}
+
+/// The first of these variables that is set, with its name.
+std::optional<std::pair<std::string, std::string>> first_variable(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const auto value = core::env(name)) return std::pair<std::string, std::string>(name, *value);
+  return std::nullopt;
+}
+
+/// Fills a number that no flag gives from the first of these variables that is set.
+void fill_number(std::optional<int64_t>& field, std::initializer_list<const char*> names, int64_t min, int64_t max) {
+  const auto variable = first_variable(names);
+  if (field || !variable) return;
+  const auto number = core::parse_int(core::trim(variable->second));
+  if (!number || *number < min || *number > max)
+    throw EnvironmentError(
+        fmt::format("launch: {}='{}' is no integer in [{}, {}]", variable->first, variable->second, min, max),
+        "correct the variable, or unset it");
+  field = *number;
+}
+
+/// Flags that are missing, from variables: torchrun's own (PET_NNODES and so on), and with several nodes those that
+/// scripts for it set. On one node MASTER_ADDR and MASTER_PORT may be leftovers of another job.
+void fill_from_environment(LaunchOptions& values, bool has_nproc) {
+  std::optional<int64_t> nproc;
+  if (!has_nproc) fill_number(nproc, {"PET_NPROC_PER_NODE"}, 1, 4096);
+  if (nproc) values.nproc_per_node = *nproc;
+  fill_number(values.nnodes, {"PET_NNODES"}, 1, 100000);
+  const bool is_several = values.nnodes.value_or(1) > 1, has_endpoint = !values.rdzv_endpoint.empty();
+  if (!has_endpoint)
+    if (const auto endpoint = first_variable({"PET_RDZV_ENDPOINT"})) values.rdzv_endpoint = endpoint->second;
+  if (!is_several) return;
+  fill_number(values.node_rank, {"PET_NODE_RANK", "NODE_RANK"}, 0, 99999);
+  if (!values.rdzv_endpoint.empty()) return;
+  if (values.master_addr.empty())
+    if (const auto address = first_variable({"PET_MASTER_ADDR", "MASTER_ADDR"})) values.master_addr = address->second;
+  fill_number(values.master_port, {"PET_MASTER_PORT", "MASTER_PORT"}, 1, 65535);
+  constexpr int64_t kTorchrunPort = 29500;
+  if (!values.master_addr.empty() && !values.master_port) values.master_port = kTorchrunPort;
 }
 
 /// Splits the arguments into our flags and the command, at "--" or at the first word that is no flag's value.
@@ -95,8 +146,8 @@ std::pair<std::vector<std::string>, std::vector<std::string>> split_command(std:
   size_t at = 0;
   while (at < args.size() && args[at] != "--" && core::starts_with(args[at], "-")) {
     const std::string& flag = args[at++];
-    const core::Option* option = options.find(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
-    const bool has_separate_value = option != nullptr && !option->is_flag() && flag.find('=') == std::string::npos;
+    const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+    const bool has_separate_value = options.takes_value(name) && flag.find('=') == std::string::npos;
     if (has_separate_value && at < args.size()) ++at;
   }
   const std::vector<std::string> flags(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at));
@@ -159,9 +210,10 @@ void read_endpoint(const LaunchOptions& values, NodePlace& place) {
 
 /// Place of this launcher when it is the only task of its node in a SLURM step of several nodes.
 std::optional<NodePlace> place_in_slurm_step(const LaunchOptions& values) {
-  if (values.nnodes || !core::env("SLURM_STEP_ID") || core::env("RANK")) return std::nullopt;
+  if (values.node_rank || !core::env("SLURM_STEP_ID") || core::env("RANK")) return std::nullopt;
   const hw::RankInfo task = hw::discover_ranks({}, hw::process_env());
   if (task.source != "slurm" || task.world_size == 1) return std::nullopt;
+  if (values.nnodes && *values.nnodes != task.world_size) return std::nullopt;
   if (task.local_world_size != 1)
     throw UsageError(
         fmt::format("launch: {} launchers run on this node, expected one: the SLURM step has several tasks per node",
@@ -181,10 +233,11 @@ NodePlace find_place(const LaunchOptions& values) {
   read_endpoint(values, place);
   if (place.num_nodes > 1 && !values.node_rank)
     throw UsageError(fmt::format("launch: --nnodes {} was given without --node-rank", place.num_nodes),
-                     "run the same command on every node, with --node-rank 0, 1, ...");
-  if (place.num_nodes > 1 && (place.port == 0 || place.address == "127.0.0.1"))
+                     "run the same command on every node, with --node-rank or the variable NODE_RANK 0, 1, ...");
+  if (place.num_nodes > 1 && (place.port == 0 || (values.rdzv_endpoint.empty() && values.master_addr.empty())))
     throw UsageError(fmt::format("launch: --nnodes {} needs --rdzv-endpoint HOST:PORT", place.num_nodes),
-                     "HOST is the first node as the others reach it, PORT a free port there");
+                     "HOST is the first node as the others reach it, PORT a free port there; the variables MASTER_ADDR "
+                     "and MASTER_PORT say the same");
   if (place.node_rank >= place.num_nodes)
     throw UsageError(fmt::format("launch: --node-rank {} does not lie in [0, {})", place.node_rank, place.num_nodes),
                      "nodes count from 0");
@@ -206,7 +259,7 @@ std::filesystem::path run_folder_file(const std::filesystem::path& error_file) {
 }
 
 core::ProcessOptions rank_process(const std::vector<std::string>& argv, const NodePlace& place, int local_rank,
-                                  int local_size, const std::filesystem::path& error_file) {
+                                  int local_size, const std::filesystem::path& error_file, bool is_other_program) {
   const int rank = place.node_rank * local_size + local_rank;
   core::ProcessOptions options{.argv = argv};
   const std::vector<std::pair<std::string, int>> numbers{{"RANK", rank},
@@ -223,7 +276,7 @@ core::ProcessOptions rank_process(const std::vector<std::string>& argv, const No
   for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
                            "TORCHELASTIC_RUN_ID"})
     options.env_changes.emplace_back(name, std::nullopt);
-  if (!core::env("OMP_NUM_THREADS"))
+  if (is_other_program && !core::env("OMP_NUM_THREADS"))  // ours shares out the cores by itself
     options.env_changes.emplace_back("OMP_NUM_THREADS",
                                      std::to_string(hw::cpu_threads_per_rank(hw::usable_cpu_cores(), local_size)));
   return options;
@@ -271,6 +324,8 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
     std::fputs(core::replace_all(options.help_text(), usage, usage + " -- COMMAND [ITS FLAGS]").c_str(), stdout);
     return 0;
   }
+  if (const std::string ignored = options.ignored_warning(); !ignored.empty()) core::log_warning("launch: {}", ignored);
+  fill_from_environment(values, options.is_given("nproc-per-node"));
   const std::vector<std::string> argv = command_line(values, command);
   NodePlace place = find_place(values);
   const int local_size = static_cast<int>(values.nproc_per_node);
@@ -282,7 +337,7 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
   for (int local_rank = 0; local_rank < local_size; ++local_rank) {
     const std::filesystem::path error_file = error_folder.path() / fmt::format("{}.json", local_rank);
     ranks.push_back({.rank = place.node_rank * local_size + local_rank,
-                     .process = rank_process(argv, place, local_rank, local_size, error_file),
+                     .process = rank_process(argv, place, local_rank, local_size, error_file, !values.program.empty()),
                      .error_file = error_file});
   }
   const bool has_prefix = !values.no_prefix && place.num_nodes * local_size > 1;
