@@ -59,7 +59,7 @@ int step_main(int argc, char** argv, const StepOptions& defaults,
     declare_step_options(set, options);
     const std::vector<std::string> args(argv + 1, argv + argc);
     set.parse(args);
-    train::set_up_cpu(at::kCPU, options.threads, 1);
+    train::set_up_lone_cpu(options.threads);
     const train::Precision precision(options.precision == "bf16" ? "amp_bf16" : "fp32", at::kCPU);
     auto batches = read_batches(options.inputs + "/batches.safetensors", read_batch);
     return run(options, build(options, precision), precision, std::move(batches));

@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     bench::declare_step_options(set, options);
     const std::vector<std::string> args(argv + 1, argv + argc);
     set.parse(args);
-    train::set_up_cpu(at::kCPU, options.threads, 1);
+    train::set_up_lone_cpu(options.threads);
     return bench::run(options);
   });
 }

@@ -131,8 +131,6 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
   core::configure_log({.level = core::LogLevel::kWarning, .host = "", .rank = ranks.rank});  // no lines in the table
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
   const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
-  train::set_compute_threads(options.train.threads,
-                             ranks.local_world_size);  // no kept memory: --find-batch watches what a process holds
   const std::string backend =
       options.train.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.train.dist_backend;
   auto world = comm::World::join(
@@ -140,6 +138,8 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
               .device = device,
               .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
   try {
+    // No kept memory: --find-batch watches what a process holds.
+    train::set_compute_threads(world.comm(), options.train.threads, ranks.local_world_size);
     return run_case(
         {.options = options, .world = world.comm(), .device = device, .processes = &world, .command = facts.command},
         facts);

@@ -9,22 +9,33 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <vector>
 
 #include "core/error.h"
+#include "core/strings.h"
 
 namespace lockstep::hw {
 namespace {
 
-int affinity_cores() {
+/// Numbers of the cores of this process's affinity mask; empty where the kernel does not tell.
+std::vector<int> mask_cores() {
+  std::vector<int> cores;
   for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) {  // the kernel's mask may be larger than cpu_set_t
     cpu_set_t* mask = CPU_ALLOC(capacity);
     if (mask == nullptr) break;
     const size_t mask_bytes = CPU_ALLOC_SIZE(capacity);
-    const int count = ::sched_getaffinity(0, mask_bytes, mask) == 0 ? CPU_COUNT_S(mask_bytes, mask) : 0;
+    if (::sched_getaffinity(0, mask_bytes, mask) == 0)
+      for (int core = 0; core < capacity; ++core)
+        if (CPU_ISSET_S(static_cast<size_t>(core), mask_bytes, mask)) cores.push_back(core);
     CPU_FREE(mask);
-    if (count > 0) return count;
+    if (!cores.empty()) break;
   }
-  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return cores;
+}
+
+int affinity_cores() {
+  const auto count = static_cast<int>(mask_cores().size());
+  return count > 0 ? count : static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 /// Cores that cgroup v2's cpu.max ("QUOTA PERIOD" in microseconds, or "max PERIOD") allows; 0 for no limit.
@@ -70,5 +81,34 @@ int usable_cpu_cores() {
 }
 
 int cpu_threads_per_rank(int cores, int num_ranks) { return std::max(1, cores / std::max(1, num_ranks)); }
+
+std::string cpu_mask_text() {
+  const std::vector<int> cores = mask_cores();
+  std::string text;
+  for (size_t first = 0, last = 0; first < cores.size(); first = last + 1) {
+    last = first;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", cores[first]);
+    if (last > first) text += fmt::format("-{}", cores[last]);
+  }
+  return text;
+}
+
+int cpu_cores_of_rank(int num_sharing, int num_local) {
+  const int share = cpu_threads_per_rank(affinity_cores(), num_sharing), quota = quota_cores();
+  return quota > 0 ? std::min(share, cpu_threads_per_rank(quota, num_local)) : share;
+}
+
+ThreadChoice choose_threads(int64_t asked, const std::optional<std::string>& variable, int cores_of_rank,
+                            int num_sharing) {
+  constexpr int64_t kMost = 4096;
+  if (asked > 0) return {static_cast<int>(asked), "--threads"};
+  if (variable) {
+    const auto number = core::parse_int(core::trim(variable->substr(0, variable->find(','))));  // "4,2": by nesting
+    if (number && *number > 0 && *number <= kMost) return {static_cast<int>(*number), "OMP_NUM_THREADS"};
+  }
+  return {cores_of_rank, num_sharing > 1 ? fmt::format("its share of the cores that {} ranks have", num_sharing)
+                                         : std::string("its cores")};
+}
 
 }  // namespace lockstep::hw

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lockstep::hw {
@@ -24,5 +26,22 @@ int usable_cpu_cores();
 
 /// Cores for each of `num_ranks` processes of this machine, at least 1.
 int cpu_threads_per_rank(int cores, int num_ranks);
+
+/// The cores of this process's affinity mask as "0-3,8"; processes of a machine with the same text share them.
+std::string cpu_mask_text();
+
+/// How many cores a rank has: those of its affinity mask shared out among the `num_sharing` ranks with the same mask,
+/// and at most its part of the control group's quota, which all `num_local` ranks of the machine share. At least 1.
+int cpu_cores_of_rank(int num_sharing, int num_local);
+
+/// How many compute threads a rank has, and what says so.
+struct ThreadChoice {
+  int count = 1;
+  std::string reason;  ///< "--threads", "OMP_NUM_THREADS", "8 cores shared by 2 ranks".
+};
+/// In this order: `asked` (--threads) where it is above 0; `variable` (OMP_NUM_THREADS) where it begins with a number
+/// above 0; else the cores of the rank.
+ThreadChoice choose_threads(int64_t asked, const std::optional<std::string>& variable, int cores_of_rank,
+                            int num_sharing);
 
 }  // namespace lockstep::hw

@@ -4,7 +4,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "core/env.h"
 #include "core/heap.h"
+#include "core/host_name.h"
+#include "core/log.h"
 #include "hw/device.h"
 
 namespace lockstep::train {
@@ -19,14 +25,20 @@ at::Device pick_device(const std::string& request, int local_rank, int local_wor
                                               : at::Device(at::kCPU);
 }
 
-void set_compute_threads(int64_t asked, int local_world_size) {
-  at::set_num_threads(asked > 0 ? static_cast<int>(asked)
-                                : hw::cpu_threads_per_rank(hw::usable_cpu_cores(), local_world_size));
+void set_up_lone_cpu(int64_t asked) {
+  at::set_num_threads(
+      hw::choose_threads(asked, core::env("OMP_NUM_THREADS"), hw::cpu_cores_of_rank(1, 1), /*num_sharing=*/1).count);
+  core::keep_freed_memory();
 }
 
-void set_up_cpu(at::Device device, int64_t asked, int local_world_size) {
-  set_compute_threads(asked, local_world_size);
-  if (device.is_cpu()) core::keep_freed_memory();
+void set_compute_threads(comm::Comm& world, int64_t asked, int local_world_size) {
+  const std::string mine = core::host_name() + " " + hw::cpu_mask_text();
+  const std::vector<std::string> all = world.gather_strings(mine);
+  const auto num_sharing = static_cast<int>(std::count(all.begin(), all.end(), mine));
+  const hw::ThreadChoice choice = hw::choose_threads(asked, core::env("OMP_NUM_THREADS"),
+                                                     hw::cpu_cores_of_rank(num_sharing, local_world_size), num_sharing);
+  at::set_num_threads(choice.count);
+  core::log_info("compute threads of this rank: {} ({})", choice.count, choice.reason);
 }
 
 }  // namespace lockstep::train

@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/comm.h"
+
 namespace lockstep::train {
 
 /// The device of a rank from --device {auto,cuda,cpu}; "auto" is CUDA where a GPU is visible.
 at::Device pick_device(const std::string& request, int local_rank, int local_world_size);
 
-/// Compute threads of this process: `asked` > 0, or the rank's share of the cores.
-void set_compute_threads(int64_t asked, int local_world_size);
-/// The same; and where it computes on the CPU, freed memory stays with the process.
-void set_up_cpu(at::Device device, int64_t asked, int local_world_size);
+/// For a process alone: compute threads as set_compute_threads, told nobody; freed memory stays with it.
+void set_up_lone_cpu(int64_t asked);
+
+/// Sets the compute threads of this process (hw::choose_threads; `asked` is --threads) and tells them in the log.
+/// Collective: ranks find out with whom they share their cores.
+void set_compute_threads(comm::Comm& world, int64_t asked, int local_world_size);
 
 }  // namespace lockstep::train

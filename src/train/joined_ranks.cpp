@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/heap.h"
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -39,7 +40,7 @@ hw::RankInfo find_rank(const config::RunOptions& options) {
 
 at::Device set_up_device(const config::RunOptions& options, const hw::RankInfo& info) {
   const at::Device device = pick_device(options.device, info.local_rank, info.local_world_size);
-  set_up_cpu(device, options.threads, info.local_world_size);
+  if (device.is_cpu()) core::keep_freed_memory();
   if (options.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);
@@ -59,9 +60,11 @@ JoinedRanks join_ranks(const config::RunOptions& options) {
   const std::string backend =
       options.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.dist_backend;
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(options.dist_timeout_s * 1000));
-  return {.info = info,
-          .device = device,
-          .world = comm::World::join(info, {.backend = backend, .device = device, .timeout = timeout})};
+  JoinedRanks ranks{.info = info,
+                    .device = device,
+                    .world = comm::World::join(info, {.backend = backend, .device = device, .timeout = timeout})};
+  set_compute_threads(ranks.world.comm(), options.threads, info.local_world_size);
+  return ranks;
 }
 
 void agree_on(comm::Comm& world, const std::string& what, const std::string& hint) {

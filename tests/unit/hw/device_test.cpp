@@ -1,6 +1,7 @@
 #include "hw/device.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "core/error.h"
 
@@ -39,6 +40,34 @@ TEST(Cores, SharedOutButNeverBelowOne) {
   EXPECT_EQ(cpu_threads_per_rank(16, 4), 4);
   EXPECT_EQ(cpu_threads_per_rank(15, 4), 3);
   EXPECT_EQ(cpu_threads_per_rank(2, 8), 1);
+}
+
+TEST(Device, ThreadsAreThoseOfTheFlagTheVariableOrTheCoresInThisOrder) {
+  const auto count = [](int64_t asked, const std::optional<std::string>& variable) {
+    return choose_threads(asked, variable, 6, 2).count;
+  };
+  EXPECT_EQ(count(3, "5"), 3);
+  EXPECT_EQ(count(0, "5"), 5);
+  EXPECT_EQ(count(0, "4,2"), 4);
+  for (const char* none : {"0", "-1", "many", "99999"}) EXPECT_EQ(count(0, none), 6) << none;
+  EXPECT_EQ(count(0, std::nullopt), 6);
+  EXPECT_EQ(choose_threads(0, "5", 6, 2).reason, "OMP_NUM_THREADS");
+  EXPECT_EQ(choose_threads(0, std::nullopt, 6, 2).reason, "its share of the cores that 2 ranks have");
+}
+
+TEST(Device, ACoreOfItsOwnIsNotSharedOutAgain) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &before)) ++core;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const std::string bound = cpu_mask_text();
+  EXPECT_EQ(cpu_cores_of_rank(1, 4), 1);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(bound, std::to_string(core));
+  EXPECT_EQ(cpu_mask_text() == bound, CPU_COUNT(&before) == 1);
 }
 
 }  // namespace
