@@ -13,10 +13,15 @@ namespace {
 
 /// UsageError for a fact that a checkpoint was written with another value of.
 void require_same(const core::Json& facts, const core::Json& written, const std::string& hint) {
-  if (const auto key = differing_fact(facts, written))
+  if (const auto key = differing_fact(facts, written)) {
+    const std::string on_other_ranks =
+        *key == "global_batch"
+            ? fmt::format("; on another number of ranks add --global-batch-size {}", written.at(*key).dump())
+            : "";
     throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", *key,
                                  written.at(*key).dump(), *key, facts.at(*key).dump()),
-                     hint);
+                     hint + on_other_ranks);
+  }
 }
 
 }  // namespace
