@@ -155,6 +155,34 @@ TEST(OptionCommands, ShowTellsWhereValuesComeFrom) {
             run_lockstep({"config", "show", "--config", recipe.string()}).out);
 }
 
+TEST(OptionCommands, ShowPrintsWhatDiffersAsARecipeThatLoadsBack) {
+  const core::TempDir folder;
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"clip", "--local-loss", "--lr", "1e-6", "--model", "ViT-B-32", "--image-mean", "0.5",
+                                 "0.5", "0.5", "--csv-separator", "\t", "--grad-clip-norm", "1", "--no-debug"},
+        {"gpt", "--model", "gpt2", "--bf16", "--save", "/runs/a \"quoted\" one", "--load", "/other/run", "--split",
+         "9,1,0", "--data-path", "0.3", "/d/a", "0.7", "/d/b", "--tensorboard-dir", "/tb"}}) {
+    std::vector<std::string> show = {"config", "show", "train"};
+    show.insert(show.end(), flags.begin(), flags.end());
+    const ProgramResult shown = run_lockstep(show);
+    ASSERT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_FALSE(holds(shown.out, "\nseed")) << shown.out;
+    show.insert(show.begin() + 2, "--all");
+    const ProgramResult all = run_lockstep(show);
+    EXPECT_TRUE(holds(all.out, "\nseed")) << all.out;
+    show[2] = "--json";
+    Json expected = Json::parse(run_lockstep(show).out);
+    for (const std::string& text : {shown.out, all.out}) {
+      const auto recipe = write_text(folder, flags[0] + "_shown.toml", text);
+      const ProgramResult again = run_lockstep({"config", "show", "--json", recipe.string()});
+      ASSERT_EQ(again.exit_code, 0) << again.err << text;
+      const Json read = Json::parse(again.out);
+      for (const auto& [name, option] : expected.items())
+        if (name != "config") EXPECT_EQ(read.at(name).at("value"), option.at("value")) << name << "\n" << text;
+    }
+  }
+}
+
 TEST(OptionCommands, CompareShowsWhatDiffers) {
   const core::TempDir folder;
   const auto first = write_text(folder, "a.toml", "batch-size = 32\nlr = 1e-3\n"),

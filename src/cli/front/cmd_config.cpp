@@ -40,8 +40,23 @@ std::string visible(const std::string& value) {
   return core::trim(value).size() == value.size() && !value.empty() ? value : "'" + value + "'";
 }
 
-void print_table_row(const core::Option& option) {
-  core::print("{:<30} {:<28} {}\n", option.name, visible(option.value_text()), option.origin.text());
+/// A line of a recipe; a comment where the value is none, which TOML cannot say, or follows from other options.
+void print_recipe_line(const std::string& name, const core::Json& value, const std::string& origin, bool is_comment) {
+  const std::string line = fmt::format("{}{} = {}", is_comment || value.is_null() ? "# " : "", name,
+                                       value.is_null() ? "none" : value.dump());
+  core::print("{}\n", origin.empty() ? line : fmt::format("{:<48} # {}", line, origin));
+}
+
+/// What differs from the defaults, or everything, as a recipe that gives the same options again.
+void print_recipe(const core::OptionSet& set, bool shows_all) {
+  core::print("# lockstep {}\n", set.command());
+  for (const core::Option& option : set.options()) {
+    using Kind = core::Origin::Kind;
+    const bool is_default = option.origin.kind == Kind::kDefault;
+    if (option.name == "config" || (is_default && !shows_all)) continue;
+    print_recipe_line(option.name, option.value_json(), option.origin.text(),
+                      option.is_positional || option.origin.kind == Kind::kDerived);
+  }
 }
 
 struct Difference {
@@ -58,14 +73,17 @@ std::string value_text(const core::Json& value) {
 
 bool is_run(const fs::path& path) { return fs::is_regular_file(path / "run.json"); }
 
-/// The options that the newest attempt of a run had, as {"batch_size": 64, ...}.
-core::Json options_of_run(const fs::path& run) {
+/// The newest attempt of a run, which has "options".
+core::Json attempt_of_run(const fs::path& run) {
   const core::Json attempts = record::read_run(run).attempts;
   if (attempts.empty() || !attempts.back().contains("options"))
     throw UsageError(fmt::format("config: '{}' names no options", (run / "run.json").string()),
                      "give a recipe, or the folder of a run (<logs>/<name>)");
-  return attempts.back().at("options");
+  return attempts.back();
 }
+
+/// The options that the newest attempt of a run had, as {"batch_size": 64, ...}.
+core::Json options_of_run(const fs::path& run) { return attempt_of_run(run).at("options"); }
 
 /// The options of a run's folder, or those that a recipe gives `command`.
 core::Json options_of(const std::string& command, const std::string& path) {
@@ -144,17 +162,27 @@ core::Json reference_json() {
   return json;
 }
 
-int show_run(const fs::path& run, bool as_json) {
+/// The options of a run; as a recipe those that differ from the defaults of its command, or all.
+int show_run(const fs::path& run, bool as_json, bool shows_all) {
   core::Json json = core::Json::object();
   const std::string from = (run / "run.json").string();
-  const core::Json options = options_of_run(run);
-  for (const auto& [name, value] : options.items()) {
-    if (as_json)
-      json[name] = {{"value", value}, {"from", from}};
-    else
-      core::print("{:<30} {}\n", core::replace_all(name, "_", "-"), value_text(value));
+  const core::Json attempt = attempt_of_run(run), &options = attempt.at("options");
+  if (as_json) {
+    for (const auto& [name, value] : options.items()) json[name] = {{"value", value}, {"from", from}};
+    core::print("{}\n", json.dump(2));
+    return 0;
   }
-  if (as_json) core::print("{}\n", json.dump(2));
+  const commands::CommandInfo* info = commands::find_command("train " + attempt.value("task", std::string()));
+  const bool is_known = info != nullptr && info->is_implemented;
+  const core::Json defaults =
+      is_known ? commands::declare_command(*info).set->values_json() : core::Json(core::Json::object());
+  const bool has_folder = options.value("save", std::string()) != "";
+  core::print("# {}\n", from);
+  for (const auto& [name, value] : options.items()) {
+    if (name == "config" || (!shows_all && defaults.contains(name) && defaults.at(name) == value)) continue;
+    const bool follows = has_folder && (name == "logs" || name == "name");  // from --save, which contradicts them
+    print_recipe_line(core::replace_all(name, "_", "-"), value, follows ? "from --save" : "", follows);
+  }
   return 0;
 }
 
@@ -181,17 +209,19 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
   const bool is_help = words.size() == 1 && (words[0] == "--help" || words[0] == "-h");
   if (is_help) {
     core::print(
-        "Usage: lockstep config show [--json] [COMMAND] [RECIPE.toml] [FLAGS]\n"
-        "       lockstep config show [--json] RUN\n\n"
-        "Shows every option of a command line, its value and where the value came from.\n"
+        "Usage: lockstep config show [--all] [--json] [COMMAND] [RECIPE.toml] [FLAGS]\n"
+        "       lockstep config show [--all] [--json] RUN\n\n"
+        "Shows the options of a command line that differ from their defaults, and where\n"
+        "they come from, as a recipe that gives the same options again. With --all, or as\n"
+        "--json, all options.\n"
         "COMMAND is `{}` unless given, or told by the recipe's name\n(gpt_x.toml: `train gpt`); RECIPE.toml means "
         "--config RECIPE.toml.\n"
         "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
         commands::default_train_command());
     return 0;
   }
-  const bool as_json = std::erase(words, "--json") > 0;
-  if (words.size() == 1 && is_run(words[0])) return show_run(words[0], as_json);
+  const bool as_json = std::erase(words, "--json") > 0, shows_all = std::erase(words, "--all") > 0;
+  if (words.size() == 1 && is_run(words[0])) return show_run(words[0], as_json, shows_all);
   auto recipe =
       std::find_if(words.begin(), words.end(), [](const std::string& word) { return core::ends_with(word, ".toml"); });
   if (recipe != words.end() &&
@@ -211,7 +241,7 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
     return 0;
   }
   if (!as_json) {
-    for (const core::Option& option : parsed.set->options()) print_table_row(option);
+    print_recipe(*parsed.set, shows_all);
     return 0;
   }
   core::Json json = core::Json::object();
@@ -260,7 +290,9 @@ int cmd_config_reference(const commands::ParsedCommand& parsed_command) {
   set.add("json", &as_json, {.help = "The same as --format json."});
   set.add("metrics", &metrics, {.help = "Metrics of run records and reports instead of options."});
   set.add("output", &output,
-          {.help = "Write options.md and options/COMMAND.md into this folder instead.", .metavar = "DIR"});
+          {.help = "Write options.md and options/COMMAND.md into this folder instead.",
+           .metavar = "DIR",
+           .aliases = {"o"}});
   set.parse(args);
   if (set.wants_help())
     core::print("{}", set.help_text());
