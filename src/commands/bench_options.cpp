@@ -42,8 +42,10 @@ void declare_run(core::OptionSet& set, BenchOptions& o) {
   set.add("json", &o.json,
           {.help = "One JSON document on standard output: command, versions, hardware, every sample."});
   set.add("csv", &o.csv, {.help = "The table as comma-separated values."});
+  std::vector<std::string> other_names = {"out"};
+  if (o.which != BenchCaseName::kCollective) other_names.emplace_back("o");  // there nccl-tests' -o is --op
   set.add("output", &o.out,
-          {.help = "Also write the JSON document to this file.", .metavar = "FILE", .aliases = {"out"}});
+          {.help = "Also write the JSON document to this file.", .metavar = "FILE", .aliases = other_names});
   set.add("warmup-iters", &o.num_warmup,
           {.help = "Iterations before the measured ones.", .min = 0, .max = 1e6, .aliases = {"w"}});
   set.add("iters", &o.num_iterations,

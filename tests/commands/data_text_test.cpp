@@ -110,6 +110,39 @@ TEST_F(TextCommands, ADamagedLineIsNamedAndNothingIsWritten) {
   EXPECT_NE(key.err.find("b.jsonl:1: no key 'body', the keys are text"), std::string::npos) << key.err;
 }
 
+TEST_F(TextCommands, TokenizeTakesTheFlagsOfMegatronsScript) {
+  train();
+  const ProgramResult done = run_lockstep({"data",
+                                           "tokenize",
+                                           "--input",
+                                           path("a.jsonl"),
+                                           "--output-prefix",
+                                           path("m"),
+                                           "--tokenizer-type",
+                                           "GPT2BPETokenizer",
+                                           "--vocab-file",
+                                           path("bpe") + "/vocab.json",
+                                           "--merge-file",
+                                           path("bpe") + "/merges.txt",
+                                           "--append-eod",
+                                           "--workers",
+                                           "2",
+                                           "--partitions",
+                                           "1",
+                                           "--keep-sequential-samples",
+                                           "--log-interval",
+                                           "1000"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_TRUE(std::filesystem::exists(path("m_text_document.idx")));
+  EXPECT_NE(done.err.find("--tokenizer-type, --partitions, --keep-sequential-samples, --log-interval change nothing"),
+            std::string::npos)
+      << done.err;
+  const ProgramResult cut = run_lockstep({"data", "tokenize", "--input", path("a.jsonl"), "--split-sentences",
+                                          "--output-prefix", path("n"), "--tokenizer-model", path("bpe")});
+  EXPECT_EQ(cut.exit_code, 2);
+  EXPECT_NE(cut.err.find("--split-sentences is not supported"), std::string::npos) << cut.err;
+}
+
 TEST_F(TextCommands, WrongUseIsRefused) {
   train();
   EXPECT_EQ(run_lockstep({"data", "tokenize", path("a.jsonl")}).exit_code, 2);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/front/data_text.h"
+#include "config/option_checks.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/options.h"
@@ -52,12 +53,46 @@ struct TokenizeFlags {
   bool append_eod = false;
 };
 
+/// Flags of Megatron's tools/preprocess_data.py that mean nothing here.
+void declare_foreign_flags(OptionSet& set) {
+  config::refuse_flags(
+      set, {{"documents are not cut into sentences", "drop it, or split the texts before", {"split-sentences"}},
+            {"there is one form of token files", "drop it", {"dataset-impl"}, {"mmap"}}});
+  config::ignore_flags(set,
+                       {{"the tokenizer is told by its files", {}, {"tokenizer-type", "tiktoken-pattern"}},
+                        {"one process reads all, in order, with --workers threads",
+                         {"keep-sequential-samples", "find-optimal-num-workers"},
+                         {"partitions", "workers-to-check", "max-documents", "chunk-size"}},
+                        {"it belongs to --split-sentences, which is not in this version", {"keep-newlines"}, {"lang"}},
+                        {"progress is one line", {}, {"log-interval"}},
+                        {"token files hold ids; the size of the vocabulary is the model's",
+                         {},
+                         {"vocab-size", "make-vocab-size-divisible-by", "padded-vocab-size", "vocab-extra-ids"}}});
+}
+
+/// --input FILES, as preprocess_data.py has it, is the argument FILES.
+std::vector<std::string> with_input_as_argument(std::span<const std::string> args) {
+  std::vector<std::string> inputs, others;
+  for (size_t at = 0; at < args.size(); ++at) {
+    if (core::starts_with(args[at], "--input=")) {
+      inputs.push_back(args[at].substr(std::string("--input=").size()));
+    } else if (args[at] == "--input") {
+      while (at + 1 < args.size() && !core::starts_with(args[at + 1], "-")) inputs.push_back(args[++at]);
+    } else {
+      others.push_back(args[at]);
+    }
+  }
+  inputs.insert(inputs.end(), others.begin(), others.end());
+  return inputs;
+}
+
 OptionSet declare(TokenizeFlags& flags) {
   OptionSet set("data tokenize",
-                "Turns JSON Lines into token files (.bin and .idx) that `train gpt` and Megatron read.");
+                "Turns JSON Lines into token files (.bin and .idx) that `train gpt` and Megatron read. Takes the flags "
+                "of Megatron's preprocess_data.py, --input FILES among them.");
   flags.input.declare(set);
   set.add("output-prefix", &flags.output_prefix,
-          {.help = "Files are called PREFIX_KEY_document.bin and .idx.", .metavar = "PREFIX"});
+          {.help = "Files are called PREFIX_KEY_document.bin and .idx.", .metavar = "PREFIX", .aliases = {"o"}});
   set.add("tokenizer-model", &flags.tokenizer.model,
           {.help = "tokenizer.json, a folder with one (or with vocab.json and merges.txt), or a SentencePiece .model.",
            .metavar = "PATH"});
@@ -70,6 +105,7 @@ OptionSet declare(TokenizeFlags& flags) {
           {.help = "That token.",
            .metavar = "TOKEN",
            .unset_text = "<|endoftext|>, <|end_of_text|> or </s>, whichever the model has"});
+  declare_foreign_flags(set);
   return set;
 }
 
@@ -85,7 +121,7 @@ OptionSet declare(TrainBpeFlags& flags) {
   OptionSet set("data train-bpe",
                 "Trains a byte-level BPE vocabulary on JSON Lines: tokenizer.json, vocab.json and merges.txt.");
   flags.input.declare(set);
-  set.add("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR"});
+  set.add("output", &flags.output, {.help = "Folder to write to.", .metavar = "DIR", .aliases = {"o"}});
   set.add("vocab-size", &flags.config.vocab_size,
           {.help = "Tokens, the 256 bytes and special tokens included.", .unit = "tokens", .min = 256, .max = 1 << 22});
   set.add("min-frequency", &flags.config.min_frequency,
@@ -117,7 +153,8 @@ bool is_token_file(const std::string& path) {
 int run_tokenize(std::span<const std::string> args) {
   TokenizeFlags flags;
   OptionSet set = declare(flags);
-  if (parse_or_help(set, args)) return 0;
+  if (parse_or_help(set, with_input_as_argument(args))) return 0;
+  if (const std::string ignored = set.ignored_warning(); !ignored.empty()) core::log_warning("data: {}", ignored);
   require_flag(flags.output_prefix, "--output-prefix");
   data::TokenizeJob job = flags.input.job();
   job.output_prefix = flags.output_prefix;
