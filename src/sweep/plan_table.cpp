@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/strings.h"
+#include "core/units.h"
 
 namespace lockstep::sweep {
 namespace {
@@ -13,6 +14,12 @@ double node_hours(const Point& point) {
 }
 
 std::string count_or_dash(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : "-"; }
+
+/// "41.5 GiB", "41.5 GiB, too much", "-"
+std::string memory_cell(const std::optional<PointFit>& fit) {
+  if (!fit) return "-";
+  return core::format_bytes(fit->memory_bytes) + (!fit->device_bytes ? "" : fit->fits() ? ", fits" : ", too much");
+}
 
 std::string cost_text(const Plan& plan) {
   const PlannedCost cost = planned_cost(plan);
@@ -64,7 +71,8 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
 std::string plan_table(const Plan& plan) {
   std::vector<std::vector<std::string>> rows{{"point"}};
   for (const std::string& key : plan.axis_keys) rows[0].push_back(key);
-  for (const char* head : {"repeat", "ranks", "samples/rank", "global batch", "time limit", "node-hours"})
+  for (const char* head :
+       {"repeat", "ranks", "samples/rank", "global batch", "memory/rank", "time limit", "node-hours"})
     rows[0].emplace_back(head);
   for (const size_t position : plan.submit_order) {
     const Point& point = plan.points[position];
@@ -74,7 +82,7 @@ std::string plan_table(const Plan& plan) {
     for (std::string& cell :
          std::vector<std::string>{fmt::format("{}", point.repeat), fmt::format("{}", point.num_ranks()),
                                   count_or_dash(point.samples_per_replica), count_or_dash(point.global_batch),
-                                  has_limit ? time_limit_text(point.slurm.time_limit_s) : "-",
+                                  memory_cell(point.fit), has_limit ? time_limit_text(point.slurm.time_limit_s) : "-",
                                   has_limit ? fmt::format("{:.2f}", node_hours(point)) : "-"})
       row.push_back(std::move(cell));
     rows.push_back(std::move(row));
@@ -105,6 +113,11 @@ core::Json plan_json(const Plan& plan) {
                       {"sbatch", point.slurm.sbatch},
                       {"srun", point.slurm.srun},
                       {"tags", point.tags}});
+    if (const auto& fit = point.fit) {
+      core::Json& json = points.back()["memory_per_rank"] = {{"bytes", fit->memory_bytes}};
+      if (fit->device_bytes) json.update({{"device_bytes", *fit->device_bytes}, {"fits", fit->fits()}});
+      points.back()["nodes_of_tensor_group"] = fit->nodes_of_tensor_group;
+    }
   }
   const PlannedCost cost = planned_cost(plan);
   return {{"name", plan.name},

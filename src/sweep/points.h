@@ -23,6 +23,14 @@ struct SlurmRequest {
   int64_t max_requeues = 5;
 };
 
+/// What a dry run says of a point.
+struct PointFit {
+  double memory_bytes = 0;               ///< Planned for the fullest rank.
+  std::optional<double> device_bytes{};  ///< What the device that was asked about gives it.
+  int64_t nodes_of_tensor_group = 1;     ///< On how many nodes the tensor ranks of one group lie.
+  bool fits() const { return !device_bytes || memory_bytes <= *device_bytes; }
+};
+
 /// One run of a sweep, with every value resolved.
 struct Point {
   int64_t index = 0;                                   ///< From 1, in the order of the file.
@@ -35,6 +43,7 @@ struct Point {
   SlurmRequest slurm{};
   std::map<std::string, std::string> tags{};
   std::optional<int64_t> samples_per_replica{}, global_batch{};  ///< Per optimiser step; of training commands.
+  std::optional<PointFit> fit{};                                 ///< Of dry runs only (judge_points).
 
   int64_t num_ranks() const { return nodes * ranks_per_node; }
   /// "nodes=4 model=ViT-B-32 repeat=2"

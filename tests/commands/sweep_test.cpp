@@ -67,14 +67,35 @@ class SweepCommand : public ::testing::Test {
   core::TempDir top_{"lockstep_sweep"};
 };
 
+TEST_F(SweepCommand, DryRunSaysWhatFitsAndWhereTensorRanksCrossNodes) {
+  core::write_file_atomic(path("g.toml"),
+                          "name = \"g\"\ncommand = \"train gpt\"\nranks-per-node = 4\n[axes]\nnodes = [2]\n"
+                          "tensor-model-parallel-size = [1, 8]\n[train]\nmodel = \"13b\"\nbf16 = true\n"
+                          "mock-data = true\ntrain-iters = 10\nlr = 1e-4\nattention-dropout = 0\n");
+  const auto shown = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--target-device", "H100 80GB", "--json"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  const core::Json plan = core::Json::parse(shown.out);
+  EXPECT_EQ(plan.at("points").at(0).at("memory_per_rank").at("fits"), false);
+  EXPECT_EQ(plan.at("points").at(1).at("memory_per_rank").at("fits"), true);
+  EXPECT_EQ(plan.at("points").at(1).at("nodes_of_tensor_group"), 2);
+  const std::string warnings = plan.at("warnings").dump();
+  EXPECT_NE(warnings.find("nodes=2 tensor-model-parallel-size=1: takes "), std::string::npos) << warnings;
+  EXPECT_NE(warnings.find("nodes=2 tensor-model-parallel-size=8: tensor ranks of one group lie on 2 nodes of 4 ranks"),
+            std::string::npos)
+      << warnings;
+  const auto table = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--target-device", "H100 80GB"});
+  EXPECT_NE(table.out.find(", too much"), std::string::npos) << table.out;
+  EXPECT_EQ(run_lockstep({"sweep", path("g.toml"), "--target-device", "H100 80GB"}).exit_code, 2);
+}
+
 TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {
   const auto shown = run_lockstep(
       {"sweep", sweep_file("[slurm]\ntime = \"01:00:00\"\n[billing]\nunit = \"GPU-h\"\nper-node-hour = 4\n"),
        "--dry-run"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
-  EXPECT_NE(shown.out.find(" 0003      3       1      6             8            48  01:00:00          3.00\n"),
-            std::string::npos)
-      << shown.out;
+  for (const char* row :
+       {" 0003      3       1      6             8            48  2.55 GiB     01:00:00\n", " 0003        3.00\n"})
+    EXPECT_NE(shown.out.find(row), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find("3 points; at most 6.00 node-hours = 24.0 GPU-h\n"), std::string::npos) << shown.out;
   EXPECT_FALSE(fs::exists(path("out")));
   const auto json = run_lockstep({"sweep", "run", sweep_file(), "--dry-run", "--json"});

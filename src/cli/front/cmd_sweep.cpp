@@ -23,6 +23,7 @@
 #include "sweep/follow.h"
 #include "sweep/local.h"
 #include "sweep/plan_table.h"
+#include "sweep/point_fit.h"
 #include "sweep/run_outcome.h"
 #include "sweep/slurm.h"
 #include "sweep/submit.h"
@@ -98,7 +99,7 @@ sweep::VariableLookup variable_lookup(const std::map<std::string, std::string>& 
 }
 
 struct RunFlags {
-  std::string file, out;
+  std::string file, out, target_device;
   bool dry_run = false, submit = false, local = false, as_json = false;
   std::vector<std::string> set;
 };
@@ -107,6 +108,10 @@ OptionSet declare_run(RunFlags& flags) {
   OptionSet set("sweep run", "Expands a sweep file, checks every point, and writes, submits or runs them.");
   set.add_positional("file", &flags.file, {.help = "Sweep file (docs/sweep.md).", .metavar = "FILE.toml"});
   set.add("dry-run", &flags.dry_run, {.help = "Check and show all points; write nothing."});
+  set.add("target-device", &flags.target_device,
+          {.help = "With --dry-run: say whether each point fits the memory of this GPU, or of the GPUs of this system "
+                   "('H100 80GB', LUMI-G).",
+           .metavar = "NAME"});
   set.add("submit", &flags.submit,
           {.help = "Submit the job scripts to SLURM; called again, it submits what is missing."});
   set.add("local", &flags.local, {.help = "Run the points one after another on this machine."});
@@ -208,8 +213,11 @@ int run_sweep(std::span<const std::string> args) {
   const sweep::SweepFile file = sweep::read_sweep_file(flags.file);
   const auto given = given_variables(flags.set);
   check_given(given, flags.file);
-  const sweep::Plan plan = sweep::make_plan(file, variable_lookup(given));
+  sweep::Plan plan = sweep::make_plan(file, variable_lookup(given));
+  if (!flags.target_device.empty() && !flags.dry_run)
+    throw UsageError("sweep: --target-device belongs to --dry-run", "add --dry-run, or leave it out");
   if (flags.dry_run) {
+    sweep::judge_points(plan, flags.target_device);
     if (flags.as_json)
       core::print("{}\n", sweep::plan_json(plan).dump(2));
     else

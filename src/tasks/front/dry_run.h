@@ -24,6 +24,9 @@ struct DryRunPage {
   core::Json extra = core::Json::object();
   std::vector<std::string> warnings{};
   std::vector<std::string> missing{};  ///< Inputs that the command line names and that are not here.
+  double memory_bytes = 0;               ///< Planned for the fullest rank.
+  std::optional<double> device_bytes{};  ///< What its device gives it, where that is known.
+  int64_t nodes_of_tensor_group = 1;     ///< On how many nodes the tensor ranks of one group lie.
 };
 
 /// How many ranks a run would have, and who says so.
@@ -31,6 +34,7 @@ struct WorldSize {
   int64_t num_ranks = 1;
   std::string source;
   int64_t num_local_ranks = 0;  ///< Of them on this machine; 0: not known.
+  int64_t ranks_per_node = 0;   ///< Where the run will be; 0: as on this machine.
 };
 
 /// What one rank may fill, and where that number is from.

@@ -144,8 +144,11 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
       }};
   add_step_facts(options, batch.global_batch, page.facts);
   add_model_facts(options, shape, world.num_ranks, page.facts);
-  for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, contrastive_rank_memory(options, world)))
+  const std::optional<RankMemory> memory = contrastive_rank_memory(options, world);
+  for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, memory))
     page.facts.push_back(std::move(fact));
+  page.memory_bytes = planned_memory(options, shape, batch, world.num_ranks, memory).total();
+  if (memory) page.device_bytes = memory->bytes;
   page.warnings = shape_warnings(options, shape);
   page.missing = missing_inputs(options);
   return page;

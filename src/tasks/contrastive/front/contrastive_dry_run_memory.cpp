@@ -46,20 +46,24 @@ std::optional<RankMemory> contrastive_rank_memory(const ContrastiveOptions& opti
   return options.device_memory.empty() ? rank_memory(options, world) : asked_memory(options);
 }
 
+MemoryPlan planned_memory(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
+                          const plan::BatchPlan& batch, int64_t num_ranks, const std::optional<RankMemory>& memory) {
+  const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
+  const bool is_zero1 = grad_sync_kind(options, num_ranks) == GradSyncKind::kZero1;
+  return plan_contrastive_memory(shape, {.precision = options.precision,
+                                         .num_moments = config::optimizer_info(options.opt).num_moments,
+                                         .optimizer_shards = is_zero1 ? num_ranks : 1,
+                                         .has_fp32_gradients = options.fp32_gradients,
+                                         .micro_batch_size = batch.micro_batch_size,
+                                         .global_batch = batch.global_batch,
+                                         .grad_checkpointing = options.grad_checkpointing,
+                                         .keeps_attention = !is_gpu});
+}
+
 std::vector<DryRunFact> memory_facts(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
                                      const plan::BatchPlan& batch, int64_t num_ranks,
                                      const std::optional<RankMemory>& memory) {
-  const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
-  const bool is_zero1 = grad_sync_kind(options, num_ranks) == GradSyncKind::kZero1;
-  const MemoryPlan planned =
-      plan_contrastive_memory(shape, {.precision = options.precision,
-                                      .num_moments = config::optimizer_info(options.opt).num_moments,
-                                      .optimizer_shards = is_zero1 ? num_ranks : 1,
-                                      .has_fp32_gradients = options.fp32_gradients,
-                                      .micro_batch_size = batch.micro_batch_size,
-                                      .global_batch = batch.global_batch,
-                                      .grad_checkpointing = options.grad_checkpointing,
-                                      .keeps_attention = !is_gpu});
+  const MemoryPlan planned = planned_memory(options, shape, batch, num_ranks, memory);
   const std::pair<const char*, double> parts[] = {
       {"parameters", planned.parameters}, {"gradients", planned.gradients},     {"optimizer", planned.optimizer},
       {"masters", planned.masters},       {"activations", planned.activations}, {"batch", planned.batch},

@@ -83,16 +83,18 @@ bool is_of_this_cpu(const GptOptions& options, const WorldSize& world) {
   return options.device == "cpu" || hw::gpu_names().empty();
 }
 
-/// Which memory sizes hold the fullest stage.
-std::string fit_text(double most_bytes, const GptOptions& options, const WorldSize& world) {
+/// The memory that is asked about, where a device is named or this machine's processor will compute.
+std::optional<RankMemory> asked_rank_memory(const GptOptions& options, const WorldSize& world) {
   if (!options.target_device.empty()) {
     const hw::DeviceSpec& device = target_device(options.target_device);
-    return fit_text(most_bytes, device.memory_gbytes * kUsableGibPerGbyte * kGiB, std::string(device.name));
+    return RankMemory{.bytes = device.memory_gbytes * kUsableGibPerGbyte * kGiB, .source = std::string(device.name)};
   }
-  if (is_of_this_cpu(options, world)) {
-    const RankMemory memory = *rank_memory(options, world);
-    return fit_text(most_bytes, memory.bytes, memory.source);
-  }
+  return is_of_this_cpu(options, world) ? rank_memory(options, world) : std::nullopt;
+}
+
+/// Which memory sizes hold the fullest stage.
+std::string fit_text(double most_bytes, const std::optional<RankMemory>& memory) {
+  if (memory) return fit_text(most_bytes, memory->bytes, memory->source);
   std::set<double> sizes;
   for (const hw::DeviceSpec& device : hw::device_specs()) sizes.insert(device.memory_gbytes);
   const auto smallest = std::find_if(sizes.begin(), sizes.end(),
@@ -138,6 +140,17 @@ void add_mesh_facts(const GptLayout& layout, const WorldSize& world, std::vector
   for (const plan::Axis axis : {plan::Axis::kTensor, plan::Axis::kData, plan::Axis::kPipeline})
     groups.push_back(fmt::format("{} {}", plan::axis_name(axis), rank_list(layout.mesh.group_of(0, axis))));
   facts.push_back({"groups_of_rank_0", "groups of rank 0", core::join(groups, "; "), core::join(groups, "; ")});
+}
+
+/// Tensor ranks are neighbours: a group lies on one node where its size divides the ranks of a node.
+void add_tensor_nodes(const GptLayout& layout, const WorldSize& world, DryRunPage& page) {
+  const int64_t per_node = world.ranks_per_node > 0 ? world.ranks_per_node : world.num_local_ranks;
+  if (per_node < 1 || per_node >= world.num_ranks || per_node % layout.tp() == 0) return;
+  page.nodes_of_tensor_group = std::max<int64_t>(2, (layout.tp() + per_node - 1) / per_node);
+  page.warnings.push_back(
+      fmt::format("tensor ranks of one group lie on {} nodes of {} ranks: what they send in every layer crosses the "
+                  "network; a --tensor-model-parallel-size that divides {} keeps them together",
+                  page.nodes_of_tensor_group, per_node, per_node));
 }
 
 void add_gpt_step_facts(const GptLayout& layout, std::vector<DryRunFact>& facts) {
@@ -245,7 +258,11 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
     most_bytes = std::max(most_bytes, stages.back().memory.total());
     shown_stages.push_back(stage_json(layout, stage, stages.back()));
   }
-  const std::string fit = fit_text(most_bytes, options, world);
+  const std::optional<RankMemory> device = asked_rank_memory(options, world);
+  const std::string fit = fit_text(most_bytes, device);
+  run.memory_bytes = most_bytes;
+  if (device) run.device_bytes = device->bytes;
+  add_tensor_nodes(layout, world, run);
   run.facts.push_back(
       {"memory_bytes", "memory", most_bytes, fmt::format("{} GiB on the fullest rank: {}", gib(most_bytes), fit)});
   run.facts.push_back({"fit", "", fit, ""});

@@ -1,0 +1,13 @@
+#pragma once
+#include <string>
+
+#include "sweep/points.h"
+
+namespace lockstep::sweep {
+
+/// Fills Point::fit of every point by a dry run of its command. `target_device` names a GPU or a system ("H100 80GB",
+/// "LUMI-G"); "" asks no device. Adds a warning for points that do not fit it, and for tensor ranks on several nodes.
+/// UsageError where the command cannot be asked about that device.
+void judge_points(Plan& plan, const std::string& target_device);
+
+}  // namespace lockstep::sweep
