@@ -34,8 +34,8 @@ struct FirstFailure {
 };
 
 /// Adds to status.json which rank failed first; a run that still says it is running (its rank 0 died without a word)
-/// becomes a failed one, and one whose rank 0 only lost its peer (code 3) gets the code and message of the cause. Only after all ranks have ended. Nothing happens where there is no status.json that can be
-/// read.
+/// becomes a failed one, and one whose rank 0 only lost its peer (code 3) gets the code and message of the cause. Only
+/// after all ranks have ended. Nothing happens where there is no status.json that can be read.
 void note_first_failure(const std::filesystem::path& folder, const FirstFailure& failure);
 
 struct RunRecordConfig {

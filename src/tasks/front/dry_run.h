@@ -23,7 +23,7 @@ struct DryRunPage {
   std::string tables{};  ///< Below the facts.
   core::Json extra = core::Json::object();
   std::vector<std::string> warnings{};
-  std::vector<std::string> missing{};  ///< Inputs that the command line names and that are not here.
+  std::vector<std::string> missing{};    ///< Inputs that the command line names and that are not here.
   double memory_bytes = 0;               ///< Planned for the fullest rank.
   std::optional<double> device_bytes{};  ///< What its device gives it, where that is known.
   int64_t nodes_of_tensor_group = 1;     ///< On how many nodes the tensor ranks of one group lie.
