@@ -37,7 +37,7 @@ std::vector<CommandInfo> make_table() {
       {.name = "report", .summary = "tables and plots from records and logs"},
       {.name = "report compare", .summary = "compare two runs with an interval"},
       {.name = "sweep", .summary = "write, submit, follow and collect a matrix of SLURM jobs"},
-      {.name = "config show", .summary = "show every option of a command line and where it came from"},
+      {.name = "config show", .summary = "show the options of a command line or a run as a recipe"},
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
       later("train resnet", "train ResNet-50", Half::kEngine),
@@ -159,6 +159,9 @@ void check(ParsedCommand& parsed) {
   if (parsed.ckpt) config::check_ckpt_options(*parsed.ckpt, *parsed.set);
   if (parsed.report) config::check_report_options(*parsed.report);
   if (parsed.bench) check_bench_options(*parsed.bench, *parsed.set);
+  if (!parsed.set) return;
+  if (std::string ignored = parsed.set->ignored_warning(); !ignored.empty())
+    parsed.warnings.insert(parsed.warnings.begin(), std::move(ignored));
 }
 }  // namespace
 

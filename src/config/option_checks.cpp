@@ -35,7 +35,14 @@ int64_t parse_bytes(std::string_view text, std::string_view flag) {
 
 void refuse_flags(core::OptionSet& set, const std::vector<RefusedFlags>& groups) {
   for (const RefusedFlags& group : groups)
-    for (const char* name : group.names) set.refuse(name, group.reason, group.instead);
+    for (const char* name : group.names) set.refuse(name, group.reason, group.instead, group.off);
+}
+
+void ignore_flags(core::OptionSet& set, const std::vector<IgnoredFlags>& groups) {
+  for (const IgnoredFlags& group : groups) {
+    for (const char* name : group.switches) set.ignore(name, group.reason, false);
+    for (const char* name : group.with_values) set.ignore(name, group.reason, true);
+  }
 }
 
 }  // namespace lockstep::config

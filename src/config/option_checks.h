@@ -15,13 +15,23 @@ void refuse_if(bool is_wrong, const std::string& message, const std::string& hin
 /// multiples. UsageError that names the flag.
 int64_t parse_bytes(std::string_view text, std::string_view flag);
 
-/// Flags of another program that are refused for the same reason.
+/// Flags of another program that are refused for the same reason, but for values in `off` (OptionSet::refuse).
 struct RefusedFlags {
   const char* reason;
   const char* instead;
   std::vector<const char*> names;
+  std::vector<std::string> off = {};
 };
 /// Declares them as refused.
 void refuse_flags(core::OptionSet& set, const std::vector<RefusedFlags>& groups);
+
+/// Flags of another program that have no effect here for the same reason (OptionSet::ignore).
+struct IgnoredFlags {
+  const char* reason;
+  std::vector<const char*> switches;     ///< Take no value.
+  std::vector<const char*> with_values;  ///< Take one or more.
+};
+/// Declares them as ignored.
+void ignore_flags(core::OptionSet& set, const std::vector<IgnoredFlags>& groups);
 
 }  // namespace lockstep::config

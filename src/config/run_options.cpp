@@ -1,5 +1,7 @@
 #include "config/run_options.h"
 
+#include <filesystem>
+
 #include "config/option_checks.h"
 #include "core/error.h"
 #include "core/strings.h"
@@ -69,7 +71,8 @@ void declare_compute_flags(core::OptionSet& set, RunOptions& o) {
   set.add(
       "threads", &o.threads,
       {.role = OptionRole::kConfiguration,
-       .help = "Compute threads of each rank; 0: the cores of this process shared out among the ranks of the machine.",
+       .help = "Compute threads of each rank; 0: OMP_NUM_THREADS, else the cores of the process shared out among the "
+               "ranks of the machine that have the same ones.",
        .unit = "threads per rank",
        .min = 0,
        .max = 4096});
@@ -174,6 +177,18 @@ void check_ranks(const RunOptions& o) {
             "for example tcp://node01:29500");
 }
 
+/// A file of weights has neither optimiser nor position, from which a run could go on.
+void check_resume(const RunOptions& o) {
+  const std::string path = o.resume.value_or("");
+  std::error_code ignored;
+  bool is_weights = std::filesystem::is_regular_file(path, ignored);
+  for (const char* ending : {".pt", ".pth", ".bin", ".safetensors"})
+    is_weights = is_weights || core::ends_with(path, ending);
+  refuse_if(is_weights,
+            fmt::format("--resume '{}' is a file of weights, expected latest or a checkpoint's folder", path),
+            "begin a run with these weights: --pretrained FILE, for `train gpt` --load FILE --finetune");
+}
+
 void check_profile(const RunOptions& o, const core::OptionSet& set) {
   for (const char* flag : {"profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"})
     refuse_if(!o.profile && set.is_given(flag), fmt::format("--{} belongs to a profile", flag),
@@ -216,6 +231,7 @@ void check_run_options(const RunOptions& options, const core::OptionSet& set) {
   refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
             "put folders into --logs");
   check_profile(options, set);
+  check_resume(options);
 }
 
 std::vector<int64_t> parse_profile_ranks(const std::string& text) {

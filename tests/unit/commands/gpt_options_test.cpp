@@ -91,6 +91,9 @@ TEST(GptOptions, FlagsChangeANamedModel) {
   EXPECT_EQ(own.max_positions, 64);
   EXPECT_EQ(own.hidden_dropout, 0);
   EXPECT_EQ(own.attention_dropout, 0.1);
+  const auto null_tokenizer = shape("--model gpt2 --tokenizer-type NullTokenizer --vocab-size 1024");
+  EXPECT_EQ(null_tokenizer.vocab, 1025) << "Megatron's NullTokenizer adds the end of a document";
+  EXPECT_EQ(null_tokenizer.padded_vocab(1), 1152);
   EXPECT_EQ(shape("--model gpt2 --padded-vocab-size 51200").padded_vocab(1), 51200);
   EXPECT_EQ(shape("--model 175b --make-vocab-size-divisible-by 64").padded_vocab(1), 50304) << "no longer fixed";
   EXPECT_EQ(shape("--model gpt2 --hidden-size 1024 --num-attention-heads 16").ffn, 4096);
@@ -131,9 +134,6 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--attention-backend flash",
             "attention dropout of 0.1, for which probabilities are kept\n  hint: add --attention-dropout 0"},
            {"--attention-backend fused --attention-dropout 0.2", "attention dropout of 0.2"},
-           {"--attention-backend unfused", "use auto"},
-           {"--attention-backend local", "use auto"},
-           {"--test-data-path /d", "tests are not evaluated"},
            {"--use-checkpoint-opt-param-scheduler", "give the flags of the schedule again"},
            {"--ckpt-step 4", "belongs to --load"},
            {"--no-load-optim", "belongs to --load of another run"},
@@ -169,18 +169,44 @@ TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
   }
 }
 
-TEST(GptOptions, FlagsWithoutEffectSayWhy) {
-  EXPECT_EQ(message_of("--dry-run --model gpt2 --num-workers 4 --no-load-rng --no-save-rng "
-                       "--override-opt-param-scheduler --load /a --save /b/c "
-                       "--exit-on-missing-checkpoint"),
-            "no error");
-  GptOptions options;
-  const core::OptionSet set = declare_gpt_options(options);
-  for (const char* name : {"num-workers", "no-load-rng", "no-save-rng", "override-opt-param-scheduler"}) {
-    ASSERT_NE(set.find(name), nullptr) << name;
-    EXPECT_EQ(set.find(name)->spec.group, "Accepted without effect") << name;
-    EXPECT_TRUE(holds(set.find(name)->spec.help, "Changes nothing: ")) << name;
-  }
+TEST(GptOptions, FlagsWithoutEffectAreNamedInOneWarning) {
+  const auto warnings = parse_gpt(
+                            "--dry-run --model gpt2 --num-workers 4 --no-load-rng --transformer-impl local "
+                            "--override-opt_param-scheduler --ckpt-format torch_dist --timing-log-level 2 "
+                            "--no-rope-fusion --use-flash-attn --attention-dropout 0")
+                            .warnings;
+  ASSERT_EQ(warnings.size(), 1u) << core::join(warnings, "\n");
+  EXPECT_TRUE(holds(warnings[0],
+                    "--no-load-rng, --transformer-impl, --override-opt-param-scheduler, --ckpt-format, "
+                    "--timing-log-level, --no-rope-fusion change nothing here"))
+      << warnings[0];
+}
+
+TEST(GptOptions, FlagsOfMegatronThatMeanOursAreTaken) {
+  const ParsedCommand command = parse_gpt(
+      "--dry-run --model gpt2 --distributed-timeout-minutes 60 --tensorboard-dir /logs/tb --lr 0 "
+      "--context-parallel-size 1 --optimizer adam --expert-model-parallel-size 1 --attention-backend unfused");
+  EXPECT_EQ(gpt_options(command).dist_timeout_s, 3600);
+  EXPECT_EQ(gpt_options(command).report_to, "tensorboard");
+  EXPECT_EQ(gpt_options(command).attention_backend, "auto");
+  ASSERT_EQ(command.warnings.size(), 1u);
+  EXPECT_TRUE(holds(command.warnings[0], "event files go into the run's folder")) << command.warnings[0];
+}
+
+TEST(GptOptions, FlashAttentionBesideDropoutSaysWhatHappens) {
+  const auto warnings = parse_gpt("--dry-run --model gpt2 --use-flash-attn").warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(holds(warnings[0],
+                    "--use-flash-attn beside an attention dropout of 0.1: the probabilities are made and "
+                    "kept"))
+      << warnings[0];
+}
+
+TEST(GptOptions, ContradictionsAreToldAtOnce) {
+  const std::string error = message_of("--model gpt2 --num-query-groups 2 --bf16 --loss-scale 8 --lr 1e-4");
+  for (const char* part : {"--num-query-groups belongs to", "--loss-scale belongs to --fp16",
+                           "how long to train is not given", "no data are given"})
+    EXPECT_TRUE(holds(error, part)) << error;
 }
 
 TEST(GptOptions, OddWishesAreWarnedOf) {
@@ -197,7 +223,6 @@ TEST(GptOptions, EveryGroupedFlagHasHelp) {
   const core::OptionSet set = declare_gpt_options(options);
   for (const core::Option& option : set.options()) EXPECT_FALSE(option.spec.help.empty()) << option.name;
   EXPECT_NE(set.find("no_load_optim"), nullptr);
-  EXPECT_NE(set.find("override-opt_param-scheduler"), nullptr) << "both spellings";
 }
 
 }  // namespace

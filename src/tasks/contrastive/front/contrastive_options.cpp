@@ -6,7 +6,7 @@
 #include "config/image_options.h"
 #include "config/optimizers.h"
 #include "data/train_stream.h"
-#include "tasks/contrastive/front/contrastive_options_refused.h"
+#include "tasks/contrastive/front/contrastive_options_foreign.h"
 
 namespace lockstep::tasks {
 using core::OptionRole;
@@ -237,12 +237,7 @@ void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {
        .unit = "steps",
        .unset_text = "by --epochs",
        .min = 1});
-  set.add("lr", &o.lr,
-          {.role = OptionRole::kSchedule,
-           .help = "Peak learning rate.",
-           .unset_text = "5e-4",
-           .min = 0,
-           .is_min_excluded = true});
+  set.add("lr", &o.lr, {.role = OptionRole::kSchedule, .help = "Peak learning rate.", .unset_text = "5e-4", .min = 0});
   set.add("beta1", &o.beta1,
           {.role = OptionRole::kSchedule,
            .help = "AdamW: decay of the first moment.",
@@ -457,7 +452,7 @@ core::OptionSet declare_contrastive_options(ContrastiveOptions& options) {
   declare_profile(set, options);
   declare_checkpoint(set, options);
   options.declare_groups(set, options.task);
-  refuse_openclip_flags(set, options.is_clap());
+  declare_openclip_foreign_flags(set, options.is_clap());
   return set;
 }
 

@@ -106,6 +106,21 @@ void check_gradients_and_memory(const ContrastiveOptions& o) {
       "add --precision bf16_master, or drop the flag");
 }
 
+void check_transforms(const ContrastiveOptions& o) {
+  config::check_image_options(o.image_mean, o.image_std, o.force_image_size);
+  parse_aug_cfg(o.aug_cfg);
+  config::refuse_if(!o.aug_cfg.empty() && o.train_transform == "eval",
+                    "--aug-cfg changes the training transform, --train-transform eval does not use it",
+                    "drop one of the two");
+}
+
+void check_kept_checkpoints(const ContrastiveOptions& o) {
+  config::refuse_if(
+      o.delete_previous_checkpoint && o.keep.value_or(1) > 1,
+      fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", o.keep.value_or(1)),
+      "drop one of the two");
+}
+
 std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
   std::vector<std::string> warnings;
   if (o.local_loss && !o.gather_with_grad)
@@ -139,20 +154,15 @@ void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set) 
 }
 
 std::vector<std::string> check_contrastive_options(const ContrastiveOptions& options, const core::OptionSet& set) {
-  check_data(options, set);
-  options.check_groups(set, options.task);
-  config::check_image_options(options.image_mean, options.image_std, options.force_image_size);
-  parse_aug_cfg(options.aug_cfg);
-  config::refuse_if(!options.aug_cfg.empty() && options.train_transform == "eval",
-                    "--aug-cfg changes the training transform, --train-transform eval does not use it",
-                    "drop one of the two");
-  check_schedule(options);
-  config::check_run_options(options, set);
-  check_gradients_and_memory(options);
-  config::refuse_if(
-      options.delete_previous_checkpoint && options.keep.value_or(1) > 1,
-      fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", options.keep.value_or(1)),
-      "drop one of the two");
+  UsageProblems problems;
+  problems.collect([&] { check_data(options, set); });
+  problems.collect([&] { options.check_groups(set, options.task); });
+  problems.collect([&] { check_transforms(options); });
+  problems.collect([&] { check_schedule(options); });
+  problems.collect([&] { config::check_run_options(options, set); });
+  problems.collect([&] { check_gradients_and_memory(options); });
+  problems.collect([&] { check_kept_checkpoints(options); });
+  problems.raise();
   return loss_warnings(options);
 }
 

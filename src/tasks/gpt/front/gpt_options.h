@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -117,16 +116,16 @@ struct GptOptions : config::RunOptions {
   // Dry run
   std::string target_device;  // --target-device, only with --dry-run
 
-  // Accepted without effect, because scripts have them
-  std::array<bool, 15> without_effect{};
+  // Flags of Megatron-LM that mean something of ours, or nothing
+  bool use_flash_attn = false;
   int64_t num_workers = 2;
+  std::optional<double> distributed_timeout_minutes;  // --dist-timeout in minutes
+  std::string tensorboard_dir;                        // asks for --report-to tensorboard
 };
 
-/// Declares every flag of `train gpt` for the fields of `options`, and by name the Megatron flags that are refused.
+/// Declares every flag of `train gpt` for the fields of `options`, and by name the Megatron flags that are refused or
+/// have no effect here.
 core::OptionSet declare_gpt_options(GptOptions& options);
-
-/// Flags of Megatron-LM that `train gpt` knows and refuses, with what to use instead.
-void refuse_megatron_flags(core::OptionSet& set);
 
 /// What follows from other flags: --precision from --bf16 or --fp16, gradients in fp32 with bf16, selective
 /// recomputation.

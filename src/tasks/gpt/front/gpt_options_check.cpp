@@ -1,4 +1,4 @@
-// What follows from other flags of `train gpt`, what contradicts, and which flags of Megatron-LM are refused.
+// What follows from other flags of `train gpt`, and what contradicts.
 #include <algorithm>
 #include <filesystem>
 
@@ -99,69 +99,7 @@ void check_data(const GptOptions& o) {
                     "give --data-path PREFIX, or --mock-data");
 }
 
-std::vector<config::RefusedFlags> refused_groups() {
-  return {
-      {"context parallelism is not in this version",
-       "use --sequence-parallel, or shorter sequences",
-       {"context-parallel-size", "cp-comm-type"}},
-      {"mixtures of experts are not in this version",
-       "train a dense model",
-       {"num-experts", "expert-model-parallel-size", "moe-router-topk", "moe-grouped-gemm"}},
-      {"multi-token prediction is not in this version", "drop it", {"mtp-num-layers"}},
-      {"the batch has one size from the first step on",
-       "use --global-batch-size",
-       {"step-batch-size-schedule", "rampup-batch-size"}},
-      {"optimiser shards span all data ranks", "drop it", {"num-distributed-optimizer-instances"}},
-      {"full sharding of parameters is not in this version",
-       "use --use-distributed-optimizer",
-       {"use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp", "data-parallel-sharding-strategy"}},
-      {"it was renamed", "use --tensor-model-parallel-size", {"model-parallel-size"}},
-      {"it was renamed", "use --micro-batch-size", {"batch-size"}},
-      {"it was renamed", "use --lr-warmup-fraction", {"warmup"}},
-      {"it was renamed", "use --recompute-activations", {"checkpoint-activations"}},
-      {"AdamW is the one optimiser of this task",
-       "drop it",
-       {"optimizer", "sgd-momentum", "start-weight-decay", "end-weight-decay", "weight-decay-incr-style"}},
-      {"event files go into the run's folder",
-       "use --report-to tensorboard",
-       {"tensorboard-dir", "tensorboard-queue-size", "tensorboard-log-interval"}},
-      {"Weights & Biases is not in this version",
-       "use --report-to tensorboard",
-       {"wandb-project", "wandb-exp-name", "wandb-save-dir", "wandb-entity"}},
-      {"times of all phases are always in the run's record",
-       "use `lockstep report`",
-       {"timing-log-level", "timing-log-option"}},
-      {"waiting time is given in seconds", "use --dist-timeout", {"distributed-timeout-minutes"}},
-      {"messages always travel while passes run", "drop it", {"no-overlap-p2p-communication"}},
-      {"checkpoints have one format, which loads at any layout",
-       "drop it; `lockstep ckpt export` writes for other programs",
-       {"ckpt-format", "dist-ckpt-format", "use-dist-ckpt", "ckpt-fully-parallel-save", "ckpt-fully-parallel-load"}},
-      {"a checkpoint is what a run goes on with",
-       "drop it; `lockstep ckpt export` writes the weights alone",
-       {"no-save-optim"}},
-      {"tests are not evaluated", "drop it; --valid-data-path is evaluated", {"test-data-path"}},
-      {"the schedule is that of the flags",
-       "give the flags of the schedule again",
-       {"use-checkpoint-opt-param-scheduler"}},
-      {"options come from the command line and --config",
-       "use --resume, which checks them against the run",
-       {"use-checkpoint-args"}},
-      {"a rank takes the only visible GPU, else the one of its local rank", "drop it", {"local-rank"}},
-      {"one implementation is built in",
-       "drop it",
-       {"transformer-impl", "no-masked-softmax-fusion", "no-gradient-accumulation-fusion", "no-rope-fusion",
-        "no-persist-layer-norm", "tp-comm-overlap", "defer-embedding-wgrad-compute", "wgrad-deferral-limit",
-        "enable-cuda-graph", "fp32-residual-connection", "fp8-param-gather", "ddp-average-in-collective",
-        "ddp-num-buckets", "ddp-pad-buckets-for-high-nccl-busbw", "no-align-param-gather", "recompute-modules"}},
-  };
-}
-
 }  // namespace
-
-void refuse_megatron_flags(core::OptionSet& set) {
-  config::refuse_guessed_flags(set);
-  config::refuse_flags(set, refused_groups());
-}
 
 /// --save DIR is the folder of the run; --load of the same folder goes on with it, or begins it.
 void fill_run_folder(GptOptions& options, core::OptionSet& set) {
@@ -207,33 +145,54 @@ void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
     options.recompute_granularity = "selective";
     set.mark_derived("recompute-granularity", "--recompute-activations");
   }
+  if (options.distributed_timeout_minutes && !set.is_given("dist-timeout")) {
+    options.dist_timeout_s = 60 * *options.distributed_timeout_minutes;
+    set.mark_derived("dist-timeout", "--distributed-timeout-minutes");
+  }
+  if (!options.tensorboard_dir.empty() && !set.is_given("report-to")) {
+    options.report_to = "tensorboard";
+    set.mark_derived("report-to", "--tensorboard-dir");
+  }
   if (options.train_iters && !options.max_steps) options.max_steps = options.train_iters;
 }
 
-std::vector<std::string> check_gpt_options(const GptOptions& options, const core::OptionSet& set) {
-  check_model(options);
-  check_precision(options, set);
-  check_recompute(options);
-  check_length(options, set);
-  check_data(options);
-  config::check_run_options(options, set);
-  config::refuse_if(!options.target_device.empty() && !options.dry_run, "--target-device belongs to --dry-run",
-                    "add --dry-run");
-  config::refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer,
-                    "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
+namespace {
+void check_checkpoints(const GptOptions& options) {
   config::refuse_if(options.no_load_optim && options.load.empty(), "--no-load-optim belongs to --load of another run",
                     "name it; a run that goes on with its own checkpoints goes on with its optimiser");
   config::refuse_if(options.no_load_optim && options.finetune, "--no-load-optim and --finetune contradict each other",
                     "--finetune takes the weights alone, --no-load-optim the position, too: drop one of the two");
   config::refuse_if(options.ckpt_step && options.load.empty(), "--ckpt-step belongs to --load",
                     "name the folder of checkpoints");
-  const double attention_dropout = gpt_shape_of(options).attention_dropout;
+}
+
+void check_attention(const GptOptions& options) {
+  const double dropout = gpt_shape_of(options).attention_dropout;
   config::refuse_if(
-      options.attention_backend == "flash" && attention_dropout > 0,
+      options.attention_backend == "flash" && dropout > 0,
       fmt::format("--attention-backend flash contradicts an attention dropout of {}, for which probabilities are kept",
-                  core::format_double(attention_dropout)),
+                  core::format_double(dropout)),
       "add --attention-dropout 0");
+}
+
+void check_other_pairs(const GptOptions& options) {
+  config::refuse_if(!options.target_device.empty() && !options.dry_run, "--target-device belongs to --dry-run",
+                    "add --dry-run");
+  config::refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer,
+                    "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
+}
+
+std::vector<std::string> gpt_warnings(const GptOptions& options) {
   std::vector<std::string> warnings;
+  const double dropout = gpt_shape_of(options).attention_dropout;
+  if (options.use_flash_attn && dropout > 0)
+    warnings.push_back(
+        fmt::format("--use-flash-attn beside an attention dropout of {}: the probabilities are made and "
+                    "kept, which takes more memory and time; --attention-dropout 0 avoids that",
+                    core::format_double(dropout)));
+  if (!options.tensorboard_dir.empty())
+    warnings.push_back(fmt::format("--tensorboard-dir '{}' stays as it is: event files go into the run's folder",
+                                   options.tensorboard_dir));
   if (options.sequence_parallel && options.tensor_model_parallel_size == 1)
     warnings.emplace_back("--sequence-parallel changes nothing with one tensor rank");
   if (!options.global_batch_size && options.pipeline_model_parallel_size > 1)
@@ -242,6 +201,22 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
                     "pipeline stages take turns and each waits {1}/{0} of the time",
                     options.pipeline_model_parallel_size, options.pipeline_model_parallel_size - 1));
   return warnings;
+}
+}  // namespace
+
+std::vector<std::string> check_gpt_options(const GptOptions& options, const core::OptionSet& set) {
+  UsageProblems problems;
+  problems.collect([&] { check_model(options); });
+  problems.collect([&] { check_precision(options, set); });
+  problems.collect([&] { check_recompute(options); });
+  problems.collect([&] { check_length(options, set); });
+  problems.collect([&] { check_data(options); });
+  problems.collect([&] { config::check_run_options(options, set); });
+  problems.collect([&] { check_checkpoints(options); });
+  problems.collect([&] { check_other_pairs(options); });
+  problems.collect([&] { check_attention(options); });
+  problems.raise();
+  return gpt_warnings(options);
 }
 
 }  // namespace lockstep::tasks

@@ -118,7 +118,7 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
   set.add(
       "vocab-size", &o.vocab_size,
       {.role = OptionRole::kConfiguration,
-       .help = "Token ids there are.",
+       .help = "Token ids there are; with --tokenizer-type NullTokenizer one more, which ends documents.",
        .unset_text = "by --model, else as many as the tokenizer of --tokenizer-model or --vocab-file has, else 50257",
        .min = 2,
        .max = 1 << 24});
@@ -139,9 +139,11 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
            .help = "auto: the fastest exact kernel for device and length; with --attention-dropout one that keeps "
                    "probabilities. flash: the same, refused with --attention-dropout.",
            .choices = {"auto", "flash"},
-           .choice_aliases = {{"fused", "flash"}},
-           .refused_choices = {{"unfused", "use auto: no kernel is chosen by name in this version"},
-                               {"local", "use auto: no kernel is chosen by name in this version"}}});
+           .choice_aliases = {{"fused", "flash"}, {"unfused", "auto"}, {"local", "auto"}}});
+  set.add(
+      "use-flash-attn", &o.use_flash_attn,
+      {.role = OptionRole::kConfiguration,
+       .help = "Changes nothing: auto takes such a kernel. Beside --attention-dropout a warning says that it cannot."});
 }
 
 void declare_batch(core::OptionSet& set, GptOptions& o) {
@@ -193,12 +195,9 @@ void declare_batch(core::OptionSet& set, GptOptions& o) {
 
 void declare_optimiser(core::OptionSet& set, GptOptions& o) {
   set.group("Optimiser");
-  set.add("lr", &o.lr,
-          {.role = OptionRole::kSchedule,
-           .help = "Peak learning rate.",
-           .unset_text = "must be given to train",
-           .min = 0,
-           .is_min_excluded = true});
+  set.add(
+      "lr", &o.lr,
+      {.role = OptionRole::kSchedule, .help = "Peak learning rate.", .unset_text = "must be given to train", .min = 0});
   set.add("min-lr", &o.min_lr,
           {.role = OptionRole::kSchedule, .help = "Learning rate at the end of the decay.", .min = 0});
   set.add("lr-decay-style", &o.lr_decay_style,
@@ -427,7 +426,6 @@ void declare_precision(core::OptionSet& set, GptOptions& o) {
 
 core::OptionSet declare_gpt_options(GptOptions& options) {
   options.seed = 1234;
-  options.seed = 1234;
   core::OptionSet set("train gpt", "Train a GPT model. Flags are Megatron-LM's where it has them.");
   set.require_roles();
   declare_run(set, options);
@@ -440,8 +438,7 @@ core::OptionSet declare_gpt_options(GptOptions& options) {
   declare_gpt_data(set, options);
   declare_gpt_logging(set, options);
   declare_gpt_checkpoints(set, options);
-  declare_gpt_without_effect(set, options);
-  refuse_megatron_flags(set);
+  declare_megatron_foreign_flags(set);
   return set;
 }
 

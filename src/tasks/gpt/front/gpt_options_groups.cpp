@@ -1,6 +1,5 @@
 #include "tasks/gpt/front/gpt_options_groups.h"
 
-#include <array>
 #include <tuple>
 
 namespace lockstep::tasks {
@@ -54,6 +53,12 @@ void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
            .choices = {"single"},
            .refused_choices = {{"cyclic", "use single: samples are shuffled once for the whole run"},
                                {"external", "use single"}}});
+  set.add("num-workers", &o.num_workers,
+          {.role = OptionRole::kConfiguration,
+           .help = "Changes nothing: each rank's training thread reads its tokens itself, from mapped files.",
+           .unit = "threads per rank",
+           .min = 0,
+           .max = 1024});
   set.add("reset-position-ids", &o.reset_position_ids,
           {.role = OptionRole::kConfiguration, .help = "Positions begin again behind the end of a document."});
   set.add("reset-attention-mask", &o.reset_attention_mask,
@@ -77,9 +82,21 @@ void declare_gpt_logging(core::OptionSet& set, GptOptions& o) {
                              "threads",
                              {"deterministic", {"deterministic-mode"}},
                              {"check-replicas", {"check-weight-hash-across-dp-replicas-interval"}}});
+  set.add("distributed-timeout-minutes", &o.distributed_timeout_minutes,
+          {.role = OptionRole::kIdentity,
+           .help = "--dist-timeout in minutes.",
+           .unit = "minutes",
+           .unset_text = "--dist-timeout",
+           .min = 0,
+           .max = 1e4,
+           .is_min_excluded = true});
   set.group("Logging and evaluation");
   config::declare_run_flags(
       set, o, {"logs", "name", "log-local", {"log-every-n-steps", {"log-interval"}}, "report-to", "debug"});
+  set.add("tensorboard-dir", &o.tensorboard_dir,
+          {.role = OptionRole::kNoInfluence,
+           .help = "Short for --report-to tensorboard. Event files go into the run's folder, not into this one.",
+           .metavar = "DIR"});
   set.add(
       "log-params-norm", &o.log_params_norm,
       {.role = OptionRole::kConfiguration,
@@ -114,7 +131,8 @@ void declare_gpt_checkpoints(core::OptionSet& set, GptOptions& o) {
            .help = "A run, or one of its checkpoints, whose weights, optimiser and data position this run begins with; "
                    "also of another layout or global batch. Or weights of Hugging Face or Megatron.",
            .metavar = "DIR"});
-  config::declare_run_flags(set, o, {{"save-every-n-steps", {"save-interval"}}, "keep", "resume"});
+  config::declare_run_flags(set, o,
+                            {{"save-every-n-steps", {"save-interval", "persistent-save-interval"}}, "keep", "resume"});
   set.add(
       "ckpt-step", &o.ckpt_step,
       {.role = OptionRole::kIdentity, .help = "Step of --load to start from.", .unset_text = "the newest", .min = 0});
@@ -128,39 +146,6 @@ void declare_gpt_checkpoints(core::OptionSet& set, GptOptions& o) {
                    "End with exit code 5 where --resume latest, or --load of the folder of --save, would begin the run "
                    "because there is no checkpoint. --load of another folder always ends so.")})
     set.add(name, field, {.role = OptionRole::kIdentity, .help = help});
-}
-
-/// Flags of common scripts that ask for what is the case here anyway, or for what has no counterpart. In the program
-/// that they are from they change the work of a step.
-void declare_gpt_without_effect(core::OptionSet& set, GptOptions& o) {
-  set.group("Accepted without effect");
-  constexpr const char
-      *kNothing = "Changes nothing.",
-      *kRandom = "Changes nothing: random numbers are functions of --seed and step, there is no state of them.";
-  constexpr std::array<std::pair<const char*, const char*>, std::tuple_size_v<decltype(o.without_effect)>> kFlags{
-      {{"use-mcore-models", kNothing},
-       {"attention-softmax-in-fp32", kNothing},
-       {"log-throughput", kNothing},
-       {"exit-signal-handler", kNothing},
-       {"use-flash-attn", kNothing},
-       {"log-timers-to-tensorboard", kNothing},
-       {"log-progress", kNothing},
-       {"cross-entropy-loss-fusion", kNothing},
-       {"distribute-saved-activations", kNothing},
-       {"no-create-attention-mask-in-dataloader", kNothing},
-       {"overlap-p2p-communication-warmup-flush", kNothing},
-       {"manual-gc", kNothing},
-       {"no-load-rng", kRandom},
-       {"no-save-rng", kRandom},
-       {"override-opt-param-scheduler", "Changes nothing: the schedule is always that of the flags."}}};
-  for (size_t i = 0; i < kFlags.size(); ++i)
-    set.add(kFlags[i].first, &o.without_effect[i], {.role = OptionRole::kConfiguration, .help = kFlags[i].second});
-  set.add("num-workers", &o.num_workers,
-          {.role = OptionRole::kConfiguration,
-           .help = "Changes nothing: each rank's training thread reads its tokens itself, from mapped files.",
-           .unit = "threads per rank",
-           .min = 0,
-           .max = 1024});
 }
 
 }  // namespace lockstep::tasks

@@ -1,4 +1,4 @@
-#include "tasks/contrastive/front/contrastive_options_refused.h"
+#include "tasks/contrastive/front/contrastive_options_foreign.h"
 
 #include "config/option_checks.h"
 #include "config/run_options.h"
@@ -10,54 +10,36 @@ std::vector<config::RefusedFlags> release_flags() {
       {"one distributed runtime is built in",
        "drop it; start ranks with `lockstep launch`, torchrun or srun",
        {"horovod"}},
-      {"the model is compiled C++ already", "drop it", {"torchscript", "torchcompile", "trace"}},
-      {"CoCa models are not in this version",
-       "train a CLIP model, and drop the flag",
-       {"coca-caption-loss-weight", "coca-contrastive-loss-weight"}},
       {"distillation is not in this version",
        "drop it, or start from a checkpoint with --pretrained FILE",
        {"distill-model", "distill-pretrained"}},
       {"8-bit layers are not in this version", "use --precision bf16 or amp_bf16", {"use-bnb-linear"}},
       {"the sigmoid loss is not in this version",
        "drop it to train with the softmax loss; --local-loss --gather-with-grad saves memory",
-       {"siglip", "loss-dist-impl"}},
+       {"siglip"}},
       {"frozen image towers are not in this version",
        "drop it; --pretrained FILE starts from given weights without freezing them",
-       {"lock-image", "lock-image-unlocked-groups", "lock-image-freeze-bn-stats"}},
+       {"lock-image"}},
       {"frozen text towers are not in this version",
        "drop it; --pretrained FILE starts from given weights without freezing them",
-       {"lock-text", "lock-text-unlocked-layers", "lock-text-freeze-layer-norm"}},
+       {"lock-text"}},
       {"nothing is downloaded", "give a file of the whole model: --pretrained FILE", {"pretrained-image"}},
-      {"nothing is downloaded, so there is no cache",
-       "give files: --pretrained FILE, --tokenizer-vocab FILE",
-       {"cache-dir"}},
-      {"models have one parameter naming, OpenCLIP's for native towers", "drop it", {"force-custom-text"}},
-      {"gradient buckets are planned once, before the first step", "drop it", {"ddp-static-graph"}},
-      {"a rank takes the only visible GPU, else the one of its local rank", "drop it", {"no-set-device-rank"}},
-      {"timm optimisers are not in this version", "use --beta1, the decay of AdamW's first moment", {"momentum"}},
-      {"Weights & Biases is not in this version",
-       "use --report-to tensorboard; steps.jsonl in the run's folder is plain JSON",
-       {"wandb-notes", "wandb-project-name"}},
-      {"the program is one file", "drop it; the run's record holds the commit it was built from", {"copy-codebase"}},
       {"copying to other storage is not in this version",
        "copy the run's folder with rsync or `aws s3 sync` from the job script",
-       {"remote-sync", "remote-sync-frequency", "remote-sync-protocol"}},
+       {"remote-sync"},
+       {"", "none", "None"}},
       {"there is one flag for other zero-shot sets", "use --zeroshot-data DIR --classnames FILE", {"imagenet-v2"}},
   };
 }
 
 std::vector<config::RefusedFlags> development_flags() {
   return {
-      {"the model is compiled C++ already",
-       "drop it",
-       {"torchcompile-strategy", "torchcompile-backend", "torchcompile-mode"}},
       {"parameter sharding is not in this version",
        "drop it; --grad-checkpointing and --accum-freq save memory",
-       {"fsdp", "fsdp-no-reshard-after-forward", "fsdp-offload-cpu", "fsdp-checkpoint"}},
+       {"fsdp"}},
       {"variable-resolution towers are not in this version",
        "use a ViT or RN model with a fixed picture size",
-       {"use-naflex", "force-naflex-vision", "naflex-patch-sizes", "naflex-patch-size-probs", "naflex-seq-lens",
-        "naflex-max-tokens-per-batch", "naflex-batch-divisor", "naflex-loss-scale"}},
+       {"use-naflex", "force-naflex-vision"}},
       {"fusion of long clips is not in this version",
        "drop it; --audio-trunc rand_trunc reads a piece of a long clip",
        {"audio-fusion", "enable-fusion", "fusion-type"}},
@@ -65,9 +47,6 @@ std::vector<config::RefusedFlags> development_flags() {
        "give shards or a folder of class folders: --zeroshot-data SPEC --classnames FILE --templates FILE",
        {"audio-zeroshot-dataset", "audio-zeroshot-split", "audio-zeroshot-audio-key", "audio-zeroshot-target-key",
         "audio-zeroshot-class-key", "audio-zeroshot-template"}},
-      {"decoding runs in threads",
-       "use --workers N",
-       {"audio-multiprocessing-context", "audio-zeroshot-workers", "audio-zeroshot-multiprocessing-context"}},
       {"mixup of sounds is not in this version", "drop it: it is off by default in LAION's trainer, too", {"mixup"}},
       {"the loss over two extra MLPs is not in this version",
        "drop it: the loss is LAION's default, over one scale",
@@ -88,26 +67,58 @@ std::vector<config::RefusedFlags> development_flags() {
        {"split-opt", "lr-pretrained", "lr-new", "wd-new", "wd-pretrained"}},
       {"towers are not loaded apart", "give a file of the whole model: --pretrained FILE", {"pretrained-audio"}},
       {"captions come from text members", "use --text-key EXT", {"json-text-key", "json-text-key-probs"}},
-      {"text behind the end token costs nothing here, so there is nothing to gain by sorting",
-       "drop it",
-       {"length-bucketing", "bucket-pool", "bucket-chunk", "bucket-prefetch-pools", "text-pad-multiple"}},
       {"one learning rate serves all layers",
        "use --lr and --wd",
-       {"text-layer-decay", "image-layer-decay", "audio-layer-decay", "text-pooler-own-group"}},
+       {"text-layer-decay", "image-layer-decay", "visual-layer-decay", "audio-layer-decay", "text-pooler-own-group"}},
       {"AdamW has named flags",
        "use --lr, --beta1, --beta2, --eps, --wd",
        {"opt-kwargs", "opt-fallback-list", "wd-exclude"}},
-      {"every step is in steps.jsonl",
-       "use --log-every-n-steps for the distance of log lines",
-       {"log-metric-every-n-steps", "train-loss-ema-samples"}},
-      {"retrieval is always computed in tiles, in fp32",
-       "drop it",
-       {"val-retrieval-chunk-size", "val-retrieval-precision"}},
+  };
+}
+
+std::vector<config::IgnoredFlags> ignored_flags() {
+  return {
+      {"the model is compiled C++ already",
+       {"torchscript", "torchcompile", "trace"},
+       {"torchcompile-strategy", "torchcompile-backend", "torchcompile-mode"}},
+      {"gradient buckets are planned once, before the first step", {"ddp-static-graph"}, {}},
+      {"a rank takes the only visible GPU, else the one of its local rank", {"no-set-device-rank"}, {}},
+      {"models have one parameter naming, OpenCLIP's for native towers", {"force-custom-text"}, {}},
+      {"nothing is downloaded, so there is no cache", {}, {"cache-dir"}},
+      {"the program is one file; the run's record holds the commit it was built from", {"copy-codebase"}, {}},
+      {"it belongs to --report-to wandb, which is not in this version", {}, {"wandb-notes", "wandb-project-name"}},
+      {"it belongs to --remote-sync, which is not in this version",
+       {},
+       {"remote-sync-frequency", "remote-sync-protocol"}},
+      {"it belongs to timm optimisers, which are not in this version", {}, {"momentum"}},
+      {"it belongs to CoCa models, which are not in this version",
+       {},
+       {"coca-caption-loss-weight", "coca-contrastive-loss-weight"}},
+      {"it belongs to --siglip, which is not in this version", {}, {"loss-dist-impl"}},
+      {"it belongs to --lock-image or --lock-text, which are not in this version",
+       {"lock-image-freeze-bn-stats", "lock-text-freeze-layer-norm"},
+       {"lock-image-unlocked-groups", "lock-text-unlocked-layers"}},
+      {"it belongs to --fsdp, which is not in this version",
+       {"fsdp-no-reshard-after-forward", "fsdp-offload-cpu"},
+       {"fsdp-checkpoint"}},
+      {"it belongs to --use-naflex, which is not in this version",
+       {},
+       {"naflex-patch-sizes", "naflex-patch-size-probs", "naflex-seq-lens", "naflex-seq-len-probs",
+        "naflex-max-tokens-per-batch", "naflex-max-text-tokens", "naflex-num-train-image-tokens", "naflex-pad-multiple",
+        "naflex-batch-divisor", "naflex-loss-scale"}},
+      {"decoding runs in threads (--workers)",
+       {},
+       {"audio-multiprocessing-context", "audio-zeroshot-workers", "audio-zeroshot-multiprocessing-context"}},
+      {"text behind the end token costs nothing here, so there is nothing to gain by sorting",
+       {"length-bucketing"},
+       {"bucket-pool", "bucket-chunk", "bucket-prefetch-pools", "text-pad-multiple"}},
+      {"every step is in steps.jsonl", {}, {"log-metric-every-n-steps", "train-loss-ema-samples"}},
+      {"retrieval is always computed in tiles, in fp32", {}, {"val-retrieval-chunk-size", "val-retrieval-precision"}},
   };
 }
 }  // namespace
 
-void refuse_openclip_flags(core::OptionSet& set, bool is_clap) {
+void declare_openclip_foreign_flags(core::OptionSet& set, bool is_clap) {
   config::refuse_guessed_flags(set);
   set.refuse("mock-data", "made-up input has another name here", "use --dataset-type synthetic --train-num-samples N");
   const std::vector<const char*> foreign =
@@ -123,6 +134,7 @@ void refuse_openclip_flags(core::OptionSet& set, bool is_clap) {
                        : "drop it; sounds are trained on by `lockstep train clap`");
   config::refuse_flags(set, release_flags());
   config::refuse_flags(set, development_flags());
+  config::ignore_flags(set, ignored_flags());
 }
 
 }  // namespace lockstep::tasks
