@@ -101,7 +101,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
 };
 
 /// Declares every flag of `train TASK` (options.task) for the fields of `options`, and by name the OpenCLIP flags that
-/// are refused.
+/// are refused or have no effect here.
 core::OptionSet declare_contrastive_options(ContrastiveOptions& options);
 
 /// OpenCLIP's defaults by model name for lr, beta1, beta2 and eps where the user gave none ("vit" anywhere in the name,
