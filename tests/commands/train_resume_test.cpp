@@ -150,6 +150,17 @@ TEST_F(TrainResume, TheSecondInterruptEndsAtOnce) {
   EXPECT_NE(ended.out.find("lives"), std::string::npos);
 }
 
+TEST_F(TrainResume, AnotherNumberOfRanksIsToldTheGlobalBatch) {
+  const auto alone = train("grows", {"--max-steps", "1"});
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_NE(alone.err.find("compute threads of this rank: "), std::string::npos) << alone.err;
+  const auto refused = train_on(2, "grows", {"--max-steps", "2", "--resume", "latest"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("written with global_batch=8, this run has global_batch=16"), std::string::npos)
+      << refused.err;
+  EXPECT_NE(refused.err.find("on another number of ranks add --global-batch-size 8"), std::string::npos) << refused.err;
+}
+
 TEST_F(TrainResume, OnlyDamagedCheckpointsAreAnError) {
   ASSERT_EQ(train("bad", {"--max-steps", "2"}).exit_code, 0);
   const fs::path only = newest_checkpoint("bad"), model = only / "model.safetensors", run = logs_.path() / "bad";
