@@ -33,7 +33,11 @@ std::string head_html(const Document& document, const std::string& style) {
       csp_hash(style), csp_hash(page_script()), escape_xml(one_line(document.title)), style);
 }
 
+/// Sections with their tables and charts; of a long page, where the list would hide what it leads to, the sections.
 std::string contents_html(const Document& document, const BlockNames& names) {
+  constexpr size_t kMaxBlocks = 60;
+  size_t num_blocks = 0;
+  for (const auto& headings : names.headings) num_blocks += headings.size();
   std::string html = "<nav aria-label=\"Contents\" id=\"contents\"><p>Contents</p><ul>\n";
   for (size_t section = 0; section < document.sections.size(); ++section) {
     html += fmt::format("<li><a href=\"#{}\">{}</a>", names.sections[section],
@@ -42,7 +46,7 @@ std::string contents_html(const Document& document, const BlockNames& names) {
     for (size_t block = 0; block < document.sections[section].blocks.size(); ++block)
       if (const std::string& title = names.headings[section][block]; !title.empty())
         inner += fmt::format("<li><a href=\"#{}\">{}</a></li>", names.blocks[section][block], escape_xml(title));
-    if (!inner.empty()) html += "<ul>" + inner + "</ul>";
+    if (!inner.empty() && num_blocks <= kMaxBlocks) html += "<ul>" + inner + "</ul>";
     html += "</li>\n";
   }
   return html + "</ul></nav>\n";
