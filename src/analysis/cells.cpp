@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/settings.h"
 #include "core/strings.h"
 
 namespace lockstep::analysis {
@@ -141,6 +142,14 @@ std::string work_note(const Point& point, const AnalysisOptions& options) {
   return is_given ? ""
                   : fmt::format(" The amount is the default; --budget-{} changes it.",
                                 is_token_task(point) ? "tokens" : "samples");
+}
+
+std::optional<BilledUnit> billed_unit(const Point& point) {
+  const auto devices = static_cast<double>(point.devices);
+  if (point.devices <= 0) return std::nullopt;
+  if (!is_on_cpu(point.setup)) return BilledUnit{"GPU-hours", devices};
+  if (!point.setup.threads_per_device) return std::nullopt;
+  return BilledUnit{"core-hours", devices * static_cast<double>(*point.setup.threads_per_device)};
 }
 
 std::string rate_unit(const Point& point) { return point.setup.sample_unit + "/s"; }

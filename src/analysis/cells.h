@@ -42,6 +42,14 @@ std::string work_text(const Point& point, const AnalysisOptions& options);
 /// " The amount is the default; --budget-samples changes it."; nothing where it was given.
 std::string work_note(const Point& point, const AnalysisOptions& options);
 
+/// What a site may bill by beside nodes, and how many of them a point has at work.
+struct BilledUnit {
+  const char* name = "";  ///< "GPU-hours" or "core-hours"
+  double count = 0;
+};
+/// Nothing where the devices, or on processors the compute threads of a rank, are not known.
+std::optional<BilledUnit> billed_unit(const Point& point);
+
 /// "samples/s" or the sample unit of the point.
 std::string rate_unit(const Point& point);
 

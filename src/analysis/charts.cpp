@@ -340,6 +340,10 @@ std::vector<draw::Chart> time_charts(const std::vector<Curve>& curves, const Ana
     chart.summary = group.front()->is_by_devices
                         ? "Hours of the one node that holds all devices: the lower, the better they fill it."
                         : "A flat line is ideal: more nodes then cost nothing extra.";
+    const Point& first = group.front()->points.front();
+    if (const auto unit = billed_unit(first); unit && first.nodes > 0)
+      chart.caption +=
+          fmt::format(" An hour of {} is {:g} {}.", size_text(*group.front(), first.size), unit->count, unit->name);
     chart.y = {.title = "node-hours", .scale = draw::Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
     for (const Curve* curve : group)
       chart.series.push_back(

@@ -370,6 +370,8 @@ Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options) {
     if (run.setup.is_profiled)
       analysis.flags.push_back({"M16", "profiler-on", run.name, "a profiler ran; the run is in no measured point",
                                 "run it again without the profiler to measure it"});
+  std::stable_sort(analysis.flags.begin(), analysis.flags.end(),
+                   [](const Flag& a, const Flag& b) { return a.code < b.code; });
   analysis.missing = missing_facts_of(analysis);
   return analysis;
 }

@@ -100,6 +100,7 @@ struct Curve {
   ScalingKind kind = ScalingKind::kSingle;
   std::string kind_reason{};           ///< Which quantities stayed the same, or which changed.
   std::vector<std::string> remarks{};  ///< On the configuration of its runs, in sentences.
+  std::vector<std::string> stopped{};  ///< Which of them were stopped, with the steps they have.
   std::vector<Point> points{};
   std::optional<size_t> base{};  ///< Index of the N0 point.
   std::string base_reason{};
@@ -109,6 +110,7 @@ struct Curve {
 /// A run that is in no point, and why: nothing is left out silently.
 struct LeftOut {
   size_t run = 0;
+  std::string word{};                  ///< The reason in a word or two, for a table of runs.
   std::string reason{}, conclusion{};  ///< What can still be said.
 };
 

@@ -12,6 +12,7 @@
 #include "analysis/collectives.h"
 #include "analysis/json.h"
 #include "analysis/losses.h"
+#include "analysis/summary.h"
 #include "analysis/tables.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
@@ -31,6 +32,7 @@ draw::Section result_section(const Analysis& analysis) {
     add_text(section,
              {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
              Kind::kWarning);
+  if (analysis.curves.size() > 1 || !analysis.left_out.empty()) add_block(section, run_overview(analysis, true));
   add_block(section, efficiency_charts(analysis.curves, analysis.options));
   for (const Curve& curve : analysis.curves) {
     add_text(section, conclusions_of(curve, analysis.options));

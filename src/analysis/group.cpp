@@ -192,10 +192,6 @@ std::vector<Curve> split_by_batch(std::vector<Point> points) {
   return curves;
 }
 
-bool is_on_cpu(const record::RunSetup& setup) {
-  return setup.is_on_cpu.value_or(core::starts_with(core::to_lower_ascii(setup.device), "cpu"));
-}
-
 /// Several ranks on the cores of one machine: a larger size divides it further and adds nothing.
 bool has_shared_cores(const Curve& curve) {
   const bool is_one_machine = std::all_of(curve.points.begin(), curve.points.end(), [](const Point& point) {
@@ -214,7 +210,7 @@ void add_stopped(Curve& curve, const std::vector<RunSummary>& runs, const std::v
   if (stopped.empty()) return;
   const size_t num_more = stopped.size() > kMaxNamed ? stopped.size() - kMaxNamed : 0;
   stopped.resize(stopped.size() - num_more);
-  curve.remarks.push_back(fmt::format("{}{}.", core::join(stopped, "; "),
+  curve.stopped.push_back(fmt::format("{}{}.", core::join(stopped, "; "),
                                       num_more > 0 ? fmt::format("; and {} more were stopped", num_more) : ""));
 }
 
@@ -260,7 +256,7 @@ void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<
   for (const size_t index : point.runs)
     if (has_failed(runs[index]))
       left_out.push_back(
-          {index,
+          {index, "failed",
            fmt::format("{} after {}", failure_text(runs[index]),
                        count_text(static_cast<size_t>(runs[index].num_steps), "step")),
            "the point stands on its other runs; the failed one only shows that this size does not always finish"});
@@ -310,7 +306,8 @@ void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagre
                                          "be found out before it counts"
                                        : "no more runs agree with the one than with the other: the point stands on the "
                                          "faster, and a repeat would tell which is the rule";
-    for (const size_t index : rest) told.left_out.push_back({index, numbers_of(index, kept.front()), conclusion});
+    for (const size_t index : rest)
+      told.left_out.push_back({index, "far off", numbers_of(index, kept.front()), conclusion});
     point.runs = std::move(kept);
     return;
   }
@@ -319,7 +316,7 @@ void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagre
   for (const auto& [part, other] : {std::pair(&kept, rest.front()), std::pair(&rest, kept.front())})
     for (const size_t index : *part)
       told.left_out.push_back(
-          {index,
+          {index, "unit unknown",
            numbers_of(index, other) +
                "; the unit of the times is not told, and most likely some are seconds and some milliseconds",
            fmt::format("nothing can be said about this size: {}", kUnitHint)});
@@ -354,7 +351,11 @@ std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const
       std::all_of(groups.begin(), groups.end(), [](const Group& group) { return group.points.size() == 1; });
   std::vector<Curve> curves;
   if (groups.size() > 1 && each_single && sizes_of(all).size() == all.size()) {
-    curves.push_back(make_curve(std::move(all), differences(configurations)));
+    std::vector<std::string> differing = differences(configurations);
+    std::erase_if(differing, [](const std::string& one) {  // told by the batches and the accumulation
+      return core::starts_with(one, "micro-batch-size (");
+    });
+    curves.push_back(make_curve(std::move(all), differing));
   } else {
     for (Group& group : groups) {
       for (Curve& curve : split_by_batch(std::move(group.points))) {
@@ -441,13 +442,13 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
     const RunSummary& run = runs[index];
     if (run.setup.is_profiled)
       left_out.push_back(
-          {index, "a profiler ran",
+          {index, "profiled", "a profiler ran",
            "its step times include the profiler's own work: profiles are never mixed with measurements"});
     else if (!run.series && !run.collective_points.empty())
       continue;  // a benchmark of collectives has a section of its own
     else if (!run.series)
       left_out.push_back(
-          {index, run.unusable,
+          {index, "no steps", run.unusable,
            run.format == logs::to_text(logs::LogFormat::kBench)
                ? "a report reads training runs and collectives; the file itself has the table of this case"
                : "it says nothing about speed"});
@@ -468,7 +469,7 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
         found.push_back(unsized_curve(runs, index, told));
         continue;
       }
-      left_out.push_back({index, "the source does not tell how many nodes it ran on",
+      left_out.push_back({index, "size unknown", "the source does not tell how many nodes it ran on",
                           "its step times are in the table of runs; it joins a curve once --meta (by the path) or "
                           "--devices-per-node gives the number"});
     }

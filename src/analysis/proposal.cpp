@@ -230,6 +230,11 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
                                     : "given with --sweep-node-hours");
   add("total", figure_cell(estimate.total_node_hours), hours_of(curve),
       is_extrapolated ? "extrapolated, not measured" : "");
+  if (const auto unit = billed_unit(point); unit && point.nodes > 0 && !is_in_device_hours(curve)) {
+    const double per_node = unit->count / static_cast<double>(point.nodes);
+    add(fmt::format("total in {}", unit->name), figure_cell(per_node * estimate.total_node_hours), unit->name,
+        fmt::format("{:g} to a node", per_node));
+  }
   if (analysis.price_per_node_hour && !is_in_device_hours(curve))
     add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), "",
         fmt::format("{:g} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour));

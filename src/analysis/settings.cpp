@@ -109,15 +109,36 @@ void add_differences(const std::vector<const Texts*>& all, std::vector<std::stri
   }
 }
 
+/// Do more than half of them have the value that `one` has?
+bool is_common(const Texts& one, const std::vector<const Texts*>& all, const std::string& name) {
+  const auto value_of = [&](const Texts& texts) {
+    const auto found = texts.find(name);
+    return found == texts.end() ? std::string() : found->second;
+  };
+  const auto same =
+      std::count_if(all.begin(), all.end(), [&](const Texts* other) { return value_of(*other) == value_of(one); });
+  return 2 * static_cast<size_t>(same) > all.size();
+}
+
+/// What `one` has, or lacks, otherwise than most.
 void add_distinction(const Texts& one, const std::vector<const Texts*>& all, std::string& text) {
   for (const auto& [name, values] : values_by_name(all)) {
     const auto mine = one.find(name);
-    if (values.size() < 2 || mine == one.end() || mine->second.empty()) continue;
+    if (values.size() < 2 || is_common(one, all, name)) continue;
+    if (mine == one.end() || mine->second.empty()) {  // told where the others do not tell theirs
+      if (std::any_of(all.begin(), all.end(), [&](const Texts* other) { return is_common(*other, all, name); }))
+        text += fmt::format(", {} {}", name, kUnset);
+      continue;
+    }
     const auto place = std::distance(values.begin(), values.find(mine->second));
     text += fmt::format(", {} {}", name, shown(*std::next(without_common_folder(values).begin(), place)));
   }
 }
 }  // namespace
+
+bool is_on_cpu(const record::RunSetup& setup) {
+  return setup.is_on_cpu.value_or(core::starts_with(core::to_lower_ascii(setup.device), "cpu"));
+}
 
 std::string model_parallel_layout(const std::string& layout) {
   std::vector<std::string> parts;
@@ -135,9 +156,15 @@ std::map<std::string, std::string> schedule_options(const RunSummary& run) {
 
 std::map<std::string, std::string> software_facts(const RunSummary& run) {
   static const std::set<std::string> kOfTheJob = {"host", "hosts", "CUDA_VISIBLE_DEVICES"};
+  const auto is_of_gpus = [](const std::string& name) {
+    return core::starts_with(name, "NCCL_") || core::starts_with(name, "TORCH_NCCL_") ||
+           core::starts_with(name, "CUDA_");
+  };
+  const bool is_cpu_run = is_on_cpu(run.setup);  // NCCL and CUDA do nothing there
   Texts facts;
   for (const auto& [name, value] : run.software)
-    if (!kOfTheJob.contains(name) && !core::starts_with(name, "SLURM_")) facts[name] = value;
+    if (!kOfTheJob.contains(name) && !core::starts_with(name, "SLURM_") && !(is_cpu_run && is_of_gpus(name)))
+      facts[name] = value;
   return facts;
 }
 

@@ -32,13 +32,17 @@ std::map<std::string, std::set<std::string>> software_values(const std::vector<R
 /// `parting` names the schedule options and software facts that count too.
 Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting);
 
+/// As the record tells it, else by the name of the device.
+bool is_on_cpu(const record::RunSetup& setup);
+
 /// The layout without its data-parallel part, which grows with the size by itself.
 std::string model_parallel_layout(const std::string& layout);
 
 /// What differs between them, in words: "precision (bf16, fp32)".
 std::vector<std::string> differences(const std::vector<const Configuration*>& all);
 
-/// ", precision bf16, local-loss true": what tells `one` from the others; empty when nothing does.
+/// ", precision bf16, local-loss true": what tells `one` from the others; what most of them have is not told. Empty
+/// when nothing is left.
 std::string distinction(const Configuration& one, const std::vector<const Configuration*>& all);
 
 }  // namespace lockstep::analysis

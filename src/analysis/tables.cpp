@@ -63,11 +63,19 @@ draw::Cell efficiency_cell(const Curve& curve, const Point& point) {
 /// What rates, and all that follows from them, come from.
 const char* rate_source(const Curve& curve) { return is_of_table(curve) ? "the table" : "the median step"; }
 
-std::string flag_codes(const Point& point) {
-  std::string codes;
-  for (const Flag& flag : point.flags)
-    if (codes.find(flag.code) == std::string::npos) codes += (codes.empty() ? "" : " ") + flag.code;
-  return codes;
+/// "M01 M04"
+std::string check_codes(const Point& point) {
+  std::set<std::string> codes;
+  for (const Flag& flag : point.flags) codes.insert(flag.code);
+  return core::join(std::vector<std::string>(codes.begin(), codes.end()), " ");
+}
+
+/// What the codes mean: "M01 few-steps, M04 single-run".
+std::string check_names(const Curve& curve) {
+  std::set<std::string> checks;
+  for (const Point& point : curve.points)
+    for (const Flag& flag : point.flags) checks.insert(flag.code + " " + flag.name);
+  return core::join(std::vector<std::string>(checks.begin(), checks.end()), ", ");
 }
 
 /// " MFU counts against 989 TFLOP/s, dense bf16 of ...": every peak that the points use.
@@ -159,7 +167,6 @@ std::string processed_note(const Curve& curve) {
 }  // namespace
 
 namespace {
-/// Columns of which a table of results tells nothing, in the table over its rows.
 void drop_columns(draw::Table& table, const std::set<std::string>& keys) {
   for (size_t index = table.columns.size(); index-- > 0;) {
     if (!keys.contains(table.columns[index].key)) continue;
@@ -220,9 +227,10 @@ draw::Table scaling_table(const Curve& curve) {
     row.push_back(figure_cell(step_estimate(point)));
     row.back().note = point.no_interval;
     row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
-    row.push_back(text_cell(flag_codes(point)));
+    row.push_back(text_cell(check_codes(point)));
     table.rows.push_back(std::move(row));
   }
+  if (const std::string names = check_names(curve); !names.empty()) table.notes.push_back("Checks: " + names);
   if (is_of_table(curve)) {
     if (std::none_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.has_step_time; }))
       drop_columns(table, {"step_p50_ms"});
@@ -231,6 +239,17 @@ draw::Table scaling_table(const Curve& curve) {
       if (one.key == "step_p50_ms") one.title = "step (ms)";
     }
   }
+  return table;
+}
+
+draw::Table short_scaling_table(const Curve& curve) {
+  std::set<std::string> dropped = {"local_batch", "rate_per_device_per_s", "speedup", "checks"};
+  draw::Table table = scaling_table(curve);
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    if (std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[i].value; }))
+      dropped.insert(table.columns[i].key);
+  drop_columns(table, dropped);
+  table.notes.clear();  // on the checks
   return table;
 }
 
@@ -393,6 +412,8 @@ draw::Table cost_table(const Curve& curve, const AnalysisOptions& options) {
   table.columns.push_back(column("node-h per 10^6 samples", "node_hours_per_million"));
   table.columns.push_back(column(fmt::format("days for {}", budget), "budget_days"));
   table.columns.push_back(column("node-hours", "budget_node_hours"));
+  const auto unit = curve.points.empty() ? std::nullopt : billed_unit(curve.points[0]);
+  if (unit) table.columns.push_back(column(unit->name, "budget_device_hours"));
   if (options.price_per_node_hour)
     table.columns.push_back(column(fmt::format("price at {:g} per node-hour", *options.price_per_node_hour), "price"));
   table.columns.push_back(column("J per sample", "joules_per_sample"));
@@ -401,6 +422,10 @@ draw::Table cost_table(const Curve& curve, const AnalysisOptions& options) {
     std::vector<draw::Cell> row = size_cells(curve, point);
     for (const double value : {point.node_hours_per_sample * 1e6, point.budget_days, point.budget_node_hours})
       row.push_back(figure_cell(value));
+    if (unit) {
+      const auto own = billed_unit(point);
+      row.push_back(own ? figure_cell(point.budget_days * 24 * own->count) : draw::Cell{});
+    }
     if (options.price_per_node_hour) row.push_back(figure_cell(point.budget_node_hours * *options.price_per_node_hour));
     if (point.energy) {
       draw::Cell joules = figure_cell(point.energy->joules / point.energy->samples);

@@ -9,6 +9,9 @@ namespace lockstep::analysis {
 
 /// What a reviewer reads: sizes, batches, rates, speed-up, efficiency, MFU, step times.
 draw::Table scaling_table(const Curve& curve);
+/// Its columns that fit a terminal: sizes, global batch, rate, efficiency, MFU, step time, runs; those without a value
+/// are left out.
+draw::Table short_scaling_table(const Curve& curve);
 /// Step times, runs, jobs and steps of each size; no rows for rows of a table.
 draw::Table quantile_table(const Curve& curve);
 /// All definitions of efficiency beside each other.

@@ -171,11 +171,8 @@ std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOption
   return texts;
 }
 
-std::vector<std::string> limits_of(const Curve& curve) {
+std::vector<std::string> scaling_limits(const Curve& curve) {
   std::vector<std::string> limits = curve.remarks;
-  const bool is_of_table = !curve.points.empty() && curve.points.front().is_of_table;
-  if (curve.points.size() < 2)
-    limits.push_back("With one size nothing can be said about scaling; times and rates at this size can be used.");
   if (curve.kind == ScalingKind::kMixed)
     limits.push_back(
         fmt::format("This is neither weak nor strong scaling: {}. Time per sample may be compared; efficiency mixes "
@@ -187,6 +184,15 @@ std::vector<std::string> limits_of(const Curve& curve) {
                     "with a change of work.",
                     curve.kind_reason));
   if (!curve.base && curve.points.size() > 1) limits.push_back(curve.base_reason + ".");
+  return limits;
+}
+
+std::vector<std::string> limits_of(const Curve& curve) {
+  std::vector<std::string> limits = scaling_limits(curve);
+  const bool has_rows = is_of_table(curve);
+  limits.insert(limits.end(), curve.stopped.begin(), curve.stopped.end());
+  if (curve.points.size() < 2)
+    limits.push_back("With one size nothing can be said about scaling; times and rates at this size can be used.");
   std::vector<std::string> single, single_rows, unnamed, differing, no_interval, failed, failures;
   for (const Point& point : curve.points) {
     const std::string size = size_text(curve, point.size);
@@ -218,7 +224,7 @@ std::vector<std::string> limits_of(const Curve& curve) {
   if (!unnamed.empty())
     limits.push_back(fmt::format(
         "The {} at {} do not all name their job: if they shared one, the interval holds for that allocation only.",
-        is_of_table ? "rows" : "runs", core::join(unnamed, ", ")));
+        has_rows ? "rows" : "runs", core::join(unnamed, ", ")));
   if (!differing.empty())
     limits.push_back(capitalised(core::join(differing, "; ")) + ". Take their values as examples, and repeat.");
   if (!no_interval.empty())
@@ -271,10 +277,10 @@ std::vector<std::string> check_lines(const Analysis& analysis) {
   return lines;
 }
 
-std::vector<std::string> left_out_lines(const Analysis& analysis) {
+std::vector<std::string> left_out_lines(const Analysis& analysis, bool has_conclusions) {
   std::vector<std::pair<std::string, std::vector<size_t>>> runs_of;  // in the order they were left out
   for (const LeftOut& left : analysis.left_out) {
-    const std::string why = fmt::format("{}; {}", left.reason, left.conclusion);
+    const std::string why = has_conclusions ? fmt::format("{}; {}", left.reason, left.conclusion) : left.reason;
     auto found = std::find_if(runs_of.begin(), runs_of.end(), [&](const auto& one) { return one.first == why; });
     if (found == runs_of.end()) found = runs_of.insert(found, {why, {}});
     found->second.push_back(left.run);

@@ -36,9 +36,10 @@ struct RunSetup {
   std::string processed_formula{};
   std::optional<double> peak_tflops_per_device{};  ///< Dense, of the compute type.
   std::string peak_source{};
-  std::optional<bool> is_synthetic{};  ///< Made-up input data.
-  std::optional<bool> is_on_cpu{};     ///< Ranks computed on processor cores, not on accelerators.
-  bool is_profiled = false;            ///< A profiler ran: no measurement.
+  std::optional<bool> is_synthetic{};           ///< Made-up input data.
+  std::optional<bool> is_on_cpu{};              ///< Ranks computed on processor cores, not on accelerators.
+  std::optional<int64_t> threads_per_device{};  ///< Compute threads of a rank on processor cores.
+  bool is_profiled = false;                     ///< A profiler ran: no measurement.
   /// Anything else that tells points apart (sweep axes, named groups of --meta).
   std::map<std::string, std::string> tags{};
 };

@@ -103,6 +103,7 @@ RunSetup setup_of_attempt(const Json& attempt) {
   read_if_unknown(member(attempt, "world_size"), setup.devices);
   if (const Json& device = member(attempt, "device"); !setup.is_on_cpu && device.is_string())
     setup.is_on_cpu = device.get<std::string>() == "cpu";
+  if (setup.is_on_cpu.value_or(false)) read_if_unknown(member(attempt, "threads_per_rank"), setup.threads_per_device);
   if (setup.devices == 1) read_if_unknown(Json(1), setup.nodes);
   read_if_unknown(member(plan, "global_batch"), setup.global_batch);
   read_if_unknown(member(plan, "accum_freq"), setup.accum);

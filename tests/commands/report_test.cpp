@@ -78,6 +78,14 @@ fs::path write_record(const fs::path& logs, const RecordPlan& plan) {
   return folder;
 }
 
+/// Lines of the terminal as one, so that sentences are found wherever they are wrapped.
+std::string flat(const std::string& text) {
+  std::string words;
+  for (const std::string& word : core::split(core::replace_all(text, "\n", " "), " "))
+    if (!word.empty()) words += (words.empty() ? "" : " ") + word;
+  return words;
+}
+
 std::string read_or_empty(const fs::path& path) { return fs::exists(path) ? core::read_file(path) : ""; }
 
 TEST(ReportCommand, ASweepOfRecordsBecomesAPageWithKnownNumbers) {
@@ -87,7 +95,7 @@ TEST(ReportCommand, ASweepOfRecordsBecomesAPageWithKnownNumbers) {
     write_record(logs, {.name = fmt::format("n{}", nodes), .nodes = nodes, .step_ms = ms});
   const ProgramResult made = run_lockstep({"report", logs.string(), "-o", out.string()});
   ASSERT_EQ(made.exit_code, 0) << made.err;
-  EXPECT_NE(made.out.find("weak scaling"), std::string::npos) << made.out;
+  EXPECT_NE(flat(made.out).find("weak scaling"), std::string::npos) << made.out;
   const std::string last = made.out.substr(made.out.rfind('\n', made.out.size() - 2) + 1);
   EXPECT_EQ(last, (out / "report.html").string() + "\n") << "the page's path ends the output";
   const std::string page = read_or_empty(out / "report.html");
@@ -133,7 +141,7 @@ TEST(ReportCommand, FormatsAreWrittenAsAsked) {
       run_lockstep({"report", (folder.path() / "run").string(), "-o", out.string(), "--format", "html,csv"});
   EXPECT_FALSE(fs::exists(out / "figures" / "efficiency.csv"))
       << "one size has no efficiency; the curve before is not its own";
-  EXPECT_NE(replaced.out.find("of the report before in '" + out.string() + "' removed"), std::string::npos)
+  EXPECT_NE(flat(replaced.out).find("of the report before in '" + out.string() + "' removed"), std::string::npos)
       << replaced.out;
   EXPECT_TRUE(fs::exists(out / "tables" / "mine.csv"));
   const ProgramResult wrong = run_lockstep({"report", (folder.path() / "run").string(), "--format", "htm"});
@@ -171,7 +179,7 @@ TEST(ReportCommand, BadInputIsExplainedAndNothingIsLeftOutSilently) {
   EXPECT_TRUE(is_cut_told) << analysis.at("runs").dump(1).substr(0, 3000);
   const ProgramResult text = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string()});
   for (const char* word : {"failed", "profiled", "broken"})
-    EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
+    EXPECT_NE(flat(text.out).find(word), std::string::npos) << text.out;
 }
 
 TEST(ReportCommand, RunsThatEndedBeforeTheirRecordBeganAreLeftOutInWords) {
@@ -187,13 +195,13 @@ TEST(ReportCommand, RunsThatEndedBeforeTheirRecordBeganAreLeftOutInWords) {
   const ProgramResult each = run_lockstep({"report", (logs / "n1").string(), (logs / "n2").string(),
                                            (logs / "n4").string(), (logs / "n8").string(), "-o", out});
   ASSERT_EQ(each.exit_code, 0) << each.err;
-  EXPECT_NE(each.out.find("left out: n4: "), std::string::npos) << each.out;
-  EXPECT_NE(each.out.find("the run ended before its record began"), std::string::npos) << each.out;
-  EXPECT_NE(each.out.find("left out: n8: "), std::string::npos) << each.out;
-  EXPECT_NE(each.out.find("weak scaling"), std::string::npos) << "the others are reported";
+  EXPECT_NE(flat(each.out).find("left out: n4: "), std::string::npos) << each.out;
+  EXPECT_NE(flat(each.out).find("the run ended before its record began"), std::string::npos) << each.out;
+  EXPECT_NE(flat(each.out).find("left out: n8: "), std::string::npos) << each.out;
+  EXPECT_NE(flat(each.out).find("weak scaling"), std::string::npos) << "the others are reported";
   const ProgramResult all = run_lockstep({"report", logs.string(), "-o", out});
   ASSERT_EQ(all.exit_code, 0) << all.err;
-  EXPECT_NE(all.out.find("left out: n4: "), std::string::npos) << all.out;
+  EXPECT_NE(flat(all.out).find("left out: n4: "), std::string::npos) << all.out;
   const ProgramResult none = run_lockstep({"report", (logs / "n4").string(), (logs / "n8").string(), "-o", out});
   EXPECT_EQ(none.exit_code, 6) << none.out;
   EXPECT_NE(none.err.find("the run ended before its record began"), std::string::npos) << none.err;
@@ -218,9 +226,10 @@ TEST(ReportCommand, ADamagedRecordIsToldOnTheTerminalWithFileAndReason) {
   ASSERT_EQ(report.exit_code, 0) << report.err;
   for (const char* name : {"half", "half-too"}) {
     const std::string file = (logs / name / "run.json").string();
-    const size_t at = report.out.find(fmt::format("problem: {}: run.json: ", (logs / name).string()));
+    const std::string said = flat(report.out);
+    const size_t at = said.find(fmt::format("problem: {}: run.json: ", (logs / name).string()));
     ASSERT_NE(at, std::string::npos) << report.out;
-    const std::string line = report.out.substr(at, report.out.find('\n', at) - at);
+    const std::string line = said.substr(at, said.find("problem: ", at + 1) - at);
     EXPECT_NE(line.find(file), std::string::npos) << line;
     EXPECT_NE(line.find("parse error at line 2"), std::string::npos) << line;
     EXPECT_EQ(line.find("json.exception"), std::string::npos) << line;
@@ -230,7 +239,8 @@ TEST(ReportCommand, ADamagedRecordIsToldOnTheTerminalWithFileAndReason) {
   const ProgramResult compared =
       run_lockstep({"report", "compare", (logs / "whole").string(), (logs / "half").string()});
   EXPECT_EQ(compared.exit_code, 0) << compared.err;
-  EXPECT_NE(compared.out.find(fmt::format("problem: {}: run.json: ", (logs / "half").string())), std::string::npos)
+  EXPECT_NE(flat(compared.out).find(fmt::format("problem: {}: run.json: ", (logs / "half").string())),
+            std::string::npos)
       << compared.out;
 }
 
@@ -241,8 +251,8 @@ TEST(ReportCommand, OneRepeatAndAMissingBaseAreSaidInWords) {
   const ProgramResult result =
       run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string(), "--base-nodes", "1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("the base asked for, 1 node, has no valid point"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("One job only at 2 nodes, 4 nodes"), std::string::npos) << result.out;
+  EXPECT_NE(flat(result.out).find("the base asked for, 1 node, has no valid point"), std::string::npos) << result.out;
+  EXPECT_NE(flat(result.out).find("One job only at 2 nodes, 4 nodes"), std::string::npos) << result.out;
 }
 
 TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
@@ -282,7 +292,7 @@ TEST(ReportCommand, PublishedTablesAreRecomputedAndTheirDifferencesListed) {
   const std::string table = std::string(LOCKSTEP_GOLDEN_DIR) + "/published/clap_htsat_base_jupiter.csv";
   const ProgramResult result = run_lockstep({"report", table, "-o", (folder.path() / "out").string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("does not follow"), std::string::npos) << result.out;
+  EXPECT_NE(flat(result.out).find("does not follow"), std::string::npos) << result.out;
   EXPECT_TRUE(fs::exists(folder.path() / "out" / "report.html"));
   const ProgramResult json = run_lockstep({"report", table, "--json"});
   EXPECT_EQ(Json::parse(json.out).at("tables").at(0).at("cells").size(), 24u);
@@ -298,9 +308,10 @@ TEST(ReportCommand, OwnTablesAreAppliedWithAndRefuseWhatTheyCannotTell) {
   const ProgramResult result = run_lockstep({"report", table.string(), "-o", out.string(), "--proposal",
                                              "--budget-samples", "1e9", "--target-efficiency", "95"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("Whether a larger size keeps 95 % cannot be decided"), std::string::npos) << result.out;
-  EXPECT_NE(run_lockstep({"report", table.string(), "-o", out.string(), "--target-efficiency", "50"})
-                .out.find("The largest measured size that keeps 50 % is 2 nodes"),
+  EXPECT_NE(flat(result.out).find("Whether a larger size keeps 95 % cannot be decided"), std::string::npos)
+      << result.out;
+  EXPECT_NE(flat(run_lockstep({"report", table.string(), "-o", out.string(), "--target-efficiency", "50"}).out)
+                .find("The largest measured size that keeps 50 % is 2 nodes"),
             std::string::npos);
   const std::string text = read_or_empty(out / "proposal" / "report.md");
   for (const char* words : {"Resource estimate", "4 rows of a table of results", "not measured", "Student's t"})
@@ -337,9 +348,9 @@ TEST(ReportCommand, TheProposalIsAFolderOfItsOwn) {
   EXPECT_NE(text.find("node-hours"), std::string::npos);
   EXPECT_NE(text.find("lockstep report " + logs.string()), std::string::npos) << text;
   EXPECT_TRUE(fs::exists(out / "report.html"));
-  EXPECT_EQ(result.out.find("missing: the budget"), std::string::npos) << result.out;
+  EXPECT_EQ(flat(result.out).find("missing: the budget"), std::string::npos) << result.out;
   const ProgramResult unplanned = run_lockstep({"report", logs.string(), "-o", out.string(), "--proposal"});
-  EXPECT_NE(unplanned.out.find("missing: the budget"), std::string::npos) << unplanned.out;
+  EXPECT_NE(flat(unplanned.out).find("missing: the budget"), std::string::npos) << unplanned.out;
 }
 
 TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
@@ -349,9 +360,9 @@ TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
   const ProgramResult result =
       run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("these two runs differ"), std::string::npos) << result.out;
-  EXPECT_EQ(result.out.find("faster"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("single run"), std::string::npos) << result.out;
+  EXPECT_NE(flat(result.out).find("these two runs differ"), std::string::npos) << result.out;
+  EXPECT_EQ(flat(result.out).find("faster"), std::string::npos) << result.out;
+  EXPECT_NE(flat(result.out).find("single run"), std::string::npos) << result.out;
   const Json json = Json::parse(
       run_lockstep({"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string(), "--json"})
           .out);
@@ -380,7 +391,7 @@ TEST(ReportCommand, ASecondReportDoesNotReadTheFirstOnesTables) {
   const ProgramResult compared =
       run_lockstep({"report", "compare", (folder.path() / "m1").string(), (folder.path() / "pr1").string()});
   EXPECT_EQ(compared.exit_code, 0) << compared.err;
-  EXPECT_EQ(compared.out.find("figures/"), std::string::npos) << compared.out;
+  EXPECT_EQ(flat(compared.out).find("figures/"), std::string::npos) << compared.out;
   const ProgramResult only = run_lockstep({"report", (folder.path() / "m1" / "report").string()});
   EXPECT_EQ(only.exit_code, 6) << only.out;
   EXPECT_NE(only.err.find("it holds reports"), std::string::npos) << only.err;
@@ -432,11 +443,11 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   core::write_file_atomic(folder.path() / "sweep.json", Json{{"sweep_version", 1}, {"points", points}}.dump());
   const ProgramResult failed = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
   ASSERT_EQ(failed.exit_code, 0) << failed.err;
-  EXPECT_NE(failed.out.find(fmt::format("it left no record; the sweep says it is failed ({})", words)),
+  EXPECT_NE(flat(failed.out).find(fmt::format("it left no record; the sweep says it is failed ({})", words)),
             std::string::npos)
       << failed.out;
-  EXPECT_NE(failed.out.find("At 2 nodes every run failed"), std::string::npos) << failed.out;
-  EXPECT_NE(failed.out.find(fmt::format("n2 failed ({})", words)), std::string::npos) << failed.out;
+  EXPECT_NE(flat(failed.out).find("At 2 nodes every run failed"), std::string::npos) << failed.out;
+  EXPECT_NE(flat(failed.out).find(fmt::format("n2 failed ({})", words)), std::string::npos) << failed.out;
 
   core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1, \"points\": [{}]}");
   const ProgramResult damaged =
@@ -444,7 +455,7 @@ TEST(ReportCommand, ASweepFolderBringsItsAxesAndItsUnstartedPoints) {
   EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
   for (const std::string& part : {std::string("is damaged"), std::string("entry 1 of its points: key 'run' not found"),
                                   fmt::format("`lockstep sweep {}", (folder.path() / "sweep.toml").string())})
-    EXPECT_NE(damaged.out.find(part), std::string::npos) << damaged.out;
+    EXPECT_NE(flat(damaged.out).find(part), std::string::npos) << damaged.out;
   core::write_file_atomic(folder.path() / "sweep.json", "{\"sweep_version\": 1,\n \"poi");
   fs::remove_all(folder.path() / "runs");
   fs::remove_all(folder.path() / "out");
@@ -480,13 +491,14 @@ TEST(ReportCommand, BenchmarksBesideRunsAreShownOrSaidToBeLeftOut) {
   const ProgramResult result = run_lockstep({"report", folder.path().string(), "-o", (folder.path() / "out").string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("net.json  all_reduce  in place      2"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("3.91 KiB"), std::string::npos) << "the size with the largest bandwidth: " << result.out;
-  EXPECT_EQ(core::split(result.out, "net.json").size(), 3u)
-      << "one line in both parts of the table, for three sizes: " << result.out;
-  EXPECT_NE(result.out.find("left out: op.json: it is a result of `lockstep bench op`, not of training"),
+  EXPECT_NE(flat(result.out).find("3.91 KiB"), std::string::npos)
+      << "the size with the largest bandwidth: " << result.out;
+  EXPECT_EQ(core::split(result.out, "net.json").size(), 4u)
+      << "a line of the runs, and one in both parts of the table, for three sizes: " << result.out;
+  EXPECT_NE(flat(result.out).find("left out: op.json: it is a result of `lockstep bench op`, not of training"),
             std::string::npos)
       << result.out;
-  EXPECT_EQ(result.out.find("other.json"), std::string::npos);
+  EXPECT_EQ(flat(result.out).find("other.json"), std::string::npos);
   const std::string page = core::read_file(folder.path() / "out" / "report.html");
   EXPECT_NE(page.find("Bus bandwidth of collectives"), std::string::npos);
 }
@@ -675,7 +687,7 @@ TEST(ReportCommand, RefusesWrongUse) {
   }
   const ProgramResult help = run_lockstep({"report", "--help"});
   EXPECT_EQ(help.exit_code, 0);
-  EXPECT_NE(help.out.find("--proposal"), std::string::npos);
+  EXPECT_NE(flat(help.out).find("--proposal"), std::string::npos);
   EXPECT_NE(run_lockstep({"report", "compare", "--help"}).out.find("--paired"), std::string::npos);
 }
 

@@ -5,14 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "analysis/collectives.h"
 #include "analysis/compare.h"
 #include "analysis/document.h"
 #include "analysis/json.h"
 #include "analysis/proposal.h"
 #include "analysis/sources.h"
+#include "analysis/summary.h"
 #include "analysis/tables.h"
-#include "analysis/tables_runs.h"
 #include "analysis/text.h"
 #include "cli/common/version.h"
 #include "cli/front/commands.h"
@@ -60,6 +59,9 @@ analysis::LoadOptions load_options(const ReportOptions& options, const core::Opt
   return load;
 }
 
+/// In lines of 80 columns.
+void print_wrapped(const std::string& first, const std::string& text) { core::print("{}", draw::wrapped(first, text)); }
+
 /// What became of the files of the report before, in one line.
 void print_replaced(const draw::ReplacedFiles& replaced, const fs::path& folder) {
   if (replaced.removed.empty() && replaced.kept.empty()) return;
@@ -93,26 +95,6 @@ std::string report_command(std::span<const std::string> args) {
     command += is_plain ? " " + arg : fmt::format(" '{}'", core::replace_all(arg, "'", "'\\''"));
   }
   return command;
-}
-
-/// Tables of the result, then what stands in the way of trusting it.
-void print_result(const analysis::Analysis& analysis) {
-  for (const analysis::Curve& curve : analysis.curves) {
-    for (const std::string& text : analysis::conclusions_of(curve, analysis.options)) core::print("{}\n", text);
-    core::print("\n{}\n", draw::to_text(analysis::scaling_table(curve)));
-    if (const draw::Table phases = analysis::phase_table(curve); !phases.rows.empty())
-      core::print("{}\n", draw::to_text(phases));
-    if (const draw::Table others = analysis::protocol_table(curve, analysis.runs); !others.rows.empty())
-      core::print("{}\n", draw::to_text(others));
-    for (const std::string& text : analysis::limits_of(curve)) core::print("note: {}\n", text);
-  }
-  if (const draw::Table collectives = analysis::collective_summary_table(analysis.runs); !collectives.rows.empty())
-    core::print("{}\n", draw::to_text(collectives));
-  for (const std::string& problem : analysis::source_problems(analysis.runs)) core::print("problem: {}\n", problem);
-  for (const std::string& line : analysis::left_out_lines(analysis)) core::print("left out: {}\n", line);
-  for (const std::string& fact : analysis.missing) core::print("missing: {}\n", fact);
-  for (const std::string& line : analysis::check_lines(analysis)) core::print("check: {}\n", line);
-  if (!analysis.flags.empty()) core::print("The page says what to do about each check.\n");
 }
 
 bool is_table(const analysis::Source& source) { return logs::is_result_table(source.path); }
@@ -158,7 +140,7 @@ void write_proposal(const analysis::Analysis& analysis, const ReportOptions& opt
   const analysis::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share,
                                          options.checkpoint_share, options.job_hours,     options.sweep_node_hours,
                                          report_command(args),     version_info().version};
-  for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) core::print("missing: {}\n", fact);
+  for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) print_wrapped("missing: ", fact);
   const auto pack = write_formats(analysis::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
                                   config::report_formats(options));
   if (!pack.empty()) core::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());
@@ -170,12 +152,12 @@ void print_table(const published::PublishedTable& table) {
     core::print("{}\n", draw::to_text(analysis::scaling_table(*curve)));
   for (const analysis::Curve& curve : table.rows.curves) {
     if (curve.points.size() > 1)
-      for (const std::string& text : analysis::conclusions_of(curve, table.rows.options)) core::print("{}\n", text);
-    for (const std::string& text : analysis::limits_of(curve)) core::print("note: {}\n", text);
+      for (const std::string& text : analysis::conclusions_of(curve, table.rows.options)) print_wrapped("", text);
+    for (const std::string& text : analysis::limits_of(curve)) print_wrapped("note: ", text);
   }
   for (const published::CheckedCell& cell : table.cells)
-    if (cell.verdict != published::CellVerdict::kExact) core::print("{}\n", published::difference_text(cell));
-  for (const std::string& doubt : table.doubts) core::print("{}\n", doubt);
+    if (cell.verdict != published::CellVerdict::kExact) print_wrapped("", published::difference_text(cell));
+  for (const std::string& doubt : table.doubts) print_wrapped("", doubt);
 }
 
 int report_tables(const std::vector<analysis::Source>& sources, const ReportOptions& options,
@@ -195,7 +177,7 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
     return 0;
   }
   for (const published::PublishedTable& table : tables) print_table(table);
-  for (const std::string& contradiction : published::contradictions(tables)) core::print("{}\n", contradiction);
+  for (const std::string& contradiction : published::contradictions(tables)) print_wrapped("", contradiction);
   const auto files =
       write_formats(published::published_document(tables), options.output, config::report_formats(options));
   if (options.proposal) {
@@ -234,7 +216,7 @@ int cmd_report(const commands::ParsedCommand& command) {
     core::print("{}\n", analysis::analysis_json(analysis));
     return 0;
   }
-  print_result(analysis);
+  core::print("{}", analysis::summary_text(analysis));
   const auto files = write_formats(analysis::make_document(analysis), options.output, config::report_formats(options));
   if (options.proposal)
     write_proposal(analysis, options, args);
@@ -264,12 +246,11 @@ int cmd_report_compare(const commands::ParsedCommand& command) {
     return 0;
   }
   core::print("{}\n", draw::to_text(comparison.table));
-  core::print("{}", draw::wrapped("", analysis::comparison_method(comparison)));
+  print_wrapped("", analysis::comparison_method(comparison));
   for (const auto* side : {&a, &b})
-    for (const std::string& problem : analysis::source_problems(*side))
-      core::print("{}", draw::wrapped("problem: ", problem));
-  for (const std::string& note : comparison.notes) core::print("{}", draw::wrapped("note: ", note));
-  for (const analysis::SizeComparison& one : comparison.sizes) core::print("{}", draw::wrapped("", one.verdict));
+    for (const std::string& problem : analysis::source_problems(*side)) print_wrapped("problem: ", problem);
+  for (const std::string& note : comparison.notes) print_wrapped("note: ", note);
+  for (const analysis::SizeComparison& one : comparison.sizes) print_wrapped("", one.verdict);
   return 0;
 }
 

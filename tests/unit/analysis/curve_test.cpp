@@ -760,6 +760,23 @@ TEST(Curve, WithoutAModelACurveIsNotNamedAfterOneOfItsLogs) {
   EXPECT_EQ(analysis_of({runs[0]}).curves.at(0).name, "n1_r0");
 }
 
+TEST(Curve, DeviceHoursStandBesideNodeHours) {
+  std::vector<record::RunData> runs = {make_run({.name = "one"}), make_run({.name = "two", .nodes = 2})};
+  const auto hours_of = [](const Analysis& analysis, const std::string& title) {
+    const draw::Table table = cost_table(analysis.curves.at(0), analysis.options);
+    for (size_t i = 0; i < table.columns.size(); ++i)
+      if (table.columns[i].title == title) return *table.rows.at(1).at(i).value;
+    return std::nan("");
+  };
+  const Analysis gpus = analysis_of(runs);
+  EXPECT_NEAR(hours_of(gpus, "GPU-hours") / hours_of(gpus, "node-hours"), 4, 1e-9);
+  for (record::RunData& run : runs) run.setup.is_on_cpu = true;
+  EXPECT_TRUE(std::isnan(hours_of(analysis_of(runs), "core-hours"))) << "threads are not known";
+  for (record::RunData& run : runs) run.setup.threads_per_device = 16;
+  const Analysis cores = analysis_of(runs);
+  EXPECT_NEAR(hours_of(cores, "core-hours") / hours_of(cores, "node-hours"), 64, 1e-9);
+}
+
 TEST(Curve, CountsAndNumbersReadWell) {
   EXPECT_EQ(count_text(1, "run"), "1 run");
   EXPECT_EQ(count_text(0, "run"), "0 runs");

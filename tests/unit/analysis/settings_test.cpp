@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "analysis/curve.h"
 #include "analysis/text.h"
 #include "core/strings.h"
@@ -55,6 +57,31 @@ TEST(Settings, NameSeedAndLengthDoNotPartRepeats) {
   ASSERT_EQ(analysis.curves.size(), 1u);
   EXPECT_EQ(analysis.curves[0].points.at(0).runs.size(), 2u);
   EXPECT_TRUE(analysis.curves[0].remarks.empty()) << words_of(analysis);
+}
+
+TEST(Settings, WhatCannotMatterPartsNoRunsAndOnlyTheUncommonIsNamed) {
+  std::vector<record::RunData> runs = {run_with("one", {}), run_with("two", {{"log_every_n_steps", "10"}}),
+                                       run_with("three", {{"report_to", "tensorboard"}}),
+                                       run_with("four", {{"workers", "8"}}),
+                                       run_with("five", {{"grad_checkpointing", "true"}})};
+  for (size_t i = 0; i < 3; ++i) {
+    runs[i].setup.is_on_cpu = true;
+    runs[i].software["NCCL_SOCKET_IFNAME"] = fmt::format("eth{}", i);
+  }
+  const Analysis analysis = analysis_of(runs);
+  ASSERT_EQ(analysis.curves.size(), 3u);
+  std::set<std::string> names;
+  for (const Curve& curve : analysis.curves) names.insert(curve.name);
+  EXPECT_EQ(names, (std::set<std::string>{"ViT-B-32, bf16", "ViT-B-32, bf16, workers 8",
+                                          "ViT-B-32, bf16, grad-checkpointing true"}));
+  runs.push_back(run_with("six", {}));
+  runs.back().options.erase("local_loss");
+  names.clear();
+  for (const Curve& curve : analysis_of(runs).curves) names.insert(curve.name);
+  EXPECT_TRUE(names.contains("ViT-B-32, bf16, local-loss unset"))
+      << core::join(std::vector<std::string>(names.begin(), names.end()), "\n");
+  runs[0].setup.is_on_cpu = runs[1].setup.is_on_cpu = false;
+  EXPECT_EQ(analysis_of({runs[0], runs[1]}).curves.size(), 2u) << "on accelerators they matter";
 }
 
 TEST(Settings, AnOptionThatChangesWithTheSizeIsNamed) {

@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+
+#include "analysis/curve.h"
+#include "draw/document.h"
+
+namespace lockstep::analysis {
+
+/// Every run in a line: name, state, size, steps, rate of its median step, last loss, and its curve, by name or by
+/// number, or why it is in none. Of more than 40 the rest is counted in a note.
+draw::Table run_overview(const Analysis& analysis, bool names_curves);
+
+/// The report for a terminal, in lines of at most 80 columns: the runs, a screen or less for each curve, then what
+/// stands in the way of trusting them. Of more than kMaxFullCurves curves the details are left to the page.
+std::string summary_text(const Analysis& analysis);
+
+inline constexpr size_t kMaxFullCurves = 3;
+
+}  // namespace lockstep::analysis
