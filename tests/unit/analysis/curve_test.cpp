@@ -267,6 +267,7 @@ TEST(Curve, AnEqualGlobalBatchIsStrongScalingWhateverTheAccumulation) {
                                  .step_ms = 400.0 / nodes + 5,
                                  .model = model}));
         runs.back().setup.accum = has_equal_micro ? 8 / nodes : (nodes == 4 ? 8 : 4);
+        runs.back().options = {{"micro_batch_size", std::to_string(32 / nodes / *runs.back().setup.accum)}};
       }
       const Analysis analysis = analysis_of(runs);
       ASSERT_EQ(analysis.curves.size(), 1u);
