@@ -113,9 +113,7 @@ TEST(World, ARestartedJobMeetsAgainInTheSameStore) {
 
 TEST(World, NamesInTheStoreAreBehindTheSecretOfTheJob) {
   Store store = Store::serve(0, kStoreTimeout);
-  ::setenv("LOCKSTEP_STORE_SECRET", "swordfish", 1);
-  const auto ends = run_job({.scenario = "good", .num_ranks = 2}, store.port());
-  ::unsetenv("LOCKSTEP_STORE_SECRET");
+  const auto ends = run_job({.scenario = "secret", .num_ranks = 2}, store.port());
   for (const auto& [rank, end] : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
   EXPECT_TRUE(store.has("job_swordfish/attempt_0/world_size"));
   EXPECT_FALSE(store.has("attempt_0/world_size"));
