@@ -59,13 +59,6 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-std::string setting_text(const std::string& value) {
-  constexpr size_t kMaxPlain = 8;  // "0.001414"
-  if (value.size() <= kMaxPlain || value.find('.') == std::string::npos) return value;
-  const auto number = core::parse_double(value);
-  return number ? fmt::format("{:.6g}", *number) : value;
-}
-
 draw::Cell text_cell(std::string text, std::string note) {
   return {.text = std::move(text), .value = {}, .note = std::move(note)};
 }

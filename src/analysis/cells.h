@@ -18,8 +18,6 @@ std::string power_text(double value);
 std::string count_text(size_t count, const char* singular);
 /// "weak scaling" -> "Weak scaling".
 std::string capitalised(std::string text);
-/// A setting as people read it: a number of more than six significant digits with six, all else as it is.
-std::string setting_text(const std::string& value);
 
 draw::Cell text_cell(std::string text, std::string note = "");
 draw::Cell count_cell(int64_t value);

@@ -136,9 +136,6 @@ Estimate speedup_estimate(const Point& point);
 /// Nothing at the base, without a base, and where scaling is neither weak nor strong.
 std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
 
-/// Groups runs to points and points to curves, and computes every derived number.
-Analysis analyse(std::vector<RunSummary> runs, const AnalysisOptions& options);
-
 /// Are its points rows of a table of results?
 bool is_of_table(const Curve& curve);
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "analysis/cells.h"
 #include "core/strings.h"
 #include "logs/logs.h"
 #include "tasks/tasks.h"
@@ -227,6 +226,13 @@ std::string distinction(const Configuration& one, const std::vector<const Config
   if (one.has_options) add_distinction(one.options, parts.options, text);
   if (!one.has_options && !parts.options.empty()) text += ", options unknown";
   return text;
+}
+
+std::string setting_text(const std::string& value) {
+  constexpr size_t kMaxPlain = 8;  // "0.001414"
+  if (value.size() <= kMaxPlain || value.find('.') == std::string::npos) return value;
+  const auto number = core::parse_double(value);
+  return number ? fmt::format("{:.6g}", *number) : value;
 }
 
 }  // namespace lockstep::analysis

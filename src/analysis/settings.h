@@ -45,4 +45,7 @@ std::vector<std::string> differences(const std::vector<const Configuration*>& al
 /// when nothing is left.
 std::string distinction(const Configuration& one, const std::vector<const Configuration*>& all);
 
+/// A setting as people read it: a number of more than six significant digits with six, all else as it is.
+std::string setting_text(const std::string& value);
+
 }  // namespace lockstep::analysis

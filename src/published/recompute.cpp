@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/analyse.h"
 #include "analysis/cells.h"
 #include "analysis/curve.h"
 #include "analysis/document.h"

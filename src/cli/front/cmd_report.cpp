@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/analyse.h"
 #include "analysis/compare.h"
 #include "analysis/document.h"
 #include "analysis/json.h"

@@ -1,4 +1,5 @@
 #include "analysis/compare.h"
+#include "analysis/analyse.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "analysis/analyse.h"
 #include "analysis/document.h"
 #include "analysis/proposal.h"
 #include "core/files.h"

@@ -1,4 +1,5 @@
 #include "analysis/megatron_flops.h"
+#include "analysis/analyse.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "analysis/analyse.h"
 #include "analysis/document.h"
 #include "analysis/json.h"
 #include "core/files.h"

@@ -1,5 +1,6 @@
 // What is asked for when sources lack a fact, and whether following the advice is right.
 #include "analysis/missing.h"
+#include "analysis/analyse.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

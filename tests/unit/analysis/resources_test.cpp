@@ -1,6 +1,7 @@
 // Memory and network of records that were written as training writes them.
 #include <gtest/gtest.h>
 
+#include "analysis/analyse.h"
 #include "analysis/document.h"
 #include "analysis/json.h"
 #include "analysis/tables_runs.h"

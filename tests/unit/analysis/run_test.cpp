@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "analysis/analyse.h"
 #include "analysis/collectives.h"
 #include "analysis/curve.h"
 #include "core/strings.h"

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "analysis/analyse.h"
 #include "analysis/curve.h"
 #include "core/error.h"
 #include "core/files.h"

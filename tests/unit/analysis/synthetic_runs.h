@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/analyse.h"
 #include "analysis/curve.h"
 #include "record/run_data.h"
 

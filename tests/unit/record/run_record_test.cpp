@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <future>
 #include <limits>
@@ -342,22 +344,49 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   EXPECT_EQ(core::read_json_file(folder.path() / "status.json")["dropped_lines"], record.health().dropped);
 }
 
-/// The heartbeat hangs in open() of the temporary file of status.json, which is a pipe without a reader.
+/// No file of this process may grow while this lives: every write of a new one fails.
+class NoNewFiles {
+ public:
+  NoNewFiles() : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit_), 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = old_limit_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  }
+  ~NoNewFiles() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &old_limit_), 0);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+  NoNewFiles(const NoNewFiles&) = delete;
+  NoNewFiles& operator=(const NoNewFiles&) = delete;
+
+ private:
+  rlimit old_limit_{};
+  void (*old_handler_)(int);
+};
+
+/// The heartbeat can write no new status.json and hangs in open() of the old one, which is a pipe without a reader.
 TEST(RunRecord, AStalledHeartbeatNeverDelaysAStep) {
   const core::TempDir folder;
   RunRecord record(folder.path(), Json::object(),
                    {.flush_every = 1ms, .heartbeat_every = 1ms, .max_queued_bytes = 1000});
-  const fs::path temporary = folder.path() / fmt::format("status.json.tmp{}-{}", core::host_name(), ::getpid());
-  // A heartbeat that writes the file right now is waited for: its name is taken.
-  ASSERT_TRUE(comes_true([&] { return ::mkfifo(temporary.c_str(), 0600) == 0; }));
-  // The thread is stalled when the queue overflows and stays so: nothing takes the lines.
-  ASSERT_TRUE(comes_true([&] {
-    record.append_step(record_of_step(0));
-    return record.health().dropped > 100;
-  }));
-  const core::Fd reader(
-      ::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));  // blocks until the heartbeat is in its open(): it was
-  ASSERT_TRUE(reader.valid());
+  const fs::path status = folder.path() / "status.json";
+  {
+    const NoNewFiles full;
+    // The thread is stalled when the queue overflows and stays so: nothing takes the lines. A heartbeat that was under
+    // way may put its file in place of the pipe once.
+    ASSERT_TRUE(comes_true([&] {
+      if (!fs::is_fifo(status)) {
+        fs::remove(status);
+        ::mkfifo(status.c_str(), 0600);
+      }
+      record.append_step(record_of_step(0));
+      return record.health().dropped > 100;
+    }));
+    const core::Fd reader(
+        ::open(status.c_str(), O_RDONLY | O_CLOEXEC));  // blocks until the heartbeat is in its open(): it was
+    ASSERT_TRUE(reader.valid());
+    fs::remove(status);
+  }
   record.finish({});
   EXPECT_EQ(read_status(folder.path()).state, "finished");
 }
