@@ -177,8 +177,9 @@ TEST(OptionCommands, ShowPrintsWhatDiffersAsARecipeThatLoadsBack) {
       const ProgramResult again = run_lockstep({"config", "show", "--json", recipe.string()});
       ASSERT_EQ(again.exit_code, 0) << again.err << text;
       const Json read = Json::parse(again.out);
+      expected.erase("config");
       for (const auto& [name, option] : expected.items())
-        if (name != "config") EXPECT_EQ(read.at(name).at("value"), option.at("value")) << name << "\n" << text;
+        EXPECT_EQ(read.at(name).at("value"), option.at("value")) << name << "\n" << text;
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "analysis/charts_runs.h"
 #include "analysis/document.h"
 #include "analysis/group.h"
+#include "analysis/settings.h"
 #include "analysis/tables.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
