@@ -67,8 +67,8 @@ def make_tasks(lockstep, folder):
             Task("gpt", gpt, [(4, [tensor, "2"]), (4, []), (4, [pipeline, "2"]), (2, [pipeline, "2"])])]
 
 
-def processes_of(group):
-    """Processes of a process group as (pid, command line), by /proc."""
+def processes_of(session):
+    """Processes of a session as (pid, command line), by /proc: launch gives each rank a process group of its own."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -76,7 +76,7 @@ def processes_of(group):
             line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue  # it just ended
-        if int(fields[2]) == group and fields[0] != "Z":
+        if int(fields[3]) == session and fields[0] != "Z":
             found.append((int(path.name), line))
     return found
 
@@ -150,29 +150,37 @@ class Run:
             self.newest_saved = max(saved)
 
 
-def wait_gone(process, victims_group, seconds):
+def kill_all(session):
+    for pid, _ in processes_of(session):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def wait_gone(process, session, seconds):
     """Waits for the launcher, then for everything in its group; what stays is killed and counts as a fault."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(victims_group, signal.SIGKILL)
+        kill_all(session)
         process.wait()
         raise Failed(f"still running {seconds} s after a rank was killed") from None
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        if not processes_of(victims_group):
+        if not processes_of(session):
             return
         time.sleep(0.05)
-    left = processes_of(victims_group)
-    os.killpg(victims_group, signal.SIGKILL)
+    left = processes_of(session)
+    kill_all(session)
     raise Failed(f"left behind after the launcher ended: {[line[:80] for _, line in left]}")
 
 
 def kill_one(process, rng):
     """Kills a random victim; returns what it was, or "" where the run had ended by itself."""
-    group = process.pid
+    session = process.pid
     kind = rng.choice(["rank", "launcher", "node"])
-    members = processes_of(group)
+    members = processes_of(session)
     ranks = [pid for pid, line in members if "lockstep-engine" in line]
     if process.poll() is not None:
         return ""
@@ -180,7 +188,7 @@ def kill_one(process, rng):
         if kind == "rank" and ranks:
             os.kill(rng.choice(ranks), signal.SIGKILL)
         elif kind == "node":
-            os.killpg(group, signal.SIGKILL)
+            kill_all(session)
         else:
             kind = "launcher"
             os.kill(process.pid, signal.SIGKILL)
@@ -258,6 +266,8 @@ def storm(args, folder):
             if not problem:
                 shutil.rmtree(run.folder)
             run = None
+    if len(rows) >= 20 and {row["killed"] for row in rows} != {"rank", "launcher", "node"}:
+        sys.exit("the storm did not kill ranks, launchers and nodes: it shows nothing")
     num_held = sum(not row["problem"] for row in rows)
     failed_runs = [one for one in runs if not one["result"] or one["result"].startswith("FAILED")]
     print(f"{num_held} of {len(rows)} kills held, {len(runs) - len(failed_runs)} of {len(runs)} runs ended as the undisturbed one")

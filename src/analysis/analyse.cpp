@@ -107,8 +107,10 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
   }
   double samples = 0, billed_s = 0, mean_samples = 0, mean_s = 0;
   for (const size_t index : point.runs) {
-    samples += runs[index].billed_samples;
-    billed_s += runs[index].billed_s;
+    if (std::isfinite(runs[index].billed_s)) {  // others have no clock
+      samples += runs[index].billed_samples;
+      billed_s += runs[index].billed_s;
+    }
     mean_samples += runs[index].measured_samples;
     mean_s += runs[index].measured_s;
   }

@@ -92,7 +92,8 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
       estimate.pause_source = fmt::format(
           "not measured: {}; evaluations, checkpoints and other time between steps are "
           "not in the total",
-          point.is_of_table ? "a table of results tells no times of day" : "the logs tell no times of day");
+          point.is_of_table ? "a table of results tells no times of day"
+                            : "the logs tell no times of day that fit the step times");
     }
   }
   estimate.restart_share = options.restart_share.value_or(0) / 100;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "analysis/cells.h"
 #include "analysis/collectives.h"
@@ -136,20 +137,25 @@ std::string missing_text(const Analysis& analysis, bool is_brief) {
 }  // namespace
 
 draw::Table run_overview(const Analysis& analysis, bool names_curves) {
-  constexpr size_t kMaxRuns = 40;
+  const size_t max_runs = names_curves ? analysis.runs.size() : 40;  // the page has them all
+  std::set<std::string> units;
+  for (const RunSummary& run : analysis.runs) units.insert(run.setup.sample_unit);
   draw::Table table{.id = "overview",
                     .title = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"),
                                          count_text(analysis.curves.size(), "configuration")),
                     .caption = "Rates are those of the median step after warm-up (capability)."};
+  if (units.size() > 1)
+    table.caption +=
+        fmt::format(" Their units: {} a second.", core::join_or(std::vector<std::string>(units.begin(), units.end())));
   table.columns = {text_column("run", "run"),
                    text_column("state", "state"),
                    text_column("size", "size"),
                    column("steps", "steps"),
-                   column("samples/s", "rate_per_s"),
+                   column(units.size() == 1 ? *units.begin() + "/s" : "rate (1/s)", "rate_per_s"),
                    column("last loss", "last_loss"),
                    text_column(names_curves ? "configuration, or why in none" : "in, or why not", "curve")};
   const std::vector<std::string> places = places_of(analysis, names_curves);
-  for (size_t i = 0; i < std::min(analysis.runs.size(), kMaxRuns); ++i) {
+  for (size_t i = 0; i < std::min(analysis.runs.size(), max_runs); ++i) {
     const RunSummary& run = analysis.runs[i];
     table.rows.push_back({text_cell(run.name), text_cell(run.state.empty() ? "unknown" : run.state),
                           text_cell(run_size(run.setup)), count_cell(run.num_steps),
@@ -157,8 +163,8 @@ draw::Table run_overview(const Analysis& analysis, bool names_curves) {
                           run.losses.empty() ? draw::Cell{} : figure_cell(run.losses.back().loss, 4),
                           text_cell(places[i])});
   }
-  if (analysis.runs.size() > kMaxRuns)
-    table.notes.push_back(fmt::format("{} more runs are on the page", analysis.runs.size() - kMaxRuns));
+  if (analysis.runs.size() > max_runs)
+    table.notes.push_back(fmt::format("{} more runs are on the page", analysis.runs.size() - max_runs));
   return table;
 }
 

@@ -126,7 +126,7 @@ void embed(const config::InferOptions& options) {
   if (!options.input().empty()) {
     const auto files = list_files(options.input(), encoder.is_audio());
     core::Json names = core::Json::array();
-    for (const auto& file : files) names.push_back(std::filesystem::relative(file, options.input()).string());
+    for (const auto& file : files) names.push_back(file.lexically_relative(options.input()).string());
     facts["files"] = names.dump(-1, ' ', false, core::Json::error_handler_t::replace);
     other_NE = encoder.files(files).contiguous();
     entries.push_back(entry(encoder.is_audio() ? "audio" : "image", other_NE));
@@ -162,8 +162,7 @@ void classify(const config::InferOptions& options) {
       classes.push_back({{"name", names[static_cast<size_t>(index[static_cast<int64_t>(file)][k].item<int64_t>())]},
                          {"probability", value[static_cast<int64_t>(file)][k].item<double>()}});
     lines +=
-        core::Json{{"file", std::filesystem::relative(files[file], options.input()).string()}, {"classes", classes}}
-            .dump() +
+        core::Json{{"file", files[file].lexically_relative(options.input()).string()}, {"classes", classes}}.dump() +
         "\n";
   }
   if (options.output.empty()) {

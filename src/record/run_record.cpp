@@ -114,6 +114,8 @@ RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig
 
 void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
   const fs::path path = folder / "status.json";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
   try {
     Json status = core::read_json_file(path);
     if (!status.is_object()) return;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "commands/commands.h"
@@ -22,11 +23,15 @@ std::vector<std::string> dry_run_flags(const Plan& plan, const std::string& targ
   throw UsageError(fmt::format("sweep: --target-device has no meaning for `{}`", command.info->name), "leave it out");
 }
 
-PointFit fit_of(const Plan& plan, const Point& point, const std::vector<std::string>& dry_run) {
+PointFit fit_of(Plan& plan, const Point& point, const std::vector<std::string>& dry_run) {
   std::vector<std::string> words = plan.command;
   words.insert(words.end(), point.flags.begin(), point.flags.end());
   words.insert(words.end(), dry_run.begin(), dry_run.end());
-  const commands::ParsedCommand parsed = commands::parse_command(words);
+  commands::ParsedCommand parsed = commands::parse_command(words);
+  commands::read_files(parsed);  // a tokenizer's vocabulary decides about the memory
+  for (const std::string& warning : parsed.warnings)
+    if (std::find(plan.warnings.begin(), plan.warnings.end(), warning) == plan.warnings.end())
+      plan.warnings.push_back(warning);
   const tasks::DryRunPage page = parsed.task->dry_run(
       *parsed.set, {.num_ranks = point.num_ranks(), .source = "sweep", .ranks_per_node = point.ranks_per_node});
   return {.memory_bytes = page.memory_bytes,

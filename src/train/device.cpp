@@ -5,6 +5,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/env.h"
@@ -14,6 +15,16 @@
 #include "hw/device.h"
 
 namespace lockstep::train {
+namespace {
+
+/// OMP_NUM_THREADS, unless it is the 1 that torchrun itself sets for several ranks: nobody asked for that.
+std::optional<std::string> asked_by_environment() {
+  const auto variable = core::env("OMP_NUM_THREADS");
+  const bool is_of_torchrun = variable == "1" && core::env("TORCHELASTIC_RUN_ID").has_value();
+  return is_of_torchrun ? std::nullopt : variable;
+}
+
+}  // namespace
 
 at::Device pick_device(const std::string& request, int local_rank, int local_world_size) {
   const int visible_gpus =
@@ -27,7 +38,7 @@ at::Device pick_device(const std::string& request, int local_rank, int local_wor
 
 void set_up_lone_cpu(int64_t asked) {
   at::set_num_threads(
-      hw::choose_threads(asked, core::env("OMP_NUM_THREADS"), hw::cpu_cores_of_rank(1, 1), /*num_sharing=*/1).count);
+      hw::choose_threads(asked, asked_by_environment(), hw::cpu_cores_of_rank(1, 1), /*num_sharing=*/1).count);
   core::keep_freed_memory();
 }
 
@@ -35,7 +46,7 @@ void set_compute_threads(comm::Comm& world, int64_t asked, int local_world_size)
   const std::string mine = core::host_name() + " " + hw::cpu_mask_text();
   const std::vector<std::string> all = world.gather_strings(mine);
   const auto num_sharing = static_cast<int>(std::count(all.begin(), all.end(), mine));
-  const hw::ThreadChoice choice = hw::choose_threads(asked, core::env("OMP_NUM_THREADS"),
+  const hw::ThreadChoice choice = hw::choose_threads(asked, asked_by_environment(),
                                                      hw::cpu_cores_of_rank(num_sharing, local_world_size), num_sharing);
   at::set_num_threads(choice.count);
   core::log_info("compute threads of this rank: {} ({})", choice.count, choice.reason);

@@ -154,6 +154,7 @@ void TrainRun::record_first_step(const PhaseTimes& first_step) {
 }
 
 void TrainRun::save(const TrainerPosition& position) {
+  started_.folder.reset();  // it holds something now
   std::vector<core::Json> of_ranks;
   for (const auto& text : run_.world().gather_strings(position.data.dump()))
     of_ranks.push_back(core::parse_json(text, "data position of a rank"));
@@ -235,6 +236,7 @@ ExitCode TrainRun::run() {
 void TrainRun::list_bad_samples() const {
   const data::Loader* loader = batches_ ? batches_->loader() : nullptr;
   if (loader == nullptr || loader->num_bad_samples() == 0) return;
+  started_.folder.reset();  // the list stays
   const auto file = run_.folder.path / fmt::format("bad_samples.rank{}.jsonl", run_.ranks.info.rank);
   core::log_warning("data: rank {} replaced {} bad samples, listed in {}; the first: {}", run_.ranks.info.rank,
                     loader->num_bad_samples(), file.string(), loader->bad_samples().front().reason);

@@ -36,9 +36,9 @@ ExitCode Trainer::run() {
     digest(telemetry_.take(kReadDelaySteps));
     at_boundaries();
     if (wish_ == StopRequest::kSaveAndGoOn) {
+      wish_ = StopRequest::kNone;  // before save(), which may read a request of a later step
       save();
       parts_.phases.skip();
-      wish_ = StopRequest::kNone;
     }
   }
   return finish();

@@ -44,10 +44,14 @@ const char* name_of(CheckpointState state) {
 
 /// A checkpoint's own folder: as its run lists it, so that a superseded one is told as such; else by itself.
 CheckpointEntry single_checkpoint(const fs::path& folder) {
-  const fs::path absolute = fs::canonical(folder);
-  for (const CheckpointEntry& entry : checkpoint::list_checkpoints(absolute.parent_path().parent_path())) {
-    std::error_code failure;
-    if (fs::equivalent(entry.folder, absolute, failure)) return entry;
+  const fs::path absolute = fs::canonical(folder), above = absolute.parent_path();
+  try {  // of a run, or of a copy of its folder checkpoints/
+    const fs::path listed = above.filename() == "checkpoints" ? above.parent_path() : above;
+    for (const CheckpointEntry& entry : checkpoint::list_checkpoints(listed)) {
+      std::error_code failure;
+      if (fs::equivalent(entry.folder, absolute, failure)) return entry;
+    }
+  } catch (const CheckpointError&) {  // a folder above may be closed to us, which says nothing about this one
   }
   CheckpointEntry entry{.folder = folder};
   entry.manifest = checkpoint::read_manifest(folder);

@@ -40,7 +40,7 @@ std::string visible(const std::string& value) {
   return core::trim(value).size() == value.size() && !value.empty() ? value : "'" + value + "'";
 }
 
-/// A line of a recipe; a comment where the value is none, which TOML cannot say, or follows from other options.
+/// A line of a recipe; a comment where the value is a default, follows from others, or is none, which TOML cannot say.
 void print_recipe_line(const std::string& name, const core::Json& value, const std::string& origin, bool is_comment) {
   const std::string line = fmt::format("{}{} = {}", is_comment || value.is_null() ? "# " : "", name,
                                        value.is_null() ? "none" : value.dump());
@@ -52,10 +52,10 @@ void print_recipe(const core::OptionSet& set, bool shows_all) {
   core::print("# lockstep {}\n", set.command());
   for (const core::Option& option : set.options()) {
     using Kind = core::Origin::Kind;
-    const bool is_default = option.origin.kind == Kind::kDefault;
-    if (option.name == "config" || (is_default && !shows_all)) continue;
+    const Kind kind = option.origin.kind;
+    if (option.name == "config" || (kind == Kind::kDefault && !shows_all)) continue;
     print_recipe_line(option.name, option.value_json(), option.origin.text(),
-                      option.is_positional || option.origin.kind == Kind::kDerived);
+                      option.is_positional || kind == Kind::kDefault || kind == Kind::kDerived);
   }
 }
 
@@ -179,9 +179,14 @@ int show_run(const fs::path& run, bool as_json, bool shows_all) {
   const bool has_folder = options.value("save", std::string()) != "";
   core::print("# {}\n", from);
   for (const auto& [name, value] : options.items()) {
-    if (name == "config" || (!shows_all && defaults.contains(name) && defaults.at(name) == value)) continue;
+    const bool is_default = defaults.contains(name) && defaults.at(name) == value;
+    if (name == "config" || (is_default && !shows_all)) continue;
     const bool follows = has_folder && (name == "logs" || name == "name");  // from --save, which contradicts them
-    print_recipe_line(core::replace_all(name, "_", "-"), value, follows ? "from --save" : "", follows);
+    print_recipe_line(core::replace_all(name, "_", "-"), value,
+                      is_default ? "default"
+                      : follows  ? "from --save"
+                                 : "",
+                      is_default || follows);
   }
   return 0;
 }

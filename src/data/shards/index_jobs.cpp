@@ -82,7 +82,7 @@ class IndexRun {
     try {
       if (has_failed()) return;
       if (!job_.force) index = fitting_header(shard, job_.index_dir);
-      if (index && index->damage && !job_.keep_damaged) index.reset();  // read again, which tells the damage
+      if (index && index->damage) index.reset();  // read again: the shard may have been repaired in place
       is_reused = index.has_value();
       if (!is_reused) {
         index = build_shard_index(shard, job_.keep_damaged);
@@ -95,8 +95,6 @@ class IndexRun {
           core::write_file_atomic(side_car_path(shard, job_.index_dir), format_shard_index(shard, *index));
           index->samples = {};
         }
-      } else if (index->damage) {
-        damage = index->damage->reason;
       }
     } catch (const DataError& caught) {
       error = caught;

@@ -17,13 +17,19 @@ constexpr std::array<std::string_view, 13> kModelFlags = {
     "image-std",   "image-interpolation",   "image-resize-mode", "resize-order",     "audio-fill",
     "audio-trunc", "audio-int16-normalize", "tokenizer-vocab"};
 
-/// The folder of the run: <run>, <run>/checkpoints/step-*/model.safetensors and what lies between; "" for none.
+/// The folder of the run that <run>, <run>/checkpoints, a checkpoint in it or that one's model.safetensors belongs to;
+/// "" for anything else: other files below a run are not its weights.
 fs::path run_of(const std::string& weights) {
   std::error_code ignored;
   fs::path path = fs::absolute(fs::path(weights).lexically_normal() / "").parent_path();
-  for (int up = 0; up < 4; ++up, path = path.parent_path())
-    if (fs::exists(path / "run.json", ignored)) return path;
-  return {};
+  if (path.filename() == "model.safetensors") path = path.parent_path();
+  if (fs::exists(path / "run.json", ignored)) return path;
+  const std::string name = path.filename().string();
+  const bool is_checkpoint = core::starts_with(name, "step-");
+  if (is_checkpoint) path = path.parent_path();
+  if (!is_checkpoint && name != "checkpoints") return {};
+  path = path.parent_path();
+  return fs::exists(path / "run.json", ignored) ? path : fs::path();
 }
 
 }  // namespace

@@ -209,7 +209,12 @@ void load_weights(const GptOptions& options, const train::TrainingHooks& hooks, 
 std::string choose_snapshot(const GptOptions& options) {
   const std::filesystem::path load = options.load;
   const bool is_checkpoint = std::filesystem::exists(load / checkpoint::kManifestName);
-  if (load.empty() || (!is_checkpoint && !std::filesystem::exists(load / "checkpoints"))) return "";
+  if (load.empty()) return "";
+  const auto is_run = [&] {  // or a copy of its folder checkpoints/
+    return std::filesystem::exists(load / "checkpoints") ||
+           (std::filesystem::is_directory(load) && !checkpoint::list_checkpoints(load).empty());
+  };
+  if (!is_checkpoint && !is_run()) return "";
   const auto whole = [&](const std::filesystem::path& folder) {
     train::require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim,
                          "copy it again, or begin with another checkpoint");
