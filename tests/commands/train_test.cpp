@@ -251,6 +251,14 @@ TEST_F(TrainCommand, ExportAndEmbed) {
   EXPECT_NE(nameless.err.find("no run.json"), std::string::npos) << nameless.err;
   EXPECT_EQ(core::read_file(logs_.path() / "copied.safetensors"), core::read_file(logs_.path() / "older.safetensors"));
 
+  // Another file below a run is not its weights: it is read as the default model, which it does not fit.
+  fs::create_directories(logs_.path() / "export/foreign");
+  fs::copy_file(pt, logs_.path() / "export/foreign/m.pt");
+  const auto foreign = run_lockstep({"infer", "embed", "--pretrained", (logs_.path() / "export/foreign/m.pt").string(),
+                                     "--images", shapes("heldout"), "-o", (logs_.path() / "none").string()});
+  EXPECT_EQ(foreign.exit_code, 4) << foreign.err;
+  EXPECT_NE(foreign.err.find("do not fit the model"), std::string::npos) << foreign.err;
+
   std::ofstream(logs_.path() / "texts.txt") << "a photo of a red circle\na blue square\n";
   const auto embed = [&](const fs::path& weights, const std::string& output) {
     return run_lockstep({"infer", "embed", "--model", (shared_->path() / "tiny.json").string(), "--pretrained",

@@ -358,6 +358,22 @@ TEST(Proposal, WithoutAClockPausesAreSaidToBeMissingNotMeasuredAsNone) {
   EXPECT_TRUE(estimate_resources(analysis.curves[0], analysis, {.eval_share = 2})->is_pause_known);
 }
 
+TEST(Proposal, ARepeatWithoutAClockLeavesThePausesOfTheOthers) {
+  record::RunData paused = make_run({.name = "paused", .nodes = 2}), no_clock = make_run({.name = "none", .nodes = 2});
+  for (size_t i = 0; i < paused.steps.size(); ++i) paused.steps.time_s[i] += 0.05 * static_cast<double>(i);
+  no_clock.steps.time_s.assign(no_clock.steps.size(), std::nan(""));
+  const auto pauses = [](const std::vector<record::RunData>& of) {
+    std::vector<RunSummary> runs;
+    for (const record::RunData& run : of) runs.push_back(summarise_run(run, {}));
+    const Analysis analysis = analyse(std::move(runs), {});
+    const auto estimate = estimate_resources(analysis.curves.at(0), analysis, {});
+    return estimate && estimate->is_pause_known ? estimate->pause_share : std::nan("");
+  };
+  const double alone = pauses({paused});
+  EXPECT_NEAR(alone, 0.5, 0.02);
+  EXPECT_NEAR(pauses({paused, no_clock}), alone, 0.02);
+}
+
 TEST(Proposal, TellsTheUtilisationByOurCountElseByTheProgramsOwn) {
   record::RunData run = make_run({.name = "counted"});
   run.steps.logged_tflops_per_device.assign(run.steps.size(), 98.9);

@@ -494,6 +494,22 @@ TEST(LostSamples, AreTheSameAfterEveryResume) {
   }
 }
 
+TEST(LostSamples, AShardThatIsRepairedInPlaceIsWholeAgain) {
+  core::TempDir folder;
+  SourceConfig config = indexed_config(write_shards(folder.path(), {24, 24, 24, 24}), 12, 12);
+  config.keep_lost = true;
+  const auto shard = folder.path() / "001.tar";
+  const std::string whole = core::read_file(shard);
+  std::string damaged = whole;
+  std::fill_n(damaged.begin() + 4 * 2048, 512, 'x');  // a header; the size stays
+  write_file(shard, damaged);
+  ASSERT_TRUE(prepare_index(config, 2));
+  EXPECT_FALSE(lost_in_pass(config).empty());
+  write_file(shard, whole);
+  ASSERT_TRUE(prepare_index(config, 2));
+  EXPECT_EQ(core::join(lost_in_pass(config), " "), "");
+}
+
 TEST(LostSamples, OneStandsForTheUnknownRestOfAShardThatNeverWasWhole) {
   core::TempDir folder;
   SourceConfig config = indexed_config(write_shards(folder.path(), {30, 18, 24, 18}), 1, 1);
