@@ -158,6 +158,7 @@ void TrainRun::save(const TrainerPosition& position) {
   std::vector<core::Json> of_ranks;
   for (const auto& text : run_.world().gather_strings(position.data.dump()))
     of_ranks.push_back(core::parse_json(text, "data position of a rank"));
+  if (record_) record_->flush();  // a run that is killed and goes on from here lacks no line before it
   checkpoints_.save(position, batches_->join_positions(of_ranks));
 }
 
