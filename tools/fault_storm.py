@@ -1,13 +1,22 @@
 #!/usr/bin/env python3
-"""Kills training runs at random moments, resumes them, and compares what they end with to runs that nobody disturbed.
+"""Disturbs training runs at random moments, resumes them, and compares what they end with to runs that nobody disturbed.
 
-usage: tools/fault_storm.py [--rounds 200] [--seed N] [--lockstep build/lockstep] [--output FILE.json] [--keep-folder]
+usage: tools/fault_storm.py [--rounds 200] [--faults rank,launcher,node,...] [--seed N] [--lockstep build/lockstep]
+                            [--output FILE.json] [--keep-folder]
 
-A round is one kill -9: of a random rank, of the launcher, or of the whole node (launcher and ranks), at a random moment between the
-start and the end of the run, saving included. Runs are CLIP and GPT with four ranks on this machine, ZeRO-1, and an asynchronous
-checkpoint every five steps; each is resumed with `--resume latest` until it ends, then the next one begins. Half of the runs keep
+A round is one fault at a random moment between the start and the end of the run, saving included:
+
+    rank, launcher, node   kill -9 of a random rank, of the launcher, of the launcher and all ranks
+    enospc, eio            for some seconds no file of the run can be written: the disk is full, or fails
+    slow, stall            for some seconds each write takes 20 ms longer; or none returns
+    clock                  the wall clock of all ranks jumps by up to an hour, forth or back
+
+Files and clocks fail by tools/faulty_files.c, which needs a C compiler (cc). Slow and stalled writes and clocks must not end
+the run; full and failing disks may, with exit code 5 or 6 and a message that says why. Runs are CLIP and GPT with four ranks on
+this machine, ZeRO-1, and an asynchronous checkpoint every five steps; each is resumed with `--resume latest` until it ends, then
+the next one begins. Half of the runs keep
 their layout: they must end with the parameters of the undisturbed run, bit for bit. The others resume on a random layout: every
-step's loss must lie within 2 % of the undisturbed run's. After each kill every checkpoint that the log called saved must be whole,
+step's loss must lie within 2 % of the undisturbed run's. After each fault every checkpoint that the log called saved must be whole,
 and the next start must not begin behind the newest of them.
 
 Exit code: 0 when every round held, 1 else. --output writes one row a round.
@@ -30,6 +39,9 @@ STEPS = 120
 SAVE_EVERY = 5
 LOSS_TOLERANCE = 0.02
 START_LIMIT_S = 300
+KILLS = ["rank", "launcher", "node"]
+FAILING = {"enospc": "No space left on device", "eio": "Input/output error"}  # and what a run must say that ends by it
+DELAYS = ["slow", "stall", "clock"]
 TINY_CLIP = {"embed_dim": 32, "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8},
              "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}}
 
@@ -124,16 +136,17 @@ class Run:
         self.num_starts = 0
         self.newest_saved = 0  # step of the newest checkpoint that was reported saved
 
-    def start(self):
+    def start(self, environment):
         layout = self.rng.choice(self.task.layouts) if self.changes_layout and self.num_starts else self.task.layouts[0]
         command = self.task.command(self.lockstep, self.logs, self.name, layout)
         if self.num_starts:
             command += ["--resume", "latest"]
         self.num_starts += 1
         self.log_file = open(self.output, "w", encoding="utf-8")
-        return subprocess.Popen(command, stdout=self.log_file, stderr=subprocess.STDOUT, start_new_session=True)
+        return subprocess.Popen(command, stdout=self.log_file, stderr=subprocess.STDOUT, start_new_session=True,
+                                env=environment)
 
-    def check_after_kill(self):
+    def check_after_fault(self):
         log = self.output.read_text(errors="replace")
         saved = saved_steps(log)
         resumed = re.search(r"continuing after step (\d+)|starting from the beginning", log)
@@ -165,7 +178,7 @@ def wait_gone(process, session, seconds):
     except subprocess.TimeoutExpired:
         kill_all(session)
         process.wait()
-        raise Failed(f"still running {seconds} s after a rank was killed") from None
+        raise Failed(f"still running {seconds} s after the fault") from None
     end = time.monotonic() + 30
     while time.monotonic() < end:
         if not processes_of(session):
@@ -176,10 +189,43 @@ def wait_gone(process, session, seconds):
     raise Failed(f"left behind after the launcher ended: {[line[:80] for _, line in left]}")
 
 
-def kill_one(process, rng):
-    """Kills a random victim; returns what it was, or "" where the run had ended by itself."""
+class FaultyFiles:
+    """Files of the runs, and clocks, that can be made to fail from outside."""
+
+    def __init__(self, folder, logs):
+        self.trigger = folder / "trigger"
+        library = folder / "faulty_files.so"
+        source = pathlib.Path(__file__).with_name("faulty_files.c")
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+        self.environment = dict(os.environ, LD_PRELOAD=str(library), FAULTY_FOLDER=str(logs), FAULTY_TRIGGER=str(self.trigger))
+
+    def fail(self, process, kind, rng):
+        """Lets files fail for a while; the process may end before."""
+        number = {"slow": 20, "clock": rng.randrange(-3600, 3600)}.get(kind, 0)
+        aside = self.trigger.with_suffix(".new")
+        aside.write_text(f"{kind} {number}\n")
+        aside.rename(self.trigger)
+        try:
+            process.wait(rng.uniform(0.2, 8))
+        except subprocess.TimeoutExpired:
+            pass
+        self.trigger.unlink()
+
+
+def check_exit(kind, process, log):
+    """A run that a fault was to leave alone must have gone on; one that a disk ended must say why."""
+    if process.returncode == 0:
+        return
+    if kind in FAILING:
+        if process.returncode in (5, 6) and FAILING[kind] in log:
+            return
+        raise Failed(f"ended with code {process.returncode} and not with 5 or 6 and '{FAILING[kind]}':\n{log[-1500:]}")
+    raise Failed(f"ended with code {process.returncode} by {kind}:\n{log[-1500:]}")
+
+
+def kill_one(process, kind, rng):
+    """Kills a victim of this kind; returns what it was, or "" where the run had ended by itself."""
     session = process.pid
-    kind = rng.choice(["rank", "launcher", "node"])
     members = processes_of(session)
     ranks = [pid for pid, line in members if "lockstep-engine" in line]
     if process.poll() is not None:
@@ -200,7 +246,7 @@ def kill_one(process, rng):
 def undisturbed(task, lockstep, logs):
     run = Run(task, lockstep, logs, task.name + "-reference", False, random.Random(0))
     began = time.monotonic()
-    process = run.start()
+    process = run.start(os.environ)
     if process.wait(START_LIMIT_S) != 0:
         raise Failed(f"the undisturbed {task.name} failed:\n{run.output.read_text()[-2000:]}")
     return {"seconds": time.monotonic() - began, "losses": losses_of(run.folder), "parameters": final_parameters(lockstep, run.folder)}
@@ -227,6 +273,8 @@ def storm(args, folder):
     tasks = make_tasks(args.lockstep, folder)
     logs = folder / "logs"
     logs.mkdir()
+    faulty = FaultyFiles(folder, logs) if set(args.faults) - set(KILLS) else None
+    environment = faulty.environment if faulty else os.environ
     references = {task.name: undisturbed(task, args.lockstep, logs) for task in tasks}
     for name, reference in references.items():
         print(f"undisturbed {name}: {len(reference['losses'])} steps in {reference['seconds']:.1f} s", flush=True)
@@ -236,41 +284,48 @@ def storm(args, folder):
         if run is None:
             number = len(runs)
             run = Run(tasks[number % 2], args.lockstep, logs, f"{tasks[number % 2].name}-{number}", number // 2 % 2 == 1, rng)
-            runs.append({"run": run.name, "changes_layout": run.changes_layout, "kills": 0, "result": ""})
-        process = run.start()
-        killed, problem = "", ""
+            runs.append({"run": run.name, "changes_layout": run.changes_layout, "faults": 0, "result": ""})
+        process = run.start(environment)
+        fault, problem = "", ""
         after = rng.uniform(0, references[run.task.name]["seconds"])
+        kind = rng.choice(args.faults)
         try:
             if len(rows) < args.rounds:
                 try:
                     process.wait(after)
                 except subprocess.TimeoutExpired:
-                    killed = kill_one(process, rng)
-            wait_gone(process, process.pid, 120 if killed else START_LIMIT_S)
-            run.check_after_kill()
-            if not killed and process.returncode != 0:
-                raise Failed(f"ended with code {process.returncode}:\n{run.output.read_text(errors='replace')[-1500:]}")
-            if not killed:
+                    if kind in KILLS:
+                        fault = kill_one(process, kind, rng)
+                    else:
+                        fault = kind
+                        faulty.fail(process, kind, rng)
+            wait_gone(process, process.pid, 120 if fault in KILLS else START_LIMIT_S)
+            run.check_after_fault()
+            if fault not in KILLS:
+                check_exit(fault, process, run.output.read_text(errors="replace"))
+            if process.returncode == 0:
                 runs[-1]["result"] = check_end(run, references[run.task.name])
         except Failed as failed:
             problem = str(failed)
-        if killed:
-            runs[-1]["kills"] += 1
-            rows.append({"round": len(rows) + 1, "run": run.name, "killed": killed, "after_s": round(after, 2),
-                         "saved_step": run.newest_saved, "problem": problem})
-            print(f"{len(rows):4} {run.name:10} {killed:9} after {after:5.1f} s, saved step {run.newest_saved:3} {problem}", flush=True)
-        if problem and not killed:
+        if fault:
+            runs[-1]["faults"] += 1
+            rows.append({"round": len(rows) + 1, "run": run.name, "fault": fault, "after_s": round(after, 2),
+                         "exit_code": process.returncode, "saved_step": run.newest_saved, "problem": problem})
+            print(f"{len(rows):4} {run.name:10} {fault:9} after {after:5.1f} s, exit code {process.returncode:3}, "
+                  f"saved step {run.newest_saved:3} {problem}", flush=True)
+        has_ended = process.returncode == 0
+        if problem and has_ended:
             runs[-1]["result"] = "FAILED: " + problem
-        if problem or not killed:
-            print(f"     {run.name:10} {runs[-1]['kills']} kills: {runs[-1]['result'] or 'given up'}", flush=True)
+        if problem or has_ended:
+            print(f"     {run.name:10} {runs[-1]['faults']} faults: {runs[-1]['result'] or 'given up'}", flush=True)
             if not problem:
                 shutil.rmtree(run.folder)
             run = None
-    if len(rows) >= 20 and {row["killed"] for row in rows} != {"rank", "launcher", "node"}:
-        sys.exit("the storm did not kill ranks, launchers and nodes: it shows nothing")
+    if len(rows) >= 8 * len(args.faults) and {row["fault"] for row in rows} != set(args.faults):
+        sys.exit(f"the storm did not have each of {args.faults}: it shows nothing")
     num_held = sum(not row["problem"] for row in rows)
     failed_runs = [one for one in runs if not one["result"] or one["result"].startswith("FAILED")]
-    print(f"{num_held} of {len(rows)} kills held, {len(runs) - len(failed_runs)} of {len(runs)} runs ended as the undisturbed one")
+    print(f"{num_held} of {len(rows)} faults held, {len(runs) - len(failed_runs)} of {len(runs)} runs ended as the undisturbed one")
     if args.output:
         args.output.write_text(json.dumps({"command": " ".join(sys.argv), "steps": STEPS, "save_every": SAVE_EVERY, "rounds": rows,
                                            "runs": runs}, indent=1) + "\n")
@@ -280,11 +335,17 @@ def storm(args, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--faults", type=lambda text: text.split(","), default=KILLS, metavar="KIND,...",
+                        help="kinds that rounds draw from; default: rank,launcher,node; all: with all of the list above")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lockstep", type=lambda text: str(pathlib.Path(text).resolve()), default="build/lockstep")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE.json")
     parser.add_argument("--keep-folder", action="store_true", help="leave the runs for a look")
     args = parser.parse_args()
+    known = [*KILLS, *FAILING, *DELAYS]
+    args.faults = known if args.faults == ["all"] else args.faults
+    if unknown := set(args.faults) - set(known):
+        parser.error(f"--faults: {', '.join(sorted(unknown))}; known are {', '.join(known)}, all")
     args.lockstep = str(pathlib.Path(args.lockstep).resolve())
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-storm-"))
     try:

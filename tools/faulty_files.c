@@ -1,0 +1,127 @@
+/* Preloaded (LD_PRELOAD) into runs by fault_storm.py: makes files below $FAULTY_FOLDER fail while $FAULTY_TRIGGER exists.
+ * The trigger file says how, in one word and a number:
+ *   enospc 0   writes, and opening for writing, fail with ENOSPC
+ *   eio 0      the same and fsync and rename, with EIO
+ *   slow MS    each write takes MS milliseconds longer
+ *   stall 0    each write waits until the trigger is gone
+ *   clock S    the wall clock of this process is S seconds off, from then on
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_long clock_offset_s;
+
+/* The trigger's word in `word` and its number; 0 where there is no trigger. Only system calls: this runs inside libc's. */
+static int trigger(char word[16], long *number) {
+  const char *path = getenv("FAULTY_TRIGGER");
+  if (path == NULL) return 0;
+  const int saved = errno;
+  const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+  char text[64] = "";
+  int found = 0;
+  if (fd >= 0) {
+    const long count = syscall(SYS_read, fd, text, sizeof text - 1);
+    found = count > 0 && sscanf(text, "%15s %ld", word, number) == 2;
+    syscall(SYS_close, fd);
+  }
+  errno = saved;
+  return found;
+}
+
+static int is_below(const char *path) {
+  const char *folder = getenv("FAULTY_FOLDER");
+  return folder != NULL && path != NULL && strncmp(path, folder, strlen(folder)) == 0;
+}
+
+static int is_file_below(int fd) {
+  char link[64], path[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length < 0) return 0;
+  path[length] = 0;
+  return is_below(path);
+}
+
+static void sleep_ms(long ms) {
+  const struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&time, NULL);
+}
+
+/* Delays, and returns the error that the call is to end with, or 0. */
+static int fault(int hits_fsync_and_rename) {
+  char word[16];
+  long number;
+  if (!trigger(word, &number)) return 0;
+  if (strcmp(word, "eio") == 0) return EIO;
+  if (hits_fsync_and_rename) return 0;
+  if (strcmp(word, "enospc") == 0) return ENOSPC;
+  if (strcmp(word, "slow") == 0) sleep_ms(number);
+  while (strcmp(word, "stall") == 0 && trigger(word, &number)) sleep_ms(20);
+  return 0;
+}
+
+#define FAIL_IF(condition, is_sync)                    \
+  do {                                                 \
+    const int error = (condition) ? fault(is_sync) : 0; \
+    if (error != 0) {                                  \
+      errno = error;                                   \
+      return -1;                                       \
+    }                                                  \
+  } while (0)
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+  FAIL_IF(is_file_below(fd), 0);
+  return syscall(SYS_write, fd, bytes, count);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset) {
+  FAIL_IF(is_file_below(fd), 0);
+  return syscall(SYS_pwrite64, fd, bytes, count, offset);
+}
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset) { return pwrite64(fd, bytes, count, offset); }
+
+int fsync(int fd) {
+  FAIL_IF(is_file_below(fd), 1);
+  return (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to) {
+  FAIL_IF(is_below(to), 1);
+  return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int open64(const char *path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  FAIL_IF((flags & O_ACCMODE) != O_RDONLY && is_below(path), 0);
+  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+int open(const char *path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return open64(path, flags, mode);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  const int result = (int)syscall(SYS_clock_gettime, clock, now);
+  if (result != 0 || clock != CLOCK_REALTIME) return result;
+  char word[16];
+  long number;
+  if (trigger(word, &number) && strcmp(word, "clock") == 0) atomic_store(&clock_offset_s, number);
+  now->tv_sec += atomic_load(&clock_offset_s);
+  return 0;
+}
