@@ -189,7 +189,7 @@ void check_resume(const RunOptions& o) {
             "begin a run with these weights: --pretrained FILE, for `train gpt` --load FILE --finetune");
 }
 
-void check_profile(const RunOptions& o, const core::OptionSet& set) {
+void check_profile(const RunOptions& o, const StepLimit& limit, const core::OptionSet& set) {
   for (const char* flag : {"profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"})
     refuse_if(!o.profile && set.is_given(flag), fmt::format("--{} belongs to a profile", flag),
               "start the run with `lockstep profile train ...`");
@@ -197,8 +197,8 @@ void check_profile(const RunOptions& o, const core::OptionSet& set) {
             fmt::format("--profile-step-end {} is not behind --profile-step-start {}", o.profile_step_end,
                         o.profile_step_start),
             "the end is the first step that is not traced any more");
-  refuse_if(o.profile && o.max_steps.value_or(o.profile_step_end) <= o.profile_step_start,
-            fmt::format("--max-steps {} ends the run before --profile-step-start {}", o.max_steps.value_or(0),
+  refuse_if(o.profile && limit.steps.value_or(o.profile_step_end) <= o.profile_step_start,
+            fmt::format("{} {} ends the run before --profile-step-start {}", limit.flag, limit.steps.value_or(0),
                         o.profile_step_start),
             "profile earlier steps");
   parse_profile_ranks(o.profile_ranks);
@@ -226,11 +226,11 @@ void refuse_guessed_flags(core::OptionSet& set) {
                "start them with `lockstep launch --nproc-per-node N -- train ...`, torchrun or srun");
 }
 
-void check_run_options(const RunOptions& options, const core::OptionSet& set) {
+void check_run_options(const RunOptions& options, const StepLimit& limit, const core::OptionSet& set) {
   check_ranks(options);
   refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
             "put folders into --logs");
-  check_profile(options, set);
+  check_profile(options, limit, set);
   check_resume(options);
 }
 

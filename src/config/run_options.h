@@ -15,12 +15,11 @@ namespace lockstep::config {
 struct RunOptions {
   virtual ~RunOptions() = default;
 
-  std::string task;                  // "clip", "clap", "gpt": the command
-  std::string model;                 // --model
-  std::string precision;             // --precision
-  std::optional<double> lr;          // --lr, peak learning rate
-  int64_t seed = 0;                  // --seed
-  std::optional<int64_t> max_steps;  // --max-steps, optimiser steps; of GPT --train-iters
+  std::string task;          // "clip", "clap", "gpt": the command
+  std::string model;         // --model
+  std::string precision;     // --precision
+  std::optional<double> lr;  // --lr, peak learning rate
+  int64_t seed = 0;          // --seed
 
   // Device and ranks
   std::string device = "auto";        // --device {auto,cuda,cpu}
@@ -64,8 +63,14 @@ void declare_run_flags(core::OptionSet& set, RunOptions& options, std::initializ
 /// Refuses, by name, names that other programs have for flags of RunOptions.
 void refuse_guessed_flags(core::OptionSet& set);
 
+/// Where a task's flag ends a run.
+struct StepLimit {
+  const char* flag = "";  ///< "--max-steps"
+  std::optional<int64_t> steps;
+};
+
 /// UsageError for options of ranks and devices, name, profile and dry run that contradict each other.
-void check_run_options(const RunOptions& options, const core::OptionSet& set);
+void check_run_options(const RunOptions& options, const StepLimit& limit, const core::OptionSet& set);
 
 /// --profile-ranks as numbers: "0,1,4-7"; "all" is empty. UsageError names what is no rank.
 std::vector<int64_t> parse_profile_ranks(const std::string& text);

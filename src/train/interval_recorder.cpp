@@ -23,7 +23,7 @@ core::Json IntervalRecorder::describe(const IntervalTimes& times) {
                   {"data_wait_ms", times.phases[Phase::kDataWait]},
                   {"compute_ms", times.phases.compute()},
                   {"comm_wait_ms", times.phases[Phase::kExposedComm]}};
-  if (!counters_) return json;
+  if (!counters_ || times.num_run_steps == 0) return json;  // late times of steps whose counters are recorded
   const hw::Counters now = counters_->read();
   const hw::Counters growth = counters_->growth(std::exchange(before_, now), now);
   const auto now_at = std::chrono::steady_clock::now();

@@ -97,6 +97,14 @@ TEST_F(ProfileCommand, WrongRangesAndRanksAreUsageErrors) {
   EXPECT_NE(no_such_rank.err.find("names rank 3"), std::string::npos) << no_such_rank.err;
   const auto no_task = run_lockstep({"profile", "train", "--profile-ranks", "0"});
   EXPECT_EQ(no_task.exit_code, 2);
+  const auto help = run_lockstep({"profile", "train", "gpt", "--help"});
+  EXPECT_EQ(help.out.rfind("Usage: lockstep profile train gpt [FLAGS]\n", 0), 0u) << help.out.substr(0, 200);
+  EXPECT_NE(help.out.find("are traced into its folder"), std::string::npos);
+  const auto too_short =
+      run_lockstep({"profile", "train", "gpt", "--mock-data", "--model", "gpt2", "--lr", "1e-4", "--train-iters", "5"});
+  EXPECT_EQ(too_short.exit_code, 2);
+  EXPECT_NE(too_short.err.find("--train-iters 5 ends the run before --profile-step-start 20"), std::string::npos)
+      << too_short.err;
 }
 
 TEST_F(ProfileCommand, ARunMeasuresItself) {
@@ -120,6 +128,7 @@ TEST_F(ProfileCommand, ARunMeasuresItself) {
   EXPECT_EQ(run_data.setup.is_synthetic, true);
   EXPECT_FALSE(run_data.setup.is_profiled);
   EXPECT_GT(run_data.setup.forward_gflops_per_sample.value_or(0), 0);
+  EXPECT_TRUE(run_data.problems.empty()) << run_data.problems.front();  // a record of ours is read whole
   ASSERT_EQ(run_data.startup.size(), 1u);
   std::vector<std::string> phases;
   for (const auto& [phase, ms] : run_data.startup[0].phases_ms) {

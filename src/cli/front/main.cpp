@@ -37,9 +37,17 @@ constexpr FrontCommand kFrontCommands[] = {
 
 bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
+/// Of a training command whose run is to be traced.
+std::string profile_help(const core::OptionSet& set) {
+  const std::string usage = "Usage: lockstep train";
+  return core::replace_all(set.help_text(), usage, "Usage: lockstep profile train") +
+         "\nThe run is that of `lockstep " + set.command() +
+         "`, and the steps that --profile-step-start and --profile-step-end\nchoose are traced into its folder.\n";
+}
+
 int run_engine_command(commands::ParsedCommand& command, const Args& args) {
   if (command.wants_help) {
-    core::print("{}", command.set->help_text());
+    core::print("{}", args[0] == "profile" ? profile_help(*command.set) : command.set->help_text());
     return 0;
   }
   if (const auto* run = command.run_options(); run != nullptr && run->dry_run) {

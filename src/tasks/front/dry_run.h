@@ -17,7 +17,7 @@ struct DryRunFact {
   std::string text;  ///< The value as people read it.
 };
 
-/// What a training command would do, as far as it can be told without tensors, data and devices.
+/// What a training command would do, as far as it is known without tensors, data and devices.
 struct DryRunPage {
   std::vector<DryRunFact> facts{};
   std::string tables{};  ///< Below the facts.
@@ -54,7 +54,7 @@ std::string dry_run_entry(const std::string& label, const std::string& text);
 std::optional<RankMemory> memory_of_gpu(const std::string& name);
 
 /// The memory of a rank's device: the GPU that the driver of this machine names, or the share of a CPU rank in what
-/// this machine has left. Nothing where it cannot be told.
+/// this machine has left. Nothing where that is unknown.
 std::optional<RankMemory> rank_memory(const config::RunOptions& options, const WorldSize& world);
 
 }  // namespace lockstep::tasks

@@ -137,7 +137,7 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
           {"model", "model", options.model, options.model},
           {"precision", "precision", options.precision, options.precision},
           world_fact(world),
-          {"samples_per_rank", "samples per rank", batch.micro_batch_size,
+          {"micro_batch_size", "samples per rank", batch.micro_batch_size,
            fmt::format("{} x {} micro-batches", batch.micro_batch_size, batch.num_micro_batches)},
           {"num_micro", "", batch.num_micro_batches, ""},
           {"global_batch", "global batch", batch.global_batch, fmt::format("{} samples", batch.global_batch)},

@@ -33,17 +33,17 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::string dataset_type = "auto";  // --dataset-type: auto, or a kind of data::captioned_datasets
   bool dataset_resampled = false;     // --dataset-resampled
   std::string csv_separator = "\t", csv_img_key = "filepath", csv_caption_key = "title";
-  std::string image_key = "jpg;png;jpeg;webp", text_key = "txt";  // --image-key, --text-key
-  int64_t micro_batch_size = 64;                                  // --batch-size; see plan/batch_plan.h
-  std::optional<int64_t> global_batch;                            // --global-batch-size
-  int64_t workers = 4;                                            // --workers, decoding threads per rank
-  std::string data_order = "lockstep";                            // --data-order {lockstep,openclip}
-  int64_t data_lanes = 64;                                        // --data-lanes
-  std::string shuffle = "on";                                     // --shuffle {on,off}
-  std::string on_bad_sample = "stop";                             // --on-bad-sample {stop,skip}
-  std::optional<int64_t> max_bad_samples;                         // --max-bad-samples, only with skip
-  std::string index_dir;                                          // --index-dir
-  int64_t max_image_pixels = 25'000'000;                          // --max-image-pixels
+  std::string image_key{data::kDefaultImageKeys}, text_key = "txt";  // --image-key, --text-key
+  int64_t micro_batch_size = 64;                                     // --batch-size; see plan/batch_plan.h
+  std::optional<int64_t> global_batch;                               // --global-batch-size
+  int64_t workers = 4;                                               // --workers, decoding threads per rank
+  std::string data_order = "lockstep";                               // --data-order {lockstep,openclip}
+  int64_t data_lanes = 64;                                           // --data-lanes
+  std::string shuffle = "on";                                        // --shuffle {on,off}
+  std::string on_bad_sample = "stop";                                // --on-bad-sample {stop,skip}
+  std::optional<int64_t> max_bad_samples;                            // --max-bad-samples, only with skip
+  std::string index_dir;                                             // --index-dir
+  int64_t max_image_pixels = 25'000'000;                             // --max-image-pixels
 
   // Image and text preparation
   std::string train_transform = "train";           // --train-transform {train,eval}
@@ -62,6 +62,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
 
   // Optimisation
   int64_t epochs = 32;                      // --epochs
+  std::optional<int64_t> max_steps;         // --max-steps, optimiser steps
   std::optional<int64_t> epochs_cooldown;   // --epochs-cooldown
   std::optional<double> beta1, beta2, eps;  // and lr: filled from the model name by parse_command
   double wd = 0.2;                          // --wd

@@ -159,7 +159,7 @@ std::vector<std::string> check_contrastive_options(const ContrastiveOptions& opt
   problems.collect([&] { options.check_groups(set, options.task); });
   problems.collect([&] { check_transforms(options); });
   problems.collect([&] { check_schedule(options); });
-  problems.collect([&] { config::check_run_options(options, set); });
+  problems.collect([&] { config::check_run_options(options, {"--max-steps", options.max_steps}, set); });
   problems.collect([&] { check_gradients_and_memory(options); });
   problems.collect([&] { check_kept_checkpoints(options); });
   problems.raise();

@@ -158,7 +158,7 @@ void add_gpt_step_facts(const GptLayout& layout, std::vector<DryRunFact>& facts)
   const double per_sequence =
       config::gpt_model(config::gpt_dims(layout.shape, layout.tp()), config::AttentionCount::kCausal).flops;
   const double bubble = plan::bubble_over_ideal(layout.pipe);
-  facts.push_back({"samples_per_micro", "", batch.micro_batch_size, ""});
+  facts.push_back({"micro_batch_size", "", batch.micro_batch_size, ""});
   facts.push_back({"num_micro", "", batch.num_micro_batches, ""});
   facts.push_back({"global_batch", "global batch", batch.global_batch,
                    fmt::format("{} sequences ({} tokens) = {} x {} micro-batches x {} data ranks", batch.global_batch,

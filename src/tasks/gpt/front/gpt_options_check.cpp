@@ -153,7 +153,6 @@ void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
     options.report_to = "tensorboard";
     set.mark_derived("report-to", "--tensorboard-dir");
   }
-  if (options.train_iters && !options.max_steps) options.max_steps = options.train_iters;
 }
 
 namespace {
@@ -211,7 +210,7 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   problems.collect([&] { check_recompute(options); });
   problems.collect([&] { check_length(options, set); });
   problems.collect([&] { check_data(options); });
-  problems.collect([&] { config::check_run_options(options, set); });
+  problems.collect([&] { config::check_run_options(options, {"--train-iters", options.train_iters}, set); });
   problems.collect([&] { check_checkpoints(options); });
   problems.collect([&] { check_other_pairs(options); });
   problems.collect([&] { check_attention(options); });

@@ -135,14 +135,14 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
            .min = 2,
            .max = 1 << 24});
   set.add("attention-backend", &o.attention_backend,
-          {.role = OptionRole::kConfiguration,
+          {.role = OptionRole::kNoInfluence,
            .help = "auto: the fastest exact kernel for device and length; with --attention-dropout one that keeps "
                    "probabilities. flash: the same, refused with --attention-dropout.",
            .choices = {"auto", "flash"},
            .choice_aliases = {{"fused", "flash"}, {"unfused", "auto"}, {"local", "auto"}}});
   set.add(
       "use-flash-attn", &o.use_flash_attn,
-      {.role = OptionRole::kConfiguration,
+      {.role = OptionRole::kNoInfluence,
        .help = "Changes nothing: auto takes such a kernel. Beside --attention-dropout a warning says that it cannot."});
 }
 
@@ -321,10 +321,10 @@ void declare_parallelism(core::OptionSet& set, GptOptions& o) {
   set.add("use-distributed-optimizer", &o.use_distributed_optimizer,
           {.role = OptionRole::kConfiguration, .help = "Data ranks share the state of the optimiser (ZeRO-1)."});
   set.add("overlap-grad-reduce", &o.overlap_grad_reduce,
-          {.role = OptionRole::kConfiguration,
+          {.role = OptionRole::kNoInfluence,
            .help = "Reduce gradients during the backward pass of the last micro-batch. Always so here."});
   set.add("overlap-param-gather", &o.overlap_param_gather,
-          {.role = OptionRole::kConfiguration,
+          {.role = OptionRole::kNoInfluence,
            .help = "Gather updated parameters while the next forward pass comes to them, block by block. Always so "
                    "here with --use-distributed-optimizer."});
   set.add("ddp-bucket-size", &o.ddp_bucket_size,
@@ -401,7 +401,7 @@ void declare_precision(core::OptionSet& set, GptOptions& o) {
   set.add("first-last-layers-bf16", &o.first_last_layers_bf16,
           {.role = OptionRole::kConfiguration, .help = "FP8: the first and the last layer stay in bf16."});
   set.add("recompute-activations", &o.recompute_activations,
-          {.role = OptionRole::kConfiguration, .help = "The same as --recompute-granularity selective."});
+          {.role = OptionRole::kNoInfluence, .help = "The same as --recompute-granularity selective."});
   set.add("recompute-granularity", &o.recompute_granularity,
           {.role = OptionRole::kConfiguration,
            .help = "Compute again in the backward pass: selective the core of the attention, full whole layers.",

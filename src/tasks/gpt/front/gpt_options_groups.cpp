@@ -13,11 +13,11 @@ void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
        .help =
            "Prefixes of .bin and .idx files: one, several, or weights and prefixes in turn. --split shares them out.",
        .metavar = "[WEIGHT] PREFIX"});
-  for (const auto& [name, field] :
-       {std::pair("train-data-path", &o.train_data_path), std::pair("valid-data-path", &o.valid_data_path)})
-    set.add(
-        name, field,
-        {.role = OptionRole::kConfiguration, .help = "The same for this split alone.", .metavar = "[WEIGHT] PREFIX"});
+  const auto add_split = [&](const char* name, std::vector<std::string>* field, OptionRole role) {
+    set.add(name, field, {.role = role, .help = "The same for this split alone.", .metavar = "[WEIGHT] PREFIX"});
+  };
+  add_split("train-data-path", &o.train_data_path, OptionRole::kConfiguration);
+  add_split("valid-data-path", &o.valid_data_path, OptionRole::kNoInfluence);
   set.add("split", &o.split,
           {.role = OptionRole::kConfiguration,
            .help = "Parts of the documents for training, validation and test.",
