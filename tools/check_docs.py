@@ -5,7 +5,7 @@
     tools/check_docs.py FILE...      only these
 
 - A line has at most 120 characters and is ASCII. Longer may be: a row of a table, up to 240 characters, since
-  Markdown cannot break it; a line that is one long word (an address); and pages that the program writes.
+  Markdown cannot break it; and a line that is one long word (an address).
 - Links to files and headings of the repository resolve. Paths in `code` exist; '*', '{a,b}' and <name> stand for parts.
 - Every `lockstep COMMAND` is one of the program's commands, and every --flag in code is one of its flags. Where a line
   of code names its command, the flag must be one of that command's. Lines of code that start other programs may have
@@ -81,7 +81,7 @@ class Program:
         for line in text.splitlines():
             if found := re.match(r"#+ lockstep ([a-z][a-z -]*)$", line):
                 command = found[1]
-            if command and line.startswith("|"):
+            if command and line.startswith(("- ", "  ")):
                 names = {name.replace("_", "-") for name in FLAG.findall(line)}
                 self.flags_of.setdefault(command, {"help"}).update(names)
                 self.flags |= names
@@ -124,7 +124,7 @@ class Page:
     def check_form(self, number, line):
         is_row, is_word = line.startswith("|"), " " not in line.strip()
         limit = MAX_ROW if is_row else MAX_LINE
-        if len(line) > limit and not is_word and not self.is_generated:
+        if len(line) > limit and not is_word:
             self.report(number, f"{len(line)} characters, at most {limit}")
         if not line.isascii():
             self.report(number, "not ASCII")

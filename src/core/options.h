@@ -127,7 +127,7 @@ class OptionSet {
 
   std::string help_text(size_t width = 80) const;
   Json values_json() const;      ///< {"batch_size": 64, ...} in the order of declaration.
-  std::string markdown() const;  ///< One table per group.
+  std::string markdown() const;  ///< One list per group.
   Json reference_json() const;   ///< Every option with type, default, unit, range, choices, help.
 
  private:
@@ -165,8 +165,5 @@ class OptionSet {
   std::unique_ptr<std::string> config_path_ = std::make_unique<std::string>();  // its address stays when the set moves
   bool wants_help_ = false, requires_roles_ = false;
 };
-
-/// Breaks text at spaces into lines of at most `width` characters; longer words stay whole.
-std::vector<std::string> wrap_text(std::string_view text, size_t width);
 
 }  // namespace lockstep::core

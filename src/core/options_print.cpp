@@ -57,23 +57,22 @@ std::string help_entry(const std::string& flag, const std::string& text, size_t 
 
 std::string snake_case(const std::string& name) { return replace_all(name, "-", "_"); }
 
-/// Escaped for a cell of a Markdown table.
-std::string cell(const std::string& text) { return replace_all(text, "|", "\\|"); }
-}  // namespace
-
-std::vector<std::string> wrap_text(std::string_view text, size_t width) {
-  std::vector<std::string> lines;
-  std::string line;
-  for (const std::string& word : split(text, " ")) {
-    if (!line.empty() && line.size() + 1 + word.size() > width) {
-      lines.push_back(std::move(line));
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  lines.push_back(std::move(line));
-  return lines;
+std::string list_item(const std::string& flag, const std::string& text) {
+  return markdown_item(fmt::format("`--{}`: {}", flag, text));
 }
+
+std::string list_item(const Option& option, bool names_role) {
+  std::vector<std::string> facts;
+  if (!option.default_text.empty()) facts.push_back("default " + option.default_text);
+  if (!option.spec.unit.empty()) facts.push_back(option.spec.unit);
+  if (names_role) facts.push_back(role_name(*option.spec.role));
+  std::string text = fmt::format("`{}`", flag_text(option));
+  if (!facts.empty()) text += fmt::format(" ({})", join(facts, "; "));
+  text += ": " + option.spec.help;
+  if (!other_names(option).empty()) text += fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `"));
+  return markdown_item(text);
+}
+}  // namespace
 
 std::string OptionSet::help_text(size_t width) const {
   std::string usage = "Usage: lockstep " + command_;
@@ -104,33 +103,28 @@ Json OptionSet::values_json() const {
 }
 
 std::string OptionSet::markdown() const {
-  std::string text = fmt::format("## lockstep {}\n\n{}\n", command_, summary_);
+  std::string text = fmt::format("## lockstep {}\n\n{}\n", command_, join(wrap_text(summary_, 118), "\n"));
+  std::string arguments;
   for (const Option& option : options_)
-    if (option.is_positional) text += fmt::format("\n`{}`: {}\n", option.metavar(), option.spec.help);
+    if (option.is_positional) arguments += markdown_item(fmt::format("`{}`: {}", option.metavar(), option.spec.help));
+  if (!arguments.empty()) text += "\n" + arguments;
   for (const std::string& group : group_names(options_)) {
-    text += fmt::format("\n### {}\n\n| flag | default | unit | {}meaning |\n|---|---|---|---|{}\n", group,
-                        requires_roles_ ? "role | " : "", requires_roles_ ? "---|" : "");
+    text += fmt::format("\n### {}\n\n", group);
     for (const Option& option : options_)
-      if (!option.is_positional && option.spec.group == group)
-        text += fmt::format(
-            "| `{}` | {} | {} | {}{}{} |\n", cell(flag_text(option)), cell(option.default_text), cell(option.spec.unit),
-            requires_roles_ ? role_name(*option.spec.role) + " | " : "", cell(option.spec.help),
-            other_names(option).empty() ? ""
-                                        : fmt::format(" Also `{}`.", replace_all(other_names(option), ", ", "`, `")));
+      if (!option.is_positional && option.spec.group == group) text += list_item(option, requires_roles_);
   }
   std::string refused, ignored;
   for (const auto& [name, flag] : foreign_) {
     if (flag.is_ignored)
-      ignored += fmt::format("| `--{}` | {} |\n", name, cell(flag.reason));
+      ignored += list_item(name, flag.reason);
     else
-      refused += fmt::format("| `--{}` | {} | {}{} |\n", name, cell(flag.reason), cell(flag.instead),
-                             flag.off.empty() ? "" : fmt::format("; taken with `{}`", join(flag.off, "`, `")));
+      refused += list_item(
+          name, fmt::format("{}. Instead: {}{}", flag.reason, flag.instead,
+                            flag.off.empty() ? "" : fmt::format("; taken with `{}`", join(flag.off, "`, `"))));
   }
   if (!ignored.empty())
-    text +=
-        "\n### Known and without effect\n\nTaken, with one warning that names them.\n\n| flag | why |\n|---|---|\n" +
-        ignored;
-  if (!refused.empty()) text += "\n### Known and refused\n\n| flag | why | instead |\n|---|---|---|\n" + refused;
+    text += "\n### Known and without effect\n\nTaken, with one warning that names them.\n\n" + ignored;
+  if (!refused.empty()) text += "\n### Known and refused\n\n" + refused;
   return text;
 }
 

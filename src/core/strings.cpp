@@ -122,4 +122,23 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a.size() - ia < b.size() - ib;
 }
 
+std::vector<std::string> wrap_text(std::string_view text, size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  for (const std::string& word : split(text, " ")) {
+    if (!line.empty() && line.size() + 1 + word.size() > width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string markdown_item(const std::string& text) {
+  constexpr size_t kPageWidth = 118;
+  return "- " + join(wrap_text(text, kPageWidth - 2), "\n  ") + "\n";
+}
+
 }  // namespace lockstep::core

@@ -33,4 +33,10 @@ std::string join_or(std::span<const std::string> parts);
 /// Orders "epoch_2" before "epoch_10": digit runs compare as numbers.
 bool natural_less(std::string_view a, std::string_view b);
 
+/// Breaks text at spaces into lines of at most `width` characters; longer words stay whole.
+std::vector<std::string> wrap_text(std::string_view text, size_t width);
+
+/// An item of a list on a Markdown page: "- ", in lines of at most 118 columns.
+std::string markdown_item(const std::string& text);
+
 }  // namespace lockstep::core

@@ -15,12 +15,19 @@ namespace {
 constexpr MetricSource kSources[] = {kSteps, kRanks, kComm, kSystem, kStartup, kResults, kDerived, kSweep};
 
 constexpr const char* kDerivedNames =
-    "Names are those of `report --json`: of a size (`curves[].points[]`) or of a column of its tables, with `series.` "
-    "before them of a run (`runs[].series`). N nodes (devices\n"
-    "where sizes are those), n devices, N0 the base of a curve.\n\n";
+    "Names are those of `report --json`: of a size (`curves[].points[]`) or of a column of its tables, with `series.`\n"
+    "before them of a run (`runs[].series`). N nodes (devices where sizes are those), n devices, N0 the base of a "
+    "curve.\n\n";
 
-/// A text in a cell of a Markdown table.
-std::string cell(std::string_view text) { return core::replace_all(std::string(text), "|", "\\|"); }
+std::string list_item(const MetricDef& metric) {
+  std::vector<std::string> facts;
+  if (!metric.unit.empty()) facts.emplace_back(metric.unit);
+  if (!reduction_name(metric.reduction).empty()) facts.emplace_back(reduction_name(metric.reduction));
+  std::string text = fmt::format("`{}`", metric.name);
+  if (!facts.empty()) text += fmt::format(" ({})", core::join(facts, "; "));
+  if (!metric.formula.empty()) text += fmt::format(" = `{}`", metric.formula);
+  return core::markdown_item(fmt::format("{}: {}", text, metric.help));
+}
 
 }  // namespace
 
@@ -51,20 +58,18 @@ std::string metrics_markdown() {
       "After reading this page you can look up the unit and the formula of every number of a run record and of a "
       "report.\n\n"
       "Written by `lockstep config reference --metrics --format markdown`; do not edit.\n\n"
-      "`one number` says how the values of steps, ranks or intervals become the one that a report shows: costs are "
-      "averaged or\n"
-      "summed, rates and shares are totals over totals, never means of ratios. The files are described in "
+      "Behind the unit stands how the values of steps, ranks or intervals become the one number that a report shows: "
+      "costs\n"
+      "are averaged or summed, rates and shares are totals over totals, never means of ratios. The files are described "
+      "in\n"
       "docs/record.md.\n";
   for (const MetricSource source : kSources) {
     const std::string title = source == kDerived ? "Computed by reports"
                               : source == kSweep ? "Computed by sweep collect"
                                                  : std::string(source_name(source));
-    text += fmt::format("\n## {}\n\n{}| name | unit | one number | formula | meaning |\n|---|---|---|---|---|\n", title,
-                        source == kDerived ? kDerivedNames : "");
+    text += fmt::format("\n## {}\n\n{}", title, source == kDerived ? kDerivedNames : "");
     for (const MetricDef& metric : metric_catalogue())
-      if (metric.source == source)
-        text += fmt::format("| `{}` | {} | {} | {} | {} |\n", metric.name, metric.unit,
-                            reduction_name(metric.reduction), cell(metric.formula), cell(metric.help));
+      if (metric.source == source) text += list_item(metric);
   }
   return text;
 }

@@ -145,7 +145,7 @@ void write_reference_pages(const fs::path& folder) {
     const std::string page = core::replace_all("\n" + set.markdown(), "\n##", "\n#").substr(1);
     const size_t end_of_title = page.find('\n') + 2;
     core::write_file_atomic(folder / "options" / file, page.substr(0, end_of_title) + note + page.substr(end_of_title));
-    index += fmt::format("- [`{}`](options/{}): {}\n", set.command(), file, set.summary());
+    index += core::markdown_item(fmt::format("[`{}`](options/{}): {}", set.command(), file, set.summary()));
   });
   core::write_file_atomic(folder / "options.md", index);
 }
@@ -219,7 +219,8 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
         "Shows the options of a command line that differ from their defaults, and where\n"
         "they come from, as a recipe that gives the same options again. With --all, or as\n"
         "--json, all options.\n"
-        "COMMAND is `{}` unless given, or told by the recipe's name\n(gpt_x.toml: `train gpt`); RECIPE.toml means "
+        "COMMAND is `{}` unless given, or named by the recipe's file name\n(gpt_x.toml: `train gpt`); RECIPE.toml "
+        "means "
         "--config RECIPE.toml.\n"
         "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
         commands::default_train_command());

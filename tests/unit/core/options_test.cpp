@@ -193,8 +193,8 @@ TEST(Options, FlagsOfOtherImplementationsAreTakenAndNamedInOneLine) {
   OptionSet by_recipe = declare(other);
   by_recipe.apply_recipe("no-fusion = true\ntransformer-impl = \"local\"\n", "r.toml");
   EXPECT_TRUE(holds(by_recipe.ignored_warning(), "--no-fusion")) << by_recipe.ignored_warning();
-  EXPECT_TRUE(holds(set.markdown(), "| `--no-fusion` | fused where that is faster |"));
-  EXPECT_TRUE(holds(set.markdown(), "| `--context-parallel-size` | there is none | drop it; taken with `1` |"));
+  EXPECT_TRUE(holds(set.markdown(), "- `--no-fusion`: fused where that is faster\n"));
+  EXPECT_TRUE(holds(set.markdown(), "- `--context-parallel-size`: there is none. Instead: drop it; taken with `1`\n"));
 }
 
 TEST(Options, HelpStopsEverythingElse) {
@@ -340,8 +340,8 @@ TEST(Options, HelpIsGroupedAndNarrow) {
 TEST(Options, MarkdownListsOptionsAndRefusals) {
   Fields fields;
   const std::string text = declare(fields).markdown();
-  EXPECT_TRUE(holds(text, "| `-b, --batch-size N` | 64 | samples per rank | Samples. Also `--per-rank`. |"));
-  EXPECT_TRUE(holds(text, "| `--horovod` | one runtime is built in | use lockstep launch |"));
+  EXPECT_TRUE(holds(text, "- `-b, --batch-size N` (default 64; samples per rank): Samples. Also `--per-rank`.\n"));
+  EXPECT_TRUE(holds(text, "- `--horovod`: one runtime is built in. Instead: use lockstep launch\n"));
 }
 
 TEST(Options, DeclaringTwiceIsAProgrammingError) {
