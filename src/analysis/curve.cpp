@@ -52,8 +52,7 @@ std::string size_text(const Curve& curve, int64_t size) {
 }
 
 bool is_token_task(const Point& point) {
-  return std::isfinite(point.tokens_per_step) &&
-         (point.setup.task == "gpt" || point.setup.sample_unit == "sequences" || point.setup.sample_unit == "tokens");
+  return std::isfinite(point.tokens_per_step) && point.setup.counts_sequences();
 }
 
 bool is_of_table(const Curve& curve) { return !curve.points.empty() && curve.points.front().is_of_table; }

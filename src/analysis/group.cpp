@@ -288,7 +288,7 @@ constexpr const char* kUnitHint = "write the unit into the column's name (step_t
 
 /// Runs of one size whose steps differ a hundredfold are not pooled: those that agree stay. Where the unit was guessed
 /// most likely that is why, and none stays.
-void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagreements& told) {
+void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagreements& disagreements) {
   std::vector<size_t> kept = agreeing_runs(point.runs, runs), rest = point.runs;
   std::erase_if(rest, [&](size_t index) { return std::find(kept.begin(), kept.end(), index) != kept.end(); });
   if (rest.empty()) return;
@@ -307,15 +307,16 @@ void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagre
                                        : "no more runs agree with the one than with the other: the point stands on the "
                                          "faster, and a repeat would tell which is the rule";
     for (const size_t index : rest)
-      told.left_out.push_back({index, "far off", numbers_of(index, kept.front()), conclusion});
+      disagreements.left_out.push_back({index, "far off", numbers_of(index, kept.front()), conclusion});
     point.runs = std::move(kept);
     return;
   }
-  if (told.first_undecided.empty())
-    told.first_undecided = fmt::format("{}: {}", runs[rest.front()].name, numbers_of(rest.front(), kept.front()));
+  if (disagreements.first_undecided.empty())
+    disagreements.first_undecided =
+        fmt::format("{}: {}", runs[rest.front()].name, numbers_of(rest.front(), kept.front()));
   for (const auto& [part, other] : {std::pair(&kept, rest.front()), std::pair(&rest, kept.front())})
     for (const size_t index : *part)
-      told.left_out.push_back(
+      disagreements.left_out.push_back(
           {index, "unit unknown",
            numbers_of(index, other) +
                "; the unit of the times is not told, and most likely some are seconds and some milliseconds",
@@ -324,11 +325,11 @@ void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagre
 }
 
 /// Settles which runs each point stands on; points without any are gone.
-void settle_points(std::vector<Group>& groups, const std::vector<RunSummary>& runs, Disagreements& told) {
+void settle_points(std::vector<Group>& groups, const std::vector<RunSummary>& runs, Disagreements& disagreements) {
   for (Group& group : groups) {
     for (Point& point : group.points) {
-      drop_failed(point, runs, told.left_out);
-      drop_disagreeing(point, runs, told);
+      drop_failed(point, runs, disagreements.left_out);
+      drop_disagreeing(point, runs, disagreements);
     }
     std::erase_if(group.points, [](const Point& point) { return point.runs.empty(); });
   }
@@ -336,11 +337,11 @@ void settle_points(std::vector<Group>& groups, const std::vector<RunSummary>& ru
 }
 
 std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const std::vector<size_t>& members,
-                                      bool is_by_devices, Disagreements& told) {
+                                      bool is_by_devices, Disagreements& disagreements) {
   std::vector<Group> groups = make_groups(runs, members, is_by_devices, {});
   if (const auto parting = parting_names(runs, groups); !parting.empty())
     groups = make_groups(runs, members, is_by_devices, parting);
-  settle_points(groups, runs, told);
+  settle_points(groups, runs, disagreements);
   std::vector<Point> all;
   std::vector<const Configuration*> configurations;
   for (const Group& group : groups) {
@@ -352,7 +353,7 @@ std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const
   std::vector<Curve> curves;
   if (groups.size() > 1 && each_single && sizes_of(all).size() == all.size()) {
     std::vector<std::string> differing = differences(configurations);
-    std::erase_if(differing, [](const std::string& one) {  // told by the batches and the accumulation
+    std::erase_if(differing, [](const std::string& one) {  // shown by the batches and the accumulation
       return core::starts_with(one, "micro-batch-size (");
     });
     curves.push_back(make_curve(std::move(all), differing));
@@ -386,8 +387,8 @@ bool is_sized_by_devices(const std::vector<RunSummary>& runs, const std::vector<
 }
 
 /// A run of unknown size stands alone: without a size nobody knows what it repeats.
-Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index, Disagreements& told) {
-  Curve curve = std::move(curves_of_identity(runs, {index}, false, told).front());
+Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index, Disagreements& disagreements) {
+  Curve curve = std::move(curves_of_identity(runs, {index}, false, disagreements).front());
   curve.kind_reason =
       "the source does not tell how many nodes it ran on (--meta gives it by the path, --devices-per-node by the "
       "devices)";
@@ -456,17 +457,17 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
       identities[identity_of(run)].push_back(index);
   }
   std::vector<Curve> curves;
-  Disagreements told{.left_out = left_out};
+  Disagreements disagreements{.left_out = left_out};
   for (auto& [identity, members] : identities) {
     const bool is_by_devices = is_sized_by_devices(runs, members);
     std::vector<size_t> sized, unsized;
     for (const size_t index : members)
       (is_by_devices || runs[index].setup.nodes.value_or(0) > 0 ? sized : unsized).push_back(index);
     std::vector<Curve> found;
-    if (!sized.empty()) found = curves_of_identity(runs, sized, is_by_devices, told);
+    if (!sized.empty()) found = curves_of_identity(runs, sized, is_by_devices, disagreements);
     for (const size_t index : unsized) {
       if (unsized.size() <= kMaxUnsized) {
-        found.push_back(unsized_curve(runs, index, told));
+        found.push_back(unsized_curve(runs, index, disagreements));
         continue;
       }
       left_out.push_back({index, "size unknown", "the source does not tell how many nodes it ran on",
@@ -479,9 +480,9 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
       curves.push_back(std::move(curve));
     }
   }
-  if (curves.empty() && !told.first_undecided.empty())
+  if (curves.empty() && !disagreements.first_undecided.empty())
     throw DataError(
-        fmt::format("report: {}", told.first_undecided),
+        fmt::format("report: {}", disagreements.first_undecided),
         fmt::format("most likely one holds seconds and the other milliseconds: {}, or give one of the two only",
                     kUnitHint));
   return curves;

@@ -42,7 +42,7 @@ inline constexpr size_t kMinLosses = 12;
 /// Samples that a run needs to a loss, on natural logarithms.
 struct LossCrossing {
   double log_samples = 0, variance = 0, dof = 1;
-  std::string refusal{};  ///< Not empty: why it cannot be told; the numbers mean nothing then.
+  std::string refusal{};  ///< Not empty: why it is unknown; the numbers mean nothing then.
 };
 /// Crossing of a parabola in ln(samples), fitted to the points from crossing / left to crossing x right. The variance
 /// is that of the fit over its squared slope, widened by the autocorrelation time of the residuals. Curves that differ

@@ -105,7 +105,7 @@ void say_what_logs_tell(AskedFacts& facts) {
       "the TFLOP/s per device that the program itself printed{}, and their share of the peak, stand in the table of "
       "rates; --fwd-gflops {} (say) adds those that follow from the step times",
       is_some ? fmt::format(" in {} of them", num_logged) : "",
-      record::example_facts(runs.front()->setup.task, runs.front()->format).forward_gflops);
+      record::example_facts(runs.front()->setup, runs.front()->format).forward_gflops);
 }
 
 /// The batch of a device gives the global one: where runs lack both, one question is enough.

@@ -41,6 +41,8 @@ core::OptionRole role_by_dialect(const logs::OptionDialect& dialect, const std::
 core::OptionRole role_of(const RunSummary& run, const std::string& option) {
   const bool is_ours = run.format == logs::to_text(logs::LogFormat::kLockstep);
   const logs::OptionDialect dialect = is_ours ? logs::OptionDialect{} : logs::option_dialect(run.format);
+  if (std::count(dialect.configuration.begin(), dialect.configuration.end(), option) > 0)
+    return core::OptionRole::kConfiguration;
   const auto declared = tasks::option_role(is_ours ? run.setup.task : std::string(dialect.task), option);
   return declared ? *declared : role_by_dialect(dialect, option);
 }
@@ -49,7 +51,7 @@ bool is_schedule(const RunSummary& run, const std::string& option) {
   return role_of(run, option) == core::OptionRole::kSchedule;
 }
 
-/// Neither the work of a step nor its schedule, or told by settings, size and batch in a form of their own.
+/// Neither the work of a step nor its schedule, or shown by settings, size and batch in a form of their own.
 bool is_outside(const RunSummary& run, const std::string& option) {
   const core::OptionRole role = role_of(run, option);
   return role != core::OptionRole::kConfiguration && role != core::OptionRole::kSchedule;
@@ -124,7 +126,7 @@ void add_distinction(const Texts& one, const std::vector<const Texts*>& all, std
   for (const auto& [name, values] : values_by_name(all)) {
     const auto mine = one.find(name);
     if (values.size() < 2 || is_common(one, all, name)) continue;
-    if (mine == one.end() || mine->second.empty()) {  // told where the others do not tell theirs
+    if (mine == one.end() || mine->second.empty()) {  // named where the others do not name theirs
       if (std::any_of(all.begin(), all.end(), [&](const Texts* other) { return is_common(*other, all, name); }))
         text += fmt::format(", {} {}", name, kUnset);
       continue;

@@ -36,7 +36,7 @@ class LoaderCase final : public BenchCase {
     for (const int64_t workers : context_.options.loader_workers)
       out.push_back({{"part", "loader"},
                      {"workers", workers},
-                     {"samples_per_rank", plan_.micro_batch_size},
+                     {"micro_batch_size", plan_.micro_batch_size},
                      {"think_ms", context_.options.think_ms}});
     return out;
   }
@@ -58,7 +58,7 @@ class LoaderCase final : public BenchCase {
 
   std::vector<TableColumn> columns() override {
     return {{.key = "workers", .title = "workers", .width = 7},
-            {.key = "samples_per_rank", .title = "batch", .is_in_table = false},
+            {.key = "micro_batch_size", .title = "batch", .is_in_table = false},
             {.key = "batch_ms", .title = "batch", .unit = "ms", .width = 8},
             {.key = "p90_ms", .title = "p90", .unit = "ms", .width = 8},
             {.key = "p99_ms", .title = "p99", .is_in_table = false},

@@ -112,7 +112,7 @@ class StepCase final : public BenchCase {
     return {{{"part", "step"},
              {"model", train_options().model},
              {"precision", train_options().precision},
-             {"samples_per_micro", plan_.micro_batch_size},
+             {"micro_batch_size", plan_.micro_batch_size},
              {"num_micro", plan_.num_micro_batches},
              {"global_batch", plan_.global_batch},
              {"planned_memory_bytes", memory.total()},
@@ -151,7 +151,7 @@ class StepCase final : public BenchCase {
   std::vector<TableColumn> columns() override {
     return {{.key = "model", .title = "model", .is_in_table = false},
             {.key = "precision", .title = "type", .width = 8},
-            {.key = "samples_per_micro", .title = "batch", .width = 5},
+            {.key = "micro_batch_size", .title = "batch", .width = 5},
             {.key = "num_micro", .title = "accum", .width = 5},
             {.key = "global_batch", .title = "global", .is_in_table = false},
             {.key = "step_ms", .title = "step", .unit = "ms", .width = 8},

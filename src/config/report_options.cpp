@@ -87,7 +87,7 @@ void declare_analysis(core::OptionSet& set, ReportOptions& options) {
            .is_min_excluded = true});
   set.add(
       "budget-samples", &options.budget_samples,
-      {.help = "Work that days and node-hours are told for.", .unit = "samples", .min = 0, .is_min_excluded = true});
+      {.help = "Work for which days and node-hours are given.", .unit = "samples", .min = 0, .is_min_excluded = true});
   set.add("budget-tokens", &options.budget_tokens,
           {.help = "The same for language models.", .unit = "tokens", .min = 0, .is_min_excluded = true});
   set.add("price-per-node-hour", &options.price_per_node_hour, {.help = "Adds a column of prices.", .min = 0});

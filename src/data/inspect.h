@@ -14,7 +14,7 @@ struct InspectConfig {
   int64_t max_shards = 8;    ///< Read from the front of the list; 0: all.
   int64_t max_shown = 5;     ///< Captions shown.
   int64_t max_decoded = 64;  ///< Pictures decoded for their sizes, and recordings for their lengths.
-  std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
+  std::vector<std::string> image_keys = default_image_keys();
   std::vector<std::string> audio_keys = default_audio_keys();
   std::vector<std::string> text_keys =
       {};  ///< Empty: those of training, {"txt"} beside pictures, {"json", "txt"} beside recordings.

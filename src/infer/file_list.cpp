@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Results name files as UTF-8 text: what could not be written is told before anything is computed.
+/// Results name files as UTF-8 text: what could not be written is refused before anything is computed.
 void require_utf8(const fs::path& file) {
   const std::string text = file.string();
   if (data::find_invalid_utf8(text) != std::string_view::npos)

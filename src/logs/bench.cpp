@@ -94,7 +94,7 @@ std::string measured_peaks(const Json& document) {
              : fmt::format("; it measured a peak of {} (--measured-peak-tflops takes it)", core::join(texts, ", "));
 }
 
-/// The text of a case whose rows a report does not read: told, not guessed at.
+/// The text of a case whose rows a report does not read: named, not guessed at.
 class BenchTextParser : public LogParser {
  public:
   using LogParser::LogParser;

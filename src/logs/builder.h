@@ -36,12 +36,12 @@ class LogBuilder {
 
   /// The run that rows go to.
   record::RunData& run() { return run_; }
-  /// What comes now belongs to another run, the `part` of the log: "nodes=2". The first one takes what was told of the
+  /// What comes now belongs to another run, the `part` of the log: "nodes=2". The first one takes what was read of the
   /// log before.
   void begin_run(const std::string& part);
   /// What the log itself says.
   record::RunSetup& setup() { return run_.setup; }
-  /// A count as the user told it, else as the log says.
+  /// A count as the user gave it, else as the log says.
   std::optional<int64_t> known(std::optional<int64_t> record::RunSetup::*count) const {
     return given_.*count ? given_.*count : run_.setup.*count;
   }
@@ -51,7 +51,7 @@ class LogBuilder {
   void start_attempt() { is_start_told_ = true; }
   /// Rows of the current attempt are there.
   bool has_rows() const { return run_.steps.size() > 0; }
-  /// Told once however often it happens, with the number of times.
+  /// Reported once however often it happens, with the number of times.
   void count_problem(const std::string& words);
   /// Once, at the end: all runs, at least one.
   std::vector<record::RunData> finish();

@@ -4,8 +4,8 @@
 //
 // The value is that of one step, the number in parentheses a mean since the start of the epoch. The value is taken:
 // differences of a mean that is printed with three digits have an error of milliseconds per step. Where the printed
-// steps do not represent the epoch, that is told. The program's own batches count from 1, older versions of it count
-// from 0. The program prints no times of day; a stamp in front is of what collected the lines.
+// steps do not represent the epoch, a problem says so. The program's own batches count from 1, older versions of it
+// count from 0. The program prints no times of day; a stamp in front is of what collected the lines.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -35,10 +35,10 @@ struct LogOptions {
 };
 
 /// Reads the runs in the log of any of these programs (a lockstep record through load_run). Lines that look like steps
-/// and cannot be read are counted and told in `problems`, like everything else that a reader of the numbers must know.
-/// Most logs hold one run; of several (RunData::part tells which) the first tells the problems of the file as a whole.
-/// Never empty: DataError when the file is compressed, when the format cannot be guessed (of a .csv with what its first
-/// line lacks) or nothing in the file fits it.
+/// and cannot be read are counted and listed in `problems`, like everything else that a reader of the numbers must
+/// know. Most logs hold one run; of several (RunData::part tells which) the first tells the problems of the file as a
+/// whole. Never empty: DataError when the file is compressed, when the format cannot be guessed (of a .csv with what
+/// its first line lacks) or nothing in the file fits it.
 std::vector<record::RunData> read_log(const std::filesystem::path& path, std::optional<LogFormat> format = std::nullopt,
                                       const LogOptions& options = {});
 

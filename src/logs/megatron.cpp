@@ -168,26 +168,27 @@ bool megatron_line_is_torn(std::string_view line) {
 }  // namespace
 
 LogReader megatron_reader() {
-  return {
-      .is_own_line =
-          [](std::string_view line) {
-            return line.find("iteration ") != std::string_view::npos && line.find(kTime) != std::string_view::npos;
+  return {.is_own_line =
+              [](std::string_view line) {
+                return line.find("iteration ") != std::string_view::npos && line.find(kTime) != std::string_view::npos;
+              },
+          .shape = {.begin = "] iteration ",
+                    .keys = {"consumed samples:", kTime, "global batch size:", "number of nan iterations:"},
+                    .end = "|"},
+          .is_torn = megatron_line_is_torn,
+          .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
+            return std::make_unique<MegatronParser>(builder);
           },
-      .shape = {.begin = "] iteration ",
-                .keys = {"consumed samples:", kTime, "global batch size:", "number of nan iterations:"},
-                .end = "|"},
-      .is_torn = megatron_line_is_torn,
-      .make = [](LogBuilder& builder) -> std::unique_ptr<LogParser> {
-        return std::make_unique<MegatronParser>(builder);
-      },
-      .dialect = {.task = "gpt",
-                  .identity = {"rank", "local-rank", "pretrained-checkpoint", "train-tokens", "iteration",
-                               "data-parallel-size", "encoder-world-size", "rampup-batch-size", "params-dtype",
-                               "transformer-pipeline-model-parallel-size", "context-parallel-size",
-                               "distributed-timeout-minutes"},
-                  .identity_prefixes = {"wandb", "tensorboard", "one-logger", "exit-", "consumed-"},
-                  .identity_suffixes = {"-port"},
-                  .schedule = {"start-weight-decay", "end-weight-decay", "weight-decay-incr-style", "sgd-momentum"}}};
+          .dialect = {.task = "gpt",
+                      .identity = {"rank", "local-rank", "pretrained-checkpoint", "train-tokens", "iteration",
+                                   "data-parallel-size", "encoder-world-size", "rampup-batch-size", "params-dtype",
+                                   "transformer-pipeline-model-parallel-size", "context-parallel-size",
+                                   "distributed-timeout-minutes"},
+                      .identity_prefixes = {"wandb", "tensorboard", "one-logger", "exit-", "consumed-"},
+                      .identity_suffixes = {"-port"},
+                      .schedule = {"start-weight-decay", "end-weight-decay", "weight-decay-incr-style", "sgd-momentum"},
+                      .configuration = {"overlap-grad-reduce", "overlap-param-gather", "use-flash-attn",
+                                        "attention-backend", "recompute-activations"}}};
 }
 
 }  // namespace lockstep::logs

@@ -2,7 +2,7 @@
 //           "value": {"throughput": 1234.5, "train_step_time": 0.83, "loss": 7.1}, "metadata": {"step": 100}}
 //
 // Step times stand in tracked_stats under three spellings. Where there are none, blocks and epochs give them: time
-// between start and stop over the steps in between, told by metadata (samples_count, step) and the global batch.
+// between start and stop over the steps in between, counted by metadata (samples_count, step) and the global batch.
 // The step of metadata may be the samples so far: it is where every one is a multiple of the global batch and the steps
 // would have taken far longer than the clock allows.
 // `throughput` may count launches instead of finished steps: kept, not used.

@@ -4,7 +4,7 @@
 // consumed_samples: 1280
 //
 // A bar tells the timing of one step (the last). It is drawn again and again: of lines with one step the slowest
-// counts. A line holds means since the line before, of consumed_samples too; its batch is told. global_step is from 0.
+// counts. A line holds means since the line before, of consumed_samples too; its batch is given. global_step is from 0.
 //
 // All distributed processes registered. Starting with 8 processes
 //   num_nodes: 2                             of the configuration, before the first step
@@ -98,7 +98,7 @@ class NemoParser : public LogParser {
     if (option->name == "precision" && setup().precision.empty() && precision != "null") setup().precision = precision;
   }
 
-  /// The batch: told, or the samples consumed over the steps done.
+  /// The batch: given, or the samples consumed over the steps done.
   void learn_batch(std::string_view text, const LogRow& row) {
     if (setup().global_batch) return;
     if (const auto batch = count_after(text, "global_batch_size"); batch && *batch > 0) {
@@ -109,7 +109,7 @@ class NemoParser : public LogParser {
     if (consumed && *consumed > 0 && *consumed % (row.step + 1) == 0) setup().global_batch = *consumed / (row.step + 1);
   }
 
-  int64_t micro_batch_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1;  // 0: not told
+  int64_t micro_batch_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1;  // 0: unknown
 };
 
 /// The number of a bar ends at a comma or at the bar's bracket, that of a line of fields at a bar or with the line.

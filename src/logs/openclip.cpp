@@ -176,10 +176,10 @@ class OpenClipParser : public LogParser {
     return std::max<int64_t>(batch, 1);
   }
 
-  /// The batch as the user told it, or the counted one where the printed rates times Batch (t) agree with it, else the
+  /// The batch as the user gave it, or the counted one where the printed rates times Batch (t) agree with it, else the
   /// divisor of the counted one next to them.
   int64_t inferred_batch(int64_t counted) {
-    if (const auto told = known_batch()) return *told;
+    if (const auto given = known_batch()) return *given;
     std::vector<double> printed;
     for (const TrainLine& line : lines_)
       if (line.batch == 0 && line.row.samples_per_s > 0)

@@ -3,8 +3,8 @@
 //
 // The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 /
 // rate1). The batch stands at the top
-// ("Batch size:  256 global") or must be told. Steps count from 1. The program prints no times of day; a stamp in front
-// is of what collected the lines.
+// ("Batch size:  256 global") or must be given. Steps count from 1. The program prints no times of day; a stamp in
+// front is of what collected the lines.
 #include "core/strings.h"
 #include "logs/merged.h"
 #include "logs/parser.h"

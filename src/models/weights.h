@@ -23,10 +23,10 @@ struct WeightFile {
   std::optional<int64_t> epoch;      ///< Of an OpenCLIP training checkpoint.
 };
 
-/// Reads safetensors, or .pt files of torch.save (the format is told by content): a state dict, or a dictionary that
-/// holds one under "state_dict". A leading "module." is taken off, keys of a custom text tower ("text.transformer...")
-/// become the flat ones. Nothing in a file is executed. Anything that cannot be read is a DataError with the path and
-/// the reason.
+/// Reads safetensors, or .pt files of torch.save (the format is recognised by content): a state dict, or a dictionary
+/// that holds one under "state_dict". A leading "module." is taken off, keys of a custom text tower
+/// ("text.transformer...") become the flat ones. Nothing in a file is executed. Anything that cannot be read is a
+/// DataError with the path and the reason.
 WeightFile read_weights(const std::filesystem::path& path);
 
 /// Copies weights into the module's parameters and buffers, converting types. All names and shapes must fit, but for:

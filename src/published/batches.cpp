@@ -55,20 +55,21 @@ void mark_mixed_batches(FormulaContext& context) {
   for (const auto& [group, rows] : groups) {
     if (context.is_mixed[rows.front()]) continue;
     std::vector<double> all, shares;
-    std::vector<std::string> told;
+    std::vector<std::string> batches;
     for (const size_t row : rows) {
       const double count = context.at(row, size).value;
       const auto global = global_batch(context, row);
       all.push_back(global ? global->value : local_batch(context, row)->value * count);
       shares.push_back(all.back() / count);
-      told.push_back(fmt::format("{:g} at {} {}", all.back(), context.given_name(size), context.table.text(row, size)));
+      batches.push_back(
+          fmt::format("{:g} at {} {}", all.back(), context.given_name(size), context.table.text(row, size)));
     }
     if (are_alike(all) || are_alike(shares)) continue;
     for (const size_t row : rows) context.is_mixed[row] = true;
     context.notes.push_back(
         fmt::format("The global batch is {}: neither weak nor strong scaling, so speed-up and efficiency would mix "
                     "size and work, and are left out.",
-                    core::join(told, ", ")));
+                    core::join(batches, ", ")));
   }
 }
 

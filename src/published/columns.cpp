@@ -74,7 +74,7 @@ bool take_percent_signs(core::CsvTable& table, size_t column) {
   return has_sign;
 }
 
-/// Shares instead of percent, told by a plain name ("efficiency") and values that are all small.
+/// Shares instead of percent, recognised by a plain name ("efficiency") and values that are all small.
 bool are_shares(const core::CsvTable& table, size_t column, const std::string& plain) {
   constexpr double kMostShare = 1.1;
   if (plain.find("pct") != std::string::npos || plain.find("percent") != std::string::npos ||

@@ -102,7 +102,7 @@ struct Formula {
 
 /// The formulas of a table's derived columns: those whose inputs it has.
 std::vector<Formula> formulas_of(const FormulaContext& context);
-/// What can be told beyond the printed columns (efficiency, node-hours): column names that the table lacks.
+/// What can be computed beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
 
 /// What a table of rates over sizes does not tell, each with what is lost by it and how to give it. Empty for other

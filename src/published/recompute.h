@@ -22,7 +22,7 @@ struct PublishedTable {
   analysis::Analysis rows{};  ///< The rows as runs; no curves where the table has no rate over sizes.
   /// M09: efficiency or MFU that cannot be, as printed, recomputed or combined, in sentences.
   std::vector<std::string> doubts{};
-  /// What it lacks and what could be told with it: "the devices (a column gpus): ...".
+  /// What it lacks and what could be computed with it: "the devices (a column gpus): ...".
   std::vector<std::string> missing{};
 };
 

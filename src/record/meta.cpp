@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Facts as they were told, by name; later sources replace earlier ones.
+/// Facts as they were given, by name; later sources replace earlier ones.
 struct Facts {
   std::map<std::string, std::string> values{};  // name -> text
   std::map<std::string, std::string> tags{};
@@ -90,7 +90,7 @@ bool is_possible_product(int64_t a, int64_t b) {
   return static_cast<double>(a) * static_cast<double>(b) <= kMaxProduct;
 }
 
-/// a x b of two facts that the user told.
+/// a x b of two facts that the user gave.
 int64_t product(const char* name, int64_t a, int64_t b) {
   if (!is_possible_product(a, b))
     throw UsageError(fmt::format("record: fact '{}' would be {} x {}, more than any run has", name, a, b),
@@ -184,7 +184,7 @@ void check_names(const Facts& facts) {
   }
 }
 
-/// Puts one fact into its place; what the source said otherwise is told.
+/// Puts one fact into its place; a source that says otherwise is a problem that is listed.
 template <typename Place, typename Value>
 void put(RunData& run, std::string_view name, Place& place, const Value& value) {
   const bool is_known = [&] {
@@ -314,17 +314,17 @@ bool matches_path(const std::string& path_pattern, const fs::path& source) {
                       [](const std::string&, const std::string&) {});
 }
 
-ExampleFacts example_facts(const std::string& task, const std::string& format) {
-  if (task == "clip" || (task.empty() && format == "openclip")) return {};
-  if (task == "clap") return {.model = "HTSAT-tiny-Roberta-base", .forward_gflops = "111.20"};
-  if (task == "gpt") return {.model = "llama3-8b", .forward_gflops = "140544", .sequence_length = "8192"};
-  if (task == "resnet") return {.model = "resnet50", .forward_gflops = "8.18"};
+ExampleFacts example_facts(const RunSetup& setup, const std::string& format) {
+  if (setup.task == "clip" || (setup.task.empty() && format == "openclip")) return {};
+  if (setup.task == "clap") return {.model = "HTSAT-tiny-Roberta-base", .forward_gflops = "111.20"};
+  if (setup.counts_sequences()) return {.model = "llama3-8b", .forward_gflops = "140544", .sequence_length = "8192"};
+  if (setup.sample_unit == "images" || setup.task == "resnet") return {.model = "resnet50", .forward_gflops = "8.18"};
   return {.model = "NAME", .forward_gflops = "NUMBER"};
 }
 
 std::vector<MissingFact> missing_facts(const RunData& run) {
   const RunSetup& setup = run.setup;
-  const ExampleFacts examples = example_facts(setup.task, run.format);
+  const ExampleFacts examples = example_facts(setup, run.format);
   std::vector<MissingFact> missing;
   const auto ask = [&](bool is_missing, const char* name, const char* needed_for, const char* example) {
     if (is_missing)
@@ -344,7 +344,7 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   ask(setup.model.empty(), "model", "telling curves apart", examples.model);
   ask(!has_samples, "global_batch", "throughput", "4096");
   ask(!setup.samples_per_device, "samples_per_device", "telling weak from strong scaling", "256");
-  ask(setup.task == "gpt" && !has_tokens, "sequence_length", "tokens per second", examples.sequence_length);
+  ask(setup.counts_sequences() && !has_tokens, "sequence_length", "tokens per second", examples.sequence_length);
   ask(setup.precision.empty(), "precision", "telling curves apart and choosing the peak", "bf16");
   ask(!setup.forward_gflops_per_sample, "forward_gflops", "MFU", examples.forward_gflops);
   ask(!setup.peak_tflops_per_device, "peak_tflops", "MFU", "989");

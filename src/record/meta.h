@@ -21,9 +21,9 @@ struct MetaOptions {
 };
 
 /// Puts the facts into run.setup (and `allocation`) and completes what follows from them: devices from nodes, the
-/// global batch from the local one, samples and tokens of the steps. Told in `problems`: a pattern that does not match,
-/// a fact that contradicts the log. UsageError for an unknown name, a value that is no number, or a pattern that does
-/// not compile.
+/// global batch from the local one, samples and tokens of the steps. Listed in `problems`: a pattern that does not
+/// match, a fact that contradicts the log. UsageError for an unknown name, a value that is no number, or a pattern that
+/// does not compile.
 void apply_meta(RunData& run, const MetaOptions& options);
 
 /// Whether the pattern of --meta is found in the absolute path of a source.
@@ -45,6 +45,6 @@ struct ExampleFacts {
   const char* sequence_length = "4096";
 };
 /// By task, or by the program that wrote the log; where neither tells the kind, words that are no model's name.
-ExampleFacts example_facts(const std::string& task, const std::string& format);
+ExampleFacts example_facts(const RunSetup& setup, const std::string& format);
 
 }  // namespace lockstep::record

@@ -42,6 +42,9 @@ struct RunSetup {
   bool is_profiled = false;                     ///< A profiler ran: no measurement.
   /// Anything else that tells points apart (sweep axes, named groups of --meta).
   std::map<std::string, std::string> tags{};
+
+  /// Samples are sequences of tokens. Logs without a unit of their own may still name the task.
+  bool counts_sequences() const { return sample_unit == "sequences" || sample_unit == "tokens" || task == "gpt"; }
 };
 
 /// Steps in columns of equal length. NaN where the source does not tell.
@@ -129,7 +132,7 @@ struct RunData {
   std::vector<std::string> problems{};  ///< In words: half-written files, mixed units, steps that went back, ...
 };
 
-/// Reads the record of a lockstep run (a folder with run.json). What is damaged is skipped, counted and told in
+/// Reads the record of a lockstep run (a folder with run.json). What is damaged is skipped, counted and listed in
 /// `problems`; EnvironmentError only when there is no record at all.
 RunData load_run(const std::filesystem::path& folder);
 

@@ -55,7 +55,7 @@ std::string command_of(const Json& attempt) {
   return line;
 }
 
-/// The command of rank 0 with what starts all ranks before it, where the attempt says how they came and it can be told
+/// The command of rank 0 with what starts all ranks before it, where the attempt says how they came and it is known
 /// in one line.
 std::string start_command(const Json& attempt, const RunSetup& setup) {
   constexpr std::string_view kProgram = "lockstep ";
@@ -138,7 +138,7 @@ void take_measured_attempt(std::vector<AttemptFacts> all, RunData& run) {
   run.command = std::move(measured->command);
 }
 
-/// Reads one file of a record; damage is told, a layout newer than ours is not worked around.
+/// Reads one file of a record; damage is listed, a layout newer than ours is not worked around.
 template <typename Read> bool read_or_tell(const fs::path& path, RunData& run, const Read& read) {
   if (std::error_code failure; !fs::exists(path, failure)) return false;
   try {

@@ -17,7 +17,7 @@
 namespace lockstep::stats {
 namespace {
 
-constexpr double kSteadyTolerance = 0.01;  // relative; smaller differences are told but do not matter
+constexpr double kSteadyTolerance = 0.01;  // relative; smaller differences are shown but do not matter
 constexpr double kSkewFactor = 25;  // Cochran's rule: a mean of n values is near normal when n > 25 x skewness squared
 constexpr double kTrimmedShare = 0.05;
 constexpr size_t kMinDependenceValues = 8;

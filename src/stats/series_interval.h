@@ -8,7 +8,7 @@
 namespace lockstep::stats {
 
 inline constexpr double kConfidence = 0.95;
-/// Fewer values than this give no interval within a run: their autocorrelation cannot be told.
+/// Fewer values than this give no interval within a run: their autocorrelation cannot be estimated.
 inline constexpr size_t kMinIntervalValues = 20;
 
 /// Two-sided 95 % quantile of Student's t law.

@@ -28,7 +28,7 @@ core::Json measured_json(const PointResult& result) {
   return {{"repeat", point.repeat},
           {"nodes", point.nodes},
           {"ranks", point.nodes * point.ranks_per_node},
-          {"samples_per_rank", or_null(point.samples_per_replica)},
+          {"samples_per_replica", or_null(point.samples_per_replica)},
           {"global_batch", or_null(point.global_batch)},
           {"state", to_text(point.status)},
           {"steps", result.num_steps},

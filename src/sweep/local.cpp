@@ -34,7 +34,7 @@ core::ProcessOptions point_process(const SweepState& state, const PointRecord& p
 
 void show_point(const SweepState& state, const PointRecord& point, const fs::path& folder, size_t at, size_t count,
                 Clock::time_point start) {
-  const RunOutcome outcome = read_outcome(folder / point.run, now_unix_s());
+  const RunOutcome outcome = read_outcome(folder / point.run, core::unix_seconds());
   const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
   core::show_progress(fmt::format("{} {}/{}  {}  {}{}", state.name, at + 1, count, point.axes_text(),
                                   core::format_duration(elapsed_s),
@@ -77,7 +77,7 @@ void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus
   point.status = code == 0                                      ? PointStatus::kFinished
                  : code == static_cast<int>(ExitCode::kRequeue) ? PointStatus::kStopped
                                                                 : PointStatus::kFailed;
-  const RunOutcome outcome = read_outcome(folder / point.run, now_unix_s());
+  const RunOutcome outcome = read_outcome(folder / point.run, core::unix_seconds());
   point.message = code == 0 ? "" : outcome.message;
   if (point.status == PointStatus::kFailed && point.message.empty())
     point.message = failure_message(folder, point.jobs.back().log, status.text());

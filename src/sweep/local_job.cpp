@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/clock.h"
 #include "core/host_name.h"
 #include "core/strings.h"
 
@@ -30,7 +31,7 @@ bool is_local_job(const std::string& id) { return core::starts_with(id, kPrefix)
 
 JobRef own_local_job(const std::string& log) {
   return {.id = fmt::format("{}{}", kPrefix, ::getpid()),
-          .submitted_s = now_unix_s(),
+          .submitted_s = core::unix_seconds(),
           .log = log,
           .host = core::host_name(),
           .process_start = process_start(::getpid()).value_or(0)};

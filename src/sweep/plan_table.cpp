@@ -72,7 +72,7 @@ std::string plan_table(const Plan& plan) {
   std::vector<std::vector<std::string>> rows{{"point"}};
   for (const std::string& key : plan.axis_keys) rows[0].push_back(key);
   for (const char* head :
-       {"repeat", "ranks", "samples/rank", "global batch", "memory/rank", "time limit", "node-hours"})
+       {"repeat", "ranks", "samples/replica", "global batch", "memory/rank", "time limit", "node-hours"})
     rows[0].emplace_back(head);
   for (const size_t position : plan.submit_order) {
     const Point& point = plan.points[position];
@@ -105,7 +105,7 @@ core::Json plan_json(const Plan& plan) {
                       {"repeat", point.repeat},
                       {"nodes", point.nodes},
                       {"ranks", point.num_ranks()},
-                      {"samples_per_rank", point.samples_per_replica.value_or(0)},
+                      {"samples_per_replica", point.samples_per_replica.value_or(0)},
                       {"global_batch", point.global_batch.value_or(0)},
                       {"time_limit_s", point.slurm.time_limit_s},
                       {"flags", point.flags},

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <span>
 #include <string_view>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -16,10 +16,6 @@
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
-
-double now_unix_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 RunOutcome read_outcome(const fs::path& run_folder, double now_s) {
   if (!fs::exists(run_folder / "status.json")) return {};
@@ -89,7 +85,7 @@ std::string failure_message(const fs::path& folder, const std::string& log, cons
 void append_event(const fs::path& events_file, const std::string& event, const std::string& job,
                   std::optional<int> exit_code) {
   const core::Json line = {{"event", event},   {"job", job},
-                           {"restart", 0},     {"time_s", static_cast<int64_t>(now_unix_s())},
+                           {"restart", 0},     {"time_s", static_cast<int64_t>(core::unix_seconds())},
                            {"nodes", "local"}, {"exit_code", exit_code ? core::Json(*exit_code) : core::Json(nullptr)}};
   const std::string text = line.dump() + "\n";
   const core::Fd file(::open(events_file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));

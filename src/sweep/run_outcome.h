@@ -37,6 +37,4 @@ void append_event(const std::filesystem::path& events_file, const std::string& e
 /// and where the log is.
 std::string failure_message(const std::filesystem::path& folder, const std::string& log, const std::string& otherwise);
 
-double now_unix_s();
-
 }  // namespace lockstep::sweep

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
@@ -58,7 +59,7 @@ class Submitter {
         options.emplace_back("--dependency=singleton");
       else if (!after.empty())
         options.push_back("--dependency=afterany:" + after);
-      const double submitted_s = now_unix_s();
+      const double submitted_s = core::unix_seconds();
       const std::string id = submit((folder_ / point.script).string(), options, {&point});
       note(point,
            {.id = id, .submitted_s = submitted_s, .log = fmt::format("logs/{:04}-{}.out", index, id), .after = after});
@@ -84,7 +85,7 @@ class Submitter {
                                                    state_.in_flight > 0 ? fmt::format("%{}", state_.in_flight) : "")};
       const std::string after = state_.in_flight > 0 ? predecessor(1) : "";
       if (!after.empty()) options.push_back("--dependency=afterany:" + after);
-      const double submitted_s = now_unix_s();
+      const double submitted_s = core::unix_seconds();
       const std::string id = submit(script.string(), options, points);
       for (size_t task = 0; task < points.size(); ++task)
         note(*points[task], {.id = fmt::format("{}_{}", id, task),
@@ -223,7 +224,7 @@ void recover_submissions(const fs::path& folder, SweepState& state, const std::m
       const bool is_task = id.find('_') != std::string::npos;
       point.jobs.push_back(
           {.id = id,
-           .submitted_s = is_cut_off ? now_unix_s() : 0,
+           .submitted_s = is_cut_off ? core::unix_seconds() : 0,
            .log = is_task ? fmt::format("logs/array-{}.out", id) : fmt::format("logs/{:04}-{}.out", point.index, id)});
       point.status = PointStatus::kQueued;
       state.mode = "slurm";

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -52,7 +52,7 @@ core::Json point_json(const PointRecord& point) {
           {"tags", tags},
           {"nodes", point.nodes},
           {"ranks_per_node", point.ranks_per_node},
-          {"samples_per_rank", or_null(point.samples_per_replica)},
+          {"samples_per_replica", or_null(point.samples_per_replica)},
           {"global_batch", or_null(point.global_batch)},
           {"time_limit_s", point.time_limit_s},
           {"run", point.run},
@@ -73,7 +73,8 @@ PointRecord point_from_json(const core::Json& json) {
                     .ranks_per_node = json.at("ranks_per_node"),
                     .time_limit_s = json.at("time_limit_s"),
                     .arguments = json.at("arguments"),
-                    .samples_per_replica = optional_count(json, "samples_per_rank"),
+                    .samples_per_replica = optional_count(
+                        json, json.contains("samples_per_rank") ? "samples_per_rank" : "samples_per_replica"),
                     .global_batch = optional_count(json, "global_batch"),
                     .run = json.at("run"),
                     .script = json.at("script"),
@@ -128,19 +129,18 @@ PointRecord& SweepState::point(int64_t index) {
 }
 
 SweepState new_state(const Plan& plan, const fs::path& folder, const std::string& program) {
-  SweepState state{
-      .name = plan.name,
-      .command = core::join(plan.command, " "),
-      .program = program,
-      .digest = plan.digest(),
-      .working_folder = fs::current_path().string(),
-      .scaling = plan.scaling,
-      .how = plan.how,
-      .in_flight = plan.in_flight,
-      .billing_unit = plan.billing_unit,
-      .billing_per_node_hour = plan.billing_per_node_hour,
-      .created_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
-      .axis_keys = plan.axis_keys};
+  SweepState state{.name = plan.name,
+                   .command = core::join(plan.command, " "),
+                   .program = program,
+                   .digest = plan.digest(),
+                   .working_folder = fs::current_path().string(),
+                   .scaling = plan.scaling,
+                   .how = plan.how,
+                   .in_flight = plan.in_flight,
+                   .billing_unit = plan.billing_unit,
+                   .billing_per_node_hour = plan.billing_per_node_hour,
+                   .created_s = core::unix_seconds(),
+                   .axis_keys = plan.axis_keys};
   for (const Point& point : plan.points) {
     PointRecord record{.index = point.index,
                        .name = point.name,

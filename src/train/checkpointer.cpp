@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoint/manifest.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -52,10 +53,6 @@ RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head)
                        .samples_seen = head.at("samples_seen"),
                        .data = head.at("data"),
                        .extra = head.at("caller")}};
-}
-
-double unix_time_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -116,7 +113,7 @@ void Checkpointer::save(const CheckpointPosition& position) {
   manifest.world_size = world_.size();
   manifest.epoch = position.epoch;
   manifest.samples_seen = position.samples_seen;
-  manifest.created_s = unix_time_s();
+  manifest.created_s = core::unix_seconds();
   manifest.code_version = config_.code_version;
   manifest.data_position = position.data;
   manifest.extra = {{kCaller, position.extra}, {kFirstAttemptKey, first_attempt_}};

@@ -11,7 +11,7 @@ namespace lockstep::train {
 /// The device of a rank from --device {auto,cuda,cpu}; "auto" is CUDA where a GPU is visible.
 at::Device pick_device(const std::string& request, int local_rank, int local_world_size);
 
-/// For a process alone: compute threads as set_compute_threads, told nobody; freed memory stays with it.
+/// For a process alone: compute threads as set_compute_threads, without a log line; freed memory stays with it.
 void set_up_lone_cpu(int64_t asked);
 
 /// Sets the compute threads of this process (hw::choose_threads; `asked` is --threads) and tells them in the log.

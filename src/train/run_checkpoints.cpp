@@ -26,7 +26,7 @@ void require_same(const core::Json& facts, const core::Json& written, const std:
 
 }  // namespace
 
-/// Of what the run will start from, as far as it can be told without reading files of tensors.
+/// Of what the run will start from, as far as it is known without reading files of tensors.
 std::optional<checkpoint::CheckpointManifest> RunCheckpoints::starting_manifest(const Snapshot& snapshot) const {
   if (!snapshot.folder.empty()) return checkpoint::read_manifest(snapshot.folder);
   if (!run_.folder.has_checkpoint) return std::nullopt;
@@ -40,7 +40,7 @@ std::optional<checkpoint::CheckpointManifest> RunCheckpoints::starting_manifest(
   return std::nullopt;
 }
 
-/// A checkpoint of another model is told before memory of devices is taken.
+/// A checkpoint of another model is refused before memory of devices is taken.
 void RunCheckpoints::check_model(const Snapshot& snapshot) {
   decide_on_rank_zero(run_.world(), [&] {
     core::Json facts = run_.task.identity;

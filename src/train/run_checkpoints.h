@@ -17,7 +17,8 @@ class RunCheckpoints {
   /// `run` outlives it.
   explicit RunCheckpoints(RunContext& run) : run_(run) {}
 
-  /// UsageError where the run would start from a checkpoint of another model: told before memory of devices is taken.
+  /// UsageError where the run would start from a checkpoint of another model: refused before memory of devices is
+  /// taken.
   void check_model(const Snapshot& snapshot);
   /// `steps_per_epoch` 0: the run only evaluates. Opens the run's checkpoints; fills `training` from the run's own,
   /// from `snapshot`, or leaves it as it is.

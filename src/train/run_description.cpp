@@ -77,7 +77,7 @@ core::Json describe_attempt(const RunContext& run, int64_t steps_per_epoch, int6
   attempt["model"] = {{"name", run.facts().model}, {"parameters", run.task.num_parameters}};
   attempt["model"].update(run.task.model);
   attempt["setup"] = describe_setup(run);
-  attempt["plan"] = {{"samples_per_rank", run.batch.micro_batch_size},
+  attempt["plan"] = {{"micro_batch_size", run.batch.micro_batch_size},
                      {"accum_freq", run.batch.num_micro_batches},
                      {"global_batch", run.batch.global_batch},
                      {"steps_per_epoch", steps_per_epoch},

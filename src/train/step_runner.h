@@ -30,7 +30,7 @@ struct StepRunnerParts {
   const Precision& precision;
   const optim::LossScaler* scaler = nullptr;  ///< Gradients come out multiplied by its scale.
   int data_rank = 0;                          ///< Ranks draw different random numbers.
-  PhaseClock* phases = nullptr;               ///< Told when forward, backward and waiting end; nullptr: nobody asks.
+  PhaseClock* phases = nullptr;  ///< Notified when forward, backward and waiting end; nullptr: nobody asks.
 
   void mark(Phase phase) const {
     if (phases != nullptr) phases->mark(phase);

@@ -103,7 +103,7 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
   startup_.split("communicator", "rendezvous", run_.ranks.world.join_times().rendezvous_ms);
   task_ = request.make_task(run_.ranks.world, run_.ranks.device, run_.batch);
   run_.task = task_->facts();
-  epoch_ = task_->open_data();  // bad data are told before memory of devices is taken
+  epoch_ = task_->open_data();  // bad data are refused before memory of devices is taken
   startup_.finish("loader");
   if (!run_.folder.has_checkpoint) snapshot_ = task_->find_snapshot();
   checkpoints_.check_model(snapshot_);

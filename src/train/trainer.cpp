@@ -4,9 +4,9 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/rng.h"
 #include "parallel/replica_check.h"
@@ -103,7 +103,7 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.samples_seen = position_.samples_seen;
   sample.lr = lr;
   sample.phases = parts_.phases.finish_step();
-  sample.time_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  sample.time_s = core::unix_seconds();
   sample.request =
       std::max(take_stop_request(), parts_.callbacks.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
   sample.scalars = outcome.scalars;

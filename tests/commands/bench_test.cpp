@@ -157,7 +157,7 @@ TEST_F(Bench, TheLargestBatchThatFitsIsFoundAndNotTheNext) {
     EXPECT_GT(probe.at("planned_memory_bytes").get<double>(), 0);
   }
   EXPECT_TRUE(best_was_tried && next_was_refused) << table;
-  EXPECT_EQ(json.at("rows").at(0).at("samples_per_micro"), best);
+  EXPECT_EQ(json.at("rows").at(0).at("micro_batch_size"), best);
   const auto none = bench({"step", "--model", demo_model(), "--precision", "fp32", "--device", "cpu", "--find-batch",
                            "multiple=16", "--memory-limit", "1M"});
   EXPECT_EQ(none.exit_code, 6) << none.err;

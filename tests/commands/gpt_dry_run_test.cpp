@@ -197,7 +197,7 @@ TEST(GptDryRun, ShippedSweepsExpand) {
     int num_meeting = 0;
     for (const Json& point : points) {
       const bool is_weak = point.at("axes").at("case") == "weak";
-      EXPECT_EQ(point.at(is_weak ? "samples_per_rank" : "global_batch"), is_weak ? micro : batch);
+      EXPECT_EQ(point.at(is_weak ? "samples_per_replica" : "global_batch"), is_weak ? micro : batch);
       num_meeting += point.at("ranks") == meeting_ranks && point.at("global_batch") == batch;
     }
     EXPECT_EQ(num_meeting, 2) << "where weak and strong scaling meet";
@@ -211,7 +211,7 @@ TEST(GptDryRun, ShippedSweepsExpand) {
   EXPECT_EQ(nemotron.size(), 10u);
   for (const Json& point : nemotron) {
     EXPECT_EQ(point.at("global_batch"), 2 * point.at("nodes").get<int64_t>());
-    EXPECT_EQ(point.at("samples_per_rank"), 16);
+    EXPECT_EQ(point.at("samples_per_replica"), 16);
   }
 }
 

@@ -373,7 +373,7 @@ TEST(OptionCommands, RecipesOfLargeClipModelsFitTheirDevices) {
                       "--dry-run", "--json", "--world-size", "32"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const Json json = Json::parse(result.out);
-    EXPECT_EQ(json["samples_per_rank"], row.micro);
+    EXPECT_EQ(json["micro_batch_size"], row.micro);
     EXPECT_EQ(json["global_batch"], row.global);
     EXPECT_EQ(json["precision"], "bf16_master");
     EXPECT_LT(json["memory_per_rank_bytes"]["total"].get<double>(), 80e9) << row.file;

@@ -120,7 +120,7 @@ TEST_F(SweepCommand, ShippedSweepsExpand) {
   for (const auto& point : plan.at("points")) {
     const int64_t nodes = point.at("nodes");
     EXPECT_EQ(point.at("time_limit_s"), nodes <= 8 ? 900 : nodes <= 32 ? 1500 : 1800) << nodes;
-    EXPECT_EQ(point.at("samples_per_rank"), point.at("axes").at("case") == "tiny" ? 616 : 416);
+    EXPECT_EQ(point.at("samples_per_replica"), point.at("axes").at("case") == "tiny" ? 616 : 416);
     EXPECT_EQ(point.at("env").contains("NCCL_BUFFSIZE"), nodes >= 16) << nodes;
     EXPECT_EQ(point.at("ranks"), 4 * nodes);
   }
@@ -133,6 +133,15 @@ TEST_F(SweepCommand, MistakesAreUsageErrorsWithTheLine) {
   EXPECT_NE(bad.err.find("did you mean 'in-flight'?"), std::string::npos) << bad.err;
   EXPECT_EQ(run_lockstep({"sweep", sweep_file(), "--local", "--submit"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"sweep", sweep_file(), "--dry-run", "--set", "ACCOUNT"}).exit_code, 2);
+  const auto unused =
+      run_lockstep({"sweep", sweep_file("[slurm]\naccount = \"${ACCOUNT}\"\n"), "--dry-run", "--set", "ACOUNT=a"});
+  EXPECT_EQ(unused.exit_code, 2);
+  EXPECT_NE(unused.err.find("--set ACOUNT"), std::string::npos) << unused.err;
+  EXPECT_NE(unused.err.find("asks for no variable of that name"), std::string::npos) << unused.err;
+  EXPECT_NE(unused.err.find("ACCOUNT"), std::string::npos) << unused.err;
+  const auto used =
+      run_lockstep({"sweep", sweep_file("[slurm]\naccount = \"${ACCOUNT}\"\n"), "--dry-run", "--set", "ACCOUNT=a"});
+  EXPECT_EQ(used.exit_code, 0) << used.err;
   EXPECT_EQ(run_lockstep({"sweep"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"sweep", path("none.toml")}).exit_code, 2);
   for (const char* command : {"status", "resume", "collect", "cancel"}) {
@@ -191,7 +200,7 @@ TEST_F(SweepCommand, LocalRunsEveryPointAndResumeOnlyWhatFailed) {
   EXPECT_EQ(json.at("points").at(1).at("jobs"), 2);
   const auto csv = core::split(core::read_file(folder() + "/collected.csv"), "\n");
   ASSERT_EQ(csv.size(), 5u);
-  EXPECT_TRUE(core::starts_with(csv[0], "point,repeat,nodes,ranks,samples_per_rank,global_batch,state,")) << csv[0];
+  EXPECT_TRUE(core::starts_with(csv[0], "point,repeat,nodes,ranks,samples_per_replica,global_batch,state,")) << csv[0];
   EXPECT_TRUE(core::starts_with(csv[2], "2,1,2,4,8,32,finished,")) << csv[2];
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <new>
 
 #include "core/bus_error.h"
+#include "core/clock.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -22,8 +22,7 @@ namespace {
 void leave_error_file(const std::string& text) {
   const auto path = core::env("TORCHELASTIC_ERROR_FILE");
   if (!path) return;
-  const auto now_s =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto now_s = static_cast<int64_t>(core::unix_seconds());
   const core::Json json = {{"message", {{"message", text}, {"extraInfo", {{"timestamp", std::to_string(now_s)}}}}}};
   std::ofstream(*path) << json.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }
@@ -39,7 +38,7 @@ void print_error(const std::string& text) {
 
 int guarded_main(const std::function<int()>& body) {
   core::report_bus_errors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error of its write, which is told
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error of its write, which is reported
   try {
     const int code = body();
     if (std::fflush(stdout) != 0)

@@ -42,7 +42,7 @@ const char* name_of(CheckpointState state) {
   return "";
 }
 
-/// A checkpoint's own folder: as its run lists it, so that a superseded one is told as such; else by itself.
+/// A checkpoint's own folder: as its run lists it, so that a superseded one is shown as such; else by itself.
 CheckpointEntry single_checkpoint(const fs::path& folder) {
   const fs::path absolute = fs::canonical(folder), above = absolute.parent_path();
   try {  // of a run, or of a copy of its folder checkpoints/

@@ -59,7 +59,7 @@ void declare_foreign_flags(OptionSet& set) {
       set, {{"documents are not cut into sentences", "drop it, or split the texts before", {"split-sentences"}},
             {"there is one form of token files", "drop it", {"dataset-impl"}, {"mmap"}}});
   config::ignore_flags(set,
-                       {{"the tokenizer is told by its files", {}, {"tokenizer-type", "tiktoken-pattern"}},
+                       {{"the tokenizer is recognised by its files", {}, {"tokenizer-type", "tiktoken-pattern"}},
                         {"one process reads all, in order, with --workers threads",
                          {"keep-sequential-samples", "find-optimal-num-workers"},
                          {"partitions", "workers-to-check", "max-documents", "chunk-size"}},

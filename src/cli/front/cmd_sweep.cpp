@@ -11,6 +11,7 @@
 
 #include "cli/front/commands.h"
 #include "cli/front/engine_exec.h"
+#include "core/clock.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -158,7 +159,7 @@ std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState
                         what.substr(0, what.find('\n')));
     }
   }
-  sweep::refresh(folder, state, view ? &*view : nullptr, sweep::now_unix_s());
+  sweep::refresh(folder, state, view ? &*view : nullptr, core::unix_seconds());
   return view;
 }
 
@@ -290,9 +291,9 @@ int run_status(std::span<const std::string> args) {
   if (parse_or_help(set, flags, args, "Machine-readable output.")) return 0;
   const OpenSweep sweep(flags.folder);
   if (flags.as_json)
-    print_json(sweep::status_json(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
+    print_json(sweep::status_json(sweep.folder, sweep.state, sweep.slurm(), core::unix_seconds()));
   else
-    core::print("{}", sweep::status_table(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s()));
+    core::print("{}", sweep::status_table(sweep.folder, sweep.state, sweep.slurm(), core::unix_seconds()));
   return 0;
 }
 
@@ -327,7 +328,7 @@ int run_collect(std::span<const std::string> args) {
                 "collected.json into the folder.");
   if (parse_or_help(set, flags, args, "Print the JSON.")) return 0;
   const OpenSweep sweep(flags.folder);
-  const sweep::Collection collection = sweep::collect(sweep.folder, sweep.state, sweep.slurm(), sweep::now_unix_s());
+  const sweep::Collection collection = sweep::collect(sweep.folder, sweep.state, sweep.slurm(), core::unix_seconds());
   const core::Json json = sweep::collection_json(sweep.state, collection);
   core::write_file_atomic(sweep.folder / "collected.csv", sweep::collection_csv(sweep.state, collection));
   core::write_file_atomic(sweep.folder / "collected.json",

@@ -12,7 +12,7 @@ namespace lockstep::data {
 
 struct ClipDecoderConfig {
   TransformConfig transform;
-  std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};  ///< Tried in this order.
+  std::vector<std::string> image_keys = default_image_keys();  ///< Tried in this order.
   std::vector<std::string> text_keys = {"txt"};
   uint64_t seed = 0;  ///< With the sample's position in the stream it keys the random crop.
 };

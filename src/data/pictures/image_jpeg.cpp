@@ -133,7 +133,7 @@ bool JpegReader::can_read_region() const {
   const jpeg_decompress_struct& d = state_->decoder;
   const auto bytes = state_->bytes;
   if (d.progressive_mode || d.arith_code || bytes.size() < 2) return false;
-  // Reading stops early, so a file cut short must be told by its end.
+  // Reading stops early, so a file cut short must be recognised by its end.
   if (bytes[bytes.size() - 2] != std::byte{0xff} || bytes[bytes.size() - 1] != std::byte{JPEG_EOI}) return false;
   if (d.num_components == 1) return true;
   if (d.num_components != 3) return false;

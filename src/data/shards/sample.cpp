@@ -27,6 +27,7 @@ std::span<const std::string_view> audio_extensions() { return kRecordings; }
 bool is_picture_extension(std::string_view extension) { return contains(kPictures, extension); }
 bool is_audio_extension(std::string_view extension) { return contains(kRecordings, extension); }
 std::vector<std::string> default_audio_keys() { return core::split(kDefaultAudioKeys, ";"); }
+std::vector<std::string> default_image_keys() { return core::split(kDefaultImageKeys, ";"); }
 
 const Member* RawSample::find(std::span<const std::string> extensions) const {
   for (const std::string& extension : extensions)

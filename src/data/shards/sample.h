@@ -58,10 +58,13 @@ bool is_audio_extension(std::string_view extension);
 /// first.
 inline constexpr std::string_view kDefaultAudioKeys = "flac;wav;ogg";
 std::vector<std::string> default_audio_keys();
+/// The same of pictures, with --image-key.
+inline constexpr std::string_view kDefaultImageKeys = "jpg;png;jpeg;webp";
+std::vector<std::string> default_image_keys();
 
 /// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's or recording's
-/// (formats are told by content, not by name); DataError when it cannot be read. No-op where `file` is empty or was
-/// read before.
+/// (formats are recognised by content, not by name); DataError when it cannot be read. No-op where `file` is empty or
+/// was read before.
 void load_deferred(RawSample& sample);
 
 /// Where a decoder writes one sample of a batch.

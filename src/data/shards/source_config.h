@@ -37,7 +37,7 @@ struct SourceConfig {
   bool need_audio = false;       ///< The same with audio_keys; class folders then hold sounds, not pictures.
   bool need_text = true;
   bool need_label = false;  ///< The label is the number in the member "cls", or in the CSV's column csv_label_key.
-  std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};
+  std::vector<std::string> image_keys = default_image_keys();
   std::vector<std::string> audio_keys = default_audio_keys();
   std::vector<std::string> text_keys = {"txt"};
   std::string csv_separator = "\t";

@@ -79,7 +79,7 @@ class OpenClipSource : public SampleSource {
   explicit OpenClipSource(const SourceConfig& config) : config_(config) {
     if (config.micro_batch_size < 1 || config.num_workers < 1)
       throw UsageError(
-          fmt::format("data: --data-order openclip needs a micro-batch and workers (samples_per_rank={}, workers={})",
+          fmt::format("data: --data-order openclip needs a micro-batch and workers (micro_batch_size={}, workers={})",
                       config.micro_batch_size, config.num_workers));
     context_.set = load_shard_set(config);
     context_.keep_lost = config.keep_lost;

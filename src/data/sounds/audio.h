@@ -23,7 +23,7 @@ struct AudioInfo {
   double seconds() const { return static_cast<double>(num_frames) / static_cast<double>(sample_rate); }
 };
 
-/// One recording in memory: WAV, FLAC or OGG (Vorbis, Opus), told by its first bytes, never by the name.
+/// One recording in memory: WAV, FLAC or OGG (Vorbis, Opus), recognised by its first bytes, never by the name.
 ///
 /// The constructor parses the header and counts the frames where the header does not tell; `bytes` must outlive the
 /// reader. A recording without a frame, one that is damaged or cut short, and a header beyond the limits throw

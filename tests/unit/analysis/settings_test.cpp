@@ -84,6 +84,28 @@ TEST(Settings, WhatCannotMatterPartsNoRunsAndOnlyTheUncommonIsNamed) {
   EXPECT_EQ(analysis_of({runs[0], runs[1]}).curves.size(), 2u) << "on accelerators they matter";
 }
 
+/// A GPT run of ours, or one that Megatron-LM logged.
+record::RunData gpt_run(const std::string& name, const std::string& format, const Options& options) {
+  record::RunData run = make_run({.name = name, .num_steps = 200, .job = "slurm " + name});
+  run.format = format;
+  run.setup.task = "gpt";
+  run.options = {{"overlap_grad_reduce", "false"}, {"use_flash_attn", "false"}, {"recompute_activations", "false"}};
+  for (const auto& [key, value] : options) run.options[key] = value;
+  return run;
+}
+
+TEST(Settings, FlagsThatChangeNothingHerePartRunsOfTheProgramThatTheyChange) {
+  for (const char* option : {"overlap_grad_reduce", "use_flash_attn", "recompute_activations"})
+    for (const auto& [format, num_curves] : {std::pair("lockstep", 1u), std::pair("megatron", 2u)}) {
+      const Analysis analysis = analysis_of({gpt_run("one", format, {}), gpt_run("two", format, {{option, "true"}})});
+      EXPECT_EQ(analysis.curves.size(), num_curves) << option << " " << format;
+    }
+  EXPECT_EQ(analysis_of({gpt_run("one", "lockstep", {{"recompute_granularity", "selective"}}),
+                         gpt_run("two", "lockstep", {{"recompute_granularity", "full"}})})
+                .curves.size(),
+            2u);
+}
+
 TEST(Settings, AnOptionThatChangesWithTheSizeIsNamed) {
   const Analysis analysis = analysis_of({run_with("n1", {}), run_with("n2", {{"grad_checkpointing", "true"}}, 2)});
   ASSERT_EQ(analysis.curves.size(), 1u);

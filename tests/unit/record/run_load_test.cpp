@@ -360,7 +360,7 @@ TEST(LoadRun, OlderRecordsTellTheirSetupThroughOptionsModelAndPlan) {
   const Json attempt = core::parse_json(R"({"attempt": 1, "task": "clip", "world_size": 2, "device": "cpu",
     "options": {"model": "m.json", "precision": "fp32", "dataset_type": "synthetic"},
     "model": {"name": "tiny", "image_forward_flops": 1.5e9, "text_forward_flops": 0.5e9},
-    "plan": {"samples_per_rank": 8, "accum_freq": 2, "global_batch": 32}})",
+    "plan": {"micro_batch_size": 8, "accum_freq": 2, "global_batch": 32}})",
                                         "test");
   const RunSetup setup = setup_of_attempt(attempt);
   EXPECT_EQ(setup.task, "clip");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "sweep/follow.h"
@@ -165,7 +166,7 @@ TEST(Submit, AStateWrittenAnewTakesOverTheJobsThatWaitOrRun) {
                                  {"102", {.state = "PENDING", .reason = "Priority", .comment = comment_in(log, 1)}},
                                  {"103", {.state = "COMPLETED", .comment = comment_in(log, 2)}}}};
   recover_submissions(sweep.folder / "", sweep.state, view.queue);  // typed with a slash at the end
-  refresh(sweep.folder, sweep.state, &view, now_unix_s());
+  refresh(sweep.folder, sweep.state, &view, core::unix_seconds());
   EXPECT_EQ(sweep.state.mode, "slurm");
   ASSERT_EQ(sweep.point(0).jobs.size(), 1u);
   EXPECT_EQ(sweep.point(0).jobs[0].id, "101");

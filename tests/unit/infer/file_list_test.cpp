@@ -1,0 +1,48 @@
+#include "infer/file_list.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "support/error_text.h"
+
+namespace lockstep::infer {
+namespace {
+namespace fs = std::filesystem;
+using tests::holds;
+using tests::message_of;
+
+class FileList : public ::testing::Test {
+ protected:
+  fs::path add(const std::string& name) const {
+    const fs::path file = top_.path() / name;
+    fs::create_directories(file.parent_path());
+    core::write_file_atomic(file, "x");
+    return file;
+  }
+  core::TempDir top_{"lockstep_file_list"};
+};
+
+TEST_F(FileList, WalksFoldersInOrderAndFollowsNoLinksToFolders) {
+  const fs::path late = add("z.JPG"), early = add("a/b/c.png"), middle = add("a/d.webp"), sound = add("a/s.flac");
+  add("notes.txt"), add("no_extension");
+  fs::create_directory_symlink(top_.path(), top_.path() / "a/loop");
+  EXPECT_EQ(list_files(top_.path(), false), (std::vector<fs::path>{early, middle, late}));
+  EXPECT_EQ(list_files(top_.path(), true), std::vector<fs::path>{sound});
+}
+
+TEST_F(FileList, ANameThatIsNoUtf8IsRefusedBeforeAnythingIsComputed) {
+  add("good.jpg"), add("sub/caf\xe9.jpg");
+  const std::string text = message_of<DataError>([&] { list_files(top_.path(), false); });
+  EXPECT_TRUE(holds(text, "sub/caf\xef\xbf\xbd.jpg' is no UTF-8 text")) << text;
+  EXPECT_TRUE(holds(text, "rename the file")) << text;
+}
+
+TEST_F(FileList, SaysWhatIsMissing) {
+  add("notes.txt");
+  EXPECT_TRUE(holds(message_of<DataError>([&] { list_files(top_.path(), false); }), "no picture in"));
+  EXPECT_TRUE(holds(message_of<DataError>([&] { list_files(top_.path() / "gone", true); }), "cannot list the folder"));
+}
+
+}  // namespace
+}  // namespace lockstep::infer
