@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Looks for mistakes with clang-tidy (.clang-tidy says which), without compiling anything.
-#   tools/tidy.sh [BASE]      torch-free sources that differ from a commit (default: origin/main, else the parent), and those not committed
+#   tools/tidy.sh [BASE]      torch-free sources that differ from a commit (default: tools/base_commit.sh), and those not committed
 #   tools/tidy.sh --all       every torch-free source
 #   tools/tidy.sh --engine [BASE|--all]   those that include LibTorch as well; LOCKSTEP_TORCH_DIR says where it is
 # Files of one folder are looked at together, as unity builds compile them: a header costs its seconds once.
@@ -16,7 +16,8 @@ ninja -C "$folder" lockstep_version_info >>"$folder/configure.log"
 if [ "${1:-}" = --all ]; then
   git ls-files '*.cpp' >"$folder/files"
 else
-  base=${1:-$(git rev-parse --quiet --verify origin/main || git rev-parse --quiet --verify HEAD~ || git rev-parse HEAD)}
+  base=${1:-$(tools/base_commit.sh)}
+  [ -n "$base" ] || { base=HEAD; echo "clang-tidy: the last commit has no parent here: only what is not committed is looked at"; }
   { git diff --name-only --diff-filter=d "$(git merge-base "$base" HEAD)" -- '*.cpp'; git ls-files --others --exclude-standard '*.cpp'; } |
     sort -u >"$folder/files"
 fi
