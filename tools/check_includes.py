@@ -2,7 +2,9 @@
 """Holds the includes under src/ to the table in ARCHITECTURE.md: each folder may include only what its row lists, and LibTorch
 only where the sentence below the table says. Headers include at most ATen/core/TensorBody.h of it; those named *_internal.h may
 include more, and only .cpp files of their own folder may include them. Inside a folder no include leads back: a header with its
-.cpp counts as one, and none of them reaches itself through others. Also limits Trainer::run and Trainer::step to 30 lines.
+.cpp counts as one, and none of them reaches itself through others. The front program includes nothing of the engine's half and
+neither program anything of the other. Files of src/ are named from src/ on, in quotes. Also limits Trainer::run and Trainer::step
+to 30 lines.
 
 usage: check_includes.py [ROOT]     ROOT: the repository to look at; default: the one that this file lies in
 """
@@ -10,11 +12,11 @@ import pathlib
 import re
 import sys
 
-TORCH = re.compile(r'#include [<"](torch|ATen|c10|caffe2)/')
-C10D = re.compile(r'#include [<"]torch/csrc/distributed/')
-LOCAL = re.compile(r'#include "([a-z0-9_]+/.*)"')
-HEADER_MAY_INCLUDE = "#include <ATen/core/TensorBody.h>"
-INTERNAL = re.compile(r'#include "(.*)_internal\.h"')
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
+C10D = "torch/csrc/distributed/"
+HEADER_MAY_INCLUDE = "ATen/core/TensorBody.h"
+INTERNAL = "_internal.h"
 MAX_TRAINER_LINES = 30
 TABLE_ROW = re.compile(r"\| ([a-z*/]+) \| [^|]* \| ([^|]+) \|")
 ENGINE_FOLDERS = re.compile(r"LibTorch is included only in ([^;]*);")
@@ -27,13 +29,26 @@ class Table:
 
     def __init__(self, root: pathlib.Path):
         page = (root / "ARCHITECTURE.md").read_text()
-        self.allowed = {}  # folder -> the others that it may include; None: all
+        self.allowed = {}  # folder -> the others that it may include; None: cli, see may_include
         for folder, cell in TABLE_ROW.findall(page):
             self.allowed[self.short(folder)] = self.folders_of(cell)
         named = ENGINE_FOLDERS.search(" ".join(page.split()))
         if not self.allowed or not named:
             sys.exit("ARCHITECTURE.md: its table of modules, or the sentence of where LibTorch is included, was not found")
         self.engine = {self.short(name) for name in re.split(r", | and ", named[1])}
+
+    def may_include(self, parts, included):
+        """Whether the file at `parts` may include a file of another row of the table."""
+        folder, other = folder_of(parts), folder_of(included)
+        if other == folder:
+            # The two programs share cli/common, which includes neither.
+            return folder != "cli" or included[1] in ("common", parts[1])
+        if folder == "cli":
+            return parts[1] == "engine" or other not in self.engine
+        return other in self.allowed[folder]
+
+    def has_torch(self, parts):
+        return folder_of(parts) in self.engine or "/".join(parts[:2]) in self.engine
 
     @staticmethod
     def short(name):
@@ -62,29 +77,54 @@ def task_of(parts) -> str:
     return parts[1] if parts[0] == "tasks" and len(parts) > 2 and parts[1] != "front" else ""
 
 
-def problems_of(path: pathlib.Path, parts, front: bool, table: Table):
-    folder, task = folder_of(parts), task_of(parts)
+def included_files(path: pathlib.Path):
+    """(line number, whether in quotes, name) of each include of a file."""
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        found = LOCAL.match(line)
-        included = found[1].split("/") if found else [""]
-        other, other_task = folder_of(included), task_of(included)
-        allowed = table.allowed[folder]
-        if other in table.allowed and other != folder and allowed is not None and other not in allowed:
-            yield f"{path}:{number}: {folder}/ may not include {other}/"
-        if task and other_task and task != other_task:
-            yield f"{path}:{number}: task {task} may not include task {other_task}"
-        if TORCH.match(line) and folder not in table.engine and (folder != "cli" or front):
-            yield f"{path}:{number}: {folder}/ is free of LibTorch"
-        if C10D.match(line) and folder != "comm":
-            yield f"{path}:{number}: only comm/ may include c10d"
-        is_header, is_internal = path.suffix == ".h", path.stem.endswith("_internal")
-        if TORCH.match(line) and is_header and not is_internal and not line.startswith(HEADER_MAY_INCLUDE):
-            yield f"{path}:{number}: a header may include of LibTorch only ATen/core/TensorBody.h; move the rest into the .cpp"
-        internal = INTERNAL.match(line)
-        if internal and (is_header or pathlib.Path(internal[1]).parent.name != path.parent.name):
-            yield f"{path}:{number}: {internal[1]}_internal.h is for the .cpp files of its own folder"
-        if "torch/torch.h" in line:
-            yield f"{path}:{number}: torch/torch.h costs 12 s a file; include what is used"
+        if found := INCLUDE.match(line):
+            yield number, found[1] == '"', found[2]
+
+
+def problems_of(path: pathlib.Path, root: pathlib.Path, table: Table):
+    for number, is_quoted, name in included_files(path):
+        for problem in arrow_problems(path, root, name, is_quoted, table):
+            yield f"{path}:{number}: {problem}"
+        for problem in torch_problems(path, path.relative_to(root / "src").parts, name, table):
+            yield f"{path}:{number}: {problem}"
+
+
+def arrow_problems(path, root, name, is_quoted, table):
+    """What speaks against including a file of src/."""
+    parts, included = path.relative_to(root / "src").parts, name.split("/")
+    is_ours = folder_of(included) in table.allowed or included[0] == "tasks"
+    is_relative = ".." in included or "." in included or (is_quoted and not is_ours and (path.parent / name).exists())
+    if is_relative or (is_ours and not is_quoted):
+        yield f"{name}: name the files of src/ from there on, in quotes"
+        return
+    if not is_ours or len(included) < 2:
+        return
+    if not table.may_include(parts, included):
+        half = "/" + parts[1] if parts[0] == "cli" else ""
+        part = "/" + included[1] if included[0] == "cli" else ""
+        yield f"{folder_of(parts)}{half}/ may not include {folder_of(included)}{part}/"
+    task, other_task = task_of(parts), task_of(included)
+    if task and other_task and task != other_task:
+        yield f"task {task} may not include task {other_task}"
+    if name.endswith(INTERNAL) and (path.suffix == ".h" or "/".join(included[:-1]) != "/".join(parts[:-1])):
+        yield f"{name} is for the .cpp files of its own folder"
+
+
+def torch_problems(path, parts, name, table):
+    """What speaks against including a file of LibTorch."""
+    if not TORCH.match(name):
+        return
+    if not table.has_torch(parts):
+        yield f"{folder_of(parts)}/ is free of LibTorch"
+    if name.startswith(C10D) and folder_of(parts) != "comm":
+        yield "only comm/ may include c10d"
+    if path.suffix == ".h" and not path.stem.endswith("_internal") and name != HEADER_MAY_INCLUDE:
+        yield f"a header may include of LibTorch only {HEADER_MAY_INCLUDE}; move the rest into the .cpp"
+    if name == "torch/torch.h":
+        yield "torch/torch.h costs 12 s a file; include what is used"
 
 
 def cycles_in(root: pathlib.Path, folder: pathlib.Path):
@@ -93,7 +133,8 @@ def cycles_in(root: pathlib.Path, folder: pathlib.Path):
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".h", ".cpp"):
             unit = str(path.relative_to(root / "src").with_suffix("")).removesuffix("_internal")
-            named = [name.removesuffix("_internal") for name in re.findall(r'^#include "([^"]+)\.h"', path.read_text(), re.M)]
+            headers = [name.removesuffix(".h") for _, _, name in included_files(path) if name.endswith(".h")]
+            named = [name.removesuffix("_internal") for name in headers]
             includes.setdefault(unit, set()).update(name for name in named if name != unit and name.startswith(folder.name + "/"))
     done = set()
 
@@ -132,8 +173,7 @@ def main() -> int:
         problems += [f"{folder}: circle of includes: {' -> '.join(circle)}" for circle in cycles_in(root, folder)]
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".h", ".cpp"):
-                parts = path.relative_to(root / "src").parts
-                problems += problems_of(path, parts, parts[:2] in (("cli", "front"), ("cli", "common")), table)
+                problems += problems_of(path, root, table)
     print("\n".join(problems) if problems else "include directions: ok")
     return 1 if problems else 0
 

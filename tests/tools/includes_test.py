@@ -20,9 +20,11 @@ PAGE = """
 | data | files | core |
 | nn | layers | core |
 | train | runs | as nn, nn |
+| tasks/*/front | options | core |
+| tasks/*/engine | networks | as train, train |
 | cli | programs | everything of its half |
 
-LibTorch is included only in nn, train and cli/engine; c10d only in comm.
+LibTorch is included only in nn, train, tasks/*/engine and cli/engine; c10d only in comm.
 """
 
 
@@ -50,6 +52,47 @@ class Includes(unittest.TestCase):
         self.assertIn("core/ may not include data/", self.problems_of({"core/error.cpp": '#include "data/file.h"\n'}))
         self.assertIn("train/ may not include data/", self.problems_of({"train/run.cpp": '#include "data/file.h"\n',
                                                                          "data/file.h": ""}))
+
+    def test_the_front_program_includes_nothing_of_the_engine_half(self):
+        for where in ("cli/front", "cli/common"):
+            self.assertIn(f"{where}/ may not include train/",
+                          self.problems_of({f"{where}/main.cpp": '#include "train/run.h"\n', "train/run.h": ""}))
+            self.assertEqual(self.problems_of({f"{where}/main.cpp": '#include "data/file.h"\n', "data/file.h": ""}), "")
+        self.assertIn("cli/front/ may not include tasks_engine/",
+                      self.problems_of({"cli/front/main.cpp": '#include "tasks/gpt/engine/gpt.h"\n'}))
+        self.assertIn("cli/front/ may not include tasks_engine/",
+                      self.problems_of({"cli/front/main.cpp": '#include "tasks/tasks_engine.h"\n'}))
+        self.assertEqual(self.problems_of({"cli/front/main.cpp": '#include "tasks/gpt/front/gpt.h"\n'}), "")
+
+    def test_neither_program_includes_the_other(self):
+        self.assertIn("cli/front/ may not include cli/engine/",
+                      self.problems_of({"cli/front/main.cpp": '#include "cli/engine/commands.h"\n'}))
+        self.assertIn("cli/engine/ may not include cli/front/",
+                      self.problems_of({"cli/engine/main.cpp": '#include "cli/front/commands.h"\n'}))
+        self.assertIn("cli/common/ may not include cli/front/",
+                      self.problems_of({"cli/common/main.cpp": '#include "cli/front/commands.h"\n'}))
+        self.assertEqual(self.problems_of({"cli/front/main.cpp": '#include "cli/common/version.h"\n'}), "")
+
+    def test_an_include_that_is_not_named_from_src_on_is_refused(self):
+        for line in ('#include "../train/run.h"', '#include "file.h"', '#include "rooms/shelf.h"', '#include <train/run.h>',
+                     '  #  include "./file.h"', '#include "core/../train/run.h"'):
+            text = self.problems_of({"data/file.cpp": line + "\n", "data/file.h": "", "data/rooms/shelf.h": "",
+                                     "train/run.h": ""})
+            self.assertIn("data/file.cpp:1: ", text, line)
+            self.assertIn("from there on", text, line)
+
+    def test_a_header_that_the_build_writes_needs_no_folder(self):
+        self.assertEqual(self.problems_of({"data/file.cpp": '#include "version_info.h"\n'}), "")
+
+    def test_an_arrow_is_seen_however_the_line_is_spaced(self):
+        self.assertIn("core/ may not include data/", self.problems_of({"core/error.cpp": ' #include  "data/file.h"\n'}))
+        self.assertIn("core/ may not include data/", self.problems_of({"core/error.cpp": '#  include "data/file.h"\n'}))
+
+    def test_internal_headers_are_for_the_sources_of_their_own_folder(self):
+        files = {"data/file_internal.h": ""}
+        self.assertEqual(self.problems_of({**files, "data/file.cpp": '#include "data/file_internal.h"\n'}), "")
+        self.assertIn("own folder", self.problems_of({**files, "data/other.h": '#include "data/file_internal.h"\n'}))
+        self.assertIn("own folder", self.problems_of({**files, "data/rooms/file.cpp": '#include "data/file_internal.h"\n'}))
 
     def test_a_folder_without_a_row_is_refused(self):
         self.assertIn("no row in the table", self.problems_of({"misc/tool.h": ""}))
