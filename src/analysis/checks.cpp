@@ -24,6 +24,34 @@ constexpr double kMaxUnexplained = 0.1, kMinLoss = 0.01;
 constexpr double kMaxTelemetry = 0.01;
 constexpr size_t kMinRankIntervals = 5;
 
+/// A new check is a row with its function, which stands in a file of its own.
+constexpr CheckInfo kChecks[] = {
+    {"M01", "few-steps", "fewer than 30 effective steps, or 60 s, were measured"},
+    {"M02", "warm-up", "more than half of a run is warm-up, or its quarters differ"},
+    {"M03", "wide-interval",
+     "half width of the 95 % interval above 2 %, or no interval; runs that agree better than each of them is known, or "
+     "are too short for an interval of their own"},
+    {"M04", "single-run", "one job at this size"},
+    {"M05", "mixed-config", "work, software or environment changes along the curve"},
+    {"M06", "synthetic-data", "the input was made up"},
+    {"M07", "dispatch-limited", "single steps show launch pacing"},
+    {"M08", "peak-mismatch", "the peak does not fit the device (sparsity, module for die, another number format)"},
+    {"M09", "impossible", "efficiency above 102 %, MFU above 100 % of either peak, a bandwidth that no memory has"},
+    {"M10", "median-contaminated", "fewer than half of the steps are undisturbed"},
+    {"M11", "stall", "capability more than 3 % above billed, or more than 2 % of the time waiting for data"},
+    {"M12", "straggler, slow-node",
+     "one rank, or one host, is slowest in 30 % of the intervals beyond its share by chance, by at least 1 % of the "
+     "step"},
+    {"M13", "unexplained", "more than 10 % of the time lost against the base has no phase to its name"},
+    {"M14", "base", "the base is missing, flagged itself, or above one node"},
+    {"M15", "beyond-evidence", "an application asks for a size that was not measured"},
+    {"M16", "profiler-on", "a profiler ran, or a debugging variable was set"},
+    {"M17", "skipped, failed-run",
+     "a loss was not finite, or steps were skipped because gradients were not; only failed runs at this size"},
+    {"M18", "telemetry", "measuring itself, the phase `telemetry` of the steps, took more than 1 % of the step time"},
+    {"M19", "unnamed-jobs", "several runs of one size do not all name their job"},
+};
+
 /// Share of the intervals above which a rank or host is slow; even ones are the slowest in a share of `chance`.
 double max_slowest_share(double chance) { return chance + kMaxSlowestShare * (1 - chance); }
 
@@ -370,9 +398,13 @@ std::vector<Flag> check_whole(const Curve& curve, const std::vector<RunSummary>&
 }
 }  // namespace
 
+std::span<const CheckInfo> known_checks() { return kChecks; }
+
 std::vector<Flag> check_curve(Curve& curve, const std::vector<RunSummary>& runs) {
   for (Point& point : curve.points) {
     const Adder add{curve, point};
+    for (const CheckInfo& info : kChecks)
+      if (info.check != nullptr) info.check(curve, point);
     if (point.is_of_table) {
       check_rows(add);
       check_flops(add);

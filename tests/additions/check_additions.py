@@ -6,18 +6,22 @@ usage: check_additions.py [--no-build] [--only NAME]... [--xml FILE]
 Each folder beside this file is one addition:
   files/       the new files, by their path in the repository
   edits.json   {"max_touched": N, "edits": [{"file": PATH, "after": TEXT, "insert": TEXT}]}: what existing files gain,
-               each behind a text that stands in its file once; N is the most files that may be touched
+               each behind a text that stands in its file once; N is the most files that may be touched, tests and
+               pages included
   show.sh      shows the addition in the built programs, which lie in $LOCKSTEP_BUILD; it begins in the empty folder
                $SCRATCH, and files beside this one lie in $ADDITIONS
 
-An addition fails when it touches more files than allowed, when a text to edit behind is not found exactly once, when a
-new file exists already, when the copy with all additions does not compile, or when show.sh fails.
+An addition fails when the copy differs from the repository in more files than allowed, when a text to edit behind is
+not found exactly once, when a new file exists already, or when show.sh fails. All fail when the copy with all additions
+does not compile, when tools/check_includes.py or tools/check_docs.py refuses it, or when its tests of TESTS fail.
+Pages that `lockstep config reference` writes count as touched by nobody; any other page that it changes is refused.
 Exit code: 0 when all work, else 1.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +35,9 @@ from case_xml import write_cases  # noqa: E402  found by the line above
 
 ROOT = HERE.parent.parent
 SHOW_SECONDS = 300
+# Test programs that look at lists which the additions make longer.
+TESTS = ["analysis", "logs", "unit_commands"]
+GENERATED = re.compile(r"docs/options(\.md|/[\w-]+\.md)")
 
 
 class Refused(Exception):
@@ -46,14 +53,11 @@ class Addition:
         self.edits, self.max_touched = description["edits"], description["max_touched"]
         base = folder / "files"
         self.files = sorted(path.relative_to(base) for path in base.rglob("*") if path.is_file())
-        self.touched = sorted({edit["file"] for edit in self.edits})
+        self.touched = []  # existing files that differ in the copy
         self.problem, self.seconds = "", 0.0
 
     def apply(self, copy):
-        """Copies the new files and edits the old ones."""
-        if len(self.touched) > self.max_touched:
-            raise Refused(f"touches {', '.join(self.touched)}: {len(self.touched)} existing files, "
-                          f"allowed {self.max_touched}")
+        """Copies the new files, edits the old ones and counts what has changed since the addition before."""
         for edit in self.edits:
             self.edit_file(copy, edit)
         for path in self.files:
@@ -61,6 +65,11 @@ class Addition:
                 raise Refused(f"the new file {path} exists already")
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.folder / "files" / path, copy / path)
+        self.touched = changed_files(copy)
+        keep_state(copy)
+        if len(self.touched) > self.max_touched:
+            raise Refused(f"touches {', '.join(self.touched)}: {len(self.touched)} existing files, "
+                          f"allowed {self.max_touched}")
 
     @staticmethod
     def edit_file(copy, edit):
@@ -107,6 +116,22 @@ def copy_repository(target):
             shutil.copy2(ROOT / name, target / name)
 
 
+def git(copy, *arguments):
+    identity = ["-c", "user.name=additions", "-c", "user.email=additions@localhost"]
+    return subprocess.run(["git", "-C", copy, *identity, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def keep_state(copy):
+    """What changed_files counts from."""
+    git(copy, "add", "--all")
+    git(copy, "commit", "--quiet", "--allow-empty", "--no-verify", "--message", "kept")
+
+
+def changed_files(copy):
+    """Files of the state before that differ or are gone."""
+    return git(copy, "diff", "--name-only", "-z", "HEAD").split("\0")[:-1]
+
+
 def single_files(additions):
     """CMake's pattern of the new sources: compiled alone, they leave the units of the others as ccache knows them."""
     files = [path for addition in additions for path in addition.files]
@@ -114,15 +139,32 @@ def single_files(additions):
     return "/(" + "|".join(sources) + ")$" if sources else ""
 
 
+def must(command, copy, what):
+    """Refused with the end of what was written where the command fails."""
+    output = run(command, copy)
+    if output is not None:
+        raise Refused(f"{what}:\n{output}")
+
+
 def build(copy, folder, additions):
-    """Both programs with all additions, whose includes are checked; Refused with the end of what was written."""
-    configure = ["cmake", "-S", str(copy), "-B", str(folder), "-G", "Ninja", "-DLOCKSTEP_TESTS=OFF",
+    """Both programs and some tests with all additions; Refused with the end of what was written."""
+    configure = ["cmake", "-S", str(copy), "-B", str(folder), "-G", "Ninja",
                  f"-DLOCKSTEP_SINGLE_FILES={single_files(additions)}"]
-    compile_both = ["ninja", "-C", str(folder), "-j2", "lockstep", "lockstep-engine"]
-    for command in ["python3", "tools/check_includes.py"], configure, compile_both:
-        output = run(command, copy)
-        if output is not None:
-            raise Refused("the copy with all additions does not build:\n" + output)
+    targets = ["lockstep", "lockstep-engine", *(f"test_{name}" for name in TESTS)]
+    for command in configure, ["ninja", "-C", str(folder), "-j2", *targets]:
+        must(command, copy, "the copy with all additions does not build")
+
+
+def check_whole(copy, folder):
+    """Pages, includes and tests of the copy with all additions."""
+    must([str(folder / "lockstep"), "config", "reference", "--output", "docs"], copy, "the reference was not written")
+    by_hand = [name for name in changed_files(copy) if not GENERATED.fullmatch(name)]
+    if by_hand:
+        raise Refused(f"the reference changed {', '.join(by_hand)}")
+    for tool in "check_includes.py", "check_docs.py":
+        must([sys.executable, f"tools/{tool}"], copy, f"tools/{tool} refuses the copy with all additions")
+    for name in TESTS:
+        must([str(folder / f"test_{name}")], copy, f"test_{name} fails with all additions")
 
 
 def attempt(additions, action):
@@ -144,12 +186,15 @@ def check(additions, scratch, with_build):
     programs = copy / "build"  # below the sources, as anywhere: ccache sees paths relative to their root
     copy.mkdir()
     copy_repository(copy)
+    git(copy, "init", "--quiet")
+    keep_state(copy)
     attempt(additions, lambda addition: addition.apply(copy))
     applied = [addition for addition in additions if not addition.problem]
     if not with_build or len(applied) < len(additions):
         return
     try:
         build(copy, programs, applied)
+        check_whole(copy, programs)
     except Refused as refused:
         for addition in applied:
             addition.problem = str(refused)
@@ -168,7 +213,7 @@ def print_table(additions):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-build", action="store_true", help="only count and apply")
+    parser.add_argument("--no-build", action="store_true", help="only apply and count")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this addition; may be repeated")
     parser.add_argument("--xml", type=pathlib.Path, metavar="FILE", help="write the cases as GoogleTest does")
     args = parser.parse_args()

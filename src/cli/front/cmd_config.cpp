@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "analysis/checks.h"
 #include "cli/front/commands.h"
 #include "commands/commands.h"
 #include "core/error.h"
@@ -10,6 +11,7 @@
 #include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "logs/formats.h"
 #include "record/metrics.h"
 #include "record/reader.h"
 
@@ -135,7 +137,23 @@ std::string reference_markdown() {
   return text;
 }
 
-/// Writes FOLDER/options.md, which lists the commands, and FOLDER/options/COMMAND.md for each.
+std::string log_formats_rows() {
+  std::string text =
+      "| `--from` | program | step time | steps that this time is the mean of |\n"
+      "|---|---|---|---|\n";
+  for (const logs::LogFormatInfo& info : logs::kLogFormats)
+    text += fmt::format("| `{}` | {} | {} | {} |\n", info.name, info.program, info.step_time, info.interval);
+  return text;
+}
+
+std::string checks_rows() {
+  std::string text = "| code | fires when |\n|---|---|\n";
+  for (const analysis::CheckInfo& info : analysis::known_checks())
+    text += fmt::format("| {} {} | {} |\n", info.code, info.names, info.fires_when);
+  return text;
+}
+
+/// Writes FOLDER/options.md, which lists the commands, FOLDER/options/COMMAND.md for each, and tables of the report.
 void write_reference_pages(const fs::path& folder) {
   const std::string note = "Written by `lockstep config reference --output docs`; do not edit.\n\n";
   std::string index = kReferenceTitle + note + kReferenceRules + "\n" + kReferenceRoles + "\n## Commands\n\n";
@@ -148,6 +166,13 @@ void write_reference_pages(const fs::path& folder) {
     index += core::markdown_item(fmt::format("[`{}`](options/{}): {}", set.command(), file, set.summary()));
   });
   core::write_file_atomic(folder / "options.md", index);
+  core::write_file_atomic(folder / "options/log_formats.md", "# Formats of logs\n\n" + note +
+                                                                 "What `lockstep report` reads; how: "
+                                                                 "[logs.md](../logs.md).\n\n" +
+                                                                 log_formats_rows());
+  core::write_file_atomic(folder / "options/report_checks.md",
+                          "# Checks of a report\n\n" + note +
+                              "How to read their flags: [report.md](../report.md#checks).\n\n" + checks_rows());
 }
 
 std::string reference_text() {

@@ -1,11 +1,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <regex>
+#include <set>
+
 #include "analysis/charts_runs.h"
+#include "analysis/checks.h"
 #include "analysis/curve.h"
 #include "analysis/document.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
+#include "core/files.h"
+#include "core/strings.h"
 #include "stats/series_interval.h"
 #include "stats/series_warmup.h"
 #include "unit/analysis/synthetic_runs.h"
@@ -29,6 +36,22 @@ std::vector<record::RunData> quiet_pair() {
 TEST(Checks, AQuietPairOfJobsFiresNothing) {
   const Analysis analysis = analysis_of(quiet_pair());
   for (const Flag& flag : analysis.flags) ADD_FAILURE() << flag.code << " " << flag.sentence;
+}
+
+TEST(Checks, EveryFlagThatTheSourcesRaiseIsInTheListOfChecks) {
+  std::set<std::string> listed, raised;
+  for (const CheckInfo& info : known_checks())
+    for (const std::string& name : core::split(std::string(info.names), ", "))
+      listed.insert(fmt::format("{} {}", info.code, name));
+  const std::regex flag(R"re("([A-Z][0-9]{2})",\s*"([a-z-]+)",\s*[^"\s])re");
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "src/analysis")) {
+    const std::string text = core::read_file(entry.path().string());
+    for (std::sregex_iterator found(text.begin(), text.end(), flag), end; found != end; ++found)
+      raised.insert((*found)[1].str() + " " + (*found)[2].str());
+  }
+  EXPECT_GT(raised.size(), 15u);
+  for (const std::string& name : raised) EXPECT_TRUE(listed.contains(name)) << name << " has no row in kChecks";
 }
 
 TEST(Checks, FewStepsAndASingleRun) {

@@ -1,87 +1,14 @@
 // Logs that print a line every k steps, of every program, with evaluations between the steps and without: what a report
 // and a proposal make of them must be what was generated, however often lines come.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
+#include "unit/analysis/log_intervals.h"
 
-#include <chrono>
-#include <fstream>
+#include <algorithm>
 
-#include "analysis/analyse.h"
 #include "analysis/document.h"
 #include "analysis/proposal.h"
-#include "core/files.h"
-#include "logs/logs.h"
-#include "unit/analysis/synthetic_runs.h"
 
-namespace lockstep::analysis {
+namespace lockstep::analysis::intervals {
 namespace {
-
-constexpr double kStepS = 2, kEvaluationS = 10, kWeakEfficiency = 0.9, kSamples = 1e9;
-constexpr int64_t kDevicesPerNode = 4, kSamplesPerNode = 4096, kSequence = 128;
-
-/// A run whose truth is known. Steps count from 1; an evaluation follows every `steps_per_evaluation` of them (0:
-/// none).
-struct Timeline {
-  int64_t nodes = 1, steps_per_line = 1, steps_per_evaluation = 0;
-  int64_t num_steps = 0;
-  std::vector<double> end_s{0};  ///< By step; [0] is the start.
-
-  Timeline(int64_t num_nodes, int64_t line, int64_t evaluation)
-      : nodes(num_nodes), steps_per_line(line), steps_per_evaluation(evaluation),
-        num_steps((line < 100 ? 3000 : 12000) + line) {
-    for (int64_t step = 1; step <= num_steps; ++step) end_s.push_back(begin_s(step) + step_s(step));
-  }
-  double step_s(int64_t step) const {
-    constexpr double kRipple = 0.005;
-    return kStepS / (nodes > 1 ? kWeakEfficiency : 1) * (1 + kRipple * tests::ripple_at(static_cast<size_t>(step)));
-  }
-  bool is_evaluated_after(int64_t step) const {
-    return steps_per_evaluation > 0 && step > 0 && step % steps_per_evaluation == 0;
-  }
-  double begin_s(int64_t step) const {
-    return end_s[static_cast<size_t>(step - 1)] + (is_evaluated_after(step - 1) ? kEvaluationS : 0);
-  }
-  /// Mean of the steps after `from`, up to `to`, without what lay between them.
-  double mean_s(int64_t from, int64_t to) const {
-    double sum = 0;
-    for (int64_t step = from + 1; step <= to; ++step) sum += step_s(step);
-    return sum / static_cast<double>(to - from);
-  }
-  int64_t global_batch() const { return nodes * kSamplesPerNode; }
-  int64_t devices() const { return nodes * kDevicesPerNode; }
-  /// Evaluations over the time of the steps.
-  double pause_share() const {
-    if (steps_per_evaluation == 0) return 0;
-    return kEvaluationS / static_cast<double>(steps_per_evaluation) / mean_s(0, num_steps);
-  }
-  double node_hours(double samples) const {
-    return static_cast<double>(nodes) * samples / static_cast<double>(global_batch()) * mean_s(0, num_steps) *
-           (1 + pause_share()) / 3600;
-  }
-  /// Steps whose line is printed, every k-th.
-  std::vector<int64_t> lines() const {
-    std::vector<int64_t> steps;
-    for (int64_t step = steps_per_line; step <= num_steps; step += steps_per_line) steps.push_back(step);
-    return steps;
-  }
-};
-
-/// "2026-01-31 12:00:00,250" of a time of the run.
-std::string stamp(double seconds, std::string_view between = " ", bool has_fraction = true) {
-  const int64_t ms = std::llround(seconds * 1000) % 1000, whole = (std::llround(seconds * 1000) - ms) / 1000;
-  const int64_t in_day = whole % 86400, day = whole / 86400;
-  return fmt::format("2026-01-{:02}{}{:02}:{:02}:{:02}{}", 1 + day, between, in_day / 3600, in_day / 60 % 60,
-                     in_day % 60, has_fraction ? fmt::format(",{:03}", ms) : "");
-}
-std::string stamp_after(const Timeline& run, int64_t step) { return stamp(run.end_s[static_cast<size_t>(step)]); }
-
-/// Calls line(from, to) for the lines that a mean since the line before stands in.
-template <typename Line> std::string means(const std::vector<int64_t>& steps, const Line& line) {
-  std::string text;
-  int64_t before = 0;
-  for (const int64_t step : steps) text += line(std::exchange(before, step), step);
-  return text;
-}
 
 std::string openclip_log(const Timeline& run) {
   const int64_t in_epoch = run.steps_per_evaluation > 0 ? run.steps_per_evaluation : run.num_steps;
@@ -254,14 +181,6 @@ std::string csv_log(const Timeline& run) {
          });
 }
 
-/// A program as its log is written; a new reader adds a row.
-struct Program {
-  const char* name = "";
-  logs::LogFormat format = logs::LogFormat::kCsv;
-  std::string (*log)(const Timeline& run) = nullptr;
-};
-void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
-
 constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, openclip_log},
                                  {"megatron", logs::LogFormat::kMegatron, megatron_log},
                                  {"deepspeed", logs::LogFormat::kDeepSpeed, deepspeed_log},
@@ -274,25 +193,6 @@ constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, opencl
                                  {"mlperf_samples", logs::LogFormat::kMlperf, mlperf_samples_log},
                                  {"mlperf_blocks", logs::LogFormat::kMlperf, mlperf_blocks_log},
                                  {"csv", logs::LogFormat::kCsv, csv_log}};
-
-class EveryReader : public testing::TestWithParam<Program> {
- protected:
-  RunSummary read(const Timeline& run) const {
-    const std::filesystem::path path = folder_.path() / fmt::format("n{}.log", run.nodes);
-    std::ofstream(path, std::ios::binary) << GetParam().log(run);
-    EXPECT_EQ(logs::guess_format(path), GetParam().format);
-    const auto text = [](int64_t count) { return std::to_string(count); };
-    std::vector<record::RunData> runs =
-        logs::read_log(path, std::nullopt,
-                       {.meta = {.values = {{"nodes", text(run.nodes)},
-                                            {"devices", text(run.devices())},
-                                            {"global_batch", text(run.global_batch())}}}});
-    EXPECT_EQ(runs.size(), 1u);
-    EXPECT_EQ(runs.front().num_rejected_lines, 0);
-    return summarise_run(std::move(runs.front()), {});
-  }
-  core::TempDir folder_{};
-};
 
 /// Time lost between steps, of a point, and of the base that every efficiency leans on.
 bool is_stall_told(const Analysis& analysis) {
@@ -331,8 +231,26 @@ TEST_P(EveryReader, GivesEfficiencyPausesAndNodeHoursOfTheRunHoweverOftenItPrint
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Logs, EveryReader, testing::ValuesIn(kPrograms),
-                         [](const auto& program) { return std::string(program.param.name); });
+INSTANTIATE_TEST_SUITE_P(Logs, EveryReader, testing::ValuesIn(kPrograms), program_name);
+
+TEST(EveryFormatOfTraining, IsInTheCasesOfItsReader) {
+  std::vector<std::string> names;
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const testing::TestSuite& suite = *all.GetTestSuite(i);
+    if (!std::string_view(suite.name()).ends_with("/EveryReader")) continue;
+    for (int j = 0; j < suite.total_test_count(); ++j) names.emplace_back(suite.GetTestInfo(j)->name());
+  }
+  for (const logs::LogFormatInfo& format : logs::kLogFormats) {
+    if (format.reader == nullptr || format.is_benchmark) continue;
+    const std::string end = "/" + std::string(format.name);
+    const auto is_of_format = [&](const std::string& name) {
+      return name.ends_with(end) || name.find(end + "_") != std::string::npos;
+    };
+    EXPECT_TRUE(std::any_of(names.begin(), names.end(), is_of_format))
+        << format.name << ": instantiate EveryReader (log_intervals.h) for it";
+  }
+}
 
 }  // namespace
-}  // namespace lockstep::analysis
+}  // namespace lockstep::analysis::intervals
