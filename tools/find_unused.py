@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Lists what no program uses: functions and variables of our static libraries that main() cannot reach, and names that a header declares and
-no other line of src/ or bench/ mentions. Tests do not count as users; what only they use is dead.
+no other line of src/ or bench/ mentions. Tests and the fuzzer do not count as users; what only they use is dead. The programs of
+bench/ do, by the `folder::name` in their sources, since most builds have none of them.
 
     tools/find_unused.py [BUILD]     BUILD: a folder in which both programs are built (default: build)
 
 Ends with 1 where something is found. Functions are found by the relocations of the objects, which name every global symbol in
 position-independent code; what a function of an anonymous namespace refers to counts as used, since the compiler itself reports those that
-nothing calls. So after a removal run it again: more may show."""
+nothing calls. So after a removal run it again: more may show. A constant that the compiler has put into the code leaves no
+relocation: it counts as used where the sources mention it beside its declaration and its definition."""
 import bisect
 import collections
 import json
@@ -36,6 +38,7 @@ EXCEPTIONS = {
     "RobertaTokenizer::decode": "compared with the reference",
     "record::to_json": "tests write records as the engine does",
     "kTest": "the third split of an index file",
+    "SegmentState::at": "tests of every optimiser read single states",
     "autocast_type": "tests read the table of precisions",
 }
 
@@ -50,6 +53,7 @@ class Object:
     def __init__(self, path):
         self.symbols = {}  # section -> [(begin, end, name, is_global)]
         self.global_names = set()
+        self.constants = set()  # of global_names those that are data
         self.sections = {}
         for line in run("readelf", "-SW", str(path)).splitlines():
             found = re.match(r"\s*\[\s*(\d+)\] (\S+)", line)
@@ -63,6 +67,8 @@ class Object:
             self.symbols.setdefault(parts[6], []).append((begin, begin + int(parts[2], 0), name, is_global))
             if parts[4] == "GLOBAL":
                 self.global_names.add(name)
+                if parts[3] == "OBJECT":
+                    self.constants.add(name)
         for symbols in self.symbols.values():
             symbols.sort()
         self.edges = set(self.read_edges(path))
@@ -103,7 +109,7 @@ def object_files(build):
     objects = {build / found[1] for entry in database if (found := re.search(r" -o (\S+\.o) ", entry["command"]))}
     objects = sorted(path for path in objects if path.exists() and "CMakeFiles/lockstep" in str(path))
     programs = [path for path in objects if "/src/cli/" in str(path)]
-    libraries = [path for path in objects if not re.search("/src/cli/|lockstep_pch|lockstep_test", str(path))]
+    libraries = [path for path in objects if not re.search("/src/cli/|lockstep_pch|lockstep_test|lockstep_fuzz", str(path))]
     if not libraries or not programs:
         sys.exit(f"find_unused.py: no objects under {build}; build both programs there first")
     return libraries, programs
@@ -112,12 +118,13 @@ def object_files(build):
 def unreachable(build):
     libraries, programs = object_files(build)
     edges = collections.defaultdict(set)
-    defined, reached = set(), {"main"}
+    defined, constants, reached = set(), set(), {"main"}
     for path in libraries + programs:
         parsed = Object(path)
         is_program = path in programs
         if not is_program:
             defined |= parsed.global_names
+            constants |= parsed.constants
         for owner, target in parsed.edges:
             if owner is None or is_program:
                 reached.add(target)
@@ -128,6 +135,9 @@ def unreachable(build):
     by_plain = collections.defaultdict(set)
     for name in edges:
         by_plain[plain[name]] |= edges[name]
+    counts, of_bench = word_counts(ROOT / "src"), " ".join(sources_of(ROOT / "bench").values())
+    reached |= {name for name in defined if (found := re.search(r"(\w+::\w+)\(", plain[name])) and found[1] + "(" in of_bench}
+    reached |= {name for name in constants if counts[bare_name(plain[name])] > 2}
     seen, todo = set(), [plain[name] for name in reached]
     while todo:
         name = todo.pop()
@@ -143,11 +153,24 @@ def without_comments(text):
     return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', " ", text, flags=re.S)
 
 
+def bare_name(plain):
+    """"set_up" of "lockstep::train::set_up(long)"."""
+    return re.sub(r"[(\[<].*", "", plain).rpartition("::")[2]
+
+
+def sources_of(folder):
+    """Path -> text without comments."""
+    return {path: without_comments(path.read_text()) for path in folder.rglob("*") if path.suffix in (".h", ".cpp")}
+
+
+def word_counts(*folders):
+    texts = [text for folder in folders for text in sources_of(folder).values()]
+    return collections.Counter(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text))
+
+
 def mentioned_once():
     """Names that a header declares and nothing mentions."""
-    sources = [path for folder in ("src", "bench") for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp")]
-    texts = {path: without_comments(path.read_text()) for path in sources}
-    counts = collections.Counter(word for text in texts.values() for word in re.findall(r"[A-Za-z_]\w*", text))
+    texts, counts = sources_of(ROOT / "src") | sources_of(ROOT / "bench"), word_counts(ROOT / "src", ROOT / "bench")
     declared = re.compile(r"\b(?:(?:struct|class|enum class|using|concept) (\w+)|(?<![.>!(] )(?<!return )(?<=[\w>&*] )(\w+)\s*\(|(k[A-Z]\w*)|[\w>*&] (\w+)(?: = [^;(]*|\{[^;(]*)?;)")
     for path, text in sorted(texts.items()):
         if path.suffix == ".h":

@@ -65,6 +65,8 @@ class LoaderCase final : public BenchCase {
             {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
             {.key = "mbytes_per_s", .title = "read", .unit = "MB/s", .width = 8},
             {.key = "samples_per_cpu_s", .title = "per core", .unit = "samples/s", .width = 11},
+            {.key = "source_ms", .title = "source", .is_in_table = false},
+            {.key = "decode_ms", .title = "decode", .is_in_table = false},
             {.key = "ahead_percent", .title = "ahead", .unit = "%", .width = 6},
             {.key = "think_ms", .title = "think", .is_in_table = false},
             {.key = "busy_percent", .title = "busy", .unit = "%", .width = 6},
@@ -117,6 +119,8 @@ class LoaderCase final : public BenchCase {
     row["samples_per_s"] = samples / seconds;
     if (!options_.has_made_up_data()) row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
     row["samples_per_cpu_s"] = samples / of_all(tally.cpu_seconds);
+    row["source_ms"] = of_all(tally.read_ms) / samples;
+    row["decode_ms"] = of_all(tally.decode_ms) / samples;
     row["ahead_percent"] =
         100 * of_all(static_cast<double>(tally.num_ahead)) / world().size() / static_cast<double>(o.num_iterations);
     const double think_s = o.think_ms / 1e3 * static_cast<double>(tally.wait_ms.size());

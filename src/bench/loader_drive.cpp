@@ -47,7 +47,8 @@ LoaderTally drive_loader(data::Loader& loader, const LoaderDrive& drive) {
   LoaderTally tally;
   for (bool was_ready = true; was_ready && tally.num_drained < kMostDrained; ++tally.num_drained)
     was_ready = take(loader).num_ready > 0;
-  const double cpu_before = cpu_seconds(), bytes_before = loader.stats().sample_bytes;
+  const double cpu_before = cpu_seconds();
+  const data::LoaderStats before = loader.stats();
   const auto begin = Clock::now();
   for (int64_t i = 0; i < drive.num_batches; ++i) {
     const auto asked = Clock::now();
@@ -59,7 +60,10 @@ LoaderTally drive_loader(data::Loader& loader, const LoaderDrive& drive) {
   }
   tally.seconds = core::ms_since(begin) / 1e3;
   tally.cpu_seconds = cpu_seconds() - cpu_before;
-  tally.bytes = loader.stats().sample_bytes - bytes_before;
+  const data::LoaderStats after = loader.stats();
+  tally.bytes = after.sample_bytes - before.sample_bytes;
+  tally.read_ms = after.read_ms - before.read_ms;
+  tally.decode_ms = after.decode_ms - before.decode_ms;
   return tally;
 }
 

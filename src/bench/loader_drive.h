@@ -19,6 +19,7 @@ struct LoaderTally {
   int64_t num_drained = 0;                         ///< Batches taken after the warm-up until one was not ready.
   int64_t num_ahead = 0;                           ///< Batches that were ready when the timed part began.
   double seconds = 0, cpu_seconds = 0, bytes = 0;  ///< Wall clock, processor time of all threads, bytes of read calls.
+  double read_ms = 0, decode_ms = 0;               ///< In the source and in the decoder, summed over threads.
 };
 
 /// Takes the warm-up, then batches without a pause until one is not ready, then the timed ones: so what was prepared

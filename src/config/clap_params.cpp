@@ -166,8 +166,6 @@ ClapCost clap_cost(const ClapShape& shape) {
     if (core::starts_with(spec.name, "audio_branch.")) cost.audio_parameters += spec.numel();
     if (core::starts_with(spec.name, "text_branch.")) cost.text_parameters += spec.numel();
   }
-  const int64_t bins = shape.audio.fft_size / 2 + 1;
-  cost.constant_weights = bins * (2 * shape.audio.fft_size + shape.audio.mel_bins);
   cost.audio_computed_flops =
       swin_flops(shape.audio) + projection_flops(shape.audio.feature_width(), shape.embed_dim, shape.audio_projection);
   cost.audio_forward_flops = cost.audio_computed_flops + reference_only_flops(shape.audio);

@@ -116,7 +116,6 @@ struct ClapCost {
   int64_t text_parameters = 0;   ///< "text_branch." alone.
   int64_t parameters = 0;        ///< All that LAION's model calls parameters but for its constant STFT and mel weights.
   int64_t trained_parameters = 0;
-  int64_t constant_weights = 0;  ///< STFT and mel weights in LAION's files; the published totals count them.
   double audio_forward_flops =
       0.0;  ///< One full clip as the reference computes it: STFT by convolution, unused head. Published.
   double audio_computed_flops =

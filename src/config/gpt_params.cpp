@@ -128,7 +128,6 @@ GptCost gpt_cost(const GptShape& shape, int64_t tp) {
   const int64_t tables = shape.is_head_tied ? 1 : 2;
   GptCost cost{.parameters = count(gpt_param_specs(shape, whole_gpt(shape), tp))};
   cost.embedding_parameters = tables * shape.padded_vocab(tp) * shape.hidden + positions;
-  cost.unpadded_parameters = cost.parameters - tables * (shape.padded_vocab(tp) - shape.vocab) * shape.hidden;
   return cost;
 }
 

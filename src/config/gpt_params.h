@@ -47,7 +47,6 @@ int64_t local_numel(const ParamSpec& spec, int64_t tp);
 struct GptCost {
   int64_t parameters = 0;            ///< With the padded vocabulary of `tp` ranks, tied copies once.
   int64_t embedding_parameters = 0;  ///< Of them word embedding, position table and untied head.
-  int64_t unpadded_parameters = 0;   ///< With as many rows as there are tokens, as model cards count.
 };
 GptCost gpt_cost(const GptShape& shape, int64_t tp = 1);
 

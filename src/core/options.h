@@ -105,9 +105,8 @@ class OptionSet {
 
   /// Sets the fields. With --help or -h among the flags only wants_help() is set and nothing is checked.
   void parse(std::span<const std::string> args);
-  /// Sets fields from a recipe, except those that the command line has set.
-  void read_recipe(const std::string& path);
-  /// The same for the text of a recipe; `path` names it in errors and origins.
+  /// Sets fields from the text of a recipe, except those that the command line has set; `path` names it in errors and
+  /// origins.
   void apply_recipe(std::string_view text, const std::string& path);
   /// One line that names the flags given that ignore() declared; empty where there are none.
   std::string ignored_warning() const;

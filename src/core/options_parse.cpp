@@ -337,8 +337,6 @@ void OptionSet::set_positionals(std::vector<std::string> values) {
         "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
 }
 
-void OptionSet::read_recipe(const std::string& path) { apply_recipe(recipe_text(path), path); }
-
 void OptionSet::apply_recipe(std::string_view text, const std::string& path) {
   UsageProblems problems;
   collect_recipe(text, path, problems);

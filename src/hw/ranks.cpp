@@ -284,7 +284,6 @@ RankInfo discover_ranks(const RankFlags& flags, const EnvLookup& env_lookup) {
   RankInfo info = found ? *std::move(found) : single_rank(env);
   info.slurm_restart_count = env.count("SLURM_RESTART_COUNT").value_or(0);
   info.job_id = env.text("SLURM_JOB_ID").value_or("");
-  info.step_id = env.text("SLURM_STEP_ID").value_or("");
   if (info.source != "flags" && flags.local_rank) {
     info.local_rank = *flags.local_rank;
     info.local_world_size = std::max(info.local_world_size, info.local_rank + 1);

@@ -37,7 +37,6 @@ struct RankInfo {
   int slurm_restart_count =
       0;                 ///< Above 0 for a requeued SLURM job, whoever started the ranks: implies --resume latest.
   std::string job_id{};  ///< SLURM's, empty elsewhere.
-  std::string step_id{};
   std::string source = "single";        ///< "flags", "torchrun", "slurm", "openmpi", "pmi" or "single".
   std::vector<std::string> warnings{};  ///< For the log of the run.
 };

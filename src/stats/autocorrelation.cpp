@@ -146,7 +146,7 @@ Dependence estimate_dependence(std::span<const double> scores, size_t num_fitted
   std::vector<double> centred;
   centred.reserve(scores.size());
   for (const double score : scores) centred.push_back(score - centre);
-  Dependence result{.num_values = scores.size(), .lag1 = autocorrelation(scores, 1)};
+  Dependence result{.num_values = scores.size()};
   std::vector<double> phi = fit_burg(centred, choose_order(scores.size()));
   const double raw = std::accumulate(phi.begin(), phi.end(), 0.0);
   const double extra = static_cast<double>(num_fitted);

@@ -12,7 +12,6 @@ std::vector<double> normal_scores(std::span<const double> values);
 /// that grows with the length, its persistence corrected for the bias of short series.
 struct Dependence {
   size_t num_values = 0;
-  double lag1 = 0;         ///< Plain lag-1 autocorrelation of the scores, uncorrected.
   double persistence = 0;  ///< Sum of the coefficients, corrected; below 1.
   /// Autocorrelation time 1 + 2 sum rho: variance of the mean of n values over that of n independent ones.
   double time_mean = 1;

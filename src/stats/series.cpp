@@ -241,7 +241,6 @@ Dependence describe_intervals(std::span<const double> values, std::span<const do
       dependence = rest;
   dependence.num_values = values.size();
   summary.effective_steps = dependence.effective_values();
-  summary.lag1_autocorrelation = dependence.lag1;
   summary.median_interval = median_interval(sorted, dependence);
   summary.mean_interval = mean_interval(values, dependence);
   if (!summary.median_interval)

@@ -23,7 +23,6 @@ struct PointEstimate {
   /// Of the allocations; with only one, of its run medians; with one run, the run's own.
   std::optional<Interval> median_interval{};
   std::optional<double> olympic_mean_ms{};  ///< Mean of run means without the best and the worst, from three runs on.
-  double between_run_cv = 0;                ///< 0 for one run.
   size_t num_runs = 0, num_steps = 0;
   std::vector<std::string> notes{};
 };

@@ -225,7 +225,6 @@ PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const 
   const bool is_one_job = values.size() == 1 && runs.size() > 1;
   if (is_one_job) values = medians;
   point.mean_ms = 1000 * total_s / static_cast<double>(point.num_steps);
-  point.between_run_cv = sample_stddev(medians) / mean(medians);
   if (runs.size() >= 3) {
     std::sort(means.begin(), means.end());
     point.olympic_mean_ms = mean(std::span(means).subspan(1, means.size() - 2));

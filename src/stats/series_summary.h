@@ -43,9 +43,8 @@ struct SeriesSummary {
   /// Steps whose mean stands for one value in all that follows; above 1 where single steps show launch pacing.
   size_t block_steps = 1;
   double effective_steps = 0;  ///< Values / autocorrelation time: how many independent ones they are worth.
-  double lag1_autocorrelation = 0;
-  double resolution_ms = 0;  ///< Digit to which the source prints its times, as far as they show it; 0: none. No
-                             ///< interval is narrower than it.
+  double resolution_ms = 0;    ///< Digit to which the source prints its times, as far as they show it; 0: none. No
+                               ///< interval is narrower than it.
   double median_ms = 0, mean_ms = 0, trimmed_mean_ms = 0, min_ms = 0, max_ms = 0;
   double p90_ms = 0, p95_ms = 0;
   std::optional<double> p99_ms{};  ///< From 100 measured steps on.

@@ -174,6 +174,8 @@ TEST_F(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
     EXPECT_EQ(row.at("wrong"), 0);
     EXPECT_EQ(row.at("samples_ms").size(), 4u);
     EXPECT_GT(row.at("samples_per_cpu_s").get<double>(), 0);
+    EXPECT_GT(row.at("source_ms").get<double>(), 0);
+    EXPECT_GT(row.at("decode_ms").get<double>(), 0);
     EXPECT_GE(row.at("ahead_percent").get<double>(), 0);
     const double busy = row.at("busy_percent");
     EXPECT_GT(busy, 0);

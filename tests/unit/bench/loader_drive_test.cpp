@@ -68,6 +68,8 @@ TEST(LoaderDrive, WhatWasPreparedBeforeTheTimingIsTakenOutOfTheQueueFirst) {
   EXPECT_EQ(tally.num_samples, kTimed * kSamples);
   EXPECT_EQ(loader.stats().num_batches, kWarmup + tally.num_drained + kTimed);
   EXPECT_GT(tally.seconds, 0);
+  EXPECT_GT(tally.decode_ms, 1) << "the timed samples take the decoder a millisecond each";
+  EXPECT_GT(tally.read_ms, 0);
 }
 
 TEST(LoaderDrive, ALoaderThatIsAlwaysReadyEndsTheDraining) {

@@ -7,6 +7,7 @@
 
 #include "config/gpt_params.h"
 #include "core/error.h"
+#include "unit/config/gpt_unpadded.h"
 
 namespace lockstep::config {
 namespace {
@@ -30,7 +31,7 @@ TEST(GptConfig, NamedModelsAreReadBack) {
   for (const std::string& name : gpt_model_names()) {
     const GptShape shape = resolve_gpt_shape(name), back = read_back(shape);
     EXPECT_EQ(held(back), held(shape)) << name;
-    EXPECT_EQ(gpt_cost(back).unpadded_parameters, gpt_cost(shape).unpadded_parameters) << name;
+    EXPECT_EQ(unpadded_parameters(back), unpadded_parameters(shape)) << name;
     EXPECT_EQ(back.hidden_dropout, shape.hidden_dropout) << name;
     ++num_models;
   }

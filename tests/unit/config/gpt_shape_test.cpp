@@ -10,6 +10,7 @@
 #include "config/gpt_params.h"
 #include "core/json.h"
 #include "support/error_text.h"
+#include "unit/config/gpt_unpadded.h"
 
 namespace lockstep::config {
 namespace {
@@ -19,7 +20,7 @@ using tests::message_of;
 
 TEST(GptShape, ParameterCountsArePublished) {
   const auto padded = [](const char* name, int64_t tp = 1) { return gpt_cost(resolve_gpt_shape(name), tp).parameters; };
-  const auto card = [](const char* name) { return gpt_cost(resolve_gpt_shape(name)).unpadded_parameters; };
+  const auto card = [](const char* name) { return unpadded_parameters(resolve_gpt_shape(name)); };
   EXPECT_EQ(card("gpt2"), 124'439'808);  // the four sizes of GPT-2 on model cards
   EXPECT_EQ(card("gpt2-medium"), 354'823'168);
   EXPECT_EQ(card("gpt2-large"), 774'030'080);
@@ -232,8 +233,7 @@ void check_names(const GptShape& shape, GptDialect dialect) {
     std::sort(rows.begin(), rows.end());
     for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], static_cast<int64_t>(i)) << spec.name;
   }
-  const GptCost cost = gpt_cost(shape);
-  EXPECT_EQ(foreign, dialect == GptDialect::kMegatron ? cost.parameters : cost.unpadded_parameters);
+  EXPECT_EQ(foreign, dialect == GptDialect::kMegatron ? gpt_cost(shape).parameters : unpadded_parameters(shape));
 }
 
 TEST(GptNames, EveryElementHasOnePlace) {
