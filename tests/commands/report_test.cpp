@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "commands/run_program.h"
 #include "core/files.h"
@@ -147,6 +148,25 @@ TEST(ReportCommand, FormatsAreWrittenAsAsked) {
   const ProgramResult wrong = run_lockstep({"report", (folder.path() / "run").string(), "--format", "htm"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("did you mean 'html'"), std::string::npos) << wrong.err;
+}
+
+TEST(ReportCommand, TheCommandInTheReadmeWritesThePlotAboveIt) {
+  const fs::path root = LOCKSTEP_SOURCE_DIR;
+  const std::string readme = core::read_file(root / "README.md");
+  std::smatch command, plot, file;
+  ASSERT_TRUE(std::regex_search(readme, command, std::regex("`lockstep (report [^`]*) -o report`")));
+  ASSERT_TRUE(std::regex_search(readme, plot, std::regex(R"(\]\((docs/images/[^)]*\.svg)\))")));
+  ASSERT_TRUE(std::regex_search(readme, file, std::regex("`report/(figures/[^`]*)`")));
+  const core::TempDir folder;
+  std::vector<std::string> args = core::split(command[1].str(), " ");
+  for (std::string& arg : args)
+    if (core::starts_with(arg, "tests/")) arg = (root / arg).string();
+  args.insert(args.end(), {"-o", folder.path().string()});
+  const ProgramResult made = run_lockstep(args);
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string drawn = read_or_empty(folder.path() / file[1].str());
+  EXPECT_GT(drawn.size(), 1000u);
+  EXPECT_TRUE(drawn == read_or_empty(root / plot[1].str())) << "copy " << file[1] << " to " << plot[1];
 }
 
 TEST(ReportCommand, BadInputIsExplainedAndNothingIsLeftOutSilently) {
