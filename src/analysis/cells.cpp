@@ -130,11 +130,14 @@ std::string work_text(const Point& point, const AnalysisOptions& options) {
                               : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
 }
 
+bool is_work_given(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
+}
+
 std::string work_note(const Point& point, const AnalysisOptions& options) {
-  const bool is_given = is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
-  return is_given ? ""
-                  : fmt::format(" The amount is the default; --budget-{} changes it.",
-                                is_token_task(point) ? "tokens" : "samples");
+  return is_work_given(point, options) ? ""
+                                       : fmt::format(" The amount is the default; --budget-{} changes it.",
+                                                     is_token_task(point) ? "tokens" : "samples");
 }
 
 std::optional<BilledUnit> billed_unit(const Point& point) {

@@ -37,6 +37,8 @@ draw::Column text_column(std::string title, std::string key);
 
 /// The work that days and node-hours are given for: "10^12 tokens", "1.3 x 10^10 samples".
 std::string work_text(const Point& point, const AnalysisOptions& options);
+/// Whether the user gave it.
+bool is_work_given(const Point& point, const AnalysisOptions& options);
 /// " The amount is the default; --budget-samples changes it."; nothing where it was given.
 std::string work_note(const Point& point, const AnalysisOptions& options);
 

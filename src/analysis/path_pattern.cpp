@@ -8,12 +8,14 @@
 #include <span>
 #include <string_view>
 
+#include "core/characters.h"
 #include "core/strings.h"
 
 namespace lockstep::analysis {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+using core::is_digit;
+
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 /// Characters that mean themselves in an expression.
 bool is_plain(char c) { return is_digit(c) || is_letter(c) || c == '_' || c == '-' || c == '=' || c == '/'; }

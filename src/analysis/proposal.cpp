@@ -22,15 +22,6 @@ namespace lockstep::analysis {
 namespace {
 using Kind = draw::Paragraph::Kind;
 
-std::string budget_text(const Point& point, const AnalysisOptions& options) {
-  return is_token_task(point) ? fmt::format("{} tokens", power_text(options.budget_tokens))
-                              : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
-}
-
-bool is_budget_given(const Point& point, const AnalysisOptions& options) {
-  return is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
-}
-
 /// The size itself, else the next larger measured one (its efficiency is the lower), else the largest.
 const Point* nearest_point(const Curve& curve, int64_t size) {
   for (const Point& point : curve.points)
@@ -187,7 +178,7 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
                                : "measured");
   add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
       is_token_task(point) ? "tokens" : point.setup.sample_unit,
-      is_budget_given(point, analysis)
+      is_work_given(point, analysis)
           ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
           : "default; give --budget-samples / --budget-tokens");
   add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
@@ -314,7 +305,7 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
         "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {} for pauses "
         "({}), "
         "{:.1f} % for restarts ({}).",
-        second.empty() ? "" : " ", budget_text(point, analysis.options), size_text(curve, estimate->size),
+        second.empty() ? "" : " ", work_text(point, analysis.options), size_text(curve, estimate->size),
         figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4),
         100 * estimate->slow_share,
         estimate->is_pause_known ? fmt::format("{:.1f} %", 100 * estimate->pause_share) : "nothing",
@@ -401,9 +392,9 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis, const Pr
         "--eval-share and --checkpoint-share");
   for (const Curve& curve : analysis.curves)
     for (const Point& point : curve.points)
-      if (!is_budget_given(point, analysis.options))
+      if (!is_work_given(point, analysis.options))
         missing.insert(fmt::format("the budget (the proposal takes the default, {}): give --budget-{}",
-                                   budget_text(point, analysis.options), is_token_task(point) ? "tokens" : "samples"));
+                                   work_text(point, analysis.options), is_token_task(point) ? "tokens" : "samples"));
   return {missing.begin(), missing.end()};
 }
 

@@ -1,5 +1,7 @@
 #include "config/generate_options.h"
 
+#include "config/inference_options.h"
+#include "config/option_checks.h"
 #include "core/error.h"
 
 namespace lockstep::config {
@@ -94,22 +96,17 @@ core::OptionSet declare_generate_options(GenerateOptions& options) {
   set.group("Device and speed");
   set.add("batch-size", &options.prompts_per_batch,
           {.help = "Prompts that are continued together.", .unit = "prompts", .min = 1, .max = 65536});
-  set.add("device", &options.device,
-          {.help = "auto: CUDA where a GPU is visible, else the CPU.", .choices = {"auto", "cuda", "cpu"}});
-  set.add("threads", &options.threads,
-          {.help = "Compute threads; 0: the cores of this process.", .unit = "threads", .min = 0, .max = 4096});
+  declare_device_option(set, &options.device);
+  declare_threads_option(set, &options.threads);
   return set;
 }
 
 void check_generate_options(const GenerateOptions& options, const core::OptionSet& set) {
-  const auto need = [&](bool is_missing, const char* flag, const char* hint) {
-    if (is_missing) throw UsageError(fmt::format("options: '{}' needs {}", set.command(), flag), hint);
-  };
-  need(options.pretrained.empty(), "--pretrained PATH",
-       "without weights the result would be noise: name a folder of Hugging Face, or of a run of `train gpt` "
-       "(<logs>/<name>)");
-  need(options.prompts.empty() && options.prompt_file.empty(), "--prompt TEXT or --prompt-file FILE",
-       "--prompt '' begins a new document");
+  need_flag(set, options.pretrained.empty(), "--pretrained PATH",
+            "without weights the result would be noise: name a folder of Hugging Face, or of a run of `train gpt` "
+            "(<logs>/<name>)");
+  need_flag(set, options.prompts.empty() && options.prompt_file.empty(), "--prompt TEXT or --prompt-file FILE",
+            "--prompt '' begins a new document");
   if (options.greedy && options.is_sampled())
     throw UsageError(fmt::format("options: --greedy contradicts {}", options.temperature ? "--temperature"
                                                                      : options.top_k     ? "--top-k"

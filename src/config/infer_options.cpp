@@ -3,6 +3,8 @@
 #include "config/audio_options.h"
 #include "config/contrastive_shape.h"
 #include "config/image_options.h"
+#include "config/inference_options.h"
+#include "config/option_checks.h"
 #include "core/error.h"
 
 namespace lockstep::config {
@@ -77,33 +79,29 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   set.group("Device and speed");
   set.add("batch-size", &options.samples_per_batch,
           {.help = "Pictures, sounds or texts of one forward pass.", .unit = "samples", .min = 1});
-  set.add("device", &options.device,
-          {.help = "auto: CUDA where a GPU is visible, else the CPU.", .choices = {"auto", "cuda", "cpu"}});
+  declare_device_option(set, &options.device);
   set.add("workers", &options.workers, {.help = "Decoding threads.", .unit = "threads", .min = 1, .max = 1024});
-  set.add("threads", &options.threads,
-          {.help = "Compute threads; 0: the cores of this process.", .unit = "threads", .min = 0, .max = 4096});
+  declare_threads_option(set, &options.threads);
   return set;
 }
 
 void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
-  const auto need = [&](bool is_missing, const char* flag, const char* hint) {
-    if (is_missing) throw UsageError(fmt::format("options: '{}' needs {}", set.command(), flag), hint);
-  };
   const bool is_embed = options.job == InferJob::kEmbed, is_clap = is_clap_model(options.model);
   const char* folder = is_clap ? "--sounds DIR" : "--images DIR";
-  need(is_embed && options.input().empty() && options.texts.empty(),
-       is_clap ? "--sounds DIR or --texts FILE" : "--images DIR or --texts FILE", "give what to embed");
-  need(is_embed && options.output.empty(), "--output FILE", "for example -o embeddings.safetensors");
-  need(!is_embed && options.input().empty(), folder, "give the folder to classify");
-  need(!is_embed && options.classnames.empty(), "--classnames FILE", "give a file with one class name per line");
-  need(options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
+  need_flag(set, is_embed && options.input().empty() && options.texts.empty(),
+            is_clap ? "--sounds DIR or --texts FILE" : "--images DIR or --texts FILE", "give what to embed");
+  need_flag(set, is_embed && options.output.empty(), "--output FILE", "for example -o embeddings.safetensors");
+  need_flag(set, !is_embed && options.input().empty(), folder, "give the folder to classify");
+  need_flag(set, !is_embed && options.classnames.empty(), "--classnames FILE",
+            "give a file with one class name per line");
+  need_flag(set, options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
   if (!(is_clap ? options.images : options.sounds).empty())
     throw UsageError(fmt::format("options: '{}' got {} with the model '{}'", set.command(),
                                  is_clap ? "--images" : "--sounds", options.model),
                      is_clap ? "CLAP models take --sounds DIR"
                              : "sounds need a CLAP model: --model HTSAT-tiny-Roberta-base, for example");
-  need(is_clap && options.tokenizer_vocab.empty() && (!is_embed || !options.texts.empty()), "--tokenizer-vocab DIR",
-       "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face)");
+  need_flag(set, is_clap && options.tokenizer_vocab.empty() && (!is_embed || !options.texts.empty()),
+            "--tokenizer-vocab DIR", "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face)");
   check_image_options(options.image_mean, options.image_std, options.force_image_size);
 }
 

@@ -11,6 +11,10 @@ void refuse_if(bool is_wrong, const std::string& message, const std::string& hin
   if (is_wrong) throw UsageError("options: " + message, hint);
 }
 
+void need_flag(const core::OptionSet& set, bool is_missing, const char* flag, const char* hint) {
+  refuse_if(is_missing, fmt::format("'{}' needs {}", set.command(), flag), hint);
+}
+
 int64_t parse_bytes(std::string_view text, std::string_view flag) {
   std::string number = core::to_lower_ascii(text);
   for (const char* suffix : {"ib", "b"})

@@ -11,6 +11,9 @@ namespace lockstep::config {
 /// UsageError "options: MESSAGE" with the hint if the options are wrong.
 void refuse_if(bool is_wrong, const std::string& message, const std::string& hint);
 
+/// UsageError "options: 'COMMAND' needs FLAG" with the hint if the flag is missing.
+void need_flag(const core::OptionSet& set, bool is_missing, const char* flag, const char* hint);
+
 /// A size as users of other benchmarks write it: "8", "32K", "128M", "1.5G", "1T", with or without B or iB; binary
 /// multiples. UsageError that names the flag.
 int64_t parse_bytes(std::string_view text, std::string_view flag);

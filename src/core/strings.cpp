@@ -6,6 +6,8 @@
 #include <charconv>
 #include <numeric>
 
+#include "core/characters.h"
+
 namespace lockstep::core {
 
 std::string_view trim(std::string_view text) {
@@ -100,7 +102,6 @@ std::string join_or(std::span<const std::string> parts) {
 }
 
 bool natural_less(std::string_view a, std::string_view b) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   size_t ia = 0, ib = 0;
   while (ia < a.size() && ib < b.size()) {
     if (is_digit(a[ia]) && is_digit(b[ib])) {

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/strings.h"
 
 namespace lockstep::hw {
 namespace {
+
+using core::is_digit;
 
 constexpr size_t kMaxDigits = 18;  // fits int64_t
 
@@ -20,8 +23,6 @@ constexpr size_t kMaxDigits = 18;  // fits int64_t
                   text.size() > kShown ? "..." : "", reason, position + 1),
       "expected names like node[01-04,7],gpu1; `scontrol show hostnames LIST` shows what SLURM makes of it");
 }
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Reads host list text from left to right.
 class HostlistReader {

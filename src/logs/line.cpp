@@ -4,12 +4,13 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/characters.h"
 #include "core/strings.h"
 
 namespace lockstep::logs {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+using core::is_digit;
 
 /// Takes out colour codes and other control characters: ESC [ ... letter, and ESC ] ... BEL.
 void append_visible(std::string_view raw, std::string& out) {

@@ -6,14 +6,11 @@
 #include "core/strings.h"
 #include "core/units.h"
 #include "sweep/collect.h"
+#include "sweep/json_values.h"
 #include "sweep/plan_table.h"
 
 namespace lockstep::sweep {
 namespace {
-template <typename T> core::Json or_null(const std::optional<T>& value) {
-  return value ? core::Json(*value) : core::Json(nullptr);
-}
-
 /// Names of all tags of a sweep.
 std::set<std::string> tag_names(const SweepState& state) {
   std::set<std::string> names;

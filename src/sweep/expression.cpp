@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -23,8 +24,9 @@ constexpr std::array kFunctions{Function{"min", 1, 16}, Function{"max", 1, 16}, 
                                 Function{"sqrt", 1, 1}, Function{"log2", 1, 1},  Function{"floor", 1, 1},
                                 Function{"ceil", 1, 1}, Function{"round", 1, 1}, Function{"if", 3, 3}};
 
+using core::is_digit;
+
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::string type_name(const Scalar& value) {
   const std::array names{"a truth value", "a number", "a text"};

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "sweep/json_values.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
@@ -25,10 +26,6 @@ Enum enum_from_text(const std::array<const char*, kCount>& names, const std::str
     if (text == names[i]) return static_cast<Enum>(i);
   throw DataError(
       fmt::format("'{}' is none of {}", text, core::join_or(std::vector<std::string>(names.begin(), names.end()))));
-}
-
-template <typename T> core::Json or_null(const std::optional<T>& value) {
-  return value ? core::Json(*value) : core::Json(nullptr);
 }
 
 std::optional<int64_t> optional_count(const core::Json& json, const char* key) {

@@ -280,6 +280,20 @@ struct OpenSweep {
   const sweep::SlurmView* slurm() const { return view ? &*view : nullptr; }
 };
 
+/// The state of a sweep, brought up to date by the one process that may change it.
+struct LockedSweep {
+  fs::path folder;
+  sweep::SweepState state;
+  sweep::SweepLock lock;
+
+  explicit LockedSweep(const std::string& path)
+      : folder(path), state(sweep::read_state(folder)),  // before the lock: no lock file where there is no sweep
+        lock(sweep::SweepLock::take(folder)) {
+    state = sweep::read_state(folder);
+    update(folder, state);
+  }
+};
+
 void print_json(const core::Json& json) {
   core::print("{}\n", json.dump(2, ' ', false, core::Json::error_handler_t::replace));
 }
@@ -303,11 +317,9 @@ int run_resume(std::span<const std::string> args) {
       "sweep resume",
       "Starts again what failed, stopped, was cancelled or is missing; each run goes on from its latest checkpoint.");
   if (parse_or_help(set, flags, args, "")) return 0;
-  const fs::path folder(flags.folder);
-  sweep::read_state(folder);  // no lock file where there is no sweep
-  const auto lock = sweep::SweepLock::take(folder);
-  sweep::SweepState state = sweep::read_state(folder);
-  update(folder, state);
+  LockedSweep locked(flags.folder);
+  const fs::path& folder = locked.folder;
+  sweep::SweepState& state = locked.state;
   sweep::write_state(folder, state);
   if (state.mode.empty())
     throw UsageError(fmt::format("sweep: nothing of '{}' was started yet", folder.string()),
@@ -345,12 +357,8 @@ int run_cancel(std::span<const std::string> args) {
   OptionSet set("sweep cancel",
                 "Cancels every job of a sweep that waits or runs; running ones save a checkpoint first.");
   if (parse_or_help(set, flags, args, "")) return 0;
-  const fs::path folder(flags.folder);
-  sweep::read_state(folder);
-  const auto lock = sweep::SweepLock::take(folder);
-  sweep::SweepState state = sweep::read_state(folder);
-  update(folder, state);
-  const size_t num_cancelled = sweep::cancel_points(folder, state, sweep::Slurm());
+  LockedSweep locked(flags.folder);
+  const size_t num_cancelled = sweep::cancel_points(locked.folder, locked.state, sweep::Slurm());
   core::print("{} jobs cancelled\n", num_cancelled);
   return 0;
 }

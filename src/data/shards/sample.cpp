@@ -15,17 +15,13 @@ namespace {
 constexpr auto kPictures = std::to_array<std::string_view>({"jpg", "jpeg", "png", "webp"});
 constexpr auto kRecordings = std::to_array<std::string_view>({"flac", "wav", "ogg", "oga", "opus"});
 
-bool contains(std::span<const std::string_view> list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
 }  // namespace
 
 std::span<const std::string_view> picture_extensions() { return kPictures; }
 std::span<const std::string_view> audio_extensions() { return kRecordings; }
 
-bool is_picture_extension(std::string_view extension) { return contains(kPictures, extension); }
-bool is_audio_extension(std::string_view extension) { return contains(kRecordings, extension); }
+bool is_picture_extension(std::string_view extension) { return std::ranges::count(kPictures, extension) > 0; }
+bool is_audio_extension(std::string_view extension) { return std::ranges::count(kRecordings, extension) > 0; }
 std::vector<std::string> default_audio_keys() { return core::split(kDefaultAudioKeys, ";"); }
 std::vector<std::string> default_image_keys() { return core::split(kDefaultImageKeys, ";"); }
 

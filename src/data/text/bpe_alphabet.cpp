@@ -13,8 +13,6 @@ struct Alphabet {
   std::array<int, kNumSpellings> byte_of{};
 };
 
-constexpr bool is_spelled_plainly(int byte) { return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD); }
-
 constexpr Alphabet make_alphabet() {
   Alphabet alphabet;
   alphabet.byte_of.fill(-1);

@@ -15,6 +15,8 @@ namespace lockstep::data {
 /// The printable spelling that byte-level vocabularies use: printable Latin-1 bytes stand for themselves, the other 68
 /// for U+0100 on.
 std::string spell_bytes(std::string_view bytes);
+/// Whether a byte (0 to 255) is spelled as the Latin-1 character of the same number.
+constexpr bool is_spelled_plainly(int byte) { return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD); }
 /// The bytes behind a spelling; nothing when a character stands for no byte.
 std::optional<std::string> unspell_bytes(std::string_view spelling);
 

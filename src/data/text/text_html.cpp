@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/text/text_tables.h"
@@ -114,7 +115,8 @@ std::unordered_map<std::string, std::u32string> make_capital_references() {
   return capitals;
 }
 
-bool is_digit(char32_t c) { return c >= U'0' && c <= U'9'; }
+using core::is_digit;
+
 bool is_hex(char32_t c) { return is_digit(c) || (c >= U'a' && c <= U'f') || (c >= U'A' && c <= U'F'); }
 
 /// Text of the character number, by the table of exceptions in HTML 5.

@@ -6,6 +6,7 @@
 #include "core/named_file.h"
 #include "core/strings.h"
 #include "data/text/bpe_merge.h"
+#include "data/text/bpe_model.h"
 #include "data/text/text_utf8.h"
 
 namespace lockstep::data {
@@ -52,9 +53,6 @@ std::string read_vocabulary(const std::filesystem::path& path) {
   const bool packed = core::starts_with(content, "\x1f\x8b");
   return packed ? gunzip(content, path) : content;
 }
-
-/// Bytes that the file spells as the Latin-1 character of the same number.
-bool is_spelled_plainly(int byte) { return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD); }
 
 }  // namespace
 

@@ -1,0 +1,13 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/options.h"
+
+namespace lockstep::config {
+
+/// What every command that computes with a model in one process has: --device and --threads.
+void declare_device_option(core::OptionSet& set, std::string* device);
+void declare_threads_option(core::OptionSet& set, int64_t* threads);
+
+}  // namespace lockstep::config
