@@ -319,7 +319,7 @@ void drop_disagreeing(Point& point, const std::vector<RunSummary>& runs, Disagre
       disagreements.left_out.push_back(
           {index, "unit unknown",
            numbers_of(index, other) +
-               "; the unit of the times is not told, and most likely some are seconds and some milliseconds",
+               "; the unit of the times is unknown, and most likely some are seconds and some milliseconds",
            fmt::format("nothing can be said about this size: {}", kUnitHint)});
   point.runs.clear();
 }
@@ -400,7 +400,7 @@ std::string curve_title(const Curve& curve, const RunSummary& run) {
   const record::RunSetup& setup = curve.points.front().setup;
   size_t num_runs = 0;
   for (const Point& point : curve.points) num_runs += point.runs.size();
-  const std::string unknown = num_runs > 1 ? fmt::format("{} runs (model not told)", num_runs)
+  const std::string unknown = num_runs > 1 ? fmt::format("{} runs (model unknown)", num_runs)
                                            : run.name;  // one file's name would stand for all
   std::string name = !setup.model.empty() ? setup.model : !setup.task.empty() ? setup.task : unknown;
   if (!setup.precision.empty() && curve.name.find("precision") == std::string::npos) name += ", " + setup.precision;

@@ -274,9 +274,9 @@ void add_logs(const Found& found, std::vector<Source>& sources) {
       passed_over.push_back(fmt::format("'{}'", log.string()));
     }
   }
-  const bool is_told_otherwise =
+  const bool has_another_reason =
       found.records.empty() && sources.size() == num_before && (!found.unstarted.empty() || !found.reports.empty());
-  if (!is_told_otherwise) sources.insert(sources.end(), failed.begin(), failed.end());
+  if (!has_another_reason) sources.insert(sources.end(), failed.begin(), failed.end());
   if (passed_over.empty()) return;
   constexpr size_t kMaxNames = 5;
   const size_t num_more = passed_over.size() - std::min(passed_over.size(), kMaxNames);

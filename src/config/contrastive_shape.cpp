@@ -14,9 +14,9 @@ namespace {
 ContrastiveCost cost_of(const ClipShape& shape) {
   const ClipCost cost = clip_cost(shape);
   return {.parameters = cost.parameters(),
-          .other_parameters = cost.image_parameters,
+          .image_or_audio_parameters = cost.image_parameters,
           .text_parameters = cost.text_parameters,
-          .other_forward_flops = cost.image_forward_flops,
+          .image_or_audio_forward_flops = cost.image_forward_flops,
           .text_forward_flops = cost.text_forward_flops,
           .forward = clip_forward(shape)};
 }
@@ -24,9 +24,9 @@ ContrastiveCost cost_of(const ClipShape& shape) {
 ContrastiveCost cost_of(const ClapShape& shape) {
   const ClapCost cost = clap_cost(shape);
   return {.parameters = cost.trained_parameters,
-          .other_parameters = cost.audio_parameters,
+          .image_or_audio_parameters = cost.audio_parameters,
           .text_parameters = cost.text_parameters,
-          .other_forward_flops = cost.audio_computed_flops,
+          .image_or_audio_forward_flops = cost.audio_computed_flops,
           .text_forward_flops = cost.text_forward_flops,
           .forward = clap_forward(shape)};
 }

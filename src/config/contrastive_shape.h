@@ -25,8 +25,8 @@ struct ContrastiveShape {
 
 /// Parameters of the whole model and of its towers; work of one pair, forward, at full size and nominal context length.
 struct ContrastiveCost {
-  int64_t parameters = 0, other_parameters = 0, text_parameters = 0;  ///< Trained ones.
-  double other_forward_flops = 0.0, text_forward_flops = 0.0;
+  int64_t parameters = 0, image_or_audio_parameters = 0, text_parameters = 0;  ///< Trained ones.
+  double image_or_audio_forward_flops = 0.0, text_forward_flops = 0.0;
   FlopCount forward;
 };
 ContrastiveCost contrastive_cost(const ContrastiveShape& shape);

@@ -45,7 +45,7 @@ struct Task {
 };
 
 /// Which bad samples are warned about as they come: the first three, then each time their number has doubled.
-bool is_told(int64_t num_bad) { return num_bad <= 3 || std::has_single_bit(static_cast<uint64_t>(num_bad)); }
+bool is_warned_of(int64_t num_bad) { return num_bad <= 3 || std::has_single_bit(static_cast<uint64_t>(num_bad)); }
 
 void check_config(const LoaderConfig& config) {
   if (config.micro_batch_size < 1)
@@ -273,7 +273,7 @@ void Loader::State::account(PendingBatch& batch) {
   std::sort(batch.bad.begin(), batch.bad.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [slot, bad] : batch.bad) {
     ++num_bad_;
-    if (is_told(num_bad_)) core::log_warning("data: bad sample replaced ({} so far): {}", num_bad_, bad.reason);
+    if (is_warned_of(num_bad_)) core::log_warning("data: bad sample replaced ({} so far): {}", num_bad_, bad.reason);
     if (bad_.size() < kMaxListed) bad_.push_back(std::move(bad));
   }
   last_position_ = std::move(batch.position_after);

@@ -67,8 +67,8 @@ void LogBuilder::count_problem(const std::string& words) { ++counted_[words]; }
 bool LogBuilder::add(const LogLine& line, const LogRow& values) {
   constexpr int64_t kMaxStep = int64_t{1} << 48;
   if (!is_time(values.step_ms) || values.step < 0 || values.step > kMaxStep) return false;
-  if (is_start_told_) {
-    is_start_told_ = false;
+  if (is_attempt_new_) {
+    is_attempt_new_ = false;
     if (has_rows()) {
       ++num_attempts_;
       ranks_.clear();
@@ -94,7 +94,7 @@ bool LogBuilder::add(const LogLine& line, const LogRow& values) {
   rank.last_step = values.step;
   if (label != kNoLabel) labels_.insert(label);
   if (const auto same = rows_.find({rank.attempt, values.step}); same != rows_.end()) {
-    if (label == kNoLabel && run_.steps.step_ms[same->second] != values.step_ms) ++num_retold_;
+    if (label == kNoLabel && run_.steps.step_ms[same->second] != values.step_ms) ++num_repeated_;
     merge(same->second, values);
   } else
     append(line, values, rank.attempt);
@@ -157,11 +157,11 @@ void LogBuilder::tell_ranks() {
         fmt::format("{} lines came after the next step's: ranks print into one file without labels; of each step the "
                     "slowest counts, how many ranks there were and which was slow cannot be concluded",
                     num_late_));
-  else if (num_retold_ > 0)
+  else if (num_repeated_ > 0)
     run_.problems.push_back(
         fmt::format("{} lines tell a step again with another time and without a rank: those of other ranks, or the "
                     "same line drawn again; of each step the slowest counts, which rank was slow cannot be concluded",
-                    num_retold_));
+                    num_repeated_));
 }
 
 void LogBuilder::begin_run(const std::string& part) {
@@ -173,9 +173,9 @@ void LogBuilder::begin_run(const std::string& part) {
     counted_.clear();
     labels_.clear();
     num_attempts_ = 1;
-    is_start_told_ = false;
+    is_attempt_new_ = false;
     unit_ms_ = 0;
-    num_late_ = num_retold_ = 0;
+    num_late_ = num_repeated_ = 0;
   }
   run_.part = part;
 }

@@ -48,7 +48,7 @@ class LogBuilder {
   /// Adds a row; false (the line is to be rejected) when its time or step make no sense.
   bool add(const LogLine& line, const LogRow& row);
   /// The next row begins a new attempt whatever its step is: the program said that it starts.
-  void start_attempt() { is_start_told_ = true; }
+  void start_attempt() { is_attempt_new_ = true; }
   /// Rows of the current attempt are there.
   bool has_rows() const { return run_.steps.size() > 0; }
   /// Reported once however often it happens, with the number of times.
@@ -76,10 +76,10 @@ class LogBuilder {
   std::map<std::string, int64_t> counted_{};
   int num_attempts_ = 1;
   std::set<int> labels_{};  // of all attempts
-  bool is_start_told_ = false;
+  bool is_attempt_new_ = false;
   double unit_ms_ = 0;
   int64_t num_late_ = 0,
-          num_retold_ =
+          num_repeated_ =
               0;  // lines without a label that tell a step again with another time: late by an interval, or at once
 };
 

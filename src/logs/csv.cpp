@@ -261,7 +261,7 @@ class CsvParser : public LogParser {
       }
       if (held.row.unit_ms == 0) {
         bare_times.push_back({held.row.step_ms, held.line.number});
-        builder_.run().is_unit_guessed = !is_unit_told_;
+        builder_.run().is_unit_guessed = !is_unit_given_;
       }
       take(held);
     }
@@ -326,7 +326,7 @@ class CsvParser : public LogParser {
     for (const CsvColumn& column : columns_) {
       if (column.field == Field::kFact) fact_columns_.push_back(&column);
       if (column.field != Field::kStepTime) continue;
-      is_unit_told_ = column.is_unit_told;
+      is_unit_given_ = column.is_unit_given;
       if (column.may_be_elapsed) may_be_elapsed_ = true, elapsed_name_ = column.name;
     }
     if (are_csv_steps(columns_)) return;
@@ -377,11 +377,11 @@ class CsvParser : public LogParser {
   bool set_duration(const CsvColumn& column, const std::string& text, LogRow& row, const LogLine& line) {
     const auto time = read_csv_time(text);
     if (!time) return false;
-    if (time->unit_ms && column.is_unit_told && *time->unit_ms != column.unit_ms)
+    if (time->unit_ms && column.is_unit_given && *time->unit_ms != column.unit_ms)
       return refuse(
           line, fmt::format("a number in the column '{}' has another unit than the column's name tells", column.name));
     bool& has_units = (column.field == Field::kStepTime ? step_units_ : wait_units_);
-    if (!column.is_unit_told && !time->unit_ms && has_units)
+    if (!column.is_unit_given && !time->unit_ms && has_units)
       return refuse(line,
                     fmt::format("numbers in the column '{}' have their unit behind them, some have none", column.name));
     has_units = has_units || time->unit_ms;
@@ -447,7 +447,7 @@ class CsvParser : public LogParser {
   std::vector<const CsvColumn*> fact_columns_{};
   std::vector<std::set<std::string>> unread_{};  // values of columns of unknown names, up to one more than kMaxUnread
   bool has_step_ = false, step_units_ = false, wait_units_ = false;  // units stand behind the numbers
-  bool may_be_elapsed_ = false, is_unit_told_ = false, is_by_epoch_ = false;
+  bool may_be_elapsed_ = false, is_unit_given_ = false, is_by_epoch_ = false;
   std::string elapsed_name_{};
   int64_t num_headers_ = 1;
   std::vector<CsvRun> runs_{};

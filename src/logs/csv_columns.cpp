@@ -52,7 +52,7 @@ CsvColumn column_of(std::string_view header) {
     if (!duration.empty() || column.may_be_elapsed) {
       column.field = column.may_be_elapsed ? Field::kStepTime : field_of(duration);
       column.unit_ms = std::pow(10, 3 - unit->decimals);
-      column.is_unit_told = true;
+      column.is_unit_given = true;
       return column;
     }
   }

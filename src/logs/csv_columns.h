@@ -29,7 +29,7 @@ enum class CsvField {
 struct CsvColumn {
   CsvField field = CsvField::kNone;
   double unit_ms = 1000;  ///< Of times.
-  bool is_unit_told = false;
+  bool is_unit_given = false;
   std::string name{};           ///< As the header has it.
   bool may_be_elapsed = false;  ///< "time_s": of a step, or since the start.
   std::string_view fact{};      ///< Of kFact: its name as record/meta.h has it, or "run" for what tells repeats apart.

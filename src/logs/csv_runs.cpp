@@ -56,9 +56,9 @@ bool number_through_epochs(std::deque<HeldRow>& rows) {
 
 std::vector<CsvRun> split_by_batch(CsvRun run) {
   std::map<double, CsvRun> by_batch;
-  const bool is_told =
+  const bool has_batches =
       std::none_of(run.rows.begin(), run.rows.end(), [](const HeldRow& held) { return std::isnan(held.global_batch); });
-  if (is_told)
+  if (has_batches)
     for (const HeldRow& held : run.rows) by_batch[held.global_batch];
   std::vector<CsvRun> parts;
   if (by_batch.size() > 1 && repeats_steps(run.rows)) {

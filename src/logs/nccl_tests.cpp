@@ -105,7 +105,7 @@ class NcclTestsParser : public LogParser {
         words.size() == 2 && words[0] == "#")  // `lockstep bench collective`: "# all-reduce"
       for (const Collective& one : kCollectives)
         if (core::replace_all(std::string(words[1]), "-", "_") == one.test) part_ = one.kind;
-    if (const auto count = count_after(text, "lockstep bench collective")) told_ranks_ = *count;
+    if (const auto count = count_after(text, "lockstep bench collective")) given_ranks_ = *count;
     if (text.find(" Rank ") != std::string_view::npos && text.find(" Pid ") != std::string_view::npos)
       return read_rank(text);
     if (const auto average = number_after(text, "Avg bus bandwidth")) average_busbw_ = *average;
@@ -165,7 +165,7 @@ class NcclTestsParser : public LogParser {
   std::set<int> ranks_{};
   std::set<std::string> hosts_{};
   std::optional<double> average_busbw_{};
-  std::optional<int64_t> told_ranks_{};
+  std::optional<int64_t> given_ranks_{};
 };
 
 /// The number of ranks whose factor is the printed ratio; nothing where its digits fit several numbers, or the factor
@@ -203,7 +203,7 @@ const Collective* guess_by_ratio(std::span<const record::CollectivePoint> points
 void NcclTestsParser::finish() {
   record::RunData& run = builder_.run();
   if (!ranks_.empty() && !setup().devices) setup().devices = static_cast<int64_t>(ranks_.size());
-  if (told_ranks_.value_or(0) > 0 && !setup().devices) setup().devices = *told_ranks_;
+  if (given_ranks_.value_or(0) > 0 && !setup().devices) setup().devices = *given_ranks_;
   if (!hosts_.empty() && !setup().nodes) setup().nodes = static_cast<int64_t>(hosts_.size());
   const Collective* kind =
       named_ != nullptr ? named_ : find_collective(core::to_lower_ascii(run.source.filename().string()));
@@ -211,9 +211,9 @@ void NcclTestsParser::finish() {
     setup().devices = kind != nullptr ? ranks_by_ratio(run.collective_points, kind->kind) : std::nullopt;
     run.problems.push_back(
         setup().devices
-            ? fmt::format("how many ranks took part is not told; the ratio of the two bandwidths is that of {}",
+            ? fmt::format("how many ranks took part is unknown; the ratio of the two bandwidths is that of {}",
                           *setup().devices)
-            : "how many ranks took part is not told: give --devices");
+            : "how many ranks took part is unknown: give --devices");
   }
   const int num_ranks = static_cast<int>(std::min<int64_t>(known(&record::RunSetup::devices).value_or(0), 10'000'000));
   if (kind == nullptr) kind = guess_by_ratio(run.collective_points, num_ranks);
@@ -221,7 +221,7 @@ void NcclTestsParser::finish() {
                                        [](const record::CollectivePoint& point) { return point.kind.empty(); });
   if (kind == nullptr && has_unnamed)
     run.problems.push_back(
-        "which collective was measured is not told: put its name (all_reduce, ...) into the file name");
+        "which collective was measured is unknown: put its name (all_reduce, ...) into the file name");
   int64_t num_far = 0, num_wrong = 0;
   double sum_busbw = 0;
   for (record::CollectivePoint& point : run.collective_points) {

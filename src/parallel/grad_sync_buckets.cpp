@@ -70,7 +70,7 @@ class BucketGradSync final : public GradSync {
   void make_buckets(int64_t bucket_bytes);
   void place_gradients(Bucket& bucket, size_t index);
   void place_parameters(Bucket& bucket);
-  void make_holding();
+  void list_segments();
   void gradient_is_final(size_t index);
   void send_ready_buckets(bool all);
   void check_views() const;
@@ -96,7 +96,7 @@ BucketGradSync::BucketGradSync(const std::vector<comm::NamedTensor>& parameters,
                            .is_summed_apart = masters.fp32_gradients && is_narrow(*named.tensor)});
   }
   make_buckets(bucket_bytes);
-  make_holding();
+  list_segments();
   for (size_t i = 0; i < parameters_.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));
 }
@@ -152,7 +152,7 @@ void BucketGradSync::place_parameters(Bucket& bucket) {
   }
 }
 
-void BucketGradSync::make_holding() {
+void BucketGradSync::list_segments() {
   const c10::NoGradGuard no_grad;
   partition_.shards = is_sharded_ ? &data_axis_ : nullptr;
   for (const Bucket& bucket : buckets_) {

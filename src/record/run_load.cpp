@@ -159,7 +159,7 @@ std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) 
       "not be all";
   std::optional<int64_t> steps_done;
   const size_t num_problems = run.problems.size();
-  const bool is_told = read_or_tell(folder / "status.json", run, [&] {
+  const bool is_read = read_or_tell(folder / "status.json", run, [&] {
     const StatusRead status = read_status(folder);
     const double now_s = core::unix_seconds();
     run.state = status.is_dead(now_s) ? "died" : status.state;
@@ -177,7 +177,7 @@ std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) 
                                          status.dropped_lines));
     if (run.state != "running" && run.state != "died") steps_done = status.steps_done;
   });
-  if (is_told) return steps_done;
+  if (is_read) return steps_done;
   if (run.problems.size() == num_problems)
     run.problems.push_back(fmt::format("status.json is missing: {}", kUnknownEnd));
   else

@@ -15,7 +15,7 @@
 #include "core/units.h"
 #include "sweep/local_job.h"
 #include "sweep/run_outcome.h"
-#include "sweep/stop_wish.h"
+#include "sweep/stop_request.h"
 
 namespace lockstep::sweep {
 using core::Clock;
@@ -52,7 +52,7 @@ void end_at_once(core::Process& process, int num_ticks) {
 }
 
 /// Waits for the end, passing on what signals and the time limit ask for.
-core::ExitStatus watch(core::Process& process, const StopWish& request, const PointRecord& point,
+core::ExitStatus watch(core::Process& process, const StopRequest& request, const PointRecord& point,
                        const std::function<void()>& on_tick) {
   constexpr std::chrono::milliseconds kTick{200};
   const auto start = Clock::now();
@@ -85,7 +85,7 @@ void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus
 }  // namespace
 
 int run_local(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes) {
-  const StopWish request;
+  const StopRequest request;
   int worst = 0;
   state.mode = "local";
   for (size_t at = 0; at < indexes.size() && request.count() == 0; ++at) {

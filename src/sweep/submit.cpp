@@ -13,7 +13,7 @@
 #include "core/strings.h"
 #include "sweep/job_script.h"
 #include "sweep/run_outcome.h"
-#include "sweep/stop_wish.h"
+#include "sweep/stop_request.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
@@ -49,7 +49,7 @@ class Submitter {
   size_t submit_jobs(const std::vector<int64_t>& indexes) {
     size_t num_done = 0;
     for (const int64_t index : indexes) {
-      if (wish_.count() > 0) break;
+      if (stop_request_.count() > 0) break;
       PointRecord& point = state_.point(index);
       begin({&point});
       std::vector<std::string> options{"--comment=" + comment_of(folder_, fmt::format("{}", index))};
@@ -74,7 +74,7 @@ class Submitter {
   size_t submit_arrays(const std::vector<int64_t>& indexes) {
     size_t num_done = 0;
     for (const auto& [request, members] : groups(indexes)) {
-      if (wish_.count() > 0) break;
+      if (stop_request_.count() > 0) break;
       std::vector<PointRecord*> points;
       for (const int64_t index : members) points.push_back(&state_.point(index));
       const fs::path script = folder_ / fmt::format("jobs/array-{:04}.sh", members[0]);
@@ -157,7 +157,7 @@ class Submitter {
   SweepState& state_;
   const Slurm& slurm_;
   std::vector<std::string> active_;
-  StopWish wish_;
+  StopRequest stop_request_;
 };
 /// The script (below the sweep folder) that a task of an array runs, from the list in the array's own script; "" when
 /// there is none.

@@ -12,7 +12,7 @@ extern char** environ;
 namespace lockstep::train {
 namespace {
 
-bool is_told(std::string_view name) {
+bool is_recorded(std::string_view name) {
   constexpr std::array<std::string_view, 9> kPrefixes{"NCCL_",  "GLOO_", "OMP_", "MKL_", "CUDA_",
                                                       "TORCH_", "FI_",   "UCX_", "KMP_"};
   constexpr std::array<std::string_view, 8> kNames{"SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES",
@@ -38,7 +38,7 @@ core::Json environment_facts() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
     const auto equals = text.find('=');
-    if (equals != std::string_view::npos && is_told(text.substr(0, equals)))
+    if (equals != std::string_view::npos && is_recorded(text.substr(0, equals)))
       facts[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   return facts;

@@ -30,13 +30,13 @@ ExitCode Trainer::run() {
     core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step,
                       config_.last_step());
   parts_.phases.restart();
-  while (position_.step < config_.last_step() && wish_ < StopRequest::kSaveAndFinish) {
+  while (position_.step < config_.last_step() && stop_request_ < StopRequest::kSaveAndFinish) {
     parts_.callbacks.before_step(position_.step);
     step();
     digest(telemetry_.take(kReadDelaySteps));
     at_boundaries();
-    if (wish_ == StopRequest::kSaveAndGoOn) {
-      wish_ = StopRequest::kNone;  // before save(), which may read a request of a later step
+    if (stop_request_ == StopRequest::kSaveAndGoOn) {
+      stop_request_ = StopRequest::kNone;  // before save(), which may read a request of a later step
       save();
       parts_.phases.skip();
     }
@@ -56,7 +56,7 @@ ExitCode Trainer::finish() {
                    position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
   }
-  const bool is_time_up = wish_ == StopRequest::kSaveAndFinish;
+  const bool is_time_up = stop_request_ == StopRequest::kSaveAndFinish;
   core::log_info("stopped {} after {} steps; continue with --resume latest",
                  is_time_up ? "because the time is up" : "on request", position_.step);
   return is_time_up ? ExitCode::kOk : ExitCode::kRequeue;
@@ -115,7 +115,7 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
 
 void Trainer::digest(const std::vector<StepValues>& values) {
   for (const StepValues& step : values) {
-    wish_ = std::max(wish_, step.request);
+    stop_request_ = std::max(stop_request_, step.request);
     if (num_digested_++ == 0) parts_.callbacks.record_first_step(step.phases);
     interval_.step = step.step;
     ++interval_.num_steps;
@@ -133,7 +133,7 @@ void Trainer::at_boundaries() {
   if (step % config_.log_every_n_steps == 0 || ends_epoch) end_interval();
   parts_.phases.mark(Phase::kTelemetry);
   const bool checks_replicas = config_.check_replicas_steps > 0 && step % config_.check_replicas_steps == 0;
-  const bool evaluates = ends_epoch && (wish_ < StopRequest::kSaveAndFinish || step == config_.last_step());
+  const bool evaluates = ends_epoch && (stop_request_ < StopRequest::kSaveAndFinish || step == config_.last_step());
   if (checks_replicas || evaluates) training.sync->wait_params();
   if (checks_replicas) parallel::check_replicas(training.task->network().named_parameters(), *training.data_axis);
   const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 &&

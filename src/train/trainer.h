@@ -103,7 +103,7 @@ class Trainer {
   TrainerConfig config_;
   TrainerParts parts_;
   TrainerPosition position_;
-  StopRequest wish_ = StopRequest::kNone;  // of all ranks, until it is met
+  StopRequest stop_request_ = StopRequest::kNone;  // of all ranks, until it is met
   Telemetry telemetry_;
   int64_t num_digested_ = 0;  // steps whose values have been read
   IntervalTimes interval_;    // sums since the last end_interval

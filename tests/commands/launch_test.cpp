@@ -307,16 +307,16 @@ TEST(Launch, DeathBySignalIsToldAs128PlusSignal) {
 
 TEST(Launch, WhoFailedFirstIsToldWhileTheOthersStillEnd) {
   const core::TempDir folder;
-  const std::string told = (folder.path() / "err").string();
+  const std::string err_file = (folder.path() / "err").string();
   // Rank 0 ends when it reads of the failure; told at the end only, it would be killed before.
   const std::string script =
       "if [ $RANK = 1 ]; then kill -9 $$; fi; trap '' TERM; "
       "until grep -q 'rank 1 on .* failed first: signal 9' " +
-      told + "; do sleep 0.05; done; echo 'rank 0 has read it' >&2; exit 3";
+      err_file + "; do sleep 0.05; done; echo 'rank 0 has read it' >&2; exit 3";
   std::vector<std::string> args = launch({"--nproc-per-node", "2"}, script).argv;
-  args.insert(args.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2> " + told});
+  args.insert(args.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2> " + err_file});
   const CommandResult result = run({.argv = args});
-  const std::string err = core::read_file(told);
+  const std::string err = core::read_file(err_file);
   EXPECT_EQ(result.status.code, 137) << err;
   EXPECT_NE(err.find("rank 0 has read it"), std::string::npos) << err;
   EXPECT_NE(err.find("1 other ranks are being ended, for which they have 10 s"), std::string::npos) << err;

@@ -190,13 +190,13 @@ TEST(ReportCommand, BadInputIsExplainedAndNothingIsLeftOutSilently) {
   EXPECT_EQ(analysis.at("runs").size(), 5u) << "every run is listed";
   EXPECT_NEAR(analysis.at("curves").at(0).at("points").at(1).at("step_p50_ms").get<double>(), 100, 1)
       << "the profile is not in the point";
-  bool is_cut_told = false;
+  bool is_cut_reported = false;
   for (const Json& run : analysis.at("runs"))
     if (run.at("name") == "cut")
       for (const Json& problem : run.at("problems"))
-        is_cut_told |= problem.get<std::string>().find("cut") != std::string::npos ||
-                       problem.get<std::string>().find("last line") != std::string::npos;
-  EXPECT_TRUE(is_cut_told) << analysis.at("runs").dump(1).substr(0, 3000);
+        is_cut_reported |= problem.get<std::string>().find("cut") != std::string::npos ||
+                           problem.get<std::string>().find("last line") != std::string::npos;
+  EXPECT_TRUE(is_cut_reported) << analysis.at("runs").dump(1).substr(0, 3000);
   const ProgramResult text = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string()});
   for (const char* word : {"failed", "profiled", "broken"})
     EXPECT_NE(flat(text.out).find(word), std::string::npos) << text.out;
@@ -291,16 +291,16 @@ TEST(ReportCommand, LogsOfOpenClipNeedTheirNodesAndTakeThemFromThePath) {
   ASSERT_EQ(asked.exit_code, 0) << asked.err;
   const std::string missing = Json::parse(asked.out).at("missing").dump();
   EXPECT_NE(missing.find("nodes"), std::string::npos) << missing;
-  const ProgramResult told =
+  const ProgramResult made =
       run_lockstep({"report", folder.path().string(), "--json", "--meta", "bench_n(?<nodes>[0-9]+)_", "--fwd-gflops",
                     "14.78", "--peak-tflops", "989"});
-  ASSERT_EQ(told.exit_code, 0) << told.err;
-  const Json analysis = Json::parse(told.out);
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const Json analysis = Json::parse(made.out);
   std::set<int> nodes;
   for (const Json& curve : analysis.at("curves"))
     for (const Json& point : curve.at("points")) nodes.insert(point.at("nodes").get<int>());
   EXPECT_EQ(nodes, (std::set<int>{1, 2}));
-  EXPECT_EQ(told.err.find("--meta"), std::string::npos) << told.err;
+  EXPECT_EQ(made.err.find("--meta"), std::string::npos) << made.err;
   const ProgramResult useless =
       run_lockstep({"report", folder.path().string(), "--json", "--meta", "bensh_n(?<nodes>[0-9]+)_"});
   ASSERT_EQ(useless.exit_code, 0) << useless.err;

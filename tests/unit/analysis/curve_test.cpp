@@ -758,7 +758,7 @@ TEST(Curve, WithoutAModelACurveIsNotNamedAfterOneOfItsLogs) {
     run.setup.model.clear();
     run.setup.precision.clear();
   }
-  EXPECT_EQ(analysis_of(runs).curves.at(0).name, "6 runs (model not told)");
+  EXPECT_EQ(analysis_of(runs).curves.at(0).name, "6 runs (model unknown)");
   EXPECT_EQ(analysis_of({runs[0]}).curves.at(0).name, "n1_r0");
 }
 

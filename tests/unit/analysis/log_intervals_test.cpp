@@ -195,7 +195,7 @@ constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, opencl
                                  {"csv", logs::LogFormat::kCsv, csv_log}};
 
 /// Time lost between steps, of a point, and of the base that every efficiency leans on.
-bool is_stall_told(const Analysis& analysis) {
+bool is_stall_flagged(const Analysis& analysis) {
   return std::any_of(analysis.flags.begin(), analysis.flags.end(),
                      [&](const Flag& flag) { return flag.code == "M11"; });
 }
@@ -226,7 +226,7 @@ TEST_P(EveryReader, GivesEfficiencyPausesAndNodeHoursOfTheRunHoweverOftenItPrint
         EXPECT_NEAR(estimate->pause_share, run->pause_share(), kAllowed * run->pause_share() + kRounding);
       }
       const bool are_pauses_long = steps_per_evaluation == 50;  // 10 % of the time; every 200 steps they are 2.5 %
-      EXPECT_EQ(is_stall_told(analysis), are_pauses_long);
+      EXPECT_EQ(is_stall_flagged(analysis), are_pauses_long);
       EXPECT_EQ(is_base_doubted_for_stalls(analysis), are_pauses_long);
     }
 }

@@ -1,4 +1,4 @@
-// The catalogue of metrics against a report made of full records: what it declares is told, and what is told is
+// The catalogue of metrics against a report made of full records: what it declares is produced, and what is produced is
 // declared.
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ Analysis full_analysis(const std::filesystem::path& folder) {
   return analyse(std::move(runs), options);
 }
 
-bool is_told(const core::Json& value) {
+bool is_known(const core::Json& value) {
   if (value.is_object()) return value.contains("value") ? !value.at("value").is_null() : !value.empty();
   return !value.is_null();
 }
@@ -71,18 +71,18 @@ struct Report {
 TEST(Metrics, EveryDerivedOneHasANumberInAReportOfFullRecords) {
   const Report report;
   ASSERT_EQ(report.analysis.curves.size(), 1u);
-  std::set<std::string> told;
+  std::set<std::string> produced;
   for (const auto& [key, value] : report.point().items())
-    if (is_told(value)) told.insert(key);
-  for (const auto& [key, value] : report.json.at("runs").at(0).at("series").items()) told.insert("series." + key);
+    if (is_known(value)) produced.insert(key);
+  for (const auto& [key, value] : report.json.at("runs").at(0).at("series").items()) produced.insert("series." + key);
   for (const draw::Section& section : make_document(report.analysis).sections)
     for (const draw::Block& block : section.blocks)
       if (const draw::Table* table = std::get_if<draw::Table>(&block))
         for (size_t column = 0; column < table->columns.size(); ++column)
           for (const auto& row : table->rows)
-            if (row[column].value) told.insert(table->columns[column].key);
+            if (row[column].value) produced.insert(table->columns[column].key);
   for (const std::string& name : produced_names(record::MetricSource::kDerived))
-    EXPECT_TRUE(told.contains(name)) << name << " has no producer";
+    EXPECT_TRUE(produced.contains(name)) << name << " has no producer";
 }
 
 TEST(Metrics, EveryNumberOfSizesAndSeriesIsDeclared) {

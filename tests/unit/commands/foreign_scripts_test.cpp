@@ -72,8 +72,8 @@ TEST(ForeignScripts, TwoOfOpenClipsGuideRunAsTheyAre) {
 
 TEST(ForeignScripts, OpenClipsProductionScriptRunsAfterOneChange) {
   Args warnings;
-  const std::string told = answer(kProduction, warnings);
-  EXPECT_TRUE(holds(told, "--report-to 'wandb' is not supported\n  hint: use --report-to tensorboard")) << told;
+  const std::string message = answer(kProduction, warnings);
+  EXPECT_TRUE(holds(message, "--report-to 'wandb' is not supported\n  hint: use --report-to tensorboard")) << message;
   EXPECT_EQ(answer(changed(kProduction, "--report-to wandb", "--report-to tensorboard"), warnings), "");
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_TRUE(holds(warnings[0], "--wandb-project-name changes nothing here")) << warnings[0];
@@ -81,10 +81,10 @@ TEST(ForeignScripts, OpenClipsProductionScriptRunsAfterOneChange) {
 
 TEST(ForeignScripts, WhatIsNotSupportedIsToldAtOnce) {
   Args warnings;
-  const std::string told = answer(kLargeScale, warnings);
-  EXPECT_TRUE(holds(told, "2 things are wrong")) << told;
-  EXPECT_TRUE(holds(told, "--report-to 'wandb' is not supported")) << told;
-  EXPECT_TRUE(holds(told, "--remote-sync is not supported")) << told;
+  const std::string message = answer(kLargeScale, warnings);
+  EXPECT_TRUE(holds(message, "2 things are wrong")) << message;
+  EXPECT_TRUE(holds(message, "--report-to 'wandb' is not supported")) << message;
+  EXPECT_TRUE(holds(message, "--remote-sync is not supported")) << message;
   const std::string local = changed(kLargeScale, "--remote-sync s3://my-bucket/clip-checkpoints", "");
   EXPECT_EQ(answer(changed(local, "wandb", "tensorboard"), warnings), "");
 }
@@ -136,8 +136,8 @@ TEST(ForeignScripts, Megatrons175bScriptNeedsOneChange) {
       "949,50,1 --log-interval 100 --save-interval 10000 --eval-interval 1000 --save /ckpt/gpt --load /ckpt/gpt "
       "--eval-iters 10 --tensorboard-dir /tb";
   Args warnings;
-  const std::string told = answer(script, warnings);
-  EXPECT_TRUE(holds(told, "options: --step-batch-size-schedule is not supported")) << told;
+  const std::string message = answer(script, warnings);
+  EXPECT_TRUE(holds(message, "options: --step-batch-size-schedule is not supported")) << message;
   EXPECT_EQ(answer(changed(script, "--step-batch-size-schedule 0:16_2.4B:320", ""), warnings), "");
 }
 
@@ -147,11 +147,11 @@ TEST(ForeignScripts, AMixtureOfExpertsIsRefusedInOneRound) {
       changed(kLlama, "--expert-model-parallel-size 1",
               "--num-experts 8 --expert-model-parallel-size 8 --moe-router-topk 2 "
               "--moe-grouped-gemm --moe-aux-loss-coeff 1e-2 --context-parallel-size 2 --qk-layernorm");
-  const std::string told = answer(script, warnings);
+  const std::string message = answer(script, warnings);
   for (const char* flag :
        {"--num-experts", "--expert-model-parallel-size", "--context-parallel-size", "--qk-layernorm"})
-    EXPECT_TRUE(holds(told, std::string(flag) + " is not supported")) << told;
-  EXPECT_TRUE(holds(told, "4 things are wrong")) << told;
+    EXPECT_TRUE(holds(message, std::string(flag) + " is not supported")) << message;
+  EXPECT_TRUE(holds(message, "4 things are wrong")) << message;
 }
 
 }  // namespace

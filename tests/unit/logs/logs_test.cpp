@@ -383,7 +383,7 @@ TEST(Logs, CollectivesWithoutAListOfRanksTellTheirNumberOtherwise) {
   has_problem(by_ratio, "the ratio of the two bandwidths is that of 8");
   const record::RunData unnamed = LogText(text, "job.txt").read();
   EXPECT_FALSE(unnamed.setup.devices);
-  has_problem(unnamed, "how many ranks took part is not told: give --devices");
+  has_problem(unnamed, "how many ranks took part is unknown: give --devices");
   EXPECT_EQ(
       LogText(text, "job.txt").read(std::nullopt, {.values = {{"devices", "8"}}}).collective_points.at(0).num_ranks, 8);
   const std::string head =
@@ -428,12 +428,13 @@ TEST(LogTraps, ALastLineThatIsCutIsLeftOutAndTold) {
     const std::string text = core::read_file(golden(file.file));
     size_t end = text.find_last_not_of("\n");  // the last lines may be no measurements: cut until one is hit
     record::RunData cut;
-    bool is_told = false;
-    for (; end > text.size() / 2 && !is_told; --end) {
+    bool is_reported = false;
+    for (; end > text.size() / 2 && !is_reported; --end) {
       cut = LogText(text.substr(0, end), file.file).read(file.format);
-      for (const std::string& problem : cut.problems) is_told = is_told || problem.find("cut off") != std::string::npos;
+      for (const std::string& problem : cut.problems)
+        is_reported = is_reported || problem.find("cut off") != std::string::npos;
     }
-    EXPECT_TRUE(is_told) << file.file;
+    EXPECT_TRUE(is_reported) << file.file;
     EXPECT_EQ(cut.num_rejected_lines, 1) << file.file;
   }
 }

@@ -52,7 +52,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     const auto cost = config::contrastive_cost(shape_);
     const std::string other = shape_.modality();
     return {.num_parameters = cost.parameters,
-            .model = {{other + "_forward_flops", cost.other_forward_flops},
+            .model = {{other + "_forward_flops", cost.image_or_audio_forward_flops},
                       {"text_forward_flops", cost.text_forward_flops}},
             .forward = cost.forward,
             .processed = shape_.clip() != nullptr ? config::clip_forward_trained(*shape_.clip()) : config::FlopCount{},

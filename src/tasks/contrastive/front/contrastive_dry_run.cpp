@@ -56,10 +56,11 @@ void add_bucket_facts(const ContrastiveOptions& options, const config::Contrasti
 void add_model_facts(const ContrastiveOptions& options, const config::ContrastiveShape& shape, int64_t num_ranks,
                      std::vector<DryRunFact>& facts) {
   const config::ContrastiveCost cost = config::contrastive_cost(shape);
-  facts.push_back({"parameters", "parameters", cost.parameters,
-                   fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)),
-                               shape.modality(), core::format_count(static_cast<double>(cost.other_parameters)),
-                               core::format_count(static_cast<double>(cost.text_parameters)))});
+  facts.push_back(
+      {"parameters", "parameters", cost.parameters,
+       fmt::format("{} ({} {}, text {})", core::format_count(static_cast<double>(cost.parameters)), shape.modality(),
+                   core::format_count(static_cast<double>(cost.image_or_audio_parameters)),
+                   core::format_count(static_cast<double>(cost.text_parameters)))});
   facts.push_back({"forward_flops_per_sample", "forward pass", cost.forward.flops,
                    fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)",
                                core::format_count(cost.forward.flops), other_text(shape), shape.context_length())});

@@ -42,7 +42,7 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 /// "layers 0-5", "layers 0, 8, 16, ..., 88": what a stage holds.
-std::string holdings(const GptLayout& layout, int stage) {
+std::string stage_parts(const GptLayout& layout, int stage) {
   std::vector<std::string> words;
   std::vector<int> layers;
   bool has_embedding = false, has_head = false;
@@ -192,7 +192,7 @@ core::Json stage_json(const GptLayout& layout, int stage, const StagePlan& plan)
                        {"count", entry.count},
                        {"what", entry.what}});
   return {{"stage", stage},
-          {"holds", holdings(layout, stage)},
+          {"holds", stage_parts(layout, stage)},
           {"parameters_per_rank", memory.num_parameters},
           {"peak_in_flight", plan::peak_in_flight(layout.pipe, stage)},
           {"bytes",
@@ -219,7 +219,7 @@ std::string memory_table(const GptLayout& layout, const std::vector<StagePlan>& 
   }
   text += "\nWho holds what\n";
   for (size_t i = 0; i < stages.size(); ++i)
-    text += dry_run_entry(fmt::format("  stage {:>3}  ", i), holdings(layout, static_cast<int>(i)));
+    text += dry_run_entry(fmt::format("  stage {:>3}  ", i), stage_parts(layout, static_cast<int>(i)));
   return text;
 }
 

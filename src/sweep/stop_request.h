@@ -4,12 +4,12 @@ namespace lockstep::sweep {
 
 /// While it lives, SIGINT and SIGTERM do not end the program; they are counted, and work stops where the state is
 /// whole.
-class StopWish {
+class StopRequest {
  public:
-  StopWish();
-  StopWish(const StopWish&) = delete;
-  StopWish& operator=(const StopWish&) = delete;
-  ~StopWish();
+  StopRequest();
+  StopRequest(const StopRequest&) = delete;
+  StopRequest& operator=(const StopRequest&) = delete;
+  ~StopRequest();
   int count() const;
 };
 

@@ -1,4 +1,4 @@
-#include "sweep/stop_wish.h"
+#include "sweep/stop_request.h"
 
 #include <csignal>
 
@@ -17,13 +17,13 @@ void set_handler(void (*handler)(int)) {
 }
 }  // namespace
 
-StopWish::StopWish() {
+StopRequest::StopRequest() {
   num_signals = 0;
   set_handler(note_signal);
 }
 
-StopWish::~StopWish() { set_handler(SIG_DFL); }
+StopRequest::~StopRequest() { set_handler(SIG_DFL); }
 
-int StopWish::count() const { return num_signals; }
+int StopRequest::count() const { return num_signals; }
 
 }  // namespace lockstep::sweep

@@ -1,4 +1,4 @@
-#include "sweep/stop_wish.h"
+#include "sweep/stop_request.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@
 namespace lockstep::sweep {
 namespace {
 
-TEST(StopWish, ASignalInterruptsNoFileOperation) {
-  const StopWish wish;
+TEST(StopRequest, ASignalInterruptsNoFileOperation) {
+  const StopRequest request;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ssize_t num_read = -1;
@@ -22,8 +22,8 @@ TEST(StopWish, ASignalInterruptsNoFileOperation) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the signal finds it waiting
   ASSERT_EQ(::pthread_kill(reader.native_handle(), SIGINT), 0);
-  for (int i = 0; i < 2000 && wish.count() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_EQ(wish.count(), 1);
+  for (int i = 0; i < 2000 && request.count() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(request.count(), 1);
   ASSERT_EQ(::write(ends[1], "x", 1), 1);
   reader.join();
   EXPECT_EQ(num_read, 1);
