@@ -18,8 +18,8 @@ namespace lockstep::train {
 
 /// What forward and backward of one step leave behind. All scalars stay on the device.
 struct StepOutcome {
-  std::vector<std::pair<std::string, at::Tensor>>
-      scalars;              ///< Parts of the loss, "loss" (their sum as reported), what the task tells beside it.
+  /// Parts of the loss, "loss" (their sum as reported), what the task tells beside it.
+  std::vector<std::pair<std::string, at::Tensor>> scalars;
   int64_t num_samples = 0;  ///< Of this rank.
 };
 

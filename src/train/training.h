@@ -27,10 +27,10 @@ using LearningRate = std::function<double(int64_t step, int64_t samples_seen)>;
 /// Where ranks hold different parameters: over whom squared norms add up, and what of this rank's counts (copies count
 /// on one rank, padding on none).
 struct NormShare {
-  comm::Comm* ranks =
-      nullptr;  ///< nullptr: every rank holds all, or the part that GradSync::partition() says, and all count.
-  std::vector<int64_t> counted =
-      {};  ///< Of each of the optimiser's segments, in their order, so many elements, the first.
+  /// nullptr: every rank holds all, or the part that GradSync::partition() says, and all count.
+  comm::Comm* ranks = nullptr;
+  /// Of each of the optimiser's segments, in their order, so many elements, the first.
+  std::vector<int64_t> counted = {};
 };
 
 /// Norm of the gradients, clipping, update, loss scale, parameters on their way to all ranks. Nothing waits for the

@@ -81,9 +81,8 @@ std::unique_ptr<parallel::GradSync> build_sync(const GptOptions& options, const 
     if (layout.is_sequence_parallel && specs[i].is_partial_over_tokens) partial.insert(specs[i].name);
   }
   std::vector<std::unique_ptr<parallel::GradSync>> data;
-  const bool uses_tied_first =
-      groups.mesh.point().pp ==
-      0;  // parameters are gathered in the order of use: here it is the embedding, on the last stage the head
+  // Parameters are gathered in the order of use: the embedding on the first stage, the head on the last.
+  const bool uses_tied_first = groups.mesh.point().pp == 0;
   for (const auto* share : uses_tied_first ? std::array{&tied, &own} : std::array{&own, &tied})
     if (!share->empty()) data.push_back(build_data_sync(options, *share, groups.mesh.dp()));
   return parallel::make_grad_sync_summed(

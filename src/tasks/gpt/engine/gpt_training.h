@@ -39,9 +39,8 @@ train::PipelineParts gpt_pipeline_parts(models::GptTask& stage, const plan::GptL
 bool owns_parameter(const plan::MeshPoint& point, const config::ParamSpec& parameter);
 
 /// The checkpoint of lockstep that --load names: the folder itself, or the newest whole one of a run, damaged ones
-/// passed over with warnings, or that of
-/// --ckpt-step; none where it is no such thing but weights of another program. CheckpointError where there is none or
-/// it is damaged. Collective.
+/// passed over with warnings, or that of --ckpt-step; none where it is no such thing but weights of another program.
+/// CheckpointError where there is none or it is damaged. Collective.
 train::Snapshot find_gpt_snapshot(const GptOptions& options, comm::World& world);
 
 /// What a model is: sizes, and what tells models of equal tensors apart (heads, positions, activation, norm).
