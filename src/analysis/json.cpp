@@ -114,54 +114,43 @@ double phase_share(const Point& point, const char* name) {
   return found != point.phases_ms.end() && sum > 0 ? found->second / sum : NAN;
 }
 
-Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
-  Json names = Json::array(), codes = Json::array();
-  for (const size_t index : point.runs) names.push_back(runs[index].name);
-  for (const Flag& flag : point.flags) codes.push_back(flag.code);
-  Json json{{"size", point.size},
-            {"nodes", point.nodes > 0 ? Json(point.nodes) : Json(nullptr)},
-            {"devices", point.devices > 0 ? Json(point.devices) : Json(nullptr)},
-            {"global_batch", optional_json(point.setup.global_batch)},
-            {"samples_per_device", optional_json(point.setup.samples_per_device)},
-            {"runs", std::move(names)},
-            {"jobs", point.num_allocations ? Json(*point.num_allocations) : Json(nullptr)},
-            {"step_p50_ms", number(point.has_step_time ? point.estimate.median_ms : NAN)},
-            {"step_mean_ms", number(point.has_step_time ? point.estimate.mean_ms : NAN)},
-            {"step_p95_ms", number(point.p95_ms)},
-            {"step_p99_ms", number(point.p99_ms)},
-            {"olympic_mean_ms", optional_json(point.estimate.olympic_mean_ms)},
-            {"samples_per_s", to_json(point.samples_per_s)},
-            {"mean_samples_per_s", number(point.mean_samples_per_s)},
-            {"billed_samples_per_s", number(point.billed_samples_per_s)},
-            {"stall_ratio", number(point.samples_per_s.value / point.billed_samples_per_s)},
-            {"samples_per_s_per_device", number(per(point.samples_per_s.value, point.devices))},
-            {"samples_per_s_per_node", number(per(point.samples_per_s.value, point.nodes))},
-            {"tokens_per_s", number(point.tokens_per_s)},
-            {"tokens_per_s_per_device", number(per(point.tokens_per_s, point.devices))},
-            {"tflops_per_device", number(point.tflops_per_device)},
-            {"peak_tflops", number(point.peak_tflops)},
-            {"mfu", number(point.mfu)},
-            {"mfu_measured_peak", number(point.mfu_measured)},
-            {"logged_tflops_per_device", number(point.logged_tflops_per_device)},
-            {"logged_mfu", number(point.logged_mfu)},
-            {"speedup", number(point.speedup)},
-            {"efficiency", to_json(point.efficiency)},
-            {"eff_epoch", number(point.eff_epoch)},
-            {"eff_train", number(point.eff_train)},
-            {"eff_batch", number(point.eff_batch)},
-            {"eff_tput", number(point.eff_tput)},
-            {"karp_flatt", number(point.karp_flatt)},
-            {"node_hours_per_sample", number(point.node_hours_per_sample)},
-            {"budget_days", number(point.budget_days)},
-            {"budget_node_hours", number(point.budget_node_hours)},
-            {"data_wait_share", number(point.data_wait_share)},
-            {"exposed_comm_share", number(phase_share(point, "exposed_comm"))},
-            {"optimizer_share", number(phase_share(point, "optimizer"))},
-            {"telemetry_share", number(phase_share(point, "telemetry"))},
-            {"skew_ms", number(point.skew_ms)},
-            {"skew_share", number(point.skew_share)},
-            {"straggler_share", number(point.straggler_share)},
-            {"checks", std::move(codes)}};
+/// Rates, efficiencies, costs and shares of a point.
+void add_rates(Json& json, const Point& point) {
+  json.update({{"samples_per_s", to_json(point.samples_per_s)},
+               {"mean_samples_per_s", number(point.mean_samples_per_s)},
+               {"billed_samples_per_s", number(point.billed_samples_per_s)},
+               {"stall_ratio", number(point.samples_per_s.value / point.billed_samples_per_s)},
+               {"samples_per_s_per_device", number(per(point.samples_per_s.value, point.devices))},
+               {"samples_per_s_per_node", number(per(point.samples_per_s.value, point.nodes))},
+               {"tokens_per_s", number(point.tokens_per_s)},
+               {"tokens_per_s_per_device", number(per(point.tokens_per_s, point.devices))},
+               {"tflops_per_device", number(point.tflops_per_device)},
+               {"peak_tflops", number(point.peak_tflops)},
+               {"mfu", number(point.mfu)},
+               {"mfu_measured_peak", number(point.mfu_measured)},
+               {"logged_tflops_per_device", number(point.logged_tflops_per_device)},
+               {"logged_mfu", number(point.logged_mfu)},
+               {"speedup", number(point.speedup)},
+               {"efficiency", to_json(point.efficiency)},
+               {"eff_epoch", number(point.eff_epoch)},
+               {"eff_train", number(point.eff_train)},
+               {"eff_batch", number(point.eff_batch)},
+               {"eff_tput", number(point.eff_tput)},
+               {"karp_flatt", number(point.karp_flatt)},
+               {"node_hours_per_sample", number(point.node_hours_per_sample)},
+               {"budget_days", number(point.budget_days)},
+               {"budget_node_hours", number(point.budget_node_hours)},
+               {"data_wait_share", number(point.data_wait_share)},
+               {"exposed_comm_share", number(phase_share(point, "exposed_comm"))},
+               {"optimizer_share", number(phase_share(point, "optimizer"))},
+               {"telemetry_share", number(phase_share(point, "telemetry"))},
+               {"skew_ms", number(point.skew_ms)},
+               {"skew_share", number(point.skew_share)},
+               {"straggler_share", number(point.straggler_share)}});
+}
+
+/// Memory, network, losses, phases and energy of a point, as far as they are known.
+void add_measured(Json& json, const Point& point) {
   if (!point.no_interval.empty()) json["no_interval"] = point.no_interval;
   json["host_memory_bytes"] = optional_json(point.memory.host_bytes);
   json["device_memory_bytes"] = optional_json(point.memory.device_bytes);
@@ -181,6 +170,27 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
   for (const auto& [phase, ms] : point.phases_ms) phases[phase] = number(ms);
   json["phases_ms"] = std::move(phases);
   if (point.energy) json["joules_per_sample"] = number(point.energy->joules / point.energy->samples);
+}
+
+Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
+  Json names = Json::array(), codes = Json::array();
+  for (const size_t index : point.runs) names.push_back(runs[index].name);
+  for (const Flag& flag : point.flags) codes.push_back(flag.code);
+  Json json{{"size", point.size},
+            {"nodes", point.nodes > 0 ? Json(point.nodes) : Json(nullptr)},
+            {"devices", point.devices > 0 ? Json(point.devices) : Json(nullptr)},
+            {"global_batch", optional_json(point.setup.global_batch)},
+            {"samples_per_device", optional_json(point.setup.samples_per_device)},
+            {"runs", std::move(names)},
+            {"jobs", point.num_allocations ? Json(*point.num_allocations) : Json(nullptr)},
+            {"step_p50_ms", number(point.has_step_time ? point.estimate.median_ms : NAN)},
+            {"step_mean_ms", number(point.has_step_time ? point.estimate.mean_ms : NAN)},
+            {"step_p95_ms", number(point.p95_ms)},
+            {"step_p99_ms", number(point.p99_ms)},
+            {"olympic_mean_ms", optional_json(point.estimate.olympic_mean_ms)}};
+  add_rates(json, point);
+  json["checks"] = std::move(codes);
+  add_measured(json, point);
   return json;
 }
 }  // namespace

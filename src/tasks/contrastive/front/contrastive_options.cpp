@@ -122,6 +122,9 @@ void declare_data(core::OptionSet& set, ContrastiveOptions& o) {
           {.role = OptionRole::kConfiguration,
            .help = "Draw shards with replacement instead of reading each once per epoch."});
   declare_members(set, o);
+}
+
+void declare_batch(core::OptionSet& set, ContrastiveOptions& o) {
   set.add("batch-size", &o.micro_batch_size,
           {.role = OptionRole::kSetup,
            .help = "Samples of one micro-batch on one rank. The global batch is this x --accum-freq x number of ranks.",
@@ -267,6 +270,9 @@ void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {
            .help = "Optimiser.",
            .choices = config::optimizer_names(),
            .refused_choices = {{"nadamw", "use --opt adamw"}}});
+}
+
+void declare_schedule_and_accumulation(core::OptionSet& set, ContrastiveOptions& o) {
   set.add("lr-scheduler", &o.lr_scheduler,
           {.role = OptionRole::kSchedule,
            .help = "Learning rate after the warm-up: half a cosine to zero, constant, or constant with a cool-down "
@@ -443,9 +449,11 @@ core::OptionSet declare_contrastive_options(ContrastiveOptions& options) {
            .unset_text = "this machine's"});
   config::declare_run_flags(set, options, {"json"});
   declare_data(set, options);
+  declare_batch(set, options);
   declare_data_order(set, options);
   declare_preparation(set, options);
   declare_optimisation(set, options);
+  declare_schedule_and_accumulation(set, options);
   declare_model(set, options);
   declare_distributed(set, options);
   declare_logging(set, options);

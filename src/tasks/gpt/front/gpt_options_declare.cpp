@@ -43,6 +43,9 @@ void declare_model(core::OptionSet& set, GptOptions& o) {
   size("num-query-groups", o.num_query_groups, "Key and value heads, with --group-query-attention.", "1", 65536);
   size("seq-length", o.seq_length, "Tokens of a training sequence.", "by the model", 1 << 24, OptionRole::kSetup);
   size("max-position-embeddings", o.max_position_embeddings, "Longest sequence that has positions.", "by the model");
+}
+
+void declare_positions_and_norms(core::OptionSet& set, GptOptions& o) {
   set.add("position-embedding-type", &o.position_embedding_type,
           {.role = OptionRole::kConfiguration,
            .help = "A learned table, rotary positions, or none.",
@@ -115,6 +118,9 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
            .unset_text = "--init-method-std",
            .min = 0,
            .is_min_excluded = true});
+}
+
+void declare_vocabulary_and_attention(core::OptionSet& set, GptOptions& o) {
   set.add(
       "vocab-size", &o.vocab_size,
       {.role = OptionRole::kConfiguration,
@@ -234,6 +240,9 @@ void declare_optimiser(core::OptionSet& set, GptOptions& o) {
            .choices = {"exponential", "linear", "cosine", "minus_sqrt"}});
   set.add("lr-wsd-decay-iters", &o.lr_wsd_decay_iters,
           {.role = OptionRole::kSchedule, .help = "Length of WSD's tail.", .unit = "steps", .min = 1});
+}
+
+void declare_adam_and_loss(core::OptionSet& set, GptOptions& o) {
   set.add("weight-decay", &o.weight_decay,
           {.role = OptionRole::kSchedule, .help = "AdamW: weight decay of matrices.", .min = 0});
   for (const auto& [name, field, help] :
@@ -274,6 +283,9 @@ void declare_parallelism(core::OptionSet& set, GptOptions& o) {
   set.add("sequence-parallel", &o.sequence_parallel,
           {.role = OptionRole::kConfiguration,
            .help = "Tensor ranks share the tokens between their layers: less memory, no more traffic."});
+}
+
+void declare_pipeline(core::OptionSet& set, GptOptions& o) {
   set.add("num-layers-per-virtual-pipeline-stage", &o.num_layers_per_virtual_pipeline_stage,
           {.role = OptionRole::kConfiguration,
            .help = "Interleaved schedule with chunks of this many layers.",
@@ -318,6 +330,9 @@ void declare_parallelism(core::OptionSet& set, GptOptions& o) {
            .help = "1f1b: forward and backward passes take turns (interleaved with virtual stages). gpipe: all forward "
                    "passes first.",
            .choices = {"1f1b", "gpipe"}});
+}
+
+void declare_data_parallelism(core::OptionSet& set, GptOptions& o) {
   set.add("use-distributed-optimizer", &o.use_distributed_optimizer,
           {.role = OptionRole::kConfiguration, .help = "Data ranks share the state of the optimiser (ZeRO-1)."});
   set.add("overlap-grad-reduce", &o.overlap_grad_reduce,
@@ -373,6 +388,9 @@ void declare_precision(core::OptionSet& set, GptOptions& o) {
            .help = "Add up and reduce gradients in fp32. So with bf16 unless --grad-reduce-in-bf16."});
   set.add("grad-reduce-in-bf16", &o.grad_reduce_in_bf16,
           {.role = OptionRole::kConfiguration, .help = "bf16: add up and reduce gradients in bf16."});
+}
+
+void declare_fp8(core::OptionSet& set, GptOptions& o) {
   set.add("fp8-format", &o.fp8_format,
           {.role = OptionRole::kConfiguration,
            .help = "Matrix products in FP8: e4m3, or hybrid with e5m2 for gradients.",
@@ -400,6 +418,9 @@ void declare_precision(core::OptionSet& set, GptOptions& o) {
            .choices = {"most_recent", "max"}});
   set.add("first-last-layers-bf16", &o.first_last_layers_bf16,
           {.role = OptionRole::kConfiguration, .help = "FP8: the first and the last layer stay in bf16."});
+}
+
+void declare_recomputation(core::OptionSet& set, GptOptions& o) {
   set.add("recompute-activations", &o.recompute_activations,
           {.role = OptionRole::kNoInfluence, .help = "The same as --recompute-granularity selective."});
   set.add("recompute-granularity", &o.recompute_granularity,
@@ -430,11 +451,18 @@ core::OptionSet declare_gpt_options(GptOptions& options) {
   set.require_roles();
   declare_run(set, options);
   declare_model(set, options);
+  declare_positions_and_norms(set, options);
   declare_model_parts(set, options);
+  declare_vocabulary_and_attention(set, options);
   declare_batch(set, options);
   declare_optimiser(set, options);
+  declare_adam_and_loss(set, options);
   declare_parallelism(set, options);
+  declare_pipeline(set, options);
+  declare_data_parallelism(set, options);
   declare_precision(set, options);
+  declare_fp8(set, options);
+  declare_recomputation(set, options);
   declare_gpt_data(set, options);
   declare_gpt_logging(set, options);
   declare_gpt_checkpoints(set, options);

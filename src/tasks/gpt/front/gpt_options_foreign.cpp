@@ -180,6 +180,18 @@ std::vector<config::IgnoredFlags> ignored_implementation() {
       {"FP8 weights are made where they are used",
        {"fp8-param-gather", "keep-fp8-transpose-cache", "reuse-grad-buf-for-mxfp8-param-ag"},
        {"fp8-interval", "te-precision-config-file"}},
+      {"weights are always made on their device, from --seed",
+       {"use-cpu-initialization", "no-initialization", "init-model-with-meta-device"},
+       {}},
+      {"nothing collects garbage, and freed memory stays with the process",
+       {"manual-gc", "no-manual-gc-eval"},
+       {"manual-gc-interval", "empty-unused-memory-level"}},
+      {"a rank takes the only visible GPU, else the one of its local rank", {}, {"local-rank", "lazy-mpu-init"}},
+  };
+}
+
+std::vector<config::IgnoredFlags> ignored_communication() {
+  return {
       {"messages are planned once: they travel while passes run, in buckets of --ddp-bucket-size",
        {"no-overlap-p2p-communication",
         "overlap-p2p-communication-warmup-flush",
@@ -218,13 +230,6 @@ std::vector<config::IgnoredFlags> ignored_implementation() {
        {"DDP-impl", "tp-comm-overlap-cfg", "tp-comm-bootstrap-backend", "wgrad-deferral-limit", "ddp-num-buckets",
         "pipeline-model-parallel-comm-backend", "nccl-communicator-config-path", "high-priority-stream-groups",
         "sharp-enabled-group", "suggested-communication-unit-size", "symmetric-ar-type"}},
-      {"weights are always made on their device, from --seed",
-       {"use-cpu-initialization", "no-initialization", "init-model-with-meta-device"},
-       {}},
-      {"nothing collects garbage, and freed memory stays with the process",
-       {"manual-gc", "no-manual-gc-eval"},
-       {"manual-gc-interval", "empty-unused-memory-level"}},
-      {"a rank takes the only visible GPU, else the one of its local rank", {}, {"local-rank", "lazy-mpu-init"}},
   };
 }
 
@@ -296,7 +301,8 @@ void declare_megatron_foreign_flags(core::OptionSet& set) {
   config::refuse_guessed_flags(set);
   for (const auto& groups : {refused_parallelism(), refused_model(), refused_training(), refused_surroundings()})
     config::refuse_flags(set, groups);
-  for (const auto& groups : {ignored_implementation(), ignored_surroundings(), ignored_parts_of_refused()})
+  for (const auto& groups :
+       {ignored_implementation(), ignored_communication(), ignored_surroundings(), ignored_parts_of_refused()})
     config::ignore_flags(set, groups);
 }
 

@@ -5,7 +5,9 @@
 namespace lockstep::tasks {
 using core::OptionRole;
 
-void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
+namespace {
+
+void declare_token_files(core::OptionSet& set, GptOptions& o) {
   set.group("Data");
   set.add(
       "data-path", &o.data_path,
@@ -31,6 +33,9 @@ void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
                "cache/lockstep beside the first prefix where that can be written, else in the memory of each rank"});
   set.add("mock-data", &o.mock_data,
           {.role = OptionRole::kConfiguration, .help = "Made-up documents, the same on every layout."});
+}
+
+void declare_tokenizer(core::OptionSet& set, GptOptions& o) {
   set.add("tokenizer-type", &o.tokenizer_type,
           {.role = OptionRole::kConfiguration,
            .help = "Tokenizer that made the data, which tells where documents end: GPT2BPETokenizer, "
@@ -47,6 +52,9 @@ void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
           {.role = OptionRole::kConfiguration, .help = "vocab.json of GPT-2.", .metavar = "FILE"});
   set.add("merge-file", &o.merge_file,
           {.role = OptionRole::kConfiguration, .help = "merges.txt of GPT-2.", .metavar = "FILE"});
+}
+
+void declare_samples(core::OptionSet& set, GptOptions& o) {
   set.add("dataloader-type", &o.dataloader_type,
           {.role = OptionRole::kConfiguration,
            .help = "In the order of the shuffle index.",
@@ -67,6 +75,14 @@ void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
           {.role = OptionRole::kConfiguration,
            .help = "No loss where the input is the end of a document. Gradients and the printed loss are then a mean "
                    "over micro-batches of their means over tokens that count; see --calculate-per-token-loss."});
+}
+
+}  // namespace
+
+void declare_gpt_data(core::OptionSet& set, GptOptions& o) {
+  declare_token_files(set, o);
+  declare_tokenizer(set, o);
+  declare_samples(set, o);
 }
 
 void declare_gpt_logging(core::OptionSet& set, GptOptions& o) {
