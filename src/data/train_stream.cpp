@@ -45,6 +45,7 @@ struct SourceType {
   const char* name;
   const char* alias = nullptr;                             ///< Another name, of tasks with sounds.
   bool has_pictures = false, has_sounds = false;           ///< With captions.
+  bool has_labels = false;                                 ///< Pictures with classes.
   bool (*is_meant_by)(const std::string& spec) = nullptr;  ///< Under "auto"; at most one says yes.
   RowTable (*open_rows)(const SourceConfig&) = nullptr;    ///< nullptr: shards, read as streams.
   bool has_size = true;                                    ///< The data says how many samples there are.
@@ -55,11 +56,20 @@ constexpr SourceType kSourceTypes[] = {
      .alias = "webdataset-audio",
      .has_pictures = true,
      .has_sounds = true,
+     .has_labels = true,
      .is_meant_by = is_shard_list},
-    {.name = DatasetType::kCsv, .has_pictures = true, .is_meant_by = is_table, .open_rows = open_csv},
-    {.name = DatasetType::kSynthetic, .has_pictures = true, .open_rows = open_synthetic, .has_size = false},
+    {.name = DatasetType::kCsv,
+     .has_pictures = true,
+     .has_labels = true,
+     .is_meant_by = is_table,
+     .open_rows = open_csv},
+    {.name = DatasetType::kSynthetic,
+     .has_pictures = true,
+     .has_labels = true,
+     .open_rows = open_synthetic,
+     .has_size = false},
     {.name = DatasetType::kSyntheticAudio, .has_sounds = true, .open_rows = open_synthetic_audio, .has_size = false},
-    {.name = DatasetType::kImageFolder, .is_meant_by = is_folder, .open_rows = open_class_folders},
+    {.name = DatasetType::kImageFolder, .has_labels = true, .is_meant_by = is_folder, .open_rows = open_class_folders},
 };
 
 const SourceType& resolved_type(const SourceConfig& config) {
@@ -128,6 +138,13 @@ std::vector<DatasetName> captioned_datasets(Media media) {
   for (const SourceType& type : kSourceTypes)
     if (media == Media::kPictures ? type.has_pictures : type.has_sounds)
       names.push_back({type.name, type.alias == nullptr ? "" : type.alias});
+  return names;
+}
+
+std::vector<DatasetName> labelled_datasets() {
+  std::vector<DatasetName> names;
+  for (const SourceType& type : kSourceTypes)
+    if (type.has_labels) names.push_back({type.name, ""});
   return names;
 }
 

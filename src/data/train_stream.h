@@ -21,6 +21,9 @@ struct DatasetName {
 /// The kinds of data with captions, but for "auto".
 std::vector<DatasetName> captioned_datasets(Media media);
 
+/// The kinds of pictures with classes, but for "auto". For them SourceConfig has need_label and not need_text.
+std::vector<DatasetName> labelled_datasets();
+
 /// Is it made up: without files, and without a size of its own?
 bool is_made_up(const std::string& type);
 

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
-#include "core/strings.h"
+#include "data/shards/class_label.h"
 #include "data/shards/shard_index.h"
 #include "data/shards/shard_list.h"
 
@@ -17,15 +17,8 @@ constexpr uint64_t kPurposeWindow = 0x57494e444f57ull;
 constexpr uint64_t kPurposeSubstitute = 0x535542ull;
 constexpr int64_t kMaxBarren = 16;  // shards in a row without a usable sample: then something is wrong with all of them
 
-int64_t parse_label(const Member& member, const RawSample& sample) {
-  const auto label = core::parse_int(core::trim(member.bytes));
-  if (!label || *label < 0)
-    throw DataError(fmt::format("data: {}: the class in '.cls' is '{}', expected a number from 0", sample.place(),
-                                member.bytes.substr(0, 40)));
-  return *label;
-}
-
-RawSample make_sample(const std::string& shard, TarSample&& read, bool need_label, bool keep_lost) {
+RawSample make_sample(const std::string& shard, TarSample&& read, bool need_label, int64_t num_classes,
+                      bool keep_lost) {
   RawSample sample;
   sample.key = std::move(read.key);
   sample.shard = shard;
@@ -33,7 +26,9 @@ RawSample make_sample(const std::string& shard, TarSample&& read, bool need_labe
   sample.members = std::move(read.members);
   const Member* label = need_label ? sample.find("cls") : nullptr;
   try {
-    if (label != nullptr) sample.label = parse_label(*label, sample);
+    if (label != nullptr)
+      sample.label =
+          parse_class_label(label->bytes, num_classes, fmt::format("data: {}: the class in '.cls'", sample.place()));
   } catch (const DataError& error) {
     if (!keep_lost) throw;
     sample.damage = std::make_shared<const DataError>(error);
@@ -67,7 +62,8 @@ RawSample draw_sample(const ShardSet& set, core::CounterRng&& rng) {
   TarSampleReader reader(name, offsets[static_cast<size_t>(ordinal)], &set.wanted, nullptr);
   std::optional<TarSample> read = reader.next(true);
   if (!read) throw_stale(name, fmt::format("it ends before sample {}", ordinal));
-  return make_sample(name, std::move(*read), set.filter.need_label, /*keep_lost=*/false);
+  return make_sample(name, std::move(*read), set.filter.need_label, set.filter.num_classes,
+                     /*keep_lost=*/false);
 }
 
 }  // namespace
@@ -174,7 +170,7 @@ std::optional<RawSample> PieceWalker::next_in_shard(bool with_data) {
     const std::string reason = set.filter.reason_against(extensions);
     if (reason.empty())
       return make_sample(set.shards[static_cast<size_t>(pieces_[place_.piece].shard)], std::move(*read),
-                         set.filter.need_label && with_data, context_.keep_lost);
+                         set.filter.need_label && with_data, set.filter.num_classes, context_.keep_lost);
     ++context_.report.skipped[reason];
     if (num_barren_ > 0 || place_.taken == 0) ++barren_reasons_[reason];
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pictures/transform.h"
+#include "data/pictures/picture_decoder.h"
 #include "data/shards/sample.h"
 #include "data/text/text_encoder.h"
 
@@ -15,6 +15,7 @@ struct ClipDecoderConfig {
   std::vector<std::string> image_keys = default_image_keys();  ///< Tried in this order.
   std::vector<std::string> text_keys = {"txt"};
   uint64_t seed = 0;  ///< With the sample's position in the stream it keys the random crop.
+  PictureDecoderConfig picture() const { return {.transform = transform, .image_keys = image_keys, .seed = seed}; }
 };
 
 /// Picture -> crop and resize, caption -> token ids, as OpenCLIP's pipeline does. A slot without image or text space

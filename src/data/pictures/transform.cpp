@@ -69,10 +69,9 @@ TransformPlan plan_evaluation(int width, int height, const TransformConfig& conf
   if (config.resize_mode == ResizeMode::kSquash) return plan;
   int64_t new_width = pixels, new_height = pixels;
   if (config.resize_mode == ResizeMode::kShortest) {
-    if (width <= height)
-      new_height = scaled_side(pixels, height, width);
-    else
-      new_width = scaled_side(pixels, width, height);
+    const int shortest = config.resize_pixels > 0 ? config.resize_pixels : pixels;
+    new_width = width <= height ? shortest : scaled_side(shortest, width, height);
+    new_height = width <= height ? scaled_side(shortest, height, width) : shortest;
   } else {
     const double ratio = std::max(static_cast<double>(height) / pixels, static_cast<double>(width) / pixels);
     // A side below half a pixel would vanish; Pillow refuses it, one row or column is the nearest picture.
@@ -120,12 +119,26 @@ void run_plan(const TransformPlan& plan, const Resizer& resizer, const Image& pa
 
 }  // namespace
 
+TransformConfig imagenet_transform(bool is_train, int image_pixels, int resize_pixels) {
+  TransformConfig config{.image_pixels = image_pixels, .is_train = is_train};
+  config.scale_min = 0.08;
+  config.flip_probability = 0.5;
+  config.filter = ResizeFilter::kBilinear;
+  config.resize_pixels = resize_pixels;
+  config.mean = {0.485f, 0.456f, 0.406f};
+  config.std = {0.229f, 0.224f, 0.225f};
+  return config;
+}
+
 void check_transform(const TransformConfig& config) {
   const auto refuse = [](std::string_view what, const std::string& seen, std::string_view expected) {
     throw UsageError(fmt::format("data: {} is {}, expected {}", what, seen, expected));
   };
   if (config.image_pixels < 1 || config.image_pixels > 8192)
     refuse("the image size", fmt::to_string(config.image_pixels), "1 to 8192 pixels");
+  if (config.resize_pixels != 0 && (config.resize_pixels < config.image_pixels || config.resize_pixels > 8192))
+    refuse("the size before the centre crop", fmt::to_string(config.resize_pixels),
+           fmt::format("{} to 8192 pixels", config.image_pixels));
   if (!(config.scale_min > 0 && config.scale_min <= config.scale_max && config.scale_max <= 1)) {
     refuse("the crop scale", fmt::format("{} to {}", config.scale_min, config.scale_max), "0 < low <= high <= 1");
   }

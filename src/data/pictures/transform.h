@@ -28,13 +28,18 @@ struct TransformConfig {
   double flip_probability = 0.0;  ///< Mirror left and right, train only (ResNet recipes: 0.5).
   ResizeFilter filter = ResizeFilter::kBicubic;
   ResizeMode resize_mode = ResizeMode::kShortest;  ///< Evaluation only.
-  uint8_t fill_color = 0;                          ///< All three channels, kLongest only.
+  int resize_pixels = 0;   ///< kShortest: the shortest side before the centre is cut out; 0: image_pixels.
+  uint8_t fill_color = 0;  ///< All three channels, kLongest only.
   PassOrder pass_order = PassOrder::kPillow13;
   DecodeLimits limits = {};
   /// Carried for those who turn bytes into floats, (x / 255 - mean) / std; not applied here.
   std::array<float, 3> mean{0.48145466f, 0.4578275f, 0.40821073f};
   std::array<float, 3> std{0.26862954f, 0.26130258f, 0.27577711f};
 };
+
+/// What torchvision's ImageNet recipes do: bilinear; train: crops of 8 to 100 % of the area, half of them mirrored;
+/// evaluation: the shortest side to resize_pixels, then the centre. With ImageNet's mean and deviation.
+TransformConfig imagenet_transform(bool is_train, int image_pixels = 224, int resize_pixels = 256);
 
 /// Throws UsageError that names the member, its value and the range.
 void check_transform(const TransformConfig& config);

@@ -71,6 +71,7 @@ struct SampleFilter {
   std::vector<std::string> audio_keys = {};  ///< Empty: no audio needed.
   std::vector<std::string> text_keys;        ///< Empty: no text needed.
   bool need_label = false;
+  int64_t num_classes = 0;  ///< Larger labels are bad samples; 0: any.
   /// Extensions whose data is read: all of the above and "cls".
   std::vector<std::string> wanted() const;
   /// "" when usable, else the reason, for example "sample without image (jpg, png)".

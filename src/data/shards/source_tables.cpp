@@ -5,8 +5,10 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/rng.h"
 #include "core/strings.h"
 #include "data/pictures/image_codecs.h"
+#include "data/shards/class_label.h"
 #include "data/shards/csv_table.h"
 #include "data/shards/source_rows.h"
 
@@ -15,6 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr uint64_t kPurposeLabel = 0x4c4142454cull;
 constexpr int kMaxFolderDepth = 32;  // also ends loops of symbolic links
 
 /// What the files of class folders hold.
@@ -64,10 +67,16 @@ struct LabelledFile {
   int64_t label = 0;
 };
 
-std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind& kind) {
+std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind& kind, int64_t num_classes) {
   std::vector<LabelledFile> list;
+  const std::vector<std::string> classes = image_folder_classes(root);
+  const auto num_folders = static_cast<int64_t>(classes.size());
+  if (num_classes > 0 && num_folders > num_classes)
+    throw DataError(
+        fmt::format("data: '{}' holds {} class folders, but {} classes were asked for", root, num_folders, num_classes),
+        "ask for as many classes as there are folders");
   int64_t label = 0;
-  for (const std::string& name : image_folder_classes(root)) {
+  for (const std::string& name : classes) {
     std::vector<FolderFile> files;
     collect_files(fs::path(root) / name, kind, 1, files);
     if (files.empty())
@@ -104,11 +113,9 @@ class CsvColumns {
           fmt::format("data: '{}' row {}: the column '{}' is empty", config_.spec, number, config_.csv_image_key));
     if (caption_) row.caption = fields[*caption_];
     if (!label_) return row;
-    const auto label = core::parse_int(core::trim(fields[*label_]));
-    if (!label || *label < 0)
-      throw DataError(fmt::format("data: '{}' row {}: the class in column '{}' is '{}', expected a number from 0",
-                                  config_.spec, number, config_.csv_label_key, fields[*label_].substr(0, 40)));
-    row.label = *label;
+    row.label = parse_class_label(
+        fields[*label_], config_.num_classes,
+        fmt::format("data: '{}' row {}: the class in column '{}'", config_.spec, number, config_.csv_label_key));
     return row;
   }
 
@@ -132,6 +139,13 @@ fs::path base_of(const std::string& csv, const std::vector<CsvRow>& rows) {
   std::error_code code;
   if (first.empty() || first.is_absolute() || fs::exists(first, code)) return {};
   return fs::exists(folder / first, code) ? folder : fs::path();
+}
+
+/// The class of a generated sample: a function of its row alone.
+int64_t synthetic_label(int64_t row, const SourceConfig& config) {
+  if (!config.need_label || config.num_classes == 0) return -1;
+  const uint64_t key = core::stream_key({kPurposeLabel, static_cast<uint64_t>(row)});
+  return static_cast<int64_t>(core::CounterRng(key).below(static_cast<uint64_t>(config.num_classes)));
 }
 
 RawSample synthetic_row(int64_t row, Member media) {
@@ -189,8 +203,8 @@ std::vector<std::string> image_folder_classes(const std::string& folder) {
 
 RowTable open_class_folders(const SourceConfig& config) {
   const std::string root = config.spec;
-  auto files = std::make_shared<const std::vector<LabelledFile>>(
-      list_labelled(root, config.need_audio ? kRecordingFiles : kPictureFiles));
+  auto files = std::make_shared<const std::vector<LabelledFile>>(list_labelled(
+      root, config.need_audio ? kRecordingFiles : kPictureFiles, config.need_label ? config.num_classes : 0));
   core::Xxh3 hash;
   for (const LabelledFile& file : *files) {
     const std::string line = fmt::format("{}\n", fs::path(file.path).lexically_relative(root).string());
@@ -223,7 +237,11 @@ RowTable open_synthetic(const SourceConfig& config) {
   RowTable result;
   result.num_rows = std::max(config.num_samples, config.global_batch);
   result.fingerprint = fmt::format("synthetic-{}-{}", pixels, result.num_rows);
-  result.row = [jpeg](int64_t row) { return synthetic_row(row, {"jpg", *jpeg}); };
+  result.row = [jpeg, config](int64_t row) {
+    RawSample sample = synthetic_row(row, {"jpg", *jpeg});
+    sample.label = synthetic_label(row, config);
+    return sample;
+  };
   return result;
 }
 

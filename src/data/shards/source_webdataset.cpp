@@ -21,7 +21,8 @@ SampleFilter make_filter(const SourceConfig& config) {
   return {.image_keys = config.need_image ? config.image_keys : std::vector<std::string>{},
           .audio_keys = config.need_audio ? config.audio_keys : std::vector<std::string>{},
           .text_keys = config.need_text ? config.text_keys : std::vector<std::string>{},
-          .need_label = config.need_label};
+          .need_label = config.need_label,
+          .num_classes = config.num_classes};
 }
 
 /// Fills in the counts; false when a side-car is missing.

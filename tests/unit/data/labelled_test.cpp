@@ -1,0 +1,199 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "data/loader.h"
+#include "data/pictures/picture_decoder.h"
+#include "data/shards/index_jobs.h"
+#include "data/shards/shard_list.h"
+#include "data/shards/source_rows.h"
+#include "labelled_pictures.h"
+
+namespace lockstep::data {
+namespace {
+
+using namespace lockstep::tests;  // NOLINT
+
+/// The message of the error of type E that `use` throws; fails when there is none.
+template <typename E, typename Use> std::string refusal_of(const Use& use) {
+  try {
+    use();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return "";
+}
+
+/// (bytes of the picture, label) of one sample.
+std::pair<std::string, int64_t> content_of(RawSample sample) {
+  load_deferred(sample);
+  return {sample.members.front().bytes, sample.label};
+}
+
+class Labelled : public ::testing::Test {
+ protected:
+  /// The same pictures in every form that has files.
+  std::vector<std::string> specs() {
+    std::filesystem::create_directories(folder_.path() / "shards");
+    std::filesystem::create_directories(folder_.path() / "table");
+    const std::string shards = write_labelled_shards(folder_.path() / "shards");
+    build_indexes({.shards = expand_braces(shards), .index_dir = "", .on_progress = {}});
+    return {write_class_folders(folder_.path() / "folders"), shards, write_labelled_table(folder_.path() / "table")};
+  }
+  core::TempDir folder_;
+};
+
+TEST_F(Labelled, EveryPictureOnceAnEpochWithItsLabelOnAnyNumberOfRanks) {
+  const auto labels = labels_by_bytes();
+  for (const std::string& spec : specs()) {
+    SourceConfig config = labelled_config(spec);
+    config.global_batch = 2;
+    ASSERT_EQ(epoch_size(config).num_samples, 10) << spec;
+    std::vector<std::pair<std::string, int64_t>> reference;
+    for (const int64_t world : {1, 2}) {
+      std::map<uint64_t, std::pair<std::string, int64_t>> by_id;
+      config.world_size = world;
+      for (config.rank = 0; config.rank < world; ++config.rank) {
+        const auto source = open_train_source(config);
+        for (int64_t i = 0; i < 20 / world; ++i) {
+          RawSample sample = *source->next();
+          const uint64_t id = sample.id;
+          by_id[id] = content_of(std::move(sample));
+        }
+      }
+      std::vector<std::pair<std::string, int64_t>> stream;
+      for (const auto& [id, content] : by_id) stream.push_back(content);
+      if (reference.empty()) reference = stream;
+      ASSERT_EQ(stream.size(), 20u);
+      const bool is_too_few_for_two_lanes = spec.find(".tar") != std::string::npos;
+      EXPECT_EQ(stream == reference, !is_too_few_for_two_lanes || world == 1) << spec;
+    }
+    for (size_t epoch = 0; epoch < 2; ++epoch) {
+      const auto begin = reference.begin() + static_cast<ptrdiff_t>(epoch * 10);
+      EXPECT_EQ(std::set(begin, begin + 10).size(), 10u) << spec;
+    }
+    for (const auto& [bytes, label] : reference) ASSERT_EQ(label, labels.at(bytes)) << spec;
+  }
+}
+
+TEST_F(Labelled, EvaluationCountsEachOnceOnOneToSevenRanks) {
+  for (const std::string& spec : specs()) {
+    SourceConfig config = labelled_config(spec);
+    for (int64_t world = 1; world <= 7; ++world) {
+      std::multiset<std::string> seen;
+      config.world_size = world;
+      for (config.rank = 0; config.rank < world; ++config.rank) {
+        const auto source = open_eval_source(config);
+        while (auto sample = source->next()) seen.insert(content_of(std::move(*sample)).first);
+      }
+      EXPECT_EQ(seen.size(), 11u) << spec << " on " << world;
+      EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 11u) << spec << " on " << world;
+    }
+  }
+}
+
+TEST_F(Labelled, ContinuesFromEveryPosition) {
+  for (const std::string& spec : specs()) {
+    SourceConfig config = labelled_config(spec);
+    config.global_batch = 2;
+    const auto source = open_train_source(config);
+    std::vector<std::string> contents;
+    std::vector<core::Json> positions;
+    for (int i = 0; i < 30; ++i) {
+      positions.push_back(source->position());
+      contents.push_back(content_of(*source->next()).first);
+    }
+    for (size_t at = 0; at < 20; ++at) {
+      const auto resumed = open_train_source(config);
+      resumed->seek(positions[at]);
+      for (size_t i = at; i < at + 8; ++i) ASSERT_EQ(content_of(*resumed->next()).first, contents[i]) << spec;
+    }
+  }
+}
+
+TEST_F(Labelled, SyntheticPicturesHaveLabelsBelowTheirNumber) {
+  SourceConfig config = labelled_config("");
+  config.type = DatasetType::kSynthetic;
+  config.num_classes = 10;
+  config.num_samples = 400;
+  config.global_batch = 20;
+  std::map<int64_t, int> counts;
+  const auto source = open_eval_source(config);
+  std::vector<int64_t> labels;
+  while (auto sample = source->next()) {
+    labels.push_back(sample->label);
+    ++counts[sample->label];
+  }
+  EXPECT_EQ(labels.size(), 400u);
+  EXPECT_EQ(counts.size(), 10u);
+  EXPECT_GE(counts.begin()->first, 0);
+  for (const auto& [label, count] : counts) EXPECT_GT(count, 15) << label;
+  const auto again = open_eval_source(config);
+  for (const int64_t label : labels) ASSERT_EQ(again->next()->label, label);
+  config.need_label = false;
+  EXPECT_EQ(open_eval_source(config)->next()->label, -1);
+}
+
+TEST_F(Labelled, LabelsBeyondTheClassesAreRefused) {
+  for (const std::string& spec : specs()) {
+    SourceConfig config = labelled_config(spec);
+    config.num_classes = 2;
+    const std::string message = refusal_of<DataError>([&] {
+      const auto source = open_eval_source(config);
+      while (auto sample = source->next()) load_deferred(*sample);
+    });
+    const bool is_folder = std::filesystem::is_directory(spec);
+    EXPECT_NE(message.find(is_folder ? "3 class folders, but 2 classes" : "is '2', expected a number from 0 to 1"),
+              std::string::npos)
+        << message;
+  }
+  // Where bad samples may be skipped, such a one is bad and no reason to stop.
+  SourceConfig config = labelled_config(fmt::format("{}/shards/{{000..002}}.tar", folder_.path().string()));
+  config.num_classes = 2;
+  config.keep_lost = true;
+  const auto source = open_train_source(config);
+  int num_damaged = 0;
+  for (int i = 0; i < 60; ++i) num_damaged += source->next()->damage != nullptr;
+  EXPECT_GT(num_damaged, 10);
+  EXPECT_LT(num_damaged, 50);
+}
+
+TEST_F(Labelled, AnEmptyClassFolderIsNamed) {
+  const std::string root = write_class_folders(folder_.path() / "folders");
+  std::filesystem::create_directories(folder_.path() / "folders/cat");
+  SourceConfig config = labelled_config(root);
+  config.num_classes = 4;
+  const std::string message = refusal_of<DataError>([&] { open_train_source(config); });
+  EXPECT_NE(message.find("folders/cat' holds no picture"), std::string::npos) << message;
+}
+
+TEST_F(Labelled, BatchesHavePixelsAndLabelsAndNoText) {
+  SourceConfig source = labelled_config(write_class_folders(folder_.path() / "folders"));
+  source.shuffle = false;
+  const PictureDecoderConfig decoder{.transform = imagenet_transform(/*is_train=*/false, 16, 18)};
+  Loader loader(open_eval_source(source), make_picture_decoder(decoder),
+                {.micro_batch_size = 4, .image_pixels = 16, .num_workers = 2});
+  std::vector<int64_t> labels;
+  for (HostBatch batch = loader.next(); batch.num_samples > 0; batch = loader.next()) {
+    labels.insert(labels.end(), batch.label_B.begin(), batch.label_B.end());
+    EXPECT_EQ(batch.image_BYXC.size(), static_cast<size_t>(batch.num_samples) * 16 * 16 * 3);
+    EXPECT_TRUE(batch.text_BT.empty());
+    EXPECT_NE(std::set(batch.image_BYXC.begin(), batch.image_BYXC.end()).size(), 1u);
+  }
+  std::vector<int64_t> expected;
+  for (const LabelledPicture& picture : labelled_pictures()) expected.push_back(picture.label);
+  EXPECT_EQ(labels, expected);
+}
+
+TEST_F(Labelled, DatasetsThatHaveLabelsAreListed) {
+  std::set<std::string> names;
+  for (const DatasetName& name : labelled_datasets()) names.insert(name.name);
+  for (const char* name : {"webdataset", "csv", "synthetic", "imagefolder"}) EXPECT_TRUE(names.contains(name)) << name;
+  EXPECT_FALSE(names.contains("synthetic-audio"));
+}
+
+}  // namespace
+}  // namespace lockstep::data
