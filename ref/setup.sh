@@ -8,4 +8,5 @@ pip_into "$LOCKSTEP_CACHE/ref-3.3.0-clap" "the reference programs (open_clip_tor
   ref/requirements.txt
 pip_into "$LOCKSTEP_CACHE/ref-megatron-0.16.1" "the data set code of megatron-core 0.16.1" ref/megatron-requirements.txt
 pip_into "$LOCKSTEP_CACHE/ref-sentencepiece-0.2.3" "sentencepiece 0.2.3" ref/sentencepiece-requirements.txt
-echo "$LOCKSTEP_CACHE/ref-3.3.0-clap:$LOCKSTEP_CACHE/ref-sentencepiece-0.2.3:$LOCKSTEP_CACHE/ref-megatron-0.16.1:$LOCKSTEP_TORCH_DIR"
+pip_into "$LOCKSTEP_CACHE/ref-lmdb-3.0.0" "lmdb 3.0.0 and msgpack 1.2.4" ref/lmdb-requirements.txt
+echo "$LOCKSTEP_CACHE/ref-lmdb-3.0.0:$LOCKSTEP_CACHE/ref-3.3.0-clap:$LOCKSTEP_CACHE/ref-sentencepiece-0.2.3:$LOCKSTEP_CACHE/ref-megatron-0.16.1:$LOCKSTEP_TORCH_DIR"

@@ -10,7 +10,9 @@
 #include "core/strings.h"
 #include "data/parallel_for.h"
 #include "data/shards/index_jobs.h"
+#include "data/shards/lmdb_reader.h"
 #include "data/shards/shard_list.h"
+#include "data/shards/source_lmdb.h"
 #include "data/shards/source_openclip.h"
 #include "data/shards/source_rows.h"
 #include "data/shards/source_webdataset.h"
@@ -51,6 +53,8 @@ struct SourceType {
   bool has_size = true;                                    ///< The data says how many samples there are.
 };
 
+bool is_class_folder(const std::string& spec) { return is_folder(spec) && !is_lmdb(spec); }
+
 constexpr SourceType kSourceTypes[] = {
     {.name = DatasetType::kWebDataset,
      .alias = "webdataset-audio",
@@ -69,7 +73,11 @@ constexpr SourceType kSourceTypes[] = {
      .open_rows = open_synthetic,
      .has_size = false},
     {.name = DatasetType::kSyntheticAudio, .has_sounds = true, .open_rows = open_synthetic_audio, .has_size = false},
-    {.name = DatasetType::kImageFolder, .has_labels = true, .is_meant_by = is_folder, .open_rows = open_class_folders},
+    {.name = DatasetType::kImageFolder,
+     .has_labels = true,
+     .is_meant_by = is_class_folder,
+     .open_rows = open_class_folders},
+    {.name = DatasetType::kLmdb, .has_labels = true, .is_meant_by = is_lmdb, .open_rows = open_lmdb},
 };
 
 const SourceType& resolved_type(const SourceConfig& config) {
@@ -85,10 +93,10 @@ const SourceType& resolved_type(const SourceConfig& config) {
   if (!fs::exists(config.spec, code))
     throw DataError(fmt::format("data: '{}' does not exist", config.spec),
                     "give .tar shards ('folder/{000..099}.tar'), a .csv or .tsv file, or for pictures of classes a "
-                    "folder of folders");
-  throw UsageError(
-      fmt::format("data: cannot tell what kind of data '{}' is", config.spec),
-      "a .tar list is WebDataset, .csv and .tsv are tables, a folder is an ImageFolder; else say --dataset-type");
+                    "folder of folders or an LMDB");
+  throw UsageError(fmt::format("data: cannot tell what kind of data '{}' is", config.spec),
+                   "a .tar list is WebDataset, .csv and .tsv are tables, a folder is an ImageFolder or an LMDB; else "
+                   "say --dataset-type");
 }
 
 bool is_shards(const SourceType& type) { return type.open_rows == nullptr; }
@@ -147,6 +155,8 @@ std::vector<DatasetName> labelled_datasets() {
     if (type.has_labels) names.push_back({type.name, ""});
   return names;
 }
+
+bool is_made_of_rows(const SourceConfig& config) { return !is_shards(resolved_type(config)); }
 
 bool is_made_up(const std::string& type) {
   return std::any_of(std::begin(kSourceTypes), std::end(kSourceTypes),

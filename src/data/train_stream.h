@@ -24,6 +24,9 @@ std::vector<DatasetName> captioned_datasets(Media media);
 /// The kinds of pictures with classes, but for "auto". For them SourceConfig has need_label and not need_text.
 std::vector<DatasetName> labelled_datasets();
 
+/// Can its samples be had in any order (a table, class folders, an LMDB), or only as a stream (shards)?
+bool is_made_of_rows(const SourceConfig& config);
+
 /// Is it made up: without files, and without a size of its own?
 bool is_made_up(const std::string& type);
 

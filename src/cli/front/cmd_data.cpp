@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/front/commands.h"
+#include "cli/front/data_lmdb.h"
 #include "cli/front/data_text.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -52,8 +53,9 @@ constexpr const char* kDataUsage =
     "\n"
     "  make-shapes   write a demo data set of captioned pictures\n"
     "  make-sounds   write a demo data set of captioned sounds\n"
+    "  to-lmdb       write labelled pictures into one LMDB\n"
     "  index         count and hash shards: exact epochs, quick resume, verification\n"
-    "  verify        read shards or token files whole and list what is damaged\n"
+    "  verify        read shards, LMDBs or token files whole and list what is damaged\n"
     "  inspect       show what shards or token files hold\n"
     "  tokenize      turn JSON Lines into token files (.bin and .idx)\n"
     "  train-bpe     train a byte-level BPE vocabulary\n"
@@ -139,9 +141,10 @@ struct VerifyFlags {
 };
 
 OptionSet declare(VerifyFlags& flags) {
-  OptionSet set("data verify",
-                "Reads every shard or token file (.idx) whole, compares it with its index where there is one, and "
-                "lists every missing or damaged one.");
+  OptionSet set(
+      "data verify",
+      "Reads every shard, LMDB or token file (.idx) whole, compares it with its index where there is one, and "
+      "lists every missing or damaged one.");
   flags.shards.declare(set);
   set.add("vocab-size", &flags.vocab_size,
           {.help = "Token files (.idx): larger ids are damage; 0: any id will do.", .unit = "tokens", .min = 0});
@@ -154,6 +157,7 @@ int run_verify(std::span<const std::string> args) {
   OptionSet set = declare(verify_flags);
   if (parse_or_help(set, args)) return 0;
   if (are_token_files(flags.lists)) return inspect_token_files(flags.lists, verify_flags.vocab_size, flags.as_json);
+  if (are_lmdbs(flags.lists)) return verify_lmdbs(flags.lists, data_threads(flags.num_workers), flags.as_json);
   const std::vector<data::VerifyResult> results = data::verify_shards(flags.job());
   core::end_progress();
   int64_t num_missing = 0, num_damaged = 0, num_unchecked = 0, num_samples = 0;
@@ -394,6 +398,7 @@ constexpr std::array kCommands{DataCommand{"index", run_index},
                                DataCommand{"inspect", run_inspect},
                                DataCommand{"make-shapes", run_make_shapes},
                                DataCommand{"make-sounds", run_make_sounds},
+                               DataCommand{"to-lmdb", run_to_lmdb},
                                DataCommand{"tokenize", run_tokenize},
                                DataCommand{"train-bpe", run_train_bpe},
                                DataCommand{"verify", run_verify}};
@@ -411,6 +416,7 @@ void visit_data_options(const OptionVisitor& visit) {
   visit_options_of<IndexFlags>(visit);
   visit_options_of<VerifyFlags>(visit);
   visit_options_of<InspectFlags>(visit);
+  visit_lmdb_options(visit);
   visit_text_options(visit);
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::data {
 
 struct PictureDecoderConfig {
   TransformConfig transform;
-  std::vector<std::string> image_keys = {"jpg", "png", "jpeg", "webp"};  ///< Tried in this order.
+  std::vector<std::string> image_keys = default_image_keys();  ///< Tried in this order.
   uint64_t seed = 0;  ///< With RawSample::id it keys all that is random.
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "core/files.h"
 #include "core/json.h"
@@ -50,6 +51,7 @@ std::string RawSample::place() const {
 }
 
 void load_deferred(RawSample& sample) {
+  if (const auto load = std::exchange(sample.load, nullptr)) load(sample);
   if (sample.file.empty()) return;
   std::string extension = core::to_lower_ascii(std::filesystem::path(sample.file).extension().string());
   if (!extension.empty()) extension.erase(0, 1);

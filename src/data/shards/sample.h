@@ -30,6 +30,9 @@ struct RawSample {
   /// Non-empty: the image lies in this file; load_deferred reads it into `members` (done by a worker thread, not by the
   /// reader).
   std::string file;
+  /// Not empty: load_deferred calls it, for what else is read late: members, and the label. Thread safe; owns what it
+  /// needs; DataError.
+  std::function<void(RawSample&)> load;
   /// Another sample to use instead when this one is bad: a pure function of (seed, epoch, position, attempt), attempt
   /// from 1. Thread safe; owns what it needs. DataError where that one cannot be read. Empty: the source has no
   /// substitutes.
@@ -63,8 +66,8 @@ inline constexpr std::string_view kDefaultImageKeys = "jpg;png;jpeg;webp";
 std::vector<std::string> default_image_keys();
 
 /// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's or recording's
-/// (formats are recognised by content, not by name); DataError when it cannot be read. No-op where `file` is empty or
-/// was read before.
+/// (formats are recognised by content, not by name); or calls sample.load. DataError when it cannot be read. No-op where both
+/// are empty or it was read before.
 void load_deferred(RawSample& sample);
 
 /// Where a decoder writes one sample of a batch.

@@ -10,16 +10,17 @@ namespace lockstep::data {
 /// Names of the kinds of data that code asks for by name; all kinds stand in the table of train_stream.cpp.
 struct DatasetType {
   static constexpr const char *kAuto = "auto", *kWebDataset = "webdataset", *kCsv = "csv", *kSynthetic = "synthetic",
-                              *kSyntheticAudio = "synthetic-audio", *kImageFolder = "imagefolder";
+                              *kSyntheticAudio = "synthetic-audio", *kImageFolder = "imagefolder", *kLmdb = "lmdb";
 };
 enum class DataOrder { kLockstep, kOpenClip };
 enum class IndexUse { kAuto, kOff, kRequire };  ///< kAuto: used where every shard has a fresh side-car.
 
 /// All that decides which samples a rank sees, and in which order.
 struct SourceConfig {
-  std::string spec;  ///< Brace list of shards, several joined with "::"; path of a CSV; class folders; "" synthetic.
+  std::string spec;  ///< Brace list of shards, several joined with "::"; path of a CSV; class folders; an LMDB; ""
+                     ///< synthetic.
   std::string type = DatasetType::kAuto;  ///< kAuto: .csv/.tsv -> CSV, .tar or "pipe:" -> WebDataset, a folder ->
-                                          ///< ImageFolder.
+                                          ///< ImageFolder, or LMDB where data.mdb is in it.
   std::string upsampling_factors;         ///< "::"-joined, one per source of `spec`; needs `resampled`.
   bool resampled = false;                 ///< Shards are drawn with replacement.
   int64_t num_samples = 0;                ///< --train-num-samples; 0: not given.

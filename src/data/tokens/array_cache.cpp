@@ -2,9 +2,6 @@
 // multiple of kPage on. Numbers lie as this kind of machine has them (little endian).
 #include "data/tokens/array_cache.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -12,6 +9,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "data/folder_lock.h"
 
 namespace lockstep::data {
 namespace {
@@ -58,28 +56,6 @@ void make_folder(const fs::path& folder) {
   errno = error.value();
   if (error) core::throw_errno("cannot create folder", folder);
 }
-
-core::Fd open_lock_file(const fs::path& folder) {
-  const fs::path path = folder / "lock";
-  core::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file.valid()) core::throw_errno("cannot open", path);
-  return file;
-}
-
-/// Held by the one process that makes something. Where the file system knows no locks nobody waits, and several make
-/// the same.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : file_(open_lock_file(folder)) {
-    if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-    core::log_info("data: waiting for another process that writes in '{}'", folder.string());
-    while (::flock(file_.get(), LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
-
- private:
-  core::Fd file_;
-};
 
 /// "<kind>-<32 hexadecimal digits>.arrays.tmp...", as AtomicFile calls it: others may keep files in the folder.
 bool is_own_temporary(std::string_view name) {
@@ -145,7 +121,7 @@ bool ArrayCache::is_writable() {
   if (std::exchange(is_tried_, true)) return unwritable_.empty();
   try {
     make_folder(folder_);
-    open_lock_file(folder_);
+    open_folder_lock(folder_);
   } catch (const EnvironmentError& error) {
     unwritable_ = error.what();
   }
@@ -180,7 +156,7 @@ Arrays ArrayCache::get(std::string_view kind, const std::string& key, const std:
   const fs::path path = folder_ / fmt::format("{}-{}.arrays", kind, core::xxh3_hex(key));
   if (auto found = find(path, kind, key, false)) return std::move(*found);
   if (!is_writable()) return make_in_memory(make);
-  const FolderLock lock(folder_);
+  const FolderLock lock(folder_, OnLocked::kWait);
   if (auto found = find(path, kind, key, true)) return std::move(*found);
   const auto start = std::chrono::steady_clock::now();
   Arrays made = make();

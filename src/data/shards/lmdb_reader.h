@@ -1,0 +1,77 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/files.h"
+
+namespace lockstep::data {
+
+/// A folder with a data.mdb, or a file that ends with .lmdb or .mdb.
+bool is_lmdb(const std::string& path);
+/// The file with the pages: `path` itself, or its data.mdb.
+std::filesystem::path lmdb_data_file(const std::filesystem::path& path);
+
+/// Reads the main table of an LMDB as it was when it was opened.
+///
+/// Not by liblmdb, which maps the file and trusts it: here every page and every value is read in one go (a map reads a
+/// picture in pieces of 4 KiB on storage that is cold), and whatever does not fit throws DataError with the page
+/// instead of ending the process. Format: data version 1 of LMDB 0.9, little-endian. No lock is taken or looked at; a
+/// commit by another process is noticed and refused, because pages may then be reused while they are read.
+class LmdbReader {
+ public:
+  /// DataError unless `path` holds a whole LMDB: no such file, other bytes, another version, cut short.
+  explicit LmdbReader(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }  ///< As it was given.
+  uint64_t num_entries() const { return table_.num_entries; }
+  uint64_t num_bytes() const { return num_bytes_; }  ///< Of the file.
+  /// The value of `key`; nothing where there is none. Thread safe.
+  std::optional<std::string> get(std::string_view key) const;
+  /// Calls use(key) for each key in byte order; reads no values.
+  void for_each_key(const std::function<void(std::string_view key)>& use) const;
+
+ private:
+  struct Table {
+    uint64_t root = 0, num_entries = 0, last_page = 0, transaction = 0;
+    uint32_t page_bytes = 0;
+    uint16_t flags = 0;
+  };
+  /// A page in memory and what its header says.
+  struct Page {
+    std::string bytes;
+    uint64_t number = 0;
+    uint16_t flags = 0;
+    size_t num_nodes = 0;
+  };
+  /// Of a branch: key and child; of a leaf: key and value, or the page where the value lies.
+  struct Node {
+    std::string_view key;
+    uint64_t child = 0;
+    uint64_t value_bytes = 0;
+    std::string_view value = {};  ///< Empty where is_big.
+    uint64_t value_page = 0;
+    bool is_big = false;
+  };
+
+  [[noreturn]] void refuse(const std::string& what) const;
+  std::optional<Table> read_meta(uint64_t offset) const;
+  Table newest_table() const;
+  void check_unchanged() const;
+  Page read_page(uint64_t number) const;
+  Node node_of(const Page& page, size_t index) const;
+  std::string read_big_value(const Node& node) const;
+  /// `pages_left`: a damaged tree may lead to the same pages again and again.
+  void walk(uint64_t page, int depth, uint64_t& pages_left, const std::function<void(std::string_view key)>& use) const;
+
+  std::filesystem::path path_, file_name_;
+  core::Fd file_;
+  uint64_t num_bytes_ = 0;
+  Table table_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,262 @@
+#include "data/to_lmdb.h"
+
+#include <algorithm>
+#include <bit>
+#include <future>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "data/folder_lock.h"
+#include "data/parallel_for.h"
+#include "data/pictures/image.h"
+#include "data/shards/lmdb_value.h"
+#include "data/shards/lmdb_writer.h"
+#include "data/shards/plain_pickle.h"
+#include "data/shards/source_lmdb.h"
+#include "data/shards/source_rows.h"
+#include "data/train_stream.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kHashBytes = 16;
+constexpr size_t kMaxMessages = 100;
+
+std::string hash_key(int64_t chunk) { return fmt::format("{}{:09}", LmdbKeys::kHashes, chunk); }
+
+/// The hash of a value as 16 bytes.
+std::string value_hash(std::string_view value) {
+  const std::string hex = core::xxh3_hex(value);
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+/// Values of consecutive pictures, ready to be written.
+struct LmdbChunk {
+  std::vector<std::string> values;
+  int64_t max_label = -1;
+};
+
+/// Reads the source from front to back, a chunk at a time, in several threads.
+class ChunkReader {
+ public:
+  ChunkReader(const SourceConfig& source, int64_t num_threads) : num_threads_(num_threads) {
+    SourceConfig config = source;
+    config.need_label = true;
+    config.need_text = false;
+    // Shards are streams, so each thread has its own share of the samples of all of them; the number of threads divides
+    // a chunk. Rows are named first, and then read by any thread.
+    const bool is_row_source = is_made_of_rows(config);
+    config.world_size = is_row_source ? 1
+                                      : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(
+                                            std::clamp<int64_t>(num_threads, 1, kLmdbHashedTogether))));
+    for (config.rank = 0; config.rank < config.world_size; ++config.rank) sources_.push_back(open_eval_source(config));
+    source_ = sources_.front()->position().at("data").get<std::string>();
+  }
+
+  const std::string& source() const { return source_; }
+
+  /// Goes on behind `num_done` pictures, a multiple of a chunk.
+  void pass_over(int64_t num_done) {
+    for (const auto& source : sources_) {
+      core::Json position = source->position();
+      position["consumed"] = num_done;
+      source->seek(position);
+    }
+  }
+
+  /// Fewer values than a chunk has, or none: the end.
+  LmdbChunk next() {
+    const size_t num_sources = sources_.size();
+    std::vector<std::optional<RawSample>> samples(kLmdbHashedTogether);
+    for_each_parallel(num_sources, static_cast<int64_t>(num_sources), [&](size_t rank, size_t) {
+      for (size_t i = rank; i < samples.size(); i += num_sources) {
+        samples[i] = sources_[rank]->next();
+        if (!samples[i]) break;
+      }
+    });
+    const auto end = std::find(samples.begin(), samples.end(), std::nullopt) - samples.begin();
+    LmdbChunk chunk;
+    chunk.values.resize(static_cast<size_t>(end));
+    std::mutex mutex;
+    for_each_parallel(chunk.values.size(), num_threads_, [&](size_t i, size_t) {
+      chunk.values[i] = value_of(*samples[i]);
+      const std::scoped_lock lock(mutex);
+      chunk.max_label = std::max(chunk.max_label, samples[i]->label);
+    });
+    return chunk;
+  }
+
+ private:
+  static std::string value_of(RawSample& sample) {
+    try {
+      load_deferred(sample);
+      const Member* picture = nullptr;
+      for (const Member& member : sample.members)
+        if (is_picture_extension(member.extension)) picture = &member;
+      if (picture == nullptr) throw DataError("data: there is no picture");
+      if (sample.label < 0) throw DataError("data: there is no label", "name the column or the member that has it");
+      detect_image_format(std::as_bytes(std::span(picture->bytes)), sample.place());
+      return pickle_pair(picture->bytes, sample.label);
+    } catch (const DataError& error) {
+      rethrow_with_place(error, sample);
+    }
+  }
+
+  const int64_t num_threads_;
+  std::vector<std::unique_ptr<SampleSource>> sources_;
+  std::string source_;
+};
+
+/// Where a conversion stands, from what is there already.
+LmdbProgress progress_in(const fs::path& folder) {
+  std::error_code code;
+  if (!fs::exists(lmdb_data_file(folder), code)) return {};
+  const auto progress = read_lmdb_progress(LmdbReader(folder));
+  return progress.value_or(LmdbProgress{});
+}
+
+void refuse_other_source(const fs::path& folder, const std::string& seen, const std::string& expected) {
+  if (seen == expected || seen.empty()) return;
+  throw DataError(fmt::format("data: '{}' is the conversion of other data: source={}, expected={}", folder.string(),
+                              seen, expected),
+                  "name the same data and options as before, or remove it");
+}
+
+/// The finished LMDB where `output` is that already.
+std::optional<ToLmdbResult> found_complete(const fs::path& output, const std::string& source) {
+  std::error_code code;
+  if (!fs::exists(output, code)) return std::nullopt;
+  const bool is_ours = is_lmdb(output.string());
+  const std::optional<LmdbProgress> progress =
+      is_ours ? read_lmdb_progress(LmdbReader(output)) : std::optional<LmdbProgress>();
+  if (!progress || !progress->is_complete)
+    throw UsageError(fmt::format("data: '{}' exists and is no LMDB of ours", output.string()), "name another folder");
+  refuse_other_source(output, progress->source, source);
+  return ToLmdbResult{.num_pictures = progress->num_done,
+                      .num_classes = static_cast<int64_t>(progress->class_names.size()),
+                      .num_resumed = progress->num_done,
+                      .num_bytes = fs::file_size(lmdb_data_file(output)),
+                      .was_there = true};
+}
+
+LmdbWriter::Pairs pairs_of(const LmdbChunk& chunk, const LmdbProgress& before) {
+  LmdbWriter::Pairs pairs;
+  std::string hashes;
+  for (size_t i = 0; i < chunk.values.size(); ++i) {
+    pairs.emplace_back(fmt::to_string(before.num_done + static_cast<int64_t>(i)), chunk.values[i]);
+    hashes += value_hash(chunk.values[i]);
+  }
+  pairs.emplace_back(hash_key(before.num_done / kLmdbHashedTogether), std::move(hashes));
+  return pairs;
+}
+
+/// What readers of the folder2lmdb scripts look for first; their presence says that all is there.
+LmdbWriter::Pairs closing_pairs(LmdbProgress& progress) {
+  std::vector<std::string> keys;
+  for (int64_t i = 0; i < progress.num_done; ++i) keys.push_back(fmt::to_string(i));
+  progress.is_complete = true;
+  return {{LmdbKeys::kKeys, pickle_byte_strings(keys)},
+          {LmdbKeys::kLength, pickle_integer(progress.num_done)},
+          {LmdbKeys::kLockstep, progress.to_json().dump()}};
+}
+
+/// Reads one chunk while the one before it is written.
+void convert(ChunkReader& reader, LmdbWriter& writer, LmdbProgress& progress, const ToLmdbConfig& config,
+             ToLmdbResult& result) {
+  int64_t max_label = -1;
+  std::future<LmdbChunk> coming = std::async(std::launch::async, [&] { return reader.next(); });
+  for (bool goes_on = true; goes_on;) {
+    const LmdbChunk chunk = coming.get();
+    goes_on = static_cast<int64_t>(chunk.values.size()) == kLmdbHashedTogether;
+    if (goes_on) coming = std::async(std::launch::async, [&] { return reader.next(); });
+    if (chunk.values.empty()) break;
+    LmdbWriter::Pairs pairs = pairs_of(chunk, progress);
+    progress.num_done += static_cast<int64_t>(chunk.values.size());
+    pairs.emplace_back(LmdbKeys::kLockstep, progress.to_json().dump());
+    writer.commit(pairs);
+    max_label = std::max(max_label, chunk.max_label);
+    if (config.on_progress) config.on_progress(progress.num_done);
+  }
+  if (progress.num_done == 0)
+    throw DataError(fmt::format("data: '{}' holds no pictures to convert", config.source.spec), "check its name");
+  writer.commit(closing_pairs(progress));
+  result.num_classes = std::max(max_label + 1, static_cast<int64_t>(progress.class_names.size()));
+}
+
+}  // namespace
+
+ToLmdbResult to_lmdb(const ToLmdbConfig& config) {
+  ChunkReader reader(config.source, config.num_threads);
+  if (auto found = found_complete(config.output, reader.source())) return *found;
+  const fs::path partial = config.output.string() + ".partial";
+  std::error_code code;
+  fs::create_directories(partial, code);
+  if (errno = code.value(); code) core::throw_errno("cannot create folder", partial);
+  ToLmdbResult result;
+  {
+    const FolderLock lock(partial, OnLocked::kRefuse);
+    LmdbProgress progress = progress_in(partial);
+    refuse_other_source(partial, progress.source, reader.source());
+    if (fs::is_directory(config.source.spec, code) && !is_lmdb(config.source.spec))
+      progress.class_names = image_folder_classes(config.source.spec);
+    progress.source = reader.source();
+    result.num_resumed = progress.num_done;
+    // The last commit of a conversion that was broken off behind its end may be shorter than a chunk.
+    progress.num_done -= progress.num_done % kLmdbHashedTogether;
+    reader.pass_over(progress.num_done);
+    LmdbWriter writer(partial, config.map_bytes);
+    convert(reader, writer, progress, config, result);
+    result.num_pictures = progress.num_done;
+    result.num_grown = writer.num_grown();
+  }
+  result.num_bytes = fs::file_size(partial / "data.mdb");
+  fs::remove(partial / "lock", code);
+  fs::rename(partial, config.output, code);
+  if (errno = code.value(); code) core::throw_errno("cannot rename to the finished LMDB", config.output);
+  core::fsync_directory(fs::absolute(config.output).parent_path());
+  return result;
+}
+
+LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads) {
+  const LmdbReader reader(path);
+  const LmdbPictures pictures = list_lmdb_pictures(reader);
+  LmdbCheck check{.num_pictures = pictures.num_pictures,
+                  .num_bytes = reader.num_bytes(),
+                  .has_hashes = read_lmdb_progress(reader).has_value(),
+                  .num_bad = 0,
+                  .bad = {}};
+  std::mutex mutex;
+  const auto verify_one = [&](int64_t picture, std::string_view hashes) {
+    const std::string key = pictures.key(picture), where = fmt::format("data: LMDB '{}' key '{}'", path.string(), key);
+    try {
+      const auto value = reader.get(key);
+      if (!value) throw DataError(fmt::format("{}: there is no such key", where));
+      const auto at = static_cast<size_t>(picture % kLmdbHashedTogether) * kHashBytes;
+      if (check.has_hashes && (at + kHashBytes > hashes.size() || hashes.substr(at, kHashBytes) != value_hash(*value)))
+        throw DataError(fmt::format("{}: the value does not have the hash it was written with", where));
+      detect_image_format(std::as_bytes(std::span(parse_lmdb_value(*value, where).picture)), where);
+    } catch (const DataError& error) {
+      const std::scoped_lock lock(mutex);
+      ++check.num_bad;
+      if (check.bad.size() < kMaxMessages) check.bad.emplace_back(error.what());
+    }
+  };
+  const int64_t num_chunks = (pictures.num_pictures + kLmdbHashedTogether - 1) / kLmdbHashedTogether;
+  for_each_parallel(static_cast<size_t>(num_chunks), num_threads, [&](size_t chunk, size_t) {
+    const auto first = static_cast<int64_t>(chunk) * kLmdbHashedTogether;
+    const std::string hashes =
+        check.has_hashes ? reader.get(hash_key(static_cast<int64_t>(chunk))).value_or("") : std::string();
+    for (int64_t i = first; i < std::min(first + kLmdbHashedTogether, pictures.num_pictures); ++i)
+      verify_one(i, hashes);
+  });
+  std::sort(check.bad.begin(), check.bad.end());
+  return check;
+}
+
+}  // namespace lockstep::data

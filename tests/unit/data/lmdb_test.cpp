@@ -1,0 +1,348 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <set>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "data/folder_lock.h"
+#include "data/shards/lmdb_value.h"
+#include "data/shards/lmdb_writer.h"
+#include "data/shards/plain_pickle.h"
+#include "data/shards/source_lmdb.h"
+#include "data/to_lmdb.h"
+#include "labelled_pictures.h"
+
+namespace lockstep::data {
+namespace {
+
+using namespace lockstep::tests;  // NOLINT
+namespace fs = std::filesystem;
+
+/// The message and hint of the E that `use` throws; fails when there is none.
+template <typename E, typename Use> std::string refused(const Use& use) {
+  try {
+    use();
+  } catch (const E& error) {
+    return error.text();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return "";
+}
+
+/// All pictures with their labels, in order.
+std::vector<std::pair<std::string, int64_t>> all_pictures(const SourceConfig& config) {
+  std::vector<std::pair<std::string, int64_t>> pictures;
+  const auto source = open_eval_source(config);
+  while (auto sample = source->next()) {
+    load_deferred(*sample);
+    pictures.emplace_back(sample->members.at(0).bytes, sample->label);
+  }
+  return pictures;
+}
+
+std::vector<std::pair<std::string, int64_t>> expected_pictures() {
+  std::vector<std::pair<std::string, int64_t>> pictures;
+  for (const LabelledPicture& picture : labelled_pictures()) pictures.emplace_back(picture.bytes, picture.label);
+  return pictures;
+}
+
+/// 700 generated pictures: three chunks, of which the last is not full.
+SourceConfig many_pictures() {
+  SourceConfig config = labelled_config("");
+  config.type = DatasetType::kSynthetic;
+  config.synthetic_pixels = 24;
+  config.num_samples = 700;
+  config.num_classes = 10;
+  return config;
+}
+
+class Lmdb : public ::testing::Test {
+ protected:
+  std::string out(const char* name = "out.lmdb") const { return (folder_.path() / name).string(); }
+  core::TempDir folder_;
+};
+
+TEST_F(Lmdb, HoldsThePicturesOfEveryForm) {
+  fs::create_directories(folder_.path() / "shards");
+  fs::create_directories(folder_.path() / "table");
+  const std::vector<std::string> specs = {write_class_folders(folder_.path() / "folders"),
+                                          write_labelled_shards(folder_.path() / "shards"),
+                                          write_labelled_table(folder_.path() / "table"), out("0.lmdb")};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    for (const int64_t threads : {1, 3}) {
+      const std::string lmdb = out(fmt::format("{}.lmdb{}", i, threads == 1 ? "" : "_more").c_str());
+      const ToLmdbResult result =
+          to_lmdb({.source = labelled_config(specs[i]), .output = lmdb, .num_threads = threads});
+      EXPECT_EQ(result.num_pictures, 11) << specs[i];
+      EXPECT_EQ(result.num_classes, 3) << specs[i];
+      EXPECT_FALSE(result.was_there);
+      EXPECT_EQ(all_pictures(labelled_config(lmdb)), expected_pictures()) << specs[i];
+      const LmdbCheck check = verify_lmdb(lmdb, 2);
+      EXPECT_TRUE(check.has_hashes);
+      EXPECT_EQ(check.num_bad, 0);
+      EXPECT_TRUE(to_lmdb({.source = labelled_config(specs[i]), .output = lmdb}).was_there);
+    }
+  }
+  EXPECT_EQ(read_lmdb_progress(LmdbReader(out("0.lmdb")))->class_names,
+            (std::vector<std::string>{"Zebra", "ant", "bee"}));
+}
+
+TEST_F(Lmdb, TrainsInTheSameOrderAsItsSource) {
+  const SourceConfig folders = labelled_config(write_class_folders(folder_.path() / "folders"));
+  to_lmdb({.source = folders, .output = out()});
+  SourceConfig config = labelled_config(out());
+  const auto expected = open_train_source(folders), seen = open_train_source(config);
+  std::vector<core::Json> positions;
+  std::vector<std::string> contents;
+  for (int i = 0; i < 24; ++i) {
+    RawSample a = *expected->next();
+    positions.push_back(seen->position());
+    RawSample b = *seen->next();
+    load_deferred(a);
+    load_deferred(b);
+    EXPECT_EQ(a.members[0].bytes, b.members[0].bytes);
+    EXPECT_EQ(a.id, b.id);
+    EXPECT_EQ(a.label, b.label);
+    contents.push_back(b.members[0].bytes);
+  }
+  const auto resumed = open_train_source(config);
+  resumed->seek(positions[7]);
+  RawSample sample = *resumed->next();
+  RawSample substitute = sample.substitute(1);
+  load_deferred(sample);
+  load_deferred(substitute);
+  EXPECT_EQ(sample.members[0].bytes, contents[7]);
+  EXPECT_NE(substitute.members[0].bytes, contents[7]);
+  EXPECT_EQ(epoch_size(config).num_samples, 6);
+  EXPECT_THROW(open_train_source([&] {
+                 config.need_text = true;
+                 return config;
+               }()),
+               UsageError);
+}
+
+TEST_F(Lmdb, AKilledConversionGoesOnBehindItsLastCommit) {
+  const pid_t child = fork();
+  if (child == 0) {
+    ToLmdbConfig config{.source = many_pictures(), .output = out(), .num_threads = 2};
+    config.on_progress = [](int64_t num_done) {
+      if (num_done == 512) kill(getpid(), SIGKILL);
+    };
+    to_lmdb(config);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_FALSE(fs::exists(out()));
+  const std::string half = refused<DataError>([&] { all_pictures(labelled_config(out("out.lmdb.partial"))); });
+  EXPECT_NE(half.find("half converted: 512 pictures so far"), std::string::npos) << half;
+
+  SourceConfig other = many_pictures();
+  other.num_samples = 701;
+  EXPECT_NE(refused<DataError>([&] { to_lmdb({.source = other, .output = out()}); }).find("conversion of other data"),
+            std::string::npos);
+  const ToLmdbResult result = to_lmdb({.source = many_pictures(), .output = out()});
+  EXPECT_EQ(result.num_resumed, 512);
+  EXPECT_EQ(result.num_pictures, 700);
+  EXPECT_FALSE(fs::exists(out("out.lmdb.partial")));
+  EXPECT_EQ(verify_lmdb(out(), 2).num_bad, 0);
+  EXPECT_EQ(to_lmdb({.source = many_pictures(), .output = out("whole.lmdb")}).num_resumed, 0);
+  const LmdbReader resumed(out()), whole(out("whole.lmdb"));
+  ASSERT_EQ(resumed.num_entries(), whole.num_entries());
+  whole.for_each_key([&](std::string_view key) { EXPECT_EQ(resumed.get(key), whole.get(key)) << key; });
+  SourceConfig config = labelled_config(out());
+  config.num_classes = 10;
+  EXPECT_EQ(all_pictures(config), all_pictures(many_pictures()));
+}
+
+TEST_F(Lmdb, AMapThatIsTooSmallGrows) {
+  const ToLmdbResult result = to_lmdb({.source = many_pictures(), .output = out(), .map_bytes = 1 << 16});
+  EXPECT_GE(result.num_grown, 3);
+  EXPECT_EQ(verify_lmdb(out(), 1).num_bad, 0);
+  EXPECT_EQ(LmdbReader(out()).num_entries(), 706u);
+}
+
+TEST_F(Lmdb, TwoConversionsDoNotWriteToOneFile) {
+  fs::create_directories(out("out.lmdb.partial"));
+  const FolderLock lock(out("out.lmdb.partial"), OnLocked::kRefuse);
+  const std::string message = refused<EnvironmentError>([&] { to_lmdb({.source = many_pictures(), .output = out()}); });
+  EXPECT_NE(message.find("another process writes"), std::string::npos) << message;
+}
+
+TEST_F(Lmdb, OtherThingsAreNotOverwritten) {
+  fs::create_directories(out());
+  EXPECT_THROW(to_lmdb({.source = many_pictures(), .output = out()}), UsageError);
+  write_file(out("file"), "x");
+  EXPECT_THROW(to_lmdb({.source = many_pictures(), .output = out("file")}), UsageError);
+  to_lmdb({.source = labelled_config(write_class_folders(folder_.path() / "folders")), .output = out("a.lmdb")});
+  EXPECT_THROW(to_lmdb({.source = many_pictures(), .output = out("a.lmdb")}), DataError);
+}
+
+TEST_F(Lmdb, WhatIsNoPictureIsNamedAndNotConverted) {
+  for (const char* content : {"", "<html>", "GIF89a"}) {
+    const fs::path root = folder_.path() / fmt::format("folders{}", std::string(content).size());
+    write_class_folders(root);
+    write_file(root / "bee/z.jpg", content);
+    const std::string message =
+        refused<DataError>([&] { to_lmdb({.source = labelled_config(root.string()), .output = out()}); });
+    EXPECT_NE(message.find("bee/z.jpg"), std::string::npos) << message;
+  }
+  SourceConfig config = labelled_config(write_class_folders(folder_.path() / "folders"));
+  config.num_classes = 2;
+  EXPECT_THROW(to_lmdb({.source = config, .output = out()}), DataError);
+}
+
+TEST_F(Lmdb, ReadsWhatPythonProgramsWrite) {
+  const fs::path golden = fs::path(LOCKSTEP_GOLDEN_DIR);
+  const std::string small = core::read_file(golden / "image/jpeg_1x1.jpg"),
+                    large = core::read_file(golden / "image/jpeg_444.jpg");
+  for (const char* name : {"pickle3", "pickle5", "msgpack", "datum", "raw_paths", "raw_numbers"}) {
+    SourceConfig config = labelled_config((golden / fmt::format("lmdb/{}.mdb", name)).string());
+    config.num_classes = 1001;
+    const bool is_by_folder = name == std::string("raw_paths");
+    const bool has_labels = name != std::string("raw_numbers");
+    config.need_label = has_labels;
+    const auto pictures = all_pictures(config);
+    ASSERT_EQ(pictures.size(), 12u) << name;
+    std::multiset<int> seen;
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      const int number = static_cast<unsigned char>(pictures[i].first.back());
+      seen.insert(number);
+      EXPECT_EQ(pictures[i].first, (number >= 10 ? large : small) + static_cast<char>(number)) << name;
+      if (has_labels) {
+        EXPECT_EQ(pictures[i].second, is_by_folder ? number % 3 : number % 3 * 500) << name;
+      }
+      if (!is_by_folder) {
+        EXPECT_EQ(number, static_cast<int>(i)) << name;  // numbers in the order of numbers
+      }
+    }
+    EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 12u) << name;
+    const LmdbCheck check = verify_lmdb(config.spec, 2);
+    EXPECT_FALSE(check.has_hashes);
+    EXPECT_EQ(check.num_bad, 0) << name;
+    config.need_label = true;
+    config.num_classes = 1000;
+    if (is_by_folder)
+      EXPECT_NO_THROW(all_pictures(config));
+    else
+      EXPECT_THROW(all_pictures(config), DataError) << name;
+  }
+  const std::string objects = (golden / "lmdb/objects.mdb").string();
+  EXPECT_NE(refused<DataError>([&] { all_pictures(labelled_config(objects)); }).find("opcode 0x"), std::string::npos);
+  EXPECT_EQ(verify_lmdb(objects, 1).num_bad, 12);
+}
+
+TEST_F(Lmdb, FollowsATreeOfManyLevels) {
+  LmdbWriter::Pairs pairs;
+  for (int i = 0; i < 3000; ++i) pairs.emplace_back(fmt::format("{:0>400}", i * 7919 % 3000), fmt::format("v{}", i));
+  pairs.emplace_back("large", std::string(300'000, 'x'));
+  fs::create_directories(out());
+  LmdbWriter(out(), 1 << 20).commit(pairs);
+  const LmdbReader reader(out());
+  EXPECT_EQ(reader.num_entries(), 3001u);
+  for (const auto& [key, value] : pairs) ASSERT_EQ(reader.get(key), value);
+  for (const char* key : {"", "0", "zzz", "larg", "largf"}) EXPECT_EQ(reader.get(key), std::nullopt) << key;
+  std::string before;
+  reader.for_each_key([&](std::string_view key) {
+    EXPECT_LT(before, key);
+    before = key;
+  });
+}
+
+TEST_F(Lmdb, ACommitWhileItIsReadIsNoticed) {
+  to_lmdb({.source = labelled_config(write_class_folders(folder_.path() / "folders")), .output = out()});
+  const auto source = open_train_source(labelled_config(out()));
+  RawSample first = *source->next();
+  load_deferred(first);
+  LmdbWriter(out(), 1 << 20).commit({{"new", "value"}});
+  RawSample second = *source->next();
+  const std::string message = refused<DataError>([&] { load_deferred(second); });
+  EXPECT_NE(message.find("was written to while it was read"), std::string::npos) << message;
+}
+
+TEST_F(Lmdb, StatedKeysMustBeThere) {
+  fs::create_directories(out());
+  const std::string picture = pickle_pair(small_jpeg(1), 2);
+  LmdbWriter(out(), 1 << 20).commit({{"0", picture}, {"1", picture}, {"__len__", pickle_integer(3)}});
+  const auto config = labelled_config(out());
+  EXPECT_NE(refused<DataError>([&] { all_pictures(config); }).find("2 keys, but its __len__ is 3"), std::string::npos);
+  LmdbWriter(out(), 1 << 20).commit({{"__keys__", pickle_byte_strings({"0", "1", "2"})}});
+  EXPECT_NE(refused<DataError>([&] { all_pictures(config); }).find("key '2': there is no such key"), std::string::npos);
+  LmdbWriter(out(), 1 << 20).commit({{"2", "text"}});
+  EXPECT_NE(refused<DataError>([&] { all_pictures(config); }).find("4 bytes that begin 74 65 78 74"),
+            std::string::npos);
+  LmdbWriter(out(), 1 << 20).commit({{"2", picture}});
+  EXPECT_EQ(all_pictures(config).size(), 3u);
+}
+
+TEST_F(Lmdb, FilesThatAreNoWholeLmdbAreRefused) {
+  to_lmdb({.source = many_pictures(), .output = out()});
+  const std::string whole = core::read_file(out() + "/data.mdb");
+  const auto message_of = [&](const std::string& bytes) {
+    const std::string file = write_file(out("x.mdb"), bytes);
+    return refused<DataError>([&] { LmdbReader{file}; });
+  };
+  EXPECT_NE(message_of("").find("no LMDB"), std::string::npos);
+  EXPECT_NE(message_of(std::string(10'000, 'x')).find("no LMDB"), std::string::npos);
+  EXPECT_NE(message_of(whole.substr(0, 4096)).find("second meta page"), std::string::npos);
+  EXPECT_NE(message_of(whole.substr(0, whole.size() - 4096)).find("cut short"), std::string::npos);
+  std::string other = whole;
+  other[20] = 2;
+  EXPECT_NE(message_of(other).find("data version is 2, expected 1"), std::string::npos);
+  EXPECT_THROW(LmdbReader{out("missing.lmdb")}, DataError);
+}
+
+TEST_F(Lmdb, FlippedBitsAreFoundAndNeverCrash) {
+  to_lmdb({.source = many_pictures(), .output = out()});
+  const std::string whole = core::read_file(out() + "/data.mdb");
+  core::CounterRng rng(5);
+  int num_found = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::string damaged = whole;
+    const size_t at = rng.below(damaged.size());
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << rng.below(8)));
+    const std::string file = write_file(out("x.mdb"), damaged);
+    try {
+      num_found += verify_lmdb(file, 1).num_bad > 0;
+    } catch (const DataError&) {
+      ++num_found;
+    }
+  }
+  EXPECT_GT(num_found, 20);  // the others hit free pages and space between the values
+}
+
+TEST(PlainPickle, WritesWhatItReads) {
+  for (const int64_t value : {int64_t{0}, int64_t{-1}, int64_t{70000}, int64_t{1} << 40, -(int64_t{1} << 40)})
+    EXPECT_EQ(parse_plain_pickle(pickle_integer(value), "x").integer, value);
+  const std::string whole = pickle_pair("abc", 7), list = pickle_byte_strings({"a", "", "c"});
+  const PlainPickle pair = parse_plain_pickle(whole, "x");
+  ASSERT_EQ(pair.items.size(), 2u);
+  EXPECT_EQ(pair.items[0].bytes, "abc");
+  EXPECT_EQ(pair.items[1].integer, 7);
+  EXPECT_EQ(parse_plain_pickle(list, "x").items.size(), 3u);
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_THROW(parse_plain_pickle(whole.substr(0, size), "x"), DataError) << size;
+  for (const char* text : {"\x80\x03"
+                           "cos\nsystem\n.",
+                           "\x80\x03)\x81.", "\x80\x03.", "\x80\x03K\x01K\x02.", "\x80\x03(e.", "\x80\x03h\x01."})
+    EXPECT_THROW(parse_plain_pickle(text, "x"), DataError) << text;
+}
+
+TEST(LmdbValue, RefusesOtherForms) {
+  for (const std::string& value :
+       {std::string(), std::string("\x92"), std::string("\x92\xc4\x05xx", 5), std::string("\x92\xa1x\xa1y", 5),
+        std::string("\x22\x03xyz", 5), std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 11),
+        pickle_integer(3), std::string("text")})
+    EXPECT_THROW(parse_lmdb_value(value, "x"), DataError);
+  const std::string messagepack("\x92\xa3xyz\xcd\x01\x02", 8);
+  const LmdbValue pair = parse_lmdb_value(messagepack, "x");
+  EXPECT_EQ(pair.picture, "xyz");
+  EXPECT_EQ(pair.label, 258);
+}
+
+}  // namespace
+}  // namespace lockstep::data
