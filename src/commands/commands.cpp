@@ -40,7 +40,6 @@ std::vector<CommandInfo> make_table() {
       {.name = "config show", .summary = "show the options of a command line or a run as a recipe"},
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
-      later("train resnet", "train ResNet-50", Half::kEngine),
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
       later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),

@@ -13,6 +13,13 @@ std::vector<std::string> optimizer_names() {
   return names;
 }
 
+std::vector<std::string> optimizer_names(OptimizerFlags flags) {
+  std::vector<std::string> names;
+  for (const OptimizerInfo& info : kOptimizers)
+    if (info.flags == flags) names.emplace_back(info.name);
+  return names;
+}
+
 const OptimizerInfo& optimizer_info(std::string_view name) {
   for (const OptimizerInfo& info : kOptimizers)
     if (info.name == name) return info;

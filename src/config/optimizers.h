@@ -6,18 +6,30 @@
 
 namespace lockstep::config {
 
+/// By which flags an optimiser is tuned, beside --lr and weight decay.
+enum class OptimizerFlags {
+  kBetas,     ///< --beta1, --beta2, --eps
+  kMomentum,  ///< --momentum, --nesterov
+};
+
 /// An optimiser by the name that --opt takes; what it does is in optim/make_optimizer.cpp.
 struct OptimizerInfo {
   std::string_view name{};
   int64_t num_moments = 0;  ///< Tensors of a parameter's size that it keeps.
+  OptimizerFlags flags = OptimizerFlags::kBetas;
+  bool needs_whole_tensors = false;  ///< Its update reads norms of whole parameters: no rank may own a part of one.
 };
 
 inline constexpr OptimizerInfo kOptimizers[] = {
     {.name = "adamw", .num_moments = 2},
+    {.name = "sgd", .num_moments = 1, .flags = OptimizerFlags::kMomentum},
+    {.name = "lars", .num_moments = 1, .flags = OptimizerFlags::kMomentum, .needs_whole_tensors = true},
 };
 
 /// In the order of the table.
 std::vector<std::string> optimizer_names();
+/// Those that a task takes that has these flags alone.
+std::vector<std::string> optimizer_names(OptimizerFlags flags);
 /// UsageError that lists the names for one that is not in the table.
 const OptimizerInfo& optimizer_info(std::string_view name);
 

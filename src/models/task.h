@@ -26,7 +26,7 @@ struct Batch {
 };
 
 /// What the network computes for a micro-batch. Contrastive: L2-normalised features and the two scalars of the loss.
-/// Language models: the loss itself, since logits exist only in pieces.
+/// Language models and classifiers: the loss itself; logits of the former exist only in pieces.
 struct Outputs {
   at::Tensor image_BE;  ///< Of the tower beside the text: images or audio.
   at::Tensor text_BE;
@@ -36,6 +36,7 @@ struct Outputs {
   at::Tensor loss_sum;       ///< 0-dim: weight x loss, summed over the tokens.
   at::Tensor weight_sum;     ///< 0-dim: sum of the weights.
   at::Tensor token_loss_BT;  ///< Detached, without weights.
+  at::Tensor hits_2;         ///< Classifiers: samples whose class has the highest score, and one of the five highest.
 };
 
 /// A scalar to differentiate (already shaped so that averaging gradients over the data axis gives the gradient of the

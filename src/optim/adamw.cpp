@@ -3,9 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-
-#include "core/error.h"
+#include "optim/segment_groups.h"
 
 namespace lockstep::optim {
 namespace {
@@ -13,25 +11,11 @@ namespace {
 /// Copies of gradients that exist at a time, in bytes (one tensor may be larger).
 constexpr int64_t kMostCopyBytes = int64_t{256} << 20;
 
-/// The gradient with the parameter's memory layout and type.
-at::Tensor matched(const at::Tensor& gradient, const at::Tensor& parameter) {
-  if (gradient.strides() == parameter.strides() && gradient.scalar_type() == parameter.scalar_type()) return gradient;
-  auto copy = at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options());
-  return copy.copy_(gradient);
-}
-
 std::optional<at::Tensor> optional(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
 }  // namespace
-
-struct AdamW::Group {
-  bool decays;
-  at::ScalarType type;
-  at::Device device;
-  std::vector<size_t> segments = {};
-};
 
 AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config)
     : Optimizer(std::move(segments)), config_(config) {
@@ -43,36 +27,16 @@ AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config)
   }
 }
 
-std::vector<AdamW::Group> AdamW::groups_of(const std::vector<at::Tensor>& gradients) const {
-  std::vector<Group> groups;
-  for (size_t i = 0; i < segments().size(); ++i) {
-    const auto& segment = segments()[i];
-    if (!gradients[i].defined()) continue;
-    LOCKSTEP_CHECK(gradients[i].sizes() == segment.parameter.sizes(),
-                   "gradient of '{}' has another shape than its parameter", segment.name);
-    const auto type = segment.parameter.scalar_type();
-    const auto device = segment.parameter.device();
-    const auto is_alike = [&](const Group& group) {
-      return group.decays == segment.decays && group.type == type && group.device == device;
-    };
-    auto group = std::find_if(groups.begin(), groups.end(), is_alike);
-    if (group == groups.end())
-      group = groups.insert(groups.end(), Group{.decays = segment.decays, .type = type, .device = device});
-    group->segments.push_back(i);
-  }
-  return groups;
-}
-
 void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& found_inf) {
   const c10::NoGradGuard no_grad;
   const auto all_gradients = gradients();
-  for (const Group& group : groups_of(all_gradients)) {
+  for (const SegmentGroup& group : group_segments(segments(), all_gradients)) {
     for (size_t next = 0; next < group.segments.size();) {
       std::vector<at::Tensor> parameters, updates, exp_avgs, exp_avg_sqs, steps;
       for (int64_t copy_bytes = 0; next < group.segments.size() && copy_bytes < kMostCopyBytes; ++next) {
         const size_t i = group.segments[next];
         const auto gradient = all_gradients[i].detach();
-        updates.push_back(matched(gradient, segments()[i].parameter));
+        updates.push_back(matched_gradient(gradient, segments()[i].parameter));
         if (!updates.back().is_same(gradient)) copy_bytes += static_cast<int64_t>(updates.back().nbytes());
         parameters.push_back(segments()[i].parameter);
         exp_avgs.push_back(exp_avgs_[i]);

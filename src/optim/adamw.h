@@ -28,9 +28,6 @@ class AdamW final : public Optimizer {
   std::vector<std::string> state_names() const override;
 
  private:
-  struct Group;  // segments that share fused calls
-  std::vector<Group> groups_of(const std::vector<at::Tensor>& gradients) const;
-
   AdamWConfig config_;
   std::vector<at::Tensor> exp_avgs_, exp_avg_sqs_, steps_;
 };

@@ -3,6 +3,8 @@
 #include "config/optimizers.h"
 #include "core/error.h"
 #include "optim/adamw.h"
+#include "optim/lars.h"
+#include "optim/sgd.h"
 
 namespace lockstep::optim {
 
@@ -13,6 +15,11 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::ve
                                                                     .beta2 = config.beta2,
                                                                     .epsilon = config.epsilon,
                                                                     .weight_decay = config.weight_decay});
+  const SgdConfig sgd{.momentum = config.momentum, .weight_decay = config.weight_decay, .nesterov = config.nesterov};
+  if (name == "sgd") return std::make_unique<Sgd>(std::move(segments), sgd);
+  if (name == "lars")
+    return std::make_unique<Lars>(std::move(segments),
+                                  LarsConfig{.sgd = sgd, .trust_coefficient = config.trust_coefficient});
   LOCKSTEP_CHECK(false, "optimiser '{}' is in the table and not made", name);
   return nullptr;
 }

@@ -14,6 +14,9 @@ struct OptimizerConfig {
   double beta2 = 0.98;         ///< Decay of the second moment.
   double epsilon = 1e-6;       ///< Added to the root of the second moment.
   double weight_decay = 0.2;   ///< Of decay group 1.
+  double momentum = 0.9;
+  bool nesterov = false;
+  double trust_coefficient = 1e-3;  ///< LARS: eta.
 };
 
 /// UsageError for a name that is not known.

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "tasks/contrastive/engine/contrastive_training_task.h"
 #include "tasks/gpt/engine/gpt_training_task.h"
+#include "tasks/imagenet/engine/imagenet_training_task.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -19,6 +20,7 @@ constexpr EngineTaskRow kTasks[] = {
     {"clip", contrastive_train_request},
     {"clap", contrastive_train_request},
     {"gpt", gpt_train_request},
+    {"imagenet", imagenet_train_request},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "tasks/contrastive/front/contrastive_front.h"
 #include "tasks/gpt/front/gpt_front.h"
+#include "tasks/imagenet/front/imagenet_front.h"
 #include "tasks/tasks.h"
 
 namespace lockstep::tasks {
@@ -11,6 +12,8 @@ std::span<const FrontTaskRow> front_tasks() {
       {"clip", "train a CLIP model on pictures and captions", make_contrastive_front},
       {"clap", "train a CLAP model on sounds and captions", make_contrastive_front},
       {"gpt", "train a GPT model", make_gpt_front},
+      {"imagenet", "train a ResNet or ViT on labelled pictures", make_imagenet_front},
+      {"resnet", "the other name of train imagenet", make_imagenet_front},
   };
   return rows;
 }

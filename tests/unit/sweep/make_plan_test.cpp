@@ -207,7 +207,7 @@ TEST(MakePlan, FlagsAreThoseOfTheEngine) {
       {"name = \"x\"\n[train]\nmodel = \"ViT-B-32\"\n", "there is nothing to do"},
       {"command = \"train clpi\"\n" + kBase, "is no command"},
       {"command = \"train clap\"\n" + kBase, "--tokenizer-vocab is needed"},
-      {"command = \"train resnet\"\n" + kBase, "`lockstep train resnet` is not in this version yet"},
+      {"command = \"ckpt reshard\"\n" + kBase, "`lockstep ckpt reshard` is not in this version yet"},
       {"command = \"ckpt list\"\n" + kBase, "a sweep of 'ckpt list' is not possible"},
       {core::replace_all(kBase, "\"x\"", "\"a/b\""), "the name 'a/b' is no folder name"},
       {kBase + "lr = \"warmup * 1\"\nwarmup = \"lr + 1\"\n", "refers to itself"},

@@ -268,7 +268,7 @@ void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {
   set.add("opt", &o.opt,
           {.role = OptionRole::kConfiguration,
            .help = "Optimiser.",
-           .choices = config::optimizer_names(),
+           .choices = config::optimizer_names(config::OptimizerFlags::kBetas),
            .refused_choices = {{"nadamw", "use --opt adamw"}}});
 }
 

@@ -1,0 +1,143 @@
+#include "tasks/imagenet/engine/imagenet_data.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "core/log.h"
+#include "core/strings.h"
+#include "data/pictures/picture_decoder.h"
+#include "train/agree.h"
+
+namespace lockstep::tasks {
+namespace {
+
+/// --image-mean, --image-std: one value for all colours, or three; empty: `fallback`.
+std::array<float, 3> of_colours(const std::vector<double>& values, const std::array<float, 3>& fallback) {
+  if (values.empty()) return fallback;
+  const auto value = [&](size_t colour) { return static_cast<float>(values.size() == 1 ? values[0] : values[colour]); };
+  return {value(0), value(1), value(2)};
+}
+
+}  // namespace
+
+data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train) {
+  const int64_t resize_pixels = options.resize_pixels.value_or(options.image_pixels * 8 / 7);
+  auto transform = data::imagenet_transform(is_train, static_cast<int>(options.image_pixels),
+                                            static_cast<int>(std::max(resize_pixels, options.image_pixels)));
+  transform.scale_min = options.scale[0];
+  transform.scale_max = options.scale[1];
+  transform.ratio_min = options.ratio[0];
+  transform.ratio_max = options.ratio[1];
+  transform.flip_probability = is_train ? options.hflip : 0;
+  if (options.interpolation == "bicubic") transform.filter = data::ResizeFilter::kBicubic;
+  transform.limits.max_pixels = options.max_image_pixels;
+  transform.mean = of_colours(options.image_mean, transform.mean);
+  transform.std = of_colours(options.image_std, transform.std);
+  return transform;
+}
+
+ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, const plan::BatchPlan& batch)
+    : options_(options), rank_(world.rank()), world_size_(world.size()), batch_(batch) {
+  std::exception_ptr failure;
+  if (world.rank() == 0) {
+    try {
+      const int64_t num_threads = std::max<int64_t>(1, options.workers);
+      if (has_train()) data::prepare_index(train_source(), num_threads);
+      if (has_validation()) {
+        data::refuse_missing_shards(validation_source(), num_threads);
+        open_validation()->next();
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  world.wait_for_rank_zero("it indexes the shards");
+  train::decide_on_rank_zero(world.comm(), [&] {
+    if (failure) std::rethrow_exception(failure);
+    if (!has_train()) return std::string();
+    const auto size = epoch_size();
+    core::log_info("data: {} pictures ({}), {} steps of {} pictures an epoch", size.num_known, size.origin,
+                   size.num_batches, batch_.global_batch);
+    return std::string();
+  });
+}
+
+bool ImagenetData::has_validation() const {
+  if (options_.val_frequency_epochs == 0 && !options_.is_evaluate) return false;
+  return options_.has_made_up_data() ? options_.val_num_samples > 0 : !options_.val_data.empty();
+}
+
+data::SourceConfig ImagenetData::train_source() const {
+  data::SourceConfig config;
+  config.spec = options_.train_data;
+  config.type = data::parse_dataset_type(options_.dataset_type);
+  config.num_samples = options_.train_num_samples.value_or(0);
+  config.seed = static_cast<uint64_t>(options_.seed);
+  config.rank = rank_;
+  config.world_size = world_size_;
+  config.global_batch = batch_.global_batch;
+  config.num_lanes = options_.data_lanes;
+  config.shuffle = options_.shuffle == "on";
+  config.num_workers = std::max<int64_t>(1, options_.workers);
+  config.micro_batch_size = batch_.micro_batch_size;
+  config.need_text = false;
+  config.need_label = true;
+  config.num_classes = classifier_of(options_).num_classes;
+  config.image_keys = core::split(options_.image_key, ";");
+  config.csv_separator = options_.csv_separator;
+  config.csv_image_key = options_.csv_img_key;
+  config.csv_label_key = options_.csv_label_key;
+  config.synthetic_pixels = options_.image_pixels;
+  config.index_dir = options_.index_dir;
+  config.keep_lost = options_.on_bad_sample == "skip";
+  return config;
+}
+
+data::SourceConfig ImagenetData::validation_source() const {
+  data::SourceConfig config = train_source();
+  config.spec = options_.val_data;
+  if (!options_.has_made_up_data()) config.type = data::DatasetType::kAuto;
+  config.num_samples = options_.has_made_up_data() ? options_.val_num_samples : 0;
+  config.global_batch = world_size_;  // evaluation streams end where the data end
+  config.shuffle = false;
+  config.keep_lost = false;
+  return config;
+}
+
+data::EpochSize ImagenetData::epoch_size() const {
+  data::SourceConfig config = train_source();
+  data::EpochSize size = data::epoch_size(config);
+  if (options_.dataset_repeat == 1) return size;
+  config.num_samples = size.num_known * options_.dataset_repeat;
+  size = data::epoch_size(config);
+  size.origin = "--dataset-repeat";
+  return size;
+}
+
+std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::SampleSource> source,
+                                                        bool is_train) const {
+  const bool is_random = is_train && options_.train_transform == "train";
+  data::LoaderConfig config;
+  config.micro_batch_size = batch_.micro_batch_size;
+  config.image_pixels = options_.image_pixels;
+  config.num_workers = std::max<int64_t>(1, options_.workers);
+  config.prefetch_batches = 2 * (is_train ? batch_.num_micro_batches : 1);
+  if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
+  if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
+  auto decoder = data::make_picture_decoder({.transform = make_imagenet_transform(options_, is_random),
+                                             .image_keys = core::split(options_.image_key, ";"),
+                                             .seed = static_cast<uint64_t>(options_.seed)});
+  return std::make_unique<data::Loader>(std::move(source), std::move(decoder), config);
+}
+
+std::unique_ptr<data::Loader> ImagenetData::open_train(const core::Json& position) {
+  auto source = data::open_train_source(train_source());
+  if (!position.is_null()) source->seek(position);  // before the loader begins to read ahead
+  return make_loader(std::move(source), true);
+}
+
+std::unique_ptr<data::Loader> ImagenetData::open_validation() const {
+  return make_loader(data::open_eval_source(validation_source()), false);
+}
+
+}  // namespace lockstep::tasks

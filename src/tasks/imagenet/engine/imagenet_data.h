@@ -1,0 +1,43 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "comm/world.h"
+#include "data/loader.h"
+#include "data/pictures/transform.h"
+#include "data/train_stream.h"
+#include "plan/batch_plan.h"
+#include "tasks/imagenet/front/imagenet_options.h"
+
+namespace lockstep::tasks {
+
+/// The streams of labelled pictures of a run: training and validation.
+class ImagenetData {
+ public:
+  /// Makes missing indices where that is allowed (rank 0), and reads the first validation pictures. Collective.
+  ImagenetData(const ImagenetOptions& options, comm::World& world, const plan::BatchPlan& batch);
+
+  /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
+  std::unique_ptr<data::Loader> open_train(const core::Json& position);
+  /// Each picture of the validation data once over all ranks.
+  std::unique_ptr<data::Loader> open_validation() const;
+  data::EpochSize epoch_size() const;
+  bool has_train() const {
+    return !options_.is_evaluate && (!options_.train_data.empty() || options_.has_made_up_data());
+  }
+  bool has_validation() const;
+
+ private:
+  data::SourceConfig train_source() const;
+  data::SourceConfig validation_source() const;
+  std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool is_train) const;
+
+  const ImagenetOptions& options_;
+  int64_t rank_, world_size_;
+  plan::BatchPlan batch_;
+};
+
+/// Preparation of pictures from options.
+data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train);
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,46 @@
+#include "tasks/imagenet/engine/imagenet_evaluation.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include "core/error.h"
+#include "models/imagenet/classifier_task.h"
+
+namespace lockstep::tasks {
+
+train::Metrics evaluate_classifier(const ClassifierContext& context, data::Loader& loader) {
+  const c10::NoGradGuard no_grad;
+  const bool was_training = context.network.is_training();
+  context.network.set_training(false);
+  // Hits among the first, among the first five, sum of the losses, pictures.
+  const at::Tensor sums_4 = at::zeros({4}, at::TensorOptions(at::kDouble).device(context.mover.device()));
+  int64_t num_done = 0;
+  for (data::HostBatch host = loader.next(); host.num_samples > 0; host = loader.next()) {
+    const models::Batch batch = context.mover.to_device(host);
+    const int64_t num_samples = host.num_samples;
+    loader.recycle(std::move(host));
+    if (!batch.label_B.defined())
+      throw DataError("evaluation: the validation data have no labels",
+                      "give one folder per class, or shards whose samples have a .cls member");
+    const auto autocast = context.precision.autocast();
+    const at::Tensor score_BK = models::class_scores(context.network, batch.image_BCYX, context.channels_last);
+    sums_4.narrow(0, 0, 2).add_(models::count_hits(score_BK, batch.label_B));
+    sums_4.select(0, 2).add_(at::cross_entropy_loss(score_BK, batch.label_B, {}, at::Reduction::Sum));
+    sums_4.select(0, 3).add_(static_cast<double>(num_samples));
+    num_done += num_samples;
+    if (context.on_progress) context.on_progress(num_done);
+  }
+  context.network.set_training(was_training);
+  context.data_axis.all_reduce(sums_4).wait();
+  const at::Tensor sums = sums_4.to(at::kCPU);  // sync: evaluation
+  const double* sum = sums.const_data_ptr<double>();
+  const double num_samples = sum[3];
+  if (num_samples == 0)
+    throw DataError("evaluation: the validation data hold no picture", "check --val-data and --image-key");
+  return {{"top1_pct", 100 * sum[0] / num_samples},
+          {"top5_pct", 100 * sum[1] / num_samples},
+          {"loss", sum[2] / num_samples},
+          {"num_samples", num_samples}};
+}
+
+}  // namespace lockstep::tasks

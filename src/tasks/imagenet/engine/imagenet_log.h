@@ -1,0 +1,11 @@
+#pragma once
+#include <memory>
+
+#include "train/log_format.h"
+
+namespace lockstep::tasks {
+
+/// Lines of PyTorch's ImageNet example: "Epoch: [0][  10/5005]", and " * Acc@1 71.123 Acc@5 90.456" of an evaluation.
+std::unique_ptr<train::LogFormat> make_imagenet_log_format();
+
+}  // namespace lockstep::tasks

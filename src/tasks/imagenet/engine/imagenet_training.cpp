@@ -1,0 +1,106 @@
+#include "tasks/imagenet/engine/imagenet_training.h"
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "models/imagenet/classifier_task.h"
+#include "models/imagenet/make_classifier.h"
+#include "models/weights.h"
+#include "nn/init.h"
+#include "optim/epoch_schedule.h"
+#include "optim/make_optimizer.h"
+#include "train/agree.h"
+#include "train/weight_file.h"
+
+namespace lockstep::tasks {
+namespace {
+
+void load_pretrained_classifier(models::Classifier& network, const std::string& path, comm::Comm& data_axis) {
+  train::decide_on_rank_zero(data_axis, [&] {
+    if (!std::filesystem::exists(path))
+      throw UsageError(fmt::format("train: --pretrained '{}' does not exist", path),
+                       "nothing is downloaded: fetch the weights and give the path of the .pth or .safetensors file");
+    checkpoint::CheckpointManifest ignored;
+    models::load_weights(network, models::read_weights(train::weight_file(path, ignored)));
+    return std::string();
+  });
+  models::broadcast_weights(network, data_axis);
+}
+
+std::unique_ptr<parallel::GradSync> build_imagenet_sync(const ImagenetOptions& options,
+                                                        const std::vector<comm::NamedTensor>& parameters,
+                                                        comm::Comm& data_axis) {
+  if (options.grad_sync == "none" && data_axis.size() > 1)
+    throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models",
+                                 data_axis.size(), data_axis.size()),
+                     "leave --grad-sync out, or start one rank");
+  const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
+  switch (imagenet_sync(options, data_axis.size())) {
+    case ImagenetSync::kZero1: return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes);
+    case ImagenetSync::kDdp: return parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes);
+    case ImagenetSync::kNone: break;
+  }
+  return parallel::make_grad_sync_none(parameters);
+}
+
+std::unique_ptr<models::Classifier> build_classifier(const ImagenetOptions& options, comm::Comm& data_axis,
+                                                     at::Device device, bool is_restored) {
+  auto network =
+      models::make_classifier(classifier_of(options), {.tensors = at::TensorOptions(device),
+                                                       .batch_norm_ranks = options.sync_bn ? &data_axis : nullptr,
+                                                       .freezes_statistics = options.freeze_bn});
+  nn::initialize(*network, classifier_params_of(options), static_cast<uint64_t>(options.seed));
+  if (!options.pretrained.empty() && !is_restored) load_pretrained_classifier(*network, options.pretrained, data_axis);
+  return network;
+}
+
+}  // namespace
+
+ImagenetTraining build_imagenet_training(const ImagenetOptions& options, comm::Comm& data_axis, at::Device device,
+                                         const train::TrainingHooks& hooks) {
+  ImagenetTraining training;
+  training.precision = std::make_unique<train::Precision>(options.precision, device.type());
+  auto network = build_classifier(options, data_axis, device, hooks.is_restored);
+  training.classifier = network.get();
+  training.task = std::make_unique<models::ClassifierTask>(
+      std::move(network), data_axis,
+      models::ClassifierLossOptions{.label_smoothing = options.label_smoothing,
+                                    .mix = {.mixup_alpha = options.mixup_alpha, .cutmix_alpha = options.cutmix_alpha},
+                                    .channels_last = options.channels_last});
+  training.faulty_task = train::with_fault(*training.task, hooks.fault, data_axis.rank());
+  training.data_axis = &data_axis;
+  const auto parameters = training.task->network().named_parameters();
+  training.sync = build_imagenet_sync(options, parameters, data_axis);
+  train::wait_where_used(training.task->network(), *training.sync);
+  training.optimizer =
+      optim::make_optimizer({.name = options.opt,
+                             .beta1 = options.beta1,
+                             .beta2 = options.beta2,
+                             .epsilon = options.eps,
+                             .weight_decay = options.wd,
+                             .momentum = options.momentum,
+                             .nesterov = options.nesterov,
+                             .trust_coefficient = options.trust_coefficient},
+                            train::optimizer_segments(training.sync->partition(), classifier_params_of(options)));
+  if (training.precision->needs_loss_scaler()) training.scaler = std::make_unique<optim::LossScaler>(device);
+  training.runner = train::make_plain_step(train::step_runner_parts(training, data_axis.rank(), hooks.phases));
+  return training;
+}
+
+train::LearningRate imagenet_learning_rate(const ImagenetOptions& options, int64_t global_batch,
+                                           int64_t steps_per_epoch) {
+  const optim::EpochSchedule schedule{.kind = optim::parse_epoch_schedule(options.lr_scheduler),
+                                      .base_lr = peak_lr(options, global_batch),
+                                      .steps_per_epoch = steps_per_epoch,
+                                      .num_epochs = options.epochs,
+                                      .warmup_epochs = options.warmup_epochs,
+                                      .warmup_start = options.warmup_decay,
+                                      .step_epochs = options.lr_step_size,
+                                      .milestones = options.lr_milestones,
+                                      .gamma = options.lr_gamma,
+                                      .power = options.lr_power,
+                                      .end_lr = options.lr_min};
+  return [schedule](int64_t step, int64_t) { return schedule.lr(step); };
+}
+
+}  // namespace lockstep::tasks

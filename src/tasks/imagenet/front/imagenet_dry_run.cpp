@@ -1,0 +1,176 @@
+#include "tasks/imagenet/front/imagenet_dry_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "config/optimizers.h"
+#include "config/option_checks.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "core/units.h"
+#include "hw/device_specs.h"
+#include "plan/bucket_plan.h"
+
+namespace lockstep::tasks {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kFloatBytes = 4, kRoomForLibraries = 0.1;  // the second: of the device
+
+int64_t num_parameters(const std::vector<config::ParamSpec>& specs) {
+  int64_t count = 0;
+  for (const config::ParamSpec& spec : specs) count += spec.is_buffer ? 0 : spec.numel();
+  return count;
+}
+
+/// --device-memory as a size or as a device of the table.
+RankMemory asked_device_memory(const ImagenetOptions& options) {
+  const std::string& asked = options.device_memory;
+  if (const auto memory = memory_of_gpu(asked)) return *memory;
+  if (asked.empty() || asked[0] < '0' || asked[0] > '9')
+    throw UsageError(fmt::format("options: --device-memory '{}' is neither a size nor a device of the table", asked),
+                     "give a size (64G), or a name such as H100");
+  return {.bytes = static_cast<double>(config::parse_bytes(asked, "--device-memory")),
+          .source = "--device-memory",
+          .is_gpu = options.device != "cpu"};
+}
+
+void add_length_facts(const ImagenetOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
+  if (!options.train_num_samples) {
+    facts.push_back({"steps_per_epoch", "steps per epoch", nullptr,
+                     "known when the data are opened (--train-num-samples tells before)"});
+    return;
+  }
+  const int64_t steps = (*options.train_num_samples + global_batch - 1) / global_batch;
+  const bool is_cut = options.max_steps && *options.max_steps / steps < options.epochs;
+  const int64_t total = is_cut ? *options.max_steps : steps * options.epochs;
+  facts.push_back(
+      {"steps_per_epoch", "steps per epoch", steps,
+       fmt::format("{} ({} pictures, rounded up to whole global batches)", steps, *options.train_num_samples)});
+  facts.push_back(
+      {"total_steps", "steps in all", total,
+       fmt::format("{} ({}), warm-up {} epochs", total,
+                   is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs), options.warmup_epochs)});
+}
+
+void add_network_facts(const ImagenetOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
+  const auto specs = classifier_params_of(options);
+  const config::FlopCount forward = config::classifier_forward(classifier_of(options));
+  const int64_t count = num_parameters(specs);
+  facts.push_back({"parameters", "parameters", count, core::format_count(static_cast<double>(count))});
+  facts.push_back({"forward_flops_per_sample", "forward pass", forward.flops,
+                   fmt::format("{}FLOP per picture of {} pixels (2 x multiply-adds)", core::format_count(forward.flops),
+                               options.image_pixels)});
+  const ImagenetSync sync = imagenet_sync(options, num_ranks);
+  if (sync == ImagenetSync::kNone) return;
+  std::vector<plan::BucketItem> items;
+  for (const config::ParamSpec& spec : specs)
+    if (!spec.is_buffer)
+      items.push_back({.name = spec.name, .num_elements = spec.numel(), .dtype = "fp32", .element_bytes = 4});
+  const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024),
+                                          sync == ImagenetSync::kZero1 ? num_ranks : 1);
+  int64_t bytes = 0;
+  for (const plan::Bucket& bucket : buckets) bytes += bucket.num_elements * bucket.element_bytes;
+  facts.push_back(
+      {"gradient_buckets", "gradient buckets", static_cast<int64_t>(buckets.size()),
+       fmt::format("{}, {} to reduce per step", buckets.size(), core::format_bytes(static_cast<double>(bytes)))});
+  facts.push_back({"gradient_bytes", "", bytes, ""});
+}
+
+std::string fit_text(double total, const RankMemory& memory) {
+  const double share = total / memory.bytes;
+  const char* verdict = share > 1                       ? "does not fit"
+                        : share > 1 - kRoomForLibraries ? "doubtful, kernels and libraries need room, too"
+                                                        : "fits";
+  return fmt::format("{}: {:.0f} % of {} ({})", verdict, 100 * share, core::format_bytes(memory.bytes), memory.source);
+}
+
+void add_memory_facts(const ImagenetMemory& planned, const std::optional<RankMemory>& memory,
+                      std::vector<DryRunFact>& facts) {
+  core::Json bytes = core::Json::object();
+  std::vector<DryRunFact> parts;
+  for (const auto& [name, value] :
+       {std::pair("parameters", planned.parameters), std::pair("gradients", planned.gradients),
+        std::pair("optimizer", planned.optimizer), std::pair("activations", planned.activations),
+        std::pair("batch", planned.batch)}) {
+    bytes[name] = static_cast<int64_t>(value);
+    parts.push_back({"", fmt::format("  {}", name), nullptr, core::format_bytes(value)});
+  }
+  bytes["total"] = static_cast<int64_t>(planned.total());
+  facts.push_back({"memory_per_rank_bytes", "memory of a rank", bytes,
+                   fmt::format("{}, planned from shapes", core::format_bytes(planned.total()))});
+  facts.insert(facts.end(), parts.begin(), parts.end());
+  core::Json device = nullptr;
+  if (memory)
+    device = {{"bytes", static_cast<int64_t>(memory->bytes)},
+              {"source", memory->source},
+              {"fits", planned.total() <= memory->bytes}};
+  facts.push_back(
+      {"device_memory", "memory of a device", device,
+       memory ? fit_text(planned.total(), *memory) : "not known; --device-memory SIZE|NAME asks whether it fits"});
+}
+
+std::vector<std::string> missing_imagenet_inputs(const ImagenetOptions& options) {
+  std::vector<std::string> missing;
+  for (const auto& [flag, path] :
+       {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
+        std::pair("--pretrained", options.pretrained)}) {
+    const bool is_pattern = path.find('{') != std::string::npos || path.find(':') != std::string::npos;
+    std::error_code ignored;
+    if (!path.empty() && !is_pattern && !fs::exists(path, ignored))
+      missing.push_back(fmt::format("{} '{}' is not here", flag, path));
+  }
+  return missing;
+}
+
+}  // namespace
+
+ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micro_batch_size, int64_t num_ranks) {
+  const config::ClassifierShape shape = classifier_of(options);
+  const auto samples = static_cast<double>(micro_batch_size), pixels = static_cast<double>(options.image_pixels);
+  const double shares = imagenet_sync(options, num_ranks) == ImagenetSync::kZero1 ? static_cast<double>(num_ranks) : 1;
+  ImagenetMemory plan;
+  for (const config::ParamSpec& spec : classifier_params_of(options)) {
+    const double bytes = static_cast<double>(spec.numel()) * kFloatBytes;
+    plan.parameters += bytes;
+    if (spec.is_buffer) continue;
+    plan.gradients += bytes;
+    plan.optimizer += bytes * static_cast<double>(config::optimizer_info(options.opt).num_moments) / shares;
+    if (options.has_ema) plan.optimizer += bytes;
+  }
+  config::ActivationBytes bytes = config::activation_bytes_of(options.precision);
+  bytes.keeps_attention = options.device == "cpu";
+  plan.activations = samples * config::classifier_activation_bytes(shape, bytes);
+  plan.batch = samples * 3 * pixels * pixels * kFloatBytes;
+  return plan;
+}
+
+DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSet& set, const WorldSize& world) {
+  const plan::BatchPlan batch = imagenet_batch_plan(options, set, world.num_ranks);
+  DryRunPage page{
+      .facts = {
+          command_fact(set),
+          {"model", "model", options.model, options.model},
+          {"precision", "precision", options.precision, options.precision},
+          world_fact(world),
+          {"samples_per_rank", "samples per rank", batch.micro_batch_size,
+           fmt::format("{} x {} micro-batches", batch.micro_batch_size, batch.num_micro_batches)},
+          {"num_micro", "", batch.num_micro_batches, ""},
+          {"global_batch", "global batch", batch.global_batch, fmt::format("{} pictures", batch.global_batch)},
+          {"lr", "peak learning rate", peak_lr(options, batch.global_batch),
+           fmt::format("{:.6g}", peak_lr(options, batch.global_batch))},
+      }};
+  add_length_facts(options, batch.global_batch, page.facts);
+  add_network_facts(options, world.num_ranks, page.facts);
+  const std::optional<RankMemory> memory =
+      options.device_memory.empty() ? rank_memory(options, world) : asked_device_memory(options);
+  const ImagenetMemory planned = plan_imagenet_memory(options, batch.micro_batch_size, world.num_ranks);
+  add_memory_facts(planned, memory, page.facts);
+  page.memory_bytes = planned.total();
+  if (memory) page.device_bytes = memory->bytes;
+  page.missing = missing_imagenet_inputs(options);
+  return page;
+}
+
+}  // namespace lockstep::tasks

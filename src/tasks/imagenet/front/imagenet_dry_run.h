@@ -1,0 +1,21 @@
+#pragma once
+#include "tasks/imagenet/front/imagenet_options.h"
+#include "tasks/tasks.h"
+
+namespace lockstep::tasks {
+
+/// What a training step must hold, in bytes of one rank.
+struct ImagenetMemory {
+  double parameters = 0, gradients = 0;
+  double optimizer = 0;    ///< Moments, this rank's share, and the average of --model-ema.
+  double activations = 0;  ///< Kept from forward to backward.
+  double batch = 0;        ///< Pictures.
+  double total() const { return parameters + gradients + optimizer + activations + batch; }
+};
+
+/// Estimate from shapes alone; temporaries of kernels, the allocator's rounding and libraries come on top.
+ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micro_batch_size, int64_t num_ranks);
+
+DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSet& set, const WorldSize& world);
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,36 @@
+#include "tasks/imagenet/front/imagenet_front.h"
+
+#include "tasks/imagenet/front/imagenet_dry_run.h"
+#include "tasks/imagenet/front/imagenet_options.h"
+
+namespace lockstep::tasks {
+namespace {
+
+class ImagenetFront final : public FrontTask {
+ public:
+  const config::RunOptions& options() const override { return options_; }
+  core::OptionSet declare() override { return declare_imagenet_options(options_); }
+  void fill_defaults(core::OptionSet& set) override { fill_imagenet_defaults(options_, set); }
+  std::vector<std::string> check(const core::OptionSet& set) const override {
+    return check_imagenet_options(options_, set);
+  }
+  std::vector<std::string> read_files(core::OptionSet& set) override {
+    fill_num_classes(options_, set);
+    return {};
+  }
+  plan::BatchPlan batch_plan(const core::OptionSet& set, int64_t num_ranks) const override {
+    return imagenet_batch_plan(options_, set, num_ranks);
+  }
+  DryRunPage dry_run(const core::OptionSet& set, const WorldSize& world) const override {
+    return imagenet_dry_run(options_, set, world);
+  }
+
+ private:
+  ImagenetOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<FrontTask> make_imagenet_front(const std::string&) { return std::make_unique<ImagenetFront>(); }
+
+}  // namespace lockstep::tasks
