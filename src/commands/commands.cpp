@@ -37,11 +37,11 @@ std::vector<CommandInfo> make_table() {
       {.name = "report", .summary = "tables and plots from records and logs"},
       {.name = "report compare", .summary = "compare two runs with an interval"},
       {.name = "sweep", .summary = "write, submit, follow and collect a matrix of SLURM jobs"},
+      {.name = "predict", .summary = "step time and efficiency at sizes that were not measured"},
       {.name = "config show", .summary = "show the options of a command line or a run as a recipe"},
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
-      later("predict", "step time and cost on a system that is not at hand", Half::kFront),
       later("doctor", "check environment, devices, network and storage", Half::kFront),
   };
   table.insert(table.end(), others.begin(), others.end());

@@ -12,6 +12,7 @@ int cmd_data(const commands::ParsedCommand& command);
 int cmd_ckpt(const commands::ParsedCommand& command);  ///< list and verify: what needs no tensors.
 int cmd_report(const commands::ParsedCommand& command);
 int cmd_report_compare(const commands::ParsedCommand& command);
+int cmd_predict(const commands::ParsedCommand& command);
 int cmd_launch(const commands::ParsedCommand& command);
 int cmd_sweep(const commands::ParsedCommand& command);
 int cmd_config_show(const commands::ParsedCommand& command);

@@ -30,6 +30,7 @@ constexpr FrontCommand kFrontCommands[] = {
     {"ckpt verify", cmd_ckpt},
     {"report", cmd_report},
     {"report compare", cmd_report_compare},
+    {"predict", cmd_predict},
     {"config show", cmd_config_show},
     {"config compare", cmd_config_compare},
     {"config reference", cmd_config_reference},

@@ -1,0 +1,90 @@
+#include "predict/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stats/distributions.h"
+
+namespace lockstep::predict {
+namespace {
+
+// Priors, stated in docs/predict.md. Medians and widths are judgements made before the first comparison with a table
+// and have not been changed by one.
+constexpr double kLatencyMedian = 1.3, kLatencyLogSd = 0.4;
+constexpr double kHiddenLogit = 0.85, kHiddenLogitSd = 1.0;  // median 0.70
+constexpr double kJitterMedian = 0.01, kJitterLogSd = 0.6;
+constexpr double kGrowthLogSd = 1.0;
+constexpr double kShapeLogitSd = 1.2;    // exponent 0 (logarithm) to 1 (linear), median 0.5
+constexpr double kPerWorkLogitSd = 1.5;  // 0: seconds stay; 1: they shrink with the work of a device
+constexpr double kNoiseMedian = 0.006, kNoiseLogSd = 0.7;
+constexpr double kFixedMedian = 0.02, kFixedLogSd = 1.0;
+constexpr double kBackwardShare = 0.6;  // of compute, under which gradients can travel
+constexpr double kLinkEfficiency = 0.8, kWireEfficiency = 0.96;
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// Growth from 1 to `groups`, in units of that of the first doubling: between a logarithm and a line.
+double growth(double groups, double exponent) {
+  return groups <= 1 ? 0 : std::expm1(exponent * std::log(groups)) / std::expm1(exponent * std::log(2.0));
+}
+}  // namespace
+
+double expected_normal_max(double n) { return n <= 1 ? 0 : stats::normal_quantile((n - 0.375) / (n + 0.25)); }
+
+std::string_view latent_name(Latent latent) {
+  constexpr std::array<std::string_view, kNumLatents> kNames{
+      "network efficiency", "latency",          "hidden share of gradients", "jitter between devices",
+      "unexplained growth", "shape of growth",  "growth with work",          "noise of measurements",
+      "gradient traffic",   "fixed time a step"};
+  return kNames.at(latent);
+}
+
+std::string_view part_name(Part part) {
+  constexpr std::array<std::string_view, kNumParts> kNames{"compute", "bubble", "skew",       "gradients",
+                                                           "gather",  "fixed",  "unexplained"};
+  return kNames.at(part);
+}
+
+CostModel::CostModel(const Setting& setting, double reference_step_s, std::span<const Size> sizes)
+    : setting_(setting), reference_step_s_(reference_step_s) {
+  for (const Size& size : sizes) {
+    const double replicas = std::max(1.0, size.devices / setting.replica_devices);
+    // A replica that spans nodes makes its nodes one group; several replicas of a node are one group, too.
+    const double nodes_per_group = std::max(1.0, setting.replica_devices / setting.devices_per_node);
+    sizes_.push_back({.size = size,
+                      .num_groups = std::max(1.0, size.nodes / nodes_per_group),
+                      .data_share = (replicas - 1) / replicas,
+                      .expected_max = expected_normal_max(size.devices)});
+  }
+}
+
+double CostModel::noise(const Latents& latents) { return kNoiseMedian * std::exp(kNoiseLogSd * latents[kNoise]); }
+
+Terms CostModel::terms(const Latents& z, size_t index) const {
+  const Prepared& at = sizes_.at(index);
+  const double work = at.size.work, traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
+  const double efficiency = setting_.network_efficiency * std::exp(setting_.network_efficiency_sd /
+                                                                   setting_.network_efficiency * z[kNetworkEfficiency]);
+  const double jitter = setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]);
+  const double wire =
+      at.num_groups > 1 ? setting_.inter_s / (kWireEfficiency * efficiency) : setting_.intra_s / kLinkEfficiency;
+  const double latency = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]) * setting_.latency_s;
+  const double gradients = at.data_share * wire * traffic + latency * std::log2(at.num_groups);
+  const double hidden = logistic(kHiddenLogit + kHiddenLogitSd * z[kHiddenShare]);
+  const double window = kBackwardShare * reference_step_s_ * work;
+  const double shape = std::max(0.02, logistic(kShapeLogitSd * z[kGrowthShape]));
+  const double per_work = logistic(kPerWorkLogitSd * z[kGrowthPerWork]);
+  Terms terms;
+  terms.parts[kCompute] = work;
+  terms.parts[kBubble] = work * at.size.bubble;
+  terms.parts[kSkew] = work * (1 + at.size.bubble) * jitter * at.expected_max;
+  terms.scaled = terms.parts[kCompute] + terms.parts[kBubble] + terms.parts[kSkew];
+  terms.parts[kGradients] = std::max((1 - hidden) * gradients, gradients - window);
+  terms.parts[kGather] = setting_.per_node_s * at.size.nodes * traffic;
+  terms.parts[kFixed] = reference_step_s_ * kFixedMedian * std::exp(kFixedLogSd * z[kFixedShare]);
+  terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * reference_step_s_ *
+                              std::pow(work, per_work) * growth(at.num_groups, shape);
+  return terms;
+}
+
+}  // namespace lockstep::predict

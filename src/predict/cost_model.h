@@ -1,0 +1,88 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::predict {
+
+/// Expected largest of n independent standard normal values (Blom's approximation, within 2 % from n = 3; 0 for n = 1).
+double expected_normal_max(double n);
+
+/// What is not known before anything is measured. Every one is a standard normal number before calibration; the names
+/// say what it moves.
+enum Latent : size_t {
+  kNetworkEfficiency,
+  kLatencyScale,
+  kHiddenShare,
+  kJitter,
+  kGrowth,
+  kGrowthShape,
+  kGrowthPerWork,
+  kNoise,
+  kGradientBytes,
+  kFixedShare,
+  kNumLatents
+};
+using Latents = std::array<double, kNumLatents>;
+std::string_view latent_name(Latent latent);
+
+/// What plan and machine say of a training step, in seconds of the curve's clock. Durations are those at nominal rates.
+struct Setting {
+  double devices_per_node = 8;
+  double replica_devices = 1;  ///< Devices that hold one copy of the model together.
+  double inter_s = 0;          ///< All gradient traffic of a device between nodes, without the factor (k - 1) / k.
+  double intra_s = 0;          ///< The same inside a node.
+  double latency_s = 0;        ///< Of all gradient collectives of a step, per doubling of the nodes.
+  double per_node_s = 0;  ///< Work and traffic that grow with every node: gathers of a contrastive loss, its logits.
+  double traffic_log_sd = 0.3;  ///< How well inter_s, intra_s and per_node_s are known.
+  double network_efficiency = 0.85, network_efficiency_sd = 0.12;
+  double jitter_scale = 1;             ///< Jitter against that of a dedicated machine.
+  double growth_per_doubling = 0.004;  ///< Prior median of what no term explains, as a share of the reference step.
+  double group_nodes = 0;              ///< Nodes of the network's first group or island; 0: not known.
+};
+
+/// A size at which a step is asked for.
+struct Size {
+  double nodes = 1;  ///< May be below 1: a part of a node.
+  double devices = 1;
+  double work = 1;    ///< Work of a device, against the reference size.
+  double bubble = 0;  ///< Idle time of the pipeline over its work.
+};
+
+/// Where the time of a step goes, in seconds.
+enum Part : size_t { kCompute, kBubble, kSkew, kGradients, kGather, kFixed, kUnexplained, kNumParts };
+using Parts = std::array<double, kNumParts>;
+std::string_view part_name(Part part);
+
+/// The time of a step as `scaled * compute_s + constant()`: compute_s is the work of a device at the reference size.
+struct Terms {
+  double scaled = 1;  ///< work x (1 + bubble) x (1 + jitter x expected maximum).
+  Parts parts{};      ///< kCompute, kBubble and kSkew per second of compute; the others in seconds.
+  double constant() const { return parts[kGradients] + parts[kGather] + parts[kFixed] + parts[kUnexplained]; }
+};
+
+/// Terms of a step at the sizes given to the constructor. docs/predict.md has the equations.
+class CostModel {
+ public:
+  /// `reference_step_s`: about the step at work 1; scales what the prior states in shares.
+  CostModel(const Setting& setting, double reference_step_s, std::span<const Size> sizes);
+  size_t num_sizes() const { return sizes_.size(); }
+  Terms terms(const Latents& latents, size_t size) const;
+  /// Standard deviation of single measurements, relative.
+  static double noise(const Latents& latents);
+
+ private:
+  struct Prepared {
+    Size size;
+    double num_groups = 1;  ///< Replicas or nodes, whichever is larger: what collectives span.
+    double data_share = 0;  ///< (k - 1) / k of k data ranks.
+    double expected_max = 0;
+  };
+  Setting setting_;
+  double reference_step_s_;
+  std::vector<Prepared> sizes_;
+};
+
+}  // namespace lockstep::predict

@@ -1,0 +1,70 @@
+#include "predict/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/rng.h"
+#include "stats/statistics.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr double kDiscrepancyPerDoubling = 0.006;  // log time, what the model itself gets wrong
+constexpr double kUnseenGroup = 0.02;              // the same once a job leaves the only group that was measured
+
+double discrepancy_sd(const Setting& setting, const Size& size, double calibrated_nodes) {
+  const double doublings = calibrated_nodes > 0 ? std::max(0.0, std::log2(size.nodes / calibrated_nodes)) : 0;
+  const bool leaves_group =
+      setting.group_nodes > 0 && size.nodes > setting.group_nodes && calibrated_nodes <= setting.group_nodes;
+  return std::hypot(kDiscrepancyPerDoubling * doublings, leaves_group ? kUnseenGroup : 0);
+}
+
+Interval interval_of(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double p) { return stats::percentile_of_sorted(values, p); };
+  return {at(5), at(25), at(50), at(75), at(95)};
+}
+
+std::vector<Learned> learned_of(std::span<const Draw> draws) {
+  std::vector<Learned> learned;
+  for (size_t latent = 0; latent < kNumLatents; ++latent) {
+    std::vector<double> values;
+    for (const Draw& draw : draws) values.push_back(draw.latents[latent]);
+    learned.push_back({static_cast<Latent>(latent), stats::mean(values), stats::sample_stddev(values)});
+  }
+  return learned;
+}
+}  // namespace
+
+Forecast forecast(const Setting& setting, double reference_step_s, std::span<const Draw> draws,
+                  std::span<const Size> sizes, double calibrated_nodes, uint64_t seed) {
+  const CostModel model(setting, reference_step_s, sizes);
+  Forecast forecast{.learned = learned_of(draws)};
+  core::CounterRng rng(core::stream_key(seed, "predict forecast"));
+  std::vector<double> errors(draws.size()), noises(draws.size());  // one error of the model for all sizes of a draw
+  for (size_t draw = 0; draw < draws.size(); ++draw) errors[draw] = rng.normal(), noises[draw] = rng.normal();
+  std::vector<double> totals(draws.size());
+  std::array<std::vector<double>, kNumParts> parts;
+  for (std::vector<double>& values : parts) values.resize(draws.size());
+  for (size_t index = 0; index < sizes.size(); ++index) {
+    const double sd = discrepancy_sd(setting, sizes[index], calibrated_nodes);
+    for (size_t draw = 0; draw < draws.size(); ++draw) {
+      const Draw& one = draws[draw];
+      Terms terms = model.terms(one.latents, index);
+      for (const Part part : {kCompute, kBubble, kSkew}) terms.parts[part] *= one.compute_s;
+      double total = 0;
+      for (size_t part = 0; part < kNumParts; ++part) total += parts[part][draw] = terms.parts[part];
+      totals[draw] = total * std::exp(sd * errors[draw] + CostModel::noise(one.latents) * noises[draw]);
+    }
+    PredictedStep step{.size = sizes[index], .step_s = interval_of(totals)};
+    for (size_t part = 0; part < kNumParts; ++part) {
+      const auto middle = parts[part].begin() + static_cast<ptrdiff_t>(parts[part].size() / 2);
+      std::nth_element(parts[part].begin(), middle, parts[part].end());
+      step.parts_s[part] = *middle;
+    }
+    forecast.steps.push_back(step);
+  }
+  return forecast;
+}
+
+}  // namespace lockstep::predict

@@ -1,0 +1,69 @@
+#include "predict/machine.h"
+
+#include <fmt/format.h>
+
+#include "core/strings.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr double kUnknownLinkGbytes = 25;  // PCIe generation 4, usable
+constexpr double kUnknownDeviceWatts = 500;
+constexpr double kHostWatts = 550, kBoardShare = 0.8;  // 300 to 800 W a host; boards at 70 to 90 % of their limit
+
+/// What collectives reach of the wires' rate before anything is measured: by the kind of network.
+struct FabricPrior {
+  std::string_view word;
+  double mean, sd;
+  std::string_view source;
+};
+constexpr FabricPrior kFabrics[] = {
+    {"slingshot", 0.5, 0.25, "prior for Slingshot: collectives of AMD and of plugins vary widely"},
+    {"dragonfly", 0.8, 0.15, "prior for Dragonfly networks"},
+    {"fat tree", 0.9, 0.08, "prior for fat trees"},
+};
+}  // namespace
+
+std::optional<double> Machine::peak_tflops(hw::ComputeType type) const {
+  for (const hw::Peak& peak : peaks)
+    if (peak.type == type) return peak.tflops;
+  return std::nullopt;
+}
+
+Machine machine_of(const hw::SystemSpec& system) {
+  const hw::DeviceSpec& device = hw::device_of(system);
+  const std::string row = fmt::format("table of systems, {}", system.name), board(device.source);
+  Machine machine{.name = std::string(system.name),
+                  .device = std::string(device.name),
+                  .fabric = std::string(system.fabric),
+                  .num_nodes = system.num_nodes,
+                  .devices_per_node = system.devices_per_node,
+                  .node_gbytes_per_s = {system.injection_gbytes_per_s, row},
+                  .link_gbytes_per_s = {device.link_gbytes_per_s.value_or(kUnknownLinkGbytes),
+                                        device.link_gbytes_per_s ? board : "not known: PCIe generation 4 taken"},
+                  .memory_gbytes = {device.memory_gbytes, board},
+                  .memory_tbytes_per_s = {device.memory_tbytes_per_s.value_or(0), board},
+                  .peaks = device.peaks,
+                  .group_nodes = system.nodes_per_group,
+                  .network_efficiency = {0.8, "prior for a network that is not known"},
+                  .network_efficiency_sd = {0.2, "prior for a network that is not known"}};
+  const std::string fabric = core::to_lower_ascii(system.fabric);
+  for (const FabricPrior& prior : kFabrics)
+    if (fabric.find(prior.word) != std::string::npos) {
+      machine.network_efficiency = {prior.mean, std::string(prior.source)};
+      machine.network_efficiency_sd = {prior.sd, std::string(prior.source)};
+      break;
+    }
+  machine.node_watts = {
+      static_cast<double>(system.devices_per_node) * device.board_watts.value_or(kUnknownDeviceWatts) * kBoardShare +
+          kHostWatts,
+      fmt::format("{:.0f} % of the boards' limits and {:.0f} W for the host", 100 * kBoardShare, kHostWatts)};
+  for (const std::string_view remark : {device.trap, system.remark})
+    if (!remark.empty()) machine.remarks.emplace_back(remark);
+  if (!device.is_certain) machine.remarks.push_back(fmt::format("the peak is not certain: {}", device.source));
+  if (device.name.find("GCD") != std::string_view::npos)
+    machine.remarks.emplace_back("a row of devices per node counts GCDs, half modules");
+  return machine;
+}
+
+}  // namespace lockstep::predict

@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hw/device_specs.h"
+
+namespace lockstep::predict {
+
+/// A number of a machine and where it is from.
+struct Sourced {
+  double value = 0;
+  std::string source{};
+};
+
+/// A system to predict for: one of the table (hw::system_specs) or of a user's file.
+struct Machine {
+  std::string name{}, device{}, fabric{};
+  std::optional<int64_t> num_nodes{};
+  int64_t devices_per_node = 1;
+  Sourced node_gbytes_per_s{};                            ///< Injection of a node into the network, per direction.
+  Sourced link_gbytes_per_s{};                            ///< Of a device to the others of its node, per direction.
+  Sourced memory_gbytes{};                                ///< Of a device.
+  Sourced memory_tbytes_per_s{};                          ///< Of a device.
+  std::vector<hw::Peak> peaks{};                          ///< Dense, of a device.
+  std::optional<int64_t> group_nodes{};                   ///< Nodes of the network's first group or island.
+  Sourced network_efficiency{}, network_efficiency_sd{};  ///< Of collectives against the rate of the wires.
+  Sourced node_watts{};                                   ///< Under training load.
+  std::vector<std::string> remarks{};                     ///< Faults and doubts that users should know.
+
+  std::optional<double> peak_tflops(hw::ComputeType type) const;
+};
+
+/// The machine of a row of the table.
+Machine machine_of(const hw::SystemSpec& system);
+
+}  // namespace lockstep::predict

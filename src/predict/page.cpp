@@ -1,0 +1,240 @@
+#include "predict/page.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "core/csv_table.h"
+
+namespace lockstep::predict {
+namespace {
+
+draw::Cell number_cell(double value, const std::string& text) { return {.text = text, .value = value}; }
+draw::Cell text_cell(std::string text) { return {.text = std::move(text)}; }
+
+/// Seconds with four significant digits.
+std::string seconds(double value) { return fmt::format("{:.4g}", value); }
+
+double efficiency(const CurvePrediction& prediction, const Size& size, double step_s) {
+  const Measured& base = prediction.calibration.front().measured;
+  return (base.step_s / base.size.work) / (step_s / size.work);
+}
+
+double rate(const CurvePrediction& prediction, const Size& size, double step_s) {
+  return prediction.curve.rate_per_device * size.work * size.devices / step_s;
+}
+
+/// What the clock of the curve is called.
+std::string clock(const CurvePrediction& prediction) {
+  return prediction.curve.has_seconds ? "step (s)" : "device s per unit";
+}
+
+core::Json interval_json(const Interval& interval) {
+  return {
+      {"p5", interval.p5}, {"p25", interval.p25}, {"p50", interval.p50}, {"p75", interval.p75}, {"p95", interval.p95}};
+}
+
+std::string table_id(const std::string& what, const CurvePrediction& prediction) {
+  return what + "_" + prediction.curve.name;
+}
+}  // namespace
+
+draw::Table steps_table(const CurvePrediction& prediction) {
+  const MeasuredCurve& curve = prediction.curve;
+  draw::Table table{.id = table_id("predicted", prediction), .title = "Predicted: " + curve.name};
+  table.columns = {{curve.size_name, "size"},
+                   {clock(prediction), "step_s_p50"},
+                   {"50 % interval", "interval50", true},
+                   {"90 % interval", "interval90", true}};
+  if (!curve.rate_unit.empty()) table.columns.push_back({curve.rate_unit, "rate"});
+  table.columns.push_back({"efficiency (%)", "efficiency_pct"});
+  table.columns.push_back({"of 90 %", "efficiency90", true});
+  for (size_t i = 0; i < prediction.targets.size(); ++i) {
+    const Interval& step = prediction.forecast.steps[i].step_s;
+    const Size& size = prediction.targets[i].at;
+    const double middle = 100 * efficiency(prediction, size, step.p50);
+    std::vector<draw::Cell> row = {
+        number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size)),
+        number_cell(step.p50, seconds(step.p50)), text_cell(fmt::format("{}-{}", seconds(step.p25), seconds(step.p75))),
+        text_cell(fmt::format("{}-{}", seconds(step.p5), seconds(step.p95)))};
+    if (!curve.rate_unit.empty()) {
+      const double value = rate(prediction, size, step.p50);
+      row.push_back(number_cell(value, fmt::format("{:.4g}", value)));
+    }
+    row.push_back(number_cell(middle, fmt::format("{:.1f}", middle)));
+    row.push_back(text_cell(fmt::format("{:.0f}-{:.0f}", 100 * efficiency(prediction, size, step.p95),
+                                        100 * efficiency(prediction, size, step.p5))));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+draw::Table parts_table(const CurvePrediction& prediction) {
+  draw::Table table{.id = table_id("parts", prediction), .title = "Where the time of a step goes (%)"};
+  table.columns = {{prediction.curve.size_name, "size"}};
+  std::array<bool, kNumParts> is_shown{};
+  for (const PredictedStep& step : prediction.forecast.steps)
+    for (size_t part = 0; part < kNumParts; ++part) is_shown[part] = is_shown[part] || step.parts_s[part] > 0;
+  for (size_t part = 0; part < kNumParts; ++part)
+    if (is_shown[part])
+      table.columns.push_back(
+          {std::string(part_name(static_cast<Part>(part))), std::string(part_name(static_cast<Part>(part))) + "_pct"});
+  for (size_t i = 0; i < prediction.targets.size(); ++i) {
+    const Parts& parts = prediction.forecast.steps[i].parts_s;
+    const double total = std::accumulate(parts.begin(), parts.end(), 0.0);
+    std::vector<draw::Cell> row = {
+        number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size))};
+    for (size_t part = 0; part < kNumParts; ++part)
+      if (is_shown[part])
+        row.push_back(number_cell(100 * parts[part] / total, fmt::format("{:.1f}", 100 * parts[part] / total)));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+draw::Table facts_table(const CurvePrediction& prediction) {
+  draw::Table table{.id = table_id("facts", prediction), .title = "Taken as known"};
+  table.columns = {{"what", "what", true}, {"value", "value", true}, {"source", "source", true}};
+  for (const KnownFact& fact : prediction.facts)
+    table.rows.push_back({text_cell(fact.name), text_cell(fact.value), text_cell(fact.source)});
+  return table;
+}
+
+draw::Table learned_table(const CurvePrediction& prediction) {
+  draw::Table table{.id = table_id("learned", prediction),
+                    .title = "What calibration said of the rest",
+                    .caption =
+                        "Shift in standard deviations of the prior; width against it: 1.00 says that nothing was "
+                        "learned."};
+  table.columns = {{"unknown", "unknown", true}, {"shift", "shift"}, {"width", "width"}};
+  for (const Learned& one : prediction.forecast.learned)
+    table.rows.push_back({text_cell(std::string(latent_name(one.latent))),
+                          number_cell(one.shift, fmt::format("{:+.2f}", one.shift)),
+                          number_cell(one.width, fmt::format("{:.2f}", one.width))});
+  return table;
+}
+
+std::string calibration_text(const CurvePrediction& prediction) {
+  const auto& points = prediction.calibration;
+  std::string text = fmt::format("Calibrated on {} {}:", points.size(), points.size() == 1 ? "point" : "points");
+  for (size_t i = 0; i < points.size(); ++i)
+    text += fmt::format("{} {}{} at {:g} {} (line {})", i == 0 ? "" : ",", seconds(points[i].measured.step_s),
+                        prediction.curve.has_seconds ? " s" : "", points[i].size, prediction.curve.size_name,
+                        points[i].line);
+  return text + ".";
+}
+
+draw::Table judged_table(const Validation& validation) {
+  const CurvePrediction& prediction = validation.prediction;
+  draw::Table table{.id = table_id("judged", prediction), .title = "Predicted and measured: " + prediction.curve.name};
+  table.columns = {
+      {prediction.curve.size_name, "size"},  {clock(prediction), "step_s_p50"}, {"50 % interval", "interval50", true},
+      {"90 % interval", "interval90", true}, {"measured", "measured_s"},        {"error (%)", "error_pct"},
+      {"covered", "covered", true}};
+  for (const JudgedPoint& point : validation.judged) {
+    const Interval& step = point.predicted;
+    table.rows.push_back({number_cell(point.point.size, fmt::format("{:g}", point.point.size)),
+                          number_cell(step.p50, seconds(step.p50)),
+                          text_cell(fmt::format("{}-{}", seconds(step.p25), seconds(step.p75))),
+                          text_cell(fmt::format("{}-{}", seconds(step.p5), seconds(step.p95))),
+                          number_cell(point.point.measured.step_s, seconds(point.point.measured.step_s)),
+                          number_cell(point.error_pct, fmt::format("{:+.2f}", point.error_pct)),
+                          text_cell(point.in50   ? "50 %"
+                                    : point.in90 ? "90 %"
+                                                 : "no")});
+  }
+  table.notes.emplace_back("Error of throughput: above zero, the prediction was too fast.");
+  return table;
+}
+
+draw::Table score_table(const std::vector<Validation>& validations) {
+  draw::Table table{.id = "scores", .title = "Errors of throughput on the points kept back (%)"};
+  table.columns = {{"curve", "curve", true},        {"points", "points"},
+                   {"mean", "mean_error_pct"},      {"worst", "worst_error_pct"},
+                   {"in 90 %", "coverage90", true}, {"+- (%)", "half_width_pct"}};
+  for (const Rival rival : kRivals)
+    table.columns.push_back({std::string(rival_short_name(rival)), core::plain_name(rival_name(rival)) + "_pct"});
+  table.columns.push_back({"best", "best", true});
+  for (const Validation& one : validations) {
+    const auto count = static_cast<double>(one.judged.size());
+    std::vector<draw::Cell> row = {
+        text_cell(one.prediction.curve.name),
+        number_cell(count, fmt::format("{}", one.judged.size())),
+        number_cell(one.mean_error_pct, fmt::format("{:.2f}", one.mean_error_pct)),
+        number_cell(one.worst_error_pct, fmt::format("{:.2f}", one.worst_error_pct)),
+        text_cell(fmt::format("{:.0f} of {:.0f}", one.coverage90 * count, count)),
+        number_cell(one.median_half_width_pct, fmt::format("{:.1f}", one.median_half_width_pct))};
+    for (const RivalScore& score : one.rivals)
+      row.push_back(score.mean_error_pct
+                        ? number_cell(*score.mean_error_pct, fmt::format("{:.2f}", *score.mean_error_pct))
+                        : draw::Cell{.note = "needs two sizes"});
+    row.push_back(text_cell(one.beats_rivals() ? "model" : "rival"));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string score_text(const Validation& validation) {
+  const auto count = static_cast<double>(validation.judged.size());
+  return fmt::format(
+      "{}: mean error {:.2f} %, worst {:.2f} %; {:.0f} of {:.0f} points in the 90 % interval, {:.0f} in "
+      "the 50 % interval; median half width {:.1f} %. {}",
+      validation.prediction.curve.name, validation.mean_error_pct, validation.worst_error_pct,
+      validation.coverage90 * count, count, validation.coverage50 * count, validation.median_half_width_pct,
+      validation.beats_rivals() ? "Better than every rival." : "NOT better than every rival: see the table.");
+}
+
+core::Json prediction_json(const CurvePrediction& prediction) {
+  const MeasuredCurve& curve = prediction.curve;
+  core::Json json = {{"curve", curve.name}, {"size_unit", curve.size_name}, {"has_seconds", curve.has_seconds}};
+  for (const CurvePoint& point : prediction.calibration)
+    json["calibration"].push_back({{"size", point.size},
+                                   {"line", point.line},
+                                   {"step_s", point.measured.step_s},
+                                   {"work", point.measured.size.work}});
+  for (const KnownFact& fact : prediction.facts)
+    json["facts"].push_back({{"name", fact.name}, {"value", fact.value}, {"source", fact.source}});
+  for (const Learned& one : prediction.forecast.learned)
+    json["learned"].push_back({{"unknown", latent_name(one.latent)}, {"shift", one.shift}, {"width", one.width}});
+  for (size_t i = 0; i < prediction.targets.size(); ++i) {
+    const PredictedStep& step = prediction.forecast.steps[i];
+    const Size& size = prediction.targets[i].at;
+    core::Json one = {{"size", prediction.targets[i].size},
+                      {"nodes", size.nodes},
+                      {"devices", size.devices},
+                      {"step_s", interval_json(step.step_s)},
+                      {"efficiency", efficiency(prediction, size, step.step_s.p50)}};
+    if (!curve.rate_unit.empty())
+      one["rate"] = {{"unit", curve.rate_unit}, {"p50", rate(prediction, size, step.step_s.p50)}};
+    for (size_t part = 0; part < kNumParts; ++part)
+      one["parts_s"][std::string(part_name(static_cast<Part>(part)))] = step.parts_s[part];
+    json["predicted"].push_back(std::move(one));
+  }
+  json["notes"] = curve.notes;
+  return json;
+}
+
+core::Json validation_json(const Validation& validation) {
+  core::Json json = prediction_json(validation.prediction);
+  for (const JudgedPoint& point : validation.judged)
+    json["judged"].push_back({{"size", point.point.size},
+                              {"line", point.point.line},
+                              {"measured_s", point.point.measured.step_s},
+                              {"predicted_s", interval_json(point.predicted)},
+                              {"error_pct", point.error_pct},
+                              {"in_50", point.in50},
+                              {"in_90", point.in90}});
+  json["mean_error_pct"] = validation.mean_error_pct;
+  json["worst_error_pct"] = validation.worst_error_pct;
+  json["coverage_50"] = validation.coverage50;
+  json["coverage_90"] = validation.coverage90;
+  json["median_half_width_pct"] = validation.median_half_width_pct;
+  for (const RivalScore& score : validation.rivals)
+    json["rivals"][std::string(rival_name(score.rival))] =
+        score.mean_error_pct ? core::Json(*score.mean_error_pct) : core::Json(nullptr);
+  json["beats_rivals"] = validation.beats_rivals();
+  return json;
+}
+
+}  // namespace lockstep::predict

@@ -1,0 +1,32 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "draw/document.h"
+#include "predict/validation.h"
+
+namespace lockstep::predict {
+
+/// Predicted steps, rates and efficiencies over sizes, with intervals. Efficiency refers to the smallest calibrated
+/// size.
+draw::Table steps_table(const CurvePrediction& prediction);
+/// Where the time of a step goes, in percent of it.
+draw::Table parts_table(const CurvePrediction& prediction);
+/// What was taken as known, with sources, and what calibration said of the rest.
+draw::Table facts_table(const CurvePrediction& prediction);
+draw::Table learned_table(const CurvePrediction& prediction);
+/// "Calibrated on 4 points: 0.9877 s at 1 node, ..."
+std::string calibration_text(const CurvePrediction& prediction);
+
+/// Predicted against measured, point by point.
+draw::Table judged_table(const Validation& validation);
+/// Errors, coverage and the rivals of all curves, a row each.
+draw::Table score_table(const std::vector<Validation>& validations);
+/// "mean error 2.0 %, worst 3.8 %; 4 of 4 points in the 90 % interval; ..."
+std::string score_text(const Validation& validation);
+
+core::Json prediction_json(const CurvePrediction& prediction);
+core::Json validation_json(const Validation& validation);
+
+}  // namespace lockstep::predict

@@ -1,0 +1,111 @@
+#include "predict/posterior.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/error.h"
+#include "core/rng.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr int kBurnIn = 500, kNumDraws = 3000;
+
+/// Likelihood of one state, with compute_s integrated out, and the normal law of compute_s given the rest.
+struct Fit {
+  double log_likelihood = -std::numeric_limits<double>::infinity();
+  double compute_s = 0, compute_sd = 0;
+};
+
+class Likelihood {
+ public:
+  Likelihood(const Setting& setting, double reference_step_s, std::span<const Measured> measured,
+             const ComputePrior& prior)
+      : measured_(measured), prior_(prior), model_(setting, reference_step_s, sizes_of(measured)) {}
+
+  Fit operator()(const Latents& latents) const {
+    const double noise = CostModel::noise(latents);
+    double xx = 0, xy = 0, yy = 0;  // of relative residuals y - compute_s x
+    const auto add = [&](double x, double y) { xx += x * x, xy += x * y, yy += y * y; };
+    for (size_t i = 0; i < measured_.size(); ++i) {
+      const Terms terms = model_.terms(latents, i);
+      const double scale = 1 / (measured_[i].step_s * noise);
+      add(terms.scaled * scale, (measured_[i].step_s - terms.constant()) * scale);
+    }
+    if (prior_.log_sd > 0) add(1 / (prior_.median_s * prior_.log_sd), 1 / prior_.log_sd);
+    Fit fit{.compute_s = xy / xx, .compute_sd = 1 / std::sqrt(xx)};
+    if (fit.compute_s > 0)
+      fit.log_likelihood =
+          -0.5 * (yy - xy * xy / xx) - static_cast<double>(measured_.size()) * std::log(noise) - 0.5 * std::log(xx);
+    return fit;
+  }
+
+ private:
+  static std::vector<Size> sizes_of(std::span<const Measured> measured) {
+    std::vector<Size> sizes;
+    for (const Measured& one : measured) sizes.push_back(one.size);
+    return sizes;
+  }
+  std::span<const Measured> measured_;
+  ComputePrior prior_;
+  CostModel model_;
+};
+
+/// One step of elliptical slice sampling: the new state is a point of an ellipse through the old one and a draw from
+/// the prior.
+void slice(const Likelihood& likelihood, core::CounterRng& rng, Latents& latents, Fit& fit) {
+  Latents direction;
+  for (double& value : direction) value = rng.normal();
+  const double threshold = fit.log_likelihood + std::log(1 - rng.uniform());
+  double angle = rng.uniform(0, 2 * std::numbers::pi);
+  double low = angle - 2 * std::numbers::pi, high = angle;
+  while (high - low > 1e-12) {
+    Latents candidate;
+    for (size_t i = 0; i < candidate.size(); ++i)
+      candidate[i] = latents[i] * std::cos(angle) + direction[i] * std::sin(angle);
+    const Fit candidate_fit = likelihood(candidate);
+    if (candidate_fit.log_likelihood > threshold) {
+      latents = candidate;
+      fit = candidate_fit;
+      return;
+    }
+    (angle < 0 ? low : high) = angle;
+    angle = rng.uniform(low, high);
+  }
+}
+}  // namespace
+
+std::vector<Draw> sample_posterior(const Setting& setting, double reference_step_s, std::span<const Measured> measured,
+                                   const ComputePrior& prior, uint64_t seed) {
+  LOCKSTEP_CHECK(!measured.empty() || prior.log_sd > 0, "neither measurements nor a prior");
+  const Likelihood likelihood(setting, reference_step_s, measured, prior);
+  core::CounterRng rng(core::stream_key(seed, "predict posterior"));
+  Latents latents{};
+  // Measurements that no small noise explains: begin where the noise allows for them.
+  Fit fit = likelihood(latents);
+  for (int widened = 0; widened < 8 && !std::isfinite(fit.log_likelihood); ++widened) {
+    latents[kGrowth] -= 1, latents[kGradientBytes] -= 1, latents[kFixedShare] -= 1;
+    fit = likelihood(latents);
+  }
+  if (!std::isfinite(fit.log_likelihood))
+    throw DataError(
+        fmt::format("predict: the traffic of a step ({:.3g} s between nodes, {:.3g} s inside one) takes longer "
+                    "than the measured step ({:.3g} s), however much of it is hidden",
+                    setting.inter_s, setting.intra_s, measured.empty() ? prior.median_s : measured[0].step_s),
+        "check the unit of the times, the parameters of the model and the system");
+  std::vector<Draw> draws;
+  draws.reserve(kNumDraws);
+  for (int i = 0; i < kBurnIn + kNumDraws; ++i) {
+    slice(likelihood, rng, latents, fit);
+    if (i < kBurnIn) continue;
+    double compute_s = fit.compute_s + fit.compute_sd * rng.normal();
+    if (compute_s <= 0) compute_s = fit.compute_s;
+    draws.push_back({latents, compute_s});
+  }
+  return draws;
+}
+
+}  // namespace lockstep::predict

@@ -1,0 +1,49 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "predict/posterior.h"
+#include "predict/work_facts.h"
+
+namespace lockstep::predict {
+
+/// What the user says of a table; wins over what the table says.
+struct TableRequest {
+  std::optional<Machine> machine{};
+  std::string model{};
+  std::optional<double> local_batch{};
+  std::optional<int64_t> devices_per_node{};
+};
+
+/// One row of a curve.
+struct CurvePoint {
+  Measured measured{};
+  double size = 0;  ///< Nodes, or devices where the table has no nodes, as it counts.
+  size_t line = 0;
+};
+
+/// Rows of a table that differ in size alone.
+struct MeasuredCurve {
+  std::string name{};                ///< "precision fp8"; the file's name where it has one curve.
+  std::string size_name{};           ///< "nodes", "GPUs", "devices"
+  std::string rate_unit{};           ///< "samples/s", "tokens/s", "TFLOP/s"; empty where no rate is told.
+  std::vector<CurvePoint> points{};  ///< By size.
+  WorkFacts work{};
+  std::optional<Machine> machine{};
+  double devices_per_node = 0;
+  double rate_per_device = 0;  ///< Units of a device and step at work 1: rate = this x work x devices / step.
+  bool has_seconds = false;    ///< Else the clock is one unit of work on one device: no batch is known.
+  bool is_strong = false;      ///< Work of a device falls as sizes grow.
+  std::vector<std::string> notes{};
+};
+
+/// Reads a table of results (as `report` does) into curves; comments and columns tell model, layout and system.
+/// DataError for what cannot be read, for a table without sizes or without times and rates.
+std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, const TableRequest& request = {});
+
+/// Size of a curve at so many of its own units, with the work that weak or strong scaling leaves a device.
+Size size_of(const MeasuredCurve& curve, double size);
+
+}  // namespace lockstep::predict

@@ -1,0 +1,126 @@
+#include "predict/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/error.h"
+#include "stats/statistics.h"
+
+namespace lockstep::predict {
+namespace {
+
+std::vector<CurvePoint> points_up_to(const MeasuredCurve& curve, std::optional<double> largest) {
+  std::vector<CurvePoint> points;
+  for (const CurvePoint& point : curve.points)
+    if (!largest || point.size <= *largest) points.push_back(point);
+  if (points.empty())
+    throw UsageError(fmt::format("predict: curve '{}' has no point up to {:g} {}; its smallest is {:g}", curve.name,
+                                 *largest, curve.size_name, curve.points.front().size),
+                     fmt::format("give --calibrate-up-to {:g} or more", curve.points.front().size));
+  return points;
+}
+
+/// Measured points at one size that no noise explains.
+std::vector<std::string> contradictions_of(const MeasuredCurve& curve, const std::vector<CurvePoint>& points) {
+  constexpr double kMostSpread = 0.1;
+  std::map<double, std::pair<double, double>> ranges;
+  for (const CurvePoint& point : points) {
+    auto [range, is_new] = ranges.try_emplace(point.size, point.measured.step_s, point.measured.step_s);
+    range->second.first = std::min(range->second.first, point.measured.step_s);
+    range->second.second = std::max(range->second.second, point.measured.step_s);
+  }
+  std::vector<std::string> notes;
+  for (const auto& [size, range] : ranges)
+    if (range.second > range.first * (1 + kMostSpread))
+      notes.push_back(
+          fmt::format("Points at {:g} {} contradict each other ({:.4g} to {:.4g} s): the interval is wider; "
+                      "look for a difference between the runs.",
+                      size, curve.size_name, range.first, range.second));
+  return notes;
+}
+
+std::vector<Measured> measured_of(const std::vector<CurvePoint>& points) {
+  std::vector<Measured> measured;
+  for (const CurvePoint& point : points) measured.push_back(point.measured);
+  return measured;
+}
+}  // namespace
+
+bool Validation::beats_rivals() const {
+  return std::all_of(rivals.begin(), rivals.end(), [&](const RivalScore& score) {
+    return !score.mean_error_pct || mean_error_pct < *score.mean_error_pct;
+  });
+}
+
+CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,
+                              const std::vector<Target>& targets) {
+  CurvePrediction prediction{.curve = curve, .calibration = points_up_to(curve, largest), .targets = targets};
+  const std::vector<Measured> measured = measured_of(prediction.calibration);
+  const double reference = measured.front().step_s / measured.front().size.work;
+  const Setting setting = make_setting(curve.work, curve.machine, curve.devices_per_node,
+                                       curve.has_seconds ? reference : 0, prediction.facts);
+  Setting scaled = setting;
+  if (!curve.has_seconds)
+    for (double* part : {&scaled.inter_s, &scaled.intra_s, &scaled.latency_s}) *part *= reference;
+  std::vector<Size> wanted;
+  for (const Target& target : targets) wanted.push_back(target.at);
+  const std::vector<Draw> draws = sample_posterior(scaled, reference, measured);
+  prediction.forecast = forecast(scaled, reference, draws, wanted, measured.back().size.nodes);
+  for (std::string& note : contradictions_of(curve, prediction.calibration))
+    prediction.curve.notes.push_back(std::move(note));
+  if (measured.size() == 1)
+    prediction.curve.notes.emplace_back(
+        "One calibration point fixes the compute alone: how the step grows is the prior's, nothing was learned of it.");
+  return prediction;
+}
+
+Validation validate_curve(const MeasuredCurve& curve, double largest) {
+  std::vector<Target> targets;
+  std::vector<CurvePoint> kept;
+  for (const CurvePoint& point : curve.points)
+    if (point.size > largest) kept.push_back(point), targets.push_back({point.size, point.measured.size});
+  if (kept.empty())
+    throw UsageError(
+        fmt::format("predict: curve '{}' has no point above {:g} {} to judge by", curve.name, largest, curve.size_name),
+        "give a smaller --calibrate-up-to");
+  // The model sees a curve without the points that it is judged on; of them it gets sizes and batches alone.
+  MeasuredCurve known = curve;
+  std::erase_if(known.points, [&](const CurvePoint& point) { return point.size > largest; });
+  points_up_to(curve, largest);
+  Validation validation{.prediction = predict_curve(known, largest, targets)};
+  std::vector<double> errors, widths;
+  double num50 = 0, num90 = 0;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const Interval& step = validation.prediction.forecast.steps[i].step_s;
+    const double truth = kept[i].measured.step_s;
+    JudgedPoint judged{.point = kept[i],
+                       .predicted = step,
+                       .error_pct = 100 * (truth / step.p50 - 1),
+                       .in50 = step.covers50(truth),
+                       .in90 = step.covers90(truth)};
+    errors.push_back(std::fabs(judged.error_pct));
+    widths.push_back(100 * step.relative_half_width());
+    num50 += judged.in50, num90 += judged.in90;
+    validation.judged.push_back(judged);
+  }
+  const auto count = static_cast<double>(kept.size());
+  validation.mean_error_pct = stats::mean(errors);
+  validation.worst_error_pct = *std::max_element(errors.begin(), errors.end());
+  validation.coverage50 = num50 / count, validation.coverage90 = num90 / count;
+  validation.median_half_width_pct = stats::median(widths);
+  const std::vector<Measured> measured = measured_of(validation.prediction.calibration);
+  for (const Rival rival : kRivals) {
+    std::vector<double> rival_errors;
+    for (const CurvePoint& point : kept)
+      if (const auto step = rival_step_s(rival, measured, point.measured.size))
+        rival_errors.push_back(std::fabs(100 * (point.measured.step_s / *step - 1)));
+    validation.rivals.push_back(
+        {rival, rival_errors.size() == kept.size() ? std::optional(stats::mean(rival_errors)) : std::nullopt});
+  }
+  return validation;
+}
+
+}  // namespace lockstep::predict

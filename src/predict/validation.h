@@ -1,0 +1,61 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "predict/forecast.h"
+#include "predict/rivals.h"
+#include "predict/table_curves.h"
+
+namespace lockstep::predict {
+
+/// A size to predict: as the curve counts, and what the model knows of it.
+struct Target {
+  double size = 0;
+  Size at{};
+};
+
+/// A curve after calibration, with the sizes asked for.
+struct CurvePrediction {
+  MeasuredCurve curve{};
+  std::vector<CurvePoint> calibration{};  ///< What was used; nothing else of the curve was.
+  std::vector<KnownFact> facts{};
+  std::vector<Target> targets{};  ///< One for each step of the forecast.
+  Forecast forecast{};
+};
+
+/// Calibrates on the points up to `largest` (all of them without) and predicts `targets`. UsageError where no point
+/// is that small.
+CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,
+                              const std::vector<Target>& targets);
+
+/// One point that was kept back.
+struct JudgedPoint {
+  CurvePoint point{};
+  Interval predicted{};
+  double error_pct = 0;  ///< Of throughput, predicted over measured - 1.
+  bool in50 = false, in90 = false;
+};
+
+/// Mean absolute error of a rival on the same split, in percent; nothing where it could not be fitted.
+struct RivalScore {
+  Rival rival{};
+  std::optional<double> mean_error_pct{};
+};
+
+/// How a curve's larger sizes were met by a prediction from its smaller ones.
+struct Validation {
+  CurvePrediction prediction{};
+  std::vector<JudgedPoint> judged{};
+  double mean_error_pct = 0, worst_error_pct = 0;  ///< Absolute.
+  double coverage50 = 0, coverage90 = 0;           ///< Shares.
+  double median_half_width_pct = 0;                ///< Of the 90 % intervals.
+  std::vector<RivalScore> rivals{};
+  bool beats_rivals() const;
+};
+
+/// Splits at `largest` and judges. Only the points up to it reach the model: a test holds that. UsageError where one
+/// side of the split is empty.
+Validation validate_curve(const MeasuredCurve& curve, double largest);
+
+}  // namespace lockstep::predict

@@ -1,0 +1,264 @@
+#include "predict/work_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "config/contrastive_shape.h"
+#include "config/gpt_params.h"
+#include "core/strings.h"
+#include "core/units.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr double kBucketBytes = 25 * 1048576.0, kMaxBuckets = 50;
+constexpr double kCollectiveLatency = 2 * 15e-6;  // s per doubling of the nodes: down and up a tree
+constexpr double kUnknownTrafficShare = 0.2, kUnknownLatencyShare = 0.001;  // of a step
+constexpr double kMiddlingNodeGbytes = 50, kMiddlingLinkGbytes = 100;
+constexpr double kDeliveredShare = 0.4;  // of the peak, in the products of the contrastive logits
+constexpr double kUnknownPeakTflops = 200, kUnknownMemoryTbytes = 1.5;
+
+bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Letters and digits alone, in lower case.
+std::string compact(std::string_view text) {
+  std::string out;
+  for (const char c : core::to_lower_ascii(text))
+    if (is_alnum(c)) out += c;
+  return out;
+}
+
+/// Models outside our tables that results are often published for.
+struct PublishedModel {
+  std::string_view name;
+  double parameters;
+};
+constexpr PublishedModel kPublishedModels[] = {
+    {"ResNet-50", 25.557e6}, {"ResNet50", 25.557e6}, {"BERT-large", 336e6}, {"BERT-base", 110e6}};
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names = config::clap_model_names();
+  for (auto* list : {&config::clip_model_names, &config::gpt_model_names})
+    for (std::string& name : list()) names.push_back(std::move(name));
+  for (const PublishedModel& model : kPublishedModels) names.emplace_back(model.name);
+  return names;
+}
+
+bool is_known_name(const std::string& name) {
+  const std::vector<std::string> names = known_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// "CLIP g/14" -> "ViT-g-14", where there is such a model.
+std::string find_clip_tower(std::string_view text) {
+  if (core::to_lower_ascii(text).find("clip") == std::string::npos) return "";
+  for (size_t at = 1; at + 1 < text.size(); ++at) {
+    if (text[at] != '/' || !is_alnum(text[at - 1]) || is_digit(text[at - 1]) || !is_digit(text[at + 1])) continue;
+    if (at >= 2 && is_alnum(text[at - 2])) continue;
+    size_t end = at + 1;
+    while (end < text.size() && is_digit(text[end])) ++end;
+    std::string name = fmt::format("ViT-{}-{}", text[at - 1], text.substr(at + 1, end - at - 1));
+    if (is_known_name(name)) return name;
+  }
+  return "";
+}
+
+/// "175B", "1.3 B", "857M" as a number of its own.
+std::optional<double> find_parameter_count(std::string_view text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (!is_digit(text[at]) || (at > 0 && (is_alnum(text[at - 1]) || text[at - 1] == '.'))) continue;
+    size_t end = at;
+    while (end < text.size() && (is_digit(text[end]) || text[end] == '.')) ++end;
+    const auto value = core::parse_double(text.substr(at, end - at));
+    const size_t unit = end < text.size() && text[end] == ' ' ? end + 1 : end;
+    const bool ends_word = unit + 1 >= text.size() || !is_alnum(text[unit + 1]);
+    if (value && *value > 0 && unit < text.size() && ends_word && (text[unit] == 'B' || text[unit] == 'M'))
+      return *value * (text[unit] == 'B' ? 1e9 : 1e6);
+    at = end;
+  }
+  return std::nullopt;
+}
+
+/// The whole number behind "tp=" or "tp " where that is a word.
+std::optional<int64_t> find_setting(const std::string& lower, std::string_view word) {
+  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
+    if (at > 0 && is_alnum(lower[at - 1])) continue;
+    size_t begin = at + word.size();
+    if (begin < lower.size() && (lower[begin] == '=' || lower[begin] == ' ' || lower[begin] == ':')) ++begin;
+    size_t end = begin;
+    while (end < lower.size() && is_digit(lower[end])) ++end;
+    if (end == begin) continue;
+    if (const auto value = core::parse_int(std::string_view(lower).substr(begin, end - begin)); value && *value > 0)
+      return value;
+  }
+  return std::nullopt;
+}
+
+bool holds_word(const std::string& lower, std::string_view word) {
+  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at)
+    if ((at == 0 || !is_alnum(lower[at - 1])) &&
+        (at + word.size() >= lower.size() || !is_alnum(lower[at + word.size()])))
+      return true;
+  return false;
+}
+
+/// Lower case with a '-' for whatever is neither letter nor digit.
+std::string dashed(std::string_view text) {
+  std::string out;
+  for (const char c : core::to_lower_ascii(text)) out += is_alnum(c) || c == '+' ? c : '-';
+  return out;
+}
+
+/// Devices of one data-parallel group that a node holds.
+double ranks_per_node(const WorkFacts& work, double devices_per_node) {
+  return std::max(1.0, devices_per_node / work.replica_devices());
+}
+
+/// Time per node of gathering features of all devices, and of the logits against them.
+double contrastive_s_per_node(const WorkFacts& work, const Machine& machine, double devices_per_node) {
+  constexpr double kFeatureBytes = 4, kTowers = 2, kDirections = 2, kLogitPasses = 8, kProducts = 12;
+  const double added = *work.local_batch * devices_per_node, width = static_cast<double>(*work.feature_width);
+  const double gathered =
+      kTowers * kDirections * kFeatureBytes * added * width / (machine.node_gbytes_per_s.value * 1e9);
+  const double logits = *work.local_batch * added;
+  const double peak = machine.peak_tflops(hw::ComputeType::kBf16).value_or(kUnknownPeakTflops) * 1e12;
+  const double memory =
+      (machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kUnknownMemoryTbytes) * 1e12;
+  return gathered + kProducts * logits * width / (peak * kDeliveredShare) +
+         kLogitPasses * kDirections * kFeatureBytes * logits / memory;
+}
+
+Machine unknown_machine(double devices_per_node) {
+  const std::string source = "not known: a middling cluster";
+  Machine machine{.name = "unknown", .devices_per_node = static_cast<int64_t>(devices_per_node)};
+  machine.node_gbytes_per_s = {kMiddlingNodeGbytes, source};
+  machine.link_gbytes_per_s = {kMiddlingLinkGbytes, source};
+  machine.network_efficiency = {0.8, source};
+  machine.network_efficiency_sd = {0.2, source};
+  return machine;
+}
+}  // namespace
+
+std::string find_model_name(std::string_view text) {
+  if (std::string tower = find_clip_tower(text); !tower.empty()) return tower;
+  const std::string wanted = compact(text);
+  std::string best;
+  for (const std::string& name : known_names()) {
+    const std::string key = compact(name);
+    constexpr size_t kLeastLetters = 4;
+    const size_t at = key.size() < kLeastLetters ? std::string::npos : wanted.find(key);
+    if (at == std::string::npos || key.size() <= compact(best).size()) continue;
+    const size_t end = at + key.size();
+    if (end < wanted.size() && is_digit(key.back()) && is_digit(wanted[end])) continue;  // "ResNet-50" in "ResNet-500"
+    best = name;
+  }
+  return best;
+}
+
+bool take_model(const std::string& name, const std::string& source, WorkFacts& facts) {
+  const auto take = [&](double parameters, bool is_certain, const std::string& how) {
+    facts.model = name;
+    facts.parameters = parameters;
+    facts.are_parameters_certain = is_certain;
+    facts.facts.push_back({"parameters", core::format_count(parameters), fmt::format("{}, {}", how, source)});
+    return true;
+  };
+  const std::string found = find_model_name(name);
+  for (const PublishedModel& model : kPublishedModels)
+    if (found == model.name) return take(model.parameters, true, fmt::format("published for {}", found));
+  const std::vector<std::string> gpts = config::gpt_model_names();
+  if (std::find(gpts.begin(), gpts.end(), found) != gpts.end())
+    return take(static_cast<double>(config::gpt_cost(config::resolve_gpt_shape(found)).parameters), true,
+                fmt::format("counted from {}", found));
+  if (!found.empty()) {
+    const auto shape = config::resolve_contrastive_shape(found, config::is_clap_model(found), {});
+    facts.feature_width = shape.clip() != nullptr ? shape.clip()->embed_dim : shape.clap()->embed_dim;
+    return take(static_cast<double>(config::contrastive_cost(shape).parameters), true,
+                fmt::format("counted from {}", found));
+  }
+  const auto count = find_parameter_count(name);
+  return count ? take(*count, false, fmt::format("read off '{}'", name.substr(0, 40))) : false;
+}
+
+void read_work_facts(const std::string& text, const std::string& source, WorkFacts& facts) {
+  const std::string lower = core::to_lower_ascii(text);
+  const auto take = [&](std::initializer_list<std::string_view> words, const char* name, auto& field) {
+    for (const std::string_view word : words)
+      if (const auto value = find_setting(lower, word)) {
+        field = *value;
+        facts.facts.push_back({name, fmt::format("{}", *value), source});
+        return;
+      }
+  };
+  if (!facts.parameters) take_model(text, source, facts);
+  if (facts.tp == 1) take({"tp"}, "tensor ranks", facts.tp);
+  if (facts.pp == 1) take({"pp"}, "pipeline stages", facts.pp);
+  if (facts.chunks == 1) take({"vp", "vpp"}, "virtual stages", facts.chunks);
+  if (!facts.micro_batch) take({"mbs"}, "micro-batch", facts.micro_batch);
+  if (facts.sharding == Sharding::kReplicated)
+    for (const char* word : {"fsdp", "zero-3", "zero3", "full_shard"})
+      if (holds_word(lower, word)) {
+        facts.sharding = Sharding::kFull;
+        facts.facts.push_back({"sharding", "full: three passes of the parameters", source});
+        break;
+      }
+}
+
+const hw::SystemSpec* find_system_in(std::string_view text) {
+  const std::string words = "-" + dashed(text) + "-";
+  const hw::SystemSpec* best = nullptr;
+  size_t longest = 0;
+  for (const hw::SystemSpec& system : hw::system_specs()) {
+    std::vector<std::string> names = core::split(system.aliases, " ");
+    names.emplace_back(system.name);
+    for (const std::string& name : names) {
+      const std::string key = "-" + dashed(name) + "-";
+      if (name.size() > longest && words.find(key) != std::string::npos) best = &system, longest = name.size();
+    }
+  }
+  return best;
+}
+
+Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given, double devices_per_node,
+                     double reference_step_s, std::vector<KnownFact>& facts) {
+  constexpr double kCertainSd = 0.3, kReadOffSd = 0.6, kUnknownSd = 1.0;
+  const Machine machine = given ? *given : unknown_machine(devices_per_node);
+  Setting setting{.devices_per_node = devices_per_node, .replica_devices = work.replica_devices()};
+  setting.network_efficiency = machine.network_efficiency.value;
+  setting.network_efficiency_sd = machine.network_efficiency_sd.value;
+  setting.group_nodes = machine.group_nodes ? static_cast<double>(*machine.group_nodes) : 0;
+  facts.insert(facts.end(), work.facts.begin(), work.facts.end());
+  if (!work.parameters || reference_step_s <= 0) {
+    const double step = reference_step_s > 0 ? reference_step_s : 1;
+    setting.inter_s = kUnknownTrafficShare * step;
+    setting.intra_s = kUnknownTrafficShare * kUnknownTrafficShare * step;
+    setting.latency_s = kUnknownLatencyShare * step;
+    setting.traffic_log_sd = kUnknownSd;
+    facts.push_back(
+        {"gradient traffic", fmt::format("{:.0f} % of a step", 100 * kUnknownTrafficShare),
+         work.parameters ? "the batch of a device is not known: a guess" : "the model is not known: a guess"});
+    return setting;
+  }
+  const double ranks = ranks_per_node(work, devices_per_node);
+  const double bytes = *work.parameters / work.replica_devices() * (work.replica_devices() > 1 ? 2 : 4);
+  const double passes = work.sharding == Sharding::kFull ? 3 : 2;
+  setting.inter_s = passes * bytes / (machine.node_gbytes_per_s.value * 1e9 * ranks / devices_per_node);
+  setting.intra_s = ranks > 1 ? passes * bytes / (machine.link_gbytes_per_s.value * 1e9) : 0;
+  setting.latency_s = std::clamp(std::ceil(bytes / kBucketBytes), 1.0, kMaxBuckets) * kCollectiveLatency;
+  setting.traffic_log_sd = !given ? kUnknownSd : work.are_parameters_certain ? kCertainSd : kReadOffSd;
+  if (work.feature_width && work.local_batch)
+    setting.per_node_s = contrastive_s_per_node(work, machine, devices_per_node);
+  facts.push_back({"gradients", core::format_bytes(bytes) + " a device", "parameters over tensor and pipeline ranks"});
+  facts.push_back(
+      {"network", fmt::format("{:g} GB/s a node", machine.node_gbytes_per_s.value), machine.node_gbytes_per_s.source});
+  facts.push_back({"network efficiency",
+                   fmt::format("{:g} +- {:g}", setting.network_efficiency, setting.network_efficiency_sd),
+                   machine.network_efficiency.source});
+  return setting;
+}
+
+}  // namespace lockstep::predict

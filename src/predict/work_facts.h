@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "predict/cost_model.h"
+#include "predict/machine.h"
+
+namespace lockstep::predict {
+
+/// How gradients and parameters are shared among data ranks.
+enum class Sharding {
+  kReplicated,  ///< All-reduce of gradients (ddp), or reduce-scatter and all-gather of parameters (ZeRO-1): two passes.
+  kFull,        ///< Parameters are gathered in forward and backward (FSDP, ZeRO-3): three passes.
+};
+
+/// One thing that was taken as known, for the list that every prediction shows.
+struct KnownFact {
+  std::string name{}, value{}, source{};
+};
+
+/// What is known of the work of a step without measuring it. Absent values widen the prediction.
+struct WorkFacts {
+  std::string model{};
+  std::optional<double> parameters{};
+  bool are_parameters_certain = false;     ///< Counted from a shape or given, not read off a name.
+  std::optional<int64_t> feature_width{};  ///< Of a contrastive loss: features are gathered from all devices.
+  int64_t tp = 1, pp = 1, chunks = 1;      ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
+  std::optional<int64_t> micro_batch{};
+  Sharding sharding = Sharding::kReplicated;
+  std::optional<double> local_batch{};  ///< Samples of a device and step.
+  std::vector<KnownFact> facts{};       ///< Everything above that is not a default, and where it is from.
+
+  double replica_devices() const { return static_cast<double>(tp * pp); }
+};
+
+/// Reads what a text tells of model and layout: "HTSAT-tiny + RoBERTa-base", "CLIP g/14", "175B", "TP=8 PP=8 VP=12
+/// MBS=1", "FSDP". What is there already stays; `source` names the text in the facts.
+void read_work_facts(const std::string& text, const std::string& source, WorkFacts& facts);
+
+/// The named model of our tables that a text speaks of (the longest name of several), else ResNet-50 or BERT; "": none.
+std::string find_model_name(std::string_view text);
+/// Takes parameters (and the width of contrastive features) of a model found by find_model_name, or of a number with B
+/// or M ("1.3B"). False where neither is there.
+bool take_model(const std::string& name, const std::string& source, WorkFacts& facts);
+
+/// The system of the table that a text names, or nullptr.
+const hw::SystemSpec* find_system_in(std::string_view text);
+
+/// The prior of a step on a machine. `reference_step_s` in seconds; 0: the curve's clock is no second (the batch is not
+/// known), and all traffic is stated as a share of it. Adds what it took as known to `facts`.
+Setting make_setting(const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node,
+                     double reference_step_s, std::vector<KnownFact>& facts);
+
+}  // namespace lockstep::predict

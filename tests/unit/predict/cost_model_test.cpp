@@ -1,0 +1,164 @@
+// Limits and directions of the model's terms, and what calibration recovers of a known truth.
+#include "predict/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "predict/forecast.h"
+#include "predict/posterior.h"
+#include "predict/size_list.h"
+#include "predict/work_facts.h"
+
+namespace lockstep::predict {
+namespace {
+
+Setting example() {
+  return {.devices_per_node = 4, .inter_s = 0.05, .intra_s = 0.02, .latency_s = 0.001, .per_node_s = 0.0003};
+}
+
+Size at_nodes(double nodes) { return {.nodes = nodes, .devices = 4 * nodes}; }
+
+double step_at(const Setting& setting, double nodes, const Latents& latents = {}) {
+  const Size size = at_nodes(nodes);
+  const Terms terms = CostModel(setting, 1, std::span(&size, 1)).terms(latents, 0);
+  return terms.scaled + terms.constant();
+}
+
+TEST(CostModel, ExpectedMaximumFollowsTheTable) {
+  EXPECT_EQ(expected_normal_max(1), 0);
+  for (const auto& [n, value] : {std::pair{4.0, 1.03}, {16.0, 1.77}, {512.0, 3.04}, {8192.0, 3.80}})
+    EXPECT_NEAR(expected_normal_max(n), value, 0.02 * value) << n;
+}
+
+TEST(CostModel, OneDeviceHasNoCommunication) {
+  const Size one{.nodes = 0.25, .devices = 1};
+  const Terms terms = CostModel(example(), 1, std::span(&one, 1)).terms({}, 0);
+  EXPECT_EQ(terms.parts[kGradients], 0);
+  EXPECT_EQ(terms.parts[kSkew], 0);
+  EXPECT_EQ(terms.parts[kUnexplained], 0);
+  EXPECT_EQ(terms.parts[kCompute], 1);
+}
+
+TEST(CostModel, MoreBandwidthAndFewerBytesNeverSlow) {
+  core::CounterRng rng(5);
+  for (int i = 0; i < 2000; ++i) {
+    Setting slow = example();
+    slow.inter_s = rng.uniform(0, 2), slow.intra_s = slow.inter_s * rng.uniform(),
+    slow.latency_s = rng.uniform(0, 0.01);
+    Setting fast = slow;
+    fast.inter_s *= rng.uniform(), fast.latency_s *= rng.uniform(), fast.per_node_s *= rng.uniform();
+    Latents latents;
+    for (double& value : latents) value = 2 * rng.normal();
+    const double nodes = std::exp2(static_cast<double>(rng.below(11)));
+    EXPECT_LE(step_at(fast, nodes, latents), step_at(slow, nodes, latents));
+    Latents better = latents;
+    better[kNetworkEfficiency] += rng.uniform(), better[kGradientBytes] -= rng.uniform();
+    EXPECT_LE(step_at(slow, nodes, better), step_at(slow, nodes, latents));
+  }
+}
+
+TEST(CostModel, WeakScalingNeverSpeedsUpBeyondOneNode) {
+  core::CounterRng rng(6);
+  for (int i = 0; i < 500; ++i) {
+    Latents latents;
+    for (double& value : latents) value = 2 * rng.normal();
+    for (double nodes = 2; nodes < 2048; nodes *= 2)
+      EXPECT_LE(step_at(example(), nodes, latents), step_at(example(), 2 * nodes, latents));
+  }
+}
+
+TEST(CostModel, WithoutTrafficJitterAndGrowthOnlyComputeIsLeft) {
+  Setting ideal{.devices_per_node = 4, .jitter_scale = 0, .growth_per_doubling = 0};
+  const Size size = at_nodes(256);
+  const Terms terms = CostModel(ideal, 1, std::span(&size, 1)).terms({}, 0);
+  EXPECT_EQ(terms.scaled, 1);
+  EXPECT_EQ(terms.constant(), terms.parts[kFixed]);
+}
+
+// Curves drawn from the model itself: intervals must hold what they promise.
+TEST(Posterior, IntervalsCoverCurvesOfTheModel) {
+  core::CounterRng rng(7);
+  const std::vector<Size> sizes = {at_nodes(1), at_nodes(2), at_nodes(4), at_nodes(8), at_nodes(32), at_nodes(64)};
+  const CostModel model(example(), 1, sizes);
+  int in90 = 0, in50 = 0, num = 0;
+  for (int curve = 0; curve < 100; ++curve) {
+    Latents latents;
+    for (double& value : latents) value = rng.normal();
+    std::vector<double> steps;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Terms terms = model.terms(latents, i);
+      steps.push_back((terms.scaled + terms.constant()) * (1 + CostModel::noise(latents) * rng.normal()));
+    }
+    std::vector<Measured> measured;
+    for (size_t i = 0; i < 4; ++i) measured.push_back({sizes[i], steps[i]});
+    const auto draws = sample_posterior(example(), steps[0], measured);
+    const Forecast result = forecast(example(), steps[0], draws, std::span(sizes).subspan(4), 8);
+    for (size_t i = 0; i < result.steps.size(); ++i) {
+      ++num;
+      in90 += result.steps[i].step_s.covers90(steps[i + 4]);
+      in50 += result.steps[i].step_s.covers50(steps[i + 4]);
+    }
+  }
+  EXPECT_GE(in90, num * 85 / 100);
+  EXPECT_LE(in90, num * 99 / 100);
+  EXPECT_GE(in50, num * 40 / 100);
+  EXPECT_LE(in50, num * 68 / 100);
+}
+
+TEST(Posterior, TheSameInputGivesTheSameDraws) {
+  const std::vector<Measured> measured = {{at_nodes(1), 1.0}, {at_nodes(2), 1.01}};
+  const auto a = sample_posterior(example(), 1, measured), b = sample_posterior(example(), 1, measured);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].compute_s, b[i].compute_s);
+}
+
+TEST(Posterior, TrafficThatCannotBeIsRefused) {
+  Setting setting = example();
+  setting.inter_s = 1e6;
+  const std::vector<Measured> measured = {{at_nodes(4), 1.0}};
+  EXPECT_THROW(sample_posterior(setting, 1, measured), DataError);
+}
+
+TEST(Forecast, WidensBeyondTheFirstGroupOfTheNetwork) {
+  const std::vector<Measured> measured = {{at_nodes(1), 1.0}, {at_nodes(2), 1.01}, {at_nodes(4), 1.02}};
+  Setting grouped = example();
+  grouped.group_nodes = 8;
+  const auto width = [&](const Setting& setting, double nodes) {
+    const Size size = at_nodes(nodes);
+    return forecast(setting, 1, sample_posterior(setting, 1, measured), std::span(&size, 1), 4)
+        .steps[0]
+        .step_s.relative_half_width();
+  };
+  EXPECT_EQ(width(grouped, 8), width(example(), 8));
+  EXPECT_GT(width(grouped, 16), width(example(), 16));
+}
+
+TEST(WorkFacts, NamesInTexts) {
+  EXPECT_EQ(find_model_name("NeMo CLIP g/14 weak scaling"), "ViT-g-14");
+  EXPECT_EQ(find_model_name("ResNet-50 v1.5, AMP"), "ResNet-50");
+  EXPECT_EQ(find_model_name("nothing known"), "");
+  WorkFacts facts;
+  read_work_facts("a 13B model, TP=4, PP 2, mbs=1, ZeRO-3", "here", facts);
+  EXPECT_EQ(facts.parameters, 13e9);
+  EXPECT_EQ(facts.tp, 4);
+  EXPECT_EQ(facts.pp, 2);
+  EXPECT_EQ(facts.micro_batch, 1);
+  EXPECT_EQ(facts.sharding, Sharding::kFull);
+  ASSERT_NE(find_system_in("measured on LUMI"), nullptr);
+  EXPECT_EQ(find_system_in("measured on LUMI")->name, "LUMI-G");
+  EXPECT_EQ(find_system_in("measured on a laptop"), nullptr);
+}
+
+TEST(SizeList, Forms) {
+  EXPECT_EQ(parse_sizes("1-16*2"), (std::vector<int64_t>{1, 2, 4, 8, 16}));
+  EXPECT_EQ(parse_sizes("8-24+8,2"), (std::vector<int64_t>{2, 8, 16, 24}));
+  EXPECT_EQ(parse_sizes("3-5"), (std::vector<int64_t>{3, 4, 5}));
+  for (const char* wrong : {"", "0", "8-4", "1-8*1", "a", "1-8*", "1-1000000", "-4", "1-8*2*2"})
+    EXPECT_THROW(parse_sizes(wrong), UsageError) << wrong;
+}
+
+}  // namespace
+}  // namespace lockstep::predict
