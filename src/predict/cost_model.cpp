@@ -81,7 +81,8 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.scaled = terms.parts[kCompute] + terms.parts[kBubble] + terms.parts[kSkew];
   terms.parts[kGradients] = std::max((1 - hidden) * gradients, gradients - window);
   terms.parts[kGather] = setting_.per_node_s * at.size.nodes * traffic;
-  terms.parts[kFixed] = reference_step_s_ * kFixedMedian * std::exp(kFixedLogSd * z[kFixedShare]);
+  terms.parts[kFixed] =
+      setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);
   terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * reference_step_s_ *
                               std::pow(work, per_work) * growth(at.num_groups, shape);
   return terms;

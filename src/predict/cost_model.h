@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,7 +37,8 @@ struct Setting {
   double intra_s = 0;          ///< The same inside a node.
   double latency_s = 0;        ///< Of all gradient collectives of a step, per doubling of the nodes.
   double per_node_s = 0;  ///< Work and traffic that grow with every node: gathers of a contrastive loss, its logits.
-  double traffic_log_sd = 0.3;  ///< How well inter_s, intra_s and per_node_s are known.
+  std::optional<double> fixed_s{};  ///< Of every step whatever its work: update, host. Default: a share of the step.
+  double traffic_log_sd = 0.3;      ///< How well inter_s, intra_s and per_node_s are known.
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
   double jitter_scale = 1;             ///< Jitter against that of a dedicated machine.
   double growth_per_doubling = 0.004;  ///< Prior median of what no term explains, as a share of the reference step.

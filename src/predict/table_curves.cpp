@@ -20,8 +20,21 @@ constexpr double kUnknownDevicesPerNode = 8;
 constexpr double kSameWork = 0.02;  // batches may be rounded
 
 /// Nodes where the table has them, else devices; nullptr: no sizes.
+/// Parts of one node (1, 2, 4 of its devices) are told apart by their devices.
 const char* size_column(const FormulaContext& context) {
-  return context.has("nodes") ? "nodes" : context.device_column();
+  const char* devices = context.device_column();
+  if (!context.has("nodes") || devices == nullptr) return context.has("nodes") ? "nodes" : devices;
+  std::map<double, double> least;  // devices of a number of nodes
+  for (size_t row = 0; row < context.table.rows.size(); ++row) {
+    const double count = context.at(row, devices).value;
+    if (least.try_emplace(context.at(row, "nodes").value, count).first->second != count) return devices;
+  }
+  return "nodes";
+}
+
+/// Do the words of a table say that the batch of all devices stays?
+bool says_strong(const std::string& text) {
+  return core::to_lower_ascii(text).find("strong scal") != std::string::npos;
 }
 
 /// Texts of the rows of a curve that say what ran, without repeats.
@@ -156,13 +169,20 @@ double bubble_of(const MeasuredCurve& curve, const std::optional<double>& sample
 void add_points(const FormulaContext& context, const std::vector<size_t>& rows,
                 const std::optional<published::Rate>& rate, const TableRequest& request, MeasuredCurve& curve) {
   const char* size = size_column(context);
+  const bool is_told_strong =
+      request.is_strong.value_or(says_strong(core::join(context.table.comments, " ") + " " + row_texts(context, rows)));
   std::vector<std::pair<double, size_t>> sorted;
   for (const size_t row : rows) sorted.emplace_back(context.at(row, size).value, row);
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  double base_units = 0;
+  double base_units = 0, base_devices = 0;
   for (const auto& [value, row] : sorted) {
     const double devices = devices_at(context, curve, row);
-    const RowStep step = step_of(context, rate, row, devices, request);
+    RowStep step = step_of(context, rate, row, devices, request);
+    if (base_units == 0) base_devices = devices;
+    if (!step.has_seconds && is_told_strong) {  // the unit is the work of a device at the smallest size
+      step.units = base_devices / devices;
+      step.step_s *= step.units;
+    }
     if (base_units == 0) {
       base_units = step.units;
       curve.has_seconds = step.has_seconds;
@@ -171,7 +191,7 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows,
     }
     double work = step.units / base_units;
     if (std::fabs(work - 1) < kSameWork) work = 1;
-    curve.is_strong = curve.is_strong || work < 1;
+    curve.is_strong = curve.is_strong || work < 1 || (rows.size() == 1 && is_told_strong);
     curve.points.push_back({.measured = {.size = {.nodes = devices / curve.devices_per_node,
                                                   .devices = devices,
                                                   .work = work,
@@ -236,9 +256,10 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
       curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the table"});
     add_points(context, rows, rate, request, curve);
     if (!curve.has_seconds)
-      curve.notes.emplace_back(
-          "The batch of a device is not known: traffic cannot be told in seconds, weak scaling is "
-          "assumed, and the interval is wider.");
+      curve.notes.push_back(
+          fmt::format("The batch of a device is not known: traffic cannot be told in seconds, {} "
+                      "scaling is assumed, and the interval is wider.",
+                      curve.is_strong ? "strong" : "weak"));
     curves.push_back(std::move(curve));
   }
   name_curves(context, groups, curves);

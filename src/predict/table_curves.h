@@ -15,6 +15,7 @@ struct TableRequest {
   std::string model{};
   std::optional<double> local_batch{};
   std::optional<int64_t> devices_per_node{};
+  std::optional<bool> is_strong{};  ///< Where the table has no batches.
 };
 
 /// One row of a curve.

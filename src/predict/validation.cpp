@@ -58,15 +58,20 @@ bool Validation::beats_rivals() const {
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,
                               const std::vector<Target>& targets) {
   CurvePrediction prediction{.curve = curve, .calibration = points_up_to(curve, largest), .targets = targets};
-  const std::vector<Measured> measured = measured_of(prediction.calibration);
-  const double reference = measured.front().step_s / measured.front().size.work;
+  std::vector<Measured> measured = measured_of(prediction.calibration);
+  // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
+  const double reference = measured.back().step_s, reference_work = measured.back().size.work;
+  for (Measured& one : measured) one.size.work /= reference_work;
   const Setting setting = make_setting(curve.work, curve.machine, curve.devices_per_node,
                                        curve.has_seconds ? reference : 0, prediction.facts);
   Setting scaled = setting;
   if (!curve.has_seconds)
     for (double* part : {&scaled.inter_s, &scaled.intra_s, &scaled.latency_s}) *part *= reference;
   std::vector<Size> wanted;
-  for (const Target& target : targets) wanted.push_back(target.at);
+  for (const Target& target : targets) {
+    wanted.push_back(target.at);
+    wanted.back().work /= reference_work;
+  }
   const std::vector<Draw> draws = sample_posterior(scaled, reference, measured);
   prediction.forecast = forecast(scaled, reference, draws, wanted, measured.back().size.nodes);
   for (std::string& note : contradictions_of(curve, prediction.calibration))

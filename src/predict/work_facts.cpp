@@ -15,6 +15,8 @@ namespace lockstep::predict {
 namespace {
 
 constexpr double kBucketBytes = 25 * 1048576.0, kMaxBuckets = 50;
+constexpr double kUpdateBytes = 30;  // read and written per parameter by an update with moments and masters
+constexpr double kHostStep = 0.01;   // s, launches and reading back
 constexpr double kCollectiveLatency = 2 * 15e-6;  // s per doubling of the nodes: down and up a tree
 constexpr double kUnknownTrafficShare = 0.2, kUnknownLatencyShare = 0.001;  // of a step
 constexpr double kMiddlingNodeGbytes = 50, kMiddlingLinkGbytes = 100;
@@ -249,6 +251,9 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
   setting.inter_s = passes * bytes / (machine.node_gbytes_per_s.value * 1e9 * ranks / devices_per_node);
   setting.intra_s = ranks > 1 ? passes * bytes / (machine.link_gbytes_per_s.value * 1e9) : 0;
   setting.latency_s = std::clamp(std::ceil(bytes / kBucketBytes), 1.0, kMaxBuckets) * kCollectiveLatency;
+  if (machine.memory_tbytes_per_s.value > 0)
+    setting.fixed_s = kHostStep + kUpdateBytes * *work.parameters / work.replica_devices() /
+                                      (machine.memory_tbytes_per_s.value * 1e12);
   setting.traffic_log_sd = !given ? kUnknownSd : work.are_parameters_certain ? kCertainSd : kReadOffSd;
   if (work.feature_width && work.local_batch)
     setting.per_node_s = contrastive_s_per_node(work, machine, devices_per_node);

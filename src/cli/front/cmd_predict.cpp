@@ -22,7 +22,7 @@ namespace {
 
 struct PredictFlags {
   std::vector<std::string> inputs;
-  std::string nodes, system, model;
+  std::string nodes, system, model, scaling = "auto";
   std::optional<double> calibrate_up_to, samples_per_device;
   std::optional<int64_t> devices_per_node;
   bool validate = false, json = false;
@@ -55,6 +55,10 @@ core::OptionSet declare_predict(PredictFlags& flags) {
            .unit = "samples",
            .min = 0,
            .is_min_excluded = true});
+  set.add("scaling", &flags.scaling,
+          {.help = "Whether the batch of a device (weak) or of all devices (strong) stays, where the table has no "
+                   "batches; auto: by its words, else weak.",
+           .choices = {"auto", "weak", "strong"}});
   set.add("devices-per-node", &flags.devices_per_node, {.help = "Where the table lacks it.", .min = 1});
   set.add("json", &flags.json, {.help = "Machine-readable output on standard output."});
   return set;
@@ -63,6 +67,7 @@ core::OptionSet declare_predict(PredictFlags& flags) {
 predict::TableRequest table_request(const PredictFlags& flags) {
   predict::TableRequest request{
       .model = flags.model, .local_batch = flags.samples_per_device, .devices_per_node = flags.devices_per_node};
+  if (flags.scaling != "auto") request.is_strong = flags.scaling == "strong";
   if (flags.system.empty()) return request;
   const hw::SystemSpec* system = hw::find_system(flags.system);
   if (system == nullptr) {

@@ -111,6 +111,21 @@ TEST(TableCurves, ABatchOfAllDevicesThatStaysIsStrongScaling) {
   EXPECT_DOUBLE_EQ(curve.rate_per_device, 64);
 }
 
+// Rates alone do not tell strong from weak scaling: the words do, or the user.
+TEST(TableCurves, WordsTellStrongScalingWhereNoBatchDoes) {
+  const auto curve = curves_of("# strong scaling\nnodes,gpus,samples_per_s\n1,8,100\n4,32,360\n").at(0);
+  EXPECT_TRUE(curve.is_strong);
+  EXPECT_FALSE(curve.has_seconds);
+  EXPECT_DOUBLE_EQ(curve.points[1].measured.size.work, 0.25);
+  EXPECT_DOUBLE_EQ(curve.points[1].measured.step_s, 8 / 360.0);
+}
+
+TEST(TableCurves, PartsOfOneNodeAreToldApartByDevices) {
+  const auto curve = curves_of("nodes,gpus,global_batch,step_time_s\n1,1,8,1\n1,8,64,1.02\n2,16,128,1.03\n").at(0);
+  EXPECT_EQ(curve.size_name, "GPUs");
+  EXPECT_DOUBLE_EQ(curve.points[0].measured.size.nodes, 1.0 / 8);
+}
+
 TEST(TableCurves, ContradictingRepeatsWidenTheInterval) {
   const auto width = [](const std::string& second) {
     const auto curve =
