@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "predict/bucket_overlap.h"
 #include "stats/distributions.h"
 
 namespace lockstep::predict {
@@ -27,6 +28,11 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double growth(double groups, double exponent) {
   return groups <= 1 ? 0 : std::expm1(exponent * std::log(groups)) / std::expm1(exponent * std::log(2.0));
 }
+
+/// Gradients that no overlap can hide.
+double least_exposed(std::span<const double> bucket_shares, double gradients_s, double window_s) {
+  return bucket_shares.empty() ? gradients_s - window_s : play_buckets(bucket_shares, gradients_s, window_s);
+}
 }  // namespace
 
 double expected_normal_max(double n) { return n <= 1 ? 0 : stats::normal_quantile((n - 0.375) / (n + 0.25)); }
@@ -40,8 +46,8 @@ std::string_view latent_name(Latent latent) {
 }
 
 std::string_view part_name(Part part) {
-  constexpr std::array<std::string_view, kNumParts> kNames{"compute", "bubble", "skew",       "gradients",
-                                                           "gather",  "fixed",  "unexplained"};
+  constexpr std::array<std::string_view, kNumParts> kNames{"compute",   "bubble", "skew",  "layers",
+                                                           "gradients", "gather", "fixed", "unexplained"};
   return kNames.at(part);
 }
 
@@ -71,7 +77,7 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double latency = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]) * setting_.latency_s;
   const double gradients = at.data_share * wire * traffic + latency * std::log2(at.num_groups);
   const double hidden = logistic(kHiddenLogit + kHiddenLogitSd * z[kHiddenShare]);
-  const double window = kBackwardShare * reference_step_s_ * work;
+  const double window = kBackwardShare * reference_step_s_ * work / setting_.window_micro;
   const double shape = std::max(0.02, logistic(kShapeLogitSd * z[kGrowthShape]));
   const double per_work = logistic(kPerWorkLogitSd * z[kGrowthPerWork]);
   Terms terms;
@@ -79,7 +85,9 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.parts[kBubble] = work * at.size.bubble;
   terms.parts[kSkew] = work * (1 + at.size.bubble) * jitter * at.expected_max;
   terms.scaled = terms.parts[kCompute] + terms.parts[kBubble] + terms.parts[kSkew];
-  terms.parts[kGradients] = std::max((1 - hidden) * gradients, gradients - window);
+  terms.parts[kGradients] =
+      std::max((1 - hidden) * gradients, least_exposed(setting_.bucket_shares, gradients, window));
+  terms.parts[kLayers] = at.size.layers_s * traffic;
   terms.parts[kGather] = setting_.per_node_s * at.size.nodes * traffic;
   terms.parts[kFixed] =
       setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);

@@ -37,6 +37,8 @@ struct Setting {
   double intra_s = 0;          ///< The same inside a node.
   double latency_s = 0;        ///< Of all gradient collectives of a step, per doubling of the nodes.
   double per_node_s = 0;  ///< Work and traffic that grow with every node: gathers of a contrastive loss, its logits.
+  std::vector<double> bucket_shares{};  ///< Of the gradients, in the order of backward; empty: not known.
+  double window_micro = 1;          ///< Gradients travel during the backward pass of the last of so many micro-batches.
   std::optional<double> fixed_s{};  ///< Of every step whatever its work: update, host. Default: a share of the step.
   double traffic_log_sd = 0.3;      ///< How well inter_s, intra_s and per_node_s are known.
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
@@ -49,12 +51,13 @@ struct Setting {
 struct Size {
   double nodes = 1;  ///< May be below 1: a part of a node.
   double devices = 1;
-  double work = 1;    ///< Work of a device, against the reference size.
-  double bubble = 0;  ///< Idle time of the pipeline over its work.
+  double work = 1;      ///< Work of a device, against the reference size.
+  double bubble = 0;    ///< Idle time of the pipeline over its work.
+  double layers_s = 0;  ///< Collectives inside layers and pipeline messages that nothing hides.
 };
 
 /// Where the time of a step goes, in seconds.
-enum Part : size_t { kCompute, kBubble, kSkew, kGradients, kGather, kFixed, kUnexplained, kNumParts };
+enum Part : size_t { kCompute, kBubble, kSkew, kLayers, kGradients, kGather, kFixed, kUnexplained, kNumParts };
 using Parts = std::array<double, kNumParts>;
 std::string_view part_name(Part part);
 
@@ -62,7 +65,9 @@ std::string_view part_name(Part part);
 struct Terms {
   double scaled = 1;  ///< work x (1 + bubble) x (1 + jitter x expected maximum).
   Parts parts{};      ///< kCompute, kBubble and kSkew per second of compute; the others in seconds.
-  double constant() const { return parts[kGradients] + parts[kGather] + parts[kFixed] + parts[kUnexplained]; }
+  double constant() const {
+    return parts[kLayers] + parts[kGradients] + parts[kGather] + parts[kFixed] + parts[kUnexplained];
+  }
 };
 
 /// Terms of a step at the sizes given to the constructor. docs/predict.md has the equations.

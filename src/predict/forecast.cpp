@@ -43,7 +43,7 @@ Forecast forecast(const Setting& setting, double reference_step_s, std::span<con
   core::CounterRng rng(core::stream_key(seed, "predict forecast"));
   std::vector<double> errors(draws.size()), noises(draws.size());  // one error of the model for all sizes of a draw
   for (size_t draw = 0; draw < draws.size(); ++draw) errors[draw] = rng.normal(), noises[draw] = rng.normal();
-  std::vector<double> totals(draws.size());
+  std::vector<double> totals(draws.size()), ratios(draws.size()), first(draws.size());
   std::array<std::vector<double>, kNumParts> parts;
   for (std::vector<double>& values : parts) values.resize(draws.size());
   for (size_t index = 0; index < sizes.size(); ++index) {
@@ -54,9 +54,11 @@ Forecast forecast(const Setting& setting, double reference_step_s, std::span<con
       for (const Part part : {kCompute, kBubble, kSkew}) terms.parts[part] *= one.compute_s;
       double total = 0;
       for (size_t part = 0; part < kNumParts; ++part) total += parts[part][draw] = terms.parts[part];
+      if (index == 0) first[draw] = total;
       totals[draw] = total * std::exp(sd * errors[draw] + CostModel::noise(one.latents) * noises[draw]);
     }
-    PredictedStep step{.size = sizes[index], .step_s = interval_of(totals)};
+    for (size_t draw = 0; draw < draws.size(); ++draw) ratios[draw] = totals[draw] / first[draw];
+    PredictedStep step{.size = sizes[index], .step_s = interval_of(totals), .over_first = interval_of(ratios)};
     for (size_t part = 0; part < kNumParts; ++part) {
       const auto middle = parts[part].begin() + static_cast<ptrdiff_t>(parts[part].size() / 2);
       std::nth_element(parts[part].begin(), middle, parts[part].end());

@@ -20,7 +20,8 @@ struct Interval {
 struct PredictedStep {
   Size size{};
   Interval step_s{};
-  Parts parts_s{};  ///< Medians of the parts; they need not add up to the median of the sum.
+  Interval over_first{};  ///< Of the step over that of the first size, whose common unknowns cancel.
+  Parts parts_s{};        ///< Medians of the parts; they need not add up to the median of the sum.
 };
 
 /// How much the measurements said of an unknown.

@@ -16,9 +16,16 @@ draw::Cell text_cell(std::string text) { return {.text = std::move(text)}; }
 /// Seconds with four significant digits.
 std::string seconds(double value) { return fmt::format("{:.4g}", value); }
 
-double efficiency(const CurvePrediction& prediction, const Size& size, double step_s) {
+/// Against the smallest calibrated size; without calibration against the first predicted one, in every draw.
+Interval efficiency(const CurvePrediction& prediction, size_t index) {
+  const PredictedStep& step = prediction.forecast.steps[index];
+  const double work = prediction.targets[index].at.work;
+  const auto over = [](double value, const Interval& time) {
+    return Interval{value / time.p95, value / time.p75, value / time.p50, value / time.p25, value / time.p5};
+  };
+  if (prediction.calibration.empty()) return over(work / prediction.targets.front().at.work, step.over_first);
   const Measured& base = prediction.calibration.front().measured;
-  return (base.step_s / base.size.work) / (step_s / size.work);
+  return over(base.step_s / base.size.work * work, step.step_s);
 }
 
 double rate(const CurvePrediction& prediction, const Size& size, double step_s) {
@@ -53,7 +60,7 @@ draw::Table steps_table(const CurvePrediction& prediction) {
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const Interval& step = prediction.forecast.steps[i].step_s;
     const Size& size = prediction.targets[i].at;
-    const double middle = 100 * efficiency(prediction, size, step.p50);
+    const Interval share = efficiency(prediction, i);
     std::vector<draw::Cell> row = {
         number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size)),
         number_cell(step.p50, seconds(step.p50)), text_cell(fmt::format("{}-{}", seconds(step.p25), seconds(step.p75))),
@@ -62,9 +69,8 @@ draw::Table steps_table(const CurvePrediction& prediction) {
       const double value = rate(prediction, size, step.p50);
       row.push_back(number_cell(value, fmt::format("{:.4g}", value)));
     }
-    row.push_back(number_cell(middle, fmt::format("{:.1f}", middle)));
-    row.push_back(text_cell(fmt::format("{:.0f}-{:.0f}", 100 * efficiency(prediction, size, step.p95),
-                                        100 * efficiency(prediction, size, step.p5))));
+    row.push_back(number_cell(100 * share.p50, fmt::format("{:.1f}", 100 * share.p50)));
+    row.push_back(text_cell(fmt::format("{:.0f}-{:.0f}", 100 * share.p5, 100 * share.p95)));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -117,11 +123,12 @@ draw::Table learned_table(const CurvePrediction& prediction) {
 
 std::string calibration_text(const CurvePrediction& prediction) {
   const auto& points = prediction.calibration;
+  if (points.empty()) return "Not calibrated: plan, system and priors alone.";
   std::string text = fmt::format("Calibrated on {} {}:", points.size(), points.size() == 1 ? "point" : "points");
   for (size_t i = 0; i < points.size(); ++i)
-    text += fmt::format("{} {}{} at {:g} {} (line {})", i == 0 ? "" : ",", seconds(points[i].measured.step_s),
+    text += fmt::format("{} {}{} at {:g} {}{}", i == 0 ? "" : ",", seconds(points[i].measured.step_s),
                         prediction.curve.has_seconds ? " s" : "", points[i].size, prediction.curve.size_name,
-                        points[i].line);
+                        points[i].line > 0 ? fmt::format(" (line {})", points[i].line) : "");
   return text + ".";
 }
 
@@ -204,7 +211,7 @@ core::Json prediction_json(const CurvePrediction& prediction) {
                       {"nodes", size.nodes},
                       {"devices", size.devices},
                       {"step_s", interval_json(step.step_s)},
-                      {"efficiency", efficiency(prediction, size, step.step_s.p50)}};
+                      {"efficiency", interval_json(efficiency(prediction, i))}};
     if (!curve.rate_unit.empty())
       one["rate"] = {{"unit", curve.rate_unit}, {"p50", rate(prediction, size, step.step_s.p50)}};
     for (size_t part = 0; part < kNumParts; ++part)

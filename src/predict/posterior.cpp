@@ -22,9 +22,8 @@ struct Fit {
 
 class Likelihood {
  public:
-  Likelihood(const Setting& setting, double reference_step_s, std::span<const Measured> measured,
-             const ComputePrior& prior)
-      : measured_(measured), prior_(prior), model_(setting, reference_step_s, sizes_of(measured)) {}
+  Likelihood(const Setting& setting, double reference_step_s, std::span<const Measured> measured)
+      : measured_(measured), model_(setting, reference_step_s, sizes_of(measured)) {}
 
   Fit operator()(const Latents& latents) const {
     const double noise = CostModel::noise(latents);
@@ -35,7 +34,6 @@ class Likelihood {
       const double scale = 1 / (measured_[i].step_s * noise);
       add(terms.scaled * scale, (measured_[i].step_s - terms.constant()) * scale);
     }
-    if (prior_.log_sd > 0) add(1 / (prior_.median_s * prior_.log_sd), 1 / prior_.log_sd);
     Fit fit{.compute_s = xy / xx, .compute_sd = 1 / std::sqrt(xx)};
     if (fit.compute_s > 0)
       fit.log_likelihood =
@@ -50,7 +48,6 @@ class Likelihood {
     return sizes;
   }
   std::span<const Measured> measured_;
-  ComputePrior prior_;
   CostModel model_;
 };
 
@@ -78,10 +75,20 @@ void slice(const Likelihood& likelihood, core::CounterRng& rng, Latents& latents
 }
 }  // namespace
 
+std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed) {
+  core::CounterRng rng(core::stream_key(seed, "predict prior"));
+  std::vector<Draw> draws(kNumDraws);
+  for (Draw& draw : draws) {
+    for (double& value : draw.latents) value = rng.normal();
+    draw.compute_s = prior.median_s * std::exp(prior.log_sd * rng.normal());
+  }
+  return draws;
+}
+
 std::vector<Draw> sample_posterior(const Setting& setting, double reference_step_s, std::span<const Measured> measured,
-                                   const ComputePrior& prior, uint64_t seed) {
-  LOCKSTEP_CHECK(!measured.empty() || prior.log_sd > 0, "neither measurements nor a prior");
-  const Likelihood likelihood(setting, reference_step_s, measured, prior);
+                                   uint64_t seed) {
+  LOCKSTEP_CHECK(!measured.empty(), "nothing measured");
+  const Likelihood likelihood(setting, reference_step_s, measured);
   core::CounterRng rng(core::stream_key(seed, "predict posterior"));
   Latents latents{};
   // Measurements that no small noise explains: begin where the noise allows for them.
@@ -94,7 +101,7 @@ std::vector<Draw> sample_posterior(const Setting& setting, double reference_step
     throw DataError(
         fmt::format("predict: the traffic of a step ({:.3g} s between nodes, {:.3g} s inside one) takes longer "
                     "than the measured step ({:.3g} s), however much of it is hidden",
-                    setting.inter_s, setting.intra_s, measured.empty() ? prior.median_s : measured[0].step_s),
+                    setting.inter_s, setting.intra_s, measured[0].step_s),
         "check the unit of the times, the parameters of the model and the system");
   std::vector<Draw> draws;
   draws.reserve(kNumDraws);

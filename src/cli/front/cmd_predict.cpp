@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +14,10 @@
 #include "core/strings.h"
 #include "draw/render.h"
 #include "logs/column_names.h"
+#include "predict/budget.h"
+#include "predict/machine_file.h"
 #include "predict/page.h"
+#include "predict/plan_step.h"
 #include "predict/size_list.h"
 #include "predict/table_curves.h"
 #include "predict/validation.h"
@@ -25,12 +30,17 @@ struct PredictFlags {
   std::string nodes, system, model, scaling = "auto";
   std::optional<double> calibrate_up_to, samples_per_device;
   std::optional<int64_t> devices_per_node;
-  bool validate = false, json = false;
+  std::vector<std::string> measured;
+  std::optional<double> budget_samples, budget_tokens, deadline_hours, price_per_node_hour;
+  bool validate = false, systems = false, json = false;
 };
 
 core::OptionSet declare_predict(PredictFlags& flags) {
   core::OptionSet set("predict", "Step time, efficiency and cost at sizes that were not measured, with intervals.");
-  set.add_positional("inputs", &flags.inputs, {.help = "CSV tables of results over sizes.", .metavar = "TABLE.csv"});
+  set.add_positional("inputs", &flags.inputs,
+                     {.help = "CSV tables of results over sizes; or a recipe, whose name begins with its task "
+                              "(gpt_mine.toml), and behind -- more flags of `lockstep train`.",
+                      .metavar = "TABLE.csv|RECIPE.toml"});
   set.add("nodes", &flags.nodes,
           {.help = "Sizes to predict: '16,32', '1-1024*2' (doubling), '8-64+8'. In the unit of the table: nodes, or "
                    "devices where it has no nodes.",
@@ -45,7 +55,9 @@ core::OptionSet declare_predict(PredictFlags& flags) {
   set.add("validate", &flags.validate,
           {.help = "Judge the prediction on the rows above --calibrate-up-to, beside naive rivals on the same split."});
   set.add("system", &flags.system,
-          {.help = "System of the table.", .metavar = "NAME", .unset_text = "as the table tells"});
+          {.help = "System to predict for: a name of --systems, or a file that describes it (docs/predict.md).",
+           .metavar = "NAME|FILE.toml",
+           .unset_text = "as the table tells"});
   set.add("model", &flags.model,
           {.help = "Model of the table: a name, or its parameters (1.3B).",
            .metavar = "NAME",
@@ -60,6 +72,27 @@ core::OptionSet declare_predict(PredictFlags& flags) {
                    "batches; auto: by its words, else weak.",
            .choices = {"auto", "weak", "strong"}});
   set.add("devices-per-node", &flags.devices_per_node, {.help = "Where the table lacks it.", .min = 1});
+  set.add("measured", &flags.measured,
+          {.help = "Steps of a recipe that were measured on few nodes: they calibrate the rest, for example 1=0.98 "
+                   "2=1.01.",
+           .unit = "seconds",
+           .metavar = "NODES=S"});
+  set.group("Goal");
+  set.add("budget-samples", &flags.budget_samples,
+          {.help = "Work that hours, node-hours and energy are told for.",
+           .unit = "samples",
+           .min = 0,
+           .is_min_excluded = true});
+  set.add("budget-tokens", &flags.budget_tokens,
+          {.help = "The same for language models.", .unit = "tokens", .min = 0, .is_min_excluded = true});
+  set.add("deadline-hours", &flags.deadline_hours,
+          {.help = "Name the fewest nodes that reach the goal in time.",
+           .unit = "hours",
+           .min = 0,
+           .is_min_excluded = true});
+  set.add("price-per-node-hour", &flags.price_per_node_hour, {.help = "Adds a column of prices.", .min = 0});
+  set.group("Output");
+  set.add("systems", &flags.systems, {.help = "List the systems that are known, and end."});
   set.add("json", &flags.json, {.help = "Machine-readable output on standard output."});
   return set;
 }
@@ -68,16 +101,7 @@ predict::TableRequest table_request(const PredictFlags& flags) {
   predict::TableRequest request{
       .model = flags.model, .local_batch = flags.samples_per_device, .devices_per_node = flags.devices_per_node};
   if (flags.scaling != "auto") request.is_strong = flags.scaling == "strong";
-  if (flags.system.empty()) return request;
-  const hw::SystemSpec* system = hw::find_system(flags.system);
-  if (system == nullptr) {
-    std::vector<std::string> names;
-    for (const hw::SystemSpec& one : hw::system_specs()) names.emplace_back(one.name);
-    const auto nearest = core::nearest_name(flags.system, names);
-    throw UsageError(fmt::format("predict: --system '{}' is no system of the table", flags.system),
-                     nearest ? fmt::format("did you mean '{}'?", *nearest) : "known are " + core::join_or(names));
-  }
-  request.machine = predict::machine_of(*system);
+  if (!flags.system.empty()) request.machine = predict::find_machine(flags.system);
   return request;
 }
 
@@ -141,16 +165,125 @@ int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const Pred
   if (flags.json) core::print("{}\n", json.dump(2));
   return 0;
 }
+
+int list_systems(const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (word != "--systems" && word != "--json")
+      throw UsageError(fmt::format("predict: --systems takes nothing but --json, got '{}'", word), "leave it out");
+  if (words.size() > 1)
+    core::print("{}\n", predict::machines_json().dump(2));
+  else
+    core::print("{}", draw::to_text(predict::machines_table()));
+  return 0;
+}
+
+/// "1=0.98": seconds on so many nodes.
+std::vector<predict::MeasuredStep> parse_measured(const std::vector<std::string>& words) {
+  std::vector<predict::MeasuredStep> measured;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const auto nodes = core::parse_int(word.substr(0, equals));
+    const auto seconds = equals == std::string::npos ? std::nullopt : core::parse_double(word.substr(equals + 1));
+    if (!nodes || !seconds || *nodes < 1 || !(*seconds > 0 && std::isfinite(*seconds)))
+      throw UsageError(fmt::format("predict: --measured got '{}', expected NODES=SECONDS", word),
+                       "for example --measured 1=0.98 2=1.01");
+    measured.push_back({*nodes, *seconds});
+  }
+  std::sort(measured.begin(), measured.end(), [](const auto& a, const auto& b) { return a.nodes < b.nodes; });
+  return measured;
+}
+
+/// `train TASK --config RECIPE ...` of a recipe whose name begins with its task.
+predict::PlannedCommand command_of(const std::string& recipe, const PredictFlags& flags,
+                                   const std::vector<std::string>& more) {
+  const std::string name = std::filesystem::path(recipe).filename().string(), task = name.substr(0, name.find('_'));
+  const commands::CommandInfo* info = commands::find_command("train " + task);
+  if (info == nullptr || !info->is_implemented) {
+    std::vector<std::string> tasks;
+    for (const tasks::FrontTaskRow& row : tasks::front_tasks()) tasks.push_back(row.name);
+    throw UsageError(fmt::format("predict: the name of recipe '{}' does not begin with a task", recipe),
+                     fmt::format("tasks are {}; call it {}_mine.toml, for example", core::join_or(tasks), tasks[0]));
+  }
+  predict::PlannedCommand command{.words = {"train", task, "--config", recipe},
+                                  .samples_per_device = flags.samples_per_device};
+  command.words.insert(command.words.end(), more.begin(), more.end());
+  return command;
+}
+
+std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predict::PlannedStep& step) {
+  if (flags.budget_samples && flags.budget_tokens)
+    throw UsageError("predict: --budget-samples and --budget-tokens are both given", "give one of them");
+  predict::Budget budget{.deadline_hours = flags.deadline_hours, .price_per_node_hour = flags.price_per_node_hour};
+  if (flags.budget_tokens) {
+    if (!step.tokens_per_sample)
+      throw UsageError(fmt::format("predict: --budget-tokens is for language models, not for `train {}`", step.task),
+                       "give --budget-samples");
+    budget.units = *flags.budget_tokens, budget.unit = "tokens";
+    budget.units_per_sample = static_cast<double>(*step.tokens_per_sample);
+    return budget;
+  }
+  if (flags.budget_samples) {
+    budget.units = *flags.budget_samples, budget.unit = "samples";
+    return budget;
+  }
+  if (flags.deadline_hours || flags.price_per_node_hour)
+    throw UsageError("predict: --deadline-hours and --price-per-node-hour need a goal",
+                     "add --budget-samples or --budget-tokens");
+  return std::nullopt;
+}
+
+int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& more) {
+  if (flags.validate || flags.calibrate_up_to)
+    throw UsageError("predict: --validate and --calibrate-up-to need a table with rows", "give a CSV table");
+  if (flags.system.empty())
+    throw UsageError("predict: a recipe needs --system NAME", "`lockstep predict --systems` lists them");
+  const predict::Machine machine = predict::find_machine(flags.system);
+  std::vector<std::string> refused;
+  const auto steps = predict::plan_steps(command_of(flags.inputs[0], flags, more), machine,
+                                         predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes), refused);
+  const predict::CurvePrediction prediction =
+      predict::predict_steps(predict::model_of(steps, machine), steps, parse_measured(flags.measured));
+  const auto budget = budget_of(flags, steps.front());
+  const auto costs = budget ? predict::goal_costs(prediction, machine, *budget, predict::fit_memory(steps, machine))
+                            : std::vector<predict::GoalCost>{};
+  if (flags.json) {
+    core::Json json = predict::prediction_json(prediction);
+    json["system"] = predict::machine_json(machine);
+    json["plan"] = predict::memory_json(steps, machine);
+    json["refused"] = refused;
+    if (budget) json["goal"] = predict::goal_json(costs);
+    core::print("{}\n", json.dump(2));
+    return 0;
+  }
+  core::print("{}", draw::wrapped("", predict::calibration_text(prediction)));
+  core::print("{}\n", draw::to_text(predict::steps_table(prediction)));
+  core::print("{}\n", draw::to_text(predict::memory_table(steps, machine)));
+  if (budget) core::print("{}\n", draw::to_text(predict::goal_table(costs, *budget)));
+  print_prediction(prediction);
+  for (const std::string& remark : machine.remarks) core::print("{}", draw::wrapped("note: ", remark));
+  for (const std::string& text : refused) core::print("{}", draw::wrapped("left out: ", text));
+  if (budget)
+    for (const std::string& text : predict::goal_texts(costs, *budget)) core::print("{}", draw::wrapped("", text));
+  return 0;
+}
 }  // namespace
 
 int cmd_predict(const commands::ParsedCommand& command) {
   PredictFlags flags;
   core::OptionSet set = declare_predict(flags);
-  set.parse(command.rest);
+  const std::vector<std::string>& words = command.rest;
+  if (std::find(words.begin(), words.end(), "--systems") != words.end()) return list_systems(words);
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  set.parse(std::span(words.begin(), dashes));
+  const std::vector<std::string> more(dashes == words.end() ? dashes : dashes + 1, words.end());
   if (set.wants_help()) {
     core::print("{}", set.help_text());
     return 0;
   }
+  if (flags.inputs.size() == 1 && core::ends_with(flags.inputs[0], ".toml")) return predict_recipe(flags, more);
+  if (!more.empty())
+    throw UsageError("predict: flags behind -- belong to `lockstep train`, which a table does not run",
+                     "leave them out, or give a recipe");
   const predict::TableRequest request = table_request(flags);
   std::vector<predict::MeasuredCurve> curves;
   for (const std::string& input : flags.inputs) {

@@ -1,0 +1,95 @@
+#include "predict/budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/units.h"
+
+namespace lockstep::predict {
+namespace {
+draw::Cell cell(double value, const char* format) {
+  return {.text = fmt::format(fmt::runtime(format), value), .value = value};
+}
+}  // namespace
+
+std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const Machine& machine, const Budget& budget,
+                                 const std::vector<bool>& fits) {
+  std::vector<GoalCost> costs;
+  for (size_t i = 0; i < prediction.targets.size(); ++i) {
+    const Size& size = prediction.targets[i].at;
+    const Interval& step = prediction.forecast.steps[i].step_s;
+    const double units_per_step = prediction.curve.rate_per_device * size.work * size.devices * budget.units_per_sample;
+    const double num_steps = budget.units / units_per_step;
+    GoalCost cost{.size = prediction.targets[i].size,
+                  .hours = num_steps * step.p50 / 3600,
+                  .hours95 = num_steps * step.p95 / 3600};
+    cost.node_hours = cost.hours * size.nodes;
+    cost.kwh = cost.node_hours * machine.node_watts.value / 1000;
+    if (budget.price_per_node_hour) cost.price = cost.node_hours * *budget.price_per_node_hour;
+    cost.fits = fits.at(i);
+    cost.meets_deadline = cost.fits && budget.deadline_hours && cost.hours95 <= *budget.deadline_hours;
+    costs.push_back(cost);
+  }
+  return costs;
+}
+
+draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget) {
+  draw::Table table{.id = "goal",
+                    .title = fmt::format("What {} {} take", core::format_count(budget.units), budget.unit)};
+  table.columns = {
+      {"nodes", "nodes"}, {"hours", "hours_p50"}, {"95 %", "hours_p95"}, {"node-hours", "node_hours"}, {"kWh", "kwh"}};
+  if (budget.price_per_node_hour) table.columns.push_back({"price", "price"});
+  if (budget.deadline_hours) table.columns.push_back({"in time", "meets_deadline", true});
+  for (const GoalCost& one : costs) {
+    std::vector<draw::Cell> row = {cell(one.size, "{:g}"), cell(one.hours, "{:.4g}"), cell(one.hours95, "{:.4g}"),
+                                   cell(one.node_hours, "{:.5g}"), cell(one.kwh, "{:.4g}")};
+    if (one.price) row.push_back(cell(*one.price, "{:.5g}"));
+    if (budget.deadline_hours) row.push_back({.text = one.meets_deadline ? "yes" : one.fits ? "no" : "does not fit"});
+    table.rows.push_back(std::move(row));
+  }
+  table.notes.emplace_back(
+      "Training steps alone: start-up, evaluation, checkpoints and restarts come on top, and convergence at other "
+      "batches is not predicted.");
+  return table;
+}
+
+std::vector<std::string> goal_texts(const std::vector<GoalCost>& costs, const Budget& budget) {
+  std::vector<std::string> texts;
+  if (costs.empty()) return texts;
+  if (budget.deadline_hours) {
+    const auto smallest =
+        std::find_if(costs.begin(), costs.end(), [](const GoalCost& one) { return one.meets_deadline; });
+    texts.push_back(
+        smallest != costs.end()
+            ? fmt::format("{:g} nodes are the fewest of these that end within {:g} hours with 95 % "
+                          "probability: {:.4g} hours, {:.5g} node-hours.",
+                          smallest->size, *budget.deadline_hours, smallest->hours, smallest->node_hours)
+            : fmt::format("None of these sizes ends within {:g} hours with 95 % probability.", *budget.deadline_hours));
+  }
+  const GoalCost* cheapest = nullptr;
+  for (const GoalCost& one : costs)
+    if (one.fits && (cheapest == nullptr || one.node_hours < cheapest->node_hours)) cheapest = &one;
+  texts.push_back(cheapest != nullptr ? fmt::format("The least node-hours of sizes that fit: {:.5g} on {:g} nodes.",
+                                                    cheapest->node_hours, cheapest->size)
+                                      : "No size fits the memory: split the model further, recompute, or take smaller "
+                                        "micro-batches.");
+  return texts;
+}
+
+core::Json goal_json(const std::vector<GoalCost>& costs) {
+  core::Json json = core::Json::array();
+  for (const GoalCost& one : costs) {
+    json.push_back({{"size", one.size},
+                    {"hours_p50", one.hours},
+                    {"hours_p95", one.hours95},
+                    {"node_hours", one.node_hours},
+                    {"kwh", one.kwh},
+                    {"fits", one.fits},
+                    {"meets_deadline", one.meets_deadline}});
+    if (one.price) json.back()["price"] = *one.price;
+  }
+  return json;
+}
+
+}  // namespace lockstep::predict

@@ -1,0 +1,236 @@
+#include "predict/machine_file.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/options.h"
+#include "core/strings.h"
+
+namespace lockstep::predict {
+namespace {
+
+/// The keys of a system file.
+struct MachineKeys {
+  std::string name, device, fabric, source;
+  std::optional<int64_t> num_nodes, devices_per_node, num_nics, group_nodes;
+  std::optional<double> nic_gbits_per_s, node_gbytes_per_s, link_gbytes_per_s, memory_gbytes, memory_tbytes_per_s;
+  std::optional<double> peak_fp32, peak_tf32, peak_fp16, peak_bf16, peak_fp8;
+  std::optional<double> network_efficiency, network_efficiency_sd, node_watts;
+};
+
+core::OptionSet declare_keys(MachineKeys& keys) {
+  core::OptionSet set("system file", "A system to predict for.");
+  set.add("name", &keys.name, {.help = "What the system is called."});
+  set.add("device", &keys.device, {.help = "A device of the table; fills what is not given."});
+  set.add("fabric", &keys.fabric, {.help = "Network: fat tree, Dragonfly, Slingshot."});
+  set.add("source", &keys.source, {.help = "Where the numbers are from."});
+  const auto add_count = [&](const char* name, std::optional<int64_t>& field, double most) {
+    set.add(name, &field, {.help = "A count.", .min = 1, .max = most});
+  };
+  add_count("num-nodes", keys.num_nodes, 1e6);
+  add_count("devices-per-node", keys.devices_per_node, 1024);
+  add_count("num-nics", keys.num_nics, 64);
+  add_count("group-nodes", keys.group_nodes, 1e6);
+  const auto add = [&](const char* name, std::optional<double>& field, const char* unit, double most) {
+    set.add(name, &field, {.help = "A rate or size.", .unit = unit, .min = 0, .max = most, .is_min_excluded = true});
+  };
+  add("nic-gbits-per-s", keys.nic_gbits_per_s, "Gbit/s of one NIC and direction", 10000);
+  add("node-gbytes-per-s", keys.node_gbytes_per_s, "GB/s of a node and direction", 10000);
+  add("link-gbytes-per-s", keys.link_gbytes_per_s, "GB/s of a device and direction", 10000);
+  add("memory-gbytes", keys.memory_gbytes, "GB of a device", 10000);
+  add("memory-tbytes-per-s", keys.memory_tbytes_per_s, "TB/s of a device", 1000);
+  add("peak-fp32-tflops", keys.peak_fp32, "TFLOP/s, dense", 1e6);
+  add("peak-tf32-tflops", keys.peak_tf32, "TFLOP/s, dense", 1e6);
+  add("peak-fp16-tflops", keys.peak_fp16, "TFLOP/s, dense", 1e6);
+  add("peak-bf16-tflops", keys.peak_bf16, "TFLOP/s, dense", 1e6);
+  add("peak-fp8-tflops", keys.peak_fp8, "TFLOP/s, dense", 1e6);
+  add("network-efficiency", keys.network_efficiency, "share, 0 to 1", 1);
+  add("network-efficiency-sd", keys.network_efficiency_sd, "share, 0 to 1", 1);
+  add("node-watts", keys.node_watts, "W under training load", 1e6);
+  return set;
+}
+
+const hw::DeviceSpec* device_named(const std::string& name, const std::string& path) {
+  if (name.empty()) return nullptr;
+  if (const hw::DeviceMatch match = hw::find_device(name); match.spec != nullptr) return match.spec;
+  std::vector<std::string> names;
+  for (const hw::DeviceSpec& spec : hw::device_specs()) names.emplace_back(spec.name);
+  const auto nearest = core::nearest_name(name, names);
+  throw UsageError(fmt::format("predict: '{}': device '{}' is not in the table", path, name),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest)
+                           : "leave it out and give memory-gbytes and a peak, for example peak-bf16-tflops");
+}
+
+/// What a node injects: as given, or its NICs; both must agree.
+std::optional<double> injection_of(const MachineKeys& keys, const std::string& path) {
+  const bool has_nics = keys.num_nics && keys.nic_gbits_per_s;
+  if (keys.num_nics.has_value() != keys.nic_gbits_per_s.has_value())
+    throw UsageError(fmt::format("predict: '{}': num-nics and nic-gbits-per-s belong together", path),
+                     "give both, or node-gbytes-per-s instead");
+  if (!has_nics) return keys.node_gbytes_per_s;
+  const double nics = static_cast<double>(*keys.num_nics) * *keys.nic_gbits_per_s / 8;
+  if (!keys.node_gbytes_per_s || std::fabs(*keys.node_gbytes_per_s / nics - 1) < 0.05) return nics;
+  const bool is_bits = std::fabs(*keys.node_gbytes_per_s / nics / 8 - 1) < 0.05;
+  throw UsageError(fmt::format("predict: '{}': node-gbytes-per-s is {:g}, {} NICs of {:g} Gbit/s give {:g} GB/s", path,
+                               *keys.node_gbytes_per_s, *keys.num_nics, *keys.nic_gbits_per_s, nics),
+                   is_bits
+                       ? fmt::format("{:g} is in Gbit/s: write {:g}, or leave it out", *keys.node_gbytes_per_s, nics)
+                       : "correct one of them, or leave node-gbytes-per-s out");
+}
+
+void check_memory(const MachineKeys& keys, const hw::DeviceSpec* device, const std::string& path) {
+  if (device == nullptr || !keys.memory_gbytes) return;
+  if (std::fabs(*keys.memory_gbytes / device->memory_gbytes - 1) > 0.1)
+    throw UsageError(fmt::format("predict: '{}': memory-gbytes is {:g}, a {} has {:g}", path, *keys.memory_gbytes,
+                                 device->name, device->memory_gbytes),
+                     "name another device, or leave one of the two keys out");
+}
+
+/// Peaks as given, else of the device; those of both must agree.
+std::vector<hw::Peak> peaks_of(const MachineKeys& keys, const hw::DeviceSpec* device, const std::string& path) {
+  std::vector<hw::Peak> peaks = device != nullptr ? device->peaks : std::vector<hw::Peak>{};
+  using enum hw::ComputeType;
+  for (const auto& [type, given] : {std::pair{kFp32, keys.peak_fp32},
+                                    {kTf32, keys.peak_tf32},
+                                    {kFp16, keys.peak_fp16},
+                                    {kBf16, keys.peak_bf16},
+                                    {kFp8, keys.peak_fp8}}) {
+    if (!given) continue;
+    if (device != nullptr)
+      if (const std::string why = hw::explain_peak_mismatch(*device, type, *given); !why.empty() && device->is_certain)
+        throw UsageError(fmt::format("predict: '{}': {}", path, why),
+                         "give the dense peak, or leave the device out where it is another board");
+    std::erase_if(peaks, [type = type](const hw::Peak& peak) { return peak.type == type; });
+    peaks.push_back({type, *given});
+  }
+  return peaks;
+}
+
+/// Everything that a prediction needs and the file does not say, at once.
+void check_complete(const MachineKeys& keys, const hw::DeviceSpec* device, bool has_injection, bool has_peak,
+                    const std::string& path) {
+  std::vector<std::string> missing;
+  if (!keys.devices_per_node) missing.emplace_back("devices-per-node");
+  if (!has_injection) missing.emplace_back("node-gbytes-per-s (or num-nics and nic-gbits-per-s)");
+  if (!has_peak) missing.emplace_back("a peak, for example peak-bf16-tflops (or a device of the table)");
+  if (device == nullptr && !keys.memory_gbytes) missing.emplace_back("memory-gbytes (or a device of the table)");
+  if (!missing.empty())
+    throw UsageError(fmt::format("predict: '{}' is no complete system, it lacks {}", path, core::join(missing, "; ")),
+                     "docs/predict.md lists the keys of a system file");
+}
+}  // namespace
+
+Machine parse_machine(std::string_view text, const std::string& path) {
+  MachineKeys keys;
+  core::OptionSet set = declare_keys(keys);
+  set.apply_recipe(text, path);
+  const hw::DeviceSpec* device = device_named(keys.device, path);
+  std::optional<double> injection;
+  std::vector<hw::Peak> peaks;
+  UsageProblems problems;
+  problems.collect([&] { injection = injection_of(keys, path); });
+  problems.collect([&] { check_memory(keys, device, path); });
+  problems.collect([&] { peaks = peaks_of(keys, device, path); });
+  problems.raise();
+  check_complete(keys, device, injection.has_value(), !peaks.empty(), path);
+  // A row as the table has them gives priors and what the device says; the file's own numbers then win.
+  const std::string source = keys.source.empty() ? path : fmt::format("{} ({})", path, keys.source);
+  const hw::SystemSpec row{.name = keys.name.empty() ? std::string_view(path) : std::string_view(keys.name),
+                           .num_nodes = keys.num_nodes,
+                           .devices_per_node = static_cast<int>(*keys.devices_per_node),
+                           .device = device != nullptr ? device->name : hw::device_specs()[0].name,
+                           .injection_gbytes_per_s = *injection,
+                           .fabric = keys.fabric,
+                           .nodes_per_group = keys.group_nodes};
+  Machine machine = machine_of(row);
+  machine.node_gbytes_per_s.source = source;
+  machine.peaks = std::move(peaks);
+  if (device == nullptr) {
+    const std::string unknown = "not known: PCIe generation 4 and 1.5 TB/s taken";
+    machine.device.clear();
+    machine.remarks.clear();
+    machine.link_gbytes_per_s = {25, unknown};
+    machine.memory_tbytes_per_s = {1.5, unknown};
+  }
+  const auto take = [&](const std::optional<double>& given, Sourced& field) {
+    if (given) field = {*given, source};
+  };
+  take(keys.link_gbytes_per_s, machine.link_gbytes_per_s);
+  take(keys.memory_gbytes, machine.memory_gbytes);
+  take(keys.memory_tbytes_per_s, machine.memory_tbytes_per_s);
+  take(keys.network_efficiency, machine.network_efficiency);
+  take(keys.network_efficiency_sd, machine.network_efficiency_sd);
+  take(keys.node_watts, machine.node_watts);
+  return machine;
+}
+
+Machine read_machine_file(const std::string& path) { return parse_machine(core::read_regular_file(path), path); }
+
+Machine find_machine(const std::string& name) {
+  if (core::ends_with(name, ".toml")) return read_machine_file(name);
+  if (const hw::SystemSpec* system = hw::find_system(name)) return machine_of(*system);
+  std::vector<std::string> names;
+  for (const hw::SystemSpec& one : hw::system_specs()) names.emplace_back(one.name);
+  const auto nearest = core::nearest_name(name, names);
+  throw UsageError(fmt::format("predict: --system '{}' is no system of the table", name),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest)
+                           : "`lockstep predict --systems` lists them; a file NAME.toml describes another");
+}
+
+draw::Table machines_table() {
+  draw::Table table{.id = "systems", .title = "Systems"};
+  table.columns = {{"system", "name", true},
+                   {"nodes", "num_nodes"},
+                   {"devices a node", "devices", true},
+                   {"GB/s a node", "node_gbytes_per_s"},
+                   {"fabric", "fabric", true}};
+  for (const hw::SystemSpec& system : hw::system_specs()) {
+    const Machine machine = machine_of(system);
+    table.rows.push_back(
+        {{.text = machine.name},
+         machine.num_nodes ? draw::Cell{.text = fmt::format("{}", *machine.num_nodes),
+                                        .value = static_cast<double>(*machine.num_nodes)}
+                           : draw::Cell{},
+         {.text = fmt::format("{} x {}", machine.devices_per_node, machine.device)},
+         {.text = fmt::format("{:g}", machine.node_gbytes_per_s.value), .value = machine.node_gbytes_per_s.value},
+         {.text = machine.fabric}});
+  }
+  table.notes.emplace_back("`lockstep predict --systems --json` tells every number with its source.");
+  return table;
+}
+
+core::Json machine_json(const Machine& machine) {
+  const auto sourced = [](const Sourced& number) {
+    return core::Json{{"value", number.value}, {"source", number.source}};
+  };
+  core::Json json = {{"name", machine.name},
+                     {"device", machine.device},
+                     {"fabric", machine.fabric},
+                     {"devices_per_node", machine.devices_per_node}};
+  json["num_nodes"] = machine.num_nodes ? core::Json(*machine.num_nodes) : core::Json(nullptr);
+  json["group_nodes"] = machine.group_nodes ? core::Json(*machine.group_nodes) : core::Json(nullptr);
+  for (const auto& [name, number] : {std::pair{"node_gbytes_per_s", &machine.node_gbytes_per_s},
+                                     {"link_gbytes_per_s", &machine.link_gbytes_per_s},
+                                     {"memory_gbytes", &machine.memory_gbytes},
+                                     {"memory_tbytes_per_s", &machine.memory_tbytes_per_s},
+                                     {"network_efficiency", &machine.network_efficiency},
+                                     {"network_efficiency_sd", &machine.network_efficiency_sd},
+                                     {"node_watts", &machine.node_watts}})
+    json[name] = sourced(*number);
+  for (const hw::Peak& peak : machine.peaks)
+    json["peak_tflops"][std::string(hw::compute_type_name(peak.type))] = peak.tflops;
+  json["remarks"] = machine.remarks;
+  return json;
+}
+
+core::Json machines_json() {
+  core::Json json = core::Json::array();
+  for (const hw::SystemSpec& system : hw::system_specs()) json.push_back(machine_json(machine_of(system)));
+  return json;
+}
+
+}  // namespace lockstep::predict

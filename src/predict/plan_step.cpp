@@ -1,0 +1,316 @@
+#include "predict/plan_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "commands/commands.h"
+#include "config/gpt_shape.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "core/units.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kTensorLatency = 10e-6, kMessageLatency = 20e-6;  // s a call
+constexpr double kTensorEfficiency = 0.8;                          // of the links inside a node
+
+/// What a kind of model reaches of the dense peak in compute alone, before anything is measured.
+struct EfficiencyPrior {
+  std::string_view word;  ///< In task or model.
+  double median, log_sd;
+  std::string_view source;
+};
+constexpr EfficiencyPrior kEfficiencies[] = {
+    {"gpt", 0.55, 0.25, "prior for large language models"},
+    {"clap", 0.15, 0.50, "prior for audio towers of many small kernels"},
+    {"htsat", 0.15, 0.50, "prior for audio towers of many small kernels"},
+    {"rn", 0.15, 0.50, "prior for convolutional networks, bound by memory"},
+    {"imagenet", 0.15, 0.50, "prior for convolutional networks, bound by memory"},
+    {"clip", 0.40, 0.35, "prior for vision transformers"},
+};
+constexpr double kAmdShare = 0.6;  // of such shares, where data-sheet peaks are reached less
+
+core::Json facts_json(const tasks::DryRunPage& page) {
+  core::Json json = core::Json::object();
+  for (const tasks::DryRunFact& fact : page.facts)
+    if (!fact.key.empty()) json[fact.key] = fact.value;
+  json.update(page.extra);
+  return json;
+}
+
+double ring_passes(const std::string& kind) { return kind == "all_reduce" ? 2 : 1; }
+
+/// Traffic of the stage that sends most gradients, and of the one with most tensor traffic.
+void take_stages(const core::Json& stages, PlannedStep& step) {
+  double most_gradients = -1;
+  for (const core::Json& stage : stages) {
+    std::vector<double> buckets;
+    double tensor = 0;
+    int64_t tensor_calls = 0;
+    for (const core::Json& entry : stage.at("collectives")) {
+      const std::string axis = entry.at("axis"), kind = entry.at("kind");
+      const double bytes = ring_passes(kind) * entry.at("bytes").get<double>();
+      const auto count = entry.at("count").get<int64_t>();
+      if (axis == "dp") buckets.insert(buckets.end(), static_cast<size_t>(count), bytes);
+      if (axis == "tp") tensor += bytes * static_cast<double>(count), tensor_calls += count;
+      if (axis == "pp") step.pipe_message_bytes = std::max(step.pipe_message_bytes, bytes);
+    }
+    if (tensor > step.tensor_bytes) step.tensor_bytes = tensor, step.num_tensor_calls = tensor_calls;
+    step.parameters_per_rank = std::max(step.parameters_per_rank, stage.at("parameters_per_rank").get<double>());
+    if (const double sum = std::accumulate(buckets.begin(), buckets.end(), 0.0); sum > most_gradients)
+      most_gradients = sum, step.gradient_bucket_bytes = std::move(buckets);
+  }
+}
+
+const EfficiencyPrior& efficiency_prior(const PlannedStep& step) {
+  const std::string model = core::to_lower_ascii(step.model);
+  for (const EfficiencyPrior& prior : kEfficiencies)
+    if (step.task == prior.word || core::starts_with(model, prior.word)) return prior;
+  return kEfficiencies[std::size(kEfficiencies) - 1];
+}
+
+double peak_of(const PlannedStep& step, const Machine& machine) {
+  const auto type = hw::compute_type_of_precision(step.precision);
+  if (const auto peak = type ? machine.peak_tflops(*type) : std::nullopt) return *peak;
+  // fp32 products run as tf32 only where that is switched on.
+  throw UsageError(fmt::format("predict: {} has no known peak for --precision {}", machine.name, step.precision),
+                   "choose another precision, or give a system file with the peak");
+}
+
+/// Time of tensor collectives and of the messages that fill and drain a pipeline: in nobody's shadow.
+double layers_s(const PlannedStep& step, const Machine& machine) {
+  const double per_node = static_cast<double>(machine.devices_per_node);
+  double seconds = 0;
+  if (step.tp > 1) {
+    const double rate = static_cast<double>(step.tp) <= per_node
+                            ? machine.link_gbytes_per_s.value * kTensorEfficiency
+                            : machine.node_gbytes_per_s.value / per_node * machine.network_efficiency.value;
+    const auto k = static_cast<double>(step.tp);
+    seconds +=
+        step.tensor_bytes * (k - 1) / k / (rate * 1e9) + static_cast<double>(step.num_tensor_calls) * kTensorLatency;
+  }
+  if (step.pp > 1) {
+    const double rate = machine.node_gbytes_per_s.value / per_node * machine.network_efficiency.value * 1e9;
+    seconds += 2 * static_cast<double>(step.pp - 1) * (step.pipe_message_bytes / rate + kMessageLatency);
+  }
+  return seconds;
+}
+
+double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+/// Buckets of one pass each, not more than the simulation needs: neighbours are put together.
+std::vector<double> bucket_shares(const std::vector<double>& bytes) {
+  constexpr size_t kMostBuckets = 32;
+  const double total = sum_of(bytes);
+  std::vector<double> shares;
+  const size_t group = (bytes.size() + kMostBuckets - 1) / kMostBuckets;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i % group == 0) shares.push_back(0);
+    shares.back() += bytes[i] / total;
+  }
+  return shares;
+}
+
+std::vector<std::string> words_for(const PlannedCommand& command, int64_t num_ranks) {
+  std::vector<std::string> words = command.words;
+  words.emplace_back("--dry-run");
+  words.push_back(fmt::format("--world-size={}", num_ranks));
+  if (command.samples_per_device)
+    words.push_back(
+        fmt::format("--global-batch-size={:.0f}", *command.samples_per_device * static_cast<double>(num_ranks)));
+  return words;
+}
+
+/// Tokens of a sequence: as given, else of the named model.
+std::optional<int64_t> tokens_of(const core::OptionSet& set, const PlannedStep& step) {
+  const core::Option* length = set.find("seq-length");
+  if (length == nullptr) return std::nullopt;
+  if (const core::Json value = length->value_json(); value.is_number_integer()) return value.get<int64_t>();
+  const std::vector<std::string> names = config::gpt_model_names();
+  if (std::find(names.begin(), names.end(), step.model) == names.end()) return std::nullopt;
+  return config::resolve_gpt_shape(step.model).sequence;
+}
+}  // namespace
+
+PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page, int64_t nodes, int64_t num_ranks) {
+  const core::Json facts = facts_json(page);
+  PlannedStep step{.nodes = nodes,
+                   .num_ranks = num_ranks,
+                   .task = task,
+                   .model = core::text_at(facts, "model"),
+                   .precision = core::text_at(facts, "precision")};
+  step.global_batch = facts.at("global_batch");
+  step.num_micro = facts.value("num_micro", int64_t{1});
+  const auto ranks = static_cast<double>(num_ranks);
+  if (facts.contains("flops_per_step")) {
+    step.flops_per_rank = facts.at("flops_per_step").get<double>() / ranks;
+  } else {
+    LOCKSTEP_CHECK(facts.contains("forward_flops_per_sample"), "task '{}' tells no FLOPs", task);
+    step.flops_per_rank =
+        3 * facts.at("forward_flops_per_sample").get<double>() * static_cast<double>(step.global_batch) / ranks;
+  }
+  step.memory_bytes = page.memory_bytes;
+  step.bubble = facts.value("bubble_over_ideal", 0.0);
+  if (facts.contains("mesh")) {
+    step.tp = facts.at("mesh").at("tp"), step.pp = facts.at("mesh").at("pp"), step.dp = facts.at("mesh").at("dp");
+  } else {
+    step.dp = num_ranks;
+  }
+  if (facts.contains("stages")) {
+    take_stages(facts.at("stages"), step);
+  } else {
+    step.parameters_per_rank = facts.value("parameters", 0.0);
+    const double bytes = facts.value("gradient_bytes", 0.0);
+    const auto count = facts.value("gradient_buckets", int64_t{0});
+    step.gradient_bucket_bytes.assign(static_cast<size_t>(count),
+                                      count > 0 ? 2 * bytes / static_cast<double>(count) : 0);
+  }
+  return step;
+}
+
+std::vector<PlannedStep> plan_steps(const PlannedCommand& command, const Machine& machine,
+                                    const std::vector<int64_t>& nodes, std::vector<std::string>& refused) {
+  std::vector<PlannedStep> steps;
+  for (const int64_t count : nodes) {
+    const int64_t num_ranks = count * machine.devices_per_node;
+    try {
+      commands::ParsedCommand parsed = commands::parse_command(words_for(command, num_ranks));
+      commands::read_files(parsed);
+      const tasks::DryRunPage page = parsed.task->dry_run(
+          *parsed.set, {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = machine.devices_per_node});
+      steps.push_back(planned_step(command.words.at(1), page, count, num_ranks));
+      steps.back().tokens_per_sample = tokens_of(*parsed.set, steps.back());
+    } catch (const UsageError& error) {
+      refused.push_back(fmt::format("{} nodes: {}", count, error.what()));
+      if (steps.empty() && count == nodes.back())
+        throw UsageError(fmt::format("predict: no size fits the command; at {} nodes of {} devices: {}", count,
+                                     machine.devices_per_node, error.what()),
+                         error.hint());
+    }
+  }
+  return steps;
+}
+
+double usable_memory_bytes(const Machine& machine) {
+  constexpr double kUsableGibPerGbyte = 0.97;
+  return machine.memory_gbytes.value * kUsableGibPerGbyte * kGiB;
+}
+
+std::vector<bool> fit_memory(const std::vector<PlannedStep>& steps, const Machine& machine) {
+  std::vector<bool> fits;
+  for (const PlannedStep& step : steps) fits.push_back(step.memory_bytes <= usable_memory_bytes(machine));
+  return fits;
+}
+
+PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& machine) {
+  const PlannedStep& first = steps.front();
+  const EfficiencyPrior& efficiency = efficiency_prior(first);
+  const bool is_amd = core::starts_with(machine.device, "MI");
+  const double reached = efficiency.median * (is_amd ? kAmdShare : 1), peak = peak_of(first, machine);
+  PlannedModel model;
+  model.compute = {first.flops_per_rank / (peak * 1e12 * reached), efficiency.log_sd};
+  WorkFacts work{.model = first.model,
+                 .parameters = first.parameters_per_rank * static_cast<double>(first.tp * first.pp),
+                 .are_parameters_certain = true,
+                 .tp = first.tp,
+                 .pp = first.pp};
+  if (first.task == "clip" || first.task == "clap") {
+    take_model(first.model, "the command", work);
+    work.facts.clear();
+    work.local_batch = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks);
+  }
+  const auto per_node = static_cast<double>(machine.devices_per_node);
+  model.facts = {
+      {"system", machine.name, machine.node_gbytes_per_s.source},
+      {"compute", fmt::format("{}FLOP a device and step", core::format_count(first.flops_per_rank)),
+       "plan of the command, three passes"},
+      {"peak", fmt::format("{:g} TFLOP/s {}", peak, first.precision), machine.device},
+      {"reached in compute", fmt::format("{:.0f} % (x / {:.2f})", 100 * reached, std::exp(efficiency.log_sd)),
+       std::string(efficiency.source) + (is_amd ? ", lowered for AMD" : "")}};
+  model.setting = make_setting(work, machine, per_node, model.compute.median_s, model.facts);
+  const double group = std::max(1.0, per_node / work.replica_devices()) / per_node;
+  const double bytes = sum_of(first.gradient_bucket_bytes);
+  model.setting.inter_s = bytes / (machine.node_gbytes_per_s.value * 1e9 * group);
+  model.setting.intra_s = work.replica_devices() < per_node ? bytes / (machine.link_gbytes_per_s.value * 1e9) : 0;
+  model.setting.bucket_shares = bytes > 0 ? bucket_shares(first.gradient_bucket_bytes) : std::vector<double>{};
+  model.setting.window_micro = static_cast<double>(first.num_micro);
+  for (const PlannedStep& step : steps)
+    model.sizes.push_back({.nodes = static_cast<double>(step.nodes),
+                           .devices = static_cast<double>(step.num_ranks),
+                           .work = step.flops_per_rank / first.flops_per_rank,
+                           .bubble = step.bubble,
+                           .layers_s = layers_s(step, machine)});
+  return model;
+}
+
+CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                              const std::vector<MeasuredStep>& measured) {
+  const PlannedStep& first = steps.front();
+  CurvePrediction prediction{.facts = model.facts};
+  prediction.curve = {.name = first.model,
+                      .size_name = "nodes",
+                      .rate_unit = first.tokens_per_sample ? "sequences/s" : "samples/s",
+                      .devices_per_node = model.setting.devices_per_node,
+                      .rate_per_device = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks),
+                      .has_seconds = true};
+  double largest = 0, reference = model.compute.median_s;
+  std::vector<Measured> points;
+  for (const MeasuredStep& one : measured) {
+    const auto found =
+        std::find_if(steps.begin(), steps.end(), [&](const PlannedStep& step) { return step.nodes == one.nodes; });
+    if (found == steps.end())
+      throw UsageError(
+          fmt::format("predict: a step was measured on {} nodes, which are not among the sizes", one.nodes),
+          fmt::format("add {} to --nodes", one.nodes));
+    points.push_back({model.sizes.at(static_cast<size_t>(found - steps.begin())), one.step_s});
+    prediction.calibration.push_back({.measured = points.back(), .size = static_cast<double>(one.nodes)});
+    largest = std::max(largest, points.back().size.nodes);
+    reference = one.step_s / points.back().size.work;
+  }
+  const auto draws = points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, reference, points);
+  prediction.forecast = forecast(model.setting, reference, draws, model.sizes, largest);
+  for (size_t i = 0; i < steps.size(); ++i)
+    prediction.targets.push_back({static_cast<double>(steps[i].nodes), model.sizes[i]});
+  return prediction;
+}
+
+draw::Table memory_table(const std::vector<PlannedStep>& steps, const Machine& machine) {
+  const double usable = usable_memory_bytes(machine);
+  draw::Table table{.id = "memory", .title = "Memory of the fullest rank, as --dry-run plans it"};
+  table.columns = {
+      {"nodes", "nodes"},    {"ranks", "ranks"},    {"global batch", "global_batch"}, {"tp x pp x dp", "mesh", true},
+      {"GiB", "memory_gib"}, {"fits", "fits", true}};
+  for (const PlannedStep& step : steps)
+    table.rows.push_back(
+        {{.text = fmt::format("{}", step.nodes), .value = static_cast<double>(step.nodes)},
+         {.text = fmt::format("{}", step.num_ranks), .value = static_cast<double>(step.num_ranks)},
+         {.text = fmt::format("{}", step.global_batch), .value = static_cast<double>(step.global_batch)},
+         {.text = fmt::format("{} x {} x {}", step.tp, step.pp, step.dp)},
+         {.text = fmt::format("{:.1f}", step.memory_bytes / kGiB), .value = step.memory_bytes / kGiB},
+         {.text = step.memory_bytes <= usable
+                      ? "yes"
+                      : fmt::format("no, {:.1f} too much", (step.memory_bytes - usable) / kGiB)}});
+  table.notes.push_back(fmt::format("A rank of {} has {:.1f} GiB; kernels, messages and libraries come on top.",
+                                    machine.device.empty() ? machine.name : machine.device, usable / kGiB));
+  return table;
+}
+
+core::Json memory_json(const std::vector<PlannedStep>& steps, const Machine& machine) {
+  core::Json json = core::Json::array();
+  for (const PlannedStep& step : steps)
+    json.push_back({{"nodes", step.nodes},
+                    {"ranks", step.num_ranks},
+                    {"global_batch", step.global_batch},
+                    {"mesh", {{"tp", step.tp}, {"pp", step.pp}, {"dp", step.dp}}},
+                    {"bubble_over_ideal", step.bubble},
+                    {"memory_bytes", step.memory_bytes},
+                    {"fits", step.memory_bytes <= usable_memory_bytes(machine)}});
+  return json;
+}
+
+}  // namespace lockstep::predict

@@ -1,0 +1,81 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "draw/document.h"
+#include "predict/machine.h"
+#include "predict/validation.h"
+#include "tasks/tasks.h"
+
+namespace lockstep::predict {
+
+/// What a training command computes, holds and sends on so many nodes: taken from the page of its dry run, so that
+/// prediction and run cannot disagree about it.
+struct PlannedStep {
+  int64_t nodes = 0, num_ranks = 0;
+  std::string task{}, model{}, precision{};
+  double flops_per_rank = 0;  ///< Model FLOPs of a step, forward and backward.
+  int64_t global_batch = 0;
+  std::optional<int64_t> tokens_per_sample{};
+  int64_t num_micro = 1;
+  int64_t tp = 1, pp = 1, dp = 1;
+  double bubble = 0;  ///< Idle over busy time of the schedule.
+  double parameters_per_rank = 0;
+  std::vector<double> gradient_bucket_bytes{};  ///< Both passes of a rank's buckets (reduced and gathered, or reduced).
+  double tensor_bytes = 0;                      ///< Through a ring of the tensor ranks, without the factor (k - 1) / k.
+  int64_t num_tensor_calls = 0;
+  double pipe_message_bytes = 0;  ///< The largest.
+  double memory_bytes = 0;        ///< Of the fullest rank: memory_bytes of the dry run.
+};
+
+/// Reads a dry run's page. LOCKSTEP_CHECK that the page has what every task's page has.
+PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page, int64_t nodes, int64_t num_ranks);
+
+/// A command to predict, parsed but for its size.
+struct PlannedCommand {
+  std::vector<std::string> words{};            ///< "train", "gpt", "--config", ...
+  std::optional<double> samples_per_device{};  ///< Weak scaling: the global batch follows the devices.
+};
+
+/// The steps of a command on a machine's nodes. Sizes that the command cannot have (a batch that does not divide) are
+/// left out and named in `refused`; UsageError where none is left.
+std::vector<PlannedStep> plan_steps(const PlannedCommand& command, const Machine& machine,
+                                    const std::vector<int64_t>& nodes, std::vector<std::string>& refused);
+
+/// What the machine's memory leaves a rank, as --dry-run judges: of a board sold with so many GB the driver shows about
+/// as many GiB, and keeps a part.
+double usable_memory_bytes(const Machine& machine);
+
+/// By step.
+std::vector<bool> fit_memory(const std::vector<PlannedStep>& steps, const Machine& machine);
+
+/// The model's view of planned steps: prior, sizes and compute at the first of them.
+struct PlannedModel {
+  Setting setting{};
+  std::vector<Size> sizes{};
+  ComputePrior compute{};
+  std::vector<KnownFact> facts{};
+};
+
+/// UsageError where the machine has no peak for the precision.
+PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& machine);
+
+/// A measured step of the command: seconds on so many of the machine's nodes.
+struct MeasuredStep {
+  int64_t nodes = 0;
+  double step_s = 0;
+};
+
+/// Draws for all planned steps; `measured` sizes must be planned (UsageError). Without measurements everything is the
+/// prior's.
+CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                              const std::vector<MeasuredStep>& measured);
+
+/// Memory of the fullest rank at each size, and whether it fits the machine.
+draw::Table memory_table(const std::vector<PlannedStep>& steps, const Machine& machine);
+core::Json memory_json(const std::vector<PlannedStep>& steps, const Machine& machine);
+
+}  // namespace lockstep::predict

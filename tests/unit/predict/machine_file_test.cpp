@@ -1,0 +1,105 @@
+// Systems of the table and of users' files: what is taken, what is refused and how it is said.
+#include "predict/machine_file.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/rng.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr const char* kGood =
+    "name = \"mine\"\ndevice = \"H100 SXM 80GB\"\ndevices-per-node = 4\nnum-nics = 4\nnic-gbits-per-s = 200\n"
+    "fabric = \"fat tree\"\nsource = \"site page\"\n";
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_machine(text, "mine.toml");
+  } catch (const UsageError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+void expect_refused(const std::string& text, const std::vector<std::string>& words) {
+  const std::string said = refusal(text);
+  for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << word << " in:\n" << said;
+}
+
+TEST(MachineFile, TakesTheDeviceOfTheTableAndTheFilesNumbers) {
+  const Machine machine = parse_machine(kGood, "mine.toml");
+  EXPECT_EQ(machine.name, "mine");
+  EXPECT_EQ(machine.devices_per_node, 4);
+  EXPECT_DOUBLE_EQ(machine.node_gbytes_per_s.value, 100);
+  EXPECT_EQ(machine.node_gbytes_per_s.source, "mine.toml (site page)");
+  EXPECT_DOUBLE_EQ(machine.memory_gbytes.value, 80);
+  EXPECT_EQ(machine.peak_tflops(hw::ComputeType::kBf16), 989);
+  EXPECT_DOUBLE_EQ(machine.network_efficiency.value, 0.9);
+}
+
+TEST(MachineFile, ADeviceOutsideTheTableNeedsMemoryAndAPeak) {
+  const std::string base = "devices-per-node = 8\nnode-gbytes-per-s = 200\n";
+  expect_refused(base, {"memory-gbytes", "peak-bf16-tflops"});
+  const Machine machine = parse_machine(base + "memory-gbytes = 96\npeak-bf16-tflops = 500\n", "mine.toml");
+  EXPECT_EQ(machine.peak_tflops(hw::ComputeType::kBf16), 500);
+  EXPECT_EQ(machine.peak_tflops(hw::ComputeType::kFp8), std::nullopt);
+  EXPECT_TRUE(machine.device.empty());
+}
+
+TEST(MachineFile, MissingContradictingAndMixedUnitsAreSaid) {
+  expect_refused("name = \"x\"\n", {"devices-per-node", "node-gbytes-per-s", "peak"});
+  expect_refused(std::string(kGood) + "node-gbytes-per-s = 800\n", {"800", "100 GB/s", "Gbit/s"});
+  expect_refused(std::string(kGood) + "node-gbytes-per-s = 60\n", {"60", "100 GB/s"});
+  expect_refused(std::string(kGood) + "memory-gbytes = 40\n", {"memory-gbytes", "80"});
+  expect_refused(std::string(kGood) + "peak-bf16-tflops = 1979\n", {"1979", "sparsity"});
+  expect_refused(std::string(kGood) + "network-efficiency = 90\n", {"mine.toml:8", "90"});
+  expect_refused(std::string(kGood) + "devices-per-nod = 4\n", {"mine.toml:8", "devices-per-node"});
+  expect_refused("device = \"H999\"\n", {"H999"});
+  expect_refused("num-nics = 4\ndevices-per-node = 4\ndevice = \"H200\"\n", {"nic-gbits-per-s"});
+  expect_refused("devices-per-node = \"four\"\n", {"mine.toml:1"});
+}
+
+TEST(MachineFile, SeveralContradictionsAreToldAtOnce) {
+  expect_refused(std::string(kGood) + "node-gbytes-per-s = 60\nmemory-gbytes = 40\n",
+                 {"node-gbytes-per-s", "memory-gbytes"});
+}
+
+TEST(MachineFile, DamagedFilesNeverDoMoreThanThrow) {
+  core::CounterRng rng(3);
+  int num_taken = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = kGood;
+    for (uint64_t n = 1 + rng.below(4); n > 0; --n) {
+      const size_t at = rng.below(text.size());
+      if (rng.below(2) == 0)
+        text[at] = static_cast<char>(rng.below(256));
+      else
+        text.erase(at, 1 + rng.below(9));
+      if (text.empty()) text = "\n";
+    }
+    try {
+      parse_machine(text, "mine.toml");
+      ++num_taken;
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_GT(num_taken, 0);
+  EXPECT_LT(num_taken, 3000);
+}
+
+TEST(Machines, EveryRowOfTheTableIsComplete) {
+  for (const hw::SystemSpec& system : hw::system_specs()) {
+    const Machine machine = machine_of(system);
+    EXPECT_GT(machine.node_gbytes_per_s.value, 0) << machine.name;
+    EXPECT_GT(machine.memory_tbytes_per_s.value, 0) << machine.name;
+    EXPECT_GT(machine.node_watts.value, 1000) << machine.name;
+    EXPECT_FALSE(machine.peaks.empty()) << machine.name;
+    EXPECT_FALSE(machine.network_efficiency.source.empty()) << machine.name;
+    EXPECT_EQ(find_machine(machine.name).name, machine.name);
+  }
+  EXPECT_THROW(find_machine("jupitre"), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::predict

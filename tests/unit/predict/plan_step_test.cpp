@@ -1,0 +1,151 @@
+// Predictions from the plan of a command: they hold what its dry run prints.
+#include "predict/plan_step.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "commands/commands.h"
+#include "core/error.h"
+#include "plan/pipe_schedule.h"
+#include "predict/bucket_overlap.h"
+#include "predict/budget.h"
+#include "predict/machine_file.h"
+
+namespace lockstep::predict {
+namespace {
+
+std::string recipe(const char* name) {
+  return (std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "recipes" / name).string();
+}
+
+PlannedCommand nemotron() {
+  return {.words = {"train", "gpt", "--config", recipe("gpt_nemotron4_340b_h100.toml")}, .samples_per_device = 0.25};
+}
+
+std::vector<PlannedStep> planned(const PlannedCommand& command, const Machine& machine,
+                                 const std::vector<int64_t>& nodes) {
+  std::vector<std::string> refused;
+  return plan_steps(command, machine, nodes, refused);
+}
+
+TEST(PlanStep, HoldsWhatTheDryRunPrints) {
+  const Machine machine = find_machine("dgx-h100");
+  for (const PlannedStep& step : planned(nemotron(), machine, {16, 256})) {
+    auto words = nemotron().words;
+    words.insert(words.end(), {"--dry-run", "--world-size=" + std::to_string(step.num_ranks),
+                               "--global-batch-size=" + std::to_string(step.num_ranks / 4)});
+    const commands::ParsedCommand command = commands::parse_command(words);
+    const tasks::DryRunPage page =
+        command.task->dry_run(*command.set, {.num_ranks = step.num_ranks, .source = "test", .ranks_per_node = 8});
+    EXPECT_EQ(step.memory_bytes, page.memory_bytes);
+    EXPECT_GT(step.memory_bytes, 40e9);
+    EXPECT_EQ(step.global_batch, step.num_ranks / 4);
+    EXPECT_EQ(step.tp * step.pp * step.dp, step.num_ranks);
+    EXPECT_EQ(step.tokens_per_sample, 4096);
+    EXPECT_NEAR(step.parameters_per_rank, 341e9 / 64, 0.1 * 341e9 / 64);
+  }
+}
+
+// The share that the model works with is that of the schedule as it is played, pass by pass.
+TEST(PlanStep, BubbleIsThatOfThePlayedSchedule) {
+  const PlannedStep step = planned(nemotron(), find_machine("dgx-h100"), {16}).at(0);
+  const plan::PipeShape shape{.kind = plan::ScheduleKind::kInterleaved,
+                              .num_stages = static_cast<int>(step.pp),
+                              .num_chunks = 12,
+                              .num_micro_batches = step.num_micro};
+  const double busy = 12.0 * static_cast<double>(step.num_micro) * 3;  // a forward of 1, a backward of 2
+  const double total = plan::time_passes(plan::make_pipe_schedule(shape), 1, 2).total;
+  EXPECT_NEAR(step.bubble, total / busy - 1, 1e-9);
+  EXPECT_GT(step.bubble, 0.03);
+}
+
+TEST(PlanStep, AContrastiveCommandHasGradientsAndGathers) {
+  const PlannedCommand command{.words = {"train", "clip", "--config", recipe("clip_vitg14_dgx.toml")}};
+  const Machine machine = find_machine("dgx-h100");
+  const auto steps = planned(command, machine, {1, 2, 4});
+  ASSERT_EQ(steps.size(), 3u);
+  // 80 pairs a device, 581.15 GFLOP forward each.
+  EXPECT_NEAR(steps[0].flops_per_rank, 80 * 3 * 581.15e9, 0.01 * 80 * 3 * 581.15e9);
+  const PlannedModel model = model_of(steps, machine);
+  EXPECT_GT(model.setting.per_node_s, 0);
+  EXPECT_NEAR(std::accumulate(model.setting.bucket_shares.begin(), model.setting.bucket_shares.end(), 0.0), 1, 1e-9);
+  const CurvePrediction prediction = predict_steps(model, steps, {});
+  EXPECT_EQ(prediction.forecast.steps.size(), 3u);
+  EXPECT_GT(prediction.forecast.steps[2].step_s.p50, prediction.forecast.steps[0].step_s.p50);
+}
+
+TEST(PlanStep, MeasuredStepsNarrowTheInterval) {
+  const Machine machine = find_machine("dgx-h100");
+  const auto steps = planned(nemotron(), machine, {16, 32, 64});
+  const PlannedModel model = model_of(steps, machine);
+  const auto blind = predict_steps(model, steps, {}), calibrated = predict_steps(model, steps, {{16, 4.61}});
+  EXPECT_LT(calibrated.forecast.steps[1].step_s.relative_half_width(),
+            0.3 * blind.forecast.steps[1].step_s.relative_half_width());
+  EXPECT_NEAR(calibrated.forecast.steps[0].step_s.p50, 4.61, 0.05);
+  EXPECT_THROW(predict_steps(model, steps, {{7, 4.61}}), UsageError);
+}
+
+TEST(PlanStep, AFasterNetworkNeverSlows) {
+  Machine machine = find_machine("dgx-h100");
+  const auto steps = planned(nemotron(), machine, {16, 64, 256});
+  const auto before = predict_steps(model_of(steps, machine), steps, {});
+  for (double* rate : {&machine.node_gbytes_per_s.value, &machine.link_gbytes_per_s.value}) {
+    *rate *= 2;
+    const auto after = predict_steps(model_of(steps, machine), steps, {});
+    for (size_t i = 0; i < steps.size(); ++i)
+      EXPECT_LT(after.forecast.steps[i].step_s.p50, before.forecast.steps[i].step_s.p50);
+    *rate /= 2;
+  }
+}
+
+TEST(PlanStep, SizesThatDoNotDivideAreNamed) {
+  std::vector<std::string> refused;
+  const auto steps = plan_steps(nemotron(), find_machine("dgx-h100"), {3, 16}, refused);
+  EXPECT_EQ(steps.size(), 1u);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_NE(refused[0].find("3 nodes"), std::string::npos);
+  EXPECT_THROW(plan_steps(nemotron(), find_machine("dgx-h100"), {3}, refused), UsageError);
+}
+
+TEST(Budget, NamesTheFewestNodesInTimeAndSkipsWhatDoesNotFit) {
+  const Machine machine = find_machine("dgx-h100");
+  const auto steps = planned(nemotron(), machine, {16, 32, 64, 128, 256});
+  const auto prediction = predict_steps(model_of(steps, machine), steps, {});
+  const Budget budget{.units = 1e12, .unit = "tokens", .units_per_sample = 4096, .deadline_hours = 2500};
+  const auto costs = goal_costs(prediction, machine, budget, fit_memory(steps, machine));
+  EXPECT_FALSE(costs[0].fits);
+  EXPECT_FALSE(costs[0].meets_deadline);
+  const auto first = std::find_if(costs.begin(), costs.end(), [](const GoalCost& one) { return one.meets_deadline; });
+  ASSERT_NE(first, costs.end());
+  EXPECT_LE(first->hours95, 2500);
+  // 1e12 tokens at 32 sequences of 4096 tokens a step.
+  EXPECT_NEAR(costs[0].hours, 1e12 / (32 * 4096) * prediction.forecast.steps[0].step_s.p50 / 3600, 1);
+  EXPECT_NE(goal_texts(costs, budget)[0].find(std::to_string(static_cast<int>(first->size))), std::string::npos);
+}
+
+// Hand-computed: four equal buckets, backward of 4 s fills one each second.
+TEST(BucketOverlap, PlaysBucketsOnOneStream) {
+  const std::vector<double> four(4, 0.25), one(1, 1.0);
+  EXPECT_DOUBLE_EQ(play_buckets(four, 2, 4), 0.5);  // each takes 0.5 s, only the last is seen
+  EXPECT_DOUBLE_EQ(play_buckets(four, 8, 4), 5);    // each takes 2 s: begins at 1, ends at 9
+  EXPECT_DOUBLE_EQ(play_buckets(one, 3, 4), 3);     // nothing to overlap with
+  EXPECT_DOUBLE_EQ(play_buckets(four, 0, 4), 0);
+}
+
+TEST(BucketOverlap, FasterOrFinerBucketsNeverShowMore) {
+  for (double gradients = 0.1; gradients < 10; gradients *= 1.5) {
+    double before = gradients;
+    for (int count = 1; count <= 64; count *= 2) {
+      const std::vector<double> shares(static_cast<size_t>(count), 1.0 / count);
+      const double exposed = play_buckets(shares, gradients, 3);
+      EXPECT_LE(exposed, before + 1e-12);
+      EXPECT_LE(play_buckets(shares, 0.9 * gradients, 3), exposed);
+      before = exposed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::predict
