@@ -16,18 +16,6 @@ draw::Cell text_cell(std::string text) { return {.text = std::move(text)}; }
 /// Seconds with four significant digits.
 std::string seconds(double value) { return fmt::format("{:.4g}", value); }
 
-/// Against the smallest calibrated size; without calibration against the first predicted one, in every draw.
-Interval efficiency(const CurvePrediction& prediction, size_t index) {
-  const PredictedStep& step = prediction.forecast.steps[index];
-  const double work = prediction.targets[index].at.work;
-  const auto over = [](double value, const Interval& time) {
-    return Interval{value / time.p95, value / time.p75, value / time.p50, value / time.p25, value / time.p5};
-  };
-  if (prediction.calibration.empty()) return over(work / prediction.targets.front().at.work, step.over_first);
-  const Measured& base = prediction.calibration.front().measured;
-  return over(base.step_s / base.size.work * work, step.step_s);
-}
-
 double rate(const CurvePrediction& prediction, const Size& size, double step_s) {
   return prediction.curve.rate_per_device * size.work * size.devices / step_s;
 }
@@ -47,6 +35,17 @@ std::string table_id(const std::string& what, const CurvePrediction& prediction)
 }
 }  // namespace
 
+Interval efficiency_of(const CurvePrediction& prediction, size_t index) {
+  const PredictedStep& step = prediction.forecast.steps[index];
+  const double work = prediction.targets[index].at.work;
+  const auto over = [](double value, const Interval& time) {
+    return Interval{value / time.p95, value / time.p75, value / time.p50, value / time.p25, value / time.p5};
+  };
+  if (prediction.calibration.empty()) return over(work / prediction.targets.front().at.work, step.over_first);
+  const Measured& base = prediction.calibration.front().measured;
+  return over(base.step_s / base.size.work * work, step.step_s);
+}
+
 draw::Table steps_table(const CurvePrediction& prediction) {
   const MeasuredCurve& curve = prediction.curve;
   draw::Table table{.id = table_id("predicted", prediction), .title = "Predicted: " + curve.name};
@@ -60,7 +59,7 @@ draw::Table steps_table(const CurvePrediction& prediction) {
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const Interval& step = prediction.forecast.steps[i].step_s;
     const Size& size = prediction.targets[i].at;
-    const Interval share = efficiency(prediction, i);
+    const Interval share = efficiency_of(prediction, i);
     std::vector<draw::Cell> row = {
         number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size)),
         number_cell(step.p50, seconds(step.p50)), text_cell(fmt::format("{}-{}", seconds(step.p25), seconds(step.p75))),
@@ -211,7 +210,7 @@ core::Json prediction_json(const CurvePrediction& prediction) {
                       {"nodes", size.nodes},
                       {"devices", size.devices},
                       {"step_s", interval_json(step.step_s)},
-                      {"efficiency", interval_json(efficiency(prediction, i))}};
+                      {"efficiency", interval_json(efficiency_of(prediction, i))}};
     if (!curve.rate_unit.empty())
       one["rate"] = {{"unit", curve.rate_unit}, {"p50", rate(prediction, size, step.step_s.p50)}};
     for (size_t part = 0; part < kNumParts; ++part)

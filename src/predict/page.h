@@ -8,8 +8,9 @@
 
 namespace lockstep::predict {
 
-/// Predicted steps, rates and efficiencies over sizes, with intervals. Efficiency refers to the smallest calibrated
-/// size.
+/// Efficiency of a target against the smallest calibrated size; without calibration against the first target.
+Interval efficiency_of(const CurvePrediction& prediction, size_t target);
+/// Predicted steps, rates and efficiencies over sizes, with intervals.
 draw::Table steps_table(const CurvePrediction& prediction);
 /// Where the time of a step goes, in percent of it.
 draw::Table parts_table(const CurvePrediction& prediction);

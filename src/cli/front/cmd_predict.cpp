@@ -15,6 +15,7 @@
 #include "draw/render.h"
 #include "logs/column_names.h"
 #include "predict/budget.h"
+#include "predict/document.h"
 #include "predict/machine_file.h"
 #include "predict/page.h"
 #include "predict/plan_step.h"
@@ -27,7 +28,7 @@ namespace {
 
 struct PredictFlags {
   std::vector<std::string> inputs;
-  std::string nodes, system, model, scaling = "auto";
+  std::string nodes, system, model, output, scaling = "auto";
   std::optional<double> calibrate_up_to, samples_per_device;
   std::optional<int64_t> devices_per_node;
   std::vector<std::string> measured;
@@ -92,6 +93,11 @@ core::OptionSet declare_predict(PredictFlags& flags) {
            .is_min_excluded = true});
   set.add("price-per-node-hour", &flags.price_per_node_hour, {.help = "Adds a column of prices.", .min = 0});
   set.group("Output");
+  set.add("output", &flags.output,
+          {.help = "Folder for a page with plots and tables (report.html).",
+           .metavar = "DIR",
+           .unset_text = "no files",
+           .aliases = {"o"}});
   set.add("systems", &flags.systems, {.help = "List the systems that are known, and end."});
   set.add("json", &flags.json, {.help = "Machine-readable output on standard output."});
   return set;
@@ -103,6 +109,13 @@ predict::TableRequest table_request(const PredictFlags& flags) {
   if (flags.scaling != "auto") request.is_strong = flags.scaling == "strong";
   if (!flags.system.empty()) request.machine = predict::find_machine(flags.system);
   return request;
+}
+
+void write_page(const draw::Document& document, const PredictFlags& flags) {
+  if (flags.output.empty()) return;
+  const auto files = draw::write_document(document, flags.output, {"html", "csv", "svg"});
+  draw::replace_report(flags.output, files);
+  core::print("{}\n", std::filesystem::absolute(files.front()).lexically_normal().string());
 }
 
 void print_prediction(const predict::CurvePrediction& prediction) {
@@ -132,6 +145,7 @@ int validate_tables(const std::vector<predict::MeasuredCurve>& curves, const Pre
   }
   core::print("{}\n", draw::to_text(predict::score_table(validations)));
   for (const predict::Validation& one : validations) core::print("{}", draw::wrapped("", predict::score_text(one)));
+  write_page(predict::validations_document(validations), flags);
   return 0;
 }
 
@@ -151,9 +165,10 @@ std::vector<predict::Target> targets_of(const predict::MeasuredCurve& curve, con
 
 int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
   core::Json json = core::Json::array();
+  std::vector<predict::CurvePrediction> predictions;
   for (const predict::MeasuredCurve& curve : curves) {
-    const predict::CurvePrediction prediction =
-        predict::predict_curve(curve, flags.calibrate_up_to, targets_of(curve, flags));
+    predictions.push_back(predict::predict_curve(curve, flags.calibrate_up_to, targets_of(curve, flags)));
+    const predict::CurvePrediction& prediction = predictions.back();
     if (flags.json) {
       json.push_back(predict::prediction_json(prediction));
       continue;
@@ -162,7 +177,10 @@ int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const Pred
     core::print("{}\n", draw::to_text(predict::steps_table(prediction)));
     print_prediction(prediction);
   }
-  if (flags.json) core::print("{}\n", json.dump(2));
+  if (flags.json)
+    core::print("{}\n", json.dump(2));
+  else
+    write_page(predict::predictions_document(predictions), flags);
   return 0;
 }
 
@@ -264,6 +282,9 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
   for (const std::string& text : refused) core::print("{}", draw::wrapped("left out: ", text));
   if (budget)
     for (const std::string& text : predict::goal_texts(costs, *budget)) core::print("{}", draw::wrapped("", text));
+  std::vector<draw::Table> tables = {predict::memory_table(steps, machine)};
+  if (budget) tables.push_back(predict::goal_table(costs, *budget));
+  write_page(predict::predictions_document({prediction}, tables), flags);
   return 0;
 }
 }  // namespace
