@@ -16,7 +16,7 @@ namespace {
 /// What the matrix products of --precision multiply, by the names of `bench op --precisions`.
 std::string product_type(const std::string& precision, at::Device device) {
   if (precision == "fp32") return "fp32";
-  return precision == "amp" && device.is_cuda() ? "fp16" : "bf16";
+  return precision == "amp" && !device.is_cpu() ? "fp16" : "bf16";
 }
 
 DevicePeak read_measured_peak(const std::string& path, const std::string& type) {
@@ -33,7 +33,7 @@ DevicePeak read_measured_peak(const std::string& path, const std::string& type) 
 }  // namespace
 
 std::string device_name(at::Device device) {
-  if (!device.is_cuda()) return hw::cpu_name();
+  if (device.is_cpu()) return hw::cpu_name();
   const auto gpus = hw::CounterReader().gpu_names();
   return gpus.empty()
              ? "CUDA device"

@@ -132,7 +132,7 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
   const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
   const std::string backend =
-      options.train.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.train.dist_backend;
+      options.train.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.train.dist_backend;
   auto world = comm::World::join(
       ranks, {.backend = backend,
               .device = device,

@@ -50,6 +50,10 @@ class Backend {
   /// the wait function may be called again after a success. All ranks start the same calls in the same order.
   virtual std::function<void()> start(Call call) = 0;
 
+  /// Another rank has failed: device work that waits for it ends at once, with undefined results; later calls throw.
+  /// Any thread may call it, at any time. What the host itself waits in is left to Call::give_up_check.
+  virtual void abort() {}
+
  private:
   int rank_;
   int size_;

@@ -128,7 +128,7 @@ void check_backend(const WorldOptions& options) {
   if (options.backend != "gloo" && options.backend != "nccl")
     throw UsageError(fmt::format("comm: unknown backend '{}', expected gloo or nccl", options.backend),
                      "use --dist-backend gloo or nccl");
-  if (options.backend == "nccl" && !options.device.is_cuda())
+  if (options.backend == "nccl" && options.device.is_cpu())
     throw UsageError(fmt::format("comm: NCCL needs a GPU, but the device is {}", options.device.str()),
                      "use --dist-backend gloo");
 }

@@ -29,7 +29,7 @@ constexpr int64_t kMinTileColumns = 64;
 /// Row-major [rows, E] times [columns, E] transposed, in fp32 whatever the features are.
 at::Tensor products(const at::Tensor& rows_RE, const at::Tensor& keys_KE) {
   if (rows_RE.scalar_type() == at::kFloat) return at::mm(rows_RE, keys_KE.t());
-  if (rows_RE.is_cuda()) return at::mm(rows_RE, keys_KE.t(), at::kFloat);
+  if (!rows_RE.is_cpu()) return at::mm(rows_RE, keys_KE.t(), at::kFloat);
   return at::mm(rows_RE.to(at::kFloat), keys_KE.to(at::kFloat).t());
 }
 
@@ -37,7 +37,7 @@ at::Tensor products(const at::Tensor& rows_RE, const at::Tensor& keys_KE) {
 void add_weighted(at::Tensor& into_RE, const at::Tensor& weights_RK, const at::Tensor& keys_KE) {
   if (keys_KE.scalar_type() == at::kFloat)
     into_RE.addmm_(weights_RK, keys_KE);
-  else if (keys_KE.is_cuda())
+  else if (!keys_KE.is_cpu())
     into_RE.add_(at::mm(weights_RK.to(keys_KE.scalar_type()), keys_KE, at::kFloat));
   else
     into_RE.addmm_(weights_RK, keys_KE.to(at::kFloat));

@@ -21,7 +21,7 @@ BatchMover::BatchMover(at::Device device, at::ScalarType dtype, const std::array
 /// On the CPU the same memory. On CUDA staged in pinned memory, so that neither host nor device waits; uint8 is a
 /// quarter of the floats.
 at::Tensor BatchMover::copy(const at::Tensor& host) const {
-  return device_.is_cuda() ? host.pin_memory().to(device_, /*non_blocking=*/true) : host;
+  return device_.is_cpu() ? host : host.pin_memory().to(device_, /*non_blocking=*/true);
 }
 
 models::Batch BatchMover::to_device(const data::HostBatch& host) const {
@@ -40,7 +40,7 @@ models::Batch BatchMover::to_device(const data::HostBatch& host) const {
     LOCKSTEP_CHECK(static_cast<int64_t>(host.audio_BS.size()) >= B * S, "values={} B={} S={}", host.audio_BS.size(), B,
                    S);
     const auto audio_BS = copy(at::from_blob(const_cast<float*>(host.audio_BS.data()), {B, S}, at::kFloat));
-    batch.audio_BS = device_.is_cuda() ? audio_BS : audio_BS.clone();  // stays fp32: the spectrogram is computed in it
+    batch.audio_BS = device_.is_cpu() ? audio_BS.clone() : audio_BS;  // stays fp32: the spectrogram is computed in it
   }
   if (T > 0) {
     LOCKSTEP_CHECK(static_cast<int64_t>(host.text_BT.size()) >= B * T, "ids={} B={} T={}", host.text_BT.size(), B, T);

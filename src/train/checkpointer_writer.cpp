@@ -67,10 +67,10 @@ void CheckpointWriter::copy_aside(const NamedHandles& from, NamedHandles& to) {
     for (const auto& [name, tensor] : from)
       to.emplace_back(
           name, at::empty(tensor.sizes(),
-                          tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(tensor.is_cuda())));
+                          tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(!tensor.is_cpu())));
   }
   for (size_t i = 0; i < from.size(); ++i)
-    to[i].second.copy_(from[i].second.detach(), /*non_blocking=*/from[i].second.is_cuda());
+    to[i].second.copy_(from[i].second.detach(), /*non_blocking=*/!from[i].second.is_cpu());
 }
 
 CheckpointWriter::~CheckpointWriter() {

@@ -1,8 +1,7 @@
 #include "train/device.h"
 
-#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
 #include <optional>
@@ -27,13 +26,15 @@ std::optional<std::string> asked_by_environment() {
 }  // namespace
 
 at::Device pick_device(const std::string& request, int local_rank, int local_world_size) {
-  const int visible_gpus =
-      at::globalContext().hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
+  const auto accelerator = at::accelerator::getAccelerator();
+  const int visible_gpus = accelerator ? static_cast<int>(at::accelerator::deviceCount()) : 0;
   const bool is_cuda = request == "cuda" || (request == "auto" && visible_gpus > 0);
   const auto choice = hw::choose_device(is_cuda ? hw::DeviceKind::kCuda : hw::DeviceKind::kCpu, visible_gpus,
                                         local_rank, local_world_size);
-  return choice.kind == hw::DeviceKind::kCuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(choice.index))
-                                              : at::Device(at::kCPU);
+  if (choice.kind != hw::DeviceKind::kCuda) return at::Device(at::kCPU);
+  const auto index = static_cast<at::DeviceIndex>(choice.index);
+  at::accelerator::setDeviceIndex(index);  // before the first allocation, event or pinned byte of this rank
+  return {*accelerator, index};
 }
 
 void set_up_lone_cpu(int64_t asked) {

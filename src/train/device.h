@@ -8,7 +8,8 @@
 
 namespace lockstep::train {
 
-/// The device of a rank from --device {auto,cuda,cpu}; "auto" is CUDA where a GPU is visible.
+/// The device of a rank from --device {auto,cuda,cpu}; "auto" is a GPU where one is visible. It is current for the
+/// calling thread from then on: a thread that sets no device puts a context, some hundred MB, on GPU 0.
 at::Device pick_device(const std::string& request, int local_rank, int local_world_size);
 
 /// For a process alone: compute threads as set_compute_threads, without a log line; freed memory stays with it.

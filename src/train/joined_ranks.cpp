@@ -58,7 +58,7 @@ JoinedRanks join_ranks(const config::RunOptions& options) {
   for (const auto& warning : info.warnings) core::log_warning("{}", warning);
   const at::Device device = set_up_device(options, info);
   const std::string backend =
-      options.dist_backend == "auto" ? (device.is_cuda() ? "nccl" : "gloo") : options.dist_backend;
+      options.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.dist_backend;
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(options.dist_timeout_s * 1000));
   JoinedRanks ranks{.info = info,
                     .device = device,

@@ -65,7 +65,7 @@ PhaseTimes StepPhases::read() const {
 }
 
 PhaseClock::PhaseClock(at::Device device, const comm::Recorder& recorder) : device_(device), recorder_(recorder) {
-  if (device.is_cuda()) device_marks_ = std::make_unique<DeviceMarks>();
+  if (!device.is_cpu()) device_marks_ = std::make_unique<DeviceMarks>();
   restart();
 }
 

@@ -27,12 +27,12 @@ std::string phase_table(const std::vector<record::StepRecord>& steps, std::ofstr
   return text + fmt::format("{:<14}{:>12.3f}   mean of {} steps, rank 0\n", "step", mean.sum(), steps.size());
 }
 
-std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool is_cuda, int64_t num_steps,
+std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool is_device, int64_t num_steps,
                        std::ofstream& csv) {
   csv << "type,axis,group_size,bytes,count,time_ms,blocked_ms\n";
   if (collectives.empty()) return "no collectives: one rank\n";
   std::string text = fmt::format("{:<16}{:<8}{:>12}{:>8}{:>12}{:>12}{:>12}\n", "collective", "axis", "bytes", "calls",
-                                 "per step", is_cuda ? "host ms" : "ms/call", "blocked ms");
+                                 "per step", is_device ? "host ms" : "ms/call", "blocked ms");
   for (const auto& entry : collectives) {
     csv << fmt::format("{},{},{},{},{},{},{}\n", entry.kind, entry.axis, entry.group_size, entry.bytes, entry.count,
                        entry.total_ms, entry.blocked_ms);
@@ -41,12 +41,13 @@ std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool
         static_cast<double>(entry.count) / static_cast<double>(std::max<int64_t>(1, num_steps)),
         entry.total_ms / static_cast<double>(entry.count), entry.blocked_ms / static_cast<double>(entry.count));
   }
-  return text + (is_cuda ? "host ms is what the host saw from the call to the end of its wait: queueing on CUDA, not "
-                           "the time of the transfer; blocked is the part in which the host "
-                           "stood still\n"
-                         : "ms/call is the time in flight, from the call to the end of its wait: computing beneath it "
-                           "and waiting for slower ranks are in it, and calls that overlap add\n"
-                           "up to more than they took; blocked is the part in which the host stood still\n");
+  return text + (is_device
+                     ? "host ms is what the host saw from the call to the end of its wait: queueing on a device, not "
+                       "the time of the transfer; blocked is the part in which the host "
+                       "stood still\n"
+                     : "ms/call is the time in flight, from the call to the end of its wait: computing beneath it "
+                       "and waiting for slower ranks are in it, and calls that overlap add\n"
+                       "up to more than they took; blocked is the part in which the host stood still\n");
 }
 
 /// The kernels of the collectives, as the first traced rank ran them.
@@ -80,8 +81,8 @@ std::string write_profile_summary(const std::filesystem::path& run_folder, int64
   std::ofstream phases(run_folder / "profile/phases.csv"), calls(run_folder / "profile/collectives.csv");
   const auto num_steps = static_cast<int64_t>(steps.size());
   std::string text =
-      phase_table(steps, phases) + "\n" + host_table(collectives.on_host, collectives.is_cuda, num_steps, calls);
-  if (collectives.is_cuda && !collectives.on_host.empty())
+      phase_table(steps, phases) + "\n" + host_table(collectives.on_host, collectives.is_device, num_steps, calls);
+  if (collectives.is_device && !collectives.on_host.empty())
     text += "\n" + device_table(collectives.on_device, num_steps, run_folder / "profile/collectives_device.csv");
   return text;
 }

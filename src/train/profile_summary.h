@@ -12,7 +12,7 @@ namespace lockstep::train {
 struct ProfiledCollectives {
   const std::vector<comm::RecorderEntry>& on_host;
   std::vector<record::DeviceCollective> on_device{};
-  bool is_cuda = false;  ///< The host's times are those of queueing.
+  bool is_device = false;  ///< The host's times are those of queueing.
 };
 
 /// Tables of a profile: mean time by phase over steps [first_step, end_step) of the record in `run_folder`, and the

@@ -27,7 +27,7 @@ std::string model_name(const std::string& model) {
 /// What reports need to know (docs/record.md).
 core::Json describe_setup(const RunContext& run) {
   const auto gpus = hw::CounterReader().gpu_names();
-  const std::string device = !run.ranks.device.is_cuda() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
+  const std::string device = run.ranks.device.is_cpu() ? hw::cpu_name() : gpus.empty() ? "CUDA device" : gpus.front();
   core::Json setup{{"task", run.options().task},
                    {"model", model_name(run.facts().model)},
                    {"precision", run.facts().precision},

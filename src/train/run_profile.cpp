@@ -51,8 +51,9 @@ void RunProfile::summarise() {
   std::vector<std::pair<int, std::filesystem::path>> traces;
   for (int rank = 0; rank < run_.ranks.info.world_size; ++rank)
     if (std::filesystem::exists(trace_file(run_, rank))) traces.emplace_back(rank, trace_file(run_, rank));
-  ProfiledCollectives collectives{.on_host = profiler_.collectives(), .is_cuda = run_.ranks.device.is_cuda()};
-  if (collectives.is_cuda && !traces.empty()) collectives.on_device = record::device_collectives(traces.front().second);
+  ProfiledCollectives collectives{.on_host = profiler_.collectives(), .is_device = !run_.ranks.device.is_cpu()};
+  if (collectives.is_device && !traces.empty())
+    collectives.on_device = record::device_collectives(traces.front().second);
   core::print(
       "{}", write_profile_summary(run_.folder.path, options.profile_step_start, options.profile_step_end, collectives));
   if (options.profile_tool != "kineto") return;

@@ -11,15 +11,21 @@
 namespace lockstep::train {
 namespace {
 
-/// All scalars as one tensor of doubles; on CUDA a copy into pinned memory that is queued behind the step.
+/// All scalars as one tensor of doubles; on a device a copy into pinned memory that is queued behind the step.
 at::Tensor read_back(const std::vector<std::pair<std::string, at::Tensor>>& scalars, at::Device device) {
   if (scalars.empty()) return {};
   std::vector<at::Tensor> values;
   for (const auto& [name, scalar] : scalars) values.push_back(scalar.detach().to(at::kDouble));
   const auto stacked = at::stack(values);
-  if (!device.is_cuda()) return stacked;
+  if (device.is_cpu()) return stacked;
   auto host = at::empty(stacked.sizes(), at::TensorOptions(at::kDouble).pinned_memory(true));
   return host.copy_(stacked, /*non_blocking=*/true);
+}
+
+std::shared_ptr<c10::Event> event_on(c10::Stream stream) {
+  auto event = std::make_shared<c10::Event>(stream.device_type());
+  event->record(stream);
+  return event;
 }
 
 }  // namespace
@@ -31,12 +37,16 @@ std::optional<double> StepValues::find(const std::string& name) const {
 }
 
 Telemetry::Telemetry(comm::Comm& world, at::Device device)
-    : world_(world), device_(device), lag_steps_(device.is_cuda() ? 1 : 0) {}
+    : world_(world), device_(device), lag_steps_(device.is_cpu() ? 0 : 1) {}
 
 void Telemetry::push(StepSample sample) {
   unsent_wish_ = std::max(unsent_wish_, sample.request);
-  auto values = read_back(sample.scalars, device_);
-  waiting_.push_back({.sample = std::move(sample), .values = std::move(values)});
+  Waiting waiting;
+  waiting.values = read_back(sample.scalars, device_);
+  if (waiting.values.defined() && !device_.is_cpu())
+    waiting.arrival = event_on(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  waiting.sample = std::move(sample);
+  waiting_.push_back(std::move(waiting));
   if (waiting_.size() > lag_steps_) send_oldest();
 }
 
@@ -44,7 +54,7 @@ void Telemetry::send_oldest() {
   Waiting oldest = std::move(waiting_.front());
   waiting_.pop_front();
   const StepSample& sample = oldest.sample;
-  const PhaseTimes phases = sample.phases.read();  // on CUDA the step's scalars have arrived, too
+  const PhaseTimes phases = sample.phases.read();
   Sent sent;
   sent.values = {.step = sample.step,
                  .samples_seen = sample.samples_seen,
@@ -59,23 +69,25 @@ void Telemetry::send_oldest() {
   for (const auto& [name, scalar] : sample.scalars) sent.names.push_back(name);
   sent.maxima = at::tensor({static_cast<double>(sent.values.request), sent.values.step_ms, sent.values.data_wait_ms},
                            at::kDouble);
-  if (device_.is_cuda()) sent.maxima = sent.maxima.pin_memory().to(device_, /*non_blocking=*/true);
-  sent.work = world_.all_reduce(sent.maxima, comm::ReduceOp::kMax);
-  if (device_.is_cuda()) read_back_maxima(sent);
+  send_maxima(sent, oldest.arrival.get());
   sent_.push_back(std::move(sent));
 }
 
-/// A copy on a stream of its own: on the compute stream it would wait for the step that has just been queued.
-void Telemetry::read_back_maxima(Sent& sent) const {
-  const c10::impl::VirtualGuardImpl runtime(device_.type());
-  const c10::Stream stream = runtime.getStreamFromGlobalPool(device_);
+/// On a device all of it on a stream of its own, behind the scalars of the step that is sent: on the compute stream it
+/// would wait for the step that has just been queued.
+void Telemetry::send_maxima(Sent& sent, const c10::Event* scalars_arrive) {
+  if (device_.is_cpu()) {
+    sent.work = world_.all_reduce(sent.maxima, comm::ReduceOp::kMax);
+    return;
+  }
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
   const c10::StreamGuard guard(stream);
-  sent.work.wait();  // this stream waits, not the host
-  auto host = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));
-  host.copy_(sent.maxima, /*non_blocking=*/true);
-  sent.arrival = std::make_shared<c10::Event>(device_.type());
-  sent.arrival->record(stream);
-  sent.device_maxima = std::exchange(sent.maxima, host);
+  if (scalars_arrive != nullptr) scalars_arrive->block(stream);
+  sent.device_maxima = sent.maxima.pin_memory().to(device_, /*non_blocking=*/true);
+  world_.all_reduce(sent.device_maxima, comm::ReduceOp::kMax).wait();  // this stream waits, not the host
+  sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));
+  sent.maxima.copy_(sent.device_maxima, /*non_blocking=*/true);
+  sent.arrival = event_on(stream);
 }
 
 std::vector<StepValues> Telemetry::take(int64_t delay_steps) {

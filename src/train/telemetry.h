@@ -47,8 +47,8 @@ struct StepValues {
 };
 
 /// Carries times, losses and requests of a step to the host some steps later, so that the loop never waits for them:
-/// one MAX all-reduce of three numbers a step, in the background. On CUDA a step's times are sent one step later, when
-/// its events have passed.
+/// one MAX all-reduce of three numbers a step, in the background. On a device a step's times are sent one step later,
+/// when its events have passed.
 class Telemetry {
  public:
   Telemetry(comm::Comm& world, at::Device device);
@@ -61,19 +61,20 @@ class Telemetry {
  private:
   struct Waiting {
     StepSample sample;
-    at::Tensor values;  // scalars on their way to the host
+    at::Tensor values;                    // scalars on their way to the host
+    std::shared_ptr<c10::Event> arrival;  // on a device: when they lie there
   };
   struct Sent {
     StepValues values;
     at::Tensor scalars;
     std::vector<std::string> names;
     at::Tensor maxima;                    // request, step_ms, data_wait_ms; on the host when read
-    at::Tensor device_maxima;             // CUDA: alive until they have been copied
+    at::Tensor device_maxima;             // on a device: alive until they have been copied
     comm::Work work;                      // CPU
-    std::shared_ptr<c10::Event> arrival;  // CUDA: when the maxima lie in host memory
+    std::shared_ptr<c10::Event> arrival;  // on a device: when maxima and scalars lie in host memory
   };
   void send_oldest();
-  void read_back_maxima(Sent& sent) const;
+  void send_maxima(Sent& sent, const c10::Event* scalars_arrive);
   static StepValues finish(Sent& sent);
 
   comm::Comm& world_;

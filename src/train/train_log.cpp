@@ -73,7 +73,7 @@ void TrainLog::record_step(const StepValues& values, bool is_skipped) {
   step.is_skipped = is_skipped;
   step.time_s = values.time_s;
   step.host_memory_bytes = peak_resident_bytes();
-  if (config_.device.is_cuda()) {
+  if (!config_.device.is_cpu()) {
     constexpr size_t kAggregate = 0;
     step.device_memory_bytes = at::accelerator::getDeviceStats(config_.device.index()).allocated_bytes[kAggregate].peak;
   }

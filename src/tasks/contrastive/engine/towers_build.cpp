@@ -1,7 +1,6 @@
 #include "tasks/contrastive/engine/towers_build.h"
 
 #include <ATen/Context.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 
 #include <filesystem>
 #include <functional>

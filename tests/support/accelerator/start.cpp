@@ -1,0 +1,37 @@
+// An object of this makes any program work with simulated devices: LOCKSTEP_TEST_DEVICES of them. What the detector
+// found is told at the end, which is then one with exit code 70.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "support/accelerator/install.h"
+#include "support/accelerator/runtime.h"
+
+namespace lockstep::tests::accelerator {
+namespace {
+
+constexpr int kFoundMistakes = 70;
+
+void tell_reports() {
+  Runtime& runtime = Runtime::get();
+  if (const auto touched = runtime.touched_devices(); touched.size() > 1)
+    runtime.races().report("device: this process uses " + std::to_string(touched.size()) + " devices");
+  const auto reports = runtime.races().take_reports();
+  for (const auto& report : reports) fprintf(stderr, "simulated accelerator: %s\n", report.c_str());
+  fprintf(stderr, "simulated accelerator: %zu mistakes, the host waited %ld times\n", reports.size(),
+          static_cast<long>(runtime.num_host_waits()));
+  if (!reports.empty()) _exit(kFoundMistakes);
+}
+
+__attribute__((constructor)) void start() {
+  const char* count = std::getenv("LOCKSTEP_TEST_DEVICES");
+  if (count == nullptr) return;
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  install(std::atoi(count));
+  std::atexit(&tell_reports);
+}
+
+}  // namespace
+}  // namespace lockstep::tests::accelerator

@@ -1,0 +1,167 @@
+#include "support/accelerator/stream_backend.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+#include "support/accelerator/kernels.h"
+#include "support/accelerator/runtime.h"
+
+namespace lockstep::tests::accelerator {
+namespace {
+
+/// A call on its way through the group's stream.
+struct Job {
+  comm::Call call;     // tensors where the device reaches them
+  Completions before;  // what the stream waits for
+  std::shared_ptr<Completion> end = std::make_shared<Completion>();
+  Event event;  // recorded behind the call
+};
+
+/// The group's stream: carries out jobs one after the other. Outlives the backend where a job never ends.
+class Queue {
+ public:
+  explicit Queue(std::unique_ptr<comm::Backend> transport) : transport_(std::move(transport)) {}
+
+  void add(std::shared_ptr<Job> job) {
+    const std::lock_guard lock(mutex_);
+    if (is_aborted_) throw std::runtime_error("the communicator was aborted");
+    jobs_.push_back(std::move(job));
+    changed_.notify_all();
+  }
+
+  /// Work under way ends at once, with whatever lies in its tensors.
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+    for (const auto& job : jobs_) job->end->finish();
+    if (current_) current_->end->finish();
+    changed_.notify_all();
+  }
+
+  bool is_aborted() {
+    const std::lock_guard lock(mutex_);
+    return is_aborted_;
+  }
+
+  /// True: all jobs are done, and no more will come.
+  bool close() {
+    std::unique_lock lock(mutex_);
+    is_closed_ = true;
+    changed_.notify_all();
+    return changed_.wait_for(lock, std::chrono::seconds(is_aborted_ ? 0 : 30),
+                             [this] { return jobs_.empty() && !current_; });
+  }
+
+  void run() {
+    while (const auto job = next()) {
+      for (const auto& before : job->before) before->wait();
+      try {
+        comm::Call call = job->call;
+        transport_->start(std::move(call))();
+      } catch (const std::exception&) {
+        hang();  // NCCL's kernels know nothing of ranks that are gone
+      }
+      const std::lock_guard lock(mutex_);
+      job->end->finish();
+      current_.reset();
+      changed_.notify_all();
+      if (is_aborted_) return;
+    }
+  }
+
+ private:
+  std::shared_ptr<Job> next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !jobs_.empty() || is_closed_ || is_aborted_; });
+    if (jobs_.empty() || is_aborted_) return nullptr;
+    current_ = jobs_.front();
+    jobs_.pop_front();
+    return current_;
+  }
+
+  void hang() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_aborted_; });
+  }
+
+  std::unique_ptr<comm::Backend> transport_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Job>> jobs_;
+  std::shared_ptr<Job> current_;
+  bool is_closed_ = false, is_aborted_ = false;
+};
+
+class StreamBackend final : public comm::Backend {
+ public:
+  StreamBackend(std::unique_ptr<comm::Backend> transport, int device, const std::string& group)
+      : Backend(transport->rank(), transport->size(), at::Device(kDeviceType, static_cast<c10::DeviceIndex>(device))),
+        group_(group), stream_(Runtime::get().new_stream(device)),
+        queue_(std::make_shared<Queue>(std::move(transport))), thread_([queue = queue_] { queue->run(); }) {}
+
+  ~StreamBackend() override {
+    if (queue_->close())
+      thread_.join();
+    else
+      thread_.detach();  // a kernel that never ends
+  }
+
+  std::function<void()> start(comm::Call call) override {
+    Runtime& runtime = Runtime::get();
+    const int index = device().index();
+    Event ready;
+    runtime.record(ready, runtime.current_stream(index));
+    runtime.block(ready, stream_);
+    const auto job = std::make_shared<Job>();
+    int actor = -1;
+    job->before = runtime.launch_later(stream_, actor);
+    const Place place =
+        place_here(fmt::format("{} of group '{}' on {}", describe(call), group_, runtime.races().name_of(actor)));
+    mark_uses(call, actor, place);
+    job->call = call;
+    for (at::Tensor* tensor : {&job->call.tensor, &job->call.input})
+      if (tensor->defined()) *tensor = on_device_side(*tensor);
+    job->call.give_up_check = nullptr;
+    runtime.await_on_stream(job->end, stream_);
+    runtime.record(job->event, stream_);
+    queue_->add(job);
+    return [job, kept = std::move(call), queue = queue_, index] {
+      if (queue->is_aborted()) throw std::runtime_error("the communicator was aborted");
+      Runtime& now = Runtime::get();
+      now.block(job->event, now.current_stream(index));
+    };
+  }
+
+  void abort() override { queue_->abort(); }
+
+ private:
+  void mark_uses(const comm::Call& call, int actor, const Place& place) const {
+    Runtime& runtime = Runtime::get();
+    if (call.input.defined()) runtime.use(call.input, actor, Access::kRead, place);
+    const bool only_reads =
+        call.kind == comm::OpKind::kSend || (call.kind == comm::OpKind::kBroadcast && call.peer == rank());
+    runtime.use(call.tensor, actor, only_reads ? Access::kRead : Access::kWrite, place);
+  }
+
+  std::string group_;
+  c10::Stream stream_;
+  std::shared_ptr<Queue> queue_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<comm::Backend> make_stream_backend(std::unique_ptr<comm::Backend> transport, int device,
+                                                   const std::string& group) {
+  return std::make_unique<StreamBackend>(std::move(transport), device, group);
+}
+
+}  // namespace lockstep::tests::accelerator
