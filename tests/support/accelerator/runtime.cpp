@@ -149,6 +149,7 @@ void Runtime::block(const Event& event, c10::Stream stream) {
 void Runtime::await_on_stream(const std::shared_ptr<Completion>& work, c10::Stream stream) {
   const std::lock_guard lock(mutex_);
   stream_locked(stream).awaited.push_back(work);
+  under_way_.push_back(work);
 }
 
 bool Runtime::query(Event& event) {
@@ -206,7 +207,21 @@ void Runtime::open_pinned_memory(int device) {
   });
 }
 
+Completions Runtime::unfinished_locked() {
+  std::erase_if(under_way_, [](const auto& work) { return work->is_finished(); });
+  return under_way_;
+}
+
 void* Runtime::take_device_memory(size_t bytes, int device) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(resting_, [this](const auto& entry) {
+      for (const auto& work : entry.second)
+        if (!work->is_finished()) return false;
+      device_memory_.give_back(entry.first);
+      return true;
+    });
+  }
   void* block = device_memory_.take(bytes);
   TORCH_CHECK(block != nullptr, "the simulated device is out of memory");
   const std::lock_guard lock(mutex_);
@@ -228,7 +243,7 @@ void Runtime::give_back_device_memory(void* block) {
   device_of_block_.erase(block);
   devices_.at(static_cast<size_t>(device)).usage.now -= static_cast<int64_t>(bytes_of_block_[block]);
   races_.release(reinterpret_cast<uintptr_t>(block), place);
-  device_memory_.give_back(block);
+  resting_.emplace_back(block, unfinished_locked());
 }
 
 void* Runtime::take_pinned_memory(size_t bytes) {

@@ -117,6 +117,7 @@ class Runtime {
 
   Runtime();
   void touch(int device);
+  Completions unfinished_locked();
   Stream& stream_locked(c10::Stream stream);
   int host_of(int device);
   void host_learns(int device, const VectorClock& clock);
@@ -130,6 +131,9 @@ class Runtime {
   std::map<void*, int> device_of_block_;
   std::map<void*, size_t> bytes_of_block_;
   std::map<void*, PinnedBlock> pinned_in_use_;  // by the device
+  Completions under_way_;                       // what was given to await_on_stream and may not be done
+  /// Given back in the order of the streams, while other threads may still work on it: reused when they have done.
+  std::vector<std::pair<void*, Completions>> resting_;
   std::atomic<int64_t> num_host_waits_{0};
 };
 

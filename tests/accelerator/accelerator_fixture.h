@@ -1,0 +1,132 @@
+#pragma once
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/train_fixture.h"
+
+namespace lockstep::tests {
+
+/// Starts lockstep-engine-on-accelerator: the engine with simulated devices, whose mistakes end it with exit code 70.
+class AcceleratorFixture : public TrainFixture {
+ protected:
+  void SetUp() override {}  // the program is built with this one
+  static constexpr const char* kEngine = LOCKSTEP_BUILD_DIR "/lockstep-engine-on-accelerator";
+
+  /// On the CPU, or where `num_devices` is above 0 on the simulated accelerator.
+  static ProgramResult run(std::vector<std::string> args, int num_devices, EnvChanges changes = {}) {
+    args.insert(args.begin(), kEngine);
+    changes["LOCKSTEP_TEST_DEVICES"] = num_devices > 0 ? std::optional(std::to_string(num_devices)) : std::nullopt;
+    return run_program(std::move(args), changes, std::chrono::seconds(120));
+  }
+  /// One process for each rank. In the order of the ranks.
+  static std::vector<ProgramResult> run_ranks(int num_ranks, const std::vector<std::string>& args, int num_devices,
+                                              const EnvChanges& more = {}) {
+    const std::string port = std::to_string(free_port());
+    std::vector<std::future<ProgramResult>> ranks;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      EnvChanges changes{{"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(num_ranks)},
+                         {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(num_ranks)},
+                         {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", port}};
+      changes.insert(more.begin(), more.end());
+      ranks.push_back(std::async(std::launch::async, [=] { return run(args, num_devices, changes); }));
+    }
+    std::vector<ProgramResult> results;
+    for (auto& rank : ranks) results.push_back(rank.get());
+    return results;
+  }
+  static int free_port() {
+    const int probe = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    bind(probe, reinterpret_cast<sockaddr*>(&address), size);
+    getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
+    close(probe);
+    return ntohs(address.sin_port);
+  }
+  /// `args(name)`: a command line. On devices it ends well, without a mistake, and as on the CPU.
+  template <typename Args> void expect_as_on_the_cpu(int num_ranks, const Args& args, double relative = 1e-5) const {
+    for (const auto& rank : run_ranks(num_ranks, args("device"), num_ranks)) {
+      ASSERT_EQ(rank.exit_code, 0) << rank.err;
+      ASSERT_NE(rank.err.find("simulated accelerator: 0 mistakes"), std::string::npos) << rank.err;
+    }
+    for (const auto& rank : run_ranks(num_ranks, args("cpu"), 0)) ASSERT_EQ(rank.exit_code, 0) << rank.err;
+    expect_close_runs("device", "cpu", relative);
+  }
+  static std::vector<std::string> on_any_device(std::vector<std::string> args) {
+    const auto device = std::find(args.begin(), args.end(), "--device");
+    *std::next(device) = "auto";
+    return args;
+  }
+  std::vector<std::string> gpt_args(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> args;
+    for (const char* word : {"train",
+                             "gpt",
+                             "--mock-data",
+                             "--num-layers",
+                             "2",
+                             "--hidden-size",
+                             "32",
+                             "--num-attention-heads",
+                             "4",
+                             "--seq-length",
+                             "16",
+                             "--max-position-embeddings",
+                             "16",
+                             "--vocab-size",
+                             "64",
+                             "--make-vocab-size-divisible-by",
+                             "4",
+                             "--micro-batch-size",
+                             "2",
+                             "--global-batch-size",
+                             "4",
+                             "--train-iters",
+                             "6",
+                             "--lr",
+                             "1e-3",
+                             "--log-interval",
+                             "1",
+                             "--threads",
+                             "1",
+                             "--device",
+                             "auto",
+                             "--hidden-dropout",
+                             "0.1",
+                             "--attention-dropout",
+                             "0"})
+      args.emplace_back(word);
+    args.insert(args.end(), {"--logs", logs_.path().string(), "--name", name});
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  /// Losses and norms of gradients. fp32: the formulas of a device (attention, norms) round in another order than the
+  /// CPU's, and the difference grows with the steps.
+  void expect_close_runs(const std::string& name, const std::string& want, double relative = 1e-5) const {
+    const auto got_steps = record::read_steps(logs_.path() / name).steps;
+    const auto want_steps = record::read_steps(logs_.path() / want).steps;
+    ASSERT_GE(want_steps.size(), 4u);
+    ASSERT_EQ(got_steps.size(), want_steps.size());
+    EXPECT_NE(want_steps.front().loss, want_steps.back().loss);
+    for (size_t i = 0; i < want_steps.size(); ++i) {
+      EXPECT_NEAR(got_steps[i].loss, want_steps[i].loss, relative * want_steps[i].loss) << "step " << i;
+      ASSERT_GT(want_steps[i].grad_norm.value_or(0), 0);
+      EXPECT_NEAR(*got_steps[i].grad_norm, *want_steps[i].grad_norm, 10 * relative * *want_steps[i].grad_norm);
+    }
+  }
+  /// The last checkpoints hold the same bytes.
+  void expect_same_files(const std::string& name, const std::string& want) const {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_EQ(core::read_file(newest_checkpoint(name) / file), core::read_file(newest_checkpoint(want) / file))
+          << file;
+  }
+};
+
+}  // namespace lockstep::tests
