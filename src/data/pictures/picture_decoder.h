@@ -12,7 +12,7 @@ namespace lockstep::data {
 struct PictureDecoderConfig {
   TransformConfig transform;
   std::vector<std::string> image_keys = default_image_keys();  ///< Tried in this order.
-  uint64_t seed = 0;  ///< With RawSample::id it keys all that is random.
+  uint64_t seed = 0;                                           ///< With RawSample::id it keys all that is random.
 };
 
 /// The picture of `sample` as the transform makes it, image_pixels x image_pixels x 3 bytes in out_YXC. DataError where

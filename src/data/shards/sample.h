@@ -66,8 +66,8 @@ inline constexpr std::string_view kDefaultImageKeys = "jpg;png;jpeg;webp";
 std::vector<std::string> default_image_keys();
 
 /// Reads sample.file into a member named after its extension, or "jpg" where that is no picture's or recording's
-/// (formats are recognised by content, not by name); or calls sample.load. DataError when it cannot be read. No-op where both
-/// are empty or it was read before.
+/// (formats are recognised by content, not by name); or calls sample.load. DataError when it cannot be read. No-op
+/// where both are empty or it was read before.
 void load_deferred(RawSample& sample);
 
 /// Where a decoder writes one sample of a batch.
