@@ -33,7 +33,8 @@ constexpr EfficiencyPrior kEfficiencies[] = {
     {"imagenet", 0.15, 0.50, "prior for convolutional networks, bound by memory"},
     {"clip", 0.40, 0.35, "prior for vision transformers"},
 };
-constexpr double kAmdShare = 0.6;  // of such shares, where data-sheet peaks are reached less
+constexpr double kFp8Share = 0.75;  // of such shares: attention and the head stay in 16 bits
+constexpr double kAmdShare = 0.6;   // of such shares, where data-sheet peaks are reached less
 
 core::Json facts_json(const tasks::DryRunPage& page) {
   core::Json json = core::Json::object();
@@ -118,8 +119,6 @@ std::vector<double> bucket_shares(const std::vector<double>& bytes) {
 
 std::vector<std::string> words_for(const PlannedCommand& command, int64_t num_ranks) {
   std::vector<std::string> words = command.words;
-  words.emplace_back("--dry-run");
-  words.push_back(fmt::format("--world-size={}", num_ranks));
   if (command.samples_per_device)
     words.push_back(
         fmt::format("--global-batch-size={:.0f}", *command.samples_per_device * static_cast<double>(num_ranks)));
@@ -154,6 +153,8 @@ PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page,
     step.flops_per_rank =
         3 * facts.at("forward_flops_per_sample").get<double>() * static_cast<double>(step.global_batch) / ranks;
   }
+  if (const auto steps = facts.find("total_steps"); steps != facts.end() && steps->is_number_integer())
+    step.num_steps = steps->get<int64_t>();
   step.memory_bytes = page.memory_bytes;
   step.bubble = facts.value("bubble_over_ideal", 0.0);
   if (facts.contains("mesh")) {
@@ -173,18 +174,32 @@ PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page,
   return step;
 }
 
+PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t ranks_per_node) {
+  const int64_t num_ranks = nodes * ranks_per_node;
+  words.emplace_back("--dry-run");
+  words.push_back(fmt::format("--world-size={}", num_ranks));
+  commands::ParsedCommand parsed = commands::parse_command(words);
+  if (!parsed.task)
+    throw UsageError(fmt::format("predict: `{}` trains nothing", parsed.info->name), "give a command `train TASK`");
+  commands::read_files(parsed);
+  const tasks::DryRunPage page = parsed.task->dry_run(
+      *parsed.set, {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = ranks_per_node});
+  PlannedStep step = planned_step(words.at(1), page, nodes, num_ranks);
+  step.tokens_per_sample = tokens_of(*parsed.set, step);
+  if (const core::Option* fp8 = parsed.set->find("fp8-format"); fp8 != nullptr && fp8->value_json().is_string())
+    step.precision = "fp8";
+  if (const core::Option* steps = parsed.set->find("train-iters"); steps != nullptr && !step.num_steps)
+    if (const core::Json value = steps->value_json(); value.is_number_integer()) step.num_steps = value.get<int64_t>();
+  return step;
+}
+
 std::vector<PlannedStep> plan_steps(const PlannedCommand& command, const Machine& machine,
                                     const std::vector<int64_t>& nodes, std::vector<std::string>& refused) {
   std::vector<PlannedStep> steps;
   for (const int64_t count : nodes) {
     const int64_t num_ranks = count * machine.devices_per_node;
     try {
-      commands::ParsedCommand parsed = commands::parse_command(words_for(command, num_ranks));
-      commands::read_files(parsed);
-      const tasks::DryRunPage page = parsed.task->dry_run(
-          *parsed.set, {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = machine.devices_per_node});
-      steps.push_back(planned_step(command.words.at(1), page, count, num_ranks));
-      steps.back().tokens_per_sample = tokens_of(*parsed.set, steps.back());
+      steps.push_back(plan_one(words_for(command, num_ranks), count, machine.devices_per_node));
     } catch (const UsageError& error) {
       refused.push_back(fmt::format("{} nodes: {}", count, error.what()));
       if (steps.empty() && count == nodes.back())
@@ -211,7 +226,9 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   const PlannedStep& first = steps.front();
   const EfficiencyPrior& efficiency = efficiency_prior(first);
   const bool is_amd = core::starts_with(machine.device, "MI");
-  const double reached = efficiency.median * (is_amd ? kAmdShare : 1), peak = peak_of(first, machine);
+  const bool is_fp8 = first.precision == "fp8";
+  const double reached = efficiency.median * (is_amd ? kAmdShare : 1) * (is_fp8 ? kFp8Share : 1),
+               peak = peak_of(first, machine);
   PlannedModel model;
   model.compute = {first.flops_per_rank / (peak * 1e12 * reached), efficiency.log_sd};
   WorkFacts work{.model = first.model,
@@ -231,7 +248,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
        "plan of the command, three passes"},
       {"peak", fmt::format("{:g} TFLOP/s {}", peak, first.precision), machine.device},
       {"reached in compute", fmt::format("{:.0f} % (x / {:.2f})", 100 * reached, std::exp(efficiency.log_sd)),
-       std::string(efficiency.source) + (is_amd ? ", lowered for AMD" : "")}};
+       std::string(efficiency.source) + (is_amd ? ", lowered for AMD" : "") + (is_fp8 ? ", lowered for fp8" : "")}};
   model.setting = make_setting(work, machine, per_node, model.compute.median_s, model.facts);
   const double group = std::max(1.0, per_node / work.replica_devices()) / per_node;
   const double bytes = sum_of(first.gradient_bucket_bytes);

@@ -27,8 +27,9 @@ struct PlannedStep {
   std::vector<double> gradient_bucket_bytes{};  ///< Both passes of a rank's buckets (reduced and gathered, or reduced).
   double tensor_bytes = 0;                      ///< Through a ring of the tensor ranks, without the factor (k - 1) / k.
   int64_t num_tensor_calls = 0;
-  double pipe_message_bytes = 0;  ///< The largest.
-  double memory_bytes = 0;        ///< Of the fullest rank: memory_bytes of the dry run.
+  double pipe_message_bytes = 0;       ///< The largest.
+  std::optional<int64_t> num_steps{};  ///< Of the whole training, where the command tells.
+  double memory_bytes = 0;             ///< Of the fullest rank: memory_bytes of the dry run.
 };
 
 /// Reads a dry run's page. LOCKSTEP_CHECK that the page has what every task's page has.
@@ -39,6 +40,9 @@ struct PlannedCommand {
   std::vector<std::string> words{};            ///< "train", "gpt", "--config", ...
   std::optional<double> samples_per_device{};  ///< Weak scaling: the global batch follows the devices.
 };
+
+/// The step of a full command line ("train", "gpt", ...) on so many nodes. UsageError where it cannot be.
+PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t ranks_per_node);
 
 /// The steps of a command on a machine's nodes. Sizes that the command cannot have (a batch that does not divide) are
 /// left out and named in `refused`; UsageError where none is left.

@@ -20,6 +20,9 @@
 #include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "draw/render.h"
+#include "predict/machine_file.h"
+#include "predict/sweep_points.h"
 #include "sweep/collect.h"
 #include "sweep/follow.h"
 #include "sweep/local.h"
@@ -100,7 +103,7 @@ sweep::VariableLookup variable_lookup(const std::map<std::string, std::string>& 
 }
 
 struct RunFlags {
-  std::string file, out, target_device;
+  std::string file, out, target_device, predict_on;
   bool dry_run = false, submit = false, local = false, as_json = false;
   std::vector<std::string> set;
 };
@@ -113,6 +116,9 @@ OptionSet declare_run(RunFlags& flags) {
           {.help = "With --dry-run: say whether each point fits the memory of this GPU, or of the GPUs of this system "
                    "('H100 80GB', LUMI-G).",
            .metavar = "NAME"});
+  set.add("predict-on", &flags.predict_on,
+          {.help = "With --dry-run: predict step, hours and node-hours of each point on this system (docs/predict.md).",
+           .metavar = "NAME|FILE.toml"});
   set.add("submit", &flags.submit,
           {.help = "Submit the job scripts to SLURM; called again, it submits what is missing."});
   set.add("local", &flags.local, {.help = "Run the points one after another on this machine."});
@@ -200,6 +206,26 @@ int run_here(const fs::path& folder, sweep::SweepState& state, const std::vector
   return code;
 }
 
+/// The plan, and what its points are expected to take where a system is named.
+void print_plan(const sweep::Plan& plan, const RunFlags& flags) {
+  core::Json json = flags.as_json ? sweep::plan_json(plan) : core::Json();
+  if (!flags.as_json) core::print("{}", sweep::plan_table(plan));
+  if (!flags.predict_on.empty()) {
+    const predict::Machine machine = predict::find_machine(flags.predict_on);
+    std::vector<predict::SweepPoint> points;
+    for (const sweep::Point& point : plan.points) {
+      points.push_back({point.name, plan.command, point.nodes, point.ranks_per_node});
+      points.back().words.insert(points.back().words.end(), point.flags.begin(), point.flags.end());
+    }
+    const auto predicted = predict::predict_points(points, machine);
+    if (flags.as_json)
+      json["predicted"] = predict::sweep_json(predicted);
+    else
+      core::print("\n{}", draw::to_text(predict::sweep_table(predicted, machine)));
+  }
+  if (flags.as_json) core::print("{}\n", json.dump(2));
+}
+
 int run_sweep(std::span<const std::string> args) {
   RunFlags flags;
   OptionSet set = declare_run(flags);
@@ -215,14 +241,13 @@ int run_sweep(std::span<const std::string> args) {
   const auto given = given_variables(flags.set);
   check_given(given, flags.file);
   sweep::Plan plan = sweep::make_plan(file, variable_lookup(given));
+  if (!flags.predict_on.empty() && !flags.dry_run)
+    throw UsageError("sweep: --predict-on belongs to --dry-run", "add --dry-run, or leave it out");
   if (!flags.target_device.empty() && !flags.dry_run)
     throw UsageError("sweep: --target-device belongs to --dry-run", "add --dry-run, or leave it out");
   if (flags.dry_run) {
     sweep::judge_points(plan, flags.target_device);
-    if (flags.as_json)
-      core::print("{}\n", sweep::plan_json(plan).dump(2));
-    else
-      core::print("{}", sweep::plan_table(plan));
+    print_plan(plan, flags);
     return 0;
   }
   const fs::path folder = sweep::sweep_folder(plan, flags.out);

@@ -12,6 +12,7 @@
 #include "predict/bucket_overlap.h"
 #include "predict/budget.h"
 #include "predict/machine_file.h"
+#include "predict/sweep_points.h"
 
 namespace lockstep::predict {
 namespace {
@@ -107,6 +108,20 @@ TEST(PlanStep, SizesThatDoNotDivideAreNamed) {
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_NE(refused[0].find("3 nodes"), std::string::npos);
   EXPECT_THROW(plan_steps(nemotron(), find_machine("dgx-h100"), {3}, refused), UsageError);
+}
+
+TEST(PlanStep, PointsOfASweepKeepTheirOwnNodesAndPrecision) {
+  std::vector<std::string> words = nemotron().words;
+  words.insert(words.end(), {"--global-batch-size=32", "--fp8-format=hybrid"});
+  const auto points = predict_points({{"bf16", {words.begin(), words.end() - 1}, 16, 8}, {"fp8", words, 16, 8}},
+                                     find_machine("dgx-h100"));
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].plan.precision, "bf16");
+  EXPECT_EQ(points[1].plan.precision, "fp8");
+  EXPECT_LT(points[1].step_s.p50, points[0].step_s.p50);
+  EXPECT_EQ(points[0].plan.num_steps, 50);
+  EXPECT_NEAR(*points[0].node_hours, 16 * 50 * points[0].step_s.p50 / 3600, 1e-9);
+  EXPECT_THROW(predict_points({{"x", words, 16, 8}}, find_machine("lumi")), UsageError);  // no fp8 there
 }
 
 TEST(Budget, NamesTheFewestNodesInTimeAndSkipsWhatDoesNotFit) {
