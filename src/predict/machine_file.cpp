@@ -174,8 +174,12 @@ Machine find_machine(const std::string& name) {
   if (core::ends_with(name, ".toml")) return read_machine_file(name);
   if (const hw::SystemSpec* system = hw::find_system(name)) return machine_of(*system);
   std::vector<std::string> names;
-  for (const hw::SystemSpec& one : hw::system_specs()) names.emplace_back(one.name);
-  const auto nearest = core::nearest_name(name, names);
+  for (const hw::SystemSpec& one : hw::system_specs()) {
+    names.emplace_back(one.name);
+    for (const std::string& alias : core::split(one.aliases, " "))
+      if (!alias.empty()) names.push_back(alias);
+  }
+  const auto nearest = core::nearest_name(core::to_lower_ascii(name), names);
   throw UsageError(fmt::format("predict: --system '{}' is no system of the table", name),
                    nearest ? fmt::format("did you mean '{}'?", *nearest)
                            : "`lockstep predict --systems` lists them; a file NAME.toml describes another");

@@ -117,12 +117,15 @@ std::vector<double> bucket_shares(const std::vector<double>& bytes) {
   return shares;
 }
 
-std::vector<std::string> words_for(const PlannedCommand& command, int64_t num_ranks) {
-  std::vector<std::string> words = command.words;
-  if (command.samples_per_device)
-    words.push_back(
-        fmt::format("--global-batch-size={:.0f}", *command.samples_per_device * static_cast<double>(num_ranks)));
-  return words;
+/// Executed over model FLOPs: a second forward pass of everything, or of attention alone.
+double recompute_factor_of(const core::OptionSet& set) {
+  constexpr double kSelective = 1.02;
+  const auto value_of = [&](const char* name) {
+    const core::Option* option = set.find(name);
+    return option != nullptr ? option->value_json() : core::Json();
+  };
+  if (value_of("recompute-granularity") == "full" || value_of("grad-checkpointing") == true) return 4.0 / 3;
+  return value_of("recompute-granularity") == "selective" || value_of("recompute-activations") == true ? kSelective : 1;
 }
 
 /// Tokens of a sequence: as given, else of the named model.
@@ -174,6 +177,14 @@ PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page,
   return step;
 }
 
+std::vector<std::string> words_for(const PlannedCommand& command, int64_t num_ranks) {
+  std::vector<std::string> words = command.words;
+  if (command.samples_per_device)
+    words.push_back(
+        fmt::format("--global-batch-size={:.0f}", *command.samples_per_device * static_cast<double>(num_ranks)));
+  return words;
+}
+
 PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t ranks_per_node) {
   const int64_t num_ranks = nodes * ranks_per_node;
   words.emplace_back("--dry-run");
@@ -186,6 +197,7 @@ PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t rank
       *parsed.set, {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = ranks_per_node});
   PlannedStep step = planned_step(words.at(1), page, nodes, num_ranks);
   step.tokens_per_sample = tokens_of(*parsed.set, step);
+  step.recompute_factor = recompute_factor_of(*parsed.set);
   if (const core::Option* fp8 = parsed.set->find("fp8-format"); fp8 != nullptr && fp8->value_json().is_string())
     step.precision = "fp8";
   if (const core::Option* steps = parsed.set->find("train-iters"); steps != nullptr && !step.num_steps)
@@ -230,7 +242,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   const double reached = efficiency.median * (is_amd ? kAmdShare : 1) * (is_fp8 ? kFp8Share : 1),
                peak = peak_of(first, machine);
   PlannedModel model;
-  model.compute = {first.flops_per_rank / (peak * 1e12 * reached), efficiency.log_sd};
+  model.compute = {first.recompute_factor * first.flops_per_rank / (peak * 1e12 * reached), efficiency.log_sd};
   WorkFacts work{.model = first.model,
                  .parameters = first.parameters_per_rank * static_cast<double>(first.tp * first.pp),
                  .are_parameters_certain = true,

@@ -17,7 +17,8 @@ namespace lockstep::predict {
 struct PlannedStep {
   int64_t nodes = 0, num_ranks = 0;
   std::string task{}, model{}, precision{};
-  double flops_per_rank = 0;  ///< Model FLOPs of a step, forward and backward.
+  double flops_per_rank = 0;    ///< Model FLOPs of a step, forward and backward.
+  double recompute_factor = 1;  ///< Executed over model FLOPs.
   int64_t global_batch = 0;
   std::optional<int64_t> tokens_per_sample{};
   int64_t num_micro = 1;
@@ -40,6 +41,9 @@ struct PlannedCommand {
   std::vector<std::string> words{};            ///< "train", "gpt", "--config", ...
   std::optional<double> samples_per_device{};  ///< Weak scaling: the global batch follows the devices.
 };
+
+/// The words of a command for so many ranks.
+std::vector<std::string> words_for(const PlannedCommand& command, int64_t num_ranks);
 
 /// The step of a full command line ("train", "gpt", ...) on so many nodes. UsageError where it cannot be.
 PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t ranks_per_node);

@@ -14,6 +14,7 @@
 #include "core/strings.h"
 #include "draw/render.h"
 #include "logs/column_names.h"
+#include "predict/advise.h"
 #include "predict/budget.h"
 #include "predict/document.h"
 #include "predict/machine_file.h"
@@ -33,7 +34,7 @@ struct PredictFlags {
   std::optional<int64_t> devices_per_node;
   std::vector<std::string> measured;
   std::optional<double> budget_samples, budget_tokens, deadline_hours, price_per_node_hour;
-  bool validate = false, systems = false, json = false;
+  bool validate = false, advise = false, systems = false, json = false;
 };
 
 core::OptionSet declare_predict(PredictFlags& flags) {
@@ -78,6 +79,8 @@ core::OptionSet declare_predict(PredictFlags& flags) {
                    "2=1.01.",
            .unit = "seconds",
            .metavar = "NODES=S"});
+  set.add("advise", &flags.advise,
+          {.help = "Search the legal layouts of a recipe on one size: the fastest that fit, with their flags."});
   set.group("Goal");
   set.add("budget-samples", &flags.budget_samples,
           {.help = "Work that hours, node-hours and energy are told for.",
@@ -250,14 +253,30 @@ std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predic
   return std::nullopt;
 }
 
+int advise_recipe(const predict::PlannedCommand& command, const predict::Machine& machine, const PredictFlags& flags) {
+  const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1" : flags.nodes);
+  if (sizes.size() != 1)
+    throw UsageError(fmt::format("predict: --advise takes one size, --nodes names {}", sizes.size()),
+                     "for example --nodes 256");
+  const std::vector<std::string> words = predict::words_for(command, sizes[0] * machine.devices_per_node);
+  const predict::AdviceList list = predict::advise(words, machine, sizes[0]);
+  if (flags.json)
+    core::print("{}\n", predict::advice_json(list).dump(2));
+  else
+    core::print("{}", draw::to_text(predict::advice_table(list, machine)));
+  return 0;
+}
+
 int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& more) {
   if (flags.validate || flags.calibrate_up_to)
     throw UsageError("predict: --validate and --calibrate-up-to need a table with rows", "give a CSV table");
   if (flags.system.empty())
     throw UsageError("predict: a recipe needs --system NAME", "`lockstep predict --systems` lists them");
   const predict::Machine machine = predict::find_machine(flags.system);
+  const predict::PlannedCommand command = command_of(flags.inputs[0], flags, more);
+  if (flags.advise) return advise_recipe(command, machine, flags);
   std::vector<std::string> refused;
-  const auto steps = predict::plan_steps(command_of(flags.inputs[0], flags, more), machine,
+  const auto steps = predict::plan_steps(command, machine,
                                          predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes), refused);
   const predict::CurvePrediction prediction =
       predict::predict_steps(predict::model_of(steps, machine), steps, parse_measured(flags.measured));

@@ -9,6 +9,7 @@
 #include "commands/commands.h"
 #include "core/error.h"
 #include "plan/pipe_schedule.h"
+#include "predict/advise.h"
 #include "predict/bucket_overlap.h"
 #include "predict/budget.h"
 #include "predict/machine_file.h"
@@ -122,6 +123,33 @@ TEST(PlanStep, PointsOfASweepKeepTheirOwnNodesAndPrecision) {
   EXPECT_EQ(points[0].plan.num_steps, 50);
   EXPECT_NEAR(*points[0].node_hours, 16 * 50 * points[0].step_s.p50 / 3600, 1e-9);
   EXPECT_THROW(predict_points({{"x", words, 16, 8}}, find_machine("lumi")), UsageError);  // no fp8 there
+}
+
+TEST(Advise, RanksWhatFitsAndIsLegal) {
+  const Machine machine = find_machine("dgx-h100");
+  std::vector<std::string> words = nemotron().words;
+  words.emplace_back("--global-batch-size=32");
+  const AdviceList list = advise(words, machine, 16);
+  EXPECT_FALSE(list.as_given.fits);  // the published layout plans 1.8 GiB too much on 128 GPUs
+  ASSERT_FALSE(list.ranked.empty());
+  EXPECT_EQ(list.num_tried, list.ranked.size() + list.num_refused + list.num_too_large);
+  EXPECT_GT(list.num_refused, 0u);
+  EXPECT_GT(list.num_too_large, 0u);
+  for (size_t i = 0; i < list.ranked.size(); ++i) {
+    const Advice& one = list.ranked[i];
+    EXPECT_LE(one.plan.memory_bytes, usable_memory_bytes(machine));
+    EXPECT_EQ(one.plan.global_batch, 32);
+    EXPECT_EQ(one.plan.tp * one.plan.pp * one.plan.dp, 128);
+    EXPECT_LE(one.samples_per_s, list.ranked[i > 0 ? i - 1 : 0].samples_per_s);
+  }
+}
+
+TEST(PlanStep, RecomputationCostsAForwardPass) {
+  std::vector<std::string> words = nemotron().words;
+  words.insert(words.end(), {"--global-batch-size=32", "--no-recompute-activations", "--recompute-granularity=full",
+                             "--recompute-method=uniform", "--recompute-num-layers=1"});
+  EXPECT_DOUBLE_EQ(plan_one(words, 16, 8).recompute_factor, 4.0 / 3);
+  EXPECT_THROW(plan_one({"report", "x"}, 16, 8), UsageError);
 }
 
 TEST(Budget, NamesTheFewestNodesInTimeAndSkipsWhatDoesNotFit) {

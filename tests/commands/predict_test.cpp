@@ -1,0 +1,57 @@
+// Real command lines of `predict`: what is printed, what is refused and with which exit code.
+#include <gtest/gtest.h>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+
+namespace lockstep {
+namespace {
+
+using core::Json;
+using tests::ProgramResult;
+using tests::run_lockstep;
+
+std::string golden(const char* name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/published/" + name; }
+std::string recipe(const char* name) { return std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/" + name; }
+
+TEST(PredictCommand, ValidatesATableAndWritesAPage) {
+  core::TempDir folder;
+  const ProgramResult result = run_lockstep({"predict", golden("clap_htsat_tiny_jupiter.csv"), "--calibrate-up-to", "8",
+                                             "--validate", "-o", folder.path().string()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("Calibrated on 4 points"), std::string::npos);
+  EXPECT_NE(result.out.find("4 of 4 points in the"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "report.html"));
+  for (size_t begin = 0, end; (end = result.out.find('\n', begin)) != std::string::npos; begin = end + 1)
+    EXPECT_TRUE(end - begin <= 80 || result.out[begin] == '/') << result.out.substr(begin, end - begin);
+}
+
+TEST(PredictCommand, PredictsARecipeAsJson) {
+  const ProgramResult result =
+      run_lockstep({"predict", recipe("gpt_nemotron4_340b_h100.toml"), "--system", "dgx-h100", "--nodes", "16-256*2",
+                    "--samples-per-device", "0.25", "--budget-tokens", "1e12", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = core::parse_json(result.out, "output");
+  EXPECT_EQ(json.at("predicted").size(), 5u);
+  EXPECT_EQ(json.at("plan").at(4).at("ranks"), 2048);
+  EXPECT_EQ(json.at("goal").size(), 5u);
+}
+
+TEST(PredictCommand, RefusalsSayWhatIsNeeded) {
+  const auto refused = [](std::vector<std::string> words, const std::string& said) {
+    words.insert(words.begin(), "predict");
+    const ProgramResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+  };
+  refused({golden("clap_htsat_tiny_jupiter.csv"), "--validate"}, "--calibrate-up-to");
+  refused({golden("clap_htsat_tiny_jupiter.csv"), "--calibrate-up-to", "0.5"}, "its smallest is 1");
+  refused({golden("clap_htsat_tiny_jupiter.csv"), "--system", "jupitre"}, "did you mean 'jupiter'");
+  refused({recipe("gpt_nemotron4_340b_h100.toml")}, "--system");
+  refused({recipe("README.md")}, "no CSV table");
+  refused({recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100", "--measured", "1"}, "NODES=SECONDS");
+}
+
+}  // namespace
+}  // namespace lockstep
