@@ -8,6 +8,7 @@
 
 #include "config/contrastive_shape.h"
 #include "config/gpt_params.h"
+#include "core/characters.h"
 #include "core/strings.h"
 #include "core/units.h"
 
@@ -24,7 +25,7 @@ constexpr double kDeliveredShare = 0.4;  // of the peak, in the products of the 
 constexpr double kUnknownPeakTflops = 200, kUnknownMemoryTbytes = 1.5;
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+using core::is_digit;
 
 /// Letters and digits alone, in lower case.
 std::string compact(std::string_view text) {

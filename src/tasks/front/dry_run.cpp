@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/strings.h"
 #include "hw/device_specs.h"
 #include "hw/machine_memory.h"
 

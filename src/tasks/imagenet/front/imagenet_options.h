@@ -58,7 +58,8 @@ struct ImagenetOptions : config::RunOptions {
   int64_t accum_freq = 1;                   // --accum-freq
 
   // Optimisation
-  int64_t epochs = 90;  // --epochs
+  int64_t epochs = 90;               // --epochs
+  std::optional<int64_t> max_steps;  // --max-steps
   std::string opt = "sgd";
   double momentum = 0.9, wd = 1e-4;
   bool nesterov = false;

@@ -163,7 +163,7 @@ std::vector<std::string> check_imagenet_options(const ImagenetOptions& o, const 
   problems.collect([&] { check_imagenet_optimizer(o, set); });
   problems.collect([&] { check_imagenet_schedule(o, set); });
   problems.collect([&] { check_imagenet_model(o); });
-  problems.collect([&] { config::check_run_options(o, set); });
+  problems.collect([&] { config::check_run_options(o, {"--max-steps", o.max_steps}, set); });
   problems.collect([&] {
     config::refuse_if(o.is_amp && set.is_given("precision") && o.precision != "amp",
                       fmt::format("--amp means --precision amp, not {}", o.precision), "drop one of the two");
