@@ -113,11 +113,24 @@ void check_config(const SourceConfig& config) {
   if (config.num_lanes < 1) throw UsageError(fmt::format("data: lanes is {}, expected at least 1", config.num_lanes));
   if (config.shuffle_window < 1)
     throw UsageError(fmt::format("data: shuffle window is {}, expected at least 1", config.shuffle_window));
+  if (config.num_repeats < 1 || config.num_repeats > 1000)
+    throw UsageError(fmt::format("data: --dataset-repeat is {}, expected 1 to 1000", config.num_repeats));
   if (config.num_samples < 0)
     throw UsageError(fmt::format("data: --train-num-samples is {}, expected at least 1", config.num_samples));
   if (!config.shuffle && config.resampled)
     throw UsageError("data: --shuffle off and --dataset-resampled contradict each other",
                      "drawing shards with replacement is random by nature");
+}
+
+/// The rows of training: all of them config.num_repeats times.
+RowTable training_rows(const SourceType& type, const SourceConfig& config) {
+  RowTable table = type.open_rows(config);
+  if (config.num_repeats == 1) return table;
+  const int64_t num_once = table.num_rows;
+  table.num_rows = num_once * config.num_repeats;
+  table.fingerprint += fmt::format(" x {}", config.num_repeats);
+  table.row = [row = std::move(table.row), num_once](int64_t number) { return row(number % num_once); };
+  return table;
 }
 
 /// A line now and then while shards are indexed; the other ranks wait for it.
@@ -188,7 +201,7 @@ EpochSize epoch_size(const SourceConfig& config) {
     throw UsageError("data: synthetic data has no size of its own", "give --train-num-samples N");
   const EpochSize size = config.num_samples > 0
                              ? rounded_up(config.num_samples, config.global_batch, "--train-num-samples")
-                             : rounded_down(type.open_rows(config).num_rows, config.global_batch, type.name);
+                             : rounded_down(training_rows(type, config).num_rows, config.global_batch, type.name);
   refuse_empty(size, config);
   return size;
 }
@@ -199,7 +212,7 @@ std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config) {
   if (!is_shards(type)) {
     if (config.resampled || !config.upsampling_factors.empty())
       throw UsageError("data: --dataset-resampled draws shards, so it needs a WebDataset");
-    return make_row_train_source(type.open_rows(config), config);
+    return make_row_train_source(training_rows(type, config), config);
   }
   if (config.order == DataOrder::kOpenClip) return open_openclip_source(config);
   return open_lane_source(config);

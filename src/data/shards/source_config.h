@@ -24,6 +24,8 @@ struct SourceConfig {
   std::string upsampling_factors;         ///< "::"-joined, one per source of `spec`; needs `resampled`.
   bool resampled = false;                 ///< Shards are drawn with replacement.
   int64_t num_samples = 0;                ///< --train-num-samples; 0: not given.
+  int64_t num_repeats = 1;  ///< Training and its epoch only: the data stand so many times in an epoch, one after the
+                            ///< other where shuffle is off.
   uint64_t seed = 0;
   int64_t rank = 0;
   int64_t world_size = 1;

@@ -266,9 +266,8 @@ class SequentialSource : public SampleSource {
 
 std::vector<std::string> expand_shards(const SourceConfig& config) {
   std::vector<std::string> shards;
-  for (ShardSource& source : parse_shard_sources(config.spec, config.upsampling_factors))
-    shards.insert(shards.end(), std::make_move_iterator(source.shards.begin()),
-                  std::make_move_iterator(source.shards.end()));
+  for (const ShardSource& source : parse_shard_sources(config.spec, config.upsampling_factors))
+    shards.insert(shards.end(), source.shards.begin(), source.shards.end());
   return shards;
 }
 
@@ -278,12 +277,15 @@ std::shared_ptr<const ShardSet> load_shard_set(const SourceConfig& config) {
                      "factors are chances of drawing a shard; a plain epoch takes every shard once");
   auto set = std::make_shared<ShardSet>();
   double weight = 0;
-  for (const ShardSource& source : parse_shard_sources(config.spec, config.upsampling_factors)) {
-    for (const std::string& shard : source.shards) {
-      if (is_pipe(shard) && !config.allow_pipe)
-        throw UsageError(fmt::format("data: '{}' would run a command, which is switched off here", shard));
-      set->shards.push_back(shard);
-      set->cumulative_weight.push_back(weight += source.factor);
+  const std::vector<ShardSource> sources = parse_shard_sources(config.spec, config.upsampling_factors);
+  for (int64_t repeat = 0; repeat < config.num_repeats; ++repeat) {
+    for (const ShardSource& source : sources) {
+      for (const std::string& shard : source.shards) {
+        if (is_pipe(shard) && !config.allow_pipe)
+          throw UsageError(fmt::format("data: '{}' would run a command, which is switched off here", shard));
+        set->shards.push_back(shard);
+        set->cumulative_weight.push_back(weight += source.factor);
+      }
     }
   }
   set->filter = make_filter(config);

@@ -179,7 +179,7 @@ TEST_F(Table, BadTablesAreRefused) {
   EXPECT_THROW(open_train_source(config_), DataError);  // not there
   config_.spec = write_file(folder_.path() / "data.bin", "x");
   EXPECT_THROW(open_train_source(config_), UsageError);  // there, but nothing says what it is
-  EXPECT_THROW(parse_dataset_type("lmdb"), UsageError);
+  EXPECT_THROW(parse_dataset_type("hdf5"), UsageError);
   EXPECT_EQ(parse_dataset_type("csv"), DatasetType::kCsv);
   EXPECT_EQ(parse_data_order("openclip"), DataOrder::kOpenClip);
 }
