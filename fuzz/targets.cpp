@@ -18,8 +18,11 @@
 #include "core/strings.h"
 #include "data/pictures/image.h"
 #include "data/shards/byte_stream.h"
+#include "data/shards/lmdb_value.h"
+#include "data/shards/plain_pickle.h"
 #include "data/shards/sample.h"
 #include "data/shards/shard_reader.h"
+#include "data/shards/source_lmdb.h"
 #include "data/sounds/audio.h"
 #include "data/sounds/sound_caption.h"
 #include "data/text/bpe_model.h"
@@ -105,6 +108,18 @@ void read_tar(Bytes bytes) {
   while (reader.next(/*with_data=*/true)) {
   }
 }
+
+void read_lmdb(Bytes bytes) {
+  const MemoryFolder folder;
+  const data::LmdbReader reader(folder.write("data.mdb", bytes));
+  const data::LmdbPictures pictures = data::list_lmdb_pictures(reader);
+  for (int64_t picture = 0; picture < std::min<int64_t>(pictures.num_pictures, 100); ++picture)
+    if (const auto value = reader.get(pictures.key(picture))) data::parse_lmdb_value(*value, "fuzz");
+}
+
+void read_lmdb_value(Bytes bytes) { data::parse_lmdb_value(text_of(bytes), "fuzz"); }
+
+void read_plain_pickle(Bytes bytes) { data::parse_plain_pickle(text_of(bytes), "fuzz"); }
 
 void read_image(Bytes bytes) { data::decode_image(bytes, "fuzz", {.max_pixels = 1 << 20}); }
 
@@ -228,6 +243,9 @@ std::vector<Target> make_targets() {
   std::vector<Target> list = {
       {"tar", {".tar"}, read_tar},
       {"image", {"/image/"}, read_image},
+      {"lmdb", {"/golden/lmdb/"}, read_lmdb},
+      {"lmdb_value", {"/image/jpeg_1x1"}, read_lmdb_value},
+      {"plain_pickle", {}, read_plain_pickle},
       {"audio", {".wav", ".flac", ".ogg"}, read_audio},
       {"tokens", {}, read_tokens},
       {"safetensors", {"/clap/roberta.safetensors", "/optim/", "/loss/"}, read_safetensors},
