@@ -15,6 +15,7 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
 }  // namespace
 
 Sgd::Sgd(std::vector<Segment> segments, const SgdConfig& config) : Optimizer(std::move(segments)), config_(config) {
+  if (config.momentum == 0) return;
   for (const Segment& segment : this->segments())
     momentum_buffers_.push_back(at::zeros_like(segment.parameter.detach()));
 }
@@ -27,7 +28,7 @@ void Sgd::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& foun
     for (const size_t i : group.segments) {
       parameters.push_back(segments()[i].parameter.detach());
       updates.push_back(matched_gradient(all_gradients[i].detach(), parameters.back()));
-      buffers.push_back(momentum_buffers_[i]);
+      if (!momentum_buffers_.empty()) buffers.push_back(momentum_buffers_[i]);
     }
     at::_fused_sgd_(parameters, updates, buffers, group.decays ? config_.weight_decay : 0.0, config_.momentum, lr,
                     /*dampening=*/0.0, config_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
@@ -38,11 +39,16 @@ void Sgd::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& foun
 
 std::vector<SegmentState> Sgd::state() const {
   std::vector<SegmentState> out;
-  for (size_t i = 0; i < segments().size(); ++i)
-    out.push_back({.name = segments()[i].name, .tensors = {{"momentum_buffer", momentum_buffers_[i]}}});
+  for (size_t i = 0; i < segments().size(); ++i) {
+    out.push_back({.name = segments()[i].name});
+    if (!momentum_buffers_.empty()) out.back().tensors = {{"momentum_buffer", momentum_buffers_[i]}};
+  }
   return out;
 }
 
-std::vector<std::string> Sgd::state_names() const { return {"momentum_buffer"}; }
+std::vector<std::string> Sgd::state_names() const {
+  if (config_.momentum == 0) return {};
+  return {"momentum_buffer"};
+}
 
 }  // namespace lockstep::optim

@@ -15,7 +15,8 @@ struct SgdConfig {
 };
 
 /// torch's SGD with momentum and without dampening, one fused call per decay group and type: g += wd w; v = m v + g;
-/// w -= lr v (nesterov: w -= lr (g + m v)). Its state: momentum_buffer, v before the first step being 0.
+/// w -= lr v (nesterov: w -= lr (g + m v)). Its state: momentum_buffer, v before the first step being
+/// 0; without momentum none.
 class Sgd final : public Optimizer {
  public:
   Sgd(std::vector<Segment> segments, const SgdConfig& config);

@@ -1,0 +1,208 @@
+// Training steps and evaluation of a classifier: several ranks against one with the same global batch.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "core/error.h"
+#include "support/drawn_weights.h"
+#include "support/ranks/run_ranks.h"
+#include "support/tensor_golden.h"
+#include "tasks/imagenet/engine/imagenet_evaluation.h"
+#include "tasks/imagenet/engine/imagenet_training.h"
+
+namespace lockstep::tasks {
+namespace {
+
+using comm::Comm;
+
+constexpr int64_t kPictures = 8, kClasses = 7, kPixels = 32;
+constexpr int kTrainedSteps = 3;
+constexpr double kGradients = 2e-4;  // of a tensor's largest value: fp32 sums in another order through 20 batch norms
+
+ImagenetOptions options_of(const std::string& arch, bool sync_bn) {
+  ImagenetOptions options;
+  options.model = arch;
+  options.num_classes = kClasses;
+  options.image_pixels = kPixels;
+  options.sync_bn = sync_bn;
+  options.bucket_mib = 4;
+  return options;
+}
+
+models::Batch make_pictures(int step, int64_t first, int64_t count) {
+  models::Batch batch;
+  batch.num_samples = count;
+  batch.image_BCYX = tests::drawn_pictures(fmt::format("ranks{}", step), kPictures, kPixels).narrow(0, first, count);
+  batch.label_B = at::arange(kPictures, at::kLong).mul(3).add(step).remainder(kClasses).narrow(0, first, count);
+  return batch;
+}
+
+struct RunState {
+  std::map<std::string, at::Tensor> first_gradients, statistics;  // of the first step
+  std::map<std::string, at::Tensor> parameters;
+  std::vector<double> losses;
+};
+
+/// Three steps on so many ranks; what rank 0 holds then.
+RunState train_on(int num_ranks, int num_micro, const ImagenetOptions& options) {
+  RunState state;
+  std::atomic<int> num_ran = 0;
+  tests::run_ranks(num_ranks, [&](Comm& data) {
+    if (data.size() != num_ranks) throw std::runtime_error("wrong world size");
+    ImagenetTraining training = build_imagenet_training(options, data, at::kCPU, {});
+    const int64_t mine = kPictures / num_ranks, size = mine / num_micro;
+    for (int step = 0; step < kTrainedSteps; ++step) {
+      std::vector<models::Batch> batches;
+      for (int micro = 0; micro < num_micro; ++micro)
+        batches.push_back(make_pictures(step, data.rank() * mine + micro * size, size));
+      const auto outcome = training.runner->run(batches, 5);
+      if (data.rank() == 0 && step == 0)
+        for (const auto& [name, tensor] : training.task->network().named_parameters())
+          state.first_gradients[name] = tensor->grad().clone();
+      if (data.rank() == 0 && step == 0)
+        for (const auto& [name, tensor] : training.task->network().named_buffers())
+          state.statistics[name] = tensor->clone();
+      training.update(0.05, 0);
+      if (data.rank() != 0) continue;
+      for (const auto& [name, value] : outcome.scalars)
+        if (name == "loss") state.losses.push_back(value.item<double>());
+    }
+    training.sync->wait_params();
+    ++num_ran;
+    if (data.rank() != 0) return;
+    for (const auto& [name, tensor] : training.task->network().named_parameters())
+      state.parameters[name] = tensor->detach().clone();
+  });
+  EXPECT_EQ(num_ran, num_ranks);
+  return state;
+}
+
+void expect_same(const RunState& got, const RunState& want) {
+  ASSERT_EQ(want.losses.size(), static_cast<size_t>(kTrainedSteps));
+  for (size_t step = 0; step < want.losses.size(); ++step)
+    EXPECT_NEAR(got.losses.at(step), want.losses[step], 1e-4 * want.losses[step]) << step;
+  EXPECT_GT(want.first_gradients.size(), 50u);
+  for (const auto& [name, gradient] : want.first_gradients)
+    tests::expect_close(got.first_gradients.at(name), gradient, kGradients, "gradient of " + name);
+}
+
+TEST(ImagenetRanks, SynchronisedBatchNormMakesFourRanksOne) {
+  const ImagenetOptions options = options_of("resnet18", true);
+  const RunState one = train_on(1, 1, options), four = train_on(4, 1, options);
+  expect_same(four, one);
+  for (const auto& [name, value] : one.statistics)
+    if (!name.ends_with("num_batches_tracked")) tests::expect_close(four.statistics.at(name), value, kGradients, name);
+}
+
+TEST(ImagenetRanks, WithoutItRanksDiffer) {
+  const ImagenetOptions options = options_of("resnet18", false);
+  const RunState one = train_on(1, 1, options), four = train_on(4, 1, options);
+  EXPECT_GT(tests::relative_difference(four.first_gradients.at("conv1.weight"), one.first_gradients.at("conv1.weight")),
+            1e-2);
+}
+
+TEST(ImagenetRanks, AccumulationWithFrozenStatisticsAndZero1AreTheLargeBatch) {
+  ImagenetOptions options = options_of("resnet18", false);
+  options.freeze_bn = true;
+  const RunState one = train_on(1, 1, options);
+  expect_same(train_on(1, 4, options), one);
+  expect_same(train_on(2, 2, options), one);
+  options.grad_sync = "zero1";
+  const RunState sharded = train_on(2, 1, options);
+  for (const auto& [name, value] : one.parameters)
+    tests::expect_close(sharded.parameters.at(name), value, kGradients, name);
+}
+
+TEST(ImagenetRanks, NoSynchronisationOnSeveralRanksIsRefused) {
+  ImagenetOptions options = options_of("resnet18", false);
+  options.grad_sync = "none";
+  EXPECT_THROW(tests::run_ranks(2, [&](Comm& data) { build_imagenet_training(options, data, at::kCPU, {}); }),
+               UsageError);
+}
+
+// Evaluation.
+
+/// Scores of a picture: its first pixel's number picks the class with the highest one, neighbours follow.
+class PixelClassifier final : public models::Classifier {
+ public:
+  at::Tensor forward(const at::Tensor& image_BCYX) override {
+    const at::Tensor number_B = image_BCYX.select(1, 0).select(1, 0).select(1, 0).round();
+    return at::arange(kClasses, at::kFloat).unsqueeze(0).sub(number_B.unsqueeze(1)).abs().neg();
+  }
+};
+
+/// Samples rank, rank + ranks, ... of a set; sample n shows class n % 7 and has label n * n % 7.
+class NumberedSource final : public data::SampleSource {
+ public:
+  NumberedSource(int64_t num_samples, int64_t rank, int64_t num_ranks)
+      : num_samples_(num_samples), next_(rank), num_ranks_(num_ranks) {}
+  std::optional<data::RawSample> next() override {
+    if (next_ >= num_samples_) return std::nullopt;
+    data::RawSample sample;
+    sample.id = static_cast<uint64_t>(next_);
+    sample.label = next_ * next_ % kClasses;
+    next_ += num_ranks_;
+    return sample;
+  }
+  core::Json position() const override { return next_; }
+  void seek(const core::Json& position) override { next_ = position.get<int64_t>(); }
+  data::SourceReport report() const override { return {}; }
+  void interrupt() override {}
+
+ private:
+  int64_t num_samples_, next_, num_ranks_;
+};
+
+train::Metrics evaluate_on(int num_ranks, int64_t num_samples, int64_t micro_batch) {
+  train::Metrics metrics;
+  std::mutex lock;
+  tests::run_ranks(num_ranks, [&](Comm& data) {
+    PixelClassifier network;
+    const train::BatchMover mover(at::kCPU, at::kFloat, {0, 0, 0}, {1.f / 255, 1.f / 255, 1.f / 255});
+    const train::Precision precision("fp32", at::kCPU);
+    data::Loader loader(std::make_unique<NumberedSource>(num_samples, data.rank(), num_ranks),
+                        [](const data::RawSample& sample, data::SampleSlot& slot) {
+                          std::fill(slot.image_YXC.begin(), slot.image_YXC.end(),
+                                    static_cast<uint8_t>(sample.id % kClasses));
+                        },
+                        {.micro_batch_size = micro_batch, .image_pixels = 2, .num_workers = 2});
+    const auto mine = evaluate_classifier({network, data, mover, precision}, loader);
+    const std::lock_guard guard(lock);
+    if (!metrics.empty() && metrics != mine) throw std::runtime_error("ranks disagree");
+    metrics = mine;
+  });
+  return metrics;
+}
+
+TEST(ImagenetRanks, EveryPictureCountsOnceOnAnyNumberOfRanks) {
+  for (const int64_t num_samples : {1, 5, 23, 64}) {
+    int64_t top1 = 0, top5 = 0;
+    for (int64_t n = 0; n < num_samples; ++n) {
+      const int64_t shown = n % kClasses, label = n * n % kClasses;
+      int64_t rank = 0;  // classes nearer to the one shown, and of equally near ones the lower
+      for (int64_t other = 0; other < kClasses; ++other) {
+        const int64_t distance = std::abs(other - shown), own = std::abs(label - shown);
+        rank += distance < own || (distance == own && other < label) ? 1 : 0;
+      }
+      top1 += rank < 1, top5 += rank < 5;
+    }
+    const auto one = evaluate_on(1, num_samples, 4);
+    for (int num_ranks = 1; num_ranks <= 7; ++num_ranks)
+      for (const int64_t micro_batch : {1, 3, 8}) {
+        const auto metrics = evaluate_on(num_ranks, num_samples, micro_batch);
+        ASSERT_EQ(metrics.size(), 4u);
+        const double samples = static_cast<double>(num_samples);
+        EXPECT_EQ(metrics[0].second, 100 * static_cast<double>(top1) / samples) << num_ranks << " " << num_samples;
+        EXPECT_EQ(metrics[1].second, 100 * static_cast<double>(top5) / samples) << num_ranks << " " << num_samples;
+        EXPECT_NEAR(metrics[2].second, one[2].second, 1e-6) << num_ranks << " " << num_samples;
+        EXPECT_EQ(metrics[3].second, samples) << num_ranks;
+      }
+  }
+  EXPECT_THROW(evaluate_on(3, 0, 4), DataError);
+}
+
+}  // namespace
+}  // namespace lockstep::tasks
