@@ -14,7 +14,7 @@ struct PictureDecoderConfig {
   TransformConfig transform;
   AugmentConfig augment = {};
   std::vector<std::string> image_keys = default_image_keys();  ///< Tried in this order.
-  uint64_t seed = 0;  ///< With RawSample::id it keys all that is random.
+  uint64_t seed = 0;                                           ///< With RawSample::id it keys all that is random.
 };
 
 /// The picture of `sample` as transform and augmentation make it, image_pixels x image_pixels x 3 bytes in out_YXC.

@@ -18,8 +18,8 @@ std::filesystem::path lmdb_data_file(const std::filesystem::path& path);
 
 /// Reads the main table of an LMDB as it was when it was opened.
 ///
-/// Not by liblmdb, which maps the file and trusts it: here every page and every value is read in one go (a map reads a
-/// picture in pieces of 4 KiB on storage that is cold), and whatever does not fit throws DataError with the page
+/// Not by liblmdb, which maps the file and trusts it: here every page and every value is one positioned read, and
+/// whatever does not fit throws DataError with the page
 /// instead of ending the process. Format: data version 1 of LMDB 0.9, little-endian. No lock is taken or looked at; a
 /// commit by another process is noticed and refused, because pages may then be reused while they are read.
 class LmdbReader {
