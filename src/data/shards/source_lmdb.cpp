@@ -146,7 +146,9 @@ std::optional<LmdbProgress> read_lmdb_progress(const LmdbReader& reader) {
                           .is_complete = json.at("is_complete").get<bool>(),
                           .source = json.at("source").get<std::string>(),
                           .class_names = json.at("classes").get<std::vector<std::string>>()};
-    if (progress.num_done < 0) throw DataError(fmt::format("{}: samples={}", where, progress.num_done));
+    if (progress.num_done < 0 || static_cast<uint64_t>(progress.num_done) > reader.num_entries())
+      throw DataError(fmt::format("{}: samples={}, expected 0 to {}, the keys of the file", where, progress.num_done,
+                                  reader.num_entries()));
     return progress;
   } catch (const Json::exception& error) {
     throw DataError(fmt::format("{}: {}", where, error.what()));
