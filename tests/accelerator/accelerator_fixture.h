@@ -16,11 +16,15 @@ namespace lockstep::tests {
 class AcceleratorFixture : public TrainFixture {
  protected:
   void SetUp() override {}  // the program is built with this one
-  static constexpr const char* kEngine = LOCKSTEP_BUILD_DIR "/lockstep-engine-on-accelerator";
+  /// LOCKSTEP_TEST_ENGINE names another one (tests/tools/mutate_device_path.py).
+  static std::string engine() {
+    const char* other = std::getenv("LOCKSTEP_TEST_ENGINE");
+    return other != nullptr ? other : LOCKSTEP_BUILD_DIR "/lockstep-engine-on-accelerator";
+  }
 
   /// On the CPU, or where `num_devices` is above 0 on the simulated accelerator.
   static ProgramResult run(std::vector<std::string> args, int num_devices, EnvChanges changes = {}) {
-    args.insert(args.begin(), kEngine);
+    args.insert(args.begin(), engine());
     changes["LOCKSTEP_TEST_DEVICES"] = num_devices > 0 ? std::optional(std::to_string(num_devices)) : std::nullopt;
     return run_program(std::move(args), changes, std::chrono::seconds(120));
   }

@@ -38,5 +38,36 @@ TEST_F(RunsOnAccelerator, ResumeIsBitForBit) {
   expect_same_files("parts", "whole");
 }
 
+/// Times that the host waited for the device.
+int64_t host_waits(const ProgramResult& result) {
+  const std::string mark = "the host waited ";
+  const auto at = result.err.find(mark);
+  return at == std::string::npos ? -1 : std::stoll(result.err.substr(at + mark.size()));
+}
+
+/// Within a step for the times and the values of an older step, and for nothing else.
+TEST_F(RunsOnAccelerator, HostWaitsTwiceAStepForWhatLiesBehind) {
+  const auto more_waits = [](const ProgramResult& few, const ProgramResult& many) {
+    EXPECT_EQ(few.exit_code, 0) << few.err;
+    EXPECT_EQ(many.exit_code, 0) << many.err;
+    return host_waits(many) - host_waits(few);
+  };
+  EXPECT_EQ(more_waits(run(gpt_args("gpt4", {"--train-iters", "4", "--log-interval", "100"}), 1),
+                       run(gpt_args("gpt8", {"--train-iters", "8", "--log-interval", "100"}), 1)),
+            2 * 4);
+  const auto clip = [&](const char* name, const char* steps) {
+    return run(on_any_device(train_args(name, {"--max-steps", steps, "--log-every-n-steps", "100"})), 1);
+  };
+  EXPECT_EQ(more_waits(clip("clip4", "4"), clip("clip8", "8")), 2 * 4);
+}
+
+TEST_F(RunsOnAccelerator, MoreRanksThanDevicesAreRefused) {
+  for (const auto& rank : run_ranks(3, gpt_args("crowd", {"--micro-batch-size", "1", "--global-batch-size", "3"}), 2)) {
+    EXPECT_EQ(rank.exit_code, 6);
+    EXPECT_NE(rank.err.find("3 local ranks, but only 2 GPUs are visible"), std::string::npos) << rank.err;
+    EXPECT_NE(rank.err.find("--nproc-per-node"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::tests

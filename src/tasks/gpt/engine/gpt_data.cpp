@@ -31,10 +31,14 @@ class StreamBatches final : public train::BatchSource {
   }
 
  private:
+  /// On the device, by way of pinned memory: neither host nor device waits. On the CPU the same memory.
+  at::Tensor staged(const at::Tensor& host) const {
+    return device_.is_cpu() ? host : host.pin_memory().to(device_, /*non_blocking=*/true);
+  }
   at::Tensor copy(const std::vector<int32_t>& values) const {
     const std::vector<int64_t> sizes{host_.num_samples, host_.sequence_length};
-    return at::from_blob(const_cast<int32_t*>(values.data()), sizes, at::kInt)
-        .to(device_, at::kLong, /*non_blocking=*/false, /*copy=*/true);
+    return staged(at::from_blob(const_cast<int32_t*>(values.data()), sizes, at::kInt))
+        .to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
   }
 
   models::Batch to_device() const {
@@ -44,8 +48,8 @@ class StreamBatches final : public train::BatchSource {
     batch.target_BT = copy(host_.labels_BT);
     if (std::find(host_.loss_mask_BT.begin(), host_.loss_mask_BT.end(), 0) != host_.loss_mask_BT.end())
       batch.loss_weight_BT =
-          at::from_blob(const_cast<uint8_t*>(host_.loss_mask_BT.data()), batch.text_BT.sizes(), at::kByte)
-              .to(device_, at::kFloat);
+          staged(at::from_blob(const_cast<uint8_t*>(host_.loss_mask_BT.data()), batch.text_BT.sizes(), at::kByte))
+              .to(at::kFloat);
     if (rules_.reset_position_ids) batch.position_BT = copy(host_.position_ids_BT);
     if (rules_.reset_attention_mask) batch.document_BT = copy(document_numbers());
     return batch;
