@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Removes single waits, events, copies and settings of devices from the program, and shows that a test fails each time.
+
+    tests/tools/mutate_device_path.py --list
+    tests/tools/mutate_device_path.py --build build --scratch /tmp/mutants [--first 5 --count 5 | --only NAME...]
+
+The sources are copied to the scratch folder, which keeps its build: a mutation costs one compiled file and one link.
+Results are added to bench/results/device_mutations.json. A mutation whose text is not found, and one that no test
+notices, end the script with exit code 1.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPT = 'Divisions/GptRanksOnAccelerator.AreAsOnTheCpu/'
+CLIP = 'Divisions/ClipRanksOnAccelerator.AreAsOnTheCpu/'
+RUNS = 'RunsOnAccelerator.'
+
+# Name, file below src/, text, replacement, the tests that must notice it.
+MUTATIONS = [
+    ('device-not-current', 'train/device.cpp', '  at::accelerator::setDeviceIndex(index);', '  //', GPT + 'data'),
+    ('event-not-recorded', 'train/phase_clock.cpp', '  event->record(', '  static_cast<void>(', RUNS + 'Gpt*'),
+    ('event-without-timing', 'train/phase_clock.cpp', ', c10::EventFlag::BACKEND_DEFAULT)', ')', RUNS + 'Gpt*'),
+    ('step-times-not-awaited', 'train/phase_clock.cpp', 'marks_->ends.back().second->synchronize();', ';', RUNS + 'Gpt*'),
+    ('scalars-not-pinned', 'train/telemetry.cpp', 'at::TensorOptions(at::kDouble).pinned_memory(true));\n  return',
+     'at::TensorOptions(at::kDouble));\n  return', RUNS + 'Gpt*'),
+    ('scalars-block-the-host', 'train/telemetry.cpp', 'host.copy_(stacked, /*non_blocking=*/true)', 'host.copy_(stacked)',
+     RUNS + 'HostWaits*'),
+    ('scalars-not-awaited', 'train/telemetry.cpp', 'scalars_arrive->block(stream)', 'static_cast<void>(0)', RUNS + 'Gpt*'),
+    ('maxima-not-pinned-to-device', 'train/telemetry.cpp', 'sent.maxima.pin_memory().to(', 'sent.maxima.to(', RUNS + 'Gpt*'),
+    ('maxima-not-reduced-in-time', 'train/telemetry.cpp', 'comm::ReduceOp::kMax).wait();', 'comm::ReduceOp::kMax);', GPT + 'data'),
+    ('maxima-not-pinned-to-host', 'train/telemetry.cpp',
+     'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));',
+     'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble));', RUNS + 'Gpt*'),
+    ('maxima-read-too-early', 'train/telemetry.cpp', 'sent.arrival->synchronize();', ';', RUNS + 'Gpt*'),
+    ('pictures-not-pinned', 'train/batch_mover.cpp', 'host.pin_memory().to(', 'host.to(', RUNS + 'Clip*'),
+    ('pictures-block-the-host', 'train/batch_mover.cpp', 'to(device_, /*non_blocking=*/true)', 'to(device_)',
+     RUNS + 'HostWaits*'),
+    ('tokens-not-pinned', 'tasks/gpt/engine/gpt_data.cpp', 'host.pin_memory().to(', 'host.to(', RUNS + 'Gpt*'),
+    ('tokens-block-the-host', 'tasks/gpt/engine/gpt_data.cpp', 'to(device_, /*non_blocking=*/true)', 'to(device_)',
+     RUNS + 'HostWaits*'),
+    ('checkpoint-not-pinned', 'train/checkpointer_writer.cpp', '.pinned_memory(!tensor.is_cpu())', '', RUNS + 'Resume*'),
+    ('checkpoint-not-copied', 'train/checkpointer_writer.cpp', '    to[i].second.copy_(', '    static_cast<void>(', RUNS + 'Resume*'),
+    ('checkpoint-written-too-early', 'train/checkpointer_writer.cpp',
+     '  for (const WrittenFile& file : files) wait_for_devices(file.tensors);', '', RUNS + 'Resume*'),
+    ('gradients-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.reduction.wait();', '',
+     GPT + 'data'),
+    ('gradients-not-cleared', 'parallel/grad_sync_buckets.cpp', 'bucket.gradients.zero_();', ';', GPT + 'data'),
+    ('parameters-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.gathering.wait();', '',
+     GPT + 'sharded_optimizer'),
+    ('parameters-not-awaited-where-used', 'parallel/grad_sync_buckets.cpp', 'buckets_[index].gathering.wait();', ';',
+     GPT + 'sharded_optimizer'),
+    ('masters-not-copied', 'parallel/grad_sync_buckets.cpp', 'own_shard(bucket.parameters).copy_(bucket.masters);', ';',
+     GPT + 'sharded_masters'),
+    ('save-before-parameters', 'train/trainer.cpp', '  parts_.training.sync->wait_params();\n  parts_.callbacks.save',
+     '  parts_.callbacks.save', GPT + 'sharded_optimizer'),
+    ('norm-not-awaited', 'optim/grad_norm.cpp', 'shards->all_reduce(squared).wait()', 'shards->all_reduce(squared)',
+     GPT + 'sharded_optimizer'),
+    ('lengths-not-awaited', 'comm/comm.cpp', 'static_cast<int64_t>(lengths.nbytes()))\n      .wait();',
+     'static_cast<int64_t>(lengths.nbytes()));', GPT + 'data'),
+    ('strings-not-awaited', 'comm/comm.cpp', 'static_cast<int64_t>(all.nbytes())).wait();',
+     'static_cast<int64_t>(all.nbytes()));', GPT + 'data'),
+    ('strings-not-copied', 'comm/comm.cpp', '  all = all.cpu();', '  all = all;', GPT + 'data'),
+    ('stage-input-not-awaited', 'train/pipeline_step.cpp', 'flight.input_arrives.wait();', ';', GPT + 'stages'),
+    ('stage-gradient-not-awaited', 'train/pipeline_step.cpp', 'flight.gradient_arrives.wait();', ';', GPT + 'stages'),
+    ('stage-loss-not-awaited', 'train/pipeline_step.cpp', 'pipeline.world.all_reduce(value).wait();',
+     'pipeline.world.all_reduce(value);', GPT + 'stages'),
+    ('token-count-not-awaited', 'train/pipeline_step.cpp', 'num_tokens_arrives_.wait();', ';', GPT + 'recomputed_stages'),
+    ('vocabulary-not-awaited', 'nn/vocab_cross_entropy.cpp', 'all_gather_into(stats_R3n, own).wait();',
+     'all_gather_into(stats_R3n, own);', GPT + 'tensors'),
+    ('features-not-awaited', 'models/contrastive_loss.cpp', 'data_axis.all_gather_into(all_NE, mine_BE).wait();',
+     'data_axis.all_gather_into(all_NE, mine_BE);', CLIP + 'local_loss'),
+    ('fp8-scale-not-awaited', 'nn/fp8_state.cpp', 'axis->all_reduce(all, comm::ReduceOp::kMax).wait();',
+     'axis->all_reduce(all, comm::ReduceOp::kMax);', GPT + 'fp8'),
+]
+
+
+def run(command, **more):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
+
+
+def copy_sources(scratch):
+    files = run(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'], cwd=ROOT).stdout
+    for name in filter(None, files.split('\0')):
+        source, target = ROOT / name, scratch / name
+        if not source.is_file() or (target.exists() and target.read_bytes() == source.read_bytes()):
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+
+
+def build(scratch):
+    return run(['ninja', '-C', str(scratch / 'build'), 'lockstep-engine-on-accelerator'])
+
+
+def prepare(scratch):
+    copy_sources(scratch)
+    alone = '|'.join(sorted({'/' + file.replace('.', '\\.') + '$' for _, file, *_ in MUTATIONS}))
+    made = run(['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja', '-DLOCKSTEP_SINGLE_FILES=' + alone])
+    if made.returncode == 0:
+        made = build(scratch)
+    if made.returncode != 0:
+        sys.exit('the sources do not build unchanged:\n' + made.stdout[-4000:])
+
+
+def tests_fail(tests, scratch, build_folder):
+    environment = dict(os.environ, LOCKSTEP_TEST_ENGINE=str(scratch / 'build/lockstep-engine-on-accelerator'))
+    done = run([str(build_folder / 'test_accelerator'), '--gtest_filter=' + tests], env=environment)
+    return done.returncode != 0, done.stdout
+
+
+def first_mistake(output):
+    for mark in ('simulated accelerator: ', 'error: ', 'Failure'):
+        for line in output.splitlines():
+            if mark in line and '0 mistakes' not in line:
+                return line.strip()[:160]
+    return ''
+
+
+def mutate(name, file, old, new, tests, scratch, build_folder):
+    path = scratch / 'src' / file
+    text = path.read_text()
+    if old not in text:
+        return {'name': name, 'result': 'text not found'}
+    path.write_text(text.replace(old, new, 1))
+    try:
+        made = build(scratch)
+        if made.returncode != 0:
+            return {'name': name, 'file': file, 'result': 'does not compile', 'by': made.stdout[-300:]}
+        is_noticed, output = tests_fail(tests, scratch, build_folder)
+    finally:
+        path.write_text(text)
+    return {'name': name, 'file': 'src/' + file, 'removed': old.strip(), 'test': tests,
+            'result': 'noticed' if is_noticed else 'NOT NOTICED', 'by': first_mistake(output) if is_noticed else ''}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--list', action='store_true')
+    parser.add_argument('--build', default=str(ROOT / 'build'))
+    parser.add_argument('--scratch')
+    parser.add_argument('--first', type=int, default=0)
+    parser.add_argument('--count', type=int, default=len(MUTATIONS))
+    parser.add_argument('--only', nargs='*')
+    parser.add_argument('--output', default=str(ROOT / 'bench/results/device_mutations.json'))
+    options = parser.parse_args()
+    chosen = [m for m in MUTATIONS if not options.only or m[0] in options.only][options.first:][:options.count]
+    if options.list:
+        for name, file, old, _, tests in chosen:
+            print(f'{name:36} src/{file:34} {tests}')
+        missing = [m[0] for m in MUTATIONS if m[2] not in (ROOT / 'src' / m[1]).read_text()]
+        sys.exit('text not found: ' + ', '.join(missing) if missing else 0)
+    scratch, build_folder = pathlib.Path(options.scratch).resolve(), pathlib.Path(options.build).resolve()
+    prepare(scratch)
+    output = pathlib.Path(options.output)
+    results = {r['name']: r for r in json.loads(output.read_text())['mutations']} if output.exists() else {}
+    bad = 0
+    for mutation in chosen:
+        began = time.time()
+        result = mutate(*mutation, scratch, build_folder)
+        results[result['name']] = result
+        bad += result['result'] != 'noticed'
+        print(f"{result['name']:36} {result['result']:14} {time.time() - began:5.0f} s  {result.get('by', '')}", flush=True)
+        output.write_text(json.dumps({'what': 'tests/tools/mutate_device_path.py: one removal at a time', 'mutations':
+                                      list(results.values())}, indent=1) + '\n')
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == '__main__':
+    main()
