@@ -83,6 +83,15 @@ C10dBackend::~C10dBackend() {
   }
 }
 
+void C10dBackend::abort() {
+  if (device().is_cpu()) return;
+  try {
+    backend_->abort();
+  } catch (const std::exception&) {
+    // It has ended by itself.
+  }
+}
+
 std::function<void()> C10dBackend::start(Call call) {
   // c10d takes a vector of tensors by reference, which must live until the end of the wait.
   auto kept = std::make_shared<std::pair<Call, std::vector<at::Tensor>>>(std::move(call), std::vector<at::Tensor>{});

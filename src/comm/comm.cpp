@@ -99,7 +99,7 @@ void Work::wait() {
 }
 
 struct Comm::State {
-  std::unique_ptr<Backend> backend;  // none: a group of one
+  std::shared_ptr<Backend> backend;  // none: a group of one
   /// What pending Work needs; it may outlive the Comm.
   struct Shared {
     std::shared_ptr<Recorder> recorder;
@@ -147,7 +147,7 @@ Comm::Comm() : state_(std::make_unique<State>()) {
   state_->shared->global_ranks = {0};
 }
 
-Comm::Comm(std::unique_ptr<Backend> backend, std::shared_ptr<Recorder> recorder, std::string axis,
+Comm::Comm(std::shared_ptr<Backend> backend, std::shared_ptr<Recorder> recorder, std::string axis,
            std::shared_ptr<Progress> progress, std::vector<int> global_ranks)
     : state_(std::make_unique<State>()) {
   state_->backend = std::move(backend);
@@ -197,6 +197,7 @@ Work Comm::start(Call call, int64_t bytes) {
   }
   std::function<void()> wait;
   try {
+    if (call.give_up_check) call.give_up_check();
     wait = state_->backend->start(std::move(call));
   } catch (...) {
     rethrow(shared->progress, shared->global_ranks, mark, core::ms_since(begin));
@@ -316,6 +317,13 @@ Work Comm::receive(at::Tensor tensor, int from) {
                             static_cast<int64_t>(tensor.nbytes()));
 }
 
+void Comm::check_alive() const {
+  const auto& progress = state_->shared->progress;
+  const std::string failure = progress ? progress->failure_elsewhere() : "";
+  if (!failure.empty())
+    throw CommError("comm: this rank gives up: " + failure, "the first failing rank tells the cause");
+}
+
 void Comm::barrier() {
   ++state_->counts[static_cast<size_t>(OpKind::kBarrier)];
   if (size() == 1) return;
@@ -331,6 +339,7 @@ void Comm::barrier() {
   state_->in_barrier = false;
   work.wait();
   const int present = flag.item<int>();  // sync: a barrier is one
+  check_alive();
   LOCKSTEP_CHECK(present == size(), "comm: barrier of {} ranks counted {}", size(), present);
 }
 
@@ -349,6 +358,7 @@ std::vector<std::string> Comm::gather_strings(const std::string& mine) {
   start({.kind = OpKind::kAllGather, .tensor = lengths, .input = my_length}, static_cast<int64_t>(lengths.nbytes()))
       .wait();
   lengths = lengths.cpu();  // sync: the lengths size the next call
+  check_alive();
   const auto* length = lengths.const_data_ptr<int64_t>();
   const int64_t longest = *std::max_element(length, length + size());
   std::vector<std::string> out(static_cast<size_t>(size()));
@@ -357,6 +367,7 @@ std::vector<std::string> Comm::gather_strings(const std::string& mine) {
   at::Tensor all = at::empty({size() * longest}, input.options());
   start({.kind = OpKind::kAllGather, .tensor = all, .input = input}, static_cast<int64_t>(all.nbytes())).wait();
   all = all.cpu();  // sync: strings live on the host
+  check_alive();
   const auto* text = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
   for (int i = 0; i < size(); ++i)
     out[static_cast<size_t>(i)].assign(text + i * longest, static_cast<size_t>(length[i]));
@@ -371,10 +382,12 @@ std::string Comm::broadcast_string(const std::string& text, int root) {
   const at::Tensor length = at::full({1}, is_root ? static_cast<int64_t>(text.size()) : 0, count_type);
   start({.kind = OpKind::kBroadcast, .tensor = length, .peer = root}, static_cast<int64_t>(length.nbytes())).wait();
   const auto num_bytes = length.item<int64_t>();  // sync: it sizes the next call
+  check_alive();
   if (num_bytes == 0) return "";
   at::Tensor bytes = host_bytes(is_root ? text : "", num_bytes);
   start({.kind = OpKind::kBroadcast, .tensor = bytes, .peer = root}, num_bytes).wait();
   bytes = bytes.cpu();  // sync: strings live on the host
+  check_alive();
   return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(num_bytes)};
 }
 

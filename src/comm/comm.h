@@ -42,7 +42,7 @@ class Comm {
  public:
   Comm();  ///< A group of one.
   /// `global_ranks` (rank list of the group within the job; empty: 0 .. size-1) and `progress` serve messages only.
-  Comm(std::unique_ptr<Backend> backend, std::shared_ptr<Recorder> recorder, std::string axis,
+  Comm(std::shared_ptr<Backend> backend, std::shared_ptr<Recorder> recorder, std::string axis,
        std::shared_ptr<Progress> progress = nullptr, std::vector<int> global_ranks = {});
   Comm(Comm&&) noexcept;
   Comm& operator=(Comm&&) noexcept;
@@ -64,6 +64,9 @@ class Comm {
   Work send(const at::Tensor& tensor, int to);
   Work receive(at::Tensor tensor, int from);
   void barrier();
+  /// CommError when a rank of the job is known to have failed: what has been sent may never have arrived, and device
+  /// work that waited for it has ended with undefined results. Call it behind waits of the host for the device.
+  void check_alive() const;
 
   /// Strings of all ranks, in rank order (host data: errors, paths, positions). Collective; blocks.
   std::vector<std::string> gather_strings(const std::string& mine);

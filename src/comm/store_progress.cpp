@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
 
@@ -16,6 +17,9 @@ namespace {
 
 /// A rank that publishes nothing for so long is taken for dead; shorter pauses happen on busy machines.
 constexpr int kSilentIntervals = 6;
+/// Reports of the watched rank that may stay out, counted by this rank's own, so that a job that was suspended as a
+/// whole misses none.
+constexpr int kMissedReports = 20;
 constexpr const char* kFirstFailure = "first_failure";
 constexpr const char* kNumFailures = "num_failures";
 
@@ -41,6 +45,8 @@ struct StoreProgress::Impl {
   }
   void look_for_failure();
   void publish_failure();
+  void publish_failure(const std::string& text);
+  void watch();
   void beat_until_closed(std::promise<void> ended);
   std::string read_and_name(const CallMark& mark, const std::vector<int>& global_ranks);
 
@@ -54,6 +60,10 @@ struct StoreProgress::Impl {
   std::string failure_elsewhere;
   bool is_closed = false;
   std::future<void> beat_ended;
+
+  RankReport watched;  // of the thread that publishes
+  int num_silent = 0;
+  bool has_told = false;
 };
 
 /// Learns of the first rank that failed.
@@ -64,8 +74,27 @@ void StoreProgress::Impl::look_for_failure() {
     if (!store.has(kFirstFailure)) return;
     failure = store.get(kFirstFailure, patience());
   }
-  const std::lock_guard lock(mutex);
-  failure_elsewhere = failure;
+  {
+    const std::lock_guard lock(mutex);
+    failure_elsewhere = failure;
+  }
+  if (!std::exchange(has_told, true) && config.on_failure) config.on_failure();
+}
+
+/// Speaks for a process that cannot tell of its end.
+void StoreProgress::Impl::watch() {
+  if (config.watched_rank < 0) return;
+  RankReport now;
+  {
+    const std::lock_guard lock(store_mutex);
+    if (!store.has(report_name(config.watched_rank))) return;
+    now = RankReport::from_json(store.get(report_name(config.watched_rank), patience()));
+  }
+  num_silent = now.state == "running" && now.beat == watched.beat ? num_silent + 1 : 0;
+  watched = now;
+  if (num_silent == kMissedReports)
+    publish_failure(
+        fmt::format("rank {} (pid {} on {}) does not answer any more", config.watched_rank, now.pid, now.host));
 }
 
 /// Tells all ranks, unless another rank was first.
@@ -75,6 +104,10 @@ void StoreProgress::Impl::publish_failure() {
     const std::lock_guard lock(mutex);
     text = report.describe_failure(config.rank);
   }
+  publish_failure(text);
+}
+
+void StoreProgress::Impl::publish_failure(const std::string& text) {
   const std::lock_guard lock(store_mutex);
   if (store.add(kNumFailures, 1) == 1) store.set(kFirstFailure, text);
 }
@@ -85,6 +118,7 @@ void StoreProgress::Impl::beat_until_closed(std::promise<void> ended) {
     while (!changed.wait_for(lock, config.interval, [&] { return is_closed; })) {
       lock.unlock();
       publish();
+      watch();
       look_for_failure();
       lock.lock();
     }

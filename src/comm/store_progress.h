@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,11 @@ class StoreProgress final : public Progress {
     std::string host{};
     std::string store_name{};  ///< "host:port, served by rank 0": for messages.
     std::chrono::milliseconds interval{500};
+    /// Where nothing else notices that a process is gone (NCCL): this rank's reports are read, too, and when they stay
+    /// out for long it counts as failed. -1: nobody's.
+    int watched_rank = -1;
+    /// Called once, by a thread of this object, when a rank has failed.
+    std::function<void()> on_failure = {};
   };
   StoreProgress(Store store, Config config);
   ~StoreProgress() override;  ///< Never blocks for long, whatever the store does.

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <exception>
 #include <future>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -135,6 +136,22 @@ void check_backend(const WorldOptions& options) {
 
 }  // namespace
 
+/// The transports of all groups of this process: a failure ends them all.
+struct Groups {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Backend>> backends;
+
+  void add(const std::shared_ptr<Backend>& backend) {
+    const std::lock_guard lock(mutex);
+    backends.push_back(backend);
+  }
+  void abort() {
+    const std::lock_guard lock(mutex);
+    for (const auto& weak : backends)
+      if (const auto backend = weak.lock()) backend->abort();
+  }
+};
+
 struct World::State {
   hw::RankInfo info;
   WorldOptions options;
@@ -142,6 +159,7 @@ struct World::State {
   std::string interface;
   std::shared_ptr<Store> store;
   std::shared_ptr<StoreProgress> progress;
+  std::shared_ptr<Groups> groups = std::make_shared<Groups>();
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   Comm comm;
   JoinTimes join_times;
@@ -184,9 +202,10 @@ Comm World::State::make_group(const std::string& axis, const std::vector<int>& g
   LOCKSTEP_CHECK(place != global_ranks.end(), "comm: rank {} makes group '{}' without being in it", info.rank, axis);
   if (global_ranks.size() == 1) return Comm(nullptr, recorder, axis, nullptr, global_ranks);
   const std::string name = fmt::format("{}_{}", axis, global_ranks.front());
-  auto backend =
+  const std::shared_ptr<Backend> backend =
       make_backend(name, static_cast<int>(place - global_ranks.begin()), static_cast<int>(global_ranks.size()));
-  return Comm(std::move(backend), recorder, axis, progress, global_ranks);
+  groups->add(backend);
+  return Comm(backend, recorder, axis, progress, global_ranks);
 }
 
 /// Counts this rank out; the rank that serves the store stays until all are out or `stay` is over.
@@ -251,6 +270,11 @@ World::~World() {
     leave();
 }
 
+/// Gloo notices lost connections; device collectives wait for ever. Each rank is watched by the one before it.
+static int watched_rank(const hw::RankInfo& info, const WorldOptions& options) {
+  return options.device.is_cpu() ? -1 : (info.rank + 1) % info.world_size;
+}
+
 World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   check_backend(options);
   auto state = std::make_unique<State>();
@@ -267,11 +291,14 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   state->store = std::make_shared<Store>(open_store(info, options.join_timeout).under(store_prefix(info)));
   meet(*state->store, info, options.join_timeout);
   const auto met = Clock::now();
-  state->progress = std::make_shared<StoreProgress>(state->store->another_connection(),
-                                                    StoreProgress::Config{.rank = info.rank,
-                                                                          .host = core::host_name(),
-                                                                          .store_name = store_name(info),
-                                                                          .interval = state->report_interval()});
+  state->progress = std::make_shared<StoreProgress>(
+      state->store->another_connection(),
+      StoreProgress::Config{.rank = info.rank,
+                            .host = core::host_name(),
+                            .store_name = store_name(info),
+                            .interval = state->report_interval(),
+                            .watched_rank = watched_rank(info, options),
+                            .on_failure = [groups = state->groups] { groups->abort(); }});
   std::vector<int> all(static_cast<size_t>(info.world_size));
   std::iota(all.begin(), all.end(), 0);
   state->comm = state->make_group("world", all);
@@ -311,6 +338,7 @@ void World::report_failure(const std::string& text) {
   // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put
   // 143 in its place.
   std::signal(SIGTERM, SIG_IGN);
+  state_->groups->abort();
   state_->end("failed", text, kStayAfterFailure);
 }
 

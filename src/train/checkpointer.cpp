@@ -103,6 +103,7 @@ Checkpointer::~Checkpointer() = default;
 void Checkpointer::save(const CheckpointPosition& position) {
   if (is_in_parts(state_)) {
     if (writer_) writer_->wait();
+    if (config_.wait_for_rank_zero) config_.wait_for_rank_zero();  // whose files before may take minutes still
     const auto problem = decide_on_rank_zero(world_, [&] { return writer_->prepare(position.step, attempt_); });
     if (!problem.empty()) return;  // rank 0 has warned
   }

@@ -60,7 +60,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   config.num_kept = run_.facts().num_kept_checkpoints;
   config.code_version = run_.versions.lockstep;
   config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
-  config.wait_for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it tests the files of a checkpoint"); };
+  config.wait_for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it works on the files of a checkpoint"); };
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training), run_.world());
   std::optional<RestoredCheckpoint> restored;
   if (run_.folder.has_checkpoint)
@@ -110,8 +110,10 @@ void RunCheckpoints::save(const TrainerPosition& position, const core::Json& dat
 }
 
 void RunCheckpoints::finish_saving() {
+  const bool is_saved = checkpointer_->wait();
+  run_.ranks.world.wait_for_rank_zero("the last checkpoint");  // writing for minutes is no stuck collective
   succeed_together(run_.world(), [&] {
-    if (!checkpointer_->wait())
+    if (!is_saved)
       throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
                             "the older checkpoints are whole: make room and continue with --resume latest");
   });

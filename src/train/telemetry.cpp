@@ -101,11 +101,13 @@ std::vector<StepValues> Telemetry::take(int64_t delay_steps) {
   return values;
 }
 
-StepValues Telemetry::finish(Sent& sent) {
-  if (sent.arrival)
+StepValues Telemetry::finish(Sent& sent) const {
+  if (sent.arrival) {
     sent.arrival->synchronize();  // sync: of an older step; the device has a later one to work on
-  else
+    world_.check_alive();         // or the numbers may be none
+  } else {
     sent.work.wait();
+  }
   const double* value = sent.maxima.const_data_ptr<double>();
   StepValues values = std::move(sent.values);
   values.request = static_cast<StopRequest>(static_cast<int>(value[0]));

@@ -75,7 +75,7 @@ class Telemetry {
   };
   void send_oldest();
   void send_maxima(Sent& sent, const c10::Event* scalars_arrive);
-  static StepValues finish(Sent& sent);
+  StepValues finish(Sent& sent) const;
 
   comm::Comm& world_;
   at::Device device_;

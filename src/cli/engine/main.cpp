@@ -1,4 +1,5 @@
 // lockstep-engine: the half that is linked with LibTorch. Users start it through `lockstep`.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -28,5 +29,8 @@ int run_command(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  return lockstep::cli::guarded_main([&] { return lockstep::cli::run_command(args); });
+  const int code = lockstep::cli::guarded_main([&] { return lockstep::cli::run_command(args); });
+  const bool has_failed = code != 0 && code != static_cast<int>(lockstep::ExitCode::kRequeue);
+  if (has_failed) std::_Exit(code);  // static destructors would wait for kernels whose peers are gone
+  return code;
 }
