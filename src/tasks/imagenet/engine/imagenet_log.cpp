@@ -47,20 +47,12 @@ class ImagenetLogFormat final : public train::LogFormat {
   }
 
   std::string result_line(int64_t, int64_t, const train::Metrics& metrics) const override {
-    std::string line;
-    const auto add = [&](const std::string& prefix) {
-      double top1 = NAN, top5 = NAN;
-      for (const auto& [name, value] : metrics) {
-        if (name == prefix + "top1_pct") top1 = value;
-        if (name == prefix + "top5_pct") top5 = value;
-      }
-      if (!std::isnan(top1))
-        line += fmt::format("{}{}* Acc@1 {:.3f} Acc@5 {:.3f}", line.empty() ? " " : "\n ", prefix.empty() ? "" : "EMA ",
-                            top1, top5);
-    };
-    add("");
-    add("ema_");
-    return line;
+    double top1 = NAN, top5 = NAN;
+    for (const auto& [name, value] : metrics) {
+      if (name == "top1_pct") top1 = value;
+      if (name == "top5_pct") top5 = value;
+    }
+    return fmt::format(" * Acc@1 {:.3f} Acc@5 {:.3f}", top1, top5);
   }
 
   /// Called for every step, before its line: the meters of the epoch are filled here.

@@ -137,7 +137,6 @@ ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micr
     if (spec.is_buffer) continue;
     plan.gradients += bytes;
     plan.optimizer += bytes * static_cast<double>(config::optimizer_info(options.opt).num_moments) / shares;
-    if (options.has_ema) plan.optimizer += bytes;
   }
   config::ActivationBytes bytes = config::activation_bytes_of(options.precision);
   bytes.keeps_attention = options.device == "cpu";

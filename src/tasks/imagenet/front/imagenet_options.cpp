@@ -307,7 +307,7 @@ void declare_imagenet_schedule(core::OptionSet& set, ImagenetOptions& o) {
 }
 
 void declare_imagenet_regularisation(core::OptionSet& set, ImagenetOptions& o) {
-  set.group("Loss and averages");
+  set.group("Loss");
   set.add("label-smoothing", &o.label_smoothing,
           {.role = OptionRole::kConfiguration,
            .help = "Share of the target that all classes have alike.",
@@ -322,15 +322,6 @@ void declare_imagenet_regularisation(core::OptionSet& set, ImagenetOptions& o) {
           {.role = OptionRole::kConfiguration,
            .help = "CutMix: a box of another sample lies in the picture. With both, each micro-batch draws one.",
            .min = 0});
-  set.add("model-ema", &o.has_ema,
-          {.role = OptionRole::kConfiguration,
-           .help = "Keep an exponential moving average of the weights, and evaluate it, too (ema_top1_pct)."});
-  set.add("model-ema-decay", &o.ema_decay,
-          {.role = OptionRole::kSchedule,
-           .help = "Share of the average that a step keeps; (1 + step) / (10 + step) while that is less.",
-           .min = 0,
-           .max = 1,
-           .is_max_excluded = true});
 }
 
 void declare_imagenet_model(core::OptionSet& set, ImagenetOptions& o) {

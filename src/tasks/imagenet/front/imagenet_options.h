@@ -75,8 +75,6 @@ struct ImagenetOptions : config::RunOptions {
   std::optional<int64_t> lr_base_batch;             // --lr-base-batch
   double label_smoothing = 0, mixup_alpha = 0, cutmix_alpha = 0;
   std::optional<double> clip_grad_norm;  // --clip-grad-norm
-  bool has_ema = false;                  // --model-ema
-  double ema_decay = 0.9999;             // --model-ema-decay
 
   // Model and precision
   std::string pretrained;       // --pretrained FILE

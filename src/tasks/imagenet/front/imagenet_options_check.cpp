@@ -71,9 +71,6 @@ void check_imagenet_optimizer(const ImagenetOptions& o, const core::OptionSet& s
       info.needs_whole_tensors && o.grad_sync == "zero1",
       fmt::format("--opt {} needs the norms of whole weights, with --grad-sync zero1 a rank holds parts", o.opt),
       "use --grad-sync ddp");
-  config::refuse_if(o.has_ema && o.grad_sync == "zero1",
-                    "--model-ema evaluates an average of whole weights, with --grad-sync zero1 a rank holds parts",
-                    "use --grad-sync ddp");
   check_decay("--norm-weight-decay", o.norm_weight_decay, o.wd);
   check_decay("--bias-weight-decay", o.bias_weight_decay, o.wd);
 }

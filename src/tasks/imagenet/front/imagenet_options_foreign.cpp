@@ -25,7 +25,9 @@ void declare_imagenet_foreign_flags(core::OptionSet& set) {
              {"auto-augment", "ra-magnitude", "augmix-severity"}},
             {"random erasing is not in this version", "drop it", {"random-erase"}, {"0", "0.0"}},
             {"weight decay of embeddings has no group of its own", "use --wd", {"transformer-embedding-decay"}},
-            {"the average takes every step", "use --model-ema-decay alone", {"model-ema-steps"}}});
+            {"averages of weights are not in this version",
+             "drop it",
+             {"model-ema", "model-ema-decay", "model-ema-steps"}}});
   config::ignore_flags(
       set, {{"pictures are decoded into tensors directly", {"use-v2"}, {"backend"}},
             {"shards and folders are read without a cache", {"cache-dataset"}, {}},
