@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "tasks/contrastive/front/recorded_model.h"
+#include "tasks/front/device_here.h"
 
 namespace lockstep::commands {
 namespace {
@@ -198,6 +199,20 @@ static std::vector<std::string> profiled(std::span<const std::string> args) {
   return out;
 }
 
+/// Pictures and sounds are given as a folder.
+static void refuse_bare_files(const core::OptionSet& set, std::span<const std::string> words) {
+  for (size_t at = 0; at < words.size(); ++at) {
+    const std::string before = at == 0 ? "" : words[at - 1];
+    const bool is_value = core::starts_with(before, "-") && before.find('=') == std::string::npos;
+    const std::string ending = core::to_lower_ascii(std::filesystem::path(words[at]).extension().string());
+    const bool is_sound = ending == ".wav" || ending == ".flac" || ending == ".ogg" || ending == ".mp3";
+    const bool is_picture = ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp";
+    if (core::starts_with(words[at], "-") || is_value || (!is_sound && !is_picture)) continue;
+    throw UsageError(fmt::format("options: '{}' does not take the argument '{}'", set.command(), words[at]),
+                     fmt::format("put the {0} into a folder and give that: --{0} DIR", is_sound ? "sounds" : "images"));
+  }
+}
+
 ParsedCommand parse_flags(std::span<const std::string> args) {
   const auto [info, num_words] = match_command(args);
   if (info->name == "profile train") return parse_flags(profiled(args));
@@ -205,6 +220,7 @@ ParsedCommand parse_flags(std::span<const std::string> args) {
   const auto rest = args.subspan(num_words);
   parsed.rest.assign(rest.begin(), rest.end());
   if (!parsed.set) return parsed;
+  if (parsed.infer) refuse_bare_files(*parsed.set, rest);
   parsed.set->parse(rest);
   parsed.wants_help = parsed.set->wants_help();
   if (parsed.task && !parsed.wants_help) parsed.task->fill_defaults(*parsed.set);
@@ -215,6 +231,16 @@ ParsedCommand parse_flags(std::span<const std::string> args) {
 ParsedCommand parse_command(std::span<const std::string> args) {
   ParsedCommand parsed = parse_flags(args);
   if (!parsed.wants_help) check(parsed);
+  return parsed;
+}
+
+ParsedCommand parse_command_here(std::span<const std::string> args) {
+  ParsedCommand parsed = parse_flags(args);
+  if (parsed.wants_help) return parsed;
+  UsageProblems problems;
+  problems.collect([&] { check(parsed); });
+  if (parsed.task) tasks::check_device_here(parsed.task->options(), *parsed.set, problems);
+  problems.raise();
   return parsed;
 }
 

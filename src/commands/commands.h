@@ -52,6 +52,8 @@ struct ParsedCommand {
 /// devices and files of data. UsageError for unknown commands and flags, bad values, contradictions, and commands that
 /// are not in this version yet.
 ParsedCommand parse_command(std::span<const std::string> args);
+/// The same for a command that is about to run on this machine, whose devices are then asked for, too.
+ParsedCommand parse_command_here(std::span<const std::string> args);
 
 /// The same without the check for missing flags and contradictions; for `config`, which looks at parts of command
 /// lines.

@@ -62,7 +62,9 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
   if (writes_file(options.job)) {
     set.add_positional("in", &options.path, {.help = text.path_help, .metavar = "IN"});
     set.add_positional("out", &options.output,
-                       {.help = "File to write; with --names huggingface of a GPT the folder.", .metavar = "OUT"});
+                       {.help = "File to write; with --names huggingface of a GPT the folder.",
+                        .metavar = "OUT",
+                        .aliases = {"o", "output"}});
     set.add("format", &options.format,
             {.help = "auto: by the ending of OUT (.pt, .pth and .bin are openclip-pt). openclip-pt: a PyTorch file as "
                      "OpenCLIP writes it, readable by "

@@ -132,9 +132,14 @@ core::OptionSet declare_report_options(ReportOptions& options) {
   if (options.is_compare) {
     set.add("paired", &options.paired,
             {.help = "Runs of A and B were taken in turn: compare the first of A with the first of B, and so on."});
-  } else {
-    set.add("output", &options.output,
-            {.help = "Folder to write.", .metavar = "DIR", .aliases = {"o", "out", "out-dir", "outdir", "output-dir"}});
+  }
+  if (options.is_compare) options.output.clear();
+  set.add("output", &options.output,
+          {.help = "Folder to write.",
+           .metavar = "DIR",
+           .unset_text = options.is_compare ? "nothing is written" : "",
+           .aliases = {"o", "out", "out-dir", "outdir", "output-dir"}});
+  if (!options.is_compare) {
     set.add("format", &options.formats,
             {.help = "Files to write: html, csv, md, latex, svg, gnuplot, png, pdf.", .metavar = "LIST"});
   }

@@ -13,7 +13,7 @@ namespace lockstep::config {
 struct ReportOptions {
   bool is_compare = false;
   std::vector<std::string> inputs;  // run folders, sweep folders, logs, tables; of compare exactly two
-  std::string output = "report";    // -o, --output: folder
+  std::string output = "report";    // -o, --output: folder; of compare empty unless given
   std::string formats = "html,csv,md,latex,svg,gnuplot";  // --format
   bool json = false;
 

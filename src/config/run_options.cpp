@@ -158,6 +158,18 @@ void declare_checkpoint_flags(core::OptionSet& set, RunOptions& o) {
            .metavar = "latest|PATH"});
 }
 
+/// --dist-backend by the name that users of this command know.
+std::string backend_flag(const core::OptionSet& set) {
+  const core::Option* option = set.find("distributed-backend");
+  return option == nullptr ? "--dist-backend" : "--distributed-backend";
+}
+
+void check_backend(const RunOptions& o, const core::OptionSet& set) {
+  const std::string flag = backend_flag(set);
+  refuse_if(o.device == "cpu" && o.dist_backend == "nccl", fmt::format("{} nccl needs --device cuda", flag),
+            fmt::format("use {} gloo", flag));
+}
+
 void check_ranks(const RunOptions& o) {
   refuse_if(o.dist_rank.has_value() != o.dist_world_size.has_value(),
             "--dist-rank and --dist-world-size belong together", "give both or none");
@@ -170,8 +182,6 @@ void check_ranks(const RunOptions& o) {
       fmt::format("start ranks with `lockstep launch --nproc-per-node N -- train {} ...`, or add --dry-run", o.task));
   refuse_if(o.json && !o.dry_run, "--json belongs to --dry-run",
             "a run writes steps.jsonl and results.jsonl into its folder");
-  refuse_if(o.device == "cpu" && o.dist_backend == "nccl", "--dist-backend nccl needs --device cuda",
-            "use --dist-backend gloo");
   const bool is_url = o.dist_url.empty() || o.dist_url == "env://" || core::starts_with(o.dist_url, "tcp://");
   refuse_if(!is_url, fmt::format("--dist-url got '{}', expected tcp://HOST:PORT or env://", o.dist_url),
             "for example tcp://node01:29500");
@@ -227,6 +237,7 @@ void refuse_guessed_flags(core::OptionSet& set) {
 }
 
 void check_run_options(const RunOptions& options, const StepLimit& limit, const core::OptionSet& set) {
+  check_backend(options, set);
   check_ranks(options);
   refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
             "put folders into --logs");

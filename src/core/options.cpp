@@ -175,6 +175,7 @@ void OptionSet::add_positional(std::string name, Option::Target target, OptionSp
       std::holds_alternative<std::string*>(target) || std::holds_alternative<std::vector<std::string>*>(target),
       "argument {} must be a text or a list of texts", option.name);
   if (const std::string value = option.value_text(); value != "[]") option.default_text = value;
+  for (const std::string& alias : option.spec.aliases) index_name(alias, options_.size());
   options_.push_back(std::move(option));
 }
 

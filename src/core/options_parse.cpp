@@ -131,6 +131,26 @@ std::optional<std::vector<std::string>> foreign_values(const toml::node& node) {
   return values;
 }
 
+/// Is it an argument that no flag has set?
+bool is_open_argument(const Option& option) {
+  return option.is_positional && option.origin.kind == Origin::Kind::kDefault;
+}
+
+/// Refuses words that no argument takes.
+void check_surplus(std::span<const Option> options, const std::string& command,
+                   std::span<const std::string> positionals) {
+  size_t num_taken = 0;
+  for (const Option& option : options)
+    if (is_open_argument(option)) num_taken += option.takes_list() ? positionals.size() : 1;
+  if (num_taken >= positionals.size()) return;
+  const std::string& word = positionals[num_taken];
+  throw UsageError(
+      fmt::format("options: '{}' does not take the argument '{}'", command, word),
+      ends_with(word, ".py")
+          ? fmt::format("leave '{}' out: flags follow `lockstep {}` directly", word, command)
+          : "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
+}
+
 /// Takes the words up to the next flag.
 std::vector<std::string> take_words(std::span<const std::string> args, size_t& at) {
   std::vector<std::string> words;
@@ -276,9 +296,10 @@ void OptionSet::parse(std::span<const std::string> args) {
   });
   for (const Occurrence& found : occurrences)
     if (!is_config(found)) set_from(found);
+  problems.collect([&] { check_surplus(options_, command_, positionals); });
   problems.raise();
   const bool needs_argument = std::any_of(options_.begin(), options_.end(), [](const Option& option) {
-    return option.is_positional && option.default_text.empty();
+    return is_open_argument(option) && option.default_text.empty();
   });
   const auto greedy = std::find_if(occurrences.begin(), occurrences.end(), [](const Occurrence& found) {
     return found.option->takes_list() && found.values.size() > 1;
@@ -322,7 +343,7 @@ void OptionSet::set_positionals(std::vector<std::string> values) {
   const Origin origin{.kind = Origin::Kind::kCommandLine};
   size_t at = 0;
   for (Option& option : options_) {
-    if (!option.is_positional) continue;
+    if (!is_open_argument(option)) continue;
     const size_t left = values.size() - at;
     if (left == 0 && option.default_text.empty())
       throw UsageError(fmt::format("options: '{}' needs {}: {}", command_, option.metavar(), option.spec.help),
@@ -331,10 +352,6 @@ void OptionSet::set_positionals(std::vector<std::string> values) {
     if (taken > 0) set_values(option, std::span(values).subspan(at, taken), origin, option.metavar());
     at += taken;
   }
-  if (at < values.size())
-    throw UsageError(
-        fmt::format("options: '{}' does not take the argument '{}'", command_, values[at]),
-        "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
 }
 
 void OptionSet::apply_recipe(std::string_view text, const std::string& path) {

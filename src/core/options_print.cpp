@@ -18,9 +18,11 @@ std::string flag_text(const Option& option) {
   return option.is_flag() ? text : text + " " + option.metavar();
 }
 
-/// "--log-interval, --print-freq": other long names.
+/// "--log-interval, --print-freq": other long names; of an argument all flags that give it.
 std::string other_names(const Option& option) {
   std::vector<std::string> names;
+  for (const std::string& alias : option.spec.aliases)
+    if (option.is_positional && alias.size() == 1) names.push_back("-" + alias);
   for (const std::string& alias : option.spec.aliases)
     if (alias.size() > 1) names.push_back("--" + alias);
   return join(names, ", ");
@@ -28,9 +30,9 @@ std::string other_names(const Option& option) {
 
 /// "(also --log-interval; steps; default 100)"; flags are off unless said otherwise.
 std::string facts_text(const Option& option) {
-  if (option.is_positional) return "";
   std::vector<std::string> facts;
   if (const std::string names = other_names(option); !names.empty()) facts.push_back("also " + names);
+  if (option.is_positional) return facts.empty() ? "" : fmt::format(" ({})", facts.front());
   if (!option.spec.unit.empty()) facts.push_back(option.spec.unit);
   if (!option.is_flag() || option.default_text != "off") facts.push_back("default " + option.default_text);
   return facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, "; "));
@@ -56,6 +58,13 @@ std::string help_entry(const std::string& flag, const std::string& text, size_t 
 }
 
 std::string snake_case(const std::string& name) { return replace_all(name, "-", "_"); }
+
+/// "`0`, `''`"
+std::string off_values(const std::vector<std::string>& off) {
+  std::vector<std::string> values;
+  for (const std::string& value : off) values.push_back(value.empty() ? "`''`" : "`" + value + "`");
+  return join(values, ", ");
+}
 
 std::string list_item(const std::string& flag, const std::string& text) {
   return markdown_item(fmt::format("`--{}`: {}", flag, text));
@@ -85,7 +94,7 @@ std::string OptionSet::help_text(size_t width) const {
   for (const std::string& line : wrap_text(summary_, width)) text += line + "\n";
   std::string arguments;
   for (const Option& option : options_)
-    if (option.is_positional) arguments += help_entry(option.metavar(), option.spec.help, width);
+    if (option.is_positional) arguments += help_entry(option.metavar(), option.spec.help + facts_text(option), width);
   if (!arguments.empty()) text += "\n" + arguments;
   for (const std::string& group : group_names(options_)) {
     text += "\n" + group + "\n";
@@ -106,7 +115,7 @@ std::string OptionSet::markdown() const {
   std::string text = fmt::format("## lockstep {}\n\n{}\n", command_, join(wrap_text(summary_, 118), "\n"));
   std::string arguments;
   for (const Option& option : options_)
-    if (option.is_positional) arguments += markdown_item(fmt::format("`{}`: {}", option.metavar(), option.spec.help));
+    if (option.is_positional) arguments += markdown_item(fmt::format("`{}`: {}", option.metavar(), option.spec.help + facts_text(option)));
   if (!arguments.empty()) text += "\n" + arguments;
   for (const std::string& group : group_names(options_)) {
     text += fmt::format("\n### {}\n\n", group);
@@ -118,9 +127,8 @@ std::string OptionSet::markdown() const {
     if (flag.is_ignored)
       ignored += list_item(name, flag.reason);
     else
-      refused += list_item(
-          name, fmt::format("{}. Instead: {}{}", flag.reason, flag.instead,
-                            flag.off.empty() ? "" : fmt::format("; taken with `{}`", join(flag.off, "`, `"))));
+      refused += list_item(name, fmt::format("{}. Instead: {}{}", flag.reason, flag.instead,
+                                             flag.off.empty() ? "" : "; taken with " + off_values(flag.off)));
   }
   if (!ignored.empty())
     text += "\n### Known and without effect\n\nTaken, with one warning that names them.\n\n" + ignored;

@@ -201,6 +201,27 @@ TEST(OptionCommands, CompareShowsWhatDiffers) {
   EXPECT_TRUE(holds(run_lockstep({"config", "show", folder.path().string()}).out, "batch-size"));
 }
 
+TEST(OptionCommands, TheReferenceSaysWhyFlagsChangeNothing) {
+  const std::string text = run_lockstep({"config", "reference"}).out;
+  const std::string markdown = run_lockstep({"config", "reference", "--format", "markdown"}).out;
+  EXPECT_TRUE(holds(text, "Known and without effect\n  --"));
+  EXPECT_TRUE(holds(text, "  --transformer-impl\n      "));
+  EXPECT_TRUE(holds(text, "  --context-parallel-size\n      "));
+  EXPECT_FALSE(holds(markdown, "taken with ``"));
+}
+
+TEST(OptionCommands, DevicesThatAreNotHereAreToldWithAllElse) {
+  if (std::filesystem::exists("/dev/nvidiactl") || std::filesystem::exists("/proc/driver/nvidia/gpus"))
+    GTEST_SKIP() << "this machine has a GPU";
+  const ProgramResult result =
+      run_lockstep({"train", "gpt", "--model", "gpt2", "--device", "cuda", "--distributed-backend", "nccl"});
+  EXPECT_EQ(result.exit_code, 2);
+  for (const char* part :
+       {"--device cuda: this machine has no GPU", "--distributed-backend nccl: this machine has no GPU",
+        "use --distributed-backend gloo", "--lr is not given", "options: 5 things are wrong:\n  how long"})
+    EXPECT_TRUE(holds(result.err, part)) << result.err;
+}
+
 TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
   namespace fs = std::filesystem;
   const core::TempDir folder("reference");

@@ -175,9 +175,29 @@ void write_reference_pages(const fs::path& folder) {
                               "How to read their flags: [report.md](../report.md#checks).\n\n" + checks_rows());
 }
 
+/// The flags of other programs that this command knows: those that it takes without effect, and those it refuses.
+std::string foreign_flags_text(const core::OptionSet& set) {
+  constexpr size_t kWidth = 80, kIndent = 6;
+  const core::Json reference = set.reference_json();
+  const auto list = [&](const char* key, const char* title) {
+    std::string text;
+    for (const core::Json& flag : reference.at(key)) {
+      std::string why = flag.at("reason");
+      if (flag.contains("instead")) why += "; " + flag.at("instead").get<std::string>();
+      text += fmt::format("  --{}\n", flag.at("name").get<std::string>());
+      for (const std::string& line : core::wrap_text(why, kWidth - kIndent))
+        text += std::string(kIndent, ' ') + line + "\n";
+    }
+    return text.empty() ? text : fmt::format("\n{}\n{}", title, text);
+  };
+  return list("ignored", "Known and without effect") + list("refused", "Known and refused");
+}
+
 std::string reference_text() {
   std::string text;
-  visit_all_options([&](const core::OptionSet& set) { text += (text.empty() ? "" : "\n\n") + set.help_text(); });
+  visit_all_options([&](const core::OptionSet& set) {
+    text += (text.empty() ? "" : "\n\n") + set.help_text() + foreign_flags_text(set);
+  });
   return text;
 }
 

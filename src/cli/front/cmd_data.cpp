@@ -69,13 +69,16 @@ struct ShardFlags {
   std::optional<int64_t> num_workers;
   bool as_json = false;
 
-  void declare(OptionSet& set) {
+  void declare(OptionSet& set, bool writes) {
     set.add_positional(
         "shards", &lists,
         {.help = "Shards: files or brace lists in quotes, joined with '::' or given one after the other.",
          .metavar = "SHARDS"});
     set.add("index-dir", &index_dir,
-            {.help = "Folder of the side-car files.", .metavar = "DIR", .unset_text = "beside the shards"});
+            {.help = "Folder of the side-car files.",
+             .metavar = "DIR",
+             .unset_text = "beside the shards",
+             .aliases = writes ? std::vector<std::string>{"o", "output"} : std::vector<std::string>{}});
     declare_data_workers(set, num_workers, "Shards read at the same time.");
     set.add("json", &as_json, {.help = "Machine-readable output."});
   }
@@ -103,7 +106,7 @@ struct IndexFlags {
 OptionSet declare(IndexFlags& flags) {
   OptionSet set("data index",
                 "Reads every shard once and writes beside it how many samples it has, where they lie, and its hash.");
-  flags.shards.declare(set);
+  flags.shards.declare(set, /*writes=*/true);
   set.add("force", &flags.force, {.help = "Index shards again whose side-car fits their size."});
   return set;
 }
@@ -145,7 +148,7 @@ OptionSet declare(VerifyFlags& flags) {
       "data verify",
       "Reads every shard, LMDB or token file (.idx) whole, compares it with its index where there is one, and "
       "lists every missing or damaged one.");
-  flags.shards.declare(set);
+  flags.shards.declare(set, /*writes=*/false);
   set.add("vocab-size", &flags.vocab_size,
           {.help = "Token files (.idx): larger ids are damage; 0: any id will do.", .unit = "tokens", .min = 0});
   return set;
@@ -298,7 +301,8 @@ struct DemoFlags {
   bool as_json = false;
 
   void declare_size(OptionSet& set, data::DemoSetOptions& options, const char* heldout) {
-    set.add_positional("output", &output, {.help = "Folder to write to.", .metavar = "DIR"});
+    set.add_positional("output", &output,
+                       {.help = "Folder to write to.", .metavar = "DIR", .aliases = {"o", "output"}});
     set.add("samples", &options.num_train, {.help = "Training samples.", .min = 1});
     set.add("val-samples", &options.num_val,
             {.help = fmt::format("Validation samples, and as many held-out {}.", heldout), .min = 1});

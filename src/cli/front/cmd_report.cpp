@@ -227,6 +227,26 @@ int cmd_report(const commands::ParsedCommand& command) {
   return 0;
 }
 
+/// The page of a comparison: what the console shows, and the numbers behind it.
+static void write_comparison(const analysis::SideComparison& comparison,
+                             std::initializer_list<const std::vector<analysis::RunSummary>*> sides,
+                             const ReportOptions& options) {
+  using Kind = draw::Paragraph::Kind;
+  draw::Section section{.id = "comparison", .title = "Comparison", .blocks = {comparison.table}};
+  section.blocks.emplace_back(draw::Paragraph{.text = analysis::comparison_method(comparison)});
+  for (const auto* side : sides)
+    for (const std::string& problem : analysis::source_problems(*side))
+      section.blocks.emplace_back(draw::Paragraph{.text = problem, .kind = Kind::kWarning});
+  for (const std::string& note : comparison.notes)
+    section.blocks.emplace_back(draw::Paragraph{.text = note, .kind = Kind::kNote});
+  for (const analysis::SizeComparison& one : comparison.sizes)
+    section.blocks.emplace_back(draw::Paragraph{.text = one.verdict});
+  const draw::Document document{.title = fmt::format("{} and {}", comparison.name_a, comparison.name_b),
+                                .sections = {section},
+                                .data_json = analysis::comparison_json(comparison)};
+  write_formats(document, options.output, config::report_formats(options));
+}
+
 int cmd_report_compare(const commands::ParsedCommand& command) {
   if (command.wants_help) {
     core::print("{}", command.set->help_text());
@@ -246,6 +266,7 @@ int cmd_report_compare(const commands::ParsedCommand& command) {
     core::print("{}\n", analysis::comparison_json(comparison));
     return 0;
   }
+  if (!options.output.empty()) write_comparison(comparison, {&a, &b}, options);
   core::print("{}\n", draw::to_text(comparison.table));
   print_wrapped("", analysis::comparison_method(comparison));
   for (const auto* side : {&a, &b})

@@ -73,7 +73,7 @@ int run(const Args& args) {
       return 0;
     }
   }
-  commands::ParsedCommand command = commands::parse_command(args);
+  commands::ParsedCommand command = commands::parse_command_here(args);
   if (command.info->half == commands::Half::kEngine) return run_engine_command(command, args);
   for (const FrontCommand& front : kFrontCommands)
     if (command.info->name == front.name) return front.run(command);

@@ -290,7 +290,7 @@ TEST(ContrastiveOptions, ContradictionsAreRefused) {
       {{"--dist-rank", "2", "--dist-world-size", "2"}, "expected 0 to 1"},
       {{"--world-size", "8"}, "only asks --dry-run"},
       {{"--json"}, "belongs to --dry-run"},
-      {{"--device", "cpu", "--dist-backend", "nccl"}, "needs --device cuda"},
+      {{"--device", "cpu", "--dist-backend", "nccl"}, "--dist-backend nccl needs --device cuda"},
       {{"--dist-url", "http://x"}, "expected tcp://HOST:PORT"},
       {{"--name", "a/b"}, "contains '/'"},
       {{"--delete-previous-checkpoint", "--keep", "3"}, "--keep asks for 3"},

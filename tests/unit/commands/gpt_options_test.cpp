@@ -149,6 +149,10 @@ TEST(GptOptions, ContradictionsAreRefused) {
     EXPECT_TRUE(holds(message_of("--dry-run --model gpt2 " + flags), part))
         << flags << "\n"
         << message_of("--dry-run --model gpt2 " + flags);
+  const std::string at_once = message_of("--model gpt2 --device cpu --distributed-backend nccl");
+  for (const char* part : {"--train-iters or --train-samples", "--lr is not given",
+                           "--data-path PREFIX, or --mock-data", "--distributed-backend nccl needs --device cuda"})
+    EXPECT_TRUE(holds(at_once, part)) << at_once;
   EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4"), "--train-iters or --train-samples"));
   EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --train-iters 5"), "--lr is not given"));
   EXPECT_TRUE(holds(message_of("--model gpt2 --lr 1e-4 --train-iters 5"), "--data-path PREFIX, or --mock-data"));

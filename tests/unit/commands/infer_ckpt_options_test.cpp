@@ -39,7 +39,19 @@ TEST(Commands, EmbedAndClassify) {
   EXPECT_TRUE(holds(line_error("infer embed --images d -o x"), "needs --pretrained FILE"));
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w --images d"), "needs --classnames FILE"));
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w --classnames c"), "needs --images DIR"));
+  EXPECT_TRUE(holds(line_error("infer classify --pretrained w a.jpg b.jpg"), "--images DIR"));
+  EXPECT_TRUE(holds(line_error("infer embed a.wav"), "--sounds DIR"));
   EXPECT_TRUE(holds(line_error("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
+}
+
+TEST(Commands, OutputsAreGivenByTheFlagToo) {
+  for (const Args& args : {Args{"ckpt", "export", "run", "-o", "out.pt"}, Args{"ckpt", "export", "run", "out.pt"},
+                           Args{"ckpt", "export", "--output=out.pt", "run"}})
+    EXPECT_EQ(parse_command(args).ckpt->output, "out.pt");
+  EXPECT_TRUE(holds(line_error("ckpt export run out.pt -o b.pt"), "does not take the argument 'out.pt'"));
+  EXPECT_TRUE(holds(line_error("ckpt export run"), "needs OUT"));
+  EXPECT_EQ(parse_command(Args{"report", "compare", "a", "b", "-o", "dir"}).report->output, "dir");
+  EXPECT_EQ(parse_command(Args{"report", "compare", "a", "b"}).report->output, "");
 }
 
 TEST(Commands, Generate) {

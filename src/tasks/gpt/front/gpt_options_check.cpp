@@ -72,10 +72,18 @@ void check_length(const GptOptions& o, const core::OptionSet& set) {
   for (const char* flag : {"lr-wsd-decay-style", "lr-wsd-decay-iters"})
     config::refuse_if(set.is_given(flag) && o.lr_decay_style != "WSD",
                       fmt::format("--{} belongs to --lr-decay-style WSD", flag), "add it, or drop this flag");
+}
+
+/// What a run cannot do without, told at once.
+void check_needed(const GptOptions& o, UsageProblems& problems) {
   if (o.dry_run) return;
-  config::refuse_if(!o.train_iters && !o.train_samples, "how long to train is not given",
-                    "give --train-iters or --train-samples");
-  config::refuse_if(!o.lr, "--lr is not given", "for example --lr 1e-4");
+  const auto need = [&](bool is_given, const char* message, const char* hint) {
+    problems.collect([&] { config::refuse_if(!is_given, message, hint); });
+  };
+  need(o.train_iters || o.train_samples, "how long to train is not given", "give --train-iters or --train-samples");
+  need(o.lr.has_value(), "--lr is not given", "for example --lr 1e-4");
+  need(o.mock_data || !o.data_path.empty() || !o.train_data_path.empty(), "no data are given",
+       "give --data-path PREFIX, or --mock-data");
 }
 
 void check_data(const GptOptions& o) {
@@ -95,8 +103,6 @@ void check_data(const GptOptions& o) {
       config::refuse_if(!number || *number < 0, fmt::format("--split got '{}', expected up to three numbers", *o.split),
                         "for example --split 949,50,1");
     }
-  config::refuse_if(!o.dry_run && !o.mock_data && o.data_path.empty() && o.train_data_path.empty(), "no data are given",
-                    "give --data-path PREFIX, or --mock-data");
 }
 
 }  // namespace
@@ -210,6 +216,7 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   problems.collect([&] { check_recompute(options); });
   problems.collect([&] { check_length(options, set); });
   problems.collect([&] { check_data(options); });
+  check_needed(options, problems);
   problems.collect([&] { config::check_run_options(options, {"--train-iters", options.train_iters}, set); });
   problems.collect([&] { check_checkpoints(options); });
   problems.collect([&] { check_other_pairs(options); });
