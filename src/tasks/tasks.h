@@ -41,10 +41,15 @@ template <typename Options> const Options& options_as(const FrontTask& task) {
 struct FrontTaskRow {
   std::string name, summary;
   std::unique_ptr<FrontTask> (*make)(const std::string& name);
+  std::vector<std::string> programs{};  ///< Modules and scripts of others whose flags this task takes.
 };
 
 /// All tasks, the default one first: the only place of the torch-free half that names them.
 std::span<const FrontTaskRow> front_tasks();
+
+/// The task that takes the flags of this Python module or script ("open_clip_train.main", "a/pretrain_gpt.py"); ""
+/// where none is known to.
+std::string task_of_program(const std::string& word);
 
 /// What an option of a training command says about a run, by flag name or alias; `task` names the task ("" or
 /// one that is not known: all are asked in turn). Nothing where it is not declared.

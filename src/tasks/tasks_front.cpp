@@ -1,5 +1,6 @@
 #include <map>
 
+#include "core/strings.h"
 #include "tasks/contrastive/front/contrastive_front.h"
 #include "tasks/gpt/front/gpt_front.h"
 #include "tasks/imagenet/front/imagenet_front.h"
@@ -9,13 +10,31 @@ namespace lockstep::tasks {
 
 std::span<const FrontTaskRow> front_tasks() {
   static const std::vector<FrontTaskRow> rows = {
-      {"clip", "train a CLIP model on pictures and captions", make_contrastive_front},
-      {"clap", "train a CLAP model on sounds and captions", make_contrastive_front},
-      {"gpt", "train a GPT model", make_gpt_front},
-      {"imagenet", "train a ResNet or ViT on labelled pictures", make_imagenet_front},
-      {"resnet", "the other name of train imagenet", make_imagenet_front},
+      {"clip",
+       "train a CLIP model on pictures and captions",
+       make_contrastive_front,
+       {"open_clip_train.main", "open_clip_train/main.py", "training.main", "training/main.py"}},
+      {"clap",
+       "train a CLAP model on sounds and captions",
+       make_contrastive_front,
+       {"laion_clap.training.main", "laion_clap/training/main.py"}},
+      {"gpt", "train a GPT model", make_gpt_front, {"pretrain_gpt.py"}},
+      {"imagenet", "train a ResNet or ViT on labelled pictures", make_imagenet_front, {"imagenet/main.py"}},
+      {"resnet", "the other name of train imagenet", make_imagenet_front, {}},
   };
   return rows;
+}
+
+std::string task_of_program(const std::string& word) {
+  std::string task;
+  size_t best = 0;  // laion_clap/training/main.py is CLAP's, though it ends as OpenCLIP's does
+  for (const FrontTaskRow& row : front_tasks())
+    for (const std::string& program : row.programs) {
+      if ((word != program && !core::ends_with(word, "/" + program)) || program.size() <= best) continue;
+      best = program.size();
+      task = row.name;
+    }
+  return task;
 }
 
 namespace {

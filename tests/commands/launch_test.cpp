@@ -319,7 +319,7 @@ TEST(Launch, WhoFailedFirstIsToldWhileTheOthersStillEnd) {
   const std::string err = core::read_file(err_file);
   EXPECT_EQ(result.status.code, 137) << err;
   EXPECT_NE(err.find("rank 0 has read it"), std::string::npos) << err;
-  EXPECT_NE(err.find("1 other ranks are being ended, for which they have 10 s"), std::string::npos) << err;
+  EXPECT_NE(err.find("1 other ranks are being ended, for which they have 2 s"), std::string::npos) << err;
 }
 
 TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {
@@ -335,6 +335,36 @@ TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {
   ASSERT_EQ(lines(result.out).size(), 2u) << result.out;
   for (const std::string& line : lines(result.out))
     EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
+}
+
+TEST(Launch, ARankThatWaitsForALostOneIsKilledSoon) {
+  const std::string script =
+      "if [ $RANK = 1 ]; then sleep 0.3; kill -9 $$; fi; trap '' TERM; while :; do sleep 0.1; done";
+  const auto began = std::chrono::steady_clock::now();
+  const CommandResult result = run(launch({"--nproc-per-node", "2"}, script));
+  EXPECT_EQ(result.status.code, 137) << result.err;
+  EXPECT_NE(result.err.find("1 other ranks did not end on SIGTERM and were killed"), std::string::npos) << result.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 8s);  // 2 s, where a failed rank leaves the others 10
+}
+
+TEST(Launch, AGivenGraceHoldsForALostRankToo) {
+  const std::string script = "if [ $RANK = 1 ]; then kill -9 $$; fi; trap '' TERM; sleep 3; exit 3";
+  const CommandResult result = run(launch({"--nproc-per-node", "2", "--kill-grace", "60"}, script));
+  EXPECT_NE(result.err.find("for which they have 60 s"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("were killed"), std::string::npos) << result.err;
+}
+
+TEST(Launch, PlainLinesOfALogAreNoLastMessage) {
+  const std::string info = "echo '2026-01-31,12:00:00 | INFO | Loss: 3.5, 0 errors' >&2; ";
+  const std::string die = "sleep 0.2; kill -9 $$";
+  const CommandResult plain = run(launch({"--nproc-per-node", "2"}, "[ $RANK = 0 ] && exec sleep 1000; " + info + die));
+  EXPECT_NE(plain.err.find("rank 1 on "), std::string::npos) << plain.err;
+  EXPECT_EQ(plain.err.find("its last message"), std::string::npos) << plain.err;
+  const std::string warning = "echo '2026-01-31,12:00:00 | WARNING | disk is slow' >&2; ";
+  const CommandResult warned =
+      run(launch({"--nproc-per-node", "2"}, "[ $RANK = 0 ] && exec sleep 1000; " + warning + info + die));
+  EXPECT_NE(warned.err.find("its last message: 2026-01-31,12:00:00 | WARNING | disk is slow\n"), std::string::npos)
+      << warned.err;
 }
 
 TEST(Launch, TheMessageOfAnErrorFileGoesBeforeTheLog) {
@@ -411,6 +441,31 @@ TEST(Launch, RunsLockstepItself) {
   EXPECT_EQ(bare.status.code, 2) << bare.err;
   EXPECT_EQ(bare.err.rfind("lockstep: error: options: --no-such-flag is unknown", 0), 0u)
       << bare.err;  // once, before there are ranks
+}
+
+TEST(Launch, ProgramsOfOtherProjectsAreToldTheirCommand) {
+  const auto err_of = [](Args args) {
+    args.insert(args.begin(), "launch");
+    args.insert(args.end(), {"--lr", "1e-3"});
+    const CommandResult result = run(lockstep(args));
+    EXPECT_EQ(result.status.code, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(err_of({"--nproc_per_node=4", "-m", "open_clip_train.main"})
+                .find("replace `-m open_clip_train.main` by `-- train clip`"),
+            std::string::npos);
+  EXPECT_NE(err_of({"--nproc_per_node", "8", "megatron/pretrain_gpt.py"})
+                .find("replace `megatron/pretrain_gpt.py` by `-- train gpt`"),
+            std::string::npos);
+  EXPECT_NE(err_of({"--", "python3", "laion_clap/training/main.py"})
+                .find("replace `-- python3 laion_clap/training/main.py` by `-- train clap`"),
+            std::string::npos);
+  const CommandResult named = run(lockstep({"launch", "--", "train", "gpt", "pretrain_gpt.py", "--no-such-flag"}));
+  EXPECT_EQ(named.status.code, 2);
+  EXPECT_NE(named.err.find("leave 'pretrain_gpt.py' out: flags follow `lockstep train gpt` directly"),
+            std::string::npos)
+      << named.err;
+  EXPECT_NE(named.err.find("--no-such-flag is unknown"), std::string::npos) << named.err;  // both at once
 }
 
 TEST(Launch, RefusalsAreClear) {

@@ -25,6 +25,7 @@
 #include "core/strings.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
+#include "tasks/tasks.h"
 
 namespace lockstep::cli {
 namespace {
@@ -75,7 +76,8 @@ core::OptionSet declare_options(LaunchOptions& values) {
   options.add("program", &values.program,
               {.help = "Another program to start instead of lockstep.", .metavar = "PATH", .unset_text = "lockstep"});
   options.add("kill-grace", &values.kill_grace_s,
-              {.help = "When a rank has failed: time from SIGTERM to SIGKILL for the others.",
+              {.help = "When a rank has failed: time from SIGTERM to SIGKILL for the others; where it was lost to a "
+                       "signal, and this is not given, 2 s.",
                .unit = "s",
                .min = 0,
                .max = 3600});
@@ -153,6 +155,28 @@ std::pair<std::vector<std::string>, std::vector<std::string>> split_command(std:
   const std::vector<std::string> flags(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at));
   if (at < args.size() && args[at] == "--") ++at;
   return {flags, {args.begin() + static_cast<std::ptrdiff_t>(at), args.end()}};
+}
+
+bool is_command(const std::string& word) {
+  const auto table = commands::command_table();
+  return std::any_of(table.begin(), table.end(), [&](const commands::CommandInfo& info) {
+    return info.name == word || core::starts_with(info.name, word + " ");
+  });
+}
+
+/// A Python program where the command should stand: says what to write in its place.
+void refuse_other_program(std::span<const std::string> args) {
+  for (size_t at = 0; at < args.size() && !is_command(args[at]); ++at) {
+    const std::string task = tasks::task_of_program(args[at]);
+    if (task.empty()) continue;
+    size_t first = at;
+    while (first > 0 && (args[first - 1] == "-m" || args[first - 1] == "--module" || args[first - 1] == "--" ||
+                         args[first - 1] == "-u" || core::starts_with(args[first - 1], "python")))
+      --first;
+    throw UsageError(fmt::format("launch: '{}' is a program of another project, not a command of lockstep", args[at]),
+                     fmt::format("replace `{}` by `-- train {}`, which takes the flags that follow",
+                                 core::join(args.subspan(first, at + 1 - first), " "), task));
+  }
 }
 
 /// True when a listening socket on all interfaces can have this port now.
@@ -296,7 +320,7 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
 /// is said: --help and --dry-run need no ranks.
 std::optional<int> answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
   if (core::starts_with(command.front(), "-")) return std::nullopt;  // --version and the like are no commands
-  commands::ParsedCommand parsed = commands::parse_command(command);
+  commands::ParsedCommand parsed = commands::parse_command_here(command);
   if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
   const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
   if (parsed.wants_help) return 0;
@@ -318,6 +342,7 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
   LaunchOptions values;
   core::OptionSet options = declare_options(values);
   const auto [flags, command] = split_command(args, options);
+  if (std::find(flags.begin(), flags.end(), "--program") == flags.end()) refuse_other_program(args);
   options.parse(flags);
   if (options.wants_help()) {
     const std::string usage = "Usage: lockstep launch [FLAGS]";
@@ -341,10 +366,11 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
                      .error_file = error_file});
   }
   const bool has_prefix = !values.no_prefix && place.num_nodes * local_size > 1;
-  return run_rank_group(ranks,
-                        {.has_prefix = has_prefix,
-                         .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000)),
-                         .run_folder_file = run_folder_file(ranks.front().error_file)});
+  GroupConfig group{.has_prefix = has_prefix,
+                    .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000)),
+                    .run_folder_file = run_folder_file(ranks.front().error_file)};
+  if (options.is_given("kill-grace")) group.lost_rank_grace = group.kill_grace;
+  return run_rank_group(ranks, group);
 }
 
 }  // namespace lockstep::cli

@@ -101,15 +101,21 @@ std::string message_of_file(const std::filesystem::path& path) {
   }
 }
 
-/// The last line of standard error that speaks of an error, with what is indented below it; else the last line.
+/// A line of a log (core/log.h) by which a run tells that all is well.
+bool is_plain_log_line(const std::string& line) {
+  return line.find(" | INFO | ") != std::string::npos || line.find(" | DEBUG | ") != std::string::npos;
+}
+
+/// The last line of standard error that speaks of an error, with what is indented below it; else the last that is no
+/// plain line of a log.
 std::string message_of_tail(const std::deque<std::string>& tail) {
   size_t found = tail.size();
   for (size_t index = 0; index < tail.size(); ++index) {
-    const bool is_own_line = !tail[index].empty() && tail[index][0] != ' ';
+    const bool is_own_line = !tail[index].empty() && tail[index][0] != ' ' && !is_plain_log_line(tail[index]);
     if (is_own_line && core::to_lower_ascii(tail[index]).find("error") != std::string::npos) found = index;
   }
   if (found == tail.size()) {
-    while (found > 0 && core::trim(tail[found - 1]).empty()) --found;
+    while (found > 0 && (core::trim(tail[found - 1]).empty() || is_plain_log_line(tail[found - 1]))) --found;
     return found > 0 ? tail[found - 1] : "";
   }
   std::string message = tail[found];
@@ -137,6 +143,9 @@ class RankGroup {
   void reap();
   Verdict judge(const ExitStatus& status) const;
   void act();
+  std::chrono::milliseconds grace() const {
+    return is_rank_lost_ ? std::min(config_.kill_grace, config_.lost_rank_grace) : config_.kill_grace;
+  }
   void terminate_others();
   void kill_all();
   void drain();
@@ -152,7 +161,8 @@ class RankGroup {
   mutable SharedOutput output_;
   std::vector<Rank> ranks_;
   int num_ended_ = 0, num_interrupts_ = 0, num_killed_ = 0;
-  int stop_signal_ = 0;  // that was passed on to the ranks
+  int stop_signal_ = 0;        // that was passed on to the ranks
+  bool is_rank_lost_ = false;  // to a signal that was not ours
   bool is_terminating_ = false, is_killed_ = false;
   std::optional<Clock::time_point> terminate_at_, kill_at_, tell_at_;
 };
@@ -239,6 +249,7 @@ void RankGroup::reap() {
     rank.exit_order = ++num_ended_;
     rank.verdict = judge(*rank.status);
     if (rank.verdict == Verdict::kCause) terminate_at_ = std::min(terminate_at_.value_or(Clock::now()), Clock::now());
+    if (rank.verdict == Verdict::kCause && rank.status->signal != 0) is_rank_lost_ = true;
     if (rank.verdict == Verdict::kCause && !tell_at_) tell_at_ = Clock::now() + kTellAfter;
     if (rank.verdict == Verdict::kLostPeer && !terminate_at_) terminate_at_ = Clock::now() + config_.settle;
   }
@@ -246,7 +257,7 @@ void RankGroup::reap() {
 
 void RankGroup::terminate_others() {
   is_terminating_ = true;
-  kill_at_ = Clock::now() + config_.kill_grace;
+  kill_at_ = Clock::now() + grace();
   for (Rank& rank : ranks_) rank.process.send_signal(SIGTERM);
 }
 
@@ -314,7 +325,7 @@ void RankGroup::tell_first(const Rank& first) const {
   output_.write_line(
       STDERR_FILENO, "",
       fmt::format("launch: {}; {} other ranks are being ended, for which they have {:.0f} s{}", how_it_ended(first),
-                  num_left, std::chrono::duration<double>(config_.kill_grace).count(), advice(first)));
+                  num_left, std::chrono::duration<double>(grace()).count(), advice(first)));
 }
 
 void RankGroup::report(const Rank& first) const {
