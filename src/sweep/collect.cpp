@@ -131,7 +131,10 @@ Collection collect(const fs::path& folder, const SweepState& state, const SlurmV
   for (const PointResult& result : collection.results) {
     by_size[result.point->nodes].push_back(&result);
     count_jobs(result, collection);
+    const NodeDevices& devices = result.point->devices;
+    collection.device_hours_used[devices.unit] += result.view.node_hours * static_cast<double>(devices.count);
   }
+  if (collection.device_hours_used.contains("") || state.mode == "local") collection.device_hours_used.clear();
   for (const auto& [nodes, results] : by_size) {
     collection.sizes.push_back(summarise_size(nodes, state.mode == "local" ? 1 : nodes, results));
     collection.node_hours_planned += collection.sizes.back().node_hours_planned;

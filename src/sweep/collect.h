@@ -46,6 +46,7 @@ struct Collection {
   std::vector<PointResult> results{};
   std::vector<SizeSummary> sizes{};
   double node_hours_planned = 0, node_hours_used = 0;
+  std::map<std::string, double> device_hours_used{};  ///< By unit; empty where not every point says its devices.
   int num_jobs = 0, num_failed_jobs = 0;  ///< Starts of jobs, and those that ended neither well nor with a requeue.
 };
 

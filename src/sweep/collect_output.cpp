@@ -132,6 +132,7 @@ core::Json collection_json(const SweepState& state, const Collection& collection
           {"sizes", sizes},
           {"node_hours_planned", collection.node_hours_planned},
           {"node_hours_used", collection.node_hours_used},
+          {"device_hours_used", collection.device_hours_used},
           {"job_starts", collection.num_jobs},
           {"failed_job_starts", collection.num_failed_jobs},
           {"billing",
@@ -161,8 +162,11 @@ std::string collection_text(const SweepState& state, const Collection& collectio
     rows.push_back(std::move(row));
   }
   std::string text = text_table(rows) + "\n" + sizes_text(collection) + "\n";
-  text += fmt::format("planned at most {}, used {}\n", billed(state, collection.node_hours_planned),
+  text += fmt::format("planned at most {}, used {}", billed(state, collection.node_hours_planned),
                       billed(state, collection.node_hours_used));
+  for (const auto& [unit, hours] : collection.device_hours_used)
+    if (unit != state.billing_unit) text += fmt::format(" = {:.2f} {}", hours, unit);
+  text += "\n";
   const double share = collection.num_jobs > 0 ? 100.0 * collection.num_failed_jobs / collection.num_jobs : 0;
   if (state.mode == "local")
     text +=

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/options.h"
 #include "core/strings.h"
 #include "core/units.h"
 
@@ -15,10 +16,18 @@ double node_hours(const Point& point) {
 
 std::string count_or_dash(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : "-"; }
 
-/// "41.5 GiB", "41.5 GiB, too much", "-"
 std::string memory_cell(const std::optional<PointFit>& fit) {
-  if (!fit) return "-";
-  return core::format_bytes(fit->memory_bytes) + (!fit->device_bytes ? "" : fit->fits() ? ", fits" : ", too much");
+  return fit ? core::format_bytes(fit->memory_bytes) : "-";
+}
+
+std::string fits_cell(const std::optional<PointFit>& fit) {
+  return !fit || !fit->device_bytes ? "-" : fit->fits() ? "yes" : "no";
+}
+
+/// The number behind the last ':' or '=' of "--gpus-per-node=a100:4"; 1 where it ends in a name ("--gres=gpu").
+std::optional<int64_t> count_of_request(const std::string& option) {
+  const size_t at = option.find_last_of(":=");
+  return at == std::string::npos ? std::nullopt : core::parse_int(std::string_view(option).substr(at + 1));
 }
 
 std::string cost_text(const Plan& plan) {
@@ -26,18 +35,33 @@ std::string cost_text(const Plan& plan) {
   std::string text = fmt::format("{} points; at most {:.2f} node-hours", plan.points.size(), cost.node_hours);
   if (!plan.billing_unit.empty())
     text += fmt::format(" = {:.1f} {}", cost.node_hours * plan.billing_per_node_hour, plan.billing_unit);
+  if (cost.device_hours.size() == 1 && cost.device_hours.begin()->first != plan.billing_unit)
+    text += fmt::format(" = {:.2f} {}", cost.device_hours.begin()->second, cost.device_hours.begin()->first);
   if (cost.num_without_limit > 0) text += fmt::format(", and {} points without a time limit", cost.num_without_limit);
   if (plan.in_flight > 0) text += fmt::format("; {} at a time", plan.in_flight);
   return text + "\n";
 }
 }  // namespace
 
+NodeDevices devices_of_node(const Point& point) {
+  for (const std::string& option : point.slurm.sbatch) {
+    if (core::starts_with(option, "--gpus-per-node=") || core::starts_with(option, "--gres=gpu"))
+      return {.count = count_of_request(option).value_or(1), .unit = "GPU-hours"};
+  }
+  if (point.slurm.cpus_per_task)
+    return {.count = *point.slurm.cpus_per_task * point.ranks_per_node, .unit = "core-hours"};
+  return {};
+}
+
 PlannedCost planned_cost(const Plan& plan) {
   PlannedCost cost;
   for (const Point& point : plan.points) {
+    const NodeDevices devices = devices_of_node(point);
+    cost.device_hours[devices.unit] += node_hours(point) * static_cast<double>(devices.count);
     cost.node_hours += node_hours(point);
     cost.num_without_limit += point.slurm.time_limit_s == 0 ? 1 : 0;
   }
+  if (cost.device_hours.contains("")) cost.device_hours.clear();  // of some points it is not known
   return cost;
 }
 
@@ -72,23 +96,34 @@ std::string plan_table(const Plan& plan) {
   std::vector<std::vector<std::string>> rows{{"point"}};
   for (const std::string& key : plan.axis_keys) rows[0].push_back(key);
   for (const char* head :
-       {"repeat", "ranks", "samples/replica", "global batch", "memory/rank", "time limit", "node-hours"})
+       {"repeat", "ranks", "samples/replica", "global batch", "memory/rank", "fits", "time limit", "node-hours"})
     rows[0].emplace_back(head);
+  const bool asks_device = std::any_of(plan.points.begin(), plan.points.end(),
+                                       [](const Point& point) { return point.fit && point.fit->device_bytes; });
+  if (!asks_device) std::erase(rows[0], "fits");
   for (const size_t position : plan.submit_order) {
     const Point& point = plan.points[position];
     std::vector<std::string> row{fmt::format("{:04}", point.index)};
     for (const auto& [key, value] : point.axes) row.push_back(to_text(value));
     const bool has_limit = point.slurm.time_limit_s > 0;
-    for (std::string& cell :
-         std::vector<std::string>{fmt::format("{}", point.repeat), fmt::format("{}", point.num_ranks()),
-                                  count_or_dash(point.samples_per_replica), count_or_dash(point.global_batch),
-                                  memory_cell(point.fit), has_limit ? time_limit_text(point.slurm.time_limit_s) : "-",
-                                  has_limit ? fmt::format("{:.2f}", node_hours(point)) : "-"})
+    for (std::string& cell : std::vector<std::string>{
+             fmt::format("{}", point.repeat), fmt::format("{}", point.num_ranks()),
+             count_or_dash(point.samples_per_replica), count_or_dash(point.global_batch), memory_cell(point.fit)})
       row.push_back(std::move(cell));
+    if (asks_device) row.push_back(fits_cell(point.fit));
+    row.push_back(has_limit ? time_limit_text(point.slurm.time_limit_s) : "-");
+    row.push_back(has_limit ? fmt::format("{:.2f}", node_hours(point)) : "-");
     rows.push_back(std::move(row));
   }
   std::string text = text_table(rows) + "\n" + cost_text(plan);
-  for (const std::string& warning : plan.warnings) text += "warning: " + warning + "\n";
+  constexpr size_t kWidth = 80, kIndent = 9;
+  for (const std::string& warning : plan.warnings) {
+    std::string begin = "warning: ";
+    for (const std::string& line : core::wrap_text(warning, kWidth - kIndent)) {
+      text += begin + line + "\n";
+      begin = std::string(kIndent, ' ');
+    }
+  }
   return text;
 }
 
@@ -124,6 +159,7 @@ core::Json plan_json(const Plan& plan) {
           {"command", core::join(plan.command, " ")},
           {"points", points},
           {"node_hours", cost.node_hours},
+          {"device_hours", cost.device_hours},
           {"without_time_limit", cost.num_without_limit},
           {"billing", {{"unit", plan.billing_unit}, {"amount", cost.node_hours * plan.billing_per_node_hour}}},
           {"warnings", plan.warnings}};

@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,12 @@ namespace lockstep::sweep {
 /// Node-hours of a plan when every job uses its whole time limit; points without one are counted apart.
 struct PlannedCost {
   double node_hours = 0;
+  std::map<std::string, double> device_hours{};  ///< By unit; empty where not every point says its devices.
   int64_t num_without_limit = 0;
 };
 PlannedCost planned_cost(const Plan& plan);
+/// The GPUs that a node of this point is asked for (gpus-per-node, gres), else its cores (cpus-per-task).
+NodeDevices devices_of_node(const Point& point);
 
 /// The points as a table in the order of submission, with batch, time limit and node-hours, and what they cost
 /// together.

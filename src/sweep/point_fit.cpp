@@ -39,17 +39,36 @@ PointFit fit_of(Plan& plan, const Point& point, const std::vector<std::string>& 
           .nodes_of_tensor_group = page.nodes_of_tensor_group};
 }
 
-void add_warnings(const Point& point, const std::string& target_device, std::vector<std::string>& warnings) {
-  const PointFit& fit = *point.fit;
-  if (!fit.fits())
-    warnings.push_back(fmt::format("{}: takes {} of memory on a rank, {} has {}", point.axes_text(),
-                                   core::format_bytes(fit.memory_bytes), target_device,
-                                   core::format_bytes(fit.device_bytes.value_or(0))));
-  if (fit.nodes_of_tensor_group > 1)
-    warnings.push_back(
-        fmt::format("{}: tensor ranks of one group lie on {} nodes of {} ranks: what they send in every "
-                    "layer crosses the network",
-                    point.axes_text(), fit.nodes_of_tensor_group, point.ranks_per_node));
+/// "0001, 0003"
+std::string indexes_text(const std::vector<const Point*>& points) {
+  std::vector<std::string> names;
+  for (const Point* point : points) names.push_back(fmt::format("{:04}", point->index));
+  return fmt::format("point{} {}", names.size() == 1 ? "" : "s", core::join(names, ", "));
+}
+
+/// One warning of each kind, with the points that it is about.
+void add_warnings(Plan& plan, const std::string& target_device) {
+  std::vector<const Point*> too_large;
+  std::map<std::pair<int64_t, int64_t>, std::vector<const Point*>> spread;  // by nodes of a group and ranks of a node
+  for (const Point& point : plan.points) {
+    if (!point.fit->fits()) too_large.push_back(&point);
+    if (const int64_t nodes = point.fit->nodes_of_tensor_group; nodes > 1)
+      spread[{nodes, point.ranks_per_node}].push_back(&point);
+  }
+  if (!too_large.empty()) {
+    const auto by_memory = [](const Point* a, const Point* b) { return a->fit->memory_bytes < b->fit->memory_bytes; };
+    const auto [least, most] = std::minmax_element(too_large.begin(), too_large.end(), by_memory);
+    const std::string from = core::format_bytes((*least)->fit->memory_bytes),
+                      to = core::format_bytes((*most)->fit->memory_bytes);
+    plan.warnings.push_back(fmt::format("{}: too large: {} of memory on a rank, {} has {}", indexes_text(too_large),
+                                        from == to ? to : from + " to " + to, target_device,
+                                        core::format_bytes(too_large.front()->fit->device_bytes.value_or(0))));
+  }
+  for (const auto& [place, points] : spread)
+    plan.warnings.push_back(
+        fmt::format("{}: tensor ranks of one group lie on {} nodes of {} ranks: what they send in every layer crosses "
+                    "the network",
+                    indexes_text(points), place.first, place.second));
 }
 
 }  // namespace
@@ -61,10 +80,9 @@ void judge_points(Plan& plan, const std::string& target_device) {
     const std::string key = fmt::format("{} {} {}", point.nodes, point.ranks_per_node, fmt::join(point.flags, " "));
     const auto found = known.find(key);
     point.fit = found != known.end() ? found->second : fit_of(plan, point, dry_run);
-    if (found != known.end()) continue;
     known.emplace(key, *point.fit);
-    add_warnings(point, target_device, plan.warnings);
   }
+  add_warnings(plan, target_device);
 }
 
 }  // namespace lockstep::sweep

@@ -23,6 +23,12 @@ struct SlurmRequest {
   int64_t max_requeues = 5;
 };
 
+/// What a node of a point computes with, as far as its request says.
+struct NodeDevices {
+  int64_t count = 0;   ///< 0: not known.
+  std::string unit{};  ///< "GPU-hours", "core-hours": what they cost is told in.
+};
+
 /// What a dry run says of a point.
 struct PointFit {
   double memory_bytes = 0;               ///< Planned for the fullest rank.

@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/strings.h"
 #include "sweep/json_values.h"
+#include "sweep/plan_table.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
@@ -52,6 +53,8 @@ core::Json point_json(const PointRecord& point) {
           {"samples_per_replica", or_null(point.samples_per_replica)},
           {"global_batch", or_null(point.global_batch)},
           {"time_limit_s", point.time_limit_s},
+          {"devices_per_node", point.devices.count},
+          {"device_hours_unit", point.devices.unit},
           {"run", point.run},
           {"script", point.script},
           {"events", point.events},
@@ -63,21 +66,22 @@ core::Json point_json(const PointRecord& point) {
 }
 
 PointRecord point_from_json(const core::Json& json) {
-  PointRecord point{.index = json.at("index"),
-                    .name = json.at("name"),
-                    .repeat = json.at("repeat"),
-                    .nodes = json.at("nodes"),
-                    .ranks_per_node = json.at("ranks_per_node"),
-                    .time_limit_s = json.at("time_limit_s"),
-                    .arguments = json.at("arguments"),
-                    .samples_per_replica = optional_count(
-                        json, json.contains("samples_per_rank") ? "samples_per_rank" : "samples_per_replica"),
-                    .global_batch = optional_count(json, "global_batch"),
-                    .run = json.at("run"),
-                    .script = json.at("script"),
-                    .events = json.at("events"),
-                    .status = enum_from_text<PointStatus>(kStatusNames, json.at("state")),
-                    .message = json.at("message")};
+  PointRecord point{
+      .index = json.at("index"),
+      .name = json.at("name"),
+      .repeat = json.at("repeat"),
+      .nodes = json.at("nodes"),
+      .ranks_per_node = json.at("ranks_per_node"),
+      .time_limit_s = json.at("time_limit_s"),
+      .devices = {.count = json.value("devices_per_node", int64_t{0}), .unit = json.value("device_hours_unit", "")},
+      .arguments = json.at("arguments"),
+      .samples_per_replica = optional_count(json, json.contains("samples_per_rank") ? "samples_per_rank" : "samples_per_replica"),
+      .global_batch = optional_count(json, "global_batch"),
+      .run = json.at("run"),
+      .script = json.at("script"),
+      .events = json.at("events"),
+      .status = enum_from_text<PointStatus>(kStatusNames, json.at("state")),
+      .message = json.at("message")};
   for (const auto& [key, value] : json.at("axes").items()) point.axes.emplace_back(key, scalar_from_json(value));
   for (const auto& [key, value] : json.at("env").items()) point.env.emplace_back(key, value.get<std::string>());
   for (const auto& [key, value] : json.at("tags").items()) point.tags[key] = value.get<std::string>();
@@ -146,6 +150,7 @@ SweepState new_state(const Plan& plan, const fs::path& folder, const std::string
                        .nodes = point.nodes,
                        .ranks_per_node = point.ranks_per_node,
                        .time_limit_s = point.slurm.time_limit_s,
+                       .devices = devices_of_node(point),
                        .arguments = plan.command,
                        .env = point.env,
                        .tags = point.tags,

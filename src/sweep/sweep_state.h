@@ -45,6 +45,7 @@ struct PointRecord {
   std::vector<std::pair<std::string, Scalar>> axes{};
   int64_t repeat = 1, nodes = 1, ranks_per_node = 1;
   int64_t time_limit_s = 0;
+  NodeDevices devices{};
   std::vector<std::string> arguments{};  ///< Of lockstep: "train", "clip", "--batch-size=64", ...
   std::vector<std::pair<std::string, std::string>> env{};
   std::map<std::string, std::string> tags{};

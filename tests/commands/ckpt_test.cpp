@@ -6,6 +6,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/process.h"
+#include "core/strings.h"
 
 namespace lockstep {
 namespace {
@@ -51,6 +52,12 @@ TEST_F(CkptCommand, ListShowsTheNewestFirst) {
   EXPECT_LT(at30, at20);
   EXPECT_LT(at20, at10);
   EXPECT_NE(result.out.find("has no manifest"), std::string::npos) << result.out;
+}
+
+TEST_F(CkptCommand, TheListFitsATerminal) {
+  const CommandResult result = ckpt({"list", run()});
+  ASSERT_EQ(result.status.code, 0) << result.err;
+  for (const std::string& line : core::split(result.out, "\n")) EXPECT_LE(line.size(), 80u) << line;
 }
 
 TEST_F(CkptCommand, ListAsJson) {

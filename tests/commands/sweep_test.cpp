@@ -79,13 +79,34 @@ TEST_F(SweepCommand, DryRunSaysWhatFitsAndWhereTensorRanksCrossNodes) {
   EXPECT_EQ(plan.at("points").at(1).at("memory_per_rank").at("fits"), true);
   EXPECT_EQ(plan.at("points").at(1).at("nodes_of_tensor_group"), 2);
   const std::string warnings = plan.at("warnings").dump();
-  EXPECT_NE(warnings.find("nodes=2 tensor-model-parallel-size=1: takes "), std::string::npos) << warnings;
-  EXPECT_NE(warnings.find("nodes=2 tensor-model-parallel-size=8: tensor ranks of one group lie on 2 nodes of 4 ranks"),
-            std::string::npos)
+  EXPECT_NE(warnings.find("point 0001: too large: "), std::string::npos) << warnings;
+  EXPECT_NE(warnings.find("point 0002: tensor ranks of one group lie on 2 nodes of 4 ranks"), std::string::npos)
       << warnings;
-  const auto table = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--target-device", "H100 80GB"});
-  EXPECT_NE(table.out.find(", too much"), std::string::npos) << table.out;
+  const auto table = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--device-memory", "H100 80GB"});
+  EXPECT_NE(table.out.find("  fits"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("  no "), std::string::npos) << table.out;
+  for (const std::string& line : core::split(table.out, "\n")) EXPECT_LE(line.size(), 80u) << line;
   EXPECT_EQ(run_lockstep({"sweep", path("g.toml"), "--target-device", "H100 80GB"}).exit_code, 2);
+}
+
+TEST_F(SweepCommand, OneWarningNamesAllPointsThatItIsAbout) {
+  core::write_file_atomic(path("w.toml"),
+                          "name = \"w\"\ncommand = \"train gpt\"\nranks-per-node = 4\n[axes]\nnodes = [2, 4, 8]\n"
+                          "[train]\nmodel = \"13b\"\nbf16 = true\nmock-data = true\ntrain-iters = 10\nlr = 1e-4\n");
+  const auto shown = run_lockstep({"sweep", path("w.toml"), "--dry-run", "--target-device", "A100 40GB"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("warning: points 0001, 0002, 0003: too large: "), std::string::npos) << shown.out;
+  EXPECT_EQ(shown.out.find("too large"), shown.out.rfind("too large")) << shown.out;
+}
+
+TEST_F(SweepCommand, DeviceHoursStandBesideNodeHours) {
+  const auto gpus =
+      run_lockstep({"sweep", sweep_file("[slurm]\ntime = \"01:00:00\"\ngpus-per-node = \"a100:4\"\n"), "--dry-run"});
+  EXPECT_NE(gpus.out.find("at most 6.00 node-hours = 24.00 GPU-hours\n"), std::string::npos) << gpus.out << gpus.err;
+  const auto cores =
+      run_lockstep({"sweep", sweep_file("[slurm]\ntime = \"01:00:00\"\ncpus-per-task = 8\n"), "--dry-run", "--json"});
+  const core::Json plan = core::parse_json(cores.out, "plan");
+  EXPECT_EQ(plan.at("device_hours").at("core-hours"), 6 * 2 * 8) << cores.out;
 }
 
 TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {

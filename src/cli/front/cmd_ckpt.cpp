@@ -9,6 +9,7 @@
 #include "config/ckpt_options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/options.h"
 #include "core/print.h"
 #include "core/units.h"
 
@@ -93,7 +94,7 @@ std::string time_text(double unix_s) {
   const auto time = static_cast<std::time_t>(unix_s);
   std::tm local{};
   char text[32] = "-";
-  if (::localtime_r(&time, &local) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+  if (::localtime_r(&time, &local) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
   return text;
 }
 
@@ -122,8 +123,7 @@ void print_json(const std::vector<Checked>& all, bool is_verified) {
 }
 
 void print_table(const std::vector<Checked>& all, bool is_verified) {
-  core::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", "checkpoint", "step", "attempt", "epoch",
-              "samples", "size", "saved", "state");
+  core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", "checkpoint", "epoch", "samples", "size", "saved", "state");
   for (const Checked& checked : all) {
     const CheckpointEntry& entry = checked.entry;
     const char* state = checked.is_damaged()   ? "DAMAGED"
@@ -133,14 +133,13 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
                                                : "complete";
     const std::string name = entry.folder.filename().string();
     if (entry.manifest)
-      core::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt,
-                  entry.manifest->epoch, entry.manifest->samples_seen,
+      core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, entry.manifest->epoch, entry.manifest->samples_seen,
                   core::format_bytes(static_cast<double>(total_bytes(entry))), time_text(entry.manifest->created_s),
                   state);
     else
-      core::print("{:<24} {:>9} {:>7} {:>6} {:>14} {:>10}  {:<19}  {}\n", name, entry.step, entry.attempt, "-", "-",
-                  "-", "-", state);
-    for (const std::string& problem : checked.problems) core::print("    {}\n", problem);
+      core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, "-", "-", "-", "-", state);
+    for (const std::string& problem : checked.problems)
+      for (const std::string& line : core::wrap_text(problem, 76)) core::print("    {}\n", line);
   }
 }
 

@@ -115,7 +115,8 @@ OptionSet declare_run(RunFlags& flags) {
   set.add("target-device", &flags.target_device,
           {.help = "With --dry-run: say whether each point fits the memory of this GPU, or of the GPUs of this system "
                    "('H100 80GB', LUMI-G).",
-           .metavar = "NAME"});
+           .metavar = "NAME",
+           .aliases = {"device-memory"}});
   set.add("predict-on", &flags.predict_on,
           {.help = "With --dry-run: predict step, hours and node-hours of each point on this system (docs/predict.md).",
            .metavar = "NAME|FILE.toml"});
