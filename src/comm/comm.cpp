@@ -13,6 +13,7 @@
 #include "comm/progress.h"
 #include "comm/recorder.h"
 #include "core/clock.h"
+#include "core/env.h"
 #include "core/error.h"
 
 namespace lockstep::comm {
@@ -119,7 +120,10 @@ namespace {
 [[noreturn]] void rethrow(const std::shared_ptr<Progress>& progress, const std::vector<int>& ranks,
                           const CallMark& mark, double waited_ms) {
   std::string reason;
-  std::string hint = "look for the first rank that reports another error: this one is often its consequence";
+  // `launch` names that rank itself.
+  std::string hint = core::env("LOCKSTEP_RUN_FOLDER_FILE")
+                         ? ""
+                         : "look for the first rank that reports another error: this one is often its consequence";
   try {
     throw;
   } catch (const CommError& error) {

@@ -1,4 +1,7 @@
 // lockstep-engine: the half that is linked with LibTorch. Users start it through `lockstep`.
+#include <c10/util/Logging.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -28,9 +31,13 @@ int run_command(const std::vector<std::string>& args) {
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
+  c10::initLogging();  // which reads TORCH_CPP_LOG_LEVEL; LibTorch leaves that to programs
   const std::vector<std::string> args(argv + 1, argv + argc);
   const int code = lockstep::cli::guarded_main([&] { return lockstep::cli::run_command(args); });
   const bool has_failed = code != 0 && code != static_cast<int>(lockstep::ExitCode::kRequeue);
-  if (has_failed) std::_Exit(code);  // static destructors would wait for kernels whose peers are gone
+  if (has_failed) {
+    std::fflush(nullptr);
+    std::_Exit(code);  // static destructors would wait for kernels whose peers are gone
+  }
   return code;
 }

@@ -131,6 +131,8 @@ void exec_engine(std::span<const std::string> args) {
     if (!core::starts_with(caller, own))
       setenv("LD_LIBRARY_PATH", (caller.empty() ? own : own + ":" + caller).c_str(), 1);
   }
+  // Its warnings of a lost peer are pages of C++ stack; the error that follows says the same in words.
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   // LibTorch's profiler prints an error of its own when it finds no driver; where there is a GPU its errors are worth
   // reading.
   if (hw::gpu_names().empty()) setenv("KINETO_LOG_LEVEL", kKinetoSilent, /*overwrite=*/0);
