@@ -115,7 +115,8 @@ std::string OptionSet::markdown() const {
   std::string text = fmt::format("## lockstep {}\n\n{}\n", command_, join(wrap_text(summary_, 118), "\n"));
   std::string arguments;
   for (const Option& option : options_)
-    if (option.is_positional) arguments += markdown_item(fmt::format("`{}`: {}", option.metavar(), option.spec.help + facts_text(option)));
+    if (option.is_positional)
+      arguments += markdown_item(fmt::format("`{}`: {}", option.metavar(), option.spec.help + facts_text(option)));
   if (!arguments.empty()) text += "\n" + arguments;
   for (const std::string& group : group_names(options_)) {
     text += fmt::format("\n### {}\n\n", group);

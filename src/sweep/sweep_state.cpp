@@ -75,7 +75,8 @@ PointRecord point_from_json(const core::Json& json) {
       .time_limit_s = json.at("time_limit_s"),
       .devices = {.count = json.value("devices_per_node", int64_t{0}), .unit = json.value("device_hours_unit", "")},
       .arguments = json.at("arguments"),
-      .samples_per_replica = optional_count(json, json.contains("samples_per_rank") ? "samples_per_rank" : "samples_per_replica"),
+      .samples_per_replica =
+          optional_count(json, json.contains("samples_per_rank") ? "samples_per_rank" : "samples_per_replica"),
       .global_batch = optional_count(json, "global_batch"),
       .run = json.at("run"),
       .script = json.at("script"),

@@ -14,8 +14,8 @@ enum class StopRequest : int {
 /// have to be saved.
 void leave_on_stop_signals();
 /// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. `tells`: say
-/// on standard error what an interrupt does. Once per process.
-void install_signal_handlers(bool tells);
+/// on standard error what an interrupt does, which with several ranks takes two steps more. Once per process.
+void install_signal_handlers(bool tells, int num_ranks);
 /// The largest request noted since the last call.
 StopRequest take_stop_request();
 /// Once the exit code is decided: further SIGTERM, SIGINT and SIGUSR1 are ignored, so that srun reports that code.

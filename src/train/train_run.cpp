@@ -50,7 +50,8 @@ RunContext join_run(const TrainRequest& request, const SoftwareVersions& version
            "start every rank with the same command line");
   run.batch = request.plan_batch(run.ranks.info.world_size);
   run.hosts = run.world().gather_strings(core::host_name());
-  install_signal_handlers(run.ranks.is_first());  // from here on ranks stop together, after a step
+  install_signal_handlers(run.ranks.is_first(),
+                          run.ranks.info.world_size);  // from here on ranks stop together, after a step
   run.folder = open_run_folder(request, run.ranks);
   if (run.ranks.is_first()) started.folder = run.folder;
   return run;
@@ -317,8 +318,11 @@ ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
     return train_in(started, request, versions);
   } catch (const Error& error) {
     // What the user can correct and start again under the same name leaves nothing in its way.
+    // So does what this machine cannot do (a model beyond its memory), unless there is a record that tells of it.
     const bool is_refusal = error.code() == ExitCode::kUsage || error.code() == ExitCode::kData;
-    if (is_refusal && started.folder) remove_new_folders(*started.folder);
+    const bool is_unfit = error.code() == ExitCode::kEnvironment && started.folder &&
+                          !std::filesystem::exists(started.folder->path / "run.json");
+    if ((is_refusal || is_unfit) && started.folder) remove_new_folders(*started.folder);
     throw;
   }
 }

@@ -26,13 +26,15 @@ Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const T
       interval_begin_(start.step), last_saved_step_(start.step) {}
 
 ExitCode Trainer::run() {
-  if (position_.step >= config_.last_step())
+  if (position_.step >= config_.last_step() && parts_.world.rank() == 0)
     core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step,
                       config_.last_step());
   parts_.phases.restart();
+  take_own_request();
   while (position_.step < config_.last_step() && stop_request_ < StopRequest::kSaveAndFinish) {
     parts_.callbacks.before_step(position_.step);
     step();
+    take_own_request();
     digest(telemetry_.take(kReadDelaySteps));
     at_boundaries();
     if (stop_request_ == StopRequest::kSaveAndGoOn) {
@@ -97,6 +99,16 @@ std::vector<models::Batch> Trainer::next_micro_batches() {
   return batches;
 }
 
+StopRequest Trainer::own_request() {
+  return std::max(take_stop_request(),
+                  parts_.callbacks.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
+}
+
+/// One rank has nobody to agree with: it need not wait until the values of this step are read.
+void Trainer::take_own_request() {
+  if (parts_.world.size() == 1) stop_request_ = std::max(stop_request_, own_request());
+}
+
 void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr) {
   StepSample sample;
   sample.step = position_.step - 1;
@@ -104,8 +116,7 @@ void Trainer::push_telemetry(const StepOutcome& outcome, const optim::GradSummar
   sample.lr = lr;
   sample.phases = parts_.phases.finish_step();
   sample.time_s = core::unix_seconds();
-  sample.request =
-      std::max(take_stop_request(), parts_.callbacks.is_time_up() ? StopRequest::kSaveAndFinish : StopRequest::kNone);
+  if (parts_.world.size() > 1) sample.request = own_request();
   sample.scalars = outcome.scalars;
   sample.scalars.emplace_back("grad_norm", gradients.norm);
   sample.scalars.emplace_back("found_inf", gradients.found_inf);

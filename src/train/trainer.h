@@ -93,6 +93,8 @@ class Trainer {
   std::vector<models::Batch> next_micro_batches();
   /// Adds to the outcome what is logged of some steps only.
   optim::GradSummary update(double lr, StepOutcome& outcome);
+  StopRequest own_request();
+  void take_own_request();
   void push_telemetry(const StepOutcome& outcome, const optim::GradSummary& gradients, double lr);
   void digest(const std::vector<StepValues>& values);
   void at_boundaries();

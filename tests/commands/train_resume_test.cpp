@@ -140,6 +140,20 @@ TEST_F(TrainResume, AnEvaluationThatTheStopCutOffIsMadeUpFor) {
   }
 }
 
+TEST_F(TrainResume, OneRankStopsAfterTheStepItIsIn) {
+  // Behind the 96 pictures (12 steps) the input waits for a file, so that the interrupt comes in step 13.
+  const std::string gate = (logs_.path() / "gate").string();
+  const std::string shard = (shared_->path() / "shapes" / "train-000000.tar").string();
+  ASSERT_TRUE(fs::exists(shard)) << shapes("train_shards");
+  const std::string rest = "::pipe:while [ ! -e " + gate + " ]; do sleep 0.05; done; cat " + shard;
+  const auto args = train_args(
+      "one", {"--train-data", shapes("train_shards") + rest, "--train-num-samples", "960", "--shuffle", "off"});
+  const auto ended = run_beside("one", args, "wait_for_steps 10; sleep 1; kill -INT $pid; : > " + gate);
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_NE(ended.err.find("saving after this step, then ending"), std::string::npos) << ended.err;
+  EXPECT_LE(losses("one").size(), 13u) << ended.err;
+}
+
 TEST_F(TrainResume, TheSecondInterruptEndsAtOnce) {
   // Behind the 96 pictures the input stalls: the first interrupt waits for the step it is in, the second does not.
   const auto args = train_args("stuck", {"--train-data", shapes("train_shards") + "::pipe:exec sleep 100 2>/dev/null",

@@ -178,6 +178,7 @@ TEST_F(TrainTokens, AModelThatTheMachineCannotHoldIsRefused) {
   EXPECT_EQ(refused.exit_code, 6) << refused.err;
   EXPECT_TRUE(holds(refused.err, "model 'gpt3-175b' laid out so takes ")) << refused.err;
   EXPECT_TRUE(holds(refused.err, "TiB of memory, machine '")) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(path("logs"))) << "a start that was refused leaves no folder";
 }
 
 }  // namespace
