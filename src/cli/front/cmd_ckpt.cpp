@@ -9,7 +9,6 @@
 #include "config/ckpt_options.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "core/options.h"
 #include "core/print.h"
 #include "core/units.h"
 
@@ -138,8 +137,7 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
                   state);
     else
       core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, "-", "-", "-", "-", state);
-    for (const std::string& problem : checked.problems)
-      for (const std::string& line : core::wrap_text(problem, 76)) core::print("    {}\n", line);
+    for (const std::string& problem : checked.problems) core::print("    {}\n", problem);
   }
 }
 
