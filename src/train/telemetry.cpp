@@ -40,7 +40,7 @@ Telemetry::Telemetry(comm::Comm& world, at::Device device)
     : world_(world), device_(device), lag_steps_(device.is_cpu() ? 0 : 1) {}
 
 void Telemetry::push(StepSample sample) {
-  unsent_wish_ = std::max(unsent_wish_, sample.request);
+  unsent_request_ = std::max(unsent_request_, sample.request);
   Waiting waiting;
   waiting.values = read_back(sample.scalars, device_);
   if (waiting.values.defined() && !device_.is_cpu())
@@ -63,7 +63,7 @@ void Telemetry::send_oldest() {
                  .data_wait_ms = phases[Phase::kDataWait],
                  .phases = phases,
                  .time_s = sample.time_s,
-                 .request = std::exchange(unsent_wish_, StopRequest::kNone),
+                 .request = std::exchange(unsent_request_, StopRequest::kNone),
                  .scalars = {}};
   sent.scalars = std::move(oldest.values);
   for (const auto& [name, scalar] : sample.scalars) sent.names.push_back(name);

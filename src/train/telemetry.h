@@ -80,7 +80,7 @@ class Telemetry {
   comm::Comm& world_;
   at::Device device_;
   size_t lag_steps_;  // pushes between a step and the sending of its times
-  StopRequest unsent_wish_ = StopRequest::kNone;
+  StopRequest unsent_request_ = StopRequest::kNone;
   std::deque<Waiting> waiting_;
   std::deque<Sent> sent_;
 };
