@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "record/measured_steps.h"
 #include "record/step_columns.h"
 
 namespace lockstep::logs {
@@ -60,7 +61,44 @@ int64_t drop_superseded(record::StepColumns& columns) {
   return num_dropped;
 }
 
+/// What a start does not say holds as it was said before; what follows from a size is not taken over.
+void fill_absent(record::RunSetup& setup, const record::RunSetup& before) {
+  for (std::string record::RunSetup::*text :
+       {&record::RunSetup::task, &record::RunSetup::model, &record::RunSetup::precision, &record::RunSetup::system,
+        &record::RunSetup::device})
+    if ((setup.*text).empty()) setup.*text = before.*text;
+  for (std::optional<int64_t> record::RunSetup::*count :
+       {&record::RunSetup::nodes, &record::RunSetup::devices, &record::RunSetup::global_batch,
+        &record::RunSetup::sequence_length})
+    if (!(setup.*count)) setup.*count = before.*count;
+  if (!setup.is_synthetic) setup.is_synthetic = before.is_synthetic;
+  if (!setup.peak_tflops_per_device) {
+    setup.peak_tflops_per_device = before.peak_tflops_per_device;
+    setup.peak_source = before.peak_source;
+  }
+  setup.tags.insert(before.tags.begin(), before.tags.end());
+}
+
 }  // namespace
+
+void LogBuilder::begin_start() {
+  starts_.push_back(std::exchange(run_.setup, blank_.setup));
+  ranks_.clear();
+  start_attempt();
+}
+
+/// Rates, sizes and batches are to be of one start: that of the attempt with the most rows.
+void LogBuilder::take_measured_setup() {
+  if (starts_.empty()) return;
+  const auto found = start_of_attempt_.find(record::longest_attempt(run_.steps));
+  const record::RunSetup last = run_.setup;
+  starts_.push_back(last);
+  size_t measured = found == start_of_attempt_.end() ? starts_.size() - 1 : found->second;
+  run_.setup = starts_[measured];
+  while (measured > 0) fill_absent(run_.setup, starts_[--measured]);
+  if (run_.setup.task.empty()) run_.setup.task = last.task;
+  run_.setup.sample_unit = last.sample_unit;  // both follow from the format at its end
+}
 
 void LogBuilder::count_problem(const std::string& words) { ++counted_[words]; }
 
@@ -112,6 +150,7 @@ void LogBuilder::append(const LogLine& line, const LogRow& values, int attempt) 
   record::StepColumns& columns = run_.steps;
   int64_t num_steps = values.num_steps;
   const auto place = rows_.emplace(std::pair(attempt, values.step), columns.size()).first;
+  start_of_attempt_[attempt] = starts_.size();
   const bool is_first = place == rows_.begin() || std::prev(place)->first.first != attempt;
   if (num_steps <= 0) num_steps = is_first ? values.first_num_steps : values.step - std::prev(place)->first.second;
   constexpr int64_t kMaxInterval = 1'000'000'000;
@@ -176,6 +215,8 @@ void LogBuilder::begin_run(const std::string& part) {
     is_attempt_new_ = false;
     unit_ms_ = 0;
     num_late_ = num_repeated_ = 0;
+    starts_.clear();
+    start_of_attempt_.clear();
   }
   run_.part = part;
 }
@@ -196,6 +237,7 @@ void LogBuilder::finish_run() {
   }
   const int64_t num_dropped = drop_superseded(run_.steps);
   record::keep_last_attempts(run_.steps);
+  take_measured_setup();
   if (num_attempts_ > 1)
     run_.problems.push_back(
         fmt::format("the log holds {} starts; {} lines of steps that a later one did again were left out",

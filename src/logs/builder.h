@@ -49,6 +49,14 @@ class LogBuilder {
   bool add(const LogLine& line, const LogRow& row);
   /// The next row begins a new attempt whatever its step is: the program said that it starts.
   void start_attempt() { is_attempt_new_ = true; }
+  /// Is a line that the program prints when it starts the first one of a start behind measurements? Where ranks name
+  /// themselves, only behind its own.
+  bool is_restart(const LogLine& line) const {
+    return line.rank && !ranks_.contains(-1) ? ranks_.contains(*line.rank) : !ranks_.empty();
+  }
+  /// What the log says of itself from here on belongs to a new start, which is a new attempt, too: setup() is blank
+  /// again. The run has the setup of its measured attempt.
+  void begin_start();
   /// Rows of the current attempt are there.
   bool has_rows() const { return run_.steps.size() > 0; }
   /// Reported once however often it happens, with the number of times.
@@ -66,6 +74,7 @@ class LogBuilder {
   void tell_ranks();
   void append(const LogLine& line, const LogRow& values, int attempt);
   void fill_intervals();
+  void take_measured_setup();
 
   const record::RunData blank_;
   record::RunData run_;
@@ -74,6 +83,8 @@ class LogBuilder {
   std::map<int, RankState> ranks_{};                  // by label; -1: lines without one
   std::map<std::pair<int, int64_t>, size_t> rows_{};  // (attempt, step) -> row
   std::map<std::string, int64_t> counted_{};
+  std::vector<record::RunSetup> starts_{};    // of the starts before the present one
+  std::map<int, size_t> start_of_attempt_{};  // index into starts_; their number: the present one
   int num_attempts_ = 1;
   std::set<int> labels_{};  // of all attempts
   bool is_attempt_new_ = false;

@@ -28,19 +28,34 @@ class DeepSpeedParser : public LogParser {
   LineUse read(const LogLine& line) override {
     if (line.text.find(kComm) != std::string_view::npos) return read_collective(line.text);
     if (line.text.find(kRate) != std::string_view::npos) return read_step(line);
+    if (is_option_of_start(line.text)) note_start(line);
     read_option(line.text);
     return LineUse::kOther;
   }
 
   void finish() override {
-    if (!setup().samples_per_device && micro_batch_ && setup().accum)
-      setup().samples_per_device = *micro_batch_ * *setup().accum;
-    if (setup().precision.empty() && (is_bf16_ || is_fp16_))
-      setup().precision = is_bf16_.value_or(false) ? "bf16" : is_fp16_.value_or(false) ? "fp16" : "fp32";
+    close_start();
     for (auto& [key, total] : totals_) builder_.run().collectives.push_back(std::move(total));
   }
 
  private:
+  void close_start() override {
+    if (!setup().samples_per_device && micro_batch_ && setup().accum)
+      setup().samples_per_device = *micro_batch_ * *setup().accum;
+    if (setup().precision.empty() && (is_bf16_ || is_fp16_))
+      setup().precision = is_bf16_.value_or(false) ? "bf16" : is_fp16_.value_or(false) ? "fp16" : "fp32";
+    micro_batch_.reset(), is_bf16_.reset(), is_fp16_.reset();
+  }
+
+  /// One of the configuration that tells a size.
+  static bool is_option_of_start(std::string_view text) {
+    if (text.find("train_micro_batch_size_per_gpu") != std::string_view::npos) return true;
+    for (const std::string_view name : {"train_batch_size", "world_size", "gradient_accumulation_steps",
+                                        "zero_optimization_stage", "bfloat16_enabled", "fp16_enabled"})
+      if (option_in_dump(text, name)) return true;
+    return false;
+  }
+
   /// A line of the configuration that is printed at the start.
   void read_option(std::string_view text) {
     const auto take = [&](std::string_view name, std::optional<int64_t>& place) {

@@ -29,6 +29,7 @@ class MegatronParser : public LogParser {
 
   LineUse read(const LogLine& line) override {
     if (line.text.find(kTime) == std::string_view::npos) {
+      if (line.text.find(kSizes) != std::string_view::npos || is_list_heading(line.text)) note_start(line);
       if (const size_t at = line.text.find(kSizes); at != std::string_view::npos)
         read_sizes(line.text.substr(at));
       else
@@ -73,8 +74,16 @@ class MegatronParser : public LogParser {
     builder_.run().options = dumps_.measured();
     auto& options = builder_.run().options;
     if (vocab_rows_ && !options.empty()) options["padded_vocab_size"] = std::to_string(*vocab_rows_);
-    const auto found = options.find("fp8");
-    if (found != options.end() && found->second != "None" && found->second != "False") setup().precision = "fp8";
+    close_start();
+  }
+
+ private:
+  static bool is_list_heading(std::string_view text) {
+    return text.find("- arguments -") != std::string_view::npos && text.find("end of") == std::string_view::npos;
+  }
+
+  void close_start() override {
+    if (is_fp8_) setup().precision = "fp8";
     const bool is_model_split_known = tensor_ > 0 && pipeline_ > 0;
     if (is_model_split_known && setup().layout.empty())
       setup().layout = fmt::format("{}tp={} pp={}{}", data_ > 0 ? fmt::format("dp={} ", data_) : "", tensor_, pipeline_,
@@ -89,9 +98,9 @@ class MegatronParser : public LogParser {
     if (!setup().accum && micro_batch_ > 0 && setup().samples_per_device &&
         *setup().samples_per_device % micro_batch_ == 0)
       setup().accum = *setup().samples_per_device / micro_batch_;
+    data_ = tensor_ = pipeline_ = micro_batch_ = 0, context_ = 1, is_fp8_ = false;
   }
 
- private:
   void count_bad_iterations(std::string_view text) {
     if (count_after(text, "number of skipped iterations").value_or(0) > 0)
       builder_.count_problem("a log line tells of skipped iterations");
@@ -120,7 +129,7 @@ class MegatronParser : public LogParser {
   void read_list(std::string_view text) {
     if (text.find("- end of arguments -") != std::string_view::npos) {
       is_in_list_ = false;
-    } else if (text.find("- arguments -") != std::string_view::npos) {
+    } else if (is_list_heading(text)) {
       is_in_list_ = true;
       dumps_.begin();
     } else if (is_in_list_) {
@@ -144,12 +153,13 @@ class MegatronParser : public LogParser {
     if (setup().precision.empty())
       for (const std::string_view name : {"bf16", "fp16"})
         if (option_in_dump(text, name) == "True") setup().precision = name;
+    if (const auto type = option_in_dump(text, "fp8")) is_fp8_ = *type != "None" && *type != "False";
   }
 
   int64_t data_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1, micro_batch_ = 0;
   std::optional<int64_t> vocab_rows_{};  // of the table; the list of options is printed before it is known
   OptionDumps dumps_{};
-  bool is_in_list_ = false;
+  bool is_in_list_ = false, is_fp8_ = false;
 };
 
 bool megatron_line_is_torn(std::string_view line) {

@@ -18,7 +18,8 @@
 namespace lockstep::logs {
 namespace {
 
-constexpr std::string_view kNemoMark = "train_step_timing", kNemoLine = "poch ";
+constexpr std::string_view kNemoMark = "train_step_timing", kNemoLine = "poch ",
+                           kProcesses = "processes registered. Starting with ";
 
 /// "50/100 [": steps done, of a bar that names no global_step.
 std::optional<int64_t> steps_of_bar(std::string_view line) {
@@ -35,7 +36,9 @@ class NemoParser : public LogParser {
 
   LineUse read(const LogLine& line) override {
     if (line.text.find(kNemoMark) == std::string_view::npos) {
-      if (!builder_.has_rows()) read_start(line.text);
+      if (line.text.find(kProcesses) != std::string_view::npos && builder_.is_restart(line))
+        note_start(line), is_measuring_ = false;
+      if (!is_measuring_) read_start(line.text);
       return LineUse::kOther;
     }
     double unit_ms = 0;
@@ -55,10 +58,14 @@ class NemoParser : public LogParser {
     row.tflops_per_device = number_after(line.text, "TFLOPS_per_GPU").value_or(record::kUnknown);
     learn_batch(line.text, row);
     if (const auto batch = known_batch()) row.samples = static_cast<double>(*batch);
+    is_measuring_ = true;
     return add(line, row);
   }
 
-  void finish() override {
+  void finish() override { close_start(); }
+
+ private:
+  void close_start() override {
     const auto devices = known(&record::RunSetup::devices);
     const int64_t split = tensor_ * pipeline_ * context_;
     if (tensor_ > 0 && pipeline_ > 0 && setup().layout.empty())
@@ -72,15 +79,15 @@ class NemoParser : public LogParser {
     const int64_t per_pass = devices && split > 0 ? micro_batch_ * (*devices / split) : 0;
     if (const auto batch = known_batch(); !setup().accum && batch && per_pass > 0 && *batch % per_pass == 0)
       setup().accum = *batch / per_pass;
+    micro_batch_ = tensor_ = pipeline_ = 0, context_ = 1;
   }
 
- private:
   /// What Lightning says before the first step, and the configuration that NeMo prints.
   void read_start(std::string_view text) {
     const auto take = [](std::optional<int64_t> count, std::optional<int64_t>& place) {
       if (count && *count > 0 && !place) place = count;
     };
-    take(count_after(text, "processes registered. Starting with "), setup().devices);
+    take(count_after(text, kProcesses), setup().devices);
     if (text.find("MLLOG") != std::string_view::npos) return;
     const auto option = read_colon_option(text);
     if (!option) return;
@@ -110,6 +117,7 @@ class NemoParser : public LogParser {
   }
 
   int64_t micro_batch_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1;  // 0: unknown
+  bool is_measuring_ = false;  // behind the first measurement of a start options are not read
 };
 
 /// The number of a bar ends at a comma or at the bar's bracket, that of a line of fields at a bar or with the line.

@@ -25,7 +25,7 @@ constexpr std::string_view kOpenClipMark = "Train Epoch:", kEvalMark = "Eval Epo
 struct TrainLine {
   int64_t samples = 0, samples_per_epoch = 0;  // seen in this epoch, and of it
   int64_t batch = 0;                           // global batch by the options, 0: they do not tell
-  bool is_start = false;                       // first line behind a list of options
+  size_t start = 0;                            // that it is of
   LogRow row{};                                // without steps and samples
   std::optional<int> rank{};
   std::optional<double> time_s{};
@@ -90,16 +90,21 @@ class OpenClipParser : public LogParser {
     if (line.text.find(kOpenClipMark) != std::string_view::npos) {
       TrainLine read;
       if (!read_train_line(line, read)) return LineUse::kRejected;
-      read.batch = options_batch();
-      read.is_start = std::exchange(is_start_, false);
+      read.batch = starts_.back().batch();
+      read.start = starts_.size() - 1;
+      starts_.back().is_measured = true;
       lines_.push_back(read);
       dumps_.count_line();
-      if (!setup().devices) setup().devices = devices_of(line.text);
+      if (!starts_.back().devices) starts_.back().devices = devices_of(line.text);
       return LineUse::kUsed;
     }
     if (const size_t at = line.text.find(kEvalMark); at != std::string_view::npos)
       return read_result(line.text.substr(at));
-    if (core::ends_with(line.text, "Params:")) is_start_ = true, batch_size_ = world_size_ = accum_ = 0, dumps_.begin();
+    if (core::ends_with(line.text, "Params:")) {
+      if (starts_.back().is_measured) starts_.emplace_back();
+      starts_.back().batch_size = starts_.back().world_size = starts_.back().accum = 0;
+      dumps_.begin();
+    }
     constexpr std::string_view kOption = "|   ";  // behind the logger's own prefix, "2026-01-31,12:00:00 | INFO |"
     if (const size_t at = line.text.find(kOption); at != std::string_view::npos) {
       read_option(line.text.substr(at + 1));
@@ -110,7 +115,13 @@ class OpenClipParser : public LogParser {
 
   void finish() override {
     const int64_t counted = inferred_batch(counted_batch());
-    for (const TrainLine& line : lines_) {
+    size_t start = 0;
+    for (size_t at = 0; at < lines_.size(); ++at) {
+      const TrainLine& line = lines_[at];
+      if (const size_t before = std::exchange(start, line.start); at > 0 && before != start) {
+        complete_setup(before, lines_[at - 1].batch > 0 ? lines_[at - 1].batch : counted);
+        builder_.begin_start();
+      }
       const bool fits = line.batch > 0 && line.samples % line.batch == 0;
       if (line.batch > 0 && !fits)
         builder_.count_problem("the sample count of a line is no multiple of the batch that the options tell");
@@ -132,13 +143,38 @@ class OpenClipParser : public LogParser {
     else if (lines_.back().batch == 0)
       builder_.count_problem(
           fmt::format("the global batch, {}, was inferred from the sample counts of the lines", batch));
+    complete_setup(start, batch);
+  }
+
+ private:
+  /// What the options of a start tell; 0: they do not.
+  struct Start {
+    int64_t batch_size = 0, world_size = 0, accum = 0;
+    std::string model{}, precision{};
+    std::optional<bool> is_synthetic{};
+    std::optional<int64_t> devices{};
+    bool is_measured = false;
+
+    int64_t batch() const {
+      constexpr double kMaxBatch = 1e15;
+      const double batch = static_cast<double>(batch_size) * static_cast<double>(world_size) *
+                           static_cast<double>(std::max<int64_t>(accum, 1));
+      return batch > kMaxBatch ? 0 : static_cast<int64_t>(batch);
+    }
+  };
+
+  void complete_setup(size_t start, int64_t batch) {
+    const Start& told = starts_[start];
+    if (!setup().devices) setup().devices = told.devices;
+    if (setup().model.empty()) setup().model = told.model;
+    if (setup().precision.empty()) setup().precision = told.precision;
+    if (!setup().is_synthetic) setup().is_synthetic = told.is_synthetic;
     if (!setup().global_batch) setup().global_batch = batch;
-    if (!setup().accum && accum_ > 0) setup().accum = accum_;
+    if (!setup().accum && told.accum > 0) setup().accum = told.accum;
     const auto devices = known(&record::RunSetup::devices);
     if (!setup().samples_per_device && devices && batch % *devices == 0) setup().samples_per_device = batch / *devices;
   }
 
- private:
   void add_step(const TrainLine& line, int64_t batch) {
     const int64_t steps_per_epoch = std::max<int64_t>(
         1,
@@ -156,16 +192,7 @@ class OpenClipParser : public LogParser {
     if (in_epoch == 1) row.num_steps = 1;  // the means begin anew with each epoch
     row.samples = static_cast<double>(batch);
     row.samples_seen = (last_step + 1) * static_cast<double>(batch);
-    if (line.is_start) builder_.start_attempt();
     builder_.add({.text = {}, .rank = line.rank, .time_s = line.time_s}, row);
-  }
-
-  /// 0 when the options do not tell it.
-  int64_t options_batch() const {
-    constexpr double kMaxBatch = 1e15;
-    const double batch = static_cast<double>(batch_size_) * static_cast<double>(world_size_) *
-                         static_cast<double>(std::max<int64_t>(accum_, 1));
-    return batch > kMaxBatch ? 0 : static_cast<int64_t>(batch);
   }
 
   /// The largest batch that all sample counts are multiples of.
@@ -231,22 +258,23 @@ class OpenClipParser : public LogParser {
     const auto take = [&](std::string_view name, int64_t& place) {
       if (const auto value = option_in_dump(text, name)) place = positive_count(*value).value_or(place);
     };
-    take("batch_size", batch_size_), take("world_size", world_size_), take("accum_freq", accum_);
-    if (world_size_ > 0 && !setup().devices) setup().devices = world_size_;
-    if (const auto value = option_in_dump(text, "model"); value && setup().model.empty()) setup().model = *value;
-    if (const auto value = option_in_dump(text, "precision"); value && setup().precision.empty())
-      setup().precision = *value;
-    if (const auto value = option_in_dump(text, "dataset_type"); value && !setup().is_synthetic)
-      setup().is_synthetic = core::starts_with(*value, "synthetic");
+    Start& start = starts_.back();
+    take("batch_size", start.batch_size), take("world_size", start.world_size), take("accum_freq", start.accum);
+    if (start.world_size > 0 && !start.devices) start.devices = start.world_size;
+    if (const auto value = option_in_dump(text, "model"); value && start.model.empty()) start.model = *value;
+    if (const auto value = option_in_dump(text, "precision"); value && start.precision.empty())
+      start.precision = *value;
+    if (const auto value = option_in_dump(text, "dataset_type"); value && !start.is_synthetic)
+      start.is_synthetic = core::starts_with(*value, "synthetic");
   }
 
   std::vector<TrainLine> lines_{};
   std::vector<int64_t> steps_done_{};                               // after each of them
   std::vector<std::pair<size_t, record::ResultRecord>> results_{};  // with the number of training lines before
-  int64_t batch_size_ = 0, world_size_ = 0, accum_ = 0;
+  std::vector<Start> starts_ = std::vector<Start>(1);
   OptionDumps dumps_{};
   std::map<std::string, std::string> beside_{};  // options of params.txt
-  bool is_start_ = false, is_batch_by_rate_ = false;
+  bool is_batch_by_rate_ = false;
 };
 
 /// "0 [ 40960/3200000 (1%)]": the counters of a line.

@@ -29,6 +29,14 @@ class LogParser {
   LineUse add(const LogLine& line, const LogRow& row) {
     return builder_.add(line, row) ? LineUse::kUsed : LineUse::kRejected;
   }
+  /// Of a line that the program prints when it starts: what was read before belongs to another start.
+  void note_start(const LogLine& line) {
+    if (!builder_.is_restart(line)) return;
+    close_start();
+    builder_.begin_start();
+  }
+  /// Completes the setup of a start, and forgets what was read of it.
+  virtual void close_start() {}
   record::RunSetup& setup() { return builder_.setup(); }
   std::optional<int64_t> known(std::optional<int64_t> record::RunSetup::*count) const { return builder_.known(count); }
   std::optional<int64_t> known_batch() const { return known(&record::RunSetup::global_batch); }

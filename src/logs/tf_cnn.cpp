@@ -2,9 +2,13 @@
 // total images/sec: 1500.12
 //
 // The rate is a mean over all steps since the warm-up, so the steps between two lines took batch x (k2 / rate2 - k1 /
-// rate1). The batch stands at the top
-// ("Batch size:  256 global") or must be given. Steps count from 1. The program prints no times of day; a stamp in
-// front is of what collected the lines.
+// rate1). The batch stands at the top ("Batch size:  256 global") or must be given. It is that of all workers, as the
+// total is, while a step's rate is that of the worker that prints it: with Horovod each device is one. Steps count from
+// 1. The program prints no times of day; a stamp in front is of what collected the lines.
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "core/strings.h"
 #include "logs/merged.h"
 #include "logs/parser.h"
@@ -28,10 +32,14 @@ class TfCnnParser : public LogParser {
   LineUse read(const LogLine& line) override {
     const std::string_view text = behind_time_stamp(line.text);
     if (!is_own_line(text)) {
+      if (core::starts_with(text, "Model:")) note_start(line);
       read_header(text);
       return LineUse::kOther;
     }
-    if (is_total(text)) return LineUse::kOther;  // the same mean once more
+    if (is_total(text)) {
+      total_rate_ = number_after(text, kTfCnnMark);
+      return LineUse::kOther;
+    }
     const auto step = read_number(text);
     const auto rate = number_after(text, kTfCnnMark);
     constexpr double kMaxStep = 1e12;
@@ -51,16 +59,63 @@ class TfCnnParser : public LogParser {
     row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
     row.step_ms = (total_s - progress.before.total_s) / (*step - progress.before.step) * kMsPerSecond;
     row.loss = loss_of(text);
-    const LineUse use = add(line, row);
-    if (use == LineUse::kUsed) progress.last = {*step, total_s};
-    return use;
+    if (!(row.step_ms > 0)) return LineUse::kRejected;
+    waiting_.push_back({.row = row, .rank = line.rank, .time_s = line.time_s});
+    progress.last = {*step, total_s};
+    return LineUse::kUsed;
   }
 
   void finish() override {
+    close_start();
     if (setup().sample_unit == "samples") setup().sample_unit = "images";
   }
 
  private:
+  /// A measurement whose rate is of one worker.
+  struct Waiting {
+    LogRow row{};
+    std::optional<int> rank{};
+    std::optional<double> time_s{};
+  };
+
+  /// How many workers the batch is of; nothing where nobody can tell.
+  std::optional<int64_t> num_workers() const {
+    if (total_rate_ && !waiting_.empty()) {  // two means of one run
+      const double ratio = *total_rate_ / waiting_.back().row.samples_per_s, whole = std::round(ratio);
+      constexpr double kAgreed = 0.2;
+      if (whole >= 1 && std::abs(ratio - whole) < kAgreed * whole) return static_cast<int64_t>(whole);
+    }
+    if (!printed_batch_ || !device_batch_ || *printed_batch_ % *device_batch_ != 0) return std::nullopt;
+    const int64_t num_devices = *printed_batch_ / *device_batch_;
+    if (num_devices == 1 || variables_ == "horovod") return num_devices;
+    if (num_worker_devices_ > 0 && num_devices % num_worker_devices_ == 0) return num_devices / num_worker_devices_;
+    return std::nullopt;
+  }
+
+  void close_start() override {
+    const auto workers = num_workers();
+    for (Waiting& waiting : waiting_) {
+      if (!workers) {
+        builder_.count_problem(
+            "a line was left out: its rate is that of one worker, and the log does not tell of how many workers the "
+            "batch is (it lacks the line `total images/sec`, and the lines `Variables:`, `Devices:` and `Batch size:` "
+            "of its start)");
+        continue;
+      }
+      const auto count = static_cast<double>(*workers);
+      waiting.row.step_ms /= count;
+      waiting.row.samples_per_s *= count;
+      builder_.add({.text = {}, .rank = waiting.rank, .time_s = waiting.time_s}, waiting.row);
+    }
+    if (workers && *workers > 1)
+      builder_.run().problems.push_back(fmt::format(
+          "each step's rate is that of one of {} workers: step times are those of the whole batch", *workers));
+    waiting_.clear();
+    progress_.clear();
+    total_rate_.reset(), printed_batch_.reset(), device_batch_.reset();
+    variables_.clear(), num_worker_devices_ = 0;
+  }
+
   static double loss_of(std::string_view line) {
     const size_t jitter = line.rfind(')');
     if (jitter == std::string_view::npos) return record::kUnknown;
@@ -75,12 +130,16 @@ class TfCnnParser : public LogParser {
     if (core::starts_with(text, "Batch size:") && text.find("global") != std::string_view::npos &&
         !setup().global_batch) {
       const auto batch = count_after(text, "Batch size");
-      if (batch && *batch > 0) setup().global_batch = batch;
+      if (batch && *batch > 0) setup().global_batch = printed_batch_ = batch;
     }
     if (core::ends_with(text, "per device") && !setup().samples_per_device) {
       const auto batch = read_number(text);
-      if (batch && *batch >= 1 && *batch < 1e9) setup().samples_per_device = static_cast<int64_t>(*batch);
+      if (batch && *batch >= 1 && *batch < 1e9)
+        setup().samples_per_device = device_batch_ = static_cast<int64_t>(*batch);
     }
+    take_text("Variables:", variables_);
+    if (core::starts_with(text, "Devices:"))  // of a worker; with Horovod of all
+      num_worker_devices_ = static_cast<int64_t>(core::split(text, ",").size());
     if (core::starts_with(text, "Data:") || core::starts_with(text, "Dataset:"))
       if (!setup().is_synthetic) setup().is_synthetic = text.find("synthetic") != std::string_view::npos;
   }
@@ -92,6 +151,11 @@ class TfCnnParser : public LogParser {
     Moment before{}, last{};  // the printed steps
   };
   std::map<int, Progress> progress_{};  // by rank; -1: lines without a label
+  std::vector<Waiting> waiting_{};      // of the present start
+  std::optional<double> total_rate_{};
+  std::optional<int64_t> printed_batch_{}, device_batch_{};
+  std::string variables_{};
+  int64_t num_worker_devices_ = 0;
 };
 
 bool tf_cnn_line_is_torn(std::string_view line) {

@@ -32,6 +32,7 @@ class TorchTitanParser : public LogParser {
   LineUse read(const LogLine& line) override {
     if (line.text.find(kValidation) != std::string_view::npos) return read_validation(line);
     if (!is_step_line(line.text)) {
+      if (is_start_line(line.text)) note_start(line);
       read_start(line.text);
       return LineUse::kOther;
     }
@@ -47,16 +48,9 @@ class TorchTitanParser : public LogParser {
   }
 
   void finish() override {
-    const auto size = [&](std::string_view axis) {
-      const auto found = mesh_.find(axis);
-      return found == mesh_.end() ? int64_t{1} : found->second;
-    };
-    if (setup().layout.empty() && !mesh_.empty()) {
-      setup().layout = fmt::format("dp={}", size("dp") * size("dp_replicate") * size("dp_shard"));
-      for (const std::string_view axis : {"tp", "pp", "cp"})
-        if (size(axis) > 1) setup().layout += fmt::format(" {}={}", axis, size(axis));
-    }
-    if (!setup().sequence_length) return;
+    const bool has_length = setup().sequence_length.has_value();
+    close_start();
+    if (!has_length) return;
     if (setup().task.empty()) setup().task = "gpt";
     if (setup().sample_unit == "samples") setup().sample_unit = "sequences";
   }
@@ -68,6 +62,26 @@ class TorchTitanParser : public LogParser {
   }
 
  private:
+  static bool is_start_line(std::string_view text) {
+    for (const std::string_view mark : {"device mesh with ", "Trainer is initialized", "total parameters", "GiB memory",
+                                        "Peak FLOPS used for computing MFU"})
+      if (text.find(mark) != std::string_view::npos) return true;
+    return false;
+  }
+
+  void close_start() override {
+    const auto size = [&](std::string_view axis) {
+      const auto found = mesh_.find(axis);
+      return found == mesh_.end() ? int64_t{1} : found->second;
+    };
+    if (setup().layout.empty() && !mesh_.empty()) {
+      setup().layout = fmt::format("dp={}", size("dp") * size("dp_replicate") * size("dp_shard"));
+      for (const std::string_view axis : {"tp", "pp", "cp"})
+        if (size(axis) > 1) setup().layout += fmt::format(" {}={}", axis, size(axis));
+    }
+    mesh_.clear(), is_peak_known_ = true, last_step_ = -1, last_time_s_.reset();
+  }
+
   void set_time(const LogLine& line, double tokens_per_s_and_device, LogRow& row) {
     const auto previous_step = std::exchange(last_step_, row.step);
     const auto previous_time = std::exchange(last_time_s_, line.time_s);
@@ -94,7 +108,6 @@ class TorchTitanParser : public LogParser {
       };
       take("global batch size", setup().global_batch), take("sequence length", setup().sequence_length),
           take("accumulation steps", setup().accum), take("gradient_accumulation_steps", setup().accum);
-      builder_.start_attempt();
     }
     if (const size_t at = text.find("device mesh with "); at != std::string_view::npos && mesh_.empty())
       read_mesh(text.substr(at));

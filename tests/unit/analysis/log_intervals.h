@@ -23,6 +23,7 @@ inline constexpr int64_t kDevicesPerNode = 4, kSamplesPerNode = 4096, kSequence 
 struct Timeline {
   int64_t nodes = 1, steps_per_line = 1, steps_per_evaluation = 0;
   int64_t num_steps = 0;
+  int64_t steps_before = 0;      ///< Of the run that this one goes on with.
   std::vector<double> end_s{0};  ///< By step; [0] is the start.
 
   Timeline(int64_t num_nodes, int64_t line, int64_t evaluation)
@@ -89,6 +90,8 @@ struct Program {
   const char* name = "";
   logs::LogFormat format = logs::LogFormat::kCsv;
   std::string (*log)(const Timeline& run) = nullptr;
+  /// What it prints before, with the number of devices; null: nothing that the log does not begin with.
+  std::string (*start)(const Timeline& run) = nullptr;
 };
 inline void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
 

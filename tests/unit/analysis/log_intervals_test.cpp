@@ -6,6 +6,7 @@
 
 #include "analysis/document.h"
 #include "analysis/proposal.h"
+#include "core/strings.h"
 
 namespace lockstep::analysis::intervals {
 namespace {
@@ -32,18 +33,31 @@ std::string openclip_log(const Timeline& run) {
   return text;
 }
 
+std::string openclip_start(const Timeline& run) {
+  const std::string begin = stamp(0, ",", false) + " | INFO | ";
+  return fmt::format("{0}Params:\n{0}  accum_freq: 1\n{0}  batch_size: {1}\n{0}  world_size: {2}\n", begin,
+                     run.global_batch() / run.devices(), run.devices());
+}
+
 std::string megatron_log(const Timeline& run) {
   return means(run.lines(), [&](int64_t from, int64_t to) {
     std::string text = fmt::format(
         " [{}] iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
         "global batch size: {} | lm loss: 9.0E+00 | number of skipped iterations: 0 | number of nan "
         "iterations: 0 |\n",
-        stamp_after(run, to), to, run.num_steps, to * run.global_batch(), 1000 * run.mean_s(from, to),
-        run.global_batch());
+        stamp_after(run, to), run.steps_before + to, run.num_steps, to * run.global_batch(),
+        1000 * run.mean_s(from, to), run.global_batch());
     if (run.is_evaluated_after(to))
       text += fmt::format(" validation loss at iteration {} | lm loss value: 3.0E+00 | lm loss PPL: 2.0E+01 | \n", to);
     return text;
   });
+}
+
+std::string megatron_start(const Timeline& run) {
+  return fmt::format(
+      "using world size: {0}, data-parallel size: {0}, context-parallel size: 1, tensor-model-parallel size: 1, "
+      "pipeline-model-parallel size: 1\n",
+      run.devices());
 }
 
 /// The time of the step that the line names, not of those before it.
@@ -54,9 +68,14 @@ std::string deepspeed_log(const Timeline& run) {
     text += fmt::format(
         "[{}] [INFO] [timer.py:264:stop] epoch=0/micro_step={}/global_step={}, "
         "RunningAvgSamplesPerSec={}, CurrSamplesPerSec={}, MemAllocated=1.25GB, MaxMemAllocated=3.5GB\n",
-        stamp_after(run, step), step, step, static_cast<double>(run.global_batch()) / kStepS,
+        stamp_after(run, step), step, run.steps_before + step, static_cast<double>(run.global_batch()) / kStepS,
         static_cast<double>(run.global_batch()) / run.step_s(step));
   return text;
+}
+
+std::string deepspeed_start(const Timeline& run) {
+  return fmt::format("[{}] [INFO] [config.py:1000:print]   world_size ................... {}\n", stamp(0),
+                     run.devices());
 }
 
 /// A bar that is drawn every k steps and names the last one.
@@ -98,7 +117,8 @@ std::string torchtitan_log(const Timeline& run) {
       text += fmt::format(
           "[titan] {} - root - INFO - step: {}  loss: 7.1032  grad_norm: 1.9  memory: 41.2GiB(52%)  "
           "tps: {:.0f}  tflops: 281.3  mfu: 28.4%\n",
-          stamp_after(run, step), step, tokens_per_device / run.mean_s(std::exchange(before, step), step));
+          stamp_after(run, step), run.steps_before + step,
+          tokens_per_device / run.mean_s(std::exchange(before, step), step));
     if (run.is_evaluated_after(step)) {
       before = step;
       text += fmt::format(
@@ -128,18 +148,28 @@ std::string imagenet_log(const Timeline& run) {
   return text;
 }
 
-/// The rate is a mean since the start.
-std::string tf_cnn_log(const Timeline& run) {
-  std::string text = "Model:       resnet50\n";
+/// The rate is a mean since the start, and that of one worker; batch and total are those of all.
+std::string tf_cnn_lines(const Timeline& run, int64_t num_workers, bool has_total) {
+  std::string text = fmt::format(
+      "Model:       resnet50\nBatch size:  {} global\n             {} per device\nDevices:     ['gpu'{}]\nVariables:   "
+      "{}\n",
+      run.global_batch(), kSamplesPerNode / kDevicesPerNode,
+      core::replace_all(std::string(static_cast<size_t>(run.devices() - 1), ','), ",", ", 'gpu'"),
+      num_workers > 1 ? "horovod" : "replicated");
   double sum_s = 0;
   for (int64_t step = 1; step <= run.num_steps; ++step) {
     sum_s += run.step_s(step);
     if (step == 1 || step % run.steps_per_line == 0)
       text += fmt::format("{} {}\timages/sec: {:.1f} +/- 4.2 (jitter = 21.0)\t7.123\n", stamp_after(run, step), step,
-                          static_cast<double>(step * run.global_batch()) / sum_s);
+                          static_cast<double>(step * run.global_batch()) / sum_s / static_cast<double>(num_workers));
   }
+  if (has_total)
+    text += fmt::format("total images/sec: {:.2f}\n", static_cast<double>(run.num_steps * run.global_batch()) / sum_s);
   return text;
 }
+std::string tf_cnn_log(const Timeline& run) { return tf_cnn_lines(run, 1, true); }
+std::string tf_cnn_horovod_log(const Timeline& run) { return tf_cnn_lines(run, run.devices(), true); }
+std::string tf_cnn_unfinished_log(const Timeline& run) { return tf_cnn_lines(run, run.devices(), false); }
 
 std::string mlperf_event(double at_s, const std::string& key, const std::string& value, const std::string& metadata) {
   return fmt::format(
@@ -181,14 +211,16 @@ std::string csv_log(const Timeline& run) {
          });
 }
 
-constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, openclip_log},
-                                 {"megatron", logs::LogFormat::kMegatron, megatron_log},
-                                 {"deepspeed", logs::LogFormat::kDeepSpeed, deepspeed_log},
+constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, openclip_log, openclip_start},
+                                 {"megatron", logs::LogFormat::kMegatron, megatron_log, megatron_start},
+                                 {"deepspeed", logs::LogFormat::kDeepSpeed, deepspeed_log, deepspeed_start},
                                  {"nemo_bar", logs::LogFormat::kNemo, nemo_bar_log},
                                  {"nemo_lines", logs::LogFormat::kNemo, nemo_lines_log},
                                  {"torchtitan", logs::LogFormat::kTorchTitan, torchtitan_log},
                                  {"imagenet", logs::LogFormat::kImageNet, imagenet_log},
                                  {"tf_cnn", logs::LogFormat::kTfCnn, tf_cnn_log},
+                                 {"tf_cnn_horovod", logs::LogFormat::kTfCnn, tf_cnn_horovod_log},
+                                 {"tf_cnn_unfinished", logs::LogFormat::kTfCnn, tf_cnn_unfinished_log},
                                  {"mlperf_steps", logs::LogFormat::kMlperf, mlperf_steps_log},
                                  {"mlperf_samples", logs::LogFormat::kMlperf, mlperf_samples_log},
                                  {"mlperf_blocks", logs::LogFormat::kMlperf, mlperf_blocks_log},
@@ -231,6 +263,44 @@ TEST_P(EveryReader, GivesEfficiencyPausesAndNodeHoursOfTheRunHoweverOftenItPrint
     }
 }
 
+/// Sizes, batches and rates of a log with a restart on more devices are of one start: the longer one.
+class EveryRestart : public EveryReader {};
+
+TEST_P(EveryRestart, OnOtherDevicesGivesSizeAndRateOfTheLongestStart) {
+  for (const int64_t steps_per_line : {1, 10})
+    for (const bool goes_on : {false, true}) {
+      SCOPED_TRACE(fmt::format("a line every {} steps, steps {}", steps_per_line, goes_on ? "go on" : "begin anew"));
+      Timeline one(1, steps_per_line, 0), two(2, steps_per_line, 0);
+      one.num_steps = 300;
+      if (goes_on) two.steps_before = one.num_steps;
+      const auto text_of = [](const Timeline& run) {
+        return (GetParam().start != nullptr ? GetParam().start(run) : "") + GetParam().log(run);
+      };
+      const std::filesystem::path path = folder_.path() / "restart.log";
+      std::ofstream(path, std::ios::binary) << text_of(one) << text_of(two);
+      const std::vector<record::RunData> runs = logs::read_log(path, std::nullopt, {});
+      ASSERT_EQ(runs.size(), 1u);
+      EXPECT_EQ(runs[0].setup.devices, two.devices());
+      EXPECT_EQ(runs[0].setup.global_batch, two.global_batch());
+      const RunSummary summary = summarise_run(runs[0], {});
+      ASSERT_TRUE(summary.series);
+      EXPECT_NEAR(summary.series->median_ms, 1000 * kStepS / kWeakEfficiency, 10);
+      EXPECT_EQ(summary.samples_per_step, two.global_batch());
+    }
+}
+
+TEST(TfCnnLogs, AreLeftOutWhereNobodyCanTellOfHowManyWorkersTheBatchIs) {
+  const core::TempDir folder;
+  const std::filesystem::path path = folder.path() / "run.log";
+  std::ofstream(path) << "Model:       resnet50\nBatch size:  256 global\n             64 per device\n"
+                         "10\timages/sec: 320.0 +/- 4.2 (jitter = 21.0)\t7.123\n"
+                         "20\timages/sec: 320.0 +/- 4.2 (jitter = 21.0)\t7.123\n";
+  const record::RunData run = logs::read_log(path, std::nullopt, {}).front();
+  EXPECT_EQ(run.steps.size(), 0u);
+  ASSERT_FALSE(run.problems.empty());
+  EXPECT_NE(run.problems[0].find("of how many workers"), std::string::npos) << run.problems[0];
+}
+
 INSTANTIATE_TEST_SUITE_P(Logs, EveryReader, testing::ValuesIn(kPrograms), program_name);
 
 TEST(EveryFormatOfTraining, IsInTheCasesOfItsReader) {
@@ -251,6 +321,14 @@ TEST(EveryFormatOfTraining, IsInTheCasesOfItsReader) {
         << format.name << ": instantiate EveryReader (log_intervals.h) for it";
   }
 }
+
+std::vector<Program> programs_with_devices() {
+  std::vector<Program> programs;
+  for (const Program& program : kPrograms)
+    if (program.start != nullptr || program.format == logs::LogFormat::kTorchTitan) programs.push_back(program);
+  return programs;
+}
+INSTANTIATE_TEST_SUITE_P(Logs, EveryRestart, testing::ValuesIn(programs_with_devices()), program_name);
 
 }  // namespace
 }  // namespace lockstep::analysis::intervals
