@@ -79,6 +79,7 @@ stats::SeriesOptions series_options(const UsableRows& rows, const std::optional<
   // Rows hold the time of one step, whose floor is scaled by the steps from row to row.
   series.min_warmup_s = std::min(kMinWarmupS, total_s * kMaxWarmupShare) / rows.covered_per_row;
   series.warmup_steps = warmup_steps;
+  series.has_every_step = rows.covered_per_row <= 1;
   return series;
 }
 }  // namespace

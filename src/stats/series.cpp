@@ -240,7 +240,7 @@ Dependence describe_intervals(std::span<const double> values, std::span<const do
     if (const Dependence rest = estimate_dependence(normal_scores(undisturbed)); rest.time_mean > dependence.time_mean)
       dependence = rest;
   dependence.num_values = values.size();
-  summary.effective_steps = dependence.effective_values();
+  summary.effective_steps = std::min(dependence.effective_values(), static_cast<double>(values.size()));
   summary.median_interval = median_interval(sorted, dependence);
   summary.mean_interval = mean_interval(values, dependence);
   if (!summary.median_interval)
@@ -263,7 +263,7 @@ SeriesSummary summarise_series(std::span<const double> step_ms, const SeriesOpti
   const std::span<const double> measured = step_ms.subspan(summary.num_warmup_steps);
   summary.num_measured_steps = measured.size();
   for (const double value : measured) summary.measured_s += value / 1000;
-  summary.block_steps = find_pacing_block(measured);
+  summary.block_steps = options.has_every_step ? find_pacing_block(measured) : 1;
   std::vector<double> blocks;
   if (summary.block_steps > 1) {
     summary.is_dispatch_limited = true;

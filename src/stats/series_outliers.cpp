@@ -112,16 +112,18 @@ std::vector<double> block_means(std::span<const double> values, size_t block) {
 size_t find_pacing_block(std::span<const double> values) {
   constexpr size_t kBlocks[] = {2, 5, 10};
   constexpr size_t kMinBlocks = 20;
+  constexpr double kQueuedShare = 0.2;  // of the mean; shorter steps were queued and not done
   const double single = sample_stddev(values);
   if (values.size() < 2 * kMinBlocks || single == 0) return 1;
   size_t best = 1;
   double least = single;
   bool is_paced = autocorrelation(values, 1) < -0.3;
+  const bool is_mostly_queued = median(values) < kQueuedShare * mean(values);
   for (const size_t block : kBlocks) {
     if (values.size() / block < kMinBlocks) break;
     const double k = static_cast<double>(block), spread = sample_stddev(block_means(values, block));
     // Half-way, in the exponent, between independent noise and a fixed sum.
-    is_paced = is_paced || (block >= 10 && spread < single * std::pow(k, -0.75));
+    is_paced = is_paced || (is_mostly_queued && block >= 10 && spread < single * std::pow(k, -0.75));
     if (spread * std::sqrt(k) < least * 0.9) least = spread * std::sqrt(k), best = block;
   }
   return is_paced ? std::max<size_t>(best, 2) : 1;

@@ -25,6 +25,8 @@ struct SeriesOptions {
   size_t min_warmup_steps = 10;
   double min_warmup_s = 0;               ///< Warm-up lasts at least this long too (30 s for real runs).
   std::optional<size_t> warmup_steps{};  ///< Given by the user instead of detected.
+  /// Each value is of one step and none is missing between two: only then launch pacing is looked for.
+  bool has_every_step = true;
 };
 
 /// A stretch of measured steps between two changes of level.
@@ -42,9 +44,10 @@ struct SeriesSummary {
   double measured_s = 0;  ///< Their sum.
   /// Steps whose mean stands for one value in all that follows; above 1 where single steps show launch pacing.
   size_t block_steps = 1;
-  double effective_steps = 0;  ///< Values / autocorrelation time: how many independent ones they are worth.
-  double resolution_ms = 0;    ///< Digit to which the source prints its times, as far as they show it; 0: none. No
-                               ///< interval is narrower than it.
+  /// Values / autocorrelation time: how many independent ones they are worth; never more than there are.
+  double effective_steps = 0;
+  double resolution_ms = 0;  ///< Digit to which the source prints its times, as far as they show it; 0: none. No
+                             ///< interval is narrower than it.
   double median_ms = 0, mean_ms = 0, trimmed_mean_ms = 0, min_ms = 0, max_ms = 0;
   double p90_ms = 0, p95_ms = 0;
   std::optional<double> p99_ms{};  ///< From 100 measured steps on.

@@ -234,6 +234,41 @@ TEST(Series, LaunchPacingIsSeenAndBlockMeansRestoreTheTruth) {
   EXPECT_NEAR(summary.median_ms, (9 * 2.05 + 162) / 10, 0.1);
 }
 
+TEST(Series, ASlowStepNowAndThenIsNoLaunchPacing) {
+  for (const size_t period : {5, 8, 10, 16, 20, 25, 50}) {
+    core::CounterRng random(6);
+    std::vector<double> steps;
+    for (size_t i = 0; i < 4000; ++i)
+      steps.push_back(500 + 10 * (random.uniform() - 0.5) + (i % period == period - 1 ? 3000 : 0));
+    const SeriesSummary summary = summarise_series(steps);
+    EXPECT_FALSE(summary.is_dispatch_limited) << period;
+    EXPECT_NEAR(summary.median_ms, 500, 2) << period;
+    EXPECT_NEAR(summary.mean_ms, 500 + 3000 / static_cast<double>(period), 10) << period;
+  }
+}
+
+TEST(Series, LaunchPacingIsNotLookedForInMeansAndSamplesOfSteps) {
+  core::CounterRng random(5);
+  std::vector<double> rows;
+  for (size_t i = 0; i < 400; ++i) rows.push_back(100 + (i % 2 == 0 ? 5 : -5) + random.uniform());
+  EXPECT_TRUE(summarise_series(rows).is_dispatch_limited);
+  const SeriesSummary summary = summarise_series(rows, {.has_every_step = false});
+  EXPECT_FALSE(summary.is_dispatch_limited);
+  EXPECT_EQ(summary.block_steps, 1u);
+}
+
+TEST(Series, EffectiveStepsAreAtMostTheMeasuredOnes) {
+  core::CounterRng random(9);
+  std::vector<double> steps, jitter{0};
+  for (size_t i = 1; i <= 200; ++i) {
+    jitter.push_back(random.uniform());
+    steps.push_back(100 + jitter[i] - 0.3 * jitter[i - 1]);
+  }
+  const SeriesSummary summary = summarise_series(steps, {.has_every_step = false});
+  EXPECT_LT(summary.lag1_autocorrelation, -0.1);
+  EXPECT_LE(summary.effective_steps, static_cast<double>(summary.num_measured_steps));
+}
+
 TEST(Series, ElbowIsTheShareOfUndisturbedSteps) {
   core::CounterRng random(8);
   std::vector<double> steps;
