@@ -91,6 +91,21 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   fill_distribution(point, runs);
 }
 
+/// Ratios within each run, combined over the runs; those without a clock tell nothing of pauses.
+void fill_ratios(Point& point, const std::vector<RunSummary>& runs) {
+  double slow = 0, pause = 0, num_clocks = 0;
+  for (const size_t index : point.runs) {
+    const RunSummary& run = runs[index];
+    const double mean_ms = 1e3 * run.measured_s / run.measured_samples * run.samples_per_step;
+    slow += std::log(mean_ms / run.series->median_ms);
+    if (!std::isfinite(run.billed_s)) continue;
+    pause += std::log(run.billed_s / run.billed_samples * run.measured_samples / run.measured_s);
+    ++num_clocks;
+  }
+  point.slow_ratio = point.is_of_table ? record::kUnknown : std::exp(slow / static_cast<double>(point.runs.size()));
+  point.pause_ratio = point.is_of_table || num_clocks == 0 ? record::kUnknown : std::exp(pause / num_clocks);
+}
+
 void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
   const auto& work = runs[point.runs.front()];
   point.samples_per_step = work.samples_per_step;
@@ -110,13 +125,16 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
     if (std::isfinite(runs[index].billed_s)) {  // others have no clock
       samples += runs[index].billed_samples;
       billed_s += runs[index].billed_s;
+      point.num_pauses += runs[index].num_pauses;
     }
+    point.is_sample_slower = point.is_sample_slower || runs[index].is_sample_slower;
     mean_samples += runs[index].measured_samples;
     mean_s += runs[index].measured_s;
   }
   point.billed_samples_per_s = billed_s > 0 && !point.is_of_table ? samples / billed_s : record::kUnknown;
   point.mean_samples_per_s = mean_s > 0 && !point.is_of_table ? mean_samples / mean_s : record::kUnknown;
   point.tokens_per_s = 1e3 * point.tokens_per_step / point.estimate.median_ms;
+  fill_ratios(point, runs);
 }
 
 void fill_flops(Point& point, const std::vector<RunSummary>& runs, const AnalysisOptions& options) {

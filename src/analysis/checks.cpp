@@ -201,7 +201,7 @@ void check_work(const Adder& add) {
   if (point.setup.is_synthetic.value_or(false))
     add("M06", "synthetic-data", "the input was made up: reading and decoding cost nothing here",
         "add a control run on real data");
-  const double ratio = point.samples_per_s.value / point.billed_samples_per_s;
+  const double ratio = point.slow_ratio * point.pause_ratio;
   if (ratio > kMaxBilledRatio)
     add("M11", "stall",
         fmt::format(

@@ -35,11 +35,8 @@ bool is_one_machine(const Curve& curve) { return curve.is_by_devices && curve.sh
 bool is_in_device_hours(const Curve& curve) { return curve.is_by_devices && !is_one_machine(curve); }
 const char* hours_of(const Curve& curve) { return is_in_device_hours(curve) ? "device-hours" : "node-hours"; }
 
-/// How much less the second rate is, never below 0; NaN: unknown.
-double lost_share(double rate, double lower) {
-  const double share = rate / lower - 1;
-  return std::isfinite(share) ? std::max(0.0, share) : NAN;
-}
+/// What a ratio of times adds, never below 0; NaN: unknown.
+double lost_share(double ratio) { return std::isfinite(ratio) ? std::max(0.0, ratio - 1) : NAN; }
 
 double rate_of(const Point& point) { return is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value; }
 
@@ -62,9 +59,15 @@ void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
 
 void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
-  estimate.slow_share = lost_share(point.samples_per_s.value, point.mean_samples_per_s);
+  estimate.slow_share = lost_share(point.slow_ratio);
   estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}",
                                      size_text(curve, point.size));
+  if (point.is_sample_slower && point.slow_ratio < 1) {
+    estimate.slow_share = point.slow_ratio - 1;
+    estimate.slow_source =
+        fmt::format("measured: by the wall clock all steps of the runs at {} take less than those that their logs tell",
+                    size_text(curve, point.size));
+  }
   if (!std::isfinite(estimate.slow_share)) {
     estimate.slow_share = 0;
     estimate.slow_source = "not measured";
@@ -74,12 +77,21 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
     estimate.pause_source = fmt::format("given: evaluation {:g} %, checkpoints {:g} %", options.eval_share.value_or(0),
                                         options.checkpoint_share.value_or(0));
   } else {
-    estimate.pause_share = lost_share(point.mean_samples_per_s, point.billed_samples_per_s);
-    estimate.pause_source = fmt::format("measured: wall clock between steps over step time, in the runs at {}",
-                                        size_text(curve, point.size));
+    estimate.pause_share = lost_share(point.pause_ratio);
+    estimate.has_few_pauses = point.num_pauses < 2;
+    constexpr const char* kNoMeasurement =
+        "what evaluations and checkpoints cost is not measured; give --eval-share and --checkpoint-share";
+    if (point.num_pauses >= 2)
+      estimate.pause_source =
+          fmt::format("measured: wall clock between steps over step time, {} pauses in the runs at {}",
+                      point.num_pauses, size_text(curve, point.size));
+    else
+      estimate.pause_source = fmt::format(
+          "{} in the {} measured at {}: {}", point.num_pauses == 1 ? "one pause" : "no pause",
+          count_text(static_cast<size_t>(point.num_steps), "step"), size_text(curve, point.size), kNoMeasurement);
     if (!std::isfinite(estimate.pause_share)) {
       estimate.pause_share = 0;
-      estimate.is_pause_known = false;
+      estimate.is_pause_known = estimate.has_few_pauses = false;
       estimate.pause_source = fmt::format(
           "not measured: {}; evaluations, checkpoints and other time between steps are "
           "not in the total",
@@ -390,6 +402,14 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis, const Pr
     missing.insert(
         "the time of evaluations and checkpoints (no clock tells it, and the proposal has none of it): give "
         "--eval-share and --checkpoint-share");
+  const bool has_few_pauses = std::any_of(analysis.curves.begin(), analysis.curves.end(), [&](const Curve& curve) {
+    const auto estimate = estimate_resources(curve, analysis, options);
+    return estimate && estimate->has_few_pauses;
+  });
+  if (has_few_pauses)
+    missing.insert(
+        "the time of evaluations and checkpoints (fewer than two pauses were measured): give --eval-share and "
+        "--checkpoint-share");
   for (const Curve& curve : analysis.curves)
     for (const Point& point : curve.points)
       if (!is_work_given(point, analysis.options))

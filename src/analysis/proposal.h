@@ -31,7 +31,8 @@ struct ResourceEstimate {
   /// Total step time over that of median steps, less 1: with the pauses it leads to the billed rate.
   double slow_share = 0;
   double pause_share = 0, restart_share = 0;
-  bool is_pause_known = true;  ///< False: no clock told the time between steps, and the total has none of it.
+  bool is_pause_known = true;   ///< False: no clock told the time between steps, and the total has none of it.
+  bool has_few_pauses = false;  ///< Fewer than two in the runs: what pauses cost was not measured.
   std::string slow_source{};
   std::string pause_source{}, restart_source{};
   double startup_s = 0;                    ///< Of one job, to its first step; NaN: not recorded.

@@ -42,8 +42,9 @@ std::vector<std::string> places_of(const Analysis& analysis, bool names_curves) 
   return places;
 }
 
-std::string run_size(const record::RunSetup& setup) {
-  const bool is_by_nodes = setup.nodes.value_or(0) > 1 || (setup.nodes && !setup.devices);
+/// In devices where all runs of a table tell theirs, else in what each tells.
+std::string run_size(const record::RunSetup& setup, bool have_all_devices) {
+  const bool is_by_nodes = !have_all_devices && (setup.nodes.value_or(0) > 1 || (setup.nodes && !setup.devices));
   const int64_t size = (is_by_nodes ? setup.nodes : setup.devices).value_or(0);
   return size == 0 ? "" : count_text(static_cast<size_t>(size), is_by_nodes ? "node" : "device");
 }
@@ -153,12 +154,14 @@ draw::Table run_overview(const Analysis& analysis, bool names_curves) {
                    column("steps", "steps"),
                    column(units.size() == 1 ? *units.begin() + "/s" : "rate (1/s)", "rate_per_s"),
                    column("last loss", "last_loss"),
-                   text_column(names_curves ? "configuration, or why in none" : "in, or why not", "curve")};
+                   text_column(names_curves ? "configuration, or why in none" : "curve", "curve")};
   const std::vector<std::string> places = places_of(analysis, names_curves);
+  const bool have_all_devices = std::all_of(analysis.runs.begin(), analysis.runs.end(),
+                                            [](const RunSummary& run) { return run.setup.devices.has_value(); });
   for (size_t i = 0; i < std::min(analysis.runs.size(), max_runs); ++i) {
     const RunSummary& run = analysis.runs[i];
     table.rows.push_back({text_cell(run.name), text_cell(run.state.empty() ? "unknown" : run.state),
-                          text_cell(run_size(run.setup)), count_cell(run.num_steps),
+                          text_cell(run_size(run.setup, have_all_devices)), count_cell(run.num_steps),
                           run.series ? figure_cell(1e3 * run.samples_per_step / run.series->median_ms) : draw::Cell{},
                           run.losses.empty() ? draw::Cell{} : figure_cell(run.losses.back().loss, 4),
                           text_cell(places[i])});

@@ -30,7 +30,8 @@ class ImageNetParser : public LogParser {
 
   LineUse read(const LogLine& line) override {
     const std::string_view text = behind_time_stamp(line.text);
-    if (core::starts_with(text, "*") && text.find("Acc@1") != std::string_view::npos) return read_result(text);
+    if (core::starts_with(text, "*") && text.find("Acc@1") != std::string_view::npos)
+      return read_result(text, line.time_s);
     if (!is_step_line(text)) {
       read_start(text);
       return LineUse::kOther;
@@ -54,6 +55,7 @@ class ImageNetParser : public LogParser {
     row.loss = number_after(rest, "Loss").value_or(record::kUnknown);
     if (const auto global_batch = known_batch()) row.samples = static_cast<double>(*global_batch);
     const LineUse use = add(line, row);
+    if (use == LineUse::kUsed) epoch_batches_ = *num_batches;
     if (use == LineUse::kUsed) compare_with_mean(*epoch, *batch, *time, *mean * kMsPerSecond);
     return use;
   }
@@ -110,10 +112,10 @@ class ImageNetParser : public LogParser {
                       epoch_, printed_ms, all_ms));
   }
 
-  LineUse read_result(std::string_view text) {
-    record::ResultRecord result{.attempt = 1, .step = 0, .name = "val"};
+  LineUse read_result(std::string_view text, std::optional<double> time_s) {
+    record::ResultRecord result{.attempt = 1, .step = 0, .name = "val", .ended_s = time_s};
     if (epoch_ >= 0) result.epoch = epoch_;
-    if (builder_.has_rows()) result.step = builder_.run().steps.step.back() + 1;
+    if (builder_.has_rows()) result.step = (epoch_ + 1) * epoch_batches_;
     for (const std::string_view key : {"Acc@1", "Acc@5"})
       if (const auto percent = number_after(text, key))
         result.metrics.emplace_back(key == "Acc@1" ? "top1_pct" : "top5_pct", *percent);
@@ -123,6 +125,7 @@ class ImageNetParser : public LogParser {
   }
 
   int64_t counts_from_ = 1;
+  int64_t epoch_batches_ = 0;
   int64_t epoch_ = -1, num_batches_ = 0, num_values_ = 0;  // batches done, and values printed behind the first
   double first_ms_ = 0, sum_ms_ = 0, mean_ms_ = 0;
 };

@@ -82,7 +82,10 @@ class MlperfParser : public LogParser {
     if (key == "block_start" || key == "block_stop") return read_block(line, key == "block_stop", metadata);
     if (key == "run_start" && line.time_s) is_start_ = true;
     if (key == "run_stop") read_end(metadata);
-    if (key == "eval_accuracy" || key == "eval_error" || key == "eval_loss") read_evaluation(key, value, metadata);
+    if (key == "eval_accuracy" || key == "eval_error" || key == "eval_loss")
+      read_evaluation(line, key, value, metadata);
+    if (auto& results = builder_.run().results; key == "eval_stop" && !results.empty())
+      results.back().ended_s = line.time_s;
     const auto take = [&](const char* name, std::optional<int64_t>& place) {
       if (key == name && !place && value.is_number() && value.get<double>() >= 1 && value.get<double>() < 1e15)
         place = static_cast<int64_t>(value.get<double>());
@@ -171,11 +174,14 @@ class MlperfParser : public LogParser {
     if (status != "success") builder_.run().message = fmt::format("run_stop says '{}'", status);
   }
 
-  void read_evaluation(const std::string& key, const Json& value, const Json& metadata) {
+  void read_evaluation(const LogLine& line, const std::string& key, const Json& value, const Json& metadata) {
     if (!value.is_number() || !std::isfinite(value.get<double>())) return;
     const auto step = step_of(metadata, Json());
-    builder_.run().results.push_back(
-        {.attempt = 1, .step = step.value_or(0), .name = "val", .metrics = {{key, value.get<double>()}}});
+    builder_.run().results.push_back({.attempt = 1,
+                                      .step = step.value_or(0),
+                                      .name = "val",
+                                      .metrics = {{key, value.get<double>()}},
+                                      .ended_s = line.time_s});
   }
 
   struct Stats {

@@ -99,7 +99,7 @@ class OpenClipParser : public LogParser {
       return LineUse::kUsed;
     }
     if (const size_t at = line.text.find(kEvalMark); at != std::string_view::npos)
-      return read_result(line.text.substr(at));
+      return read_result(line.text.substr(at), line.time_s);
     if (core::ends_with(line.text, "Params:")) {
       if (starts_.back().is_measured) starts_.emplace_back();
       starts_.back().batch_size = starts_.back().world_size = starts_.back().accum = 0;
@@ -187,6 +187,10 @@ class OpenClipParser : public LogParser {
     if (last_step < 0 || last_step > kMaxStep)
       return builder_.count_problem("a line counts more steps than any run has");
     LogRow row = line.row;
+    if (starts_[line.start].accum > 1) {
+      row.data_wait_ms = record::kUnknown;
+      builder_.count_problem("with accum_freq above 1 `Data (t)` contains compute: it is not used");
+    }
     row.step = static_cast<int64_t>(last_step);
     row.first_num_steps = 1;
     if (in_epoch == 1) row.num_steps = 1;  // the means begin anew with each epoch
@@ -238,11 +242,11 @@ class OpenClipParser : public LogParser {
 
   /// "Eval Epoch: 1 clip_val_loss: 2.66\timagenet-zeroshot-val-top1: 0.1234"; progress lines ("[512 / 1000]") say
   /// nothing final.
-  LineUse read_result(std::string_view text) {
+  LineUse read_result(std::string_view text, std::optional<double> time_s) {
     std::string_view rest;
     const auto epoch = count_after(text, kEvalMark, &rest);
     if (!epoch || core::starts_with(core::trim(rest), "[")) return LineUse::kOther;
-    record::ResultRecord result{.attempt = 1, .epoch = epoch, .name = "val"};
+    record::ResultRecord result{.attempt = 1, .epoch = epoch, .name = "val", .ended_s = time_s};
     for (const std::string& part : core::split(rest, "\t")) {
       const size_t colon = part.rfind(": ");
       if (colon == std::string::npos) continue;

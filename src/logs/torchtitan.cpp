@@ -132,7 +132,8 @@ class TorchTitanParser : public LogParser {
     const auto step = count_after(line.text, kValidation);
     const auto loss = number_after(line.text, "loss:");
     if (!step || !loss) return LineUse::kRejected;
-    builder_.run().results.push_back({.attempt = 1, .step = *step, .name = "val", .metrics = {{"loss", *loss}}});
+    builder_.run().results.push_back(
+        {.attempt = 1, .step = *step, .name = "val", .metrics = {{"loss", *loss}}, .ended_s = line.time_s});
     if (*step - 1 == last_step_) last_time_s_ = line.time_s;
     return LineUse::kUsed;
   }

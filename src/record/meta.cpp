@@ -347,7 +347,7 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   ask(setup.counts_sequences() && !has_tokens, "sequence_length", "tokens per second", examples.sequence_length);
   ask(setup.precision.empty(), "precision", "telling curves apart and choosing the peak", "bf16");
   ask(!setup.forward_gflops_per_sample, "forward_gflops", "MFU", examples.forward_gflops);
-  ask(!setup.peak_tflops_per_device, "peak_tflops", "MFU", "989");
+  ask(!setup.peak_tflops_per_device, "peak_tflops", "MFU", "NUMBER");
   return missing;
 }
 

@@ -167,8 +167,9 @@ struct LoggedInterval {
     else if (key == "step")
       step = as_integer(value);
     else if (key == "num_steps")
-      num_steps = as_integer(value).value_or(0);
+      num_steps = as_integer(value).value_or(-1);
   }
+  bool has_no_steps() const { return num_steps == 0; }
   bool is_valid() const { return step && *step >= 0 && num_steps >= 1; }
 };
 
@@ -281,6 +282,7 @@ void load_system(const fs::path& folder, RunData& run) {
       if (field.key == "seconds")
         if (const double seconds = as_time(field.value); seconds > 0) counters.seconds = seconds;
     }
+    if (interval.has_no_steps()) return true;  // of older records: nothing that counts per step
     if (!interval.is_valid()) return false;
     counters.attempt = interval.attempt, counters.step = *interval.step, counters.num_steps = interval.num_steps;
     if (is_of_measured_attempt(counters.attempt, run)) run.system.push_back(std::move(counters));

@@ -78,6 +78,7 @@ struct ResultRecord {
   std::string name{};  ///< "val", "imagenet-zeroshot-val", ...
   NamedNumbers metrics{};
   std::optional<double> seconds{};  ///< Wall clock of this evaluation on rank 0.
+  std::optional<double> ended_s{};  ///< Unix time at its end, of logs that tell it; not in the record.
 };
 
 /// Network and energy counters of one host over an interval, one line of system.jsonl.

@@ -177,6 +177,7 @@ TEST_F(Bench, LoaderHandsOutTheSameBatchesTwiceAndReportsRates) {
     EXPECT_GT(row.at("source_ms").get<double>(), 0);
     EXPECT_GT(row.at("decode_ms").get<double>(), 0);
     EXPECT_GE(row.at("ahead_percent").get<double>(), 0);
+    EXPECT_LE(row.at("ahead_percent").get<double>(), 100);
     const double busy = row.at("busy_percent");
     EXPECT_GT(busy, 0);
     EXPECT_LE(busy, 100);

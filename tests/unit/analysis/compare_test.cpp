@@ -416,14 +416,14 @@ TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
 
 TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
   Analysis analysis = sweep();
-  const std::vector<std::string> missing = missing_for_proposal(analysis, {.restart_share = 5});
+  const std::vector<std::string> missing = missing_for_proposal(analysis, {.restart_share = 5, .eval_share = 1});
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_NE(missing[0].find("--budget-samples"), std::string::npos) << missing[0];
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("default; give --budget-samples / --budget-tokens"),
             std::string::npos);
   analysis.options.is_samples_budget_given = true;
-  EXPECT_TRUE(missing_for_proposal(analysis, {.restart_share = 5}).empty());
-  EXPECT_EQ(missing_for_proposal(analysis, {}).size(), 1u) << "restarts";
+  EXPECT_TRUE(missing_for_proposal(analysis, {.restart_share = 5, .eval_share = 1}).empty());
+  EXPECT_EQ(missing_for_proposal(analysis, {.eval_share = 1}).size(), 1u) << "restarts";
   EXPECT_NE(text_of(make_proposal(analysis, {})).find("given with --budget-samples"), std::string::npos);
 }
 

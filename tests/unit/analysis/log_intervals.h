@@ -18,22 +18,31 @@ namespace lockstep::analysis::intervals {
 inline constexpr double kStepS = 2, kEvaluationS = 10, kWeakEfficiency = 0.9, kSamples = 1e9;
 inline constexpr int64_t kDevicesPerNode = 4, kSamplesPerNode = 4096, kSequence = 128;
 
+/// Steps that take longer: those whose number leaves `at` when divided by `every` (0: none).
+struct SlowSteps {
+  int64_t every = 0, at = 0;
+  double seconds = 0;
+};
+
 /// A run whose truth is known. Steps count from 1; an evaluation follows every `steps_per_evaluation` of them (0:
 /// none).
 struct Timeline {
   int64_t nodes = 1, steps_per_line = 1, steps_per_evaluation = 0;
+  SlowSteps slow{};
   int64_t num_steps = 0;
   int64_t steps_before = 0;      ///< Of the run that this one goes on with.
   std::vector<double> end_s{0};  ///< By step; [0] is the start.
 
-  Timeline(int64_t num_nodes, int64_t line, int64_t evaluation)
-      : nodes(num_nodes), steps_per_line(line), steps_per_evaluation(evaluation),
+  Timeline(int64_t num_nodes, int64_t line, int64_t evaluation, const SlowSteps& slow_steps = {})
+      : nodes(num_nodes), steps_per_line(line), steps_per_evaluation(evaluation), slow(slow_steps),
         num_steps((line < 100 ? 3000 : 12000) + line) {
     for (int64_t step = 1; step <= num_steps; ++step) end_s.push_back(begin_s(step) + step_s(step));
   }
   double step_s(int64_t step) const {
     constexpr double kRipple = 0.005;
-    return kStepS / (nodes > 1 ? kWeakEfficiency : 1) * (1 + kRipple * tests::ripple_at(static_cast<size_t>(step)));
+    const double slow_s = slow.every > 0 && step % slow.every == slow.at ? slow.seconds : 0;
+    return slow_s +
+           kStepS / (nodes > 1 ? kWeakEfficiency : 1) * (1 + kRipple * tests::ripple_at(static_cast<size_t>(step)));
   }
   bool is_evaluated_after(int64_t step) const {
     return steps_per_evaluation > 0 && step > 0 && step % steps_per_evaluation == 0;

@@ -27,8 +27,9 @@ std::string openclip_log(const Timeline& run) {
           stamp(run.end_s[static_cast<size_t>(step)], ",", false), epoch, (step - first) * run.global_batch(),
           in_epoch * run.global_batch(), mean_s, rate, rate / static_cast<double>(run.devices()));
     }
-    text += fmt::format("{} | INFO | Eval Epoch: {} clip_val_loss: 3.1000\n",
-                        stamp(run.end_s[static_cast<size_t>(last)] + kEvaluationS, ",", false), epoch + 1);
+    if (run.is_evaluated_after(last))
+      text += fmt::format("{} | INFO | Eval Epoch: {} clip_val_loss: 3.1000\n",
+                          stamp(run.end_s[static_cast<size_t>(last)] + kEvaluationS, ",", false), epoch + 1);
   }
   return text;
 }
@@ -299,6 +300,69 @@ TEST(TfCnnLogs, AreLeftOutWhereNobodyCanTellOfHowManyWorkersTheBatchIs) {
   EXPECT_EQ(run.steps.size(), 0u);
   ASSERT_FALSE(run.problems.empty());
   EXPECT_NE(run.problems[0].find("of how many workers"), std::string::npos) << run.problems[0];
+}
+
+TEST_P(EveryReader, GivesThePauseShareOfARunThatEndsWithAnEvaluation) {
+  constexpr int64_t kStepsPerEvaluation = 50, kNumEvaluations = 6;
+  Timeline run(1, 5, kStepsPerEvaluation);
+  run.num_steps = kNumEvaluations * kStepsPerEvaluation;
+  const Analysis analysis = analyse({read(run)}, {.budget_samples = kSamples, .budget_tokens = kSamples * kSequence});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const auto estimate = estimate_resources(analysis.curves[0], analysis, {.job_size = 1});
+  ASSERT_TRUE(estimate);
+  EXPECT_NEAR(estimate->pause_share, run.pause_share(), 0.02 * run.pause_share());  // stamps of whole seconds
+  EXPECT_NE(estimate->pause_source.find(" pauses in the runs"), std::string::npos) << estimate->pause_source;
+}
+
+/// The whole estimate of a log whose lines tell some steps only.
+class SampledLogs : public EveryReader {};
+
+TEST_P(SampledLogs, AreBilledByTheWallClockWhereTheToldStepsAreSlowerThanTheRest) {
+  struct Case {
+    int64_t steps_per_line = 1, steps_per_evaluation = 0;
+    SlowSteps slow{};
+  };
+  // Loaders start with each epoch; a slow step on each line.
+  for (const Case& one : {Case{10, 50, {50, 1, 15}}, Case{100, 0, {100, 0, 3}}, Case{100, 0, {100, 1, 8}}}) {
+    SCOPED_TRACE(fmt::format("a line every {} steps, a slow one every {}", one.steps_per_line, one.slow.every));
+    const Timeline run(1, one.steps_per_line, one.steps_per_evaluation, one.slow);
+    const Analysis analysis = analyse({read(run)}, {.budget_samples = kSamples, .budget_tokens = kSamples * kSequence});
+    ASSERT_EQ(analysis.curves.size(), 1u);
+    const auto estimate = estimate_resources(analysis.curves[0], analysis, {.job_size = 1});
+    ASSERT_TRUE(estimate);
+    EXPECT_NEAR(estimate->total_node_hours, run.node_hours(kSamples), 0.01 * run.node_hours(kSamples));
+  }
+}
+
+TEST_P(SampledLogs, OfRunsThatDisagreeTellOfNoSlowSteps) {
+  const Timeline fast(1, 1, 0), slow(1, 1, 0, {1, 0, 2});
+  const Analysis analysis = analyse({read(fast), read(slow)}, {.budget_samples = kSamples});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  EXPECT_FALSE(is_stall_told(analysis));
+  const auto estimate = estimate_resources(analysis.curves[0], analysis, {.job_size = 1});
+  ASSERT_TRUE(estimate);
+  EXPECT_LT(estimate->slow_share, 0.005);
+}
+
+constexpr Program kSampledPrograms[] = {{"deepspeed", logs::LogFormat::kDeepSpeed, deepspeed_log},
+                                        {"imagenet", logs::LogFormat::kImageNet, imagenet_log}};
+INSTANTIATE_TEST_SUITE_P(Logs, SampledLogs, testing::ValuesIn(kSampledPrograms), program_name);
+
+TEST(OpenClipLogs, DoNotTellDataWaitOfAccumulatedSteps) {
+  const core::TempDir folder;
+  const Timeline run(1, 10, 0);
+  for (const bool accumulates : {false, true}) {
+    const std::filesystem::path path = folder.path() / fmt::format("run{}.log", accumulates);
+    std::string start = openclip_start(run);
+    if (accumulates) start = core::replace_all(start, "accum_freq: 1", "accum_freq: 4");
+    if (accumulates)
+      start = core::replace_all(start, fmt::format("batch_size: {}", run.global_batch() / run.devices()),
+                                fmt::format("batch_size: {}", run.global_batch() / run.devices() / 4));
+    std::ofstream(path, std::ios::binary) << start << openclip_log(run);
+    const RunSummary summary = summarise_run(logs::read_log(path, std::nullopt, {}).front(), {});
+    EXPECT_EQ(std::isfinite(summary.data_wait_share), !accumulates);
+    EXPECT_EQ(core::join(summary.problems, "\n").find("contains compute") != std::string::npos, accumulates);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Logs, EveryReader, testing::ValuesIn(kPrograms), program_name);

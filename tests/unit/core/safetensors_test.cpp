@@ -72,7 +72,7 @@ TEST(Safetensors, MutatedHeadersNeverCrash) {
       size_t touched = 0;
       for (const auto& entry : file.entries())
         for (const std::byte value : entry.bytes) touched += static_cast<size_t>(value);
-      EXPECT_GE(touched, 0u);
+      EXPECT_LE(touched, 255 * bytes.size()) << "entries lie in the file and do not overlap";
     } catch (const Error&) {
       ++refused;
     }

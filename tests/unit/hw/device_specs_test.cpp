@@ -15,16 +15,26 @@ TEST(DeviceSpecs, NamesAsDriversPrintThem) {
     std::optional<double> memory_gib;
     const char* expected;
   };
-  for (const Case& c :
-       {Case{"NVIDIA A100-SXM4-40GB", 39.4, "A100 SXM 40GB"}, Case{"NVIDIA A100-SXM4-80GB", 79.1, "A100 SXM 80GB"},
-        Case{"NVIDIA A100-SXM-64GB", 63.4, "A100 SXM 64GB"}, Case{"NVIDIA A100-PCIE-40GB", 39.4, "A100 PCIe 40GB"},
-        Case{"NVIDIA A100 80GB PCIe", 79.2, "A100 PCIe 80GB"}, Case{"NVIDIA H100 80GB HBM3", 79.1, "H100 SXM 80GB"},
-        Case{"NVIDIA H100 PCIe", 79.1, "H100 PCIe 80GB"}, Case{"NVIDIA H100 NVL", 93.1, "H100 NVL 94GB"},
-        Case{"NVIDIA H100", 63.4, "H100 SXM 64GB"}, Case{"NVIDIA H200", 139.8, "H200"},
-        Case{"NVIDIA GH200 120GB", 94.5, "GH200 96GB"}, Case{"NVIDIA GH200 480GB", std::nullopt, "GH200 96GB"},
-        Case{"NVIDIA B200", 178.4, "B200"}, Case{"NVIDIA GB200", 184, "GB200"}, Case{"NVIDIA GB300", 277, "GB300"},
-        Case{"Tesla V100-SXM2-16GB", 15.8, "V100 SXM2 16GB"}, Case{"Tesla V100-SXM2-32GB", 31.7, "V100 SXM2 32GB"},
-        Case{"AMD Instinct MI250X", 64, "MI250X GCD"}, Case{"AMD Instinct MI300X", 191.5, "MI300X"}}) {
+  for (const Case& c : {Case{"NVIDIA A100-SXM4-40GB", 39.4, "A100 SXM 40GB"},
+                        Case{"NVIDIA A100-SXM4-80GB", 79.1, "A100 SXM 80GB"},
+                        Case{"NVIDIA A100-SXM-64GB", 63.4, "A100 SXM 64GB"},
+                        Case{"NVIDIA A100-PCIE-40GB", 39.4, "A100 PCIe 40GB"},
+                        Case{"NVIDIA A100 80GB PCIe", 79.2, "A100 PCIe 80GB"},
+                        Case{"NVIDIA H100 80GB HBM3", 79.1, "H100 SXM 80GB"},
+                        Case{"NVIDIA H100 PCIe", 79.1, "H100 PCIe 80GB"},
+                        Case{"NVIDIA H100 NVL", 93.1, "H100 NVL 94GB"},
+                        Case{"NVIDIA H100", 63.4, "H100 SXM 64GB"},
+                        Case{"NVIDIA H200", 139.8, "H200"},
+                        Case{"NVIDIA L40S", 44.5, "L40S"},
+                        Case{"NVIDIA GH200 120GB", 94.5, "GH200 96GB"},
+                        Case{"NVIDIA GH200 480GB", std::nullopt, "GH200 96GB"},
+                        Case{"NVIDIA B200", 178.4, "B200"},
+                        Case{"NVIDIA GB200", 184, "GB200"},
+                        Case{"NVIDIA GB300", 277, "GB300"},
+                        Case{"Tesla V100-SXM2-16GB", 15.8, "V100 SXM2 16GB"},
+                        Case{"Tesla V100-SXM2-32GB", 31.7, "V100 SXM2 32GB"},
+                        Case{"AMD Instinct MI250X", 64, "MI250X GCD"},
+                        Case{"AMD Instinct MI300X", 191.5, "MI300X"}}) {
     const DeviceMatch match = find_device(c.printed, c.memory_gib);
     ASSERT_NE(match.spec, nullptr) << c.printed;
     EXPECT_EQ(match.spec->name, c.expected) << c.printed;

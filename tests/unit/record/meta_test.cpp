@@ -174,6 +174,7 @@ TEST(Meta, MissingFactsAreAskedForByName) {
   };
   EXPECT_EQ(names(), "nodes devices model global_batch samples_per_device precision forward_gflops peak_tflops");
   EXPECT_NE(missing_facts(run)[0].how.find("(?<nodes>"), std::string::npos);
+  EXPECT_NE(missing_facts(run).back().how.find("peak_tflops=NUMBER"), std::string::npos) << "no device is known";
   apply_meta(run, {.values = {{"nodes", "1"},
                               {"devices", "4"},
                               {"batch", "8"},

@@ -279,6 +279,20 @@ TEST(LoadRun, DamagedLinesAreCountedAndToldAndTheRestIsRead) {
   has_problem(run, "the loss of 1 steps is not finite (the first is step 9)");
 }
 
+TEST(LoadRun, IntervalsWithoutStepsOfOlderRecordsAreNoDamage) {
+  const core::TempDir folder;
+  {
+    RunRecord record(folder.path(), Json::object());
+    for (int step = 0; step < 3; ++step) record.append_step(timed_step(step));
+    record.finish({});
+  }
+  append_to(folder.path() / "system.jsonl",
+            "{\"step\":1,\"num_steps\":2,\"host\":\"a\"}\n{\"step\":2,\"num_steps\":0,\"host\":\"a\"}\n");
+  const RunData run = load_run(folder.path());
+  EXPECT_EQ(run.num_rejected_lines, 0);
+  EXPECT_EQ(run.system.size(), 1u);
+}
+
 TEST(LoadRun, AnEndOfTheStepsThatIsLostIsTold) {
   const core::TempDir folder;
   {
