@@ -5,7 +5,9 @@
 
 #include "core/log.h"
 #include "core/strings.h"
+#include "core/units.h"
 #include "data/pictures/picture_decoder.h"
+#include "data/stage.h"
 #include "train/agree.h"
 
 namespace lockstep::tasks {
@@ -37,7 +39,8 @@ data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bo
 }
 
 ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, const plan::BatchPlan& batch)
-    : options_(options), rank_(world.rank()), world_size_(world.size()), batch_(batch) {
+    : options_(options), rank_(world.rank()), world_size_(world.size()), batch_(batch),
+      train_spec_(options.train_data) {
   std::exception_ptr failure;
   if (world.rank() == 0) {
     try {
@@ -52,6 +55,7 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
     }
   }
   world.wait_for_rank_zero("it indexes the shards");
+  stage(world);
   train::decide_on_rank_zero(world.comm(), [&] {
     if (failure) std::rethrow_exception(failure);
     if (!has_train()) return std::string();
@@ -62,6 +66,18 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
   });
 }
 
+void ImagenetData::stage(comm::World& world) {
+  if (options_.stage_to.empty() || !has_train()) return;
+  train::succeed_together(world.comm(), [&] {
+    const data::StageResult result = data::stage_data({.source = train_source(), .folder = options_.stage_to});
+    train_spec_ = result.spec;
+    if (rank_ == 0)
+      core::log_info("data: {} files, {}, {} '{}' in {:.1f} s", result.num_files,
+                     core::format_bytes(static_cast<double>(result.num_bytes)),
+                     result.was_there ? "found in" : "copied to", options_.stage_to, result.seconds);
+  });
+}
+
 bool ImagenetData::has_validation() const {
   if (options_.val_frequency_epochs == 0 && !options_.is_evaluate) return false;
   return options_.has_made_up_data() ? options_.val_num_samples > 0 : !options_.val_data.empty();
@@ -69,7 +85,8 @@ bool ImagenetData::has_validation() const {
 
 data::SourceConfig ImagenetData::train_source() const {
   data::SourceConfig config;
-  config.spec = options_.train_data;
+  config.spec = train_spec_;
+  config.num_repeats = options_.dataset_repeat;
   config.type = data::parse_dataset_type(options_.dataset_type);
   config.num_samples = options_.train_num_samples.value_or(0);
   config.seed = static_cast<uint64_t>(options_.seed);
@@ -96,6 +113,7 @@ data::SourceConfig ImagenetData::train_source() const {
 data::SourceConfig ImagenetData::validation_source() const {
   data::SourceConfig config = train_source();
   config.spec = options_.val_data;
+  config.num_repeats = 1;
   if (!options_.has_made_up_data()) config.type = data::DatasetType::kAuto;
   config.num_samples = options_.has_made_up_data() ? options_.val_num_samples : 0;
   config.global_batch = world_size_;  // evaluation streams end where the data end
@@ -104,15 +122,7 @@ data::SourceConfig ImagenetData::validation_source() const {
   return config;
 }
 
-data::EpochSize ImagenetData::epoch_size() const {
-  data::SourceConfig config = train_source();
-  data::EpochSize size = data::epoch_size(config);
-  if (options_.dataset_repeat == 1) return size;
-  config.num_samples = size.num_known * options_.dataset_repeat;
-  size = data::epoch_size(config);
-  size.origin = "--dataset-repeat";
-  return size;
-}
+data::EpochSize ImagenetData::epoch_size() const { return data::epoch_size(train_source()); }
 
 std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::SampleSource> source,
                                                         bool is_train) const {
@@ -124,7 +134,14 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
   config.prefetch_batches = 2 * (is_train ? batch_.num_micro_batches : 1);
   if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
   if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
+  data::AugmentConfig augment;
+  if (is_random) {
+    augment.policy = data::parse_augment_policy(options_.auto_augment);
+    augment.magnitude = static_cast<int>(options_.ra_magnitude);
+    augment.erase_probability = options_.random_erase;
+  }
   auto decoder = data::make_picture_decoder({.transform = make_imagenet_transform(options_, is_random),
+                                             .augment = augment,
                                              .image_keys = core::split(options_.image_key, ";"),
                                              .seed = static_cast<uint64_t>(options_.seed)});
   return std::make_unique<data::Loader>(std::move(source), std::move(decoder), config);

@@ -28,6 +28,7 @@ class ImagenetData {
   bool has_validation() const;
 
  private:
+  void stage(comm::World& world);
   data::SourceConfig train_source() const;
   data::SourceConfig validation_source() const;
   std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool is_train) const;
@@ -35,6 +36,7 @@ class ImagenetData {
   const ImagenetOptions& options_;
   int64_t rank_, world_size_;
   plan::BatchPlan batch_;
+  std::string train_spec_;  // --train-data, or its copy by --stage-to
 };
 
 /// Preparation of pictures from options.

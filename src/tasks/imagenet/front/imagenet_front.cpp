@@ -15,6 +15,7 @@ class ImagenetFront final : public FrontTask {
     return check_imagenet_options(options_, set);
   }
   std::vector<std::string> read_files(core::OptionSet& set) override {
+    refuse_other_classes(options_);
     fill_num_classes(options_, set);
     return {};
   }

@@ -25,8 +25,9 @@ void declare_imagenet_data(core::OptionSet& set, ImagenetOptions& o) {
                       .metavar = "DIR"});
   set.add("train-data", &o.train_data,
           {.role = OptionRole::kConfiguration,
-           .help = "Training data, pictures with labels: a folder of class folders, WebDataset shards with .cls "
-                   "members as a brace pattern ('/d/{00000..00099}.tar'), or a .csv or .tsv file.",
+           .help = "Training data, pictures with labels: a folder of class folders, an LMDB (`lockstep data to-lmdb`), "
+                   "WebDataset shards with .cls members as a brace pattern ('/d/{00000..00099}.tar'), or a .csv or "
+                   ".tsv file.",
            .metavar = "SPEC",
            .unset_text = "DIR/train"});
   set.add("val-data", &o.val_data,
@@ -36,8 +37,8 @@ void declare_imagenet_data(core::OptionSet& set, ImagenetOptions& o) {
            .unset_text = "DIR/val, with --train-data none"});
   set.add("dataset-type", &o.dataset_type,
           {.role = OptionRole::kConfiguration,
-           .help = "Kind of data set. auto goes by the name: folders are imagefolder, .tar and pipe: are webdataset, "
-                   ".csv and .tsv csv.",
+           .help = "Kind of data set. auto goes by the name: folders are imagefolder or lmdb, .tar and pipe: are "
+                   "webdataset, .csv and .tsv csv.",
            .choices = dataset_choices()});
   set.add("dummy", &o.is_dummy,
           {.role = OptionRole::kConfiguration, .help = "Random pictures: --dataset-type synthetic."});
@@ -59,12 +60,17 @@ void declare_imagenet_data(core::OptionSet& set, ImagenetOptions& o) {
            .help = "An epoch reads the training data so many times: small sets stand in for large ones.",
            .unit = "times",
            .min = 1,
-           .max = 1e6});
+           .max = 1000});
+  set.add("stage-to", &o.stage_to,
+          {.role = OptionRole::kIdentity,
+           .help = "Copies the training data once per node to this folder, on storage of the node or in /dev/shm, and "
+                   "reads them there. Sizes and hashes are compared; the time is logged apart.",
+           .metavar = "DIR"});
   set.add("num-classes", &o.num_classes,
           {.role = OptionRole::kConfiguration,
            .help = "Classes that the network tells apart; labels count from 0.",
            .unit = "classes",
-           .unset_text = "the class folders of the training data, else 1000",
+           .unset_text = "the class folders of the training data, or of the LMDB made of them, else 1000",
            .min = 1,
            .max = 1e7});
   set.add("image-key", &o.image_key,
@@ -159,6 +165,20 @@ void declare_imagenet_preparation(core::OptionSet& set, ImagenetOptions& o) {
            .max = 1});
   set.add("interpolation", &o.interpolation,
           {.role = OptionRole::kConfiguration, .help = "Filter of the resize.", .choices = {"bilinear", "bicubic"}});
+  set.add(
+      "auto-augment", &o.auto_augment,
+      {.role = OptionRole::kConfiguration,
+       .help = "Operations on training pictures, drawn as torchvision draws them: imagenet (AutoAugment's pairs), ra "
+               "(RandAugment, two of --ra-magnitude), ta_wide (TrivialAugment).",
+       .choices = {"none", "imagenet", "ra", "ta_wide"},
+       .refused_choices = {{"augmix", "use imagenet, ra or ta_wide"}}});
+  set.add("ra-magnitude", &o.ra_magnitude,
+          {.role = OptionRole::kConfiguration, .help = "Strength of --auto-augment ra.", .min = 0, .max = 30});
+  set.add("random-erase", &o.random_erase,
+          {.role = OptionRole::kConfiguration,
+           .help = "How often a box of a training picture is erased (2 to 33 % of its area).",
+           .min = 0,
+           .max = 1});
   set.add("image-mean", &o.image_mean,
           {.role = OptionRole::kConfiguration,
            .help = "Mean of each colour, taken off: one or three numbers.",

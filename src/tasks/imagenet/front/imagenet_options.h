@@ -7,6 +7,7 @@
 #include "config/imagenet_models.h"
 #include "config/run_options.h"
 #include "core/options.h"
+#include "data/shards/sample.h"
 #include "plan/batch_plan.h"
 
 namespace lockstep::tasks {
@@ -32,7 +33,8 @@ struct ImagenetOptions : config::RunOptions {
   int64_t val_num_samples = 50'000;          // --val-num-samples, of made-up pictures
   int64_t dataset_repeat = 1;                // --dataset-repeat
   std::optional<int64_t> num_classes;        // --num-classes
-  std::string image_key = "jpg;png;jpeg;webp";
+  std::string stage_to;                      // --stage-to DIR
+  std::string image_key{data::kDefaultImageKeys};
   std::string csv_separator = "\t", csv_img_key = "filepath", csv_label_key = "label";
   int64_t workers = 4;                     // -j, --workers
   int64_t data_lanes = 64;                 // --data-lanes
@@ -51,6 +53,9 @@ struct ImagenetOptions : config::RunOptions {
   double hflip = 0.5;                           // --hflip
   std::string interpolation = "bilinear";       // --interpolation {bilinear,bicubic}
   std::vector<double> image_mean, image_std;    // --image-mean, --image-std
+  std::string auto_augment = "none";            // --auto-augment {none,imagenet,ra,ta_wide}
+  int64_t ra_magnitude = 9;                     // --ra-magnitude
+  double random_erase = 0;                      // --random-erase
 
   // Batch
   std::optional<int64_t> global_batch;      // -b, --batch-size
@@ -108,6 +113,9 @@ void fill_imagenet_defaults(ImagenetOptions& options, core::OptionSet& set);
 
 /// Fills the number of classes from a folder of class folders where it was not given.
 void fill_num_classes(ImagenetOptions& options, core::OptionSet& set);
+
+/// DataError where training and validation data name different classes: their numbers would mean other classes.
+void refuse_other_classes(const ImagenetOptions& options);
 
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what
 /// is meant.

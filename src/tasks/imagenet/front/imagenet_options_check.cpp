@@ -7,6 +7,9 @@
 #include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "core/error.h"
+#include "data/shards/lmdb_reader.h"
+#include "data/shards/source_config.h"
+#include "data/shards/source_lmdb.h"
 #include "data/shards/source_rows.h"
 #include "tasks/imagenet/front/imagenet_options.h"
 
@@ -29,6 +32,8 @@ void check_imagenet_data(const ImagenetOptions& o, const core::OptionSet& set) {
                     "--dataset-repeat and --train-num-samples both say how long an epoch is", "drop one of the two");
   config::refuse_if(o.dataset_repeat > 1 && o.has_made_up_data(), "--dataset-repeat repeats data, these are made up",
                     "use --train-num-samples N");
+  config::refuse_if(!o.stage_to.empty() && (o.has_made_up_data() || o.is_evaluate),
+                    "--stage-to copies training data, there are none", "drop it");
 }
 
 void check_range(const char* flag, const std::vector<double>& range, double highest) {
@@ -141,13 +146,40 @@ void fill_imagenet_defaults(ImagenetOptions& o, core::OptionSet& set) {
   }
 }
 
+/// The classes of data that name them, in the order of their numbers: class folders, and an LMDB made of such.
+static std::vector<std::string> class_names_of(const ImagenetOptions& o, const std::string& spec) {
+  const bool is_auto = o.dataset_type == "auto";
+  if ((is_auto || o.dataset_type == data::DatasetType::kLmdb) && data::is_lmdb(spec)) {
+    const auto progress = data::read_lmdb_progress(data::LmdbReader(spec));
+    return progress ? progress->class_names : std::vector<std::string>();
+  }
+  std::error_code ignored;
+  const bool is_folder = is_auto || o.dataset_type == data::DatasetType::kImageFolder;
+  if (!is_folder || !std::filesystem::is_directory(spec, ignored)) return {};
+  return data::image_folder_classes(spec);
+}
+
+void refuse_other_classes(const ImagenetOptions& o) {
+  if (o.has_made_up_data() || o.train_data.empty() || o.val_data.empty()) return;
+  const std::vector<std::string> train = class_names_of(o, o.train_data), val = class_names_of(o, o.val_data);
+  if (train.empty() || val.empty() || train == val) return;
+  const auto differing = std::mismatch(train.begin(), train.end(), val.begin(), val.end());
+  const auto name_at = [](auto at, const std::vector<std::string>& names) {
+    return at == names.end() ? "no class" : "'" + *at + "'";
+  };
+  throw DataError(fmt::format("imagenet: '{}' has {} classes and '{}' {}, and class {} is {} there and {} here",
+                              o.train_data, train.size(), o.val_data, val.size(), differing.first - train.begin(),
+                              name_at(differing.first, train), name_at(differing.second, val)),
+                  "labels are numbers of the sorted class folders: both must have the same ones");
+}
+
 void fill_num_classes(ImagenetOptions& o, core::OptionSet& set) {
   if (o.num_classes) return;
-  std::error_code ignored;
   for (const std::string& folder : {o.train_data, o.val_data}) {
-    if (o.has_made_up_data() || !std::filesystem::is_directory(folder, ignored)) continue;
-    if (o.dataset_type != "auto" && o.dataset_type != "imagefolder") continue;
-    o.num_classes = static_cast<int64_t>(data::image_folder_classes(folder).size());
+    if (o.has_made_up_data()) continue;
+    const std::vector<std::string> classes = class_names_of(o, folder);
+    if (classes.empty()) continue;
+    o.num_classes = static_cast<int64_t>(classes.size());
     set.mark_derived("num-classes", "the class folders");
     return;
   }
