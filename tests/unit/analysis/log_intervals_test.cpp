@@ -338,7 +338,7 @@ TEST_P(SampledLogs, OfRunsThatDisagreeTellOfNoSlowSteps) {
   const Timeline fast(1, 1, 0), slow(1, 1, 0, {1, 0, 2});
   const Analysis analysis = analyse({read(fast), read(slow)}, {.budget_samples = kSamples});
   ASSERT_EQ(analysis.curves.size(), 1u);
-  EXPECT_FALSE(is_stall_told(analysis));
+  EXPECT_FALSE(is_stall_flagged(analysis));
   const auto estimate = estimate_resources(analysis.curves[0], analysis, {.job_size = 1});
   ASSERT_TRUE(estimate);
   EXPECT_LT(estimate->slow_share, 0.005);

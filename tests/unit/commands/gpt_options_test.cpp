@@ -46,7 +46,7 @@ TEST(GptOptions, AScriptOfMegatronIsRead) {
   EXPECT_EQ(o.precision, "fp16");
   EXPECT_EQ(o.log_every_n_steps, 100);
   EXPECT_EQ(o.save_every_n_steps, 10000);
-  EXPECT_EQ(o.max_steps, 500000);
+  EXPECT_EQ(o.train_iters, 500000);
   EXPECT_EQ(o.seed, 1234);
   EXPECT_FALSE(o.accumulate_allreduce_grads_in_fp32);
   const GptShape shape = gpt_shape_of(o);

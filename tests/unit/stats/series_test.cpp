@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "stats/autocorrelation.h"
 #include "stats/statistics.h"
 #include "unit/stats/synthetic_series.h"
 
