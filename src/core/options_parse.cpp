@@ -131,9 +131,9 @@ std::optional<std::vector<std::string>> foreign_values(const toml::node& node) {
   return values;
 }
 
-/// Is it an argument that no flag has set?
+/// Is it an argument that no flag of this command line has set?
 bool is_open_argument(const Option& option) {
-  return option.is_positional && option.origin.kind == Origin::Kind::kDefault;
+  return option.is_positional && option.origin.kind != Origin::Kind::kCommandLine;
 }
 
 /// Refuses words that no argument takes.
@@ -277,6 +277,8 @@ std::vector<OptionSet::Occurrence> OptionSet::take_args(std::span<const std::str
 }
 
 void OptionSet::parse(std::span<const std::string> args) {
+  for (Option& option : options_)  // words of an earlier command line are replaced
+    if (option.is_positional && !is_open_argument(option)) option.origin = {};
   const auto flags_end = std::find(args.begin(), args.end(), "--");
   wants_help_ =
       std::any_of(args.begin(), flags_end, [](const std::string& arg) { return arg == "--help" || arg == "-h"; });

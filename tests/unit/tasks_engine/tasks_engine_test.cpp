@@ -14,7 +14,9 @@ std::vector<std::string> flags_of(const std::string& task) {
   const std::map<std::string, std::vector<std::string>> known{
       {"clip", {"--dataset-type", "synthetic", "--train-num-samples", "64", "--model", "ViT-B-32"}},
       {"clap", {"--dataset-type", "synthetic", "--train-num-samples", "64", "--model", "HTSAT-tiny-Roberta-base"}},
-      {"gpt", {"--mock-data", "--model", "gpt2", "--train-iters", "3", "--lr", "1e-3", "--global-batch-size", "8"}}};
+      {"gpt", {"--mock-data", "--model", "gpt2", "--train-iters", "3", "--lr", "1e-3", "--global-batch-size", "8"}},
+      {"imagenet", {"--dummy", "--train-num-samples", "64", "--epochs", "32"}},
+      {"resnet", {"--dummy", "--train-num-samples", "64", "--epochs", "32", "-a", "resnet50"}}};
   return known.at(task);
 }
 
