@@ -6,7 +6,7 @@ set -euo pipefail
 program=$(realpath "$(type -P -- "$1" || printf %s "$1")"); folder=$2; short=${3:-}
 mkdir -p "$folder"; folder=$(cd "$folder" && pwd)
 
-pictures=6000 held_out=560 epochs=10 stop_after=250 bar=90
+pictures=6000 held_out=560 epochs=5 stop_after=250 bar=90
 [ "$short" = --short ] && pictures=256 held_out=64 epochs=2 stop_after=5 bar=0
 
 say() { printf '\n== %s\n' "$*"; }

@@ -96,7 +96,7 @@ std::string plan_table(const Plan& plan) {
   std::vector<std::vector<std::string>> rows{{"point"}};
   for (const std::string& key : plan.axis_keys) rows[0].push_back(key);
   for (const char* head :
-       {"repeat", "ranks", "samples/replica", "global batch", "memory/rank", "fits", "time limit", "node-hours"})
+       {"repeat", "ranks", "local batch", "global batch", "memory/rank", "fits", "time limit", "node-hours"})
     rows[0].emplace_back(head);
   const bool asks_device = std::any_of(plan.points.begin(), plan.points.end(),
                                        [](const Point& point) { return point.fit && point.fit->device_bytes; });

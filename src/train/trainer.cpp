@@ -30,7 +30,7 @@ ExitCode Trainer::run() {
     core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step,
                       config_.last_step());
   parts_.phases.restart();
-  take_own_request();
+  if (parts_.world.size() == 1) stop_request_ = take_stop_request();  // while the run was starting
   while (position_.step < config_.last_step() && stop_request_ < StopRequest::kSaveAndFinish) {
     parts_.callbacks.before_step(position_.step);
     step();
