@@ -348,7 +348,11 @@ TEST(Launch, ARankThatWaitsForALostOneIsKilledSoon) {
 }
 
 TEST(Launch, AGivenGraceHoldsForALostRankToo) {
-  const std::string script = "if [ $RANK = 1 ]; then kill -9 $$; fi; trap '' TERM; sleep 3; exit 3";
+  const core::TempDir folder;
+  const std::string ready = (folder.path() / "ready").string();
+  const std::string script = "if [ $RANK = 1 ]; then while [ ! -e " + ready +
+                             " ]; do sleep 0.02; done; kill -9 $$; fi; trap '' TERM; : > " + ready +
+                             "; sleep 3; exit 3";
   const CommandResult result = run(launch({"--nproc-per-node", "2", "--kill-grace", "60"}, script));
   EXPECT_NE(result.err.find("for which they have 60 s"), std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("were killed"), std::string::npos) << result.err;

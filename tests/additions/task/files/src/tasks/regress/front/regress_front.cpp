@@ -13,7 +13,7 @@ class RegressFront final : public FrontTask {
   core::OptionSet declare() override { return declare_regress_options(options_); }
   void fill_defaults(core::OptionSet&) override {}
   std::vector<std::string> check(const core::OptionSet& set) const override {
-    config::check_run_options(options_, set);
+    config::check_run_options(options_, {"--max-steps", options_.max_steps}, set);
     return {};
   }
   std::vector<std::string> read_files(core::OptionSet&) override { return {}; }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "config/run_options.h"
 #include "core/options.h"
@@ -14,6 +15,7 @@ struct RegressOptions : config::RunOptions {
     precision = "fp32";
     lr = 0.02;
   }
+  std::optional<int64_t> max_steps;  // --max-steps
   int64_t num_features = 8;          // --features
   double noise = 0.01;               // --noise
   int64_t micro_batch_size = 64;     // --batch-size
