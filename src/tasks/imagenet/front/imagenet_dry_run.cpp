@@ -153,7 +153,7 @@ DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSe
           {"model", "model", options.model, options.model},
           {"precision", "precision", options.precision, options.precision},
           world_fact(world),
-          {"samples_per_rank", "samples per rank", batch.micro_batch_size,
+          {"micro_batch_size", "samples per rank", batch.micro_batch_size,
            fmt::format("{} x {} micro-batches", batch.micro_batch_size, batch.num_micro_batches)},
           {"num_micro", "", batch.num_micro_batches, ""},
           {"global_batch", "global batch", batch.global_batch, fmt::format("{} pictures", batch.global_batch)},
