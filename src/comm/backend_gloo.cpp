@@ -51,7 +51,8 @@ c10::intrusive_ptr<c10d::Work> start_call(c10d::Backend& backend, Call& call, st
   }
 }
 
-/// Blocks until the work is done; now and then asks whether there is a reason to give up.
+}  // namespace
+
 void wait_and_look_around(c10d::Work& work, const std::function<void()>& give_up_check) {
   constexpr std::chrono::milliseconds kPatience{500};
   while (true) {
@@ -59,13 +60,15 @@ void wait_and_look_around(c10d::Work& work, const std::function<void()>& give_up
       work.wait(kPatience);
       return;
     } catch (const std::exception&) {
-      if (work.isCompleted()) throw;  // its own error, not the end of our patience
+      // The end of our patience, or the work's own error. Work that was done in between says which.
+      if (work.isCompleted()) {
+        work.wait();
+        return;
+      }
     }
     give_up_check();
   }
 }
-
-}  // namespace
 
 C10dBackend::C10dBackend(c10::intrusive_ptr<c10d::Backend> backend, at::Device device, bool abandon_on_failure)
     : Backend(backend->getRank(), backend->getSize(), device), backend_(std::move(backend)),

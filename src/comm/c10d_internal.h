@@ -21,4 +21,8 @@ class C10dBackend final : public Backend {
   int exceptions_at_start_;
 };
 
+/// Blocks until the work is done; now and then calls `give_up_check`, which throws when there is a reason to give up.
+/// Throws the work's own error. For work whose wait may time out without harm: not Gloo's send and receive.
+void wait_and_look_around(c10d::Work& work, const std::function<void()>& give_up_check);
+
 }  // namespace lockstep::comm
