@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -124,4 +125,16 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
   if (trigger(word, &number) && strcmp(word, "clock") == 0) atomic_store(&clock_offset_s, number);
   now->tv_sec += atomic_load(&clock_offset_s);
   return 0;
+}
+
+/* Absolute times of the wall clock were computed from the clock above; the kernel that waits for them has the true one. */
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
+  typedef int (*timedwait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+  static _Atomic(timedwait) original;
+  timedwait call = atomic_load(&original);
+  if (call == NULL) atomic_store(&original, call = (timedwait)dlsym(RTLD_NEXT, "pthread_cond_timedwait"));
+  const long first_wall_clock_s = 1000000000; /* in 2001: steady clocks count from the start of the machine */
+  struct timespec true_until = *until;
+  if (until->tv_sec > first_wall_clock_s) true_until.tv_sec -= atomic_load(&clock_offset_s);
+  return call(condition, mutex, &true_until);
 }

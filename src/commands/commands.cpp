@@ -96,7 +96,9 @@ BenchCaseName bench_case_of(const std::string& command) {
   if (command == "bench loader") return BenchCaseName::kLoader;
   if (command == "bench op") return BenchCaseName::kOp;
   if (command == "bench step") return BenchCaseName::kStep;
-  return command == "bench checkpoint" ? BenchCaseName::kCheckpoint : BenchCaseName::kCollective;
+  if (command == "bench checkpoint") return BenchCaseName::kCheckpoint;
+  if (command == "bench collective") return BenchCaseName::kCollective;
+  throw UsageError(fmt::format("options: '{}' is no bench case", command), "`lockstep bench --help` lists them");
 }
 
 /// The task that `train NAME` trains, or nullptr.

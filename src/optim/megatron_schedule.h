@@ -4,7 +4,7 @@
 
 namespace lockstep::optim {
 
-/// Learning rate of Megatron-LM (facts gpt_parallel, 9.3) as a function of the samples consumed before the step.
+/// Learning rate of Megatron-LM as a function of the samples consumed before the step.
 struct MegatronSchedule {
   std::string style = "linear";  ///< constant, linear, cosine, inverse-square-root, WSD
   double max_lr = 0, min_lr = 0;

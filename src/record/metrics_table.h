@@ -90,6 +90,7 @@ inline constexpr MetricDef kRecordedMetrics[] = {
     {"epoch", "", kResults, kNone, "", "Epochs done."},
     {"name", "", kResults, kNone, "", "Evaluation: val, imagenet-zeroshot-val, ..."},
     {"metrics", "", kResults, kLast, "", "Its numbers by name."},
+    {"seconds", "s", kResults, kLast, "", "What the evaluation took."},
 };
 
 /// What reports compute from them, by the names of `report --json`: of a size (curves[].points[]) or of a table's

@@ -44,7 +44,7 @@ struct FrontTaskRow {
   std::vector<std::string> programs{};  ///< Modules and scripts of others whose flags this task takes.
 };
 
-/// All tasks, the default one first: the only place of the torch-free half that names them.
+/// All tasks, the default one first: the only place of the torch-free half that makes one by its name.
 std::span<const FrontTaskRow> front_tasks();
 
 /// The task that takes the flags of this Python module or script ("open_clip_train.main", "a/pretrain_gpt.py"); ""

@@ -22,7 +22,7 @@ std::shared_ptr<const ShardSet> load_shard_set(const SourceConfig& config);
 /// read once.
 int64_t pass_samples(const ShardSet& set, const SourceConfig& config);
 
-/// DataOrder::kLockstep: lanes as ARCHITECTURE.md says. With config.shuffle off one lane holds everything as given, and
+/// DataOrder::kLockstep: lanes as docs/data.md says. With config.shuffle off one lane holds everything as given, and
 /// every rank reads it.
 std::unique_ptr<SampleSource> open_lane_source(const SourceConfig& config);
 /// Every sample once, in order, shared out one by one.

@@ -118,7 +118,7 @@ Comm make_gloo_group(const Store& store, const std::string& axis, const std::vec
 
 void run_ranks(int num_ranks, const std::function<void(Comm&)>& body, ThreadBackend backend) {
   LOCKSTEP_CHECK(num_ranks >= 1, "num_ranks={}", num_ranks);
-  // c10d's flight recorder is not safe when ranks are threads (LibTorch facts, 0.1); it reads this before its first
+  // c10d's flight recorder is not safe when ranks are threads; it reads this before its first
   // group.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const auto everyone = all_ranks(num_ranks);

@@ -43,7 +43,7 @@ TEST(Metrics, EveryKeyOfTheRecordIsInTheCatalogueAndNoOther) {
   startup.phases_ms = {{"start", 1}};
   EXPECT_EQ(keys_of(to_json(startup)), names_of(MetricSource::kStartup));
   ResultRecord result;
-  result.epoch = 1, result.metrics = {{"a", 1}};
+  result.epoch = 1, result.metrics = {{"a", 1}}, result.seconds = 2;
   EXPECT_EQ(keys_of(to_json(result)), names_of(MetricSource::kResults));
 }
 

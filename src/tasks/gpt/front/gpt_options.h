@@ -105,6 +105,8 @@ struct GptOptions : config::RunOptions {
   // Evaluation
   int64_t eval_iters = 100;
   std::optional<int64_t> eval_interval;
+
+  // Logs
   bool log_params_norm = false, log_num_zeros_in_grad = false;
 
   // Checkpoints
