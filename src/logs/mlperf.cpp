@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -60,24 +61,56 @@ class MlperfParser : public LogParser {
                       event.contains("metadata") ? event["metadata"] : Json());
   }
 
-  void finish() override {
+  void finish() override { add_start(); }
+
+ private:
+  /// Gives the builder the rows of one start.
+  void add_start() {
     const int64_t samples_per_count = are_counts_samples() ? known_batch().value_or(1) : 1;
     for (Stats& stats : stats_) {
       if (samples_per_count > 1) stats.row.step = stats.row.step / samples_per_count - 1;
       if (stats.is_start) builder_.start_attempt();
       builder_.add({.text = {}, .rank = stats.rank, .time_s = stats.time_s}, stats.row);
     }
-    if (!builder_.has_rows())  // no program that measures steps itself: the blocks between evaluations do
+    if (stats_.empty())  // no program that measures steps itself: the blocks between evaluations do
       for (const Block& block : blocks_) builder_.add({.text = {}, .rank = {}, .time_s = block.time_s}, block.row);
+    stats_.clear();
+    blocks_.clear();
   }
 
- private:
+  /// Is it what a program logs when it starts, behind measurements of the same rank?
+  bool is_restart(const LogLine& line, const std::string& key, const Json& value) {
+    if (!measured_ranks_.contains(line.rank.value_or(-1))) return false;
+    const auto batch = setup().global_batch;
+    return key == "submission_benchmark" || key == "cache_clear" || key == "init_start" ||
+           (key == "global_batch_size" && batch && value.is_number() &&
+            value.get<double>() != static_cast<double>(*batch));
+  }
+
+  /// What follows is of a new start, perhaps on other devices.
+  void begin_start() {
+    add_start();
+    before_ = setup();
+    builder_.begin_start();
+    builder_.run().state.clear(), builder_.run().message.clear();
+    measured_ranks_.clear();
+    block_start_ = {};
+    is_start_ = false;
+  }
+
+  /// At the first measurement of a start: one that tells neither devices nor batch has those of the start before.
+  void begin_measurements(const LogLine& line) {
+    if (measured_ranks_.insert(line.rank.value_or(-1)).second && !setup().devices && !setup().global_batch)
+      setup() = before_;
+  }
+
   struct Block {
     LogRow row{};
     double time_s = 0;
   };
 
   LineUse read_event(const LogLine& line, const std::string& key, const Json& value, const Json& metadata) {
+    if (is_restart(line, key, value)) begin_start();
     if (key == "tracked_stats") return read_stats(line, value, metadata);
     if (key == "block_start" || key == "block_stop") return read_block(line, key == "block_stop", metadata);
     if (key == "run_start" && line.time_s) is_start_ = true;
@@ -104,6 +137,7 @@ class MlperfParser : public LogParser {
     const auto stated = number_in(value, {"train_step_timing in s"}),
                seconds = number_in(value, {"train_step_time", "train_step_timing", "train_step_timing in s"});
     if (!seconds) return LineUse::kUsed;
+    begin_measurements(line);
     if (!stated) builder_.run().is_unit_guessed = true;
     const auto step = step_of(metadata, value);
     constexpr int64_t kMaxStep = int64_t{1} << 48;
@@ -146,6 +180,7 @@ class MlperfParser : public LogParser {
   }
 
   LineUse read_block(const LogLine& line, bool is_stop, const Json& metadata) {
+    begin_measurements(line);
     const auto samples = count_in(metadata, {"samples_count", "first_sample"});
     const int64_t batch = known_batch().value_or(0);
     const auto step = count_in(metadata, {"step", "iteration"});
@@ -192,6 +227,8 @@ class MlperfParser : public LogParser {
   };
 
   std::vector<Stats> stats_{};
+  std::set<int> measured_ranks_{};  // of the present start; -1: lines without a rank
+  record::RunSetup before_{};       // of the start before
   bool is_start_ = false;
   std::vector<Block> blocks_{};
   std::pair<std::optional<int64_t>, double> block_start_{};  // steps done and time

@@ -109,6 +109,19 @@ std::vector<double> block_means(std::span<const double> values, size_t block) {
   return means;
 }
 
+namespace {
+/// Do values come back after three steps or more, as those of a slow step at equal distances do? Where every other one
+/// does, neither half is the rule.
+bool does_repeat(std::span<const double> values) {
+  constexpr size_t kShortest = 3, kLongest = 8;
+  constexpr double kSame = 0.5;
+  if (autocorrelation(values, 2) > kSame) return false;
+  for (size_t lag = kShortest; lag <= kLongest; ++lag)
+    if (autocorrelation(values, lag) > kSame) return true;
+  return false;
+}
+}  // namespace
+
 size_t find_pacing_block(std::span<const double> values) {
   constexpr size_t kBlocks[] = {2, 5, 10};
   constexpr size_t kMinBlocks = 20;
@@ -117,8 +130,8 @@ size_t find_pacing_block(std::span<const double> values) {
   if (values.size() < 2 * kMinBlocks || single == 0) return 1;
   size_t best = 1;
   double least = single;
-  bool is_paced = autocorrelation(values, 1) < -0.3;
   const bool is_mostly_queued = median(values) < kQueuedShare * mean(values);
+  bool is_paced = autocorrelation(values, 1) < -0.3 && (is_mostly_queued || !does_repeat(values));
   for (const size_t block : kBlocks) {
     if (values.size() / block < kMinBlocks) break;
     const double k = static_cast<double>(block), spread = sample_stddev(block_means(values, block));

@@ -18,7 +18,8 @@ double find_elbow(std::span<const double> sorted);
 
 /// Number of steps over which single values must be averaged because they show launch pacing and not execution; 1:
 /// none. Found where the lag-1 autocorrelation is below -0.3, or where most steps are far shorter than their mean and
-/// the spread of block means falls nearly like 1 / k instead of 1 / sqrt(k). A slow step now and then is none.
+/// the spread of block means falls nearly like 1 / k instead of 1 / sqrt(k). A slow step now and then is none, nor is
+/// one in every third or later step beside steps that take their time.
 size_t find_pacing_block(std::span<const double> values);
 
 /// Means of successive blocks; what is left at the end is dropped.

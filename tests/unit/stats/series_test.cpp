@@ -236,14 +236,14 @@ TEST(Series, LaunchPacingIsSeenAndBlockMeansRestoreTheTruth) {
 }
 
 TEST(Series, ASlowStepNowAndThenIsNoLaunchPacing) {
-  for (const size_t period : {5, 8, 10, 16, 20, 25, 50}) {
+  for (const size_t period : {3, 4, 5, 8, 10, 16, 20, 25, 50}) {
     core::CounterRng random(6);
     std::vector<double> steps;
     for (size_t i = 0; i < 4000; ++i)
       steps.push_back(500 + 10 * (random.uniform() - 0.5) + (i % period == period - 1 ? 3000 : 0));
     const SeriesSummary summary = summarise_series(steps);
     EXPECT_FALSE(summary.is_dispatch_limited) << period;
-    EXPECT_NEAR(summary.median_ms, 500, 2) << period;
+    EXPECT_NEAR(summary.median_ms, 500, 3) << period;
     EXPECT_NEAR(summary.mean_ms, 500 + 3000 / static_cast<double>(period), 10) << period;
   }
 }
