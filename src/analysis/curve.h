@@ -99,7 +99,8 @@ inline constexpr double kMaxEfficiency = 1.02;
 /// Points of one configuration, ascending in size.
 struct Curve {
   std::string id{}, name{};
-  bool is_by_devices = false;  ///< Sizes are devices, not nodes.
+  std::vector<std::string> traits{};  ///< What tells its configuration from similar ones: "workers 8".
+  bool is_by_devices = false;         ///< Sizes are devices, not nodes.
   /// Several ranks on the processor cores of one machine: efficiency is that of a machine divided up.
   bool shares_cores = false;
   ScalingKind kind = ScalingKind::kSingle;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analysis/cells.h"
+#include "analysis/curve_names.h"
 #include "analysis/group.h"
 #include "analysis/settings.h"
 #include "core/error.h"
@@ -79,14 +80,31 @@ std::map<std::string, std::set<std::string>> schedule_values(const std::vector<R
   return values;
 }
 
-/// Schedule options and software facts that differ between runs of one point, which are then no repeats.
-std::set<std::string> parting_names(const std::vector<RunSummary>& runs, const std::vector<Group>& groups) {
+/// Known values of a fact on compute threads over some runs.
+std::set<std::string> thread_values(const std::vector<RunSummary>& runs, const std::vector<size_t>& members,
+                                    const char* fact) {
+  std::set<std::string> values;
+  for (const size_t index : members) values.insert(compute_threads(runs[index], fact));
+  values.erase("");
+  return values;
+}
+
+/// Schedule options, software facts and compute threads that differ between runs of one point, which are then no
+/// repeats. Threads may follow the size: of a rank or of a node, what has fewer values over all `members`.
+std::set<std::string> parting_names(const std::vector<RunSummary>& runs, const std::vector<size_t>& members,
+                                    const std::vector<Group>& groups) {
   std::set<std::string> parting;
+  const auto num_values = [&](const char* fact) { return thread_values(runs, members, fact).size(); };
+  const size_t per_node = num_values(kThreadsPerNode);
+  const char* const threads =
+      per_node > 0 && per_node < num_values(kThreadsPerRank) ? kThreadsPerNode : kThreadsPerRank;
   for (const Group& group : groups)
-    for (const Point& point : group.points)
+    for (const Point& point : group.points) {
+      if (thread_values(runs, point.runs, kThreadsPerRank).size() > 1) parting.insert(threads);
       for (const auto& all : {schedule_values(runs, point.runs), software_values(runs, point.runs)})
         for (const auto& [name, values] : all)
           if (values.size() > 1) parting.insert(name);
+    }
   return parting;
 }
 
@@ -339,7 +357,7 @@ void settle_points(std::vector<Group>& groups, const std::vector<RunSummary>& ru
 std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const std::vector<size_t>& members,
                                       bool is_by_devices, Disagreements& disagreements) {
   std::vector<Group> groups = make_groups(runs, members, is_by_devices, {});
-  if (const auto parting = parting_names(runs, groups); !parting.empty())
+  if (const auto parting = parting_names(runs, members, groups); !parting.empty())
     groups = make_groups(runs, members, is_by_devices, parting);
   settle_points(groups, runs, disagreements);
   std::vector<Point> all;
@@ -360,7 +378,7 @@ std::vector<Curve> curves_of_identity(const std::vector<RunSummary>& runs, const
   } else {
     for (Group& group : groups) {
       for (Curve& curve : split_by_batch(std::move(group.points))) {
-        curve.name += distinction(group.configuration, configurations);
+        curve.traits = distinction(group.configuration, configurations);
         curves.push_back(std::move(curve));
       }
     }
@@ -392,21 +410,10 @@ Curve unsized_curve(const std::vector<RunSummary>& runs, size_t index, Disagreem
   curve.kind_reason =
       "the source does not tell how many nodes it ran on (--meta gives it by the path, --devices-per-node by the "
       "devices)";
-  curve.name += fmt::format(" ({})", runs[index].name);
+  curve.traits.push_back(runs[index].name);
   return curve;
 }
 
-std::string curve_title(const Curve& curve, const RunSummary& run) {
-  const record::RunSetup& setup = curve.points.front().setup;
-  size_t num_runs = 0;
-  for (const Point& point : curve.points) num_runs += point.runs.size();
-  const std::string unknown = num_runs > 1 ? fmt::format("{} runs (model unknown)", num_runs)
-                                           : run.name;  // one file's name would stand for all
-  std::string name = !setup.model.empty() ? setup.model : !setup.task.empty() ? setup.task : unknown;
-  if (!setup.precision.empty() && curve.name.find("precision") == std::string::npos) name += ", " + setup.precision;
-  if (!setup.system.empty()) name += " on " + setup.system;
-  return name + curve.name;
-}
 }  // namespace
 
 void complete_batches(record::RunSetup& setup, double samples_per_step) {
@@ -475,11 +482,11 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
                           "--devices-per-node gives the number"});
     }
     for (Curve& curve : found) {
-      curve.name = curve_title(curve, runs[curve.points.front().runs.front()]);
       curve.id = fmt::format("curve-{}", curves.size() + 1);
       curves.push_back(std::move(curve));
     }
   }
+  name_curves(curves, runs);
   if (curves.empty() && !disagreements.first_undecided.empty())
     throw DataError(
         fmt::format("report: {}", disagreements.first_undecided),

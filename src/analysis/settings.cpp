@@ -61,7 +61,23 @@ std::string flag_name(const std::string& key) { return core::replace_all(key, "_
 
 std::string number_text(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : ""; }
 
-/// Paths without the folders that all of them share.
+/// Number of characters at the end, from a '/' on, that all values share.
+size_t common_end(const std::set<std::string>& values) {
+  size_t common = std::string::npos;
+  for (const std::string& value : values) {
+    const std::string& first = *values.begin();
+    size_t same = 0;
+    while (same < std::min({common, value.size(), first.size()}) &&
+           value[value.size() - 1 - same] == first[first.size() - 1 - same])
+      ++same;
+    common = same;
+  }
+  const std::string& first = *values.begin();
+  while (common > 0 && first[first.size() - common] != '/') --common;
+  return common;
+}
+
+/// Paths without the folders that all of them share, at the beginning and at the end.
 std::set<std::string> without_common_folder(const std::set<std::string>& values) {
   if (values.size() < 2) return values;
   const std::string &first = *values.begin(), &last = *values.rbegin();  // in order: what these two share, all share
@@ -70,7 +86,14 @@ std::set<std::string> without_common_folder(const std::set<std::string>& values)
   const size_t slash = common == 0 ? std::string::npos : first.rfind('/', common - 1);
   if (slash == std::string::npos || slash == 0) return values;
   std::set<std::string> shorter;
-  for (const std::string& value : values) shorter.insert("..." + value.substr(slash));
+  const size_t end = std::min(common_end(values), first.size() - slash);
+  const auto is_whole = [&](const std::string& value) { return value.size() <= slash + end; };
+  if (end == 0 || std::any_of(values.begin(), values.end(), is_whole)) {
+    for (const std::string& value : values) shorter.insert("..." + value.substr(slash));
+  } else {
+    for (const std::string& value : values)
+      shorter.insert(fmt::format("...{}/...", value.substr(slash, value.size() - slash - end)));
+  }
   return shorter;
 }
 
@@ -122,17 +145,17 @@ bool is_common(const Texts& one, const std::vector<const Texts*>& all, const std
 }
 
 /// What `one` has, or lacks, otherwise than most.
-void add_distinction(const Texts& one, const std::vector<const Texts*>& all, std::string& text) {
+void add_distinction(const Texts& one, const std::vector<const Texts*>& all, std::vector<std::string>& texts) {
   for (const auto& [name, values] : values_by_name(all)) {
     const auto mine = one.find(name);
     if (values.size() < 2 || is_common(one, all, name)) continue;
     if (mine == one.end() || mine->second.empty()) {  // named where the others do not name theirs
       if (std::any_of(all.begin(), all.end(), [&](const Texts* other) { return is_common(*other, all, name); }))
-        text += fmt::format(", {} {}", name, kUnset);
+        texts.push_back(fmt::format("{} {}", name, kUnset));
       continue;
     }
     const auto place = std::distance(values.begin(), values.find(mine->second));
-    text += fmt::format(", {} {}", name, shown(*std::next(without_common_folder(values).begin(), place)));
+    texts.push_back(fmt::format("{} {}", name, shown(*std::next(without_common_folder(values).begin(), place))));
   }
 }
 }  // namespace
@@ -183,6 +206,14 @@ std::map<std::string, std::set<std::string>> software_values(const std::vector<R
   return values;
 }
 
+std::string compute_threads(const RunSummary& run, const std::string& fact) {
+  const record::RunSetup& setup = run.setup;
+  if (!setup.threads_per_device || !is_on_cpu(setup)) return "";
+  if (fact == kThreadsPerRank) return number_text(setup.threads_per_device);
+  if (!setup.nodes || !setup.devices || *setup.nodes == 0) return "";
+  return number_text(*setup.threads_per_device * *setup.devices / *setup.nodes);
+}
+
 Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting) {
   const record::RunSetup& setup = run.setup;
   Configuration configuration{
@@ -206,9 +237,12 @@ Configuration configuration_of(const RunSummary& run, bool is_by_devices, const 
     if (axes.contains(flag) || is_outside(run, flag) || (is_schedule(run, flag) && !parting.contains(flag))) continue;
     configuration.options[flag] = value;
   }
+  for (const char* fact : {kThreadsPerRank, kThreadsPerNode})
+    if (parting.contains(fact)) settings[fact] = compute_threads(run, fact);
   if (const Texts facts = software_facts(run); !facts.empty())
     for (const std::string& name : parting)
-      if (!is_schedule(run, name)) settings[name] = facts.contains(name) ? facts.at(name) : kUnset;
+      if (!is_schedule(run, name) && !settings.contains(name))
+        settings[name] = facts.contains(name) ? facts.at(name) : kUnset;
   return configuration;
 }
 
@@ -221,13 +255,13 @@ std::vector<std::string> differences(const std::vector<const Configuration*>& al
   return differing;
 }
 
-std::string distinction(const Configuration& one, const std::vector<const Configuration*>& all) {
+std::vector<std::string> distinction(const Configuration& one, const std::vector<const Configuration*>& all) {
   const Parts parts = parts_of(all);
-  std::string text;
-  add_distinction(one.settings, parts.settings, text);
-  if (one.has_options) add_distinction(one.options, parts.options, text);
-  if (!one.has_options && !parts.options.empty()) text += ", options unknown";
-  return text;
+  std::vector<std::string> texts;
+  add_distinction(one.settings, parts.settings, texts);
+  if (one.has_options) add_distinction(one.options, parts.options, texts);
+  if (!one.has_options && !parts.options.empty()) texts.emplace_back("options unknown");
+  return texts;
 }
 
 std::string setting_text(const std::string& value) {

@@ -29,7 +29,13 @@ std::map<std::string, std::string> software_facts(const RunSummary& run);
 std::map<std::string, std::set<std::string>> software_values(const std::vector<RunSummary>& runs,
                                                              const std::vector<size_t>& members);
 
-/// `parting` names the schedule options and software facts that count too.
+/// Names of facts on the compute threads of processor runs.
+inline constexpr const char *kThreadsPerRank = "threads per rank", *kThreadsPerNode = "threads per node";
+
+/// Compute threads of a rank, or of all ranks of a node; "" where they are not known or an accelerator computed.
+std::string compute_threads(const RunSummary& run, const std::string& fact);
+
+/// `parting` names the schedule options, software facts and facts on threads that count too.
 Configuration configuration_of(const RunSummary& run, bool is_by_devices, const std::set<std::string>& parting);
 
 /// As the record tells it, else by the name of the device.
@@ -41,9 +47,8 @@ std::string model_parallel_layout(const std::string& layout);
 /// What differs between them, in words: "precision (bf16, fp32)".
 std::vector<std::string> differences(const std::vector<const Configuration*>& all);
 
-/// ", precision bf16, local-loss true": what tells `one` from the others; what most of them have is not told. Empty
-/// when nothing is left.
-std::string distinction(const Configuration& one, const std::vector<const Configuration*>& all);
+/// "precision bf16", "local-loss true": what tells `one` from the others; what most of them have is not told.
+std::vector<std::string> distinction(const Configuration& one, const std::vector<const Configuration*>& all);
 
 /// A setting as people read it: a number of more than six significant digits with six, all else as it is.
 std::string setting_text(const std::string& value);

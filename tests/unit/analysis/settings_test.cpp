@@ -39,7 +39,7 @@ std::string words_of(const Analysis& analysis) {
 TEST(Settings, RunsThatDifferInAnyOptionOfTheWorkAreNoRepeats) {
   for (const auto& [key, value, told] : {std::tuple{"grad_checkpointing", "true", "grad-checkpointing true"},
                                          {"local_loss", "true", "local-loss true"},
-                                         {"train_data", "/data/b/{0..9}.tar", "train-data .../b/{0..9}.tar"},
+                                         {"train_data", "/data/b/{0..9}.tar", "train-data .../b/..."},
                                          {"workers", "8", "workers 8"}}) {
     const Analysis analysis = analysis_of({run_with("one", {}), run_with("two", {{key, value}})});
     ASSERT_EQ(analysis.curves.size(), 2u) << key;
@@ -240,6 +240,86 @@ TEST(Settings, UnknownOptionsAreNeverPooledWithKnownOnesAndPoolingThemIsSaid) {
   EXPECT_NE(words.find("2 runs here do not tell their options"), std::string::npos) << words;
   EXPECT_NE(words.find("not counted as repeats of those whose options are recorded"), std::string::npos) << words;
   EXPECT_NE((analysis.curves[0].name + analysis.curves[1].name).find("options unknown"), std::string::npos);
+}
+
+/// Names of all curves, which are one line each and no two of them alike.
+std::set<std::string> names_of(const Analysis& analysis) {
+  std::set<std::string> names;
+  for (const Curve& curve : analysis.curves) {
+    EXPECT_LE(curve.name.size(), 70u) << curve.name;
+    EXPECT_EQ(curve.name.find('\n'), std::string::npos) << curve.name;
+    EXPECT_TRUE(names.insert(curve.name).second) << "two curves are named " << curve.name;
+  }
+  return names;
+}
+
+TEST(CurveNames, TellBatchesOfOneConfigurationApart) {
+  std::vector<record::RunData> runs;
+  for (const int64_t nodes : {1, 2})
+    for (const int64_t local : {8, 16})
+      runs.push_back(
+          make_run({.name = fmt::format("n{}-b{}", nodes, local), .nodes = nodes, .samples_per_device = local}));
+  EXPECT_EQ(names_of(analysis_of(runs)),
+            (std::set<std::string>{"ViT-B-32, bf16, local batch 8", "ViT-B-32, bf16, local batch 16"}));
+  EXPECT_EQ(names_of(analysis_of(
+                {make_run({.name = "a", .samples_per_device = 8}), make_run({.name = "b", .samples_per_device = 32})})),
+            (std::set<std::string>{"ViT-B-32, bf16, global batch 32", "ViT-B-32, bf16, global batch 128"}));
+}
+
+TEST(CurveNames, TellProgramsAndDevicesApart) {
+  std::vector<record::RunData> runs = {make_run({.name = "a"}), make_run({.name = "b"}), make_run({.name = "c"})};
+  runs[1].format = "openclip";
+  runs[2].setup.device = "NVIDIA A100";
+  EXPECT_EQ(names_of(analysis_of(runs)),
+            (std::set<std::string>{"ViT-B-32, bf16, openclip", "ViT-B-32, bf16, lockstep, NVIDIA A100",
+                                   "ViT-B-32, bf16, lockstep, NVIDIA GH200"}));
+}
+
+TEST(CurveNames, OfManyDifferencesStayOneLineAndTheRestIsARemark) {
+  std::vector<record::RunData> runs;
+  for (int i = 0; i < 24; ++i)
+    runs.push_back(run_with(fmt::format("run{}", i),
+                            {{"workers", std::to_string(i % 4)},
+                             {"train_data", fmt::format("/data/a-folder-with-a-long-name-{}/shards/{{0..99}}.tar", i)},
+                             {"grad_checkpointing", i % 2 == 0 ? "true" : "false"},
+                             {"local_loss", i % 3 == 0 ? "true" : "false"},
+                             {"lr", fmt::format("0.00{}", i + 1)}}));
+  const Analysis analysis = analysis_of(runs);
+  EXPECT_EQ(names_of(analysis).size(), 24u);
+  for (const Curve& curve : analysis.curves) {
+    if (curve.name.find(" more") == std::string::npos) continue;
+    EXPECT_NE(core::join(curve.remarks, "\n").find("The whole name of this configuration: ViT-B-32, bf16, "),
+              std::string::npos)
+        << words_of(analysis);
+  }
+  EXPECT_NE(words_of(analysis).find("The whole name"), std::string::npos);
+}
+
+/// A run on processor cores.
+record::RunData cpu_run(const std::string& name, int64_t ranks, int64_t threads, double step_ms) {
+  record::RunData run = make_run({.name = name, .devices_per_node = ranks, .step_ms = step_ms, .num_steps = 200});
+  run.setup.is_on_cpu = true;
+  run.setup.device = "AMD EPYC 7742";
+  run.setup.threads_per_device = threads;
+  return run;
+}
+
+TEST(Settings, RunsWithOtherThreadsAreNoRepeats) {
+  const Analysis analysis = analysis_of({cpu_run("a", 1, 1, 400), cpu_run("b", 1, 4, 110), cpu_run("c", 1, 4, 111)});
+  EXPECT_EQ(names_of(analysis),
+            (std::set<std::string>{"ViT-B-32, bf16, threads per rank 1", "ViT-B-32, bf16, threads per rank 4"}));
+  for (const Curve& curve : analysis.curves)
+    EXPECT_EQ(curve.points.at(0).runs.size(), core::ends_with(curve.name, "4") ? 2u : 1u) << curve.name;
+}
+
+TEST(Settings, ThreadsMayFollowTheSizeWhereCoresAreShared) {
+  EXPECT_EQ(analysis_of({cpu_run("a", 1, 8, 100), cpu_run("b", 2, 4, 104), cpu_run("c", 4, 2, 110)}).curves.size(), 1u);
+  const Analysis analysis =
+      analysis_of({cpu_run("a", 1, 8, 100), cpu_run("b", 2, 4, 104), cpu_run("c", 4, 2, 110), cpu_run("d", 4, 1, 200)});
+  ASSERT_EQ(analysis.curves.size(), 2u);
+  std::set<size_t> sizes;
+  for (const Curve& curve : analysis.curves) sizes.insert(curve.points.size());
+  EXPECT_EQ(sizes, (std::set<size_t>{1, 3})) << "of eight threads a node, and of four";
 }
 
 }  // namespace
