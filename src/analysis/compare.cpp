@@ -15,7 +15,6 @@
 #include "analysis/group.h"
 #include "analysis/settings.h"
 #include "core/error.h"
-#include "core/json.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
 #include "stats/series_outliers.h"
@@ -69,6 +68,7 @@ Attributes attributes_of(const RunSummary& run) {
        {"system", setup.system},
        {"device", setup.device},
        {"program", run.format},
+       {kThreadsPerRank, compute_threads(run, kThreadsPerRank)},
        {"options", configuration.has_options ? "recorded" : "not recorded"},
        {"accumulation", std::to_string(setup.accum.value_or(1))},
        {"global batch", setup.global_batch ? std::to_string(*setup.global_batch)
@@ -209,7 +209,8 @@ void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& no
       {"nodes", [&](const RunSummary& run) { return number(run.setup.nodes); }},
       {"devices", [&](const RunSummary& run) { return number(run.setup.devices); }},
       {"global batch", [&](const RunSummary& run) { return number(run.setup.global_batch); }},
-      {"sequence length", [&](const RunSummary& run) { return number(run.setup.sequence_length); }}};
+      {"sequence length", [&](const RunSummary& run) { return number(run.setup.sequence_length); }},
+      {kThreadsPerRank, [](const RunSummary& run) { return compute_threads(run, kThreadsPerRank); }}};
   for (const auto& [name, get] : settings) {
     const std::string left = distinct(a, get), right = distinct(b, get);
     if (left != right)
@@ -221,6 +222,14 @@ void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& no
 
 /// Time of a step, or of a sample where batches differ.
 double scale_of(const RunSummary& run, bool is_per_sample) { return is_per_sample ? 1 / run.samples_per_step : 1; }
+
+/// Wall clock per sample over the runs of a side that have a clock, ms; NaN where none has.
+double billed_ms(const Runs& runs) {
+  double seconds = 0, samples = 0;
+  for (const RunSummary* run : runs)
+    if (std::isfinite(run->billed_s)) seconds += run->billed_s, samples += run->billed_samples;
+  return samples > 0 ? 1e3 * seconds / samples : record::kUnknown;
+}
 
 std::vector<double> run_medians(const Runs& runs, bool is_per_sample) {
   std::vector<double> medians;
@@ -242,44 +251,6 @@ std::vector<double> steps_of(const RunSummary& run, bool is_per_sample) {
       run.series->block_steps > 1 ? stats::block_means(run.measured_ms, run.series->block_steps) : run.measured_ms;
   for (double& ms : steps) ms *= scale_of(run, is_per_sample);
   return steps;
-}
-
-std::string size_verdict(const SizeComparison& one, bool is_per_sample) {
-  const auto& interval = one.comparison.interval;
-  if (one.is_across_sizes)
-    return is_per_sample ? fmt::format(
-                               "The sizes differ ({}): a sample takes {} ms in A and {} ms in B (A/B {:.4f}). That "
-                               "follows from the size too and says nothing about which setting is faster.",
-                               one.size, figure_text(one.a_ms), figure_text(one.b_ms), one.comparison.ratio)
-                         : fmt::format(
-                               "The sizes differ ({}) and the samples of a step are unknown: their step times cannot "
-                               "be compared.",
-                               one.size);
-  const double percent = 100 * std::abs(one.comparison.ratio - 1);
-  if (!interval)
-    return fmt::format(
-        "At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.", one.size,
-        percent, one.comparison.ratio < 1 ? "less" : "more");
-  const std::string range =
-      fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}", one.comparison.ratio, interval->low, interval->high);
-  const bool is_slower = interval->low > 1, is_faster = interval->high < 1;
-  if (one.only_about.empty()) {
-    if (is_slower) return fmt::format("At {} A is slower than B: {:.2f} % more time ({}).", one.size, percent, range);
-    if (is_faster) return fmt::format("At {} A is faster than B: {:.2f} % less time ({}).", one.size, percent, range);
-    return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
-  }
-  const std::string found = is_slower || is_faster
-                                ? fmt::format("these two {} differ: that of A took {:.2f} % {} time", one.only_about,
-                                              percent, is_slower ? "more" : "less")
-                                : fmt::format("no difference between these two {} can be shown", one.only_about);
-  return fmt::format("At {} {} ({}). Nothing is concluded about A and B themselves: repeats may differ by more.",
-                     one.size, found, range);
-}
-
-std::string conclusion_of(const SizeComparison& one) {
-  const auto& interval = one.comparison.interval;
-  if (one.is_across_sizes || !one.only_about.empty() || !interval) return "none";
-  return interval->low > 1 ? "b_faster" : interval->high < 1 ? "a_faster" : "no_difference";
 }
 
 /// Half of the printed digit as a share of the step, the largest over the runs.
@@ -376,8 +347,7 @@ SizeComparison compare_size(const std::string& size, bool is_across_sizes, const
                                             std::hypot(rounding_of(a), rounding_of(b)));
   }
   note_repeats(one, a, b, sides, notes);
-  one.verdict = size_verdict(one, is_per_sample);
-  one.conclusion = conclusion_of(one);
+  if (is_per_sample) one.a_billed_ms = billed_ms(a), one.b_billed_ms = billed_ms(b);
   return one;
 }
 
@@ -404,43 +374,7 @@ void compare_configurations(const std::string& size, bool is_across_sizes, const
       sides.notes.push_back(fmt::format("{}: only B has it ({} runs)", place_text(size, key), runs.size()));
 }
 
-draw::Table comparison_table(const SideComparison& sides) {
-  draw::Table table{.id = "comparison",
-                    .title = fmt::format("A = {}, B = {}", sides.name_a, sides.name_b),
-                    .caption = comparison_method(sides)};
-  const std::string unit = sides.is_per_sample ? "ms per sample" : "ms per step";
-  table.columns = {text_column("size", "size"), column("runs A", "runs_a"), column("runs B", "runs_b")};
-  if (sides.is_per_sample)
-    for (const auto& [title, key] : {std::pair("A ({})", "a_samples_per_s"), std::pair("B ({})", "b_samples_per_s")})
-      table.columns.push_back(column(fmt::format(fmt::runtime(title), sides.rate_unit), key));
-  for (const auto& [title, key] : {std::pair(fmt::format("A ({})", unit), "a_ms"),
-                                   {fmt::format("B ({})", unit), "b_ms"},
-                                   {"A/B", "ratio"},
-                                   {"low", "ratio_low"},
-                                   {"high", "ratio_high"}})
-    table.columns.push_back(column(title, key));
-  table.columns.push_back(text_column("compared", "basis"));
-  for (const SizeComparison& one : sides.sizes) {
-    const auto& interval = one.comparison.interval;
-    std::vector<draw::Cell> row = {text_cell(one.size), count_cell(static_cast<int64_t>(one.num_a)),
-                                   count_cell(static_cast<int64_t>(one.num_b))};
-    if (sides.is_per_sample) row.insert(row.end(), {figure_cell(1e3 / one.a_ms), figure_cell(1e3 / one.b_ms)});
-    row.insert(row.end(),
-               {figure_cell(one.a_ms), figure_cell(one.b_ms), fixed_cell(one.comparison.ratio, 4),
-                interval ? fixed_cell(interval->low, 4) : missing_cell("too few values"),
-                interval ? fixed_cell(interval->high, 4) : missing_cell("too few values"), text_cell(one.basis)});
-    table.rows.push_back(std::move(row));
-  }
-  return table;
-}
 }  // namespace
-
-std::string comparison_method(const SideComparison& sides) {
-  return fmt::format(
-      "{} are capability, as in `report`: of the median step after warm-up, pauses between steps left out. Of several "
-      "runs (of each job first) they are the geometric mean; A/B is of times, and its interval is of the same values.",
-      sides.is_per_sample ? "Rates and times per sample" : "Times per step");
-}
 
 SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::vector<RunSummary>& all_b, bool is_paired,
                              const std::string& given_a, const std::string& given_b) {
@@ -474,37 +408,8 @@ SideComparison compare_sides(const std::vector<RunSummary>& all_a, const std::ve
     throw DataError(
         fmt::format("report: A and B have no size and configuration in common ({})", core::join(sides.notes, "; ")),
         "give runs of the same number of nodes, and on each side one configuration or the same ones");
-  std::vector<std::string> verdicts;
-  for (const SizeComparison& one : sides.sizes) verdicts.push_back(one.verdict);
-  sides.verdict = core::join(verdicts, "\n");
-  sides.table = comparison_table(sides);
+  tell_verdicts(sides);
   return sides;
-}
-
-std::string comparison_json(const SideComparison& sides) {
-  core::Json sizes = core::Json::array();
-  for (const SizeComparison& one : sides.sizes) {
-    core::Json json{{"size", one.size},
-                    {"runs_a", one.num_a},
-                    {"runs_b", one.num_b},
-                    {"basis", one.basis},
-                    {"a_ms", one.a_ms},
-                    {"b_ms", one.b_ms},
-                    {"ratio", one.comparison.ratio},
-                    {"verdict", one.verdict},
-                    {"sizes_differ", one.is_across_sizes},
-                    {"conclusion", one.conclusion}};
-    if (sides.is_per_sample) json["a_samples_per_s"] = 1e3 / one.a_ms, json["b_samples_per_s"] = 1e3 / one.b_ms;
-    if (const auto& interval = one.comparison.interval)
-      json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
-    sizes.push_back(std::move(json));
-  }
-  return core::Json{{"a", sides.name_a},
-                    {"b", sides.name_b},
-                    {"per", sides.is_per_sample ? "sample" : "step"},
-                    {"sizes", std::move(sizes)},
-                    {"notes", sides.notes}}
-      .dump(1, ' ', false, core::Json::error_handler_t::replace);
 }
 
 }  // namespace lockstep::analysis

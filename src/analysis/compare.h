@@ -16,8 +16,10 @@ struct SizeComparison {
   std::string basis{};           ///< What was compared: run medians, or the steps of one run each.
   double a_ms = 0, b_ms = 0;     ///< Per step or per sample: of one run the median step, as in a
                                  ///< report, else stats::side_centre.
-  std::string only_about{};      ///< "runs" or "jobs": one of each stands behind the interval, which then says nothing
-                                 ///< about A and B themselves.
+  /// Wall clock per sample, pauses included; NaN where no run tells it, and of times per step.
+  double a_billed_ms = record::kUnknown, b_billed_ms = record::kUnknown;
+  std::string only_about{};  ///< "runs" or "jobs": one of each stands behind the interval, which then says nothing
+                             ///< about A and B themselves.
   stats::Comparison comparison{};
   std::string conclusion{};  ///< "a_faster", "b_faster", "no_difference" or "none".
   std::string verdict{};     ///< One plain sentence with names.
@@ -39,6 +41,9 @@ struct SideComparison {
 /// parts name the sides; empty: by the runs.
 SideComparison compare_sides(const std::vector<RunSummary>& a, const std::vector<RunSummary>& b, bool is_paired,
                              const std::string& given_a = "", const std::string& given_b = "");
+
+/// Fills in the verdicts and the table; the last step of compare_sides.
+void tell_verdicts(SideComparison& comparison);
 
 /// What its rates and times are, in sentences.
 std::string comparison_method(const SideComparison& comparison);

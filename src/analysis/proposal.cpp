@@ -33,6 +33,14 @@ const char* unit_of(const Curve& curve) { return curve.is_by_devices ? "devices"
 /// Ranks that share the cores of one machine take that machine, however many they are.
 bool is_one_machine(const Curve& curve) { return curve.is_by_devices && curve.shares_cores; }
 bool is_in_device_hours(const Curve& curve) { return curve.is_by_devices && !is_one_machine(curve); }
+/// What a site may bill by beside the hours of a curve's sizes, and how many of it they are; nothing where it is the
+/// same.
+std::optional<BilledUnit> billed_per_hour(const Curve& curve, const Point& point) {
+  const auto unit = billed_unit(point);
+  const auto places = static_cast<double>(is_in_device_hours(curve) ? point.devices : point.nodes);
+  if (!unit || places <= 0 || unit->count == places) return std::nullopt;
+  return BilledUnit{unit->name, unit->count / places};
+}
 const char* hours_of(const Curve& curve) { return is_in_device_hours(curve) ? "device-hours" : "node-hours"; }
 
 /// What a ratio of times adds, never below 0; NaN: unknown.
@@ -234,11 +242,9 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
                                     : "given with --sweep-node-hours");
   add("total", figure_cell(estimate.total_node_hours), hours_of(curve),
       is_extrapolated ? "extrapolated, not measured" : "");
-  if (const auto unit = billed_unit(point); unit && point.nodes > 0 && !is_in_device_hours(curve)) {
-    const double per_node = unit->count / static_cast<double>(point.nodes);
-    add(fmt::format("total in {}", unit->name), figure_cell(per_node * estimate.total_node_hours), unit->name,
-        fmt::format("{:g} to a node", per_node));
-  }
+  if (const auto unit = billed_per_hour(curve, point))
+    add(fmt::format("total in {}", unit->name), figure_cell(unit->count * estimate.total_node_hours), unit->name,
+        fmt::format("{:g} to a {}", unit->count, is_in_device_hours(curve) ? "device" : "node"));
   if (analysis.price_per_node_hour && !is_in_device_hours(curve))
     add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), "",
         fmt::format("{:g} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour));
@@ -264,6 +270,8 @@ draw::Table alternatives_table(const Curve& curve, const Analysis& analysis, con
   table.columns = {column(unit_of(curve), unit_of(curve)), column("days", "days"),
                    column(hours_of(curve), is_in_device_hours(curve) ? "device_hours" : "node_hours"),
                    column("efficiency (%)", "efficiency_pct")};
+  const auto billed = curve.points.empty() ? std::nullopt : billed_per_hour(curve, curve.points.front());
+  if (billed) table.columns.insert(table.columns.begin() + 3, column(billed->name, "billed_hours"));
   std::map<int64_t, const Point*> sizes;
   if (options.job_size && !curve.is_by_devices) sizes[*options.job_size] = nullptr;
   for (const Point& point : curve.points) sizes[point.size] = &point;
@@ -271,13 +279,18 @@ draw::Table alternatives_table(const Curve& curve, const Analysis& analysis, con
     ProposalOptions at = options;
     at.job_size = size;
     if (is_in_device_hours(curve)) at.sweep_node_hours = 0;
-    if (const auto estimate = estimate_at(curve, analysis, at))
-      table.rows.push_back(
-          {count_cell(size),
-           figure_cell(estimate->days * (1 + estimate->slow_share) * (1 + estimate->pause_share) *
-                       (1 + estimate->restart_share)),
-           figure_cell(estimate->total_node_hours),
-           point != nullptr ? percent_cell(point->efficiency) : missing_cell("not measured: a prediction")});
+    const auto estimate = estimate_at(curve, analysis, at);
+    if (!estimate) continue;
+    std::vector<draw::Cell> row = {count_cell(size),
+                                   figure_cell(estimate->days * (1 + estimate->slow_share) *
+                                               (1 + estimate->pause_share) * (1 + estimate->restart_share)),
+                                   figure_cell(estimate->total_node_hours)};
+    if (billed) {
+      const auto own = billed_per_hour(curve, *estimate->measured_at);
+      row.push_back(own ? figure_cell(own->count * estimate->total_node_hours) : draw::Cell{});
+    }
+    row.push_back(point != nullptr ? percent_cell(point->efficiency) : missing_cell("not measured: a prediction"));
+    table.rows.push_back(std::move(row));
   }
   return table;
 }

@@ -390,6 +390,28 @@ TEST(ReportCommand, ComparesTwoRunsWithAVerdict) {
   EXPECT_EQ(run_lockstep({"report", "compare", (folder.path() / "a").string()}).exit_code, 2);
 }
 
+TEST(ReportCommand, WritesAComparisonAsAPageAndATable) {
+  core::TempDir folder;
+  write_record(folder.path(), {.name = "a", .step_ms = 100});
+  write_record(folder.path(), {.name = "b", .step_ms = 125});
+  const fs::path out = folder.path() / "out";
+  const ProgramResult result = run_lockstep(
+      {"report", "compare", (folder.path() / "a").string(), (folder.path() / "b").string(), "-o", out.string()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find((out / "report.html").string()), std::string::npos) << "where the page is\n" << result.out;
+  const std::string page = read_or_empty(out / "report.html"), text = read_or_empty(out / "report.md");
+  for (const char* part : {"a and b", "these two runs differ", "Rows named billed", "a single run of each side"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  const std::vector<std::string> rows = core::split(read_or_empty(out / "tables" / "comparison.csv"), "\n");
+  ASSERT_GE(rows.size(), 2u);
+  const std::vector<std::string> titles = core::split(rows[0], ","), cells = core::split(rows[1], ",");
+  const auto at = static_cast<size_t>(std::find(titles.begin(), titles.end(), "ratio") - titles.begin());
+  ASSERT_LT(at, titles.size()) << rows[0];
+  EXPECT_NEAR(std::stod(cells.at(cells.size() - (titles.size() - at))), 100.0 / 125.0, 0.005) << rows[1];
+}
+
 TEST(ReportCommand, ASecondReportDoesNotReadTheFirstOnesTables) {
   const core::TempDir folder;
   std::string steps = "step,step_time_s,samples\n";

@@ -228,9 +228,9 @@ int cmd_report(const commands::ParsedCommand& command) {
 }
 
 /// The page of a comparison: what the console shows, and the numbers behind it.
-static void write_comparison(const analysis::SideComparison& comparison,
-                             std::initializer_list<const std::vector<analysis::RunSummary>*> sides,
-                             const ReportOptions& options) {
+static std::vector<fs::path> write_comparison(const analysis::SideComparison& comparison,
+                                              std::initializer_list<const std::vector<analysis::RunSummary>*> sides,
+                                              const ReportOptions& options) {
   using Kind = draw::Paragraph::Kind;
   draw::Section section{.id = "comparison", .title = "Comparison", .blocks = {comparison.table}};
   section.blocks.emplace_back(draw::Paragraph{.text = analysis::comparison_method(comparison)});
@@ -244,7 +244,7 @@ static void write_comparison(const analysis::SideComparison& comparison,
   const draw::Document document{.title = fmt::format("{} and {}", comparison.name_a, comparison.name_b),
                                 .sections = {section},
                                 .data_json = analysis::comparison_json(comparison)};
-  write_formats(document, options.output, config::report_formats(options));
+  return write_formats(document, options.output, config::report_formats(options));
 }
 
 int cmd_report_compare(const commands::ParsedCommand& command) {
@@ -266,13 +266,15 @@ int cmd_report_compare(const commands::ParsedCommand& command) {
     core::print("{}\n", analysis::comparison_json(comparison));
     return 0;
   }
-  if (!options.output.empty()) write_comparison(comparison, {&a, &b}, options);
+  std::vector<fs::path> files;
+  if (!options.output.empty()) files = write_comparison(comparison, {&a, &b}, options);
   core::print("{}\n", draw::to_text(comparison.table));
   print_wrapped("", analysis::comparison_method(comparison));
   for (const auto* side : {&a, &b})
     for (const std::string& problem : analysis::source_problems(*side)) print_wrapped("problem: ", problem);
   for (const std::string& note : comparison.notes) print_wrapped("note: ", note);
   for (const analysis::SizeComparison& one : comparison.sizes) print_wrapped("", one.verdict);
+  if (!files.empty()) core::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
   return 0;
 }
 

@@ -44,6 +44,33 @@ TEST(Compare, AClearDifferenceIsToldWithItsInterval) {
   EXPECT_TRUE(result.is_per_sample);
 }
 
+/// A run whose steps are followed by pauses: every tenth takes `pause_s` on the wall clock alone.
+record::RunData paused_run(const std::string& name, double pause_s) {
+  record::RunData run = make_run({.name = name});
+  for (size_t i = 0; i < run.steps.time_s.size(); ++i)
+    run.steps.time_s[i] += pause_s * static_cast<double>((i + 5) / 10);
+  return run;
+}
+
+TEST(Compare, TellsTheBilledRateThatAReportTells) {
+  const std::vector<record::RunData> a = {paused_run("a", 2)}, b = {paused_run("b", 0)};
+  const SideComparison result = compare_sides(side(a), side(b), false);
+  const draw::Table& table = result.table;
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_EQ(table.rows[1][0].text, table.rows[0][0].text + ", billed");
+  for (const auto& [runs, rate] : {std::pair(&a, table.rows[1][3].value), {&b, table.rows[1][4].value}}) {
+    const double reported = tests::analysis_of(*runs).curves.at(0).points.at(0).billed_samples_per_s;
+    ASSERT_TRUE(rate);
+    EXPECT_NEAR(*rate, reported, 1e-9 * reported);
+  }
+  ASSERT_TRUE(table.rows[1][3].value && table.rows[0][3].value);
+  EXPECT_LT(*table.rows[1][3].value, 0.5 * *table.rows[0][3].value) << "20 s of pauses beside 10 s of steps";
+  EXPECT_NE(comparison_json(result).find("a_billed_samples_per_s"), std::string::npos);
+  std::vector<record::RunData> unclocked = {make_run({.name = "c"})};
+  unclocked[0].steps.time_s.assign(unclocked[0].steps.time_s.size(), std::nan(""));
+  EXPECT_EQ(compare_sides(side(unclocked), side(b), false).table.rows.size(), 1u);
+}
+
 TEST(Compare, NoiseIsNotADifference) {
   const SideComparison result =
       compare_sides(side(repeats("a", {100, 104, 97, 101})), side(repeats("b", {101, 98, 103, 99})), false);
@@ -412,6 +439,31 @@ TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
     EXPECT_NE(text.find(words), std::string::npos) << text;
   EXPECT_EQ(estimate_resources(analysis.curves.at(0), analysis, {.job_hours = 0.3})->num_jobs, 0)
       << "a job that ends before its first step";
+}
+
+TEST(Proposal, AlternativesTellTheHoursThatASiteBills) {
+  std::vector<record::RunData> runs;
+  for (const int64_t nodes : {1, 2}) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));
+  const auto column_of = [](const draw::Document& document, const std::string& title) {
+    std::vector<double> values;
+    for (const draw::Section& section : document.sections)
+      for (const draw::Block& block : section.blocks)
+        if (const auto* table = std::get_if<draw::Table>(&block);
+            table != nullptr && table->id.find("alternatives") != std::string::npos)
+          for (size_t i = 0; i < table->columns.size(); ++i)
+            if (table->columns[i].title == title)
+              for (const auto& row : table->rows) values.push_back(row[i].value.value_or(0));
+    return values;
+  };
+  for (const bool is_on_cpu : {false, true}) {
+    for (record::RunData& run : runs) run.setup.is_on_cpu = is_on_cpu, run.setup.threads_per_device = 12;
+    const draw::Document document = make_proposal(tests::analysis_of(runs), {});
+    const std::vector<double> node_hours = column_of(document, "node-hours"),
+                              billed = column_of(document, is_on_cpu ? "core-hours" : "GPU-hours");
+    ASSERT_EQ(node_hours.size(), 2u);
+    ASSERT_EQ(billed.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(billed[i], node_hours[i] * (is_on_cpu ? 48 : 4), 1e-6 * billed[i]);
+  }
 }
 
 TEST(Proposal, ABudgetThatNobodyGaveIsNotThePlan) {
