@@ -10,6 +10,7 @@
 #include "analysis/charts.h"
 #include "analysis/charts_runs.h"
 #include "analysis/collectives.h"
+#include "analysis/curve_names.h"
 #include "analysis/json.h"
 #include "analysis/losses.h"
 #include "analysis/summary.h"
@@ -161,16 +162,6 @@ std::string subtitle_of(const Analysis& analysis) {
   return fmt::format("{}, {} in {}, {} fired", count_text(analysis.runs.size(), "run"), count_text(num_points, "size"),
                      count_text(analysis.curves.size(), "configuration"), count_text(analysis.flags.size(), "check"));
 }
-
-/// Takes the name of the only configuration out of a title: "Cost: ViT-B-32, bf16" -> "Cost", and "ViT-B-32, bf16: weak
-/// scaling" -> "Weak scaling".
-void drop_name(std::string& title, const std::string& name) {
-  if (core::ends_with(title, ": " + name)) {
-    title.resize(title.size() - name.size() - 2);
-  } else if (core::starts_with(title, name + ": ")) {
-    title = capitalised(title.substr(name.size() + 2));
-  }
-}
 }  // namespace
 
 void add_block(draw::Section& section, draw::Table table) {
@@ -196,8 +187,10 @@ draw::Document make_document(const Analysis& analysis) {
     if (analysis.curves.size() == 1)
       for (draw::Block& block : made.blocks) {
         const std::string& name = analysis.curves.front().name;
-        if (auto* table = std::get_if<draw::Table>(&block)) drop_name(table->title, name);
-        if (auto* chart = std::get_if<draw::Chart>(&block)) drop_name(chart->title, name);
+        if (auto* table = std::get_if<draw::Table>(&block))
+          table->title = capitalised(without_name(table->title, name));
+        if (auto* chart = std::get_if<draw::Chart>(&block))
+          chart->title = capitalised(without_name(chart->title, name));
       }
     if (!made.blocks.empty()) document.sections.push_back(std::move(made));
   }

@@ -10,10 +10,11 @@ namespace lockstep::analysis {
 /// number, or why it is in none. Of more than 40 the rest is counted in a note.
 draw::Table run_overview(const Analysis& analysis, bool names_curves);
 
-/// The report for a terminal, in lines of at most 80 columns: the runs, a screen or less for each curve, then what
-/// stands in the way of trusting them. Of more than kMaxFullCurves curves the details are left to the page.
-std::string summary_text(const Analysis& analysis);
+inline constexpr size_t kMaxFullCurves = 3, kMaxSummaryLines = 118;
 
-inline constexpr size_t kMaxFullCurves = 3;
+/// The report for a terminal, in at most kMaxSummaryLines lines of at most 80 columns: the runs, a screen or less for
+/// each curve, then what stands in the way of trusting them. Of more than kMaxFullCurves curves the details are left to
+/// the page, and where that is not enough each has two or three lines.
+std::string summary_text(const Analysis& analysis);
 
 }  // namespace lockstep::analysis

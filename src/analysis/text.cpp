@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/cells.h"
+#include "analysis/curve_names.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
 #include "stats/series_warmup.h"
@@ -270,10 +271,15 @@ std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, si
 std::vector<std::string> check_lines(const Analysis& analysis) {
   std::map<std::string, std::vector<const Flag*>> kinds;
   for (const Flag& flag : analysis.flags) kinds[flag.code + " " + flag.name].push_back(&flag);
+  const bool is_only = analysis.curves.size() == 1;  // whose name need not stand in every line
   std::vector<std::string> lines;
-  for (const auto& [kind, flags] : kinds)
-    lines.push_back(fmt::format("{}{}: {}: {}", kind, flags.size() > 1 ? fmt::format(" ({} times)", flags.size()) : "",
-                                flags.front()->subject, flags.front()->sentence));
+  for (const auto& [kind, flags] : kinds) {
+    const std::string& whole = flags.front()->subject;
+    const std::string subject = is_only ? without_name(whole, analysis.curves.front().name) : whole,
+                      place = is_only && whole == analysis.curves.front().name ? "" : subject + ": ";
+    lines.push_back(fmt::format("{}{}: {}{}", kind, flags.size() > 1 ? fmt::format(" ({} times)", flags.size()) : "",
+                                place, flags.front()->sentence));
+  }
   return lines;
 }
 
