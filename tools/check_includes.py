@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the includes under src/ to the table in ARCHITECTURE.md: each folder may include only what its row lists, and LibTorch
-only where the sentence below the table says. Headers include at most ATen/core/TensorBody.h of it; those named *_internal.h may
-include more, and only .cpp files of their own folder may include them. Inside a folder no include leads back: a header with its
-.cpp counts as one, and none of them reaches itself through others. The front program includes nothing of the engine's half and
-neither program anything of the other. Files of src/ are named from src/ on, in quotes. Also limits Trainer::run and Trainer::step
-to 30 lines.
+"""Holds the includes under src/ to the table in ARCHITECTURE.md: each folder may include only what its row lists, and
+does include something of each folder that it lists. LibTorch is included only where the sentence below the table says.
+Headers include at most ATen/core/TensorBody.h of it; those named *_internal.h may include more, and only .cpp files of
+their own folder may include them. Inside a folder no include leads back: a header with its .cpp counts as one, and none
+of them reaches itself through others. The front program includes nothing of the engine's half and neither program
+anything of the other. Files of src/ are named from src/ on, in quotes. Also limits Trainer::run and Trainer::step to 30
+lines.
 
 usage: check_includes.py [ROOT]     ROOT: the repository to look at; default: the one that this file lies in
 """
@@ -34,7 +35,9 @@ class Table:
             self.allowed[self.short(folder)] = self.folders_of(cell)
         named = ENGINE_FOLDERS.search(" ".join(page.split()))
         if not self.allowed or not named:
-            sys.exit("ARCHITECTURE.md: its table of modules, or the sentence of where LibTorch is included, was not found")
+            sys.exit(
+                "ARCHITECTURE.md: its table of modules, or the sentence of where LibTorch is included, was not found"
+            )
         self.engine = {self.short(name) for name in re.split(r", | and ", named[1])}
 
     def may_include(self, parts, included):
@@ -128,14 +131,16 @@ def torch_problems(path, parts, name, table):
 
 
 def cycles_in(root: pathlib.Path, folder: pathlib.Path):
-    """Circles of includes between the files of a folder and its subfolders, each as a list that ends where it begins."""
+    """Circles of includes between the files of a folder and its subfolders, each as a list that ends where it
+    begins."""
     includes = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".h", ".cpp"):
             unit = str(path.relative_to(root / "src").with_suffix("")).removesuffix("_internal")
             headers = [name.removesuffix(".h") for _, _, name in included_files(path) if name.endswith(".h")]
             named = [name.removesuffix("_internal") for name in headers]
-            includes.setdefault(unit, set()).update(name for name in named if name != unit and name.startswith(folder.name + "/"))
+            own = (name for name in named if name != unit and name.startswith(folder.name + "/"))
+            includes.setdefault(unit, set()).update(own)
     done = set()
 
     def visit(unit, way):
@@ -148,6 +153,20 @@ def cycles_in(root: pathlib.Path, folder: pathlib.Path):
 
     for unit in includes:
         yield from visit(unit, [])
+
+
+def unused_arrows(root: pathlib.Path, table: Table):
+    """Rows of the table that allow what no file does: the table is to show what leans on what."""
+    used = {}
+    for path in (root / "src").rglob("*"):
+        if path.suffix in (".h", ".cpp"):
+            folder = folder_of(path.relative_to(root / "src").parts)
+            names = [name for _, _, name in included_files(path) if "/" in name]
+            used.setdefault(folder, set()).update(folder_of(name.split("/")) for name in names)
+    for folder, allowed in table.allowed.items():
+        if folder in used:
+            for other in sorted((allowed or set()) - used[folder] - {folder}):
+                yield f"ARCHITECTURE.md: {folder}/ may include {other}/, and no file of it does: take it out of the row"
 
 
 def trainer_problems(root: pathlib.Path):
@@ -174,6 +193,7 @@ def main() -> int:
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".h", ".cpp"):
                 problems += problems_of(path, root, table)
+    problems += unused_arrows(root, table)
     print("\n".join(problems) if problems else "include directions: ok")
     return 1 if problems else 0
 

@@ -27,6 +27,12 @@ PAGE = """
 LibTorch is included only in nn, train, tasks/*/engine and cli/engine; c10d only in comm.
 """
 
+# A tree in which every arrow of the page is used.
+USES = {"core/error.h": "", "data/use.cpp": '#include "core/error.h"\n', "nn/use.cpp": '#include "core/error.h"\n',
+        "train/use.cpp": '#include "core/error.h"\n#include "nn/layer.h"\n',
+        "tasks/gpt/front/use.cpp": '#include "core/error.h"\n',
+        "tasks/gpt/engine/use.cpp": '#include "core/error.h"\n#include "nn/layer.h"\n#include "train/run.h"\n'}
+
 
 class Includes(unittest.TestCase):
     def problems_of(self, files):
@@ -34,19 +40,37 @@ class Includes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "ARCHITECTURE.md").write_text(PAGE)
-            for path, text in {"core/error.h": "", **files}.items():
+            for path, text in {**USES, **files}.items():
                 (folder / "src" / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / "src" / path).write_text(text)
-            done = subprocess.run([sys.executable, str(ROOT / "tools/check_includes.py"), name], capture_output=True, text=True,
-                                  check=False)
+            done = subprocess.run(
+                [sys.executable, str(ROOT / "tools/check_includes.py"), name],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(done.stderr, "")
             self.assertEqual(done.returncode, 0 if "ok" in done.stdout else 1)
             return done.stdout if done.returncode else ""
 
     def test_what_the_table_allows_passes(self):
-        self.assertEqual(self.problems_of({"nn/layer.cpp": '#include "core/error.h"\n#include <ATen/ATen.h>\n',
-                                           "train/run.cpp": '#include "core/error.h"\n#include "nn/layer.h"\n',
-                                           "cli/engine/main.cpp": '#include "train/run.h"\n#include <ATen/ATen.h>\n'}), "")
+        self.assertEqual(
+            self.problems_of(
+                {
+                    "nn/layer.cpp": '#include "core/error.h"\n#include <ATen/ATen.h>\n',
+                    "train/run.cpp": '#include "core/error.h"\n#include "nn/layer.h"\n',
+                    "cli/engine/main.cpp": '#include "train/run.h"\n#include <ATen/ATen.h>\n',
+                }
+            ),
+            "",
+        )
+
+    def test_an_arrow_that_nothing_uses_is_refused(self):
+        self.assertEqual(self.problems_of({}), "")
+        text = self.problems_of({"train/use.cpp": '#include "core/error.h"\n'})
+        self.assertIn("ARCHITECTURE.md: train/ may include nn/, and no file of it does: take it out of the row", text)
+        self.assertEqual(text.count("\n"), 1)
+        self.assertIn("tasks_engine/ may include train/", self.problems_of({"tasks/gpt/engine/use.cpp": ""}))
 
     def test_an_arrow_up_is_refused(self):
         self.assertIn("core/ may not include data/", self.problems_of({"core/error.cpp": '#include "data/file.h"\n'}))
@@ -74,8 +98,14 @@ class Includes(unittest.TestCase):
         self.assertEqual(self.problems_of({"cli/front/main.cpp": '#include "cli/common/version.h"\n'}), "")
 
     def test_an_include_that_is_not_named_from_src_on_is_refused(self):
-        for line in ('#include "../train/run.h"', '#include "file.h"', '#include "rooms/shelf.h"', '#include <train/run.h>',
-                     '  #  include "./file.h"', '#include "core/../train/run.h"'):
+        for line in (
+            '#include "../train/run.h"',
+            '#include "file.h"',
+            '#include "rooms/shelf.h"',
+            '#include <train/run.h>',
+            '  #  include "./file.h"',
+            '#include "core/../train/run.h"',
+        ):
             text = self.problems_of({"data/file.cpp": line + "\n", "data/file.h": "", "data/rooms/shelf.h": "",
                                      "train/run.h": ""})
             self.assertIn("data/file.cpp:1: ", text, line)
@@ -92,14 +122,16 @@ class Includes(unittest.TestCase):
         files = {"data/file_internal.h": ""}
         self.assertEqual(self.problems_of({**files, "data/file.cpp": '#include "data/file_internal.h"\n'}), "")
         self.assertIn("own folder", self.problems_of({**files, "data/other.h": '#include "data/file_internal.h"\n'}))
-        self.assertIn("own folder", self.problems_of({**files, "data/rooms/file.cpp": '#include "data/file_internal.h"\n'}))
+        self.assertIn("own folder", self.problems_of(
+            {**files, "data/rooms/file.cpp": '#include "data/file_internal.h"\n'}))
 
     def test_a_folder_without_a_row_is_refused(self):
         self.assertIn("no row in the table", self.problems_of({"misc/tool.h": ""}))
 
     def test_a_circle_inside_a_folder_is_refused(self):
         # b.cpp counts as one with b.h, so the way back leads through a source.
-        text = self.problems_of({"data/a.h": '#include "data/b.h"\n', "data/b.h": "", "data/b.cpp": '#include "data/a.h"\n'})
+        text = self.problems_of({"data/a.h": '#include "data/b.h"\n', "data/b.h": "",
+                                "data/b.cpp": '#include "data/a.h"\n'})
         self.assertIn("circle of includes: data/a -> data/b -> data/a", text)
 
     def test_libtorch_stays_in_its_folders_and_out_of_headers(self):
