@@ -1,10 +1,12 @@
-"""What compare_big_clap.py and compare_big_models.py share: running the test program on a case, and the table of its figures."""
+"""What compare_big_clap.py and compare_big_models.py share: running the test program on a case, and the table of its
+figures."""
 import os
 import subprocess
 
 
 def compare(program, test, variable, path):
-    """Figures by name that a test of `program` measures on the case in `path`, which it finds by an environment variable."""
+    """Figures by name that a test of `program` measures on the case in `path`, which it finds by an environment
+    variable."""
     environment = {**os.environ, variable: str(path)}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run([program, f"--gtest_filter={test}"], env=environment, capture_output=True, text=True)

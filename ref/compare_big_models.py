@@ -1,11 +1,14 @@
-"""Compares whole models with OpenCLIP on the same weights and inputs: features, logits, loss and all gradients, fp32 on the CPU.
+"""Compares whole models with OpenCLIP on the same weights and inputs: features, logits, loss and all gradients, fp32 on
+the CPU.
 
-Needs from PyPI: open_clip_torch 3.3.0, torch 2.11.0, safetensors; and a built test program. Run from the top of the repository:
+Needs from PyPI: open_clip_torch 3.3.0, torch 2.11.0, safetensors; and a built test program. Run from the top of the
+repository:
 
     python3 ref/compare_big_models.py build/test_models ref/results/clip_big_models.md
 
-Weights are OpenCLIP's own initial ones; the last norm weights of ResNet bottlenecks are 0.25 instead of 0, so that every part matters. Beside our
-difference stands that of OpenCLIP from itself in float64. Files (1.5 GB at most) lie in a temporary folder.
+Weights are OpenCLIP's own initial ones; the last norm weights of ResNet bottlenecks are 0.25 instead of 0, so that
+every part matters. Beside our difference stands that of OpenCLIP from itself in float64. Files (1.5 GB at most) lie in
+a temporary folder.
 """
 import json
 import pathlib
@@ -34,7 +37,8 @@ def run(model, image, text):
     labels = torch.arange(len(image))
     loss = (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
     loss.backward()
-    outputs |= {"output/train_image": image_features, "output/train_text": text_features, "output/logits": logits, "output/loss": loss}
+    outputs |= {"output/train_image": image_features, "output/train_text": text_features, "output/logits": logits,
+                "output/loss": loss}
     outputs |= {f"grad/{key}": value.grad for key, value in model.named_parameters()}
     return {key: value.detach().contiguous() for key, value in outputs.items()}
 
@@ -46,7 +50,8 @@ def own_rounding(single, double):
         return f"{((a - b).abs().max() / b.abs().max()).item():.3g}"
 
     return {
-        "image_features": error(["output/train_image"]), "text_features": error(["output/train_text"]), "logits": error(["output/logits"]),
+        "image_features": error(["output/train_image"]), "text_features": error(["output/train_text"]),
+        "logits": error(["output/logits"]),
         "loss": error(["output/loss"]), "gradients": error([key for key in double if key.startswith("grad/")]),
         "image_features_evaluation": error(["output/eval_image"]),
     }
@@ -60,7 +65,8 @@ def write_case(name, path):
     for key, value in model.named_parameters():
         if key.endswith("bn3.weight"):
             value.data.fill_(0.25)
-    size, length, vocab = config["vision_cfg"]["image_size"], config["text_cfg"]["context_length"], config["text_cfg"]["vocab_size"]
+    size, text_shape = config["vision_cfg"]["image_size"], config["text_cfg"]
+    length, vocab = text_shape["context_length"], text_shape["vocab_size"]
     image = torch.randn(BATCH, 3, size, size, generator=generator)
     text = torch.zeros(BATCH, length, dtype=torch.int64)
     for row in range(BATCH):
@@ -71,7 +77,8 @@ def write_case(name, path):
     double = CLIP(**json.loads(json.dumps(config)))
     double.load_state_dict(state)
     single_outputs, double_outputs = run(model, image, text), run(double.double(), image.double(), text)
-    tensors = {f"param/{key}": value for key, value in state.items()} | {"input/image": image, "input/text": text} | single_outputs
+    tensors = {f"param/{key}": value for key, value in state.items()} | {"input/image": image,
+                                                                         "input/text": text} | single_outputs
     save_file(tensors, path, {"config": json.dumps(config)})
     return own_rounding(single_outputs, double_outputs)
 
@@ -84,15 +91,19 @@ def main():
             path = pathlib.Path(folder) / "case.safetensors"
             rounding = write_case(name, path)
             results[name] = compare(program, "ClipModel.BigModelEqualsOpenClip", "LOCKSTEP_BIG_CLIP", path)
-            for column, value in rounding.items():  # two fp32 programs may each be that far from the truth; other sums, other rounding
+            # two fp32 programs may each be that far from the truth; other sums, other rounding
+            for column, value in rounding.items():
                 if float(results[name][column]) > max(2e-6, 5 * float(value)):
-                    raise SystemExit(f"{name}: {column} differs by {results[name][column]}, OpenCLIP's own rounding is {value}")
+                    raise SystemExit(f"{name}: {column} differs by {results[name][column]}, OpenCLIP's own rounding "
+                                     f"is {value}")
             results[f"{name}: OpenCLIP fp32 from its float64"] = rounding
     lines = [
         "# Whole models against OpenCLIP",
         "",
-        "Largest absolute difference over the largest absolute value of OpenCLIP's result; fp32, CPU, batch 8, equal weights",
-        "(OpenCLIP's initial ones, bn3.weight 0.25) and inputs, texts of 5 to 68 tokens, training mode unless it says evaluation.",
+        "Largest absolute difference over the largest absolute value of OpenCLIP's result; fp32, CPU, batch 8, equal "
+        "weights",
+        "(OpenCLIP's initial ones, bn3.weight 0.25) and inputs, texts of 5 to 68 tokens, training mode unless it "
+        "says evaluation.",
         "Ours leaves out what cannot reach the result (exact shortcuts on). `gradients`: all parameters joined.",
         "",
         f"Made by `python3 ref/compare_big_models.py build/test_models {report}` with open_clip_torch "

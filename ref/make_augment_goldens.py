@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/augment/: checksums of what torchvision's augmentation policies make of Pillow pictures; what they
-draw; and pictures that training sets hold now and then.
+"""Writes tests/golden/augment/: checksums of what torchvision's augmentation policies make of Pillow pictures; what
+they draw; and pictures that training sets hold now and then.
 
 Needs from PyPI: Pillow==13.0.0 numpy torch==2.11.0 torchvision==0.26.0. Run: python3 ref/make_augment_goldens.py
 The CRC-32 (zlib) is taken over the rows of RGB bytes; pictures are those of make_image_goldens.py's generate().
@@ -13,7 +13,8 @@ import pathlib
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.transforms import (AutoAugment, CenterCrop, Compose, InterpolationMode, RandAugment, RandomErasing, Resize,
+from torchvision.transforms import (AutoAugment, CenterCrop, Compose, InterpolationMode, RandAugment, RandomErasing,
+                                    Resize,
                                     TrivialAugmentWide)
 from torchvision.transforms import autoaugment
 
@@ -25,7 +26,8 @@ OPS = ("Identity ShearX ShearY TranslateX TranslateY Rotate Brightness Color Con
        "AutoContrast Equalize Invert").split()
 MAGNITUDES = {"ShearX": (0.3, 0.09, 0.99), "TranslateX": (101.51, 30.45, 3.0), "Rotate": (30.0, 9.0, 135.0, 0.0),
               "Brightness": (0.9, 0.27, 0.99), "Posterize": (8, 7, 5, 4, 2), "Solarize": (255.0, 178.5, 127.5, 0.0)}
-MAGNITUDES |= {"ShearY": MAGNITUDES["ShearX"], "TranslateY": MAGNITUDES["TranslateX"], "Color": MAGNITUDES["Brightness"],
+MAGNITUDES |= {"ShearY": MAGNITUDES["ShearX"], "TranslateY": MAGNITUDES["TranslateX"],
+               "Color": MAGNITUDES["Brightness"],
                "Contrast": MAGNITUDES["Brightness"], "Sharpness": MAGNITUDES["Brightness"]}
 SIGNED = OPS[1:10]
 
@@ -65,7 +67,8 @@ def erased():
     torch.manual_seed(3)
     boxes = []
     for _ in range(20000):
-        y, x, h, w, _ = RandomErasing.get_params(torch.zeros(3, 64, 48), scale=(0.02, 0.33), ratio=(0.3, 3.3), value=[0.0])
+        y, x, h, w, _ = RandomErasing.get_params(torch.zeros(3, 64, 48), scale=(0.02, 0.33), ratio=(0.3, 3.3),
+                                                 value=[0.0])
         boxes.append((w, h, w * h, x / max(1, 48 - w), y / max(1, 64 - h)))
     deciles = np.quantile(np.array(boxes), np.linspace(0.1, 0.9, 9), axis=0).T
     return {"size": [48, 64], "names": ["width", "height", "area", "x", "y"],

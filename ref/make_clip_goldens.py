@@ -4,10 +4,11 @@ Needs from PyPI: open_clip_torch 3.3.0, torch 2.11.0, safetensors. Run from the 
 
     python3 ref/make_clip_goldens.py tests/golden/clip
 
-Each <case>.safetensors holds one tiny model: its weights ("param/NAME", rounded to bfloat16 so that the file stays small; the computation
-itself is in float32), inputs ("input/..."), outputs ("output/...") and gradients of the contrastive loss ("grad/NAME"). The metadata carries the
-model configuration, OpenCLIP's state_dict order and its weight-decay groups. openclip_configs.json lists every configuration that OpenCLIP
-ships with its parameter counts (null where a tower is not a native one, so that building it would need other packages).
+Each <case>.safetensors holds one tiny model: its weights ("param/NAME", rounded to bfloat16 so that the file stays
+small; the computation itself is in float32), inputs ("input/..."), outputs ("output/...") and gradients of the
+contrastive loss ("grad/NAME"). The metadata carries the model configuration, OpenCLIP's state_dict order and its
+weight-decay groups. openclip_configs.json lists every configuration that OpenCLIP ships with its parameter counts (null
+where a tower is not a native one, so that building it would need other packages).
 """
 import json
 import math
@@ -31,7 +32,8 @@ CASES = {
     },
     "vit_one_block": {  # one block, one head; a bias and scalars of shape [1], as for the sigmoid loss
         "embed_dim": 16, "init_logit_bias": -10, "nonscalar_logit_scale": True,
-        "vision_cfg": {**VIT, "layers": 1, "head_width": 24, "patch_size": 10}, "text_cfg": {**TEXT, "layers": 1, "heads": 1},
+        "vision_cfg": {**VIT, "layers": 1, "head_width": 24, "patch_size": 10},
+        "text_cfg": {**TEXT, "layers": 1, "heads": 1},
     },
     "resnet": {
         "embed_dim": 12,
@@ -104,7 +106,8 @@ def make_case(name, config, folder):
     draw_weights(model, generator)
     image, text = draw_inputs(config, generator)
     state = {key: value.clone() for key, value in model.state_dict().items()}
-    tensors = {f"param/{key}": value.to(torch.bfloat16) if value.is_floating_point() else value for key, value in state.items()}
+    tensors = {f"param/{key}": value.to(torch.bfloat16) if value.is_floating_point() else value for key,
+               value in state.items()}
     tensors |= {"input/image": image.to(torch.bfloat16), "input/text": text}
 
     tensors["output/eval_image"], tensors["output/eval_text"] = features(model.eval(), image, text)
@@ -125,7 +128,8 @@ def make_case(name, config, folder):
     if model.logit_bias is not None:
         loss = -F.logsigmoid((2 * torch.eye(BATCH) - 1) * logits).sum() / BATCH
     loss.backward()
-    tensors |= {"output/train_image": image_features, "output/train_text": text_features, "output/logits": logits, "output/loss": loss}
+    tensors |= {"output/train_image": image_features, "output/train_text": text_features, "output/logits": logits,
+                "output/loss": loss}
     for key, value in model.named_parameters():
         if value.numel() <= 2400:
             tensors[f"grad/{key}"] = value.grad

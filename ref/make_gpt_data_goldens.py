@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/gpt_data/: token files, index arrays, blends and samples made by the data set code of megatron-core 0.16.1.
+"""Writes tests/golden/gpt_data/: token files, index arrays, blends and samples made by the data set code of
+megatron-core 0.16.1.
 
     export PYTHONPATH=$(ref/setup.sh); python3 ref/make_gpt_data_goldens.py [--out tests/golden/gpt_data]
     python3 ref/make_gpt_data_goldens.py --read PREFIX     # what Megatron reads in files of ours: counts and a hash
@@ -39,20 +40,27 @@ def kept(values):
 
 
 def tokenizer(vocab=VOCAB, eod=EOD):
-    return types.SimpleNamespace(vocab_size=vocab, eod=eod, pad=-1, eos=eod, special_tokens_dict={}, unique_identifiers={})
+    return types.SimpleNamespace(vocab_size=vocab, eod=eod, pad=-1, eos=eod, special_tokens_dict={},
+                                 unique_identifiers={})
 
 
-def config(sequence_length, seed=1234, split="1,0,0", blend=None, blend_per_split=None, keeps_partial=False, flags=(False, False, False), cache=None, surplus=0.005, tok=None):
-    return GPTDatasetConfig(random_seed=seed, sequence_length=sequence_length, blend=blend, blend_per_split=blend_per_split, split=split if blend_per_split is None and blend else None,
-                            path_to_cache=cache, tokenizer=tok or tokenizer(), reset_position_ids=flags[0], reset_attention_mask=flags[1], eod_mask_loss=flags[2],
-                            create_attention_mask=flags[1], drop_last_partial_validation_sequence=not keeps_partial, mid_level_dataset_surplus=surplus)
+def config(sequence_length, seed=1234, split="1,0,0", blend=None, blend_per_split=None, keeps_partial=False,
+           flags=(False, False, False), cache=None, surplus=0.005, tok=None):
+    return GPTDatasetConfig(random_seed=seed, sequence_length=sequence_length, blend=blend,
+                            blend_per_split=blend_per_split, split=split if blend_per_split is None and blend else None,
+                            path_to_cache=cache, tokenizer=tok or tokenizer(), reset_position_ids=flags[0],
+                            reset_attention_mask=flags[1], eod_mask_loss=flags[2],
+                            create_attention_mask=flags[1], drop_last_partial_validation_sequence=not keeps_partial,
+                            mid_level_dataset_surplus=surplus)
 
 
 def documents(rng, count, longest, has_empty=False):
     """Documents of one or more sequences; some end with EOD."""
     made = []
     for _ in range(count):
-        made.append([[rng.randrange(VOCAB) if rng.random() < 0.9 else EOD for _ in range(rng.randint(0 if has_empty else 1, longest))] for _ in range(rng.choice([1, 1, 1, 2, 3]))])
+        made.append([[rng.randrange(VOCAB) if rng.random() < 0.9 else EOD
+                      for _ in range(rng.randint(0 if has_empty else 1, longest))]
+                     for _ in range(rng.choice([1, 1, 1, 2, 3]))])
     return made
 
 
@@ -70,7 +78,8 @@ def write_files(out):
     rng = random.Random(3)
     docs = documents(rng, 12, 9, has_empty=True)
     for name in ["uint8", "int8", "int16", "int32", "int64", "float64", "float32", "uint16"]:
-        limited = [[[token % 128 for token in sequence] for sequence in doc] for doc in docs] if name == "int8" else docs
+        limited = [[[token % 128 for token in sequence] for sequence in doc]
+                   for doc in docs] if name == "int8" else docs
         write(os.path.join(out, name), limited, getattr(numpy, name))
     return docs
 
@@ -87,17 +96,21 @@ def index_cases(folder):
         if tokens < 2:
             continue
         per_epoch = max(1, (tokens - 1) // length)
-        wanted = rng.choice([None, 1, per_epoch, per_epoch + 1, int(per_epoch * 1.3), 3 * per_epoch + rng.randint(0, per_epoch), 10 * per_epoch + 1])
+        wanted = rng.choice([None, 1, per_epoch, per_epoch + 1, int(per_epoch * 1.3),
+                             3 * per_epoch + rng.randint(0, per_epoch), 10 * per_epoch + 1])
         if wanted is None and tokens < length + 1:
             continue
         seed = rng.choice([1234, 0, 1, 2 ** 32 - 1, rng.randrange(2 ** 32)])
         keeps_partial = rng.random() < 0.2
         low = types.SimpleNamespace(sequence_lengths=numpy.array(lengths, dtype=numpy.int32), path_prefix=folder)
         cache = tempfile.mkdtemp(dir=folder)
-        made = GPTDataset(low, "x", numpy.arange(count, dtype=numpy.int32), wanted, Split.valid if keeps_partial else Split.train,
+        made = GPTDataset(low, "x", numpy.arange(count, dtype=numpy.int32), wanted, Split.valid if keeps_partial
+                          else Split.train,
                           config(length, seed, keeps_partial=keeps_partial, cache=cache, blend=(["x"], None)))
-        yield {"lengths": lengths, "sequence_length": length, "num_samples": wanted or 0, "seed": seed, "keeps_partial": keeps_partial,
-               "document_index": kept(made.document_index), "sample_index": kept(made.sample_index), "shuffle_index": kept(made.shuffle_index)}
+        yield {"lengths": lengths, "sequence_length": length, "num_samples": wanted or 0, "seed": seed,
+               "keeps_partial": keeps_partial,
+               "document_index": kept(made.document_index), "sample_index": kept(made.sample_index),
+               "shuffle_index": kept(made.shuffle_index)}
 
 
 def blend_cases():
@@ -119,7 +132,8 @@ def blend_cases():
 
 def sample_of(dataset, k):
     sample = dataset[k]
-    result = {"k": k, "tokens": sample["tokens"].tolist(), "labels": sample["labels"].tolist(), "loss_mask": [int(v) for v in sample["loss_mask"]],
+    result = {"k": k, "tokens": sample["tokens"].tolist(), "labels": sample["labels"].tolist(),
+              "loss_mask": [int(v) for v in sample["loss_mask"]],
               "position_ids": sample["position_ids"].tolist()}
     if "attention_mask" in sample:  # places where the row sees nothing before itself
         mask = sample["attention_mask"][0]
@@ -132,9 +146,13 @@ def run_cases(out, folder):
     rng = random.Random(21)
     for name, count in [("one", 90), ("two", 40), ("three", 25)]:
         write(os.path.join(out, name), documents(rng, count, 30), numpy.uint16)
-    runs = [dict(blend=(["one"], None), split="90,7,3", sizes=(40, 3, 1)), dict(blend=(["one"], None), split="80,20", sizes=(None, None, None)), dict(blend=(["one"], None), split="0.5,.25,0.25", sizes=(1000, 77, 5)),
-            dict(blend=(["one"], [2.0]), split="90,10", sizes=(123, 10, 1)), dict(blend=(["one", "two", "three"], [0.5, 30.0, 3.3]), split="90,10,0", sizes=(500, 20, 1)),
-            dict(blend=(["one", "two", "three"], None), split="90,10,0", sizes=(None, None, None)), dict(blend=(["one", "two", "three"], None), split="100", sizes=(60, None, None)),
+    runs = [dict(blend=(["one"], None), split="90,7,3", sizes=(40, 3, 1)), dict(blend=(["one"], None), split="80,20",
+                                                                                sizes=(None, None, None)),
+            dict(blend=(["one"], None), split="0.5,.25,0.25", sizes=(1000, 77, 5)),
+            dict(blend=(["one"], [2.0]), split="90,10", sizes=(123, 10, 1)),
+            dict(blend=(["one", "two", "three"], [0.5, 30.0, 3.3]), split="90,10,0", sizes=(500, 20, 1)),
+            dict(blend=(["one", "two", "three"], None), split="90,10,0", sizes=(None, None, None)),
+            dict(blend=(["one", "two", "three"], None), split="100", sizes=(60, None, None)),
             dict(blend_per_split=[(["one", "two"], [1.0, 2.0]), (["three"], None), None], sizes=(80, None, None))]
     for number, run in enumerate(runs):
         for flags in [(False, False, False), (True, True, True)]:
@@ -142,8 +160,11 @@ def run_cases(out, folder):
             keeps_partial = number % 2 == 1
             absolute = lambda blend: blend and ([os.path.join(out, name) for name in blend[0]], blend[1])
             built = BlendedMegatronDatasetBuilder(GPTDataset, list(run["sizes"]), lambda: True, config(
-                length, 99 + number, run.get("split"), absolute(run.get("blend")), run.get("blend_per_split") and [absolute(b) for b in run["blend_per_split"]], keeps_partial, flags, cache=tempfile.mkdtemp(dir=folder))).build()
-            result = {"blend": run.get("blend"), "blend_per_split": run.get("blend_per_split"), "split": run.get("split"), "sizes": run["sizes"], "sequence_length": length, "seed": 99 + number,
+                length, 99 + number, run.get("split"), absolute(run.get("blend")), run.get("blend_per_split")
+                and [absolute(b) for b in run["blend_per_split"]], keeps_partial, flags,
+                cache=tempfile.mkdtemp(dir=folder))).build()
+            result = {"blend": run.get("blend"), "blend_per_split": run.get("blend_per_split"),
+                      "split": run.get("split"), "sizes": run["sizes"], "sequence_length": length, "seed": 99 + number,
                       "keeps_partial": keeps_partial, "rules": flags, "splits": []}
             for dataset in built:
                 if dataset is None:
@@ -151,15 +172,19 @@ def run_cases(out, folder):
                     continue
                 every = [dataset[k]["tokens"].tolist() for k in range(len(dataset))]
                 shown = sorted({0, 1, 2, len(dataset) // 2, len(dataset) - 1} & set(range(len(dataset))))
-                result["splits"].append({"num_samples": len(dataset), "tokens_crc": digest(sum(every, [])), "samples": [sample_of(dataset, k) for k in shown]})
+                result["splits"].append({"num_samples": len(dataset), "tokens_crc": digest(sum(every, [])),
+                                         "samples": [sample_of(dataset, k) for k in shown]})
             yield result
 
 
 def mock_case():
     low = MockGPTLowLevelDataset(tokenizer(50257, 50256))
-    built = BlendedMegatronDatasetBuilder(MockGPTDataset, [700, 30, 10], lambda: True, config(256, 1234, tok=tokenizer(1000, 999))).build()
-    return {"lengths": kept(low.sequence_lengths), "sequence_length": 256, "vocab_size": 1000, "eod": 999, "sizes": [700, 30, 10],
-            "splits": [{"num_samples": len(dataset), "samples": [sample_of(dataset, k) for k in (0, 5, 9)]} for dataset in built]}
+    built = BlendedMegatronDatasetBuilder(MockGPTDataset, [700, 30, 10], lambda: True,
+                                          config(256, 1234, tok=tokenizer(1000, 999))).build()
+    return {"lengths": kept(low.sequence_lengths), "sequence_length": 256, "vocab_size": 1000, "eod": 999,
+            "sizes": [700, 30, 10],
+            "splits": [{"num_samples": len(dataset), "samples": [sample_of(dataset, k) for k in (0, 5, 9)]}
+                       for dataset in built]}
 
 
 def shuffles():
@@ -178,19 +203,22 @@ def write_gz(path, lines):
 def read(prefix):
     data = IndexedDataset(prefix)
     tokens = numpy.concatenate([data[i] for i in range(len(data))]) if len(data) else numpy.zeros(0)
-    print(json.dumps({"sequences": len(data), "documents": len(data.document_indices) - 1, "tokens": int(tokens.size), "dtype": str(tokens.dtype), "tokens_crc": digest(tokens)}))
+    print(json.dumps({"sequences": len(data), "documents": len(data.document_indices) - 1, "tokens": int(tokens.size),
+                      "dtype": str(tokens.dtype), "tokens_crc": digest(tokens)}))
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/golden/gpt_data"))
+    parser.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                                      "../tests/golden/gpt_data"))
     parser.add_argument("--read")
     options = parser.parse_args()
     if options.read:
         return read(options.read)
     os.makedirs(options.out, exist_ok=True)
     folder = tempfile.mkdtemp()
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)  # blends ask for the rank
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0,
+                                         world_size=1)  # blends ask for the rank
     try:
         write_gz(os.path.join(options.out, "files.jsonl.gz"), [write_files(options.out)])
         write_gz(os.path.join(options.out, "shuffles.jsonl.gz"), shuffles())

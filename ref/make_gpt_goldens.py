@@ -1,13 +1,16 @@
-"""Writes the golden files of the language models, computed by Hugging Face's GPT2LMHeadModel, LlamaForCausalLM and NemotronForCausalLM.
+"""Writes the golden files of the language models, computed by Hugging Face's GPT2LMHeadModel, LlamaForCausalLM and
+NemotronForCausalLM.
 
-Needs from PyPI: transformers 5.23.0 and what it needs, torch 2.11.0, safetensors (ref/setup.sh). Run from the top of the repository:
+Needs from PyPI: transformers 5.23.0 and what it needs, torch 2.11.0, safetensors (ref/setup.sh). Run from the top of
+the repository:
 
     python3 ref/make_gpt_goldens.py tests/golden/gpt
 
-Each <case>.safetensors holds one tiny model with random weights under Hugging Face's names ("param/NAME", rounded to bfloat16 so that the file stays small; the
-computation itself is in float32), token ids with one more column than the model reads ("input/ids"), logits and loss of predicting each next token, and the
-gradients of all weights ("grad/NAME"). Of the first tokens of each sample, of other lengths, it holds what Hugging Face's generate adds without drawing
-("generate/prompt/I", "generate/ids/I"). The metadata has the configuration as config.json would hold it.
+Each <case>.safetensors holds one tiny model with random weights under Hugging Face's names ("param/NAME", rounded to
+bfloat16 so that the file stays small; the computation itself is in float32), token ids with one more column than the
+model reads ("input/ids"), logits and loss of predicting each next token, and the gradients of all weights
+("grad/NAME"). Of the first tokens of each sample, of other lengths, it holds what Hugging Face's generate adds without
+drawing ("generate/prompt/I", "generate/ids/I"). The metadata has the configuration as config.json would hold it.
 """
 import json
 import math
@@ -24,19 +27,26 @@ VOCAB, TOKENS, SAMPLES = 97, 24, 3
 PROMPT_TOKENS = (5, 12, 1)
 NEW_TOKENS = 18
 LEAST_MARGIN = 1e-3  # between the two largest logits: other orders of sums must not change the choice
-SIZES = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 0,
+SIZES = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 0,
          "attention_dropout": 0.0, "tie_word_embeddings": False}
 # Angles of every kind: kept, stretched, and between.
-STRETCH = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+STRETCH = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+           "original_max_position_embeddings": 64}
 CASES = {
-    "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=32, n_embd=32, n_layer=2, n_head=4, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=0,
+    "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=32, n_embd=32, n_layer=2, n_head=4,
+                                         embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=0,
                                          eos_token_id=0)),
     "llama": (LlamaForCausalLM, LlamaConfig(**SIZES, intermediate_size=40, num_key_value_heads=2, rms_norm_eps=1e-5,
                                             rope_parameters={"rope_type": "default", "rope_theta": 10000.0})),
-    "llama_stretched": (LlamaForCausalLM, LlamaConfig(**SIZES | {"tie_word_embeddings": True, "max_position_embeddings": 128}, intermediate_size=40, num_key_value_heads=1, rms_norm_eps=1e-6,
+    "llama_stretched": (LlamaForCausalLM,
+                        LlamaConfig(**SIZES | {"tie_word_embeddings": True, "max_position_embeddings": 128},
+                                    intermediate_size=40, num_key_value_heads=1, rms_norm_eps=1e-6,
                                                       rope_parameters=STRETCH)),
-    "nemotron": (NemotronForCausalLM, NemotronConfig(**SIZES, intermediate_size=48, num_key_value_heads=2, norm_eps=1e-5, hidden_act="relu2",
-                                                     rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),
+    "nemotron": (NemotronForCausalLM, NemotronConfig(**SIZES, intermediate_size=48, num_key_value_heads=2,
+                                                     norm_eps=1e-5, hidden_act="relu2",
+                                                     rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                                                                      "partial_rotary_factor": 0.5})),
 }
 
 
@@ -61,7 +71,8 @@ def continuations(model, ids):
     tensors = {}
     for sample, length in enumerate(PROMPT_TOKENS):
         prompt = ids[sample:sample + 1, :length]
-        out = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=NEW_TOKENS, pad_token_id=0)
+        out = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=NEW_TOKENS,
+                             pad_token_id=0)
         with torch.no_grad():
             best = model(input_ids=out).logits[0, length - 1:-1].topk(2).values
         assert (best[:, 0] - best[:, 1]).min() > LEAST_MARGIN, (best[:, 0] - best[:, 1]).min()
@@ -88,7 +99,8 @@ def make(name, kind, config, folder):
     tensors |= continuations(model, ids)
     metadata = {"config": config_text,
                 "made_by": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"}
-    save_file({key: value.detach().clone().contiguous() for key, value in tensors.items()}, folder / f"{name}.safetensors", metadata)
+    save_file({key: value.detach().clone().contiguous() for key, value in tensors.items()},
+              folder / f"{name}.safetensors", metadata)
 
 
 def main():

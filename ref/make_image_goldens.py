@@ -25,7 +25,8 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 
 
 def generate(width, height, kind):
-    """The picture that the C++ test draws too (32-bit unsigned arithmetic): 0 noise, 1 smooth with edges, 2 black and white."""
+    """The picture that the C++ test draws too (32-bit unsigned arithmetic): 0 noise, 1 smooth with edges, 2 black and
+    white."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(3), indexing="ij")
     x, y, c = (v.astype(np.uint64) for v in (x, y, c))
     mask = np.uint64(0xFFFFFFFF)
@@ -81,7 +82,8 @@ def resized_crop_cases():
 
 def evaluation_cases():
     rng = np.random.default_rng(9)
-    sizes = [(64, 64), (65, 64), (64, 65), (63, 64), (97, 33), (33, 97), (500, 375), (10, 300), (300, 10), (1, 1), (224, 224),
+    sizes = [(64, 64), (65, 64), (64, 65), (63, 64), (97, 33), (33, 97), (500, 375), (10, 300), (300, 10), (1, 1),
+             (224, 224),
              (225, 226)]
     sizes += [tuple(int(v) for v in rng.integers(5, 300, 2)) for _ in range(40)]
     cases = []
@@ -146,7 +148,8 @@ def png(pixels, depth, colour, interlaced=False, extra=b""):
         data = b"".join(rows(pixels[y::dy, x::dx]) for y, x, dy, dx in passes if pixels[y::dy, x::dx].size)
     else:
         data = rows(pixels)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)) + extra
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0,
+                                                              interlaced)) + extra
             + chunk(b"IDAT", zlib.compress(data, 9)) + chunk(b"IEND", b""))
 
 
@@ -167,7 +170,8 @@ def png_files():
                 extra = gamma
                 if colour == 3:
                     count = (1 << depth) if depth < 8 else 200  # indices beyond a short palette are black
-                    extra += chunk(b"PLTE", palette[:count].tobytes()) + chunk(b"tRNS", bytes([0, 128, 255][:min(3, count)]))
+                    extra += chunk(b"PLTE", palette[:count].tobytes()) + chunk(b"tRNS",
+                                                                               bytes([0, 128, 255][:min(3, count)]))
                 name = f"png_c{colour}_d{depth}{'_adam7' if interlaced else ''}.png"
                 files[name] = png(pixels, depth, colour, interlaced, extra)
     return files
@@ -186,7 +190,8 @@ def encoded_files():
     files = png_files()
     for name, subsampling in (("444", 0), ("422", 1), ("420", 2)):
         files[f"jpeg_{name}.jpg"] = save(photo(83, 61), "JPEG", quality=90, subsampling=subsampling)
-        files[f"jpeg_{name}_progressive.jpg"] = save(photo(61, 83), "JPEG", quality=75, subsampling=subsampling, progressive=True)
+        files[f"jpeg_{name}_progressive.jpg"] = save(photo(61, 83), "JPEG", quality=75, subsampling=subsampling,
+                                                     progressive=True)
     files["jpeg_restart.jpg"] = save(photo(50, 41), "JPEG", quality=90, subsampling=2, restart_marker_blocks=3)
     files["jpeg_grey.jpg"] = save(photo(45, 33).convert("L"), "JPEG", quality=90)
     files["jpeg_grey_progressive.jpg"] = save(photo(45, 33).convert("L"), "JPEG", quality=90, progressive=True)
@@ -222,7 +227,8 @@ def main():
         decoded.append([name, pixels.shape[1], pixels.shape[0], crc(pixels)])
     (OUT / "animated.webp").write_bytes(animated)
     golden = {
-        "versions": {"Pillow": PIL.__version__, "torchvision": torchvision.__version__.split("+")[0], "open_clip_torch": "3.3.0"},
+        "versions": {"Pillow": PIL.__version__, "torchvision": torchvision.__version__.split("+")[0],
+                     "open_clip_torch": "3.3.0"},
         "resize": resize_cases(),
         "resized_crop": resized_crop_cases(),
         "evaluation": evaluation_cases(),

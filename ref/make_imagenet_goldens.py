@@ -4,8 +4,8 @@ Packages (PyPI): torchvision==0.26.0 torch==2.11.0 safetensors. Run from the rep
 
     python3 ref/make_imagenet_goldens.py
 
-Writes tests/golden/imagenet/{resnet50,vit_b_16,sgd}.safetensors. Weights and pictures are too large for a file: both sides make them by
-one rule, drawn() here and tests/support/drawn_weights.h there.
+Writes tests/golden/imagenet/{resnet50,vit_b_16,sgd}.safetensors. Weights and pictures are too large for a file: both
+sides make them by one rule, drawn() here and tests/support/drawn_weights.h there.
 """
 import json
 import math
@@ -48,8 +48,9 @@ def draw_weights(model):
 
 
 def calm_blocks(model):
-    """Scales the last norm of each block. With the drawn ones torchvision itself, in fp32 and in fp64, is 0.5 % apart after one step and
-    7 % after nine: a tenth of them leaves blocks near the identity, and the two agree within 7e-6 over ten steps."""
+    """Scales the last norm of each block. With the drawn ones torchvision itself, in fp32 and in fp64, is 0.5 % apart
+    after one step and 7 % after nine: a tenth of them leaves blocks near the identity, and the two agree within 7e-6
+    over ten steps."""
     for name, parameter in model.named_parameters():
         if name.endswith("bn3.weight"):
             parameter.data.mul_(0.1)
@@ -84,7 +85,8 @@ def resnet50():
         losses.append(loss.detach())
     out["losses"] = torch.stack(losses)
     save_file(out, GOLDEN / "resnet50.safetensors",
-              {"names": json.dumps(list(model.state_dict())), "sizes": json.dumps([list(v.shape) for v in model.state_dict().values()])})
+              {"names": json.dumps(list(model.state_dict())),
+               "sizes": json.dumps([list(v.shape) for v in model.state_dict().values()])})
 
 
 def vit_b_16():
@@ -92,7 +94,8 @@ def vit_b_16():
     with torch.no_grad():
         scores = model(pictures("eval", 2, 224))
     save_file({"eval_scores": scores}, GOLDEN / "vit_b_16.safetensors",
-              {"names": json.dumps(list(model.state_dict())), "sizes": json.dumps([list(v.shape) for v in model.state_dict().values()])})
+              {"names": json.dumps(list(model.state_dict())),
+               "sizes": json.dumps([list(v.shape) for v in model.state_dict().values()])})
 
 
 def sgd():
@@ -101,7 +104,8 @@ def sgd():
         parameters = {name: torch.nn.Parameter(drawn("start." + name, shape)) for name, shape in shapes.items()}
         optimizer = torch.optim.SGD(
             [{"params": [p for n, p in parameters.items() if n not in decays], "weight_decay": 0.0},
-             {"params": [p for n, p in parameters.items() if n in decays], "weight_decay": 0.01}], lr=0.1, momentum=0.875, **options)
+             {"params": [p for n, p in parameters.items() if n in decays], "weight_decay": 0.01}], lr=0.1,
+             momentum=0.875, **options)
         for step in range(4):
             for group in optimizer.param_groups:
                 group["lr"] = 0.1 * (step + 1)

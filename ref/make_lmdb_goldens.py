@@ -2,8 +2,8 @@
 """Writes tests/golden/lmdb/: small LMDBs of labelled pictures in the layouts that Python programs write.
 
 Needs from PyPI: lmdb==3.0.0 msgpack==1.2.4. Run: python3 ref/make_lmdb_goldens.py
-Every set holds the same 12 pictures: number i is jpeg_1x1.jpg, or from 10 on jpeg_444.jpg (larger than a page), followed
-by one byte i; its label is i % 3 * 500.
+Every set holds the same 12 pictures: number i is jpeg_1x1.jpg, or from 10 on jpeg_444.jpg (larger than a page),
+followed by one byte i; its label is i % 3 * 500.
 """
 import pathlib
 import pickle
@@ -53,8 +53,10 @@ def main():
     keys = [str(i).encode() for i in range(NUM)]
     for protocol in (3, 5):
         pairs = [(key, pickle.dumps((picture(i), label(i)), protocol)) for i, key in enumerate(keys)]
-        write(f"pickle{protocol}", pairs + [(b"__keys__", pickle.dumps(keys, protocol)), (b"__len__", pickle.dumps(NUM, protocol))])
-    write("msgpack", [(key, msgpack.dumps((picture(i), label(i)))) for i, key in enumerate(keys)] + [(b"__len__", b"12")])
+        write(f"pickle{protocol}", pairs + [(b"__keys__", pickle.dumps(keys, protocol)),
+                                            (b"__len__", pickle.dumps(NUM, protocol))])
+    write("msgpack", [(key, msgpack.dumps((picture(i), label(i)))) for i,
+                      key in enumerate(keys)] + [(b"__len__", b"12")])
     write("datum", [(f"{i:08}_n{label(i):04}/p.JPEG".encode(), datum(i)) for i in range(NUM)])
     write("raw_paths", [(f"n{label(i):04}/p{i:02}.JPEG".encode(), picture(i)) for i in range(NUM)])
     write("raw_numbers", [(key, picture(i)) for i, key in enumerate(keys)])

@@ -71,11 +71,13 @@ def rates(schedule, optimizer, steps):
 def schedules():
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.0)
     cases = []
-    for warmup, total, cooldown, power, end in [(0, 10, 4, 1.0, 0.0), (3, 20, 6, 2.0, 1e-5), (5, 12, 2, 0.5, 1e-4), (20, 12, 2, 1.0, 0.0)]:
+    for warmup, total, cooldown, power, end in [(0, 10, 4, 1.0, 0.0), (3, 20, 6, 2.0, 1e-5), (5, 12, 2, 0.5, 1e-4),
+                                                (20, 12, 2, 1.0, 0.0)]:
         case = {"warmup": warmup, "total": total, "cooldown": cooldown, "power": power, "end": end, "lr": 1e-3}
         case["cosine"] = rates(cosine_lr(optimizer, 1e-3, warmup, total), optimizer, total)
         case["const"] = rates(const_lr(optimizer, 1e-3, warmup, total), optimizer, total)
-        case["const-cooldown"] = rates(const_lr_cooldown(optimizer, 1e-3, warmup, total, cooldown, power, end), optimizer, total)
+        case["const-cooldown"] = rates(const_lr_cooldown(optimizer, 1e-3, warmup, total, cooldown, power, end),
+                                       optimizer, total)
         cases.append(case)
     (GOLDEN / "optim" / "schedule.json").write_text(json.dumps(cases) + "\n")
 
@@ -86,7 +88,8 @@ def scaler():
     for overflow in overflows:
         torch._amp_update_scale_(scale, tracker, torch.tensor([float(overflow)]), 2.0, 0.5, 3)
         trace.append([scale.item(), tracker.item()])
-    (GOLDEN / "optim" / "scaler.json").write_text(json.dumps({"interval": 3, "overflows": overflows, "trace": trace}) + "\n")
+    (GOLDEN / "optim" / "scaler.json").write_text(json.dumps({"interval": 3, "overflows": overflows,
+                                                              "trace": trace}) + "\n")
 
 
 if __name__ == "__main__":

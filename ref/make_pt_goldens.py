@@ -3,7 +3,8 @@
 Packages (PyPI): torch==2.11.0 safetensors==0.8.0. Run from the repository root:
 
     python3 ref/make_pt_goldens.py            writes tests/golden/pt/*.pt and expected.safetensors
-    python3 ref/make_pt_goldens.py --check    torch.load(weights_only=True) of tests/golden/pt/ours.pt equals expected.safetensors
+    python3 ref/make_pt_goldens.py --check    torch.load(weights_only=True) of tests/golden/pt/ours.pt equals
+                                              expected.safetensors
 
 The unit tests hold our writer to the bytes of ours.pt, so that what was checked here stays true.
 """
@@ -52,7 +53,8 @@ def make():
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer.step()
     torch.save(
-        {"epoch": 3, "name": "run", "state_dict": collections.OrderedDict((f"module.{n}", t) for n, t in before.items()),
+        {"epoch": 3, "name": "run", "state_dict": collections.OrderedDict((f"module.{n}", t) for n,
+                                                                          t in before.items()),
          "optimizer": optimizer.state_dict(), "scaler": torch.amp.GradScaler("cpu").state_dict()},
         FOLDER / "openclip_ddp.pt",
     )
@@ -69,7 +71,8 @@ def make():
     torch.save(
         {"f32": base[:6].reshape(2, 3), "view": base.reshape(4, 6)[:, 1:3], "transposed": base[:12].reshape(3, 4).t(),
          "bf16": torch.tensor([1.5, -2.0], dtype=torch.bfloat16), "f16": torch.tensor([0.25], dtype=torch.float16),
-         "f64": torch.tensor(1e300, dtype=torch.float64), "i64": torch.tensor([-(2**62), 7]), "i32": torch.tensor([-5], dtype=torch.int32),
+         "f64": torch.tensor(1e300, dtype=torch.float64), "i64": torch.tensor([-(2**62), 7]),
+         "i32": torch.tensor([-5], dtype=torch.int32),
          "u8": torch.tensor([200], dtype=torch.uint8), "bool": torch.tensor([True, False]), "empty": torch.empty(0, 3),
          "parameter": torch.nn.Parameter(base[:2].clone())},
         FOLDER / "types.pt",

@@ -1,7 +1,8 @@
 """Writes tests/golden/record/openclip_log.json: log lines as OpenCLIP's training program formats them.
 
-Needs PyPI's open_clip_torch 3.3.0 (its open_clip_train package, from the source distribution or the repository tag) beside torch.
-The f-strings are cut out of the installed open_clip_train/train.py and evaluated, so that the lines are the program's own.
+Needs PyPI's open_clip_torch 3.3.0 (its open_clip_train package, from the source distribution or the repository tag)
+beside torch. The f-strings are cut out of the installed open_clip_train/train.py and evaluated, so that the lines are
+the program's own.
 
   python3 ref/make_record_goldens.py tests/golden/record/openclip_log.json
 """
@@ -46,13 +47,16 @@ def main():
         total = rng.choice([1, 9, 10, 99, 100, 999, 1000, 12345, 999999, 1000000, 135646078])
         case = dict(epoch=rng.randrange(40), samples_in_epoch=rng.randrange(total + 1), samples_per_epoch=total,
                     percent_of_epoch=rng.choice([0.5, 1.5, 2.5, 100.0, rng.random() * 100]), data_s=abs(rng.random()),
-                    batch_s=number(), samples_per_s=number(), samples_per_s_per_rank=number(), lr=number(), logit_scale=number(),
+                    batch_s=number(), samples_per_s=number(), samples_per_s_per_rank=number(), lr=number(),
+                    logit_scale=number(),
                     losses=[[name, number(), number()] for name in rng.choice(loss_names)])
         names = dict(epoch=case["epoch"], num_samples=case["samples_in_epoch"], samples_per_epoch=total,
                      sample_digits=math.ceil(math.log(total + 1, 10)), percent_complete=case["percent_of_epoch"],
                      data_time_m=SimpleNamespace(avg=case["data_s"]), batch_time_m=SimpleNamespace(avg=case["batch_s"]),
-                     samples_per_second=case["samples_per_s"], samples_per_second_per_gpu=case["samples_per_s_per_rank"],
-                     optimizer=SimpleNamespace(param_groups=[{"lr": case["lr"]}]), logit_scale_scalar=case["logit_scale"],
+                     samples_per_second=case["samples_per_s"],
+                     samples_per_second_per_gpu=case["samples_per_s_per_rank"],
+                     optimizer=SimpleNamespace(param_groups=[{"lr": case["lr"]}]),
+                     logit_scale_scalar=case["logit_scale"],
                      losses_m={name: SimpleNamespace(val=val, avg=avg) for name, val, avg in case["losses"]})
         names["loss_log"] = eval(loss_log, names)
         case["line"] = eval(expressions["Train Epoch"], names)
@@ -60,7 +64,8 @@ def main():
 
     progress = []
     for _ in range(20):
-        case = dict(epoch=rng.randrange(40), samples_done=rng.randrange(1, 5000), samples_total=5000, loss=abs(number()))
+        case = dict(epoch=rng.randrange(40), samples_done=rng.randrange(1, 5000), samples_total=5000,
+                    loss=abs(number()))
         # The program divides a running sum; the quotient itself is what is shown.
         names = dict(epoch=case["epoch"], num_samples=case["samples_done"], samples_per_val=case["samples_total"],
                      cumulative_loss=RunningLoss(case["loss"]))

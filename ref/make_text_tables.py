@@ -48,7 +48,8 @@ def code_page_rows(name):
 
 
 def entity_words():
-    """name, then ':' (its semicolon is required) or '?' (may be missing), then code points in hexadecimal joined by '+'."""
+    """name, then ':' (its semicolon is required) or '?' (may be missing), then code points in hexadecimal joined by
+    '+'."""
     table = html.entities.html5
     for name in sorted(name for name in table if name.endswith(";")):
         mark = "?" if name[:-1] in table else ":"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/golden/tokenizer/cases.jsonl.gz: awkward strings with OpenCLIP's cleaned text and token ids.
 
-Needs open_clip_torch==3.3.0, ftfy==6.3.1, regex, torch (PyPI) and a Python with Unicode 14 (3.11 or 3.12: see docs/tokenizer.md):
+Needs open_clip_torch==3.3.0, ftfy==6.3.1, regex, torch (PyPI) and a Python with Unicode 14 (3.11 or 3.12: see
+docs/tokenizer.md):
 
     python3 ref/make_tokenizer_goldens.py [--seed 1] [--scale 1] [--out tests/golden/tokenizer/cases.jsonl.gz]
 
@@ -20,7 +21,8 @@ from open_clip import tokenizer as reference
 ENCODINGS = ["latin-1", "sloppy-windows-1252", "sloppy-windows-1251", "sloppy-windows-1250", "sloppy-windows-1253",
              "sloppy-windows-1254", "sloppy-windows-1257", "iso-8859-2", "macroman", "cp437"]
 STRINGS = os.path.join(os.path.dirname(__file__), "../tests/golden/tokenizer/strings.json")
-LONG = ["a" * 300, "ab" * 5000, "1" * 200, "\u00e9" * 150, "<start_of_text>" * 90, "&amp;" * 50, "&" + "amp;" * 30, "\u0130" * 40]
+LONG = ["a" * 300, "ab" * 5000, "1" * 200, "\u00e9" * 150, "<start_of_text>" * 90, "&amp;" * 50, "&" + "amp;" * 30,
+        "\u0130" * 40]
 
 
 class Maker:
@@ -51,7 +53,8 @@ class Maker:
         """UTF-8 read in a wrong single-byte encoding; lost bytes stay lost."""
         encoding = self.random.choice(ENCODINGS)
         data = text.encode("utf-8", "surrogatepass")
-        return data.decode(encoding, "replace") if self.random.random() < 0.8 else data.decode("windows-1252", "replace")
+        return data.decode(encoding, "replace") if self.random.random() < 0.8 else data.decode("windows-1252",
+                                                                                               "replace")
 
     def as_cesu8(self, text):
         pairs = text.encode("utf-16-be", "surrogatepass")
@@ -108,7 +111,8 @@ class Maker:
             text = self.words(0, 2) + self.random.choice(["", " "]) + self.entity() + self.words(0, 2)
             self.add(self.escaped(text, self.random.choice([0, 0, 1, 2, 3])))
         for _ in self.times(500):
-            lists = [self.awkward if self.random.random() < 0.6 else self.words_list for _ in range(self.random.randint(2, 8))]
+            lists = [self.awkward if self.random.random() < 0.6 else self.words_list
+                     for _ in range(self.random.randint(2, 8))]
             parts = [self.random.choice(one) for one in lists]
             self.add(self.random.choice(["", " "]).join(parts))
         for _ in self.times(250):
@@ -116,7 +120,8 @@ class Maker:
         for _ in self.times(150):
             self.add("".join(chr(self.random.choice(self.assigned)) for _ in range(self.random.randint(1, 12))))
         for _ in self.times(250):  # the alphabet of wrong decodings
-            alphabet = bytes(range(0x80, 0x100)).decode(self.random.choice(ENCODINGS), "replace") + "aZ .?\n\x1a\ufffd'  "
+            alphabet = bytes(range(0x80, 0x100)).decode(self.random.choice(ENCODINGS),
+                                                        "replace") + "aZ .?\n\x1a\ufffd'  "
             self.add("".join(self.random.choice(alphabet) for _ in range(self.random.randint(2, 7))))
         for _ in self.times(60):
             telling = b"\xc2\xc3\xe2\xe3\xf0\xed\xa0\xbd\xb8\x80\x9f\x85 ?\x1aaA\xc0\n"
@@ -130,7 +135,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "../tests/golden/tokenizer/cases.jsonl.gz"))
+    parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__),
+                                                      "../tests/golden/tokenizer/cases.jsonl.gz"))
     options = parser.parse_args()
     maker = Maker(options.seed, options.scale)
     if options.seed == 1:
@@ -138,7 +144,8 @@ def main():
     maker.generated()
     tokenizer = reference.SimpleTokenizer()
     os.makedirs(os.path.dirname(os.path.abspath(options.out)), exist_ok=True)
-    with open(options.out, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="", compresslevel=9) as out:
+    with open(options.out, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="",
+                                                       compresslevel=9) as out:
         for text in dict.fromkeys(maker.cases):
             case = {"text": text, "clean": tokenizer.clean_fn(text), "ids": tokenizer.encode(text)}
             if len(case["ids"]) < 60 and len(tokenizer.cache) > 200_000:

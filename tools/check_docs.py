@@ -11,6 +11,7 @@
   of code names its command, the flag must be one of that command's. Lines of code that start other programs may have
   those programs' flags, FOREIGN lists the others.
 - No page names a folder of somebody's machine.
+- Python sources have lines of at most 120 characters, too.
 - Each module folder under src/ has a README.md of three lines, and files that it names in code lie in that folder.
 """
 import pathlib
@@ -44,12 +45,12 @@ FOREIGN = {
 }
 
 
-def all_pages():
-    """Pages that git knows or would add; outside a checkout all below the folder."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True,
+def all_files(pattern):
+    """Files that git knows or would add; outside a checkout all below the folder."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", pattern], cwd=ROOT, capture_output=True,
                             text=True)
     if listed.returncode != 0:
-        return sorted(path for path in ROOT.rglob("*.md") if not path.relative_to(ROOT).parts[0].startswith("build"))
+        return sorted(path for path in ROOT.rglob(pattern) if not path.relative_to(ROOT).parts[0].startswith("build"))
     return sorted(ROOT / name for name in listed.stdout.split("\n") if name and (ROOT / name).exists())
 
 
@@ -217,14 +218,22 @@ class Page:
                 self.report(1, f"{name}: no such file in {folder.relative_to(ROOT)}")
 
 
+def long_lines(paths):
+    for path in paths:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line) > MAX_LINE:
+                yield f"{path.relative_to(ROOT)}:{number}: {len(line)} characters, at most {MAX_LINE}"
+
+
 def main():
     program = Program()
-    pages = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or all_pages()
+    pages = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or all_files("*.md")
     problems = [problem for path in pages for problem in Page(path, program).check()]
     if len(sys.argv) == 1:
         folders = [folder for pattern in MODULE_FOLDERS for folder in ROOT.glob(pattern) if any(folder.rglob("*.cpp"))]
         missing = sorted(folder for folder in folders if not (folder / "README.md").exists())
         problems += [f"{folder.relative_to(ROOT)}: no README.md" for folder in missing]
+        problems += long_lines(all_files("*.py"))
     print("\n".join(problems) or f"{len(pages)} pages: all right")
     return 1 if problems else 0
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Disturbs training runs at random moments, resumes them, and compares what they end with to runs that nobody disturbed.
+"""Disturbs training runs at random moments, resumes them, and compares what they end with to runs that nobody
+disturbed.
 
 usage: tools/fault_storm.py [--rounds 200] [--faults rank,launcher,node,...] [--seed N] [--lockstep build/lockstep]
                             [--output FILE.json] [--keep-folder]
@@ -11,13 +12,13 @@ A round is one fault at a random moment between the start and the end of the run
     slow, stall            for some seconds each write takes 20 ms longer; or none returns
     clock                  the wall clock of all ranks jumps by up to an hour, forth or back
 
-Files and clocks fail by tools/faulty_files.c, which needs a C compiler (cc). Slow and stalled writes and clocks must not end
-the run; full and failing disks may, with exit code 5 or 6 and a message that says why. Runs are CLIP and GPT with four ranks on
-this machine, ZeRO-1, and an asynchronous checkpoint every five steps; each is resumed with `--resume latest` until it ends, then
-the next one begins. Half of the runs keep
-their layout: they must end with the parameters of the undisturbed run, bit for bit. The others resume on a random layout: every
-step's loss must lie within 2 % of the undisturbed run's. After each fault every checkpoint that the log called saved must be whole,
-and the next start must not begin behind the newest of them.
+Files and clocks fail by tools/faulty_files.c, which needs a C compiler (cc). Slow and stalled writes and clocks must
+not end the run; full and failing disks may, with exit code 5 or 6 and a message that says why. Runs are CLIP and GPT
+with four ranks on this machine, ZeRO-1, and an asynchronous checkpoint every five steps; each is resumed with `--resume
+latest` until it ends, then the next one begins. Half of the runs keep their layout: they must end with the parameters
+of the undisturbed run, bit for bit. The others resume on a random layout: every step's loss must lie within 2 % of the
+undisturbed run's. After each fault every checkpoint that the log called saved must be whole, and the next start must
+not begin behind the newest of them.
 
 Exit code: 0 when every round held, 1 else. --output writes one row a round.
 """
@@ -42,7 +43,8 @@ START_LIMIT_S = 300
 KILLS = ["rank", "launcher", "node"]
 FAILING = {"enospc": "No space left on device", "eio": "Input/output error"}  # and what a run must say that ends by it
 DELAYS = ["slow", "stall", "clock"]
-TINY_CLIP = {"embed_dim": 32, "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8},
+TINY_CLIP = {"embed_dim": 32, "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16,
+                                             "patch_size": 8},
              "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}}
 
 
@@ -59,20 +61,26 @@ class Task:
     def command(self, lockstep, logs, run, layout):
         num_ranks, flags = layout
         launch = [lockstep, "launch", "--nproc-per-node", str(num_ranks), "--"]
-        return launch + self.arguments + flags + ["--logs", str(logs), "--name", run, "--threads", "1", "--device", "cpu",
+        return launch + self.arguments + flags + ["--logs", str(logs), "--name", run, "--threads", "1", "--device",
+                                                  "cpu",
                                                   "--save-every-n-steps", str(SAVE_EVERY), "--keep", "4"]
 
 
 def make_tasks(lockstep, folder):
     (folder / "tiny.json").write_text(json.dumps(TINY_CLIP))
-    made = subprocess.run([lockstep, "data", "make-shapes", str(folder / "shapes"), "--samples", "768", "--samples-per-shard", "96",
+    made = subprocess.run([lockstep, "data", "make-shapes", str(folder / "shapes"), "--samples", "768",
+                           "--samples-per-shard", "96",
                            "--image-size", "32", "--json"], capture_output=True, text=True, check=True)
-    clip = ["train", "clip", "--train-data", json.loads(made.stdout)["train_shards"], "--model", str(folder / "tiny.json"),
+    clip = ["train", "clip", "--train-data", json.loads(made.stdout)["train_shards"], "--model",
+            str(folder / "tiny.json"),
             "--global-batch-size", "32", "--workers", "1", "--precision", "fp32", "--lr", "1e-3", "--warmup", "10",
-            "--epochs", str(STEPS * 32 // 768), "--log-every-n-steps", "1", "--grad-sync", "zero1", "--save-frequency", "0"]
-    gpt = ["train", "gpt", "--mock-data", "--vocab-size", "96", "--make-vocab-size-divisible-by", "4", "--num-layers", "4",
+            "--epochs", str(STEPS * 32 // 768), "--log-every-n-steps", "1", "--grad-sync", "zero1", "--save-frequency",
+            "0"]
+    gpt = ["train", "gpt", "--mock-data", "--vocab-size", "96", "--make-vocab-size-divisible-by", "4", "--num-layers",
+           "4",
            "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "32", "--max-position-embeddings", "32",
-           "--micro-batch-size", "1", "--global-batch-size", "16", "--train-iters", str(STEPS), "--lr", "1e-3", "--log-interval", "1",
+           "--micro-batch-size", "1", "--global-batch-size", "16", "--train-iters", str(STEPS), "--lr", "1e-3",
+           "--log-interval", "1",
            "--use-distributed-optimizer"]
     tensor, pipeline = "--tensor-model-parallel-size", "--pipeline-model-parallel-size"
     return [Task("clip", clip, [(4, []), (2, []), (1, [])]),
@@ -105,7 +113,8 @@ def final_parameters(lockstep, run_folder):
     """All parameters of the last checkpoint, from all ranks, by name."""
     file = run_folder / "exported.safetensors"
     task_flags = ["--names", "megatron"] if (run_folder.name.startswith("gpt")) else []
-    subprocess.run([lockstep, "ckpt", "export", str(run_folder), str(file)] + task_flags, check=True, capture_output=True)
+    subprocess.run([lockstep, "ckpt", "export", str(run_folder), str(file)] + task_flags, check=True,
+                   capture_output=True)
     return tensors_of(file)
 
 
@@ -156,7 +165,8 @@ class Run:
             manifest = self.folder / "checkpoints" / name / "manifest.json"
             if not manifest.exists():
                 raise Failed(f"{name} was reported saved and has no manifest")
-            done = subprocess.run([self.lockstep, "ckpt", "verify", str(manifest.parent)], capture_output=True, text=True, check=False)
+            done = subprocess.run([self.lockstep, "ckpt", "verify", str(manifest.parent)], capture_output=True,
+                                  text=True, check=False)
             if done.returncode != 0:
                 raise Failed(f"{name} was reported saved and is damaged: {done.stdout}{done.stderr}")
         if saved:
@@ -197,7 +207,8 @@ class FaultyFiles:
         library = folder / "faulty_files.so"
         source = pathlib.Path(__file__).with_name("faulty_files.c")
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-        self.environment = dict(os.environ, LD_PRELOAD=str(library), FAULTY_FOLDER=str(logs), FAULTY_TRIGGER=str(self.trigger))
+        self.environment = dict(os.environ, LD_PRELOAD=str(library), FAULTY_FOLDER=str(logs),
+                                FAULTY_TRIGGER=str(self.trigger))
 
     def fail(self, process, kind, rng):
         """Lets files fail for a while; the process may end before."""
@@ -249,7 +260,8 @@ def undisturbed(task, lockstep, logs):
     process = run.start(os.environ)
     if process.wait(START_LIMIT_S) != 0:
         raise Failed(f"the undisturbed {task.name} failed:\n{run.output.read_text()[-2000:]}")
-    return {"seconds": time.monotonic() - began, "losses": losses_of(run.folder), "parameters": final_parameters(lockstep, run.folder)}
+    return {"seconds": time.monotonic() - began, "losses": losses_of(run.folder),
+            "parameters": final_parameters(lockstep, run.folder)}
 
 
 def check_end(run, reference):
@@ -283,7 +295,8 @@ def storm(args, folder):
     while len(rows) < args.rounds or run is not None:
         if run is None:
             number = len(runs)
-            run = Run(tasks[number % 2], args.lockstep, logs, f"{tasks[number % 2].name}-{number}", number // 2 % 2 == 1, rng)
+            run = Run(tasks[number % 2], args.lockstep, logs, f"{tasks[number % 2].name}-{number}",
+                      number // 2 % 2 == 1, rng)
             runs.append({"run": run.name, "changes_layout": run.changes_layout, "faults": 0, "result": ""})
         process = run.start(environment)
         fault, problem = "", ""
@@ -325,9 +338,11 @@ def storm(args, folder):
         sys.exit(f"the storm did not have each of {args.faults}: it shows nothing")
     num_held = sum(not row["problem"] for row in rows)
     failed_runs = [one for one in runs if not one["result"] or one["result"].startswith("FAILED")]
-    print(f"{num_held} of {len(rows)} faults held, {len(runs) - len(failed_runs)} of {len(runs)} runs ended as the undisturbed one")
+    print(f"{num_held} of {len(rows)} faults held, {len(runs) - len(failed_runs)} of {len(runs)} runs ended as the "
+          f"undisturbed one")
     if args.output:
-        args.output.write_text(json.dumps({"command": " ".join(sys.argv), "steps": STEPS, "save_every": SAVE_EVERY, "rounds": rows,
+        args.output.write_text(json.dumps({"command": " ".join(sys.argv), "steps": STEPS, "save_every": SAVE_EVERY,
+                                           "rounds": rows,
                                            "runs": runs}, indent=1) + "\n")
     return 0 if num_held == len(rows) and not failed_runs else 1
 
@@ -336,7 +351,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--faults", type=lambda text: text.split(","), default=KILLS, metavar="KIND,...",
-                        help="kinds that rounds draw from; default: rank,launcher,node; all: with all of the list above")
+                        help="kinds that rounds draw from; default: rank,launcher,node; all: with all of the list "
+                             "above")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lockstep", type=lambda text: str(pathlib.Path(text).resolve()), default="build/lockstep")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE.json")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fetches CLIP's vocabulary, the ImageNet class names and the prompt templates into a folder.
 
-They come out of the PyPI wheel open_clip_torch 3.3.0, which is downloaded with pip (no dependency, nothing is installed) and
-checked. Safe to repeat; asks for nothing from the network when the files are there.
+They come out of the PyPI wheel open_clip_torch 3.3.0, which is downloaded with pip (no dependency, nothing is
+installed) and checked. Safe to repeat; asks for nothing from the network when the files are there.
 
     python3 tools/fetch_clip_assets.py [FOLDER]     default: lockstep/clip-assets-3.3.0 in the user's cache folder
 """
@@ -50,7 +50,8 @@ def download_wheel(folder):
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
                "--only-binary", ":all:", "--dest", str(folder), PACKAGE]
     if subprocess.run(command, stdout=sys.stderr).returncode != 0:
-        raise FetchError(f"pip could not download {PACKAGE}; run this where the package index can be reached, or copy the folder "
+        raise FetchError(f"pip could not download {PACKAGE}; run this where the package index can be reached, or "
+                         f"copy the folder "
                          f"from a machine that has it (files: {', '.join(FILE_SHA256)})")
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1 or sha256(wheels[0]) != WHEEL_SHA256:
@@ -60,7 +61,8 @@ def download_wheel(folder):
 
 
 def as_line(node):
-    """A class name, or a template whose place for the name is {}: from a string or a function that returns an f-string."""
+    """A class name, or a template whose place for the name is {}: from a string or a function that returns an
+    f-string."""
     if isinstance(node, ast.Constant):
         return node.value.replace("{c}", "{}")
     if isinstance(node, ast.Lambda) and isinstance(node.body, ast.JoinedStr):
@@ -88,7 +90,8 @@ def unpack(wheel, folder):
 
 
 def fetch(folder):
-    """Builds the files in a folder beside, then moves each into place: the vocabulary, by which programs find it, last."""
+    """Builds the files in a folder beside, then moves each into place: the vocabulary, by which programs find it,
+    last."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=folder.name + ".", dir=folder.parent) as scratch:
         scratch = pathlib.Path(scratch)

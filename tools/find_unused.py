@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Lists what no program uses: functions and variables of our static libraries that main() cannot reach, and names that a header declares and
-no other line of src/ or bench/ mentions. Tests and the fuzzer do not count as users; what only they use is dead. The programs of
-bench/ do, by the `folder::name` in their sources, since most builds have none of them.
+"""Lists what no program uses: functions and variables of our static libraries that main() cannot reach, and names that
+a header declares and no other line of src/ or bench/ mentions. Tests and the fuzzer do not count as users; what only
+they use is dead. The programs of bench/ do, by the `folder::name` in their sources, since most builds have none of
+them.
 
     tools/find_unused.py [BUILD]     BUILD: a folder in which both programs are built (default: build)
 
-Ends with 1 where something is found. Functions are found by the relocations of the objects, which name every global symbol in
-position-independent code; what a function of an anonymous namespace refers to counts as used, since the compiler itself reports those that
-nothing calls. So after a removal run it again: more may show. A constant that the compiler has put into the code leaves no
-relocation: it counts as used where the sources mention it beside its declaration and its definition."""
+Ends with 1 where something is found. Functions are found by the relocations of the objects, which name every global
+symbol in position-independent code; what a function of an anonymous namespace refers to counts as used, since the
+compiler itself reports those that nothing calls. So after a removal run it again: more may show. A constant that the
+compiler has put into the code leaves no relocation: it counts as used where the sources mention it beside its
+declaration and its definition."""
 import bisect
 import collections
 import json
@@ -61,7 +63,8 @@ class Object:
                 self.sections[found[2]] = self.sections.get(found[2], []) + [found[1]]
         for line in run("readelf", "-sW", str(path)).splitlines():
             parts = line.split()
-            if len(parts) != 8 or not parts[0][:-1].isdigit() or parts[3] not in ("FUNC", "OBJECT", "TLS") or not parts[6].isdigit():
+            if len(parts) != 8 or not parts[0][:-1].isdigit() or parts[3] not in ("FUNC", "OBJECT",
+                                                                                  "TLS") or not parts[6].isdigit():
                 continue
             begin, name, is_global = int(parts[1], 16), parts[7], parts[4] != "LOCAL"
             self.symbols.setdefault(parts[6], []).append((begin, begin + int(parts[2], 0), name, is_global))
@@ -97,7 +100,8 @@ class Object:
             parts = line.split()
             if not sections or len(parts) < 5 or not re.fullmatch("[0-9a-f]{8,}", parts[0]) or parts[4].startswith("."):
                 continue
-            # Sections of one name (COMDAT) each have their own relocations; offsets alone do not tell them apart, the symbol's name does.
+            # Sections of one name (COMDAT) each have their own relocations; offsets alone do not tell them apart, the
+            # symbol's name does.
             owners = {self.owner(section, int(parts[0], 16)) for section in sections}
             for owner in owners:
                 yield owner, parts[4].split("@")[0]
@@ -105,11 +109,13 @@ class Object:
 
 def object_files(build):
     """The objects of our libraries, and those of the two programs."""
-    database = json.loads((build / "compile_commands.json").read_text())  # of what was built before, objects may be left
+    # of what was built before, objects may be left
+    database = json.loads((build / "compile_commands.json").read_text())
     objects = {build / found[1] for entry in database if (found := re.search(r" -o (\S+\.o) ", entry["command"]))}
     objects = sorted(path for path in objects if path.exists() and "CMakeFiles/lockstep" in str(path))
     programs = [path for path in objects if "/src/cli/" in str(path)]
-    libraries = [path for path in objects if not re.search("/src/cli/|lockstep_pch|lockstep_test|lockstep_fuzz", str(path))]
+    libraries = [path for path in objects if not re.search("/src/cli/|lockstep_pch|lockstep_test|lockstep_fuzz",
+                                                           str(path))]
     if not libraries or not programs:
         sys.exit(f"find_unused.py: no objects under {build}; build both programs there first")
     return libraries, programs
@@ -136,7 +142,8 @@ def unreachable(build):
     for name in edges:
         by_plain[plain[name]] |= edges[name]
     counts, of_bench = word_counts(ROOT / "src"), " ".join(sources_of(ROOT / "bench").values())
-    reached |= {name for name in defined if (found := re.search(r"(\w+::\w+)\(", plain[name])) and found[1] + "(" in of_bench}
+    reached |= {name for name in defined if (found := re.search(r"(\w+::\w+)\(", plain[name]))
+                and found[1] + "(" in of_bench}
     reached |= {name for name in constants if counts[bare_name(plain[name])] > 2}
     seen, todo = set(), [plain[name] for name in reached]
     while todo:
@@ -145,7 +152,8 @@ def unreachable(build):
             seen.add(name)
             todo += [plain.get(target, target) for target in by_plain[name]]
     dead = {plain[name] for name in defined} - seen
-    is_move = re.compile(r"::(\w+)::(\1|operator=)\(lockstep::[\w:]*::\1&&\)$")  # declared with the other one of the pair
+    # declared with the other one of the pair
+    is_move = re.compile(r"::(\w+)::(\1|operator=)\(lockstep::[\w:]*::\1&&\)$")
     return sorted(name for name in dead if name.startswith("lockstep::") and not is_move.search(name))
 
 
@@ -171,7 +179,8 @@ def word_counts(*folders):
 def mentioned_once():
     """Names that a header declares and nothing mentions."""
     texts, counts = sources_of(ROOT / "src") | sources_of(ROOT / "bench"), word_counts(ROOT / "src", ROOT / "bench")
-    declared = re.compile(r"\b(?:(?:struct|class|enum class|using|concept) (\w+)|(?<![.>!(] )(?<!return )(?<=[\w>&*] )(\w+)\s*\(|(k[A-Z]\w*)|[\w>*&] (\w+)(?: = [^;(]*|\{[^;(]*)?;)")
+    declared = re.compile(r"\b(?:(?:struct|class|enum class|using|concept) (\w+)|(?<![.>!(] )(?<!return )(?<=[\w>&*] "
+                          r")(\w+)\s*\(|(k[A-Z]\w*)|[\w>*&] (\w+)(?: = [^;(]*|\{[^;(]*)?;)")
     for path, text in sorted(texts.items()):
         if path.suffix == ".h":
             for found in declared.finditer(text):

@@ -3,9 +3,9 @@
 
     python3 tools/lock_requirements.py tools/torch-requirements.txt ref/*requirements.txt
 
-A line "name==version" keeps its version, a line "name" gets the newest one. Wheels of Linux (x86_64, aarch64) for CPython 3.10
-to 3.14 and wheels that run anywhere are listed. Run it after changing a version; needs the package index, and changes nothing
-when the index lacks a version.
+A line "name==version" keeps its version, a line "name" gets the newest one. Wheels of Linux (x86_64, aarch64) for
+CPython 3.10 to 3.14 and wheels that run anywhere are listed. Run it after changing a version; needs the package index,
+and changes nothing when the index lacks a version.
 """
 import json
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Adds up the GoogleTest result files of a run: one closing line with the number of cases, and every failure and skip by name.
+"""Adds up the GoogleTest result files of a run: one closing line with the number of cases, and every failure and skip
+by name.
 
 usage: summarise_tests.py RESULT_FOLDER BUILD_FOLDER      exit 1 when a case failed or a file is damaged
 """

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """For tools/tidy.sh: puts sources of one folder together into units and writes a compile database for them.
 
-    tools/tidy_units.py BUILD <files     one source a line, relative to the root; those that BUILD's database does not know are left out
+    tools/tidy_units.py BUILD <files     one source a line, relative to the root; those that BUILD's database does not
+                                         know are left out
 
 Writes BUILD/units.d/{*.cpp,compile_commands.json} and prints the units."""
 import itertools
@@ -19,7 +20,8 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     known = {entry["file"]: entry for entry in json.loads((build / "compile_commands.json").read_text())}
     paths = [str(ROOT / line.strip()) for line in sys.stdin if not ALONE.search(line.strip())]
-    folder_of = lambda path: re.match(r"((?:src|tests/unit)/[^/]*|[^/]*(?:/[^/]*)?)/", str(pathlib.Path(path).relative_to(ROOT)))[1]
+    folder_of = lambda path: re.match(r"((?:src|tests/unit)/[^/]*|[^/]*(?:/[^/]*)?)/",
+                                      str(pathlib.Path(path).relative_to(ROOT)))[1]
     units = build / "units.d"
     units.mkdir(exist_ok=True)
     entries = []

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""One CLAP training step (HTSAT + RoBERTa), Hugging Face's ClapModel against lockstep: same weights, same batch, same threads, runs interleaved.
+"""One CLAP training step (HTSAT + RoBERTa), Hugging Face's ClapModel against lockstep: same weights, same batch, same
+threads, runs interleaved.
 
     export PYTHONPATH=$(ref/setup.sh)
-    python3 bench/peers/clap_step.py compare --program build/bench_clap_step --batch 8 --precision bf16 --out bench/results/NAME.json
+    python3 bench/peers/clap_step.py compare --program build/bench_clap_step --batch 8 --precision bf16 \\
+        --out bench/results/NAME.json
 
-Both sides start from waveforms of 10 s and token ids padded to 77 columns. The Python side computes log-mel spectrograms with torch.stft (one product each for
-filters and spectrum), then ClapModel and the symmetric contrastive loss. Random dropping is on in both as each of them trains: dropout 0.1 in
-RoBERTa, drop path 0.1 in HTSAT, none in its other layers; ours adds SpecAugment, as LAION does. --words says how many tokens the captions really have: "caption" draws 8 to 24
-(the lengths of AudioCaps), "full" uses all 77.
+Both sides start from waveforms of 10 s and token ids padded to 77 columns. The Python side computes log-mel
+spectrograms with torch.stft (one product each for filters and spectrum), then ClapModel and the symmetric contrastive
+loss. Random dropping is on in both as each of them trains: dropout 0.1 in RoBERTa, drop path 0.1 in HTSAT, none in its
+other layers; ours adds SpecAugment, as LAION does. --words says how many tokens the captions really have: "caption"
+draws 8 to 24 (the lengths of AudioCaps), "full" uses all 77.
 """
 import argparse
 import json
@@ -26,7 +29,8 @@ SIZES = {"HTSAT-tiny-Roberta-base": {"patch_embeds_hidden_size": 96, "depths": [
 def build(model_name: str):
     from transformers import ClapConfig, ClapModel
 
-    audio = {**SIZES[model_name], "num_attention_heads": [4, 8, 16, 32], "drop_path_rate": 0.1, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    audio = {**SIZES[model_name], "num_attention_heads": [4, 8, 16, 32], "drop_path_rate": 0.1,
+             "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     return ClapModel(ClapConfig(text_config={"layer_norm_eps": 1e-5}, audio_config=audio))
 
 
@@ -35,7 +39,8 @@ def write_inputs(folder: pathlib.Path, options) -> None:
     from safetensors.torch import save_file
 
     torch.manual_seed(options.seed)
-    save_file({name: tensor.contiguous() for name, tensor in build(options.model).state_dict().items()}, str(folder / "weights.safetensors"))
+    save_file({name: tensor.contiguous() for name, tensor in build(options.model).state_dict().items()},
+              str(folder / "weights.safetensors"))
     tensors = {}
     for index in range(options.batches):
         tensors[f"audio.{index}"] = 0.1 * torch.randn(options.batch, SAMPLES)
@@ -68,7 +73,8 @@ def run_huggingface(options) -> None:
     model.train()
     batches = load_file(f"{options.inputs}/batches.safetensors")
     num_batches = len(batches) // 2
-    filters = torch.tensor(ClapFeatureExtractor(frequency_min=50).mel_filters_slaney, dtype=torch.float32).T.contiguous()
+    filters = torch.tensor(ClapFeatureExtractor(frequency_min=50).mel_filters_slaney,
+                           dtype=torch.float32).T.contiguous()
     window = torch.hann_window(1024)
     named = [(name, p) for name, p in model.named_parameters() if name != "logit_scale_t"]
     decays = lambda name, p: p.ndim >= 2 and "bias" not in name  # noqa: E731
@@ -84,8 +90,10 @@ def run_huggingface(options) -> None:
         mel = log_mel(audio, window, filters)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16"):
             sounds = model.audio_projection(model.audio_model(input_features=mel).pooler_output)
-            texts = model.text_projection(model.text_model(input_ids=text, attention_mask=(text != 1).long()).pooler_output)
-            logits = model.logit_scale_a.exp() * F.normalize(sounds.float(), dim=-1) @ F.normalize(texts.float(), dim=-1).T
+            texts = model.text_projection(model.text_model(input_ids=text,
+                                                           attention_mask=(text != 1).long()).pooler_output)
+            logits = model.logit_scale_a.exp() * F.normalize(sounds.float(),
+                                                             dim=-1) @ F.normalize(texts.float(), dim=-1).T
             labels = torch.arange(len(logits))
             loss = (F.cross_entropy(logits.float(), labels) + F.cross_entropy(logits.float().T, labels)) / 2
         loss.backward()
@@ -95,7 +103,8 @@ def run_huggingface(options) -> None:
         losses.append(loss.item())
         step_ms.append((time.perf_counter() - began) * 1000)
         cpu_ms.append((time.process_time() - cpu_began) * 1000)
-    print(json.dumps({"step_ms": step_ms, "cpu_ms": cpu_ms, "losses": losses, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    print(json.dumps({"step_ms": step_ms, "cpu_ms": cpu_ms, "losses": losses,
+                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
 def main() -> None:

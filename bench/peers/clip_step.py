@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""One CLIP training step, OpenCLIP 3.3.0 (PyPI) against lockstep: same weights, same batch, same threads, runs interleaved.
+"""One CLIP training step, OpenCLIP 3.3.0 (PyPI) against lockstep: same weights, same batch, same threads, runs
+interleaved.
 
     export PYTHONPATH=$(ref/setup.sh)
-    python3 bench/peers/clip_step.py compare --program build/lockstep --model ViT-B-32 --batch 16 --precision fp32 --out bench/results/NAME.json
+    python3 bench/peers/clip_step.py compare --program build/lockstep --model ViT-B-32 --batch 16 --precision fp32 \\
+        --out bench/results/NAME.json
 
-`compare` runs the two sides in turn as processes of their own (so that peak memory is each one's) and prints median step times, the paired ratio with its
-95 % interval (Student t on the log ratios of the rounds) and the peak memory. `follow` compares the losses of --steps optimiser steps. `openclip` is one
-run of the Python side.
+`compare` runs the two sides in turn as processes of their own (so that peak memory is each one's) and prints median
+step times, the paired ratio with its 95 % interval (Student t on the log ratios of the rounds) and the peak memory.
+`follow` compares the losses of --steps optimiser steps. `openclip` is one run of the Python side.
 """
 import argparse
 import json
@@ -31,7 +33,8 @@ def write_inputs(folder: pathlib.Path, model_name: str, batch: int, num_batches:
 
     torch.manual_seed(seed)
     model = open_clip.create_model(model_name)
-    save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, str(folder / "weights.safetensors"))
+    save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()},
+              str(folder / "weights.safetensors"))
     size, length = model.visual.image_size, model.context_length
     size = size if isinstance(size, int) else size[0]  # an int for ModifiedResNet
     tensors = {}
@@ -57,7 +60,8 @@ def run_openclip(options) -> None:
     model.train()
     batches = load_file(f"{options.inputs}/batches.safetensors")
     num_batches = len(batches) // 2
-    decays = lambda name, p: not (p.ndim < 2 or any(part in name for part in ("bn", "ln", "bias", "logit_scale")))  # noqa: E731
+    decays = lambda name, p: not (p.ndim < 2 or any(part in name for part in ("bn", "ln", "bias",
+                                                                              "logit_scale")))  # noqa: E731
     named = list(model.named_parameters())
     optimizer = torch.optim.AdamW(
         [{"params": [p for n, p in named if not decays(n, p)], "weight_decay": 0.0},
@@ -79,17 +83,22 @@ def run_openclip(options) -> None:
             model.logit_scale.clamp_(0, math.log(100))
         losses.append(loss.item())
         step_ms.append((time.perf_counter() - began) * 1000)
-    print(json.dumps({"step_ms": step_ms, "losses": losses, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    print(json.dumps({"step_ms": step_ms, "losses": losses,
+                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
 def side_command(options, inputs: str, side: str) -> list:
-    common = ["--model", options.model, "--threads", str(options.threads), "--lr", str(options.lr), "--beta1", str(options.beta1),
+    common = ["--model", options.model, "--threads", str(options.threads), "--lr", str(options.lr), "--beta1",
+              str(options.beta1),
               "--beta2", str(options.beta2), "--eps", str(options.eps)]
     if side == "openclip":
-        return [sys.executable, __file__, "openclip", "--inputs", inputs, "--precision", options.precision, "--steps", str(options.steps)] + common
+        return [sys.executable, __file__, "openclip", "--inputs", inputs, "--precision", options.precision, "--steps",
+                str(options.steps)] + common
     precision = {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision]
-    return [options.program, "bench", "step", "--pretrained", f"{inputs}/weights.safetensors", "--batches", f"{inputs}/batches.safetensors",
-            "--precision", precision, "--device", "cpu", "--warmup-iters", "0", "--iters", str(options.steps), "--json"] + common
+    return [options.program, "bench", "step", "--pretrained", f"{inputs}/weights.safetensors", "--batches",
+            f"{inputs}/batches.safetensors",
+            "--precision", precision, "--device", "cpu", "--warmup-iters", "0", "--iters", str(options.steps),
+            "--json"] + common
 
 
 def run_side(options, inputs: str, side: str) -> dict:
@@ -100,7 +109,8 @@ def run_side(options, inputs: str, side: str) -> dict:
     if side == "openclip":
         return json.loads(done.stdout.splitlines()[-1])
     row = json.loads(done.stdout)["rows"][0]  # its check has run two steps before the timed ones
-    return {"step_ms": row["samples_ms"], "losses": row["losses"][:options.steps], "peak_bytes": row["peak_memory_bytes"]}
+    return {"step_ms": row["samples_ms"], "losses": row["losses"][:options.steps],
+            "peak_bytes": row["peak_memory_bytes"]}
 
 
 def summarise(rounds: list, warm_up: int) -> dict:
@@ -114,7 +124,8 @@ def summarise(rounds: list, warm_up: int) -> dict:
 
 
 def follow(options) -> None:
-    """Losses of both sides step by step from the same weights on the same batches; and of OpenCLIP against itself at another thread count."""
+    """Losses of both sides step by step from the same weights on the same batches; and of OpenCLIP against itself at
+    another thread count."""
     losses = {}
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(pathlib.Path(folder), options.model, options.batch, options.batches, options.seed)
@@ -151,7 +162,8 @@ def compare(options) -> None:
             order = ("openclip", "lockstep") if number % 2 == 0 else ("lockstep", "openclip")
             rounds.append({side: run_side(options, folder, side) for side in order})
             print(f"round {number + 1}: " + ", ".join(
-                f"{side} {statistics.median(rounds[-1][side]['step_ms'][options.warm_up:]):.0f} ms" for side in order), flush=True)
+                f"{side} {statistics.median(rounds[-1][side]['step_ms'][options.warm_up:]):.0f} ms" for side in order),
+                  flush=True)
     summary = summarise(rounds, options.warm_up)
     print(json.dumps(summary, indent=1))
     write_record(options, {"summary": summary, "rounds": rounds})

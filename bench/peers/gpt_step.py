@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""One training step of a GPT, Hugging Face's GPT2LMHeadModel in PyTorch eager against lockstep: same weights, same tokens, same threads, interleaved.
+"""One training step of a GPT, Hugging Face's GPT2LMHeadModel in PyTorch eager against lockstep: same weights, same
+tokens, same threads, interleaved.
 
     export PYTHONPATH=$(ref/setup.sh)
-    python3 bench/peers/gpt_step.py compare --program build/bench_gpt_step --precision bf16 --out bench/results/NAME.json
+    python3 bench/peers/gpt_step.py compare --program build/bench_gpt_step --precision bf16 \\
+        --out bench/results/NAME.json
 
-bf16 on ours is `train gpt --bf16`: 16-bit weights with fp32 copies, gradients added up in fp32. On the Python side it is autocast over fp32 weights with attention by
-scaled_dot_product_attention, or with --weights 16 a model in bf16 that AdamW updates in bf16, without copies: less work than ours does, and steps that small weights do not
-feel. Both clip the gradient's norm to 1 and use AdamW with decay 0.01 on matrices. Dropout is 0 on both, so that the losses can be compared.
+bf16 on ours is `train gpt --bf16`: 16-bit weights with fp32 copies, gradients added up in fp32. On the Python side it
+is autocast over fp32 weights with attention by scaled_dot_product_attention, or with --weights 16 a model in bf16 that
+AdamW updates in bf16, without copies: less work than ours does, and steps that small weights do not feel. Both clip the
+gradient's norm to 1 and use AdamW with decay 0.01 on matrices. Dropout is 0 on both, so that the losses can be
+compared.
 """
 import argparse
 import json
@@ -16,13 +20,15 @@ import time
 
 from side_by_side import add_arguments, run_job
 
-SIZES = {"gpt2": {"n_layer": 12, "n_embd": 768, "n_head": 12}, "gpt2-medium": {"n_layer": 24, "n_embd": 1024, "n_head": 16}}
+SIZES = {"gpt2": {"n_layer": 12, "n_embd": 768, "n_head": 12}, "gpt2-medium": {"n_layer": 24, "n_embd": 1024,
+                                                                               "n_head": 16}}
 
 
 def build(model_name: str):
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(GPT2Config(**SIZES[model_name], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="sdpa"))
+    return GPT2LMHeadModel(GPT2Config(**SIZES[model_name], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                                      attn_implementation="sdpa"))
 
 
 def write_inputs(folder: pathlib.Path, options) -> None:
@@ -30,9 +36,11 @@ def write_inputs(folder: pathlib.Path, options) -> None:
     from safetensors.torch import save_file
 
     torch.manual_seed(options.seed)
-    tensors = {name: tensor.contiguous() for name, tensor in build(options.model).state_dict().items() if name != "lm_head.weight"}
+    tensors = {name: tensor.contiguous() for name, tensor in build(options.model).state_dict().items()
+               if name != "lm_head.weight"}
     save_file(tensors, str(folder / "weights.safetensors"))
-    save_file({f"ids.{i}": torch.randint(0, 50257, (options.batch, options.tokens + 1)) for i in range(options.batches)}, str(folder / "batches.safetensors"))
+    save_file({f"ids.{i}": torch.randint(0, 50257, (options.batch, options.tokens + 1))
+               for i in range(options.batches)}, str(folder / "batches.safetensors"))
 
 
 def run_huggingface(options) -> None:
@@ -51,7 +59,8 @@ def run_huggingface(options) -> None:
     batches = [tensor for _, tensor in sorted(load_file(f"{options.inputs}/batches.safetensors").items())]
     named = list(model.named_parameters())
     optimizer = torch.optim.AdamW(
-        [{"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0}, {"params": [p for _, p in named if p.ndim >= 2], "weight_decay": 0.01}],
+        [{"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0},
+         {"params": [p for _, p in named if p.ndim >= 2], "weight_decay": 0.01}],
         lr=options.lr, betas=(options.beta1, options.beta2), eps=options.eps, fused=True)
     step_ms, cpu_ms, losses = [], [], []
     for step in range(options.steps):
@@ -67,7 +76,8 @@ def run_huggingface(options) -> None:
         losses.append(loss.item())
         step_ms.append((time.perf_counter() - began) * 1000)
         cpu_ms.append((time.process_time() - cpu_began) * 1000)
-    print(json.dumps({"step_ms": step_ms, "cpu_ms": cpu_ms, "losses": losses, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    print(json.dumps({"step_ms": step_ms, "cpu_ms": cpu_ms, "losses": losses,
+                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
 def main() -> None:
@@ -75,7 +85,8 @@ def main() -> None:
     parser.add_argument("job", choices=["compare", "huggingface"])
     add_arguments(parser, program="build/bench_gpt_step", model="gpt2", batch=2)
     parser.add_argument("--tokens", type=int, default=512)
-    parser.add_argument("--weights", type=int, choices=[16, 32], default=32, help="bits of the Python side's weights under bf16")
+    parser.add_argument("--weights", type=int, choices=[16, 32], default=32,
+                        help="bits of the Python side's weights under bf16")
     parser.set_defaults(lr=1e-4, beta2=0.999, eps=1e-8)
     run_job(parser.parse_args(), run_huggingface, write_inputs)
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Two processes that share one GPT as tensor ranks against the same two as data ranks, at equal global batch; runs in turn.
+"""Two processes that share one GPT as tensor ranks against the same two as data ranks, at equal global batch; runs in
+turn.
 
     python3 bench/peers/gpt_tensor_data.py --program build/lockstep --out bench/results/NAME.json
 
-Each round runs both layouts through `lockstep launch` over Gloo with one compute thread a rank. A side's time is the median of its steps behind the warm-up; the
-ratio is of data ranks over tensor ranks, so that above 1 tensor ranks are the faster ones.
+Each round runs both layouts through `lockstep launch` over Gloo with one compute thread a rank. A side's time is the
+median of its steps behind the warm-up; the ratio is of data ranks over tensor ranks, so that above 1 tensor ranks are
+the faster ones.
 """
 import argparse
 import json
@@ -21,9 +23,12 @@ LAYOUTS = {"data": [], "tensor": ["--tensor-model-parallel-size", "2", "--sequen
 
 def run(options, layout: str, folder: str, number: int) -> dict:
     name = f"{layout}-{number}"
-    batch = ["--micro-batch-size", str(options.batch // 2 if layout == "data" else options.batch), "--global-batch-size", str(options.batch)]
-    command = [options.program, "launch", "--nproc-per-node", "2", "--", "train", "gpt", "--model", options.model, "--seq-length", str(options.tokens), *batch, *LAYOUTS[layout],
-               "--mock-data", "--hidden-dropout", "0", "--attention-dropout", "0", "--train-iters", str(options.steps), "--lr", "1e-4", "--precision", options.precision,
+    batch = ["--micro-batch-size", str(options.batch // 2 if layout == "data" else options.batch),
+             "--global-batch-size", str(options.batch)]
+    command = [options.program, "launch", "--nproc-per-node", "2", "--", "train", "gpt", "--model", options.model,
+               "--seq-length", str(options.tokens), *batch, *LAYOUTS[layout],
+               "--mock-data", "--hidden-dropout", "0", "--attention-dropout", "0", "--train-iters", str(options.steps),
+               "--lr", "1e-4", "--precision", options.precision,
                "--device", "cpu", "--threads", "1", "--check-replicas", "0", "--logs", folder, "--name", name]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -53,7 +58,9 @@ def main() -> None:
             losses = [rounds[-1][layout]["loss"] for layout in LAYOUTS]
             if abs(losses[0] - losses[1]) > 1e-3 * losses[0]:
                 sys.exit(f"the two layouts do not compute the same: losses {losses}")
-            print(f"round {number + 1}: " + ", ".join(f"{layout} {statistics.median(rounds[-1][layout]['step_ms'][options.warm_up:]):.0f} ms" for layout in LAYOUTS), flush=True)
+            print(f"round {number + 1}: "
+                  + ", ".join(f"{layout} {statistics.median(rounds[-1][layout]['step_ms'][options.warm_up:]):.0f} ms"
+                              for layout in LAYOUTS), flush=True)
     summary = paired_ratio(rounds, options.warm_up, "data", "step_ms", own="tensor")
     print(json.dumps(summary, indent=1))
     write_record(options, {}, {"summary": summary, "rounds": rounds})

@@ -1,4 +1,5 @@
-"""What the comparisons of training steps with other programs share: both sides as processes of their own, in turn, and the paired ratio."""
+"""What the comparisons of training steps with other programs share: both sides as processes of their own, in turn, and
+the paired ratio."""
 import json
 import math
 import os
@@ -18,7 +19,8 @@ def add_arguments(parser, program: str, model: str, batch: int) -> None:
     parser.add_argument("--model", default=model)
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--batches", type=int, default=2, help="different batches, used in turn")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: bf16 autocast over fp32 weights (amp_bf16)")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32",
+                        help="bf16: bf16 autocast over fp32 weights (amp_bf16)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=2)
@@ -33,8 +35,10 @@ def add_arguments(parser, program: str, model: str, batch: int) -> None:
 
 def run_side(options, inputs: str, side: str) -> dict:
     """One run: of our program ("lockstep"), or of the calling script with the side's name as its job."""
-    common = ["--inputs", inputs, "--model", options.model, "--precision", options.precision, "--threads", str(options.threads),
-              "--steps", str(options.steps), "--lr", str(options.lr), "--beta1", str(options.beta1), "--beta2", str(options.beta2),
+    common = ["--inputs", inputs, "--model", options.model, "--precision", options.precision, "--threads",
+              str(options.threads),
+              "--steps", str(options.steps), "--lr", str(options.lr), "--beta1", str(options.beta1), "--beta2",
+              str(options.beta2),
               "--eps", str(options.eps)]
     peer = common + (["--weights", str(options.weights)] if hasattr(options, "weights") else [])
     command = [options.program] + common if side == "lockstep" else [sys.executable, sys.argv[0], side] + peer
@@ -76,7 +80,8 @@ def compare(options, peer: str, write_inputs, versions: dict) -> None:
             order = (peer, "lockstep") if number % 2 == 0 else ("lockstep", peer)
             rounds.append({side: run_side(options, folder, side) for side in order})
             print(f"round {number + 1}: " + ", ".join(
-                f"{side} {statistics.median(rounds[-1][side]['step_ms'][options.warm_up:]):.0f} ms" for side in order), flush=True)
+                f"{side} {statistics.median(rounds[-1][side]['step_ms'][options.warm_up:]):.0f} ms" for side in order),
+                  flush=True)
     summary = summarise(rounds, options.warm_up, peer)
     print(json.dumps(summary, indent=1))
     write_record(options, versions, {"summary": summary, "rounds": rounds})
@@ -89,17 +94,21 @@ def run_job(options, run_huggingface, write_inputs) -> None:
     import torch
     import transformers
 
-    compare(options, "huggingface", lambda folder: write_inputs(folder, options), {"transformers": transformers.__version__, "torch": torch.__version__})
+    compare(options, "huggingface", lambda folder: write_inputs(folder, options),
+            {"transformers": transformers.__version__, "torch": torch.__version__})
 
 
 def write_record(options, versions: dict, content: dict) -> None:
     if not options.out:
         return
     script = pathlib.Path(sys.argv[0]).name
-    command = f"python3 bench/peers/{script} " + " ".join(arg if not arg.startswith("/") else pathlib.Path(arg).name for arg in sys.argv[1:])
-    told = subprocess.run([pathlib.Path(options.program).parent / "lockstep", "--version"], capture_output=True, text=True, check=True).stdout.split()
+    command = f"python3 bench/peers/{script} " + " ".join(arg if not arg.startswith("/") else pathlib.Path(arg).name
+                                                          for arg in sys.argv[1:])
+    told = subprocess.run([pathlib.Path(options.program).parent / "lockstep", "--version"], capture_output=True,
+                          text=True, check=True).stdout.split()
     versions = {"lockstep": told[1], "commit": told[3]} | versions
-    head = {"command": command, "versions": versions, "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads"}
+    head = {"command": command, "versions": versions,
+            "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads"}
     pathlib.Path(options.out).write_text(json.dumps(head | content, indent=1) + "\n")
 
 

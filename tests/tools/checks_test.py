@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shows what the checks of sources in tools/ look at, in small repositories, and what they say of tools that are missing.
+"""Shows what the checks of sources in tools/ look at, in small repositories, and what they say of tools that are
+missing.
 
 usage: checks_test.py [XML_FILE]
 """

@@ -26,14 +26,19 @@ MUTATIONS = [
     ('device-not-current', 'train/device.cpp', '  at::accelerator::setDeviceIndex(index);', '  //', GPT + 'data'),
     ('event-not-recorded', 'train/phase_clock.cpp', '  event->record(', '  static_cast<void>(', RUNS + 'Gpt*'),
     ('event-without-timing', 'train/phase_clock.cpp', ', c10::EventFlag::BACKEND_DEFAULT)', ')', RUNS + 'Gpt*'),
-    ('step-times-not-awaited', 'train/phase_clock.cpp', 'marks_->ends.back().second->synchronize();', ';', RUNS + 'Gpt*'),
+    ('step-times-not-awaited', 'train/phase_clock.cpp', 'marks_->ends.back().second->synchronize();', ';',
+     RUNS + 'Gpt*'),
     ('scalars-not-pinned', 'train/telemetry.cpp', 'at::TensorOptions(at::kDouble).pinned_memory(true));\n  return',
      'at::TensorOptions(at::kDouble));\n  return', RUNS + 'Gpt*'),
-    ('scalars-block-the-host', 'train/telemetry.cpp', 'host.copy_(stacked, /*non_blocking=*/true)', 'host.copy_(stacked)',
+    ('scalars-block-the-host', 'train/telemetry.cpp', 'host.copy_(stacked, /*non_blocking=*/true)',
+     'host.copy_(stacked)',
      RUNS + 'HostWaits*'),
-    ('scalars-not-awaited', 'train/telemetry.cpp', 'scalars_arrive->block(stream)', 'static_cast<void>(0)', RUNS + 'Gpt*'),
-    ('maxima-not-pinned-to-device', 'train/telemetry.cpp', 'sent.maxima.pin_memory().to(', 'sent.maxima.to(', RUNS + 'Gpt*'),
-    ('maxima-not-reduced-in-time', 'train/telemetry.cpp', 'comm::ReduceOp::kMax).wait();', 'comm::ReduceOp::kMax);', GPT + 'data'),
+    ('scalars-not-awaited', 'train/telemetry.cpp', 'scalars_arrive->block(stream)', 'static_cast<void>(0)',
+     RUNS + 'Gpt*'),
+    ('maxima-not-pinned-to-device', 'train/telemetry.cpp', 'sent.maxima.pin_memory().to(', 'sent.maxima.to(',
+     RUNS + 'Gpt*'),
+    ('maxima-not-reduced-in-time', 'train/telemetry.cpp', 'comm::ReduceOp::kMax).wait();', 'comm::ReduceOp::kMax);',
+     GPT + 'data'),
     ('maxima-not-pinned-to-host', 'train/telemetry.cpp',
      'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));',
      'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble));', RUNS + 'Gpt*'),
@@ -44,14 +49,18 @@ MUTATIONS = [
     ('tokens-not-pinned', 'tasks/gpt/engine/gpt_data.cpp', 'host.pin_memory().to(', 'host.to(', RUNS + 'Gpt*'),
     ('tokens-block-the-host', 'tasks/gpt/engine/gpt_data.cpp', 'to(device_, /*non_blocking=*/true)', 'to(device_)',
      RUNS + 'HostWaits*'),
-    ('checkpoint-not-pinned', 'train/checkpointer_writer.cpp', '.pinned_memory(!tensor.is_cpu())', '', RUNS + 'Resume*'),
-    ('checkpoint-not-copied', 'train/checkpointer_writer.cpp', '    to[i].second.copy_(', '    static_cast<void>(', RUNS + 'Resume*'),
+    ('checkpoint-not-pinned', 'train/checkpointer_writer.cpp', '.pinned_memory(!tensor.is_cpu())', '',
+     RUNS + 'Resume*'),
+    ('checkpoint-not-copied', 'train/checkpointer_writer.cpp', '    to[i].second.copy_(', '    static_cast<void>(',
+     RUNS + 'Resume*'),
     ('checkpoint-written-too-early', 'train/checkpointer_writer.cpp',
      '  for (const WrittenFile& file : files) wait_for_devices(file.tensors);', '', RUNS + 'Resume*'),
-    ('gradients-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.reduction.wait();', '',
+    ('gradients-not-awaited', 'parallel/grad_sync_buckets.cpp',
+     'for (auto& bucket : buckets_) bucket.reduction.wait();', '',
      GPT + 'data'),
     ('gradients-not-cleared', 'parallel/grad_sync_buckets.cpp', 'bucket.gradients.zero_();', ';', GPT + 'data'),
-    ('parameters-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.gathering.wait();', '',
+    ('parameters-not-awaited', 'parallel/grad_sync_buckets.cpp',
+     'for (auto& bucket : buckets_) bucket.gathering.wait();', '',
      GPT + 'sharded_optimizer'),
     ('parameters-not-awaited-where-used', 'parallel/grad_sync_buckets.cpp', 'buckets_[index].gathering.wait();', ';',
      GPT + 'sharded_optimizer'),
@@ -70,7 +79,8 @@ MUTATIONS = [
     ('stage-gradient-not-awaited', 'train/pipeline_step.cpp', 'flight.gradient_arrives.wait();', ';', GPT + 'stages'),
     ('stage-loss-not-awaited', 'train/pipeline_step.cpp', 'pipeline.world.all_reduce(value).wait();',
      'pipeline.world.all_reduce(value);', GPT + 'stages'),
-    ('token-count-not-awaited', 'train/pipeline_step.cpp', 'num_tokens_arrives_.wait();', ';', GPT + 'recomputed_stages'),
+    ('token-count-not-awaited', 'train/pipeline_step.cpp', 'num_tokens_arrives_.wait();', ';',
+     GPT + 'recomputed_stages'),
     ('vocabulary-not-awaited', 'nn/vocab_cross_entropy.cpp', 'all_gather_into(stats_R3n, own).wait();',
      'all_gather_into(stats_R3n, own);', GPT + 'tensors'),
     ('features-not-awaited', 'models/contrastive_loss.cpp', 'data_axis.all_gather_into(all_NE, mine_BE).wait();',
@@ -101,7 +111,8 @@ def build(scratch):
 def prepare(scratch):
     copy_sources(scratch)
     alone = '|'.join(sorted({'/' + file.replace('.', '\\.') + '$' for _, file, *_ in MUTATIONS}))
-    made = run(['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja', '-DLOCKSTEP_SINGLE_FILES=' + alone])
+    made = run(['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja',
+                '-DLOCKSTEP_SINGLE_FILES=' + alone])
     if made.returncode == 0:
         made = build(scratch)
     if made.returncode != 0:
@@ -165,7 +176,8 @@ def main():
         result = mutate(*mutation, scratch, build_folder)
         results[result['name']] = result
         bad += result['result'] != 'noticed'
-        print(f"{result['name']:36} {result['result']:14} {time.time() - began:5.0f} s  {result.get('by', '')}", flush=True)
+        print(f"{result['name']:36} {result['result']:14} {time.time() - began:5.0f} s  {result.get('by', '')}",
+              flush=True)
         output.write_text(json.dumps({'what': 'tests/tools/mutate_device_path.py: one removal at a time', 'mutations':
                                       list(results.values())}, indent=1) + '\n')
     sys.exit(1 if bad else 0)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shows what tools/setup.sh asks before it installs, with stand-ins for the package managers, with and without a terminal.
+"""Shows what tools/setup.sh asks before it installs, with stand-ins for the package managers, with and without a
+terminal.
 
 usage: setup_test.py [XML_FILE]
 """
@@ -28,7 +29,8 @@ class Setup(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         for name, text in {"id": "echo 0", "dpkg-query": "exit 1", "apt-get": 'echo "apt-get $*" >>"$CALLS"',
-                           "python3": 'echo "python3 $*" >>"$CALLS"; while [ "$1" != --target ]; do shift; done; mkdir "$2"'}.items():
+                           "python3": 'echo "python3 $*" >>"$CALLS"; while [ "$1" != --target ]; do shift; done; '
+                                      'mkdir "$2"'}.items():
             path = self.folder / name
             path.write_text("#!/bin/sh\n" + text + "\n")
             path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -38,11 +40,13 @@ class Setup(unittest.TestCase):
         self.environment.pop("LOCKSTEP_YES", None)
 
     def run_script(self, script, answer=None, yes=False):
-        """Exit code, output and calls of package managers. `answer`: what somebody at a terminal types; None: nobody there."""
+        """Exit code, output and calls of package managers. `answer`: what somebody at a terminal types; None: nobody
+        there."""
         environment = {**self.environment, **({"LOCKSTEP_YES": "1"} if yes else {})}
         command = ["bash", "-c", f'source "{ROOT}/tools/setup.sh"; {script}']
         if answer is None:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment,
+                                  check=False)
             code, output = done.returncode, done.stdout + done.stderr
         else:
             ours, theirs = pty.openpty()

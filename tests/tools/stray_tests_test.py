@@ -27,7 +27,8 @@ class StrayTests(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             copy = pathlib.Path(name) / "copy"
             shutil.copytree(ROOT, copy, symlinks=True,
-                            ignore=lambda folder, names: [found for found in names if found.startswith(("build", ".git"))
+                            ignore=lambda folder,
+                            names: [found for found in names if found.startswith(("build", ".git"))
                                                           or found in ("golden", "results")])
             for path in STRAY:
                 (copy / path).parent.mkdir(parents=True, exist_ok=True)

@@ -88,7 +88,8 @@ class Unused(unittest.TestCase):
                 self.files[path] = "\n".join(line for line in self.files[path].splitlines()
                                              if f" {name}(" not in line and f"::{name}(" not in line) + "\n"
         for path in ("src/core/parts.h", "src/core/parts.cpp"):
-            self.files[path] = "\n".join(line for line in self.files[path].splitlines() if "kForgotten" not in line) + "\n"
+            self.files[path] = "\n".join(line for line in self.files[path].splitlines()
+                                         if "kForgotten" not in line) + "\n"
         self.assertEqual(self.find(), (0, "unused names: none\n"))
 
 
