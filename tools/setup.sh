@@ -82,6 +82,19 @@ build() {
   cmake --build "$LOCKSTEP_BUILD" ${1:+--target "$@"} >&2 || fail "the build failed; the compiler's output is above"
 }
 
+# test_targets [name...]: what ./test builds for these tests; nothing, which is everything, for none.
+test_targets() {
+  local name
+  for name in "$@"; do
+    case $name in
+      commands) echo lockstep lockstep-engine test_commands ;;
+      additions) echo lockstep lockstep-engine ;;
+      setup | includes | checks | stray_tests | unused) echo lockstep ;;  # scripts
+      *) echo "test_$name" ;;
+    esac
+  done
+}
+
 setup() {
   install_packages packages.txt "the compiler and the libraries that lockstep is built with"
   find_torch

@@ -66,6 +66,13 @@ class Setup(unittest.TestCase):
             code, output = process.wait(), b"".join(parts).decode()
         return code, output, self.calls.read_text() if self.calls.exists() else ""
 
+    def test_named_tests_are_built_alone(self):
+        self.assertEqual(self.run_script("test_targets")[1], "")
+        code, output, _ = self.run_script("echo $(test_targets core includes ranks_gpt)")
+        self.assertEqual((code, output), (0, "test_core lockstep test_ranks_gpt\n"))
+        self.assertEqual(self.run_script("echo $(test_targets commands)")[1],
+                         "lockstep lockstep-engine test_commands\n")
+
     def test_without_a_terminal_installs_and_never_asks(self):
         code, output, calls = self.run_script(PACKAGES)
         self.assertEqual(code, 0, output)
