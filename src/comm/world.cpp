@@ -8,12 +8,14 @@
 #include <future>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "comm/backend.h"
 #include "comm/backend_gloo.h"
 #include "comm/backend_nccl.h"
 #include "comm/error_text.h"
+#include "comm/join_notice.h"
 #include "comm/local_address.h"
 #include "comm/recorder.h"
 #include "comm/store.h"
@@ -22,6 +24,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "core/host_name.h"
+#include "core/log.h"
 
 namespace lockstep::comm {
 namespace {
@@ -45,7 +48,7 @@ std::string store_name(const hw::RankInfo& info) {
 }
 
 milliseconds left_until(Clock::time_point deadline) {
-  return std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
+  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
 }
 
 bool is_one_node(const hw::RankInfo& info) { return info.local_world_size == info.world_size; }
@@ -56,14 +59,23 @@ std::string store_prefix(const hw::RankInfo& info) {
   return (secret ? "job_" + *secret + "/" : "") + fmt::format("attempt_{}", info.attempt);
 }
 
+/// One rank of each node speaks for all that wait there.
+bool tells_of_waiting(const hw::RankInfo& info) { return info.local_rank == 0; }
+
 bool serves_store(const hw::RankInfo& info) { return info.rank == 0 && !info.store_is_hosted_by_launcher; }
 
-Store open_store(const hw::RankInfo& info, milliseconds timeout) {
+Store open_store(const hw::RankInfo& info, const WorldOptions& options) {
+  const milliseconds timeout = options.join_timeout;
   LOCKSTEP_CHECK(info.master_port > 0 && info.master_port < 65536, "comm: master_port={}", info.master_port);
   const auto port = static_cast<uint16_t>(info.master_port);
   const bool is_local = is_one_node(info) && !info.store_is_hosted_by_launcher;
   if (serves_store(info))
     return Store::serve(port, timeout, is_local ? Store::Reach::kThisNode : Store::Reach::kAllNodes);
+  std::optional<NoticeThread> notice;
+  if (tells_of_waiting(info))
+    notice.emplace(options.notice_times,
+                   fmt::format("comm: rank {} waits for the job's store at {} (up to {} s in all)", info.rank,
+                               store_name(info), timeout.count() / 1000));
   try {
     return Store::connect({.host = is_local ? "127.0.0.1" : info.master_addr, .port = port}, timeout);
   } catch (const std::exception& error) {
@@ -74,8 +86,60 @@ Store open_store(const hw::RankInfo& info, milliseconds timeout) {
   }
 }
 
+/// The first `most` ranks that have not come, ascending.
+std::vector<int> missing_ranks(Store& store, int world_size, size_t most) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < world_size && missing.size() < most; ++rank)
+    if (!store.has(fmt::format("here/{}", rank))) missing.push_back(rank);
+  return missing;
+}
+
+/// "comm: 1 of 2 ranks is here, waiting for rank 1 ..."
+void tell_who_is_missing(Store& store, const hw::RankInfo& info, milliseconds timeout) {
+  std::vector<int> missing = missing_ranks(store, info.world_size, static_cast<size_t>(info.world_size));
+  std::erase(missing, info.rank);  // it may not have been let in yet, but it is here
+  if (missing.empty()) return;
+  const auto num_here = info.world_size - std::ssize(missing);
+  const bool has_equal_nodes =
+      info.node_rank >= 0 && info.world_size % info.local_world_size == 0 && !is_one_node(info);
+  core::log_warning("comm: {} of {} ranks {} here, waiting for {} at {}:{} (up to {} s in all)", num_here,
+                    info.world_size, num_here == 1 ? "is" : "are",
+                    ranks_text(missing, has_equal_nodes ? info.local_world_size : 0), info.master_addr,
+                    info.master_port, timeout.count() / 1000);
+}
+
+/// Waits for a rank, or for all: until `name` is in the store. Now and then a person is told who is missing.
+class ArrivalWait {
+ public:
+  ArrivalWait(Store& store, const hw::RankInfo& info, const WorldOptions& options)
+      : store_(store), info_(info), timeout_(options.join_timeout), deadline_(Clock::now() + options.join_timeout),
+        notice_(options.notice_times) {}
+
+  bool is_over() const { return Clock::now() >= deadline_; }
+  std::string get(const std::string& name) {
+    while (true) {
+      const milliseconds left = left_until(deadline_);
+      const bool is_last = !tells_of_waiting(info_) || left <= notice_.left();
+      try {
+        return store_.get(name, is_last ? left : notice_.left());
+      } catch (const std::exception&) {
+        if (is_last || !notice_.is_due()) throw;  // a store that is lost answers before its time
+      }
+      tell_who_is_missing(store_, info_, timeout_);
+      notice_.told();
+    }
+  }
+
+ private:
+  Store& store_;
+  const hw::RankInfo& info_;
+  milliseconds timeout_;
+  Clock::time_point deadline_;
+  NoticeClock notice_;
+};
+
 /// Refuses a process that was started with another idea of the job than rank 0, or with a rank that is taken.
-void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout) {
+void register_rank(Store& store, const hw::RankInfo& info, ArrivalWait& wait) {
   if (store.add(fmt::format("claims/{}", info.rank), 1) > 1)
     throw CommError(fmt::format("comm: two processes say that they are rank {} of {}", info.rank, info.world_size),
                     "each process needs a rank of its own; is the job started twice on one port?");
@@ -83,7 +147,7 @@ void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout)
     store.set("world_size", std::to_string(info.world_size));
     return;
   }
-  const std::string expected = store.get("world_size", timeout);
+  const std::string expected = wait.get("world_size");
   if (expected != std::to_string(info.world_size))
     throw CommError(
         fmt::format("comm: rank {} was told of {} ranks, rank 0 of {}", info.rank, info.world_size, expected),
@@ -92,9 +156,7 @@ void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout)
 
 [[noreturn]] void throw_missing(Store& store, const hw::RankInfo& info, milliseconds waited) {
   constexpr size_t kMaxMissingNamed = 16;
-  std::vector<int> missing;
-  for (int rank = 0; rank < info.world_size && missing.size() <= kMaxMissingNamed; ++rank)
-    if (!store.has(fmt::format("here/{}", rank))) missing.push_back(rank);
+  std::vector<int> missing = missing_ranks(store, info.world_size, kMaxMissingNamed + 1);
   const bool is_cut = missing.size() > kMaxMissingNamed;
   if (is_cut) missing.pop_back();
   throw CommError(fmt::format("comm: not all {} ranks came within {} s: missing rank {}{}", info.world_size,
@@ -104,21 +166,21 @@ void register_rank(Store& store, const hw::RankInfo& info, milliseconds timeout)
 }
 
 /// Returns when all ranks have come.
-void meet(Store& store, const hw::RankInfo& info, milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+void meet(Store& store, const hw::RankInfo& info, const WorldOptions& options) {
+  ArrivalWait wait(store, info, options);
   try {
-    register_rank(store, info, timeout);
+    register_rank(store, info, wait);
     store.set(fmt::format("here/{}", info.rank), "1");
     if (info.rank == 0) {
-      for (int rank = 0; rank < info.world_size; ++rank) store.get(fmt::format("here/{}", rank), left_until(deadline));
+      for (int rank = 0; rank < info.world_size; ++rank) wait.get(fmt::format("here/{}", rank));
       store.set("all_here", "1");
     } else {
-      store.get("all_here", left_until(deadline));
+      wait.get("all_here");
     }
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (Clock::now() >= deadline) throw_missing(store, info, timeout);
+    if (wait.is_over()) throw_missing(store, info, options.join_timeout);
     throw CommError(fmt::format("comm: rank {} lost the job's store at {} while ranks were joining: {}", info.rank,
                                 store_name(info), error_text(error)),
                     "look at the output of rank 0");
@@ -288,8 +350,8 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
   if (!is_one_node(info) && state->interface.empty())
     state->address = address_towards(info.master_addr, info.master_port);
-  state->store = std::make_shared<Store>(open_store(info, options.join_timeout).under(store_prefix(info)));
-  meet(*state->store, info, options.join_timeout);
+  state->store = std::make_shared<Store>(open_store(info, options).under(store_prefix(info)));
+  meet(*state->store, info, options);
   const auto met = Clock::now();
   state->progress = std::make_shared<StoreProgress>(
       state->store->another_connection(),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "comm/join_notice.h"
 #include "comm/mesh.h"
 #include "hw/ranks.h"
 
@@ -17,6 +18,7 @@ struct WorldOptions {
   at::Device device = at::Device(at::kCPU);                     ///< NCCL: the GPU of this rank.
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};  ///< Of one collective.
   std::chrono::milliseconds join_timeout{std::chrono::minutes(5)};  ///< Until all ranks have come.
+  NoticeTimes notice_times{};                                       ///< When the log says whom this rank waits for.
   std::chrono::milliseconds report_interval{500};  ///< Between two signs of life in the store; longer in big jobs.
   bool check_collectives =
       false;  ///< Gloo: compare operation, size and type on all ranks before each collective (slow).

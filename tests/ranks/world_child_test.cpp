@@ -131,10 +131,12 @@ int run_rank(const std::vector<std::string>& args) {
   info.master_port = number(3);
   info.store_is_hosted_by_launcher = args.at(4) == "launcher";
   info.attempt = number(5);
-  const WorldOptions options{.timeout = std::chrono::milliseconds(number(6)),
-                             .join_timeout = std::chrono::milliseconds(number(7)),
-                             .report_interval = std::chrono::milliseconds(200),
-                             .check_collectives = args.at(0) == "mismatch"};
+  const WorldOptions options{
+      .timeout = std::chrono::milliseconds(number(6)),
+      .join_timeout = std::chrono::milliseconds(number(7)),
+      .notice_times = {.first = std::chrono::milliseconds(300), .distance = std::chrono::milliseconds(500)},
+      .report_interval = std::chrono::milliseconds(200),
+      .check_collectives = args.at(0) == "mismatch"};
   if (args.at(0) == "secret") ::setenv("LOCKSTEP_STORE_SECRET", "swordfish", 1);
   World world = World::join(info, options);
   try {

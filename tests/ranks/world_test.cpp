@@ -229,6 +229,34 @@ TEST(WorldFaults, MissingRanksAreNamed) {
     expect_end(ends, rank, ExitCode::kCommunication, {"not all 4 ranks came within 1 s: missing rank 1,3"});
 }
 
+/// How often `text` stands in `all`.
+int count_of(const std::string& all, const std::string& text) {
+  int count = 0;
+  for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++count;
+  return count;
+}
+
+TEST(World, WhoIsWaitedForIsToldNowAndThenAndNeverInAQuickStart) {
+  for (const bool launcher_serves : {true, false}) {
+    const uint16_t port = free_port();
+    const Store store = launcher_serves ? Store::serve(port, kStoreTimeout) : Store::in_process();
+    const auto ends = run_job({.scenario = "good",
+                               .num_ranks = 4,
+                               .launcher_serves = launcher_serves,
+                               .join_timeout_ms = 1500,
+                               .start = {0, 2}},
+                              port);
+    for (const int rank : {0, 2})
+      EXPECT_GE(count_of(ends.at(rank).output, "comm: 2 of 4 ranks are here, waiting for ranks 1,3 at 127.0.0.1:"), 2)
+          << ends.at(rank).output;
+    EXPECT_NE(ends.at(0).output.find("(up to 1 s in all)"), std::string::npos) << ends.at(0).output;
+  }
+  const auto alone =
+      run_job({.scenario = "good", .launcher_serves = false, .join_timeout_ms = 1500, .start = {1}}, free_port());
+  EXPECT_GE(count_of(alone.at(1).output, "comm: rank 1 waits for the job's store at 127.0.0.1:"), 2)
+      << alone.at(1).output;
+}
+
 TEST(WorldFaults, APortInUseNamesItsOwner) {
   const Store other = Store::serve(0, kStoreTimeout);
   const auto ends = run_job({.scenario = "good", .launcher_serves = false, .start = {0}}, other.port());
