@@ -206,6 +206,13 @@ EpochSize epoch_size(const SourceConfig& config) {
   return size;
 }
 
+std::string size_warning(const SourceConfig& config) {
+  const SourceType& type = resolved_type(config);
+  if (is_shards(type)) return shards_size_warning(config);
+  if (!type.has_size || config.num_samples <= 0) return "";
+  return told_too_many(config.num_samples, "--train-num-samples", training_rows(type, config).num_rows);
+}
+
 std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config) {
   check_config(config);
   const SourceType& type = resolved_type(config);

@@ -40,6 +40,9 @@ DataOrder parse_data_order(const std::string& name);
 /// and no number was asked for, the epoch is rounded down instead, so that no sample appears twice. DataError when the
 /// size cannot be found.
 EpochSize epoch_size(const SourceConfig& config);
+/// A sentence for the log where --train-num-samples, or a file beside shards, tells more samples than there are; ""
+/// where not, or where nobody knows.
+std::string size_warning(const SourceConfig& config);
 
 /// Endless stream of one rank for training.
 std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config);

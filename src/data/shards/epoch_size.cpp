@@ -93,4 +93,27 @@ EpochSize shards_epoch_size(const SourceConfig& config) {
   return size;
 }
 
+std::string told_too_many(int64_t num_told, const std::string& told_by, int64_t num_found) {
+  if (num_told <= num_found) return "";
+  const bool is_asked = told_by == "--train-num-samples";
+  return fmt::format("data: {} samples found, {} told by {}: {}", num_found, num_told, told_by,
+                     is_asked ? fmt::format("an epoch reads the data {:.2f} times, so some samples come again in it",
+                                            static_cast<double>(num_told) / static_cast<double>(num_found))
+                              : "an epoch has those that were found");
+}
+
+std::string shards_size_warning(const SourceConfig& config) {
+  if (config.resampled) return "";  // samples come again anyway
+  const auto set = load_shard_set(config);
+  if (!set->has_index() || set->num_samples() == 0) return "";
+  if (config.num_samples > 0) return told_too_many(config.num_samples, "--train-num-samples", set->num_samples());
+  try {
+    if (const auto told = size_beside_shards(set->shards))
+      return told_too_many(told->first, told->second, set->num_samples());
+  } catch (const Error&) {
+    // The index tells the size: nobody needs the other file.
+  }
+  return "";
+}
+
 }  // namespace lockstep::data

@@ -27,4 +27,9 @@ void refuse_empty(const EpochSize& size, const SourceConfig& config);
 /// found, or is less than one batch.
 EpochSize shards_epoch_size(const SourceConfig& config);
 
+/// What a person should know where more samples were told (`told_by`) than the data hold; "" where not.
+std::string told_too_many(int64_t num_told, const std::string& told_by, int64_t num_found);
+/// The same of shards with an index: of --train-num-samples, else of sizes.json or __len__.
+std::string shards_size_warning(const SourceConfig& config);
+
 }  // namespace lockstep::data

@@ -609,6 +609,30 @@ TEST(EpochSize, FollowsOpenClipsRules) {
   EXPECT_THROW(epoch_size(config), DataError);
 }
 
+TEST(EpochSize, ToldAboveFoundIsWarnedAboutOnce) {
+  const core::TempDir folder;
+  SourceConfig config;
+  config.spec = write_shards(folder.path(), {5, 6});
+  config.global_batch = 4;
+  config.num_samples = 22;
+  EXPECT_EQ(size_warning(config), "") << "without an index nobody knows";
+  ASSERT_TRUE(prepare_index(config, 1));
+  EXPECT_EQ(size_warning(config),
+            "data: 11 samples found, 22 told by --train-num-samples: an epoch reads the data 2.00 "
+            "times, so some samples come again in it");
+  config.num_samples = 11;
+  EXPECT_EQ(size_warning(config), "");
+  config.num_samples = 0;
+  EXPECT_EQ(size_warning(config), "");
+  write_file(folder.path() / "__len__", "13\n");
+  EXPECT_EQ(size_warning(config), "data: 11 samples found, 13 told by __len__: an epoch has those that were found");
+  write_file(folder.path() / "sizes.json", R"({"000.tar": 5})");
+  EXPECT_EQ(size_warning(config), "") << "a file that tells nothing of a shard";
+  config.num_samples = 22;
+  config.resampled = true;
+  EXPECT_EQ(size_warning(config), "");
+}
+
 TEST(OpenClipOrder, DealsShardsToRanksAndWorkers) {
   core::TempDir folder;
   SourceConfig config;

@@ -120,6 +120,7 @@ ContrastiveData::ContrastiveData(const ContrastiveOptions& options, const config
     const auto size = data::epoch_size(config);
     core::log_info("data: {} samples ({}), {} steps of {} samples an epoch{}", size.num_known, size.origin,
                    size.num_batches, config.global_batch, indexed ? "; shards indexed" : "");
+    if (const auto warning = data::size_warning(config); !warning.empty()) core::log_warning("{}", warning);
     return std::string();
   });
 }

@@ -62,6 +62,7 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
     const auto size = epoch_size();
     core::log_info("data: {} pictures ({}), {} steps of {} pictures an epoch", size.num_known, size.origin,
                    size.num_batches, batch_.global_batch);
+    if (const auto warning = data::size_warning(train_source()); !warning.empty()) core::log_warning("{}", warning);
     return std::string();
   });
 }
