@@ -100,15 +100,33 @@ int cpu_cores_of_rank(int num_sharing, int num_local) {
 }
 
 ThreadChoice choose_threads(int64_t asked, const std::optional<std::string>& variable, int cores_of_rank,
-                            int num_sharing) {
+                            int num_sharing, int num_cores) {
   constexpr int64_t kMost = 4096;
-  if (asked > 0) return {static_cast<int>(asked), "--threads"};
-  if (variable) {
-    const auto number = core::parse_int(core::trim(variable->substr(0, variable->find(','))));  // "4,2": by nesting
-    if (number && *number > 0 && *number <= kMost) return {static_cast<int>(*number), "OMP_NUM_THREADS"};
+  ThreadChoice choice{.count = cores_of_rank,
+                      .reason = num_sharing > 1 ? fmt::format("its share of the cores that {} ranks have", num_sharing)
+                                                : std::string("its cores")};
+  const auto number = variable ? core::parse_int(core::trim(variable->substr(0, variable->find(','))))
+                               : std::nullopt;  // "4,2": nesting
+  const bool is_number = number && *number > 0 && *number <= kMost;
+  if (asked > 0) {
+    choice.count = static_cast<int>(asked);
+    choice.reason = "--threads";
+  } else if (is_number) {
+    choice.count = static_cast<int>(*number);
+    choice.reason = "OMP_NUM_THREADS";
+  } else if (variable) {
+    choice.warnings.push_back(
+        fmt::format("OMP_NUM_THREADS='{}' is no number in [1, {}] and has no effect: {} compute "
+                    "threads a rank, {}",
+                    *variable, kMost, choice.count, choice.reason));
   }
-  return {cores_of_rank, num_sharing > 1 ? fmt::format("its share of the cores that {} ranks have", num_sharing)
-                                         : std::string("its cores")};
+  if (num_sharing * choice.count > num_cores)
+    choice.warnings.push_back(
+        fmt::format("{} {} x {} compute threads ({}) on {} cores: they hinder each other; start "
+                    "fewer ranks, or give each at most {} with --threads",
+                    num_sharing, num_sharing == 1 ? "rank" : "ranks", choice.count, choice.reason, num_cores,
+                    cpu_threads_per_rank(num_cores, num_sharing)));
+  return choice;
 }
 
 }  // namespace lockstep::hw

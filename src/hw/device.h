@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::hw {
 
@@ -37,11 +38,12 @@ int cpu_cores_of_rank(int num_sharing, int num_local);
 /// How many compute threads a rank has, and what says so.
 struct ThreadChoice {
   int count = 1;
-  std::string reason;  ///< "--threads", "OMP_NUM_THREADS", "8 cores shared by 2 ranks".
+  std::string reason;                   ///< "--threads", "OMP_NUM_THREADS", "8 cores shared by 2 ranks".
+  std::vector<std::string> warnings{};  ///< A variable that says no number; more threads than cores.
 };
 /// In this order: `asked` (--threads) where it is above 0; `variable` (OMP_NUM_THREADS) where it begins with a number
-/// above 0; else the cores of the rank.
+/// in [1, 4096]; else the cores of the rank. `num_cores` are those that all sharing ranks have together.
 ThreadChoice choose_threads(int64_t asked, const std::optional<std::string>& variable, int cores_of_rank,
-                            int num_sharing);
+                            int num_sharing, int num_cores);
 
 }  // namespace lockstep::hw

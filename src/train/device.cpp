@@ -38,8 +38,10 @@ at::Device pick_device(const std::string& request, int local_rank, int local_wor
 }
 
 void set_up_lone_cpu(int64_t asked) {
-  at::set_num_threads(
-      hw::choose_threads(asked, asked_by_environment(), hw::cpu_cores_of_rank(1, 1), /*num_sharing=*/1).count);
+  const hw::ThreadChoice choice = hw::choose_threads(asked, asked_by_environment(), hw::cpu_cores_of_rank(1, 1),
+                                                     /*num_sharing=*/1, hw::usable_cpu_cores());
+  for (const auto& warning : choice.warnings) core::log_warning("train: {}", warning);
+  at::set_num_threads(choice.count);
   core::keep_freed_memory();
 }
 
@@ -47,8 +49,11 @@ void set_compute_threads(comm::Comm& world, int64_t asked, int local_world_size)
   const std::string mine = core::host_name() + " " + hw::cpu_mask_text();
   const std::vector<std::string> all = world.gather_strings(mine);
   const auto num_sharing = static_cast<int>(std::count(all.begin(), all.end(), mine));
-  const hw::ThreadChoice choice = hw::choose_threads(asked, asked_by_environment(),
-                                                     hw::cpu_cores_of_rank(num_sharing, local_world_size), num_sharing);
+  const hw::ThreadChoice choice =
+      hw::choose_threads(asked, asked_by_environment(), hw::cpu_cores_of_rank(num_sharing, local_world_size),
+                         num_sharing, hw::usable_cpu_cores());
+  if (world.rank() == 0)  // others are told alike
+    for (const auto& warning : choice.warnings) core::log_warning("train: {}", warning);
   at::set_num_threads(choice.count);
   core::log_info("compute threads of this rank: {} ({})", choice.count, choice.reason);
 }

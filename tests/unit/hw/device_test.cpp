@@ -44,15 +44,31 @@ TEST(Cores, SharedOutButNeverBelowOne) {
 
 TEST(Device, ThreadsAreThoseOfTheFlagTheVariableOrTheCoresInThisOrder) {
   const auto count = [](int64_t asked, const std::optional<std::string>& variable) {
-    return choose_threads(asked, variable, 6, 2).count;
+    return choose_threads(asked, variable, 6, 2, 12).count;
   };
   EXPECT_EQ(count(3, "5"), 3);
   EXPECT_EQ(count(0, "5"), 5);
   EXPECT_EQ(count(0, "4,2"), 4);
   for (const char* none : {"0", "-1", "many", "99999"}) EXPECT_EQ(count(0, none), 6) << none;
   EXPECT_EQ(count(0, std::nullopt), 6);
-  EXPECT_EQ(choose_threads(0, "5", 6, 2).reason, "OMP_NUM_THREADS");
-  EXPECT_EQ(choose_threads(0, std::nullopt, 6, 2).reason, "its share of the cores that 2 ranks have");
+  EXPECT_EQ(choose_threads(0, "5", 6, 2, 12).reason, "OMP_NUM_THREADS");
+  EXPECT_EQ(choose_threads(0, std::nullopt, 6, 2, 12).reason, "its share of the cores that 2 ranks have");
+}
+
+TEST(Device, ThreadsThatWereNotMeantSoAreWarnedAbout) {
+  using Texts = std::vector<std::string>;
+  for (const char* none : {"0", "abc", "-1", "99999", ""})
+    EXPECT_EQ(choose_threads(0, none, 6, 2, 12).warnings,
+              Texts{std::string("OMP_NUM_THREADS='") + none +
+                    "' is no number in [1, 4096] and has no effect: 6 compute threads a rank, its share of the cores "
+                    "that 2 ranks have"});
+  EXPECT_EQ(choose_threads(3, "abc", 6, 2, 12).warnings, Texts{}) << "the flag says it";
+  EXPECT_EQ(choose_threads(6, std::nullopt, 6, 2, 12).warnings, Texts{});
+  EXPECT_EQ(
+      choose_threads(0, "4", 3, 4, 12).warnings,
+      Texts{"4 ranks x 4 compute threads (OMP_NUM_THREADS) on 12 cores: they hinder each other; start fewer ranks, "
+            "or give each at most 3 with --threads"});
+  EXPECT_EQ(choose_threads(0, std::nullopt, 1, 4, 2).warnings.size(), 1u) << "more ranks than cores";
 }
 
 TEST(Device, ACoreOfItsOwnIsNotSharedOutAgain) {
