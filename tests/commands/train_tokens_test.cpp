@@ -178,7 +178,51 @@ TEST_F(TrainTokens, AModelThatTheMachineCannotHoldIsRefused) {
   EXPECT_EQ(refused.exit_code, 6) << refused.err;
   EXPECT_TRUE(holds(refused.err, "model 'gpt3-175b' laid out so takes ")) << refused.err;
   EXPECT_TRUE(holds(refused.err, "TiB of memory, machine '")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "; most of a rank's is optimizer (")) << refused.err;
   EXPECT_FALSE(std::filesystem::exists(path("logs"))) << "a start that was refused leaves no folder";
+}
+
+TEST_F(TrainTokens, AnIndexBeyondTheMemoryIsRefusedInWords) {
+  const auto start = [](const char* steps, const char* global_batch) {
+    return run_lockstep({"train",
+                         "gpt",
+                         "--mock-data",
+                         "--vocab-size",
+                         "1000",
+                         "--num-layers",
+                         "1",
+                         "--hidden-size",
+                         "16",
+                         "--num-attention-heads",
+                         "1",
+                         "--seq-length",
+                         "16",
+                         "--max-position-embeddings",
+                         "16",
+                         "--micro-batch-size",
+                         "1",
+                         "--global-batch-size",
+                         global_batch,
+                         "--train-iters",
+                         steps,
+                         "--lr",
+                         "1e-3",
+                         "--device",
+                         "cpu",
+                         "--logs",
+                         path("index_logs"),
+                         "--name",
+                         "large"});
+  };
+  const auto beyond = start("1000000", "4096");
+  EXPECT_EQ(beyond.exit_code, 6) << beyond.err;
+  EXPECT_TRUE(holds(beyond.err, "data: the index of 40")) << beyond.err;  // 4.1e9 samples
+  EXPECT_TRUE(holds(beyond.err, "GiB are free")) << beyond.err;
+  EXPECT_TRUE(holds(beyond.err, "--train-iters")) << beyond.err;
+  const auto unnumbered = start("10000000", "4096");
+  EXPECT_EQ(unnumbered.exit_code, 4) << unnumbered.err;
+  EXPECT_TRUE(holds(unnumbered.err, "40960000000 samples from ")) << unnumbered.err;
+  EXPECT_FALSE(std::filesystem::exists(path("index_logs"))) << "a start that was refused leaves no folder";
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ GptIndexConfig index_config(const GptDataConfig& config, const SplitBounds& boun
           .sequence_length = config.sequence_length,
           .num_samples = num_samples,
           .seed = config.seed,
+          .memory_bytes = config.memory_bytes,
           .keeps_partial = split == Split::kValid && config.keeps_partial_validation};
 }
 

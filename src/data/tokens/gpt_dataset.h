@@ -83,6 +83,7 @@ struct GptDataConfig {
       nullptr;                ///< Of indices and of what check_token_ids finds; null: nothing is kept in files.
   double check_seconds = 20;  ///< See TokenIdCheck; of all corpora together.
   bool is_first_rank = true;
+  int64_t memory_bytes = 0;  ///< That an index may take while it is made; 0: any.
 };
 
 /// Where indices lie unless the user says otherwise: cache/lockstep beside the first prefix; empty for mock data.

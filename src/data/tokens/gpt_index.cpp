@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/units.h"
 #include "data/order/numpy_random.h"
 
 namespace lockstep::data {
@@ -112,6 +113,32 @@ GptIndex GptIndex::of(const Arrays& arrays) {
   return index;
 }
 
+namespace {
+
+constexpr int64_t kMostSamples = std::numeric_limits<uint32_t>::max() - 1;  // the index numbers them in 32 bits
+
+void refuse_too_many(int64_t num_samples, int64_t num_sequences, int64_t num_epochs) {
+  if (num_samples <= kMostSamples && num_sequences <= kMostSamples / num_epochs) return;
+  throw DataError(fmt::format("data: {} samples from {} sequences in {} epochs, expected at most {} of each",
+                              num_samples, num_sequences, num_epochs, kMostSamples),
+                  "shorten the run (--train-iters, --global-batch-size), or join short documents");
+}
+
+void refuse_beyond_memory(const GptIndexConfig& config, const EpochPlan& plan) {
+  const double num_ordered = static_cast<double>(config.last - config.first) * static_cast<double>(plan.num_epochs);
+  const double needed_bytes =
+      num_ordered * sizeof(int32_t) + static_cast<double>(plan.num_samples) * (sizeof(SampleStart) + sizeof(uint32_t));
+  if (config.memory_bytes == 0 || needed_bytes <= static_cast<double>(config.memory_bytes)) return;
+  throw EnvironmentError(
+      fmt::format("data: the index of {} samples ({} epochs of {} sequences) takes {} of memory, {} are free",
+                  plan.num_samples, plan.num_epochs, config.last - config.first, core::format_bytes(needed_bytes),
+                  core::format_bytes(static_cast<double>(config.memory_bytes))),
+      "all samples of the run are put in order before it starts: give the steps that are to run now (--train-iters, "
+      "--global-batch-size)");
+}
+
+}  // namespace
+
 GptIndex build_gpt_index(const GptIndexConfig& config, const std::function<int32_t(int64_t)>& length_of) {
   LOCKSTEP_CHECK(
       config.sequence_length >= 1 && config.num_samples >= 0 && config.first >= 0 && config.first <= config.last,
@@ -123,12 +150,10 @@ GptIndex build_gpt_index(const GptIndexConfig& config, const std::function<int32
     throw DataError(fmt::format("data: {} tokens in {} sequences, expected at least {} for one sample", epoch_tokens,
                                 config.last - config.first, least_tokens),
                     "use more data, another --split or a smaller --seq-length");
+  refuse_too_many(config.num_samples, config.last - config.first, 1);  // before it is multiplied
   const EpochPlan plan = plan_epochs(config, epoch_tokens);
-  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max() - 1;
-  if (plan.num_samples > kMost || (config.last - config.first) > kMost / plan.num_epochs)
-    throw DataError(fmt::format("data: {} samples from {} sequences in {} epochs, expected at most {} of each",
-                                plan.num_samples, config.last - config.first, plan.num_epochs, kMost),
-                    "split the run, or join short documents");
+  refuse_too_many(plan.num_samples, config.last - config.first, plan.num_epochs);
+  refuse_beyond_memory(config, plan);
   NumpyRandomState random(config.seed);
   const auto memory = std::make_shared<IndexMemory>();
   memory->sequences = order_sequences(config, plan, random);

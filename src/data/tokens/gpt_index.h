@@ -17,6 +17,7 @@ struct GptIndexConfig {
   int64_t sequence_length = 0;  ///< T.
   int64_t num_samples = 0;      ///< At least so many; 0: one epoch.
   uint32_t seed = 1234;
+  int64_t memory_bytes = 0;    ///< That the index may take while it is made; 0: any.
   bool keeps_partial = false;  ///< The last, shorter sample counts, too (evaluation); its rest is padding.
 };
 
@@ -44,7 +45,7 @@ struct GptIndex {
 };
 
 /// Builds the index; `length_of` gives the tokens of a sequence. DataError when the split holds too few tokens for one
-/// sample.
+/// sample, or the run needs more samples than an index can hold; EnvironmentError beyond the memory.
 GptIndex build_gpt_index(const GptIndexConfig& config, const std::function<int32_t(int64_t)>& length_of);
 
 }  // namespace lockstep::data

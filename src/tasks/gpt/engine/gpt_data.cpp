@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "data/text/text_tokenizer.h"
+#include "hw/machine_memory.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -109,7 +110,8 @@ GptData::GptData(const GptOptions& o, const plan::GptLayout& layout, const plan:
       .num_samples = {steps * layout.batch.global_batch, evaluations * samples_per_evaluation_, 0},
       .seed = static_cast<uint32_t>(o.seed),
       .vocab_size = layout.shape.vocab,
-      .eod = config_.rules.eod};
+      .eod = config_.rules.eod,
+      .memory_bytes = hw::available_memory_bytes()};
   config.path_of_split[static_cast<size_t>(data::Split::kTrain)] = o.train_data_path;
   config.path_of_split[static_cast<size_t>(data::Split::kValid)] = o.valid_data_path;
   const bool is_first_rank = place.dp == 0 && place.tp == 0 && place.pp == 0;
