@@ -329,6 +329,23 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& run_folder) {
   return entries;
 }
 
+bool has_usable_checkpoint(const fs::path& run_folder) {
+  try {
+    const auto entries = list_checkpoints(run_folder);
+    return std::any_of(entries.begin(), entries.end(),
+                       [](const CheckpointEntry& entry) { return entry.state == CheckpointState::kUsable; });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string how_to_continue(const fs::path& run_folder) {
+  return has_usable_checkpoint(run_folder) ? "the same command with --resume latest continues from the last checkpoint"
+                                           : "no checkpoint was saved, so nothing can be continued: begin again under "
+                                             "another --name, or in this folder "
+                                             "with --resume latest; --save-every-n-steps N saves sooner";
+}
+
 LatestChoice choose_latest(const fs::path& run_folder, VerifyDepth depth) {
   LatestChoice choice;
   for (CheckpointEntry& entry : list_checkpoints(run_folder)) {

@@ -81,6 +81,12 @@ struct CheckpointEntry {
 /// Manifests are read, files are not. An absent folder gives none; one that cannot be read throws CheckpointError.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_folder);
 
+/// Whether there is a usable one of them. False, too, where they cannot be listed.
+bool has_usable_checkpoint(const std::filesystem::path& run_folder);
+
+/// What a person is told where a run ended: how to go on, by whether there is something to go on from.
+std::string how_to_continue(const std::filesystem::path& run_folder);
+
 /// The checkpoint that `--resume latest` takes: the newest usable one whose files pass. Those passed over are named
 /// with reasons, so that falling back is never silent. Nothing chosen and nothing skipped: there is no checkpoint.
 /// Nothing is passed over because it cannot be read: that throws CheckpointError.

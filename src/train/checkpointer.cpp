@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/room.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -96,6 +97,15 @@ void Checkpointer::check_shared_folder() const {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
+}
+
+void Checkpointer::warn_without_room() const {
+  const int64_t own = bytes_of(files_to_write(state_, world_.rank(), world_.size()));
+  int64_t all = 0;
+  for (const auto& text : world_.gather_strings(std::to_string(own))) all += core::parse_int(text).value();
+  if (world_.rank() != 0) return;
+  if (const auto warning = checkpoint::lacking_room(config_.run_folder, all, config_.num_kept); !warning.empty())
+    core::log_warning("{}", warning);
 }
 
 Checkpointer::~Checkpointer() = default;

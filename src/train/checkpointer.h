@@ -74,6 +74,9 @@ class Checkpointer {
   /// Where the run stood, and nothing of its state.
   RestoredCheckpoint read_position(const std::filesystem::path& folder);
 
+  /// Warns where the file system has no room for what will be saved. Collective.
+  void warn_without_room() const;
+
   int attempt() const { return attempt_; }
 
  private:

@@ -36,13 +36,6 @@ void wait_for_devices(const NamedHandles& tensors) {
   }
 }
 
-int64_t bytes_of(std::span<const WrittenFile> files) {
-  int64_t bytes = 0;
-  for (const WrittenFile& file : files)
-    for (const auto& [name, tensor] : file.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
 /// Finds a full disk before gigabytes were written.
 void check_space(const fs::path& folder, int64_t bytes) {
   std::error_code error;
@@ -54,6 +47,13 @@ void check_space(const fs::path& folder, int64_t bytes) {
 }
 
 }  // namespace
+
+int64_t bytes_of(std::span<const WrittenFile> files) {
+  int64_t bytes = 0;
+  for (const WrittenFile& file : files)
+    for (const auto& [name, tensor] : file.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
 
 void CheckpointWriter::copy_aside(const NamedHandles& from, NamedHandles& to) {
   const c10::NoGradGuard no_grad;
@@ -113,8 +113,9 @@ bool CheckpointWriter::wait() {
 
 void CheckpointWriter::fail(const fs::path& folder, int64_t step, const std::string& why) {
   last_succeeded_ = false;
-  core::log_warning("train: checkpoint of step {} was not saved, the one before stays and training goes on: {}", step,
-                    why);
+  const bool has_older = checkpoint::has_usable_checkpoint(config_.run_folder);
+  core::log_warning("train: checkpoint of step {} was not saved, {} and training goes on: {}", step,
+                    has_older ? "the one before stays" : "there is none before it", why);
   std::error_code ignored;
   if (config_.is_first) fs::remove_all(folder, ignored);
 }

@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,6 +28,8 @@ struct WrittenFile {
   NamedHandles tensors = {};
   std::map<std::string, std::string> metadata = {};
 };
+
+int64_t bytes_of(std::span<const WrittenFile> files);
 
 struct WriterConfig {
   std::filesystem::path run_folder;

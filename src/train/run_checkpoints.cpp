@@ -62,6 +62,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
   config.wait_for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it works on the files of a checkpoint"); };
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training), run_.world());
+  if (steps_per_epoch > 0) checkpointer_->warn_without_room();
   std::optional<RestoredCheckpoint> restored;
   if (run_.folder.has_checkpoint)
     restored =
@@ -115,7 +116,10 @@ void RunCheckpoints::finish_saving() {
   succeed_together(run_.world(), [&] {
     if (!is_saved)
       throw CheckpointError("train: the last checkpoint could not be written; the warning above says why",
-                            "the older checkpoints are whole: make room and continue with --resume latest");
+                            checkpoint::has_usable_checkpoint(run_.folder.path)
+                                ? "the older checkpoints are whole: make room and continue with --resume latest"
+                                : "there is no older one, so nothing can be continued: make room and begin again under "
+                                  "another --name, or in this folder with --resume latest");
   });
 }
 

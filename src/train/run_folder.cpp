@@ -27,7 +27,9 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
   folder.has_checkpoint = folder.is_resume && (!is_latest || !checkpoint::list_checkpoints(folder.path).empty());
   if (fs::exists(folder.path / "run.json") && !folder.is_resume)
     throw UsageError(fmt::format("train: run '{}' already exists in '{}'", folder.name, options.logs),
-                     "continue it with --resume latest, or choose another --name");
+                     checkpoint::has_usable_checkpoint(folder.path)
+                         ? "continue it with --resume latest, or choose another --name"
+                         : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest");
   std::error_code error;
   const fs::path absolute = fs::absolute(folder.path).lexically_normal();
   for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())

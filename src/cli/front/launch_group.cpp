@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 
+#include "checkpoint/manifest.h"
 #include "cli/front/launch_output.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -316,7 +317,7 @@ std::string RankGroup::advice(const Rank& first) const {
   std::error_code failure;
   const bool is_run = !config_.run_folder_file.empty() && std::filesystem::exists(config_.run_folder_file, failure);
   if (!is_run || first.status->signal == 0) return "";
-  return "\n  hint: the same command with --resume latest continues from the last checkpoint";
+  return "\n  hint: " + checkpoint::how_to_continue(core::read_file(config_.run_folder_file));
 }
 
 /// While the others, which may wait for each other, are still ending.
