@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -297,6 +298,10 @@ void TrainRun::evaluate(const EvaluationTime& when) {
 
 namespace {
 
+EnvironmentError out_of_memory() {
+  return EnvironmentError("train: out of memory", "the same command with --dry-run shows what takes how much");
+}
+
 ExitCode train_in(StartedFolder& started, const TrainRequest& request, const SoftwareVersions& versions) {
   TrainRun run(request, versions, started);
   try {
@@ -304,9 +309,20 @@ ExitCode train_in(StartedFolder& started, const TrainRequest& request, const Sof
   } catch (const Error& error) {
     run.note_failure(error);
     throw;
+  } catch (const std::bad_alloc&) {
+    run.note_failure(out_of_memory());
+    throw;
   } catch (const std::exception& error) {
     run.note_failure(Error(ExitCode::kInternal, error.what()));
     throw;
+  }
+}
+
+ExitCode train_within_memory(StartedFolder& started, const TrainRequest& request, const SoftwareVersions& versions) {
+  try {
+    return train_in(started, request, versions);
+  } catch (const std::bad_alloc&) {
+    throw out_of_memory();
   }
 }
 
@@ -315,7 +331,7 @@ ExitCode train_in(StartedFolder& started, const TrainRequest& request, const Sof
 ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
   StartedFolder started;
   try {
-    return train_in(started, request, versions);
+    return train_within_memory(started, request, versions);
   } catch (const Error& error) {
     // What the user can correct and start again under the same name leaves nothing in its way.
     // So does what this machine cannot do (a model beyond its memory), unless there is a record that tells of it.

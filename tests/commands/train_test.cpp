@@ -197,24 +197,56 @@ TEST_F(TrainCommand, BatchThatExceedsTheDataIsRefused) {
   EXPECT_NE(done.err.find("--batch-size"), std::string::npos) << done.err;
 }
 
-TEST_F(TrainCommand, ARankThatDiesEndsTheOthersAndIsNamed) {
-  auto args = train_args("killed", {"--epochs", "100000"});
+class TrainLostRank : public TrainCommand, public testing::WithParamInterface<bool> {};
+
+TEST_P(TrainLostRank, EndsTheOthersAndIsNamedWithWhatToDo) {
+  const bool saves = GetParam();
+  auto args = train_args("killed", {"--epochs", "100000", "--save-frequency", saves ? "1" : "0"});
   args.insert(
       args.begin(),
       {"/bin/sh", "-c",
        "\"$0\" launch --nproc-per-node 2 -- \"$@\" & pid=$!; "
-       "while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 2 ]; do kill -0 $pid || break; sleep 0.05; done; "
+       "while [ \"$(wc -l < \"$STEPS\" 2>/dev/null || echo 0)\" -lt 2 ] || { [ $SAVES = 1 ] && [ ! -e "
+       "\"$LATEST\" ]; }; do kill -0 $pid || break; sleep 0.05; done; "
        "for p in $(pgrep -P $pid); do tr '\\0' '\\n' < /proc/$p/environ | grep -qx RANK=1 && kill -KILL $p; done; wait "
        "$pid",
        lockstep_program()});
-  const auto done =
-      run_program(args, {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()}}, std::chrono::seconds(120));
+  const auto done = run_program(args,
+                                {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()},
+                                 {"LATEST", (logs_.path() / "killed/checkpoints/latest").string()},
+                                 {"SAVES", saves ? "1" : "0"}},
+                                std::chrono::seconds(120));
   EXPECT_FALSE(done.timed_out);
   EXPECT_EQ(done.exit_code, 128 + SIGKILL) << done.err;
   EXPECT_NE(done.err.find("rank 1"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("signal 9"), std::string::npos) << done.err;
-  EXPECT_NE(done.err.find("--resume latest continues"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("--resume latest continues") != std::string::npos, saves) << done.err;
+  EXPECT_EQ(done.err.find("no checkpoint was saved, so nothing can be continued") != std::string::npos, !saves)
+      << done.err;
   EXPECT_EQ(done.err.find("rank 0 on"), std::string::npos) << "only the rank that failed is named: " << done.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, TrainLostRank, testing::Bool());
+
+TEST_F(TrainCommand, AModelBeyondTheMemoryIsRefusedBeforeItIsBuilt) {
+  const auto refused = run_lockstep({"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "20000000",
+                                     "--batch-size", "10000000", "--model", "ViT-B-32", "--device", "cpu", "--logs",
+                                     logs_.path().string(), "--name", "huge"});
+  EXPECT_EQ(refused.exit_code, 6) << refused.err;
+  for (const char* text : {"model 'ViT-B-32' laid out so takes ", "most of a rank's is activations (", "--batch-size"})
+    EXPECT_NE(refused.err.find(text), std::string::npos) << text << " in: " << refused.err;
+  EXPECT_FALSE(fs::exists(logs_.path() / "huge"));
+}
+
+TEST_F(TrainCommand, MoreSamplesToldThanFoundAreWarnedAbout) {
+  const auto told = train("told", {"--train-num-samples", "120", "--max-steps", "1"}, {{"OMP_NUM_THREADS", "abc"}});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+  const std::string text =
+      "data: 96 samples found, 120 told by --train-num-samples: an epoch reads the data 1.25 times";
+  const size_t at = told.err.find(text);
+  EXPECT_NE(at, std::string::npos) << told.err;
+  EXPECT_EQ(told.err.find(text, at + 1), std::string::npos) << "once: " << told.err;
+  EXPECT_EQ(told.err.find("OMP_NUM_THREADS='abc'"), std::string::npos) << "--threads is given: " << told.err;
 }
 
 TEST_F(TrainCommand, ExportAndEmbed) {

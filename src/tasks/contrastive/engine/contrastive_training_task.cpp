@@ -14,7 +14,9 @@
 #include "tasks/contrastive/engine/contrastive_log.h"
 #include "tasks/contrastive/engine/contrastive_training.h"
 #include "tasks/contrastive/engine/evaluator.h"
+#include "tasks/contrastive/front/contrastive_dry_run_memory.h"
 #include "train/agree.h"
+#include "train/memory_fit.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -32,6 +34,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
       : options_(options), world_(world), device_(device), batch_(batch), shape_(contrastive_shape_of(options)) {
     if (world.rank() == 0)
       for (const auto& warning : shape_warnings(options_, shape_)) core::log_warning("{}", warning);
+    train::check_memory_fits(planned(), world.comm(), device_);
   }
 
   train::Training& build_training(const train::TrainingHooks& hooks) override {
@@ -82,6 +85,17 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   }
 
  private:
+  train::PlannedMemory planned() const {
+    const MemoryPlan plan = planned_memory(options_, shape_, batch_, world_.size(),
+                                           RankMemory{.bytes = 0, .source = "", .is_gpu = !device_.is_cpu()});
+    return {.model = options_.model,
+            .bytes_of_ranks = std::vector<double>(static_cast<size_t>(world_.size()), plan.total()),
+            .parts_of_fullest = plan.parts(),
+            .hint =
+                "use a smaller --batch-size (with --accum-freq the global batch stays), --grad-checkpointing, "
+                "--precision amp_bf16, or more ranks with --grad-sync zero1"};
+  }
+
   train::LearningRate learning_rate() const {
     const optim::Schedule schedule{.kind = optim::parse_schedule(options_.lr_scheduler),
                                    .base_lr = *options_.lr,

@@ -64,13 +64,9 @@ std::vector<DryRunFact> memory_facts(const ContrastiveOptions& options, const co
                                      const plan::BatchPlan& batch, int64_t num_ranks,
                                      const std::optional<RankMemory>& memory) {
   const MemoryPlan planned = planned_memory(options, shape, batch, num_ranks, memory);
-  const std::pair<const char*, double> parts[] = {
-      {"parameters", planned.parameters}, {"gradients", planned.gradients},     {"optimizer", planned.optimizer},
-      {"masters", planned.masters},       {"activations", planned.activations}, {"batch", planned.batch},
-      {"logits", planned.logits}};
   core::Json bytes = core::Json::object();
   std::vector<DryRunFact> facts;
-  for (const auto& [name, value] : parts) {
+  for (const auto& [name, value] : planned.parts()) {
     bytes[name] = static_cast<int64_t>(value);
     if (value == 0) continue;  // masters of fp32 parameters
     facts.push_back({"", fmt::format("  {}", name), nullptr, core::format_bytes(value)});

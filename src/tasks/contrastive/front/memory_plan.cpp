@@ -53,6 +53,11 @@ void add_state(const std::vector<config::ParamSpec>& params, const MemoryPlanInp
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> MemoryPlan::parts() const {
+  return {{"parameters", parameters},   {"gradients", gradients}, {"optimizer", optimizer}, {"masters", masters},
+          {"activations", activations}, {"batch", batch},         {"logits", logits}};
+}
+
 MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const MemoryPlanInput& input) {
   config::ActivationBytes bytes = config::activation_bytes_of(input.precision);
   bytes.keeps_attention = input.keeps_attention;

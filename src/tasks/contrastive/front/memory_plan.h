@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "config/contrastive_shape.h"
 
@@ -14,6 +16,7 @@ struct MemoryPlan {
   double activations = 0;  ///< Kept from forward to backward, at their peak.
   double batch = 0;        ///< Pictures or sounds, and token ids.
   double logits = 0;       ///< Similarities of own and all pairs, their softmax and gradients.
+  std::vector<std::pair<std::string, double>> parts() const;  ///< Each with its name.
   double total() const { return parameters + gradients + optimizer + masters + activations + batch + logits; }
 };
 

@@ -44,7 +44,7 @@ class GptTrainingTask final : public train::TrainingTask {
         groups_(comm::make_mesh_groups(
             layout_.mesh, world.comm(),
             [&world](const std::string& axis, const std::vector<int>& ranks) { return world.group(axis, ranks); })) {
-    check_gpt_fits(options_, layout_, groups_, device_);
+    train::check_memory_fits(planned_gpt_memory(options_, layout_, device_), groups_.world, device_);
   }
 
   train::Training& build_training(const train::TrainingHooks& hooks) override {

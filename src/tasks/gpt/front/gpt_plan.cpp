@@ -118,15 +118,4 @@ plan::GptTrafficInput train_gpt_traffic(const GptOptions& o) {
           .fp8_spares_ends = o.first_last_layers_bf16};
 }
 
-void refuse_beyond_memory(const config::GptShape& shape, double planned_bytes, double bytes,
-                          const std::string& device) {
-  if (planned_bytes <= kPlanMargin * bytes) return;
-  throw EnvironmentError(
-      fmt::format("plan: model '{}' laid out so takes {} of memory, {} has {}", shape.name,
-                  core::format_bytes(planned_bytes), device, core::format_bytes(bytes)),
-      "share it among more ranks (--tensor-model-parallel-size, --pipeline-model-parallel-size, "
-      "--use-distributed-optimizer), keep less "
-      "(--recompute-activations, --micro-batch-size), or use --bf16; --dry-run shows what takes how much");
-}
-
 }  // namespace lockstep::tasks

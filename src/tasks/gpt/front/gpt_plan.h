@@ -13,11 +13,4 @@ plan::GptLayout train_gpt_layout(const tasks::GptOptions& options, int64_t world
 plan::GptMemoryInput train_gpt_memory(const tasks::GptOptions& options);
 plan::GptTrafficInput train_gpt_traffic(const tasks::GptOptions& options);
 
-/// By how much a plan may be above the memory that is there before a run is refused: some of what is counted together
-/// never exists together.
-inline constexpr double kPlanMargin = 1.1;
-
-/// EnvironmentError with both sizes when a plan is beyond the memory of a device (or machine) and the margin.
-void refuse_beyond_memory(const config::GptShape& shape, double planned_bytes, double bytes, const std::string& device);
-
 }  // namespace lockstep::tasks
