@@ -46,8 +46,8 @@ template <typename Get> double mean_over_runs(const Point& point, const std::vec
   return weight > 0 ? sum / weight : record::kUnknown;
 }
 
-/// Steps of all runs together: a run weighs as much as it has steps, whether its rows are single ones or means over an
-/// interval.
+/// Steps of all runs together: a run weighs as much as it has steps, whether its rows are single ones
+/// or means over an interval.
 void fill_distribution(Point& point, const std::vector<RunSummary>& runs) {
   double num_values = 0, least_per_row = std::numeric_limits<double>::infinity();
   for (const size_t index : point.runs) least_per_row = std::min(least_per_row, runs[index].steps_per_row);
@@ -251,8 +251,8 @@ void choose_base(Curve& curve, const AnalysisOptions& options) {
       size_text(curve, *options.base_nodes));
 }
 
-/// Efficiency with its range: relative half widths of point and base added in quadrature (on the log scale, both sides
-/// apart).
+/// Efficiency with its range: relative half widths of point and base added in quadrature (on the
+/// log scale, both sides apart).
 Estimate efficiency_of(const Point& point, const Point& base) {
   const double per_size = point.samples_per_s.value / static_cast<double>(point.size);
   const double base_per_size = base.samples_per_s.value / static_cast<double>(base.size);

@@ -105,9 +105,9 @@ std::vector<draw::Chart> charts_of(const std::vector<Curve>& curves, const char*
     chart.id = charts.empty() ? id : fmt::format("{}-{}", id, charts.size() + 1);
     chart.x = size_axis(group);
     fill(group, chart);
-    const bool has_points = std::any_of(chart.series.begin(), chart.series.end(), [](const draw::Series& series) {
-      return !series.is_reference && !series.x.empty();
-    });
+    std::erase_if(chart.series, [](const draw::Series& series) { return series.x.empty(); });  // no name without a line
+    const bool has_points = std::any_of(chart.series.begin(), chart.series.end(),
+                                        [](const draw::Series& series) { return !series.is_reference; });
     if (!has_points) continue;
     if (std::any_of(chart.series.begin(), chart.series.end(),
                     [](const draw::Series& series) { return !series.low.empty(); }))
@@ -224,7 +224,7 @@ std::vector<draw::Chart> efficiency_charts(const std::vector<Curve>& curves, con
     for (const Curve* curve : group)
       chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind),
                                    curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
-    chart.y = {.title = "efficiency (%)", .scale = draw::Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+    chart.y = {.title = "efficiency (%)", .min = 0};
     for (const Curve* curve : group) add_efficiency(*curve, chart);
     chart.series.push_back(reference_line("ideal", chart.x, [](double) { return 100.0; }));
     const double target = 100 * options.efficiency_target;
@@ -271,7 +271,7 @@ std::vector<draw::Chart> utilisation_charts(const std::vector<Curve>& curves) {
   };
   std::vector<draw::Chart> charts = charts_of(curves, "mfu", [&](const Curves& group, draw::Chart& chart) {
     chart.title = "Model FLOPs utilisation";
-    chart.y = {.title = "MFU (%)", .scale = draw::Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+    chart.y = {.title = "MFU (%)", .min = 0};
     chart.caption = "MFU = model FLOPs per step / (seconds x devices x peak), training = 3 x forward.";
     for (const Curve* curve : group) {
       if (!has_mfu(curve)) continue;
@@ -288,11 +288,7 @@ std::vector<draw::Chart> utilisation_charts(const std::vector<Curve>& curves) {
   const auto rates = charts_of(curves, "per-device", [](const Curves& group, draw::Chart& chart) {
     chart.title = "Rate per device";
     chart.summary = "A flat line is ideal.";
-    chart.y = {.title = rate_unit(group.front()->points.front()) + " per device",
-               .scale = draw::Scale::kLinear,
-               .min = 0,
-               .max = {},
-               .ticks = {}};
+    chart.y = {.title = rate_unit(group.front()->points.front()) + " per device", .min = 0};
     for (const Curve* curve : group)
       chart.series.push_back(series_of(*curve, [](const Point& point) {
         return times(point.samples_per_s, point.devices > 0 ? 1 / static_cast<double>(point.devices) : NAN);
@@ -344,7 +340,7 @@ std::vector<draw::Chart> time_charts(const std::vector<Curve>& curves, const Ana
     if (const auto unit = billed_unit(first); unit && first.nodes > 0)
       chart.caption +=
           fmt::format(" An hour of {} is {:g} {}.", size_text(*group.front(), first.size), unit->count, unit->name);
-    chart.y = {.title = "node-hours", .scale = draw::Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+    chart.y = {.title = "node-hours", .min = 0};
     for (const Curve* curve : group)
       chart.series.push_back(
           series_of(*curve, [](const Point& point) { return inverse(point.budget_node_hours, point.samples_per_s); }));

@@ -124,10 +124,8 @@ std::vector<draw::Chart> cdf_charts(const Curve& curve, const std::vector<RunSum
         fmt::format("{} / median of its size",
                     has_means ? fmt::format("mean of {:.0f} steps", (*of_means)->steps_per_row) : "step time");
     chart.y = {.title = fmt::format("share of {} that took at most this long", has_means ? "such means" : "steps"),
-               .scale = draw::Scale::kLinear,
                .min = 0,
-               .max = 1,
-               .ticks = {}};
+               .max = 1};
     CdfRange range;
     for (const Point* point : drawn) {
       const CdfRange one = cdf_range(*point);
@@ -215,7 +213,7 @@ std::optional<draw::Chart> breakdown_chart(const Curve& curve) {
   chart.summary = "Mean milliseconds of a step by phase, from computing at the bottom to waiting at the top.";
   chart.caption = "Rank 0, measured window. exposed_comm is the time in which nothing but a collective was left to do.";
   chart.x.title = curve.is_by_devices ? "devices" : "nodes";
-  chart.y = {.title = "ms per step", .scale = draw::Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+  chart.y = {.title = "ms per step", .min = 0};
   chart.bars = std::move(bars);
   return chart;
 }
@@ -232,7 +230,7 @@ std::vector<draw::Chart> collective_charts(const Curve& curve, const std::vector
   draw::Chart chart{.id = "busbw-" + curve.id, .title = "Bus bandwidth of collectives: " + curve.name};
   chart.summary = "Bus bandwidth against the bytes of a call, as ranks saw it.";
   chart.x = {.title = "bytes of a call", .scale = draw::Scale::kLog2};
-  chart.y = {.title = "busbw (GB/s)", .scale = draw::Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+  chart.y = {.title = "busbw (GB/s)", .min = 0};
   for (auto& [kind, series] : by_kind) {
     if (series.x.size() < 2 || chart.series.size() == kMaxCdfPerChart) continue;
     series.name = kind;

@@ -160,7 +160,7 @@ std::vector<draw::Chart> collective_benchmark_charts(const std::vector<RunSummar
           .title = "Bus bandwidth of collectives"};
       chart.summary = "Bus bandwidth against the bytes of a call.";
       chart.x = {.title = "bytes of a call", .scale = draw::Scale::kLog2};
-      chart.y = {.title = "busbw (GB/s)", .scale = draw::Scale::kLinear, .min = 0, .max = {}, .ticks = {}};
+      chart.y = {.title = "busbw (GB/s)", .min = 0};
       charts.push_back(std::move(chart));
     }
     series.name = name;

@@ -26,7 +26,7 @@ constexpr size_t kMaxDetailedCurves = 8;  // curves with pictures of their own; 
 using Kind = draw::Paragraph::Kind;
 
 draw::Section result_section(const Analysis& analysis) {
-  draw::Section section{.id = "result", .title = "Result", .blocks = {}};
+  draw::Section section{.id = "result", .title = "Result"};
   const bool has_benchmarks = std::any_of(analysis.runs.begin(), analysis.runs.end(),
                                           [](const RunSummary& run) { return !run.collective_points.empty(); });
   if (analysis.curves.empty() && !has_benchmarks)
@@ -48,7 +48,7 @@ draw::Section result_section(const Analysis& analysis) {
 }
 
 draw::Section rate_section(const Analysis& analysis) {
-  draw::Section section{.id = "rates", .title = "Rates, utilisation, speed-up", .blocks = {}};
+  draw::Section section{.id = "rates", .title = "Rates, utilisation, speed-up"};
   add_block(section, throughput_charts(analysis.curves));
   add_block(section, utilisation_charts(analysis.curves));
   add_block(section, speedup_charts(analysis.curves));
@@ -62,14 +62,14 @@ draw::Section rate_section(const Analysis& analysis) {
 }
 
 draw::Section cost_section(const Analysis& analysis) {
-  draw::Section section{.id = "cost", .title = "Time to solution and cost", .blocks = {}};
+  draw::Section section{.id = "cost", .title = "Time to solution and cost"};
   add_block(section, time_charts(analysis.curves, analysis.options));
   for (const Curve& curve : analysis.curves) add_block(section, cost_table(curve, analysis.options));
   return section;
 }
 
 draw::Section step_section(const Analysis& analysis) {
-  draw::Section section{.id = "steps", .title = "Step times", .blocks = {}};
+  draw::Section section{.id = "steps", .title = "Step times"};
   size_t shown = 0;
   for (const Curve& curve : analysis.curves) {
     if (shown++ < kMaxDetailedCurves) {
@@ -88,7 +88,7 @@ draw::Section step_section(const Analysis& analysis) {
 }
 
 draw::Section cause_section(const Analysis& analysis) {
-  draw::Section section{.id = "causes", .title = "Where the time goes", .blocks = {}};
+  draw::Section section{.id = "causes", .title = "Where the time goes"};
   size_t shown = 0;
   for (const Curve& curve : analysis.curves) {
     const bool has_pictures = shown++ < kMaxDetailedCurves;
@@ -107,7 +107,7 @@ draw::Section cause_section(const Analysis& analysis) {
 }
 
 draw::Section collective_section(const Analysis& analysis) {
-  draw::Section section{.id = "collectives", .title = "Collectives", .blocks = {}};
+  draw::Section section{.id = "collectives", .title = "Collectives"};
   add_block(section, collective_benchmark_charts(analysis.runs));
   add_block(section, collective_summary_table(analysis.runs));
   add_block(section, collective_benchmark_table(analysis.runs));
@@ -115,14 +115,14 @@ draw::Section collective_section(const Analysis& analysis) {
 }
 
 draw::Section training_section(const Analysis& analysis) {
-  draw::Section section{.id = "training", .title = "Training efficiency", .blocks = {}};
+  draw::Section section{.id = "training", .title = "Training efficiency"};
   if (auto chart = loss_chart(analysis)) add_block(section, std::vector<draw::Chart>{*chart});
   for (const Curve& curve : analysis.curves) add_block(section, loss_table(curve));
   return section;
 }
 
 draw::Section trust_section(const Analysis& analysis) {
-  draw::Section section{.id = "trust", .title = "What to trust", .blocks = {}};
+  draw::Section section{.id = "trust", .title = "What to trust"};
   if (analysis.flags.empty() && !analysis.runs.empty()) add_text(section, {"No honesty check fired."});
   add_block(section, check_table(analysis));
   add_block(section, left_out_table(analysis));
@@ -131,7 +131,7 @@ draw::Section trust_section(const Analysis& analysis) {
 }
 
 draw::Section method_section(const Analysis& analysis) {
-  draw::Section section{.id = "method", .title = "Method", .blocks = {}};
+  draw::Section section{.id = "method", .title = "Method"};
   add_text(section, method_of(analysis));
   std::set<std::string> commands;
   for (const RunSummary& run : analysis.runs)

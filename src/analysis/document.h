@@ -4,8 +4,8 @@
 
 namespace lockstep::analysis {
 
-/// The report page: result first, the efficiency plot before all others; every table and chart that has something to
-/// tell.
+/// The report page: result first, the efficiency plot before all others; every table and chart
+/// that has something to tell.
 draw::Document make_document(const Analysis& analysis);
 
 /// Adds a table or charts when they hold anything.

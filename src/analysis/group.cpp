@@ -284,8 +284,8 @@ void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<
 /// Median steps of runs further apart than this are no repeats of one another.
 constexpr double kMaxRatio = 100;
 
-/// The most of these runs whose medians lie within kMaxRatio of one another, of equally many the fastest; ascending in
-/// time.
+/// The most of these runs whose medians lie within kMaxRatio of one another, of equally many
+/// the fastest; ascending in time.
 std::vector<size_t> agreeing_runs(std::vector<size_t> members, const std::vector<RunSummary>& runs) {
   const auto median_of = [&](size_t index) { return runs[index].series->median_ms; };
   std::stable_sort(members.begin(), members.end(), [&](size_t a, size_t b) { return median_of(a) < median_of(b); });

@@ -226,8 +226,7 @@ void fill_losses(Curve& curve, const std::vector<RunSummary>& runs) {
 
 draw::Table loss_table(const Curve& curve) {
   draw::Table table{.id = "samples-to-loss-" + curve.id,
-                    .title = "Training efficiency, samples to the same loss: " + curve.name,
-                    .caption = {}};
+                    .title = "Training efficiency, samples to the same loss: " + curve.name};
   if (!curve.losses) return table;
   const LossComparison& comparison = *curve.losses;
   table.caption =

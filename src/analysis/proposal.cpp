@@ -33,8 +33,8 @@ const char* unit_of(const Curve& curve) { return curve.is_by_devices ? "devices"
 /// Ranks that share the cores of one machine take that machine, however many they are.
 bool is_one_machine(const Curve& curve) { return curve.is_by_devices && curve.shares_cores; }
 bool is_in_device_hours(const Curve& curve) { return curve.is_by_devices && !is_one_machine(curve); }
-/// What a site may bill by beside the hours of a curve's sizes, and how many of it they are; nothing where it is the
-/// same.
+/// What a site may bill by beside the hours of a curve's sizes, and how many of it they are; nothing
+/// where it is the same.
 std::optional<BilledUnit> billed_per_hour(const Curve& curve, const Point& point) {
   const auto unit = billed_unit(point);
   const auto places = static_cast<double>(is_in_device_hours(curve) ? point.devices : point.nodes);
@@ -345,7 +345,7 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
 }
 
 draw::Section curve_section(const Curve& curve, const Analysis& analysis, const ProposalOptions& options) {
-  draw::Section section{.id = curve.id, .title = curve.name, .blocks = {}};
+  draw::Section section{.id = curve.id, .title = curve.name};
   const auto estimate = estimate_resources(curve, analysis, options);
   std::vector<std::string> texts = proposal_text(curve, estimate, analysis);
   std::erase(texts, "");
@@ -436,7 +436,7 @@ draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& op
   document.subtitle = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"),
                                   count_text(analysis.curves.size(), "configuration"));
   for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
-  draw::Section method{.id = "method", .title = "Method and reproduction", .blocks = {}};
+  draw::Section method{.id = "method", .title = "Method and reproduction"};
   add_text(method, method_of(analysis));
   std::set<std::string> commands;
   for (const RunSummary& run : analysis.runs)
@@ -450,7 +450,7 @@ draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& op
   add_block(method, manifest_table(analysis));
   add_block(method, run_table(analysis));
   document.sections.push_back(std::move(method));
-  draw::Section checks{.id = "checks", .title = "Checks and what was left out", .blocks = {}};
+  draw::Section checks{.id = "checks", .title = "Checks and what was left out"};
   add_block(checks, check_table(analysis));
   add_block(checks, left_out_table(analysis));
   add_block(checks, problem_table(analysis));

@@ -35,8 +35,8 @@ struct RankShare {
   double slowest_share = 0;  ///< Of the intervals in which this rank had the most work.
 };
 
-/// What ranks of different speed cost: own work of the slowest above that of the others, means per step over the
-/// intervals.
+/// What ranks of different speed cost: own work of the slowest above that of the others, means
+/// per step over the intervals.
 struct RankSkew {
   double over_mean_ms = 0, over_median_ms = 0;
   double step_ms = 0;

@@ -36,8 +36,8 @@ core::OptionRole role_by_dialect(const logs::OptionDialect& dialect, const std::
              : core::OptionRole::kConfiguration;
 }
 
-/// What a recorded option says about its run: as the task declares it, in logs of others the task whose flags they
-/// have.
+/// What a recorded option says about its run: as the task declares it, in logs of others the
+/// task whose flags they have.
 core::OptionRole role_of(const RunSummary& run, const std::string& option) {
   const bool is_ours = run.format == logs::to_text(logs::LogFormat::kLockstep);
   const logs::OptionDialect dialect = is_ours ? logs::OptionDialect{} : logs::option_dialect(run.format);

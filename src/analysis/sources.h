@@ -21,6 +21,9 @@ struct Source {
   std::string damage{};  ///< Why it is not read at all: a damaged sweep.json, a run that ended before its record began.
 };
 
+/// Does a folder hold the record of a run, or what is left of one?
+bool is_record(const std::filesystem::path& folder);
+
 /// Expands what the user named: a record, a log, a sweep folder (sweep.json), or a folder with any of these below it. A
 /// folder in which nothing is found becomes a source that says so; EnvironmentError for what does not exist, and when
 /// nothing is found in any.

@@ -151,9 +151,11 @@ std::vector<std::string> curve_notes(const Analysis& analysis) {
 /// Checks of single runs, which no curve tells.
 std::vector<std::string> run_checks(const Analysis& analysis) {
   std::vector<std::string> checks;
+  const auto is_subject = [](const Flag& flag, const auto& all) {
+    return std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.name == flag.subject; });
+  };
   for (const Flag& flag : analysis.flags)
-    if (std::any_of(analysis.runs.begin(), analysis.runs.end(),
-                    [&](const RunSummary& run) { return run.name == flag.subject; }))
+    if (is_subject(flag, analysis.runs) && !is_subject(flag, analysis.curves))
       checks.push_back(
           draw::wrapped(fmt::format("check: {} {}: ", flag.code, flag.name), flag.subject + ": " + flag.sentence));
   return checks;

@@ -5,26 +5,38 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
+#include <tuple>
 
 #include "analysis/cells.h"
+#include "analysis/column_table.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
 
 namespace lockstep::analysis {
 namespace {
-/// First columns of every table over sizes.
-void add_size_columns(draw::Table& table, const Curve& curve) {
-  if (!curve.is_by_devices) table.columns.push_back(column("nodes", "nodes"));
-  table.columns.push_back(column("devices", "devices"));
+using Columns = TableColumns<Point>;
+
+draw::Cell size_count(int64_t count) {
+  return count > 0 ? count_cell(count) : missing_cell("the source does not tell");
 }
 
-std::vector<draw::Cell> size_cells(const Curve& curve, const Point& point) {
-  std::vector<draw::Cell> cells;
+/// First columns of every table over sizes.
+Columns size_columns(const Curve& curve) {
+  Columns columns;
   if (!curve.is_by_devices)
-    cells.push_back(point.nodes > 0 ? count_cell(point.nodes) : missing_cell("the source does not tell"));
-  cells.push_back(point.devices > 0 ? count_cell(point.devices) : missing_cell("the source does not tell"));
-  return cells;
+    columns.push_back({column("nodes", "nodes"), [](const Point& point) { return size_count(point.nodes); }});
+  columns.push_back({column("devices", "devices"), [](const Point& point) { return size_count(point.devices); }});
+  return columns;
+}
+
+std::string unit_of_rates(const Curve& curve) {
+  return curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
+}
+
+bool any_point(const Curve& curve, const std::function<bool(const Point&)>& fits) {
+  return std::any_of(curve.points.begin(), curve.points.end(), fits);
 }
 
 draw::Cell optional_count(const std::optional<int64_t>& value) {
@@ -120,8 +132,8 @@ std::vector<std::string> phases_by_share(const Curve& curve) {
   return phases;
 }
 
-/// Percent with one decimal that add up to 100.0 as printed: what rounding down leaves goes to those that lost most by
-/// it.
+/// Percent with one decimal that add up to 100.0 as printed: what rounding down leaves goes to those
+/// that lost most by it.
 std::vector<double> percents_of(const Point& point, const std::vector<std::string>& phases) {
   constexpr int kTenths = 1000;
   const double sum = phase_sum_ms(point, phases);
@@ -164,9 +176,7 @@ std::string processed_note(const Curve& curve) {
                          point.setup.processed_formula);
   return "";
 }
-}  // namespace
 
-namespace {
 void drop_columns(draw::Table& table, const std::set<std::string>& keys) {
   for (size_t index = table.columns.size(); index-- > 0;) {
     if (!keys.contains(table.columns[index].key)) continue;
@@ -175,9 +185,19 @@ void drop_columns(draw::Table& table, const std::set<std::string>& keys) {
   }
 }
 
+draw::Cell mfu_cell(const Point& point) {
+  if (std::isfinite(point.mfu)) return percent_cell(proportional(point.mfu, point.samples_per_s));
+  return missing_cell(
+      std::isfinite(point.logged_mfu)
+          ? "needs FLOPs per sample; the table of rates has the MFU by the TFLOP/s that the program itself printed"
+          : "needs FLOPs per sample, a peak and the number of devices");
+}
+
+draw::Cell num_runs_cell(const Point& point) { return count_cell(static_cast<int64_t>(point.runs.size())); }
+
 /// What the numbers of a curve's sizes are, in sentences.
 std::string values_text(const Curve& curve) {
-  const bool has_range = std::any_of(curve.points.begin(), curve.points.end(), [](const Point& point) {
+  const bool has_range = any_point(curve, [](const Point& point) {
     return point.samples_per_s.has_range || point.efficiency.has_range || step_estimate(point).has_range;
   });
   return fmt::format(
@@ -191,54 +211,36 @@ std::string values_text(const Curve& curve) {
 }  // namespace
 
 draw::Table scaling_table(const Curve& curve) {
-  const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
-  draw::Table table{
-      .id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind)), .caption = {}};
+  const bool has_rows = is_of_table(curve);
+  draw::Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind))};
   table.caption = fmt::format("{} {} {}", sentence(curve.kind_reason), base_rate_text(curve), values_text(curve));
   if (curve.shares_cores)
     table.caption += " The ranks shared the cores of one machine: this is the efficiency of shared cores.";
   table.caption += peaks_text(curve);
-  add_size_columns(table, curve);
-  for (const auto& [title, key] : {std::pair{"global batch", "global_batch"}, {"local batch", "local_batch"}})
-    table.columns.push_back(column(title, key));
-  table.columns.push_back(column(unit, "rate_per_s"));
-  table.columns.push_back(column(unit + " per device", "rate_per_device_per_s"));
-  for (const auto& [title, key] : {std::pair{"speed-up", "speedup"},
-                                   {"efficiency (%)", "efficiency_pct"},
-                                   {"MFU (%)", "mfu_pct"},
-                                   {"step p50 (ms)", "step_p50_ms"},
-                                   {"runs", "runs"}})
-    table.columns.push_back(column(title, key));
-  table.columns.push_back(text_column("checks", "checks"));
-  for (const Point& point : curve.points) {
-    std::vector<draw::Cell> row = size_cells(curve, point);
-    row.push_back(optional_count(point.setup.global_batch));
-    row.push_back(optional_count(point.setup.samples_per_device));
-    row.push_back(rate_cell(point, point.samples_per_s));
-    row.push_back(rate_cell(point, {.value = per_device(point, point.samples_per_s.value)}));
-    row.push_back(fixed_cell(speedup_estimate(point), 2));
-    row.push_back(efficiency_cell(curve, point));
-    const char* no_mfu =
-        std::isfinite(point.logged_mfu)
-            ? "needs FLOPs per sample; the table of rates has the MFU by the TFLOP/s that the program itself printed"
-            : "needs FLOPs per sample, a peak and the number of devices";
-    row.push_back(std::isfinite(point.mfu) ? percent_cell(proportional(point.mfu, point.samples_per_s))
-                                           : missing_cell(no_mfu));
-    row.push_back(figure_cell(step_estimate(point)));
-    row.back().note = point.no_interval;
-    row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
-    row.push_back(text_cell(check_codes(point)));
-    table.rows.push_back(std::move(row));
-  }
+  Columns columns = size_columns(curve);
+  const auto add = [&](std::string title, std::string key, std::function<draw::Cell(const Point&)> cell) {
+    columns.push_back({column(std::move(title), std::move(key)), std::move(cell)});
+  };
+  const std::string unit = unit_of_rates(curve);
+  add("global batch", "global_batch", [](const Point& point) { return optional_count(point.setup.global_batch); });
+  add("local batch", "local_batch", [](const Point& point) { return optional_count(point.setup.samples_per_device); });
+  add(unit, "rate_per_s", [](const Point& point) { return rate_cell(point, point.samples_per_s); });
+  add(unit + " per device", "rate_per_device_per_s",
+      [](const Point& point) { return rate_cell(point, {.value = per_device(point, point.samples_per_s.value)}); });
+  add("speed-up", "speedup", [](const Point& point) { return fixed_cell(speedup_estimate(point), 2); });
+  add("efficiency (%)", "efficiency_pct", [&](const Point& point) { return efficiency_cell(curve, point); });
+  add("MFU (%)", "mfu_pct", mfu_cell);
+  if (!has_rows || any_point(curve, [](const Point& point) { return point.has_step_time; }))
+    add(has_rows ? "step (ms)" : "step p50 (ms)", "step_p50_ms", [](const Point& point) {
+      draw::Cell cell = figure_cell(step_estimate(point));
+      cell.note = point.no_interval;
+      return cell;
+    });
+  add(has_rows ? "rows" : "runs", "runs", num_runs_cell);
+  columns.push_back(
+      {text_column("checks", "checks"), [](const Point& point) { return text_cell(check_codes(point)); }});
+  fill_table(table, columns, curve.points);
   if (const std::string names = check_names(curve); !names.empty()) table.notes.push_back("Checks: " + names);
-  if (is_of_table(curve)) {
-    if (std::none_of(curve.points.begin(), curve.points.end(), [](const Point& point) { return point.has_step_time; }))
-      drop_columns(table, {"step_p50_ms"});
-    for (draw::Column& one : table.columns) {
-      if (one.key == "runs") one.title = "rows";
-      if (one.key == "step_p50_ms") one.title = "step (ms)";
-    }
-  }
   return table;
 }
 
@@ -254,7 +256,7 @@ draw::Table short_scaling_table(const Curve& curve) {
 }
 
 draw::Table quantile_table(const Curve& curve) {
-  draw::Table table{.id = "quantiles-" + curve.id, .title = "Step times by size: " + curve.name, .caption = {}};
+  draw::Table table{.id = "quantiles-" + curve.id, .title = "Step times by size: " + curve.name};
   if (is_of_table(curve)) return table;
   table.caption = "Quantiles over the steps of all runs of a size, warm-up left out; p99 from 100 of them on.";
   for (const Point& point : curve.points)
@@ -263,29 +265,23 @@ draw::Table quantile_table(const Curve& curve) {
                                    point.steps_per_row);
       break;
     }
-  add_size_columns(table, curve);
-  for (const auto& [title, key] : {std::pair{"p50 (ms)", "step_p50_ms"},
-                                   {"p95 (ms)", "step_p95_ms"},
-                                   {"p99 (ms)", "step_p99_ms"},
-                                   {"runs", "runs"},
-                                   {"jobs", "jobs"},
-                                   {"steps", "steps"}})
-    table.columns.push_back(column(title, key));
-  for (const Point& point : curve.points) {
-    std::vector<draw::Cell> row = size_cells(curve, point);
-    for (const double ms : {point.p50_ms, point.p95_ms, point.p99_ms}) row.push_back(figure_cell(ms));
-    row.push_back(count_cell(static_cast<int64_t>(point.runs.size())));
-    row.push_back(point.num_allocations ? count_cell(static_cast<int64_t>(*point.num_allocations))
-                                        : missing_cell("the runs do not all name their job"));
-    row.push_back(count_cell(point.num_steps));
-    table.rows.push_back(std::move(row));
-  }
+  Columns columns = size_columns(curve);
+  for (const auto& [title, key, ms] : {std::tuple{"p50 (ms)", "step_p50_ms", &Point::p50_ms},
+                                       {"p95 (ms)", "step_p95_ms", &Point::p95_ms},
+                                       {"p99 (ms)", "step_p99_ms", &Point::p99_ms}})
+    columns.push_back({column(title, key), [ms = ms](const Point& point) { return figure_cell(point.*ms); }});
+  columns.push_back({column("runs", "runs"), num_runs_cell});
+  columns.push_back({column("jobs", "jobs"), [](const Point& point) {
+                       return point.num_allocations ? count_cell(static_cast<int64_t>(*point.num_allocations))
+                                                    : missing_cell("the runs do not all name their job");
+                     }});
+  columns.push_back({column("steps", "steps"), [](const Point& point) { return count_cell(point.num_steps); }});
+  fill_table(table, columns, curve.points);
   return table;
 }
 
 draw::Table efficiency_table(const Curve& curve) {
-  draw::Table table{
-      .id = "efficiency-" + curve.id, .title = "Efficiency by each definition: " + curve.name, .caption = {}};
+  draw::Table table{.id = "efficiency-" + curve.id, .title = "Efficiency by each definition: " + curve.name};
   table.caption = fmt::format("E = rate per {0} / rate per {0} of the base, at the rates of {1}. ", unit_name(curve),
                               rate_source(curve));
   table.caption +=
@@ -293,68 +289,60 @@ draw::Table efficiency_table(const Curve& curve) {
       "need epochs of a fixed data set. eff_batch = tb(N0) / tb(n), median step times at equal local batch. eff_tput = "
       "x(n) / x(N0), x = total samples / total step seconds per device. Serial fraction after Karp and Flatt = (1/S - "
       "1/p) / (1 - 1/p), p = n/N0: flat over n means a fixed serial part, rising means communication.";
-  add_size_columns(table, curve);
-  for (const auto& [title, key] : {std::pair{"E (%)", "efficiency_pct"},
-                                   {"low", "efficiency_low_pct"},
-                                   {"high", "efficiency_high_pct"},
-                                   {"eff_epoch (%)", "eff_epoch_pct"},
-                                   {"eff_train (%)", "eff_train_pct"},
-                                   {"eff_batch (%)", "eff_batch_pct"},
-                                   {"eff_tput (%)", "eff_tput_pct"},
-                                   {"serial fraction", "karp_flatt"}})
-    table.columns.push_back(column(title, key));
   if (!curve.base || curve.points.size() < 2) return table;
-  for (const Point& point : curve.points) {
-    std::vector<draw::Cell> row = size_cells(curve, point);
-    row.push_back(percent_cell(point.efficiency.value));
-    row.push_back(point.efficiency.has_range ? percent_cell(point.efficiency.low) : draw::Cell{});
-    row.push_back(point.efficiency.has_range ? percent_cell(point.efficiency.high) : draw::Cell{});
-    row.push_back(definition_cell(point, "eff_epoch", point.eff_epoch));
-    row.push_back(definition_cell(point, "eff_train", point.eff_train));
-    row.push_back(definition_cell(point, "eff_batch", point.eff_batch));
-    row.push_back(percent_cell(point.eff_tput));
-    row.push_back(figure_cell(point.karp_flatt, 3));
-    table.rows.push_back(std::move(row));
-  }
-  if (std::none_of(curve.points.begin(), curve.points.end(),
-                   [](const Point& point) { return point.efficiency.has_range; }))
-    drop_columns(table, {"efficiency_low_pct", "efficiency_high_pct"});
+  Columns columns = size_columns(curve);
+  const auto add = [&](const char* title, const char* key, std::function<draw::Cell(const Point&)> cell) {
+    columns.push_back({column(title, key), std::move(cell)});
+  };
+  add("E (%)", "efficiency_pct", [](const Point& point) { return percent_cell(point.efficiency.value); });
+  if (any_point(curve, [](const Point& point) { return point.efficiency.has_range; }))
+    for (const auto& [title, key, end] :
+         {std::tuple{"low", "efficiency_low_pct", &Estimate::low}, {"high", "efficiency_high_pct", &Estimate::high}})
+      add(title, key, [end = end](const Point& point) {
+        return point.efficiency.has_range ? percent_cell(point.efficiency.*end) : draw::Cell{};
+      });
+  for (const auto& [name, value] :
+       {std::pair{"eff_epoch", &Point::eff_epoch}, {"eff_train", &Point::eff_train}, {"eff_batch", &Point::eff_batch}})
+    columns.push_back(
+        {column(fmt::format("{} (%)", name), fmt::format("{}_pct", name)),
+         [name = name, value = value](const Point& point) { return definition_cell(point, name, point.*value); }});
+  add("eff_tput (%)", "eff_tput_pct", [](const Point& point) { return percent_cell(point.eff_tput); });
+  add("serial fraction", "karp_flatt", [](const Point& point) { return figure_cell(point.karp_flatt, 3); });
+  fill_table(table, columns, curve.points);
   return table;
 }
 
 draw::Table interval_table(const Curve& curve) {
-  draw::Table table{.id = "intervals-" + curve.id, .title = "95 % intervals: " + curve.name, .caption = {}};
+  draw::Table table{.id = "intervals-" + curve.id, .title = "95 % intervals: " + curve.name};
   table.caption = fmt::format(
       "All from the interval of the step time. Of a single run: {}. Of several: Student's t on the logarithms of the "
       "values of jobs, or of the runs of one job, around their geometric mean. Speed-up and efficiency add the "
       "relative uncertainties of size and base in quadrature.",
       stats::kMedianIntervalMethod);
-  add_size_columns(table, curve);
-  const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
-  for (const auto& [title, key] : {std::pair{std::string("step (ms)"), "step_ms"},
-                                   {unit, "rate_per_s"},
-                                   {std::string("MFU (%)"), "mfu_pct"},
-                                   {std::string("speed-up"), "speedup"},
-                                   {std::string("efficiency (%)"), "efficiency_pct"}})
-    for (const char* end : {"low", "high"})
-      table.columns.push_back(column(fmt::format("{}, {}", title, end), fmt::format("{}_{}", key, end)));
-  for (const Point& point : curve.points) {
-    if (!step_estimate(point).has_range) continue;
-    std::vector<draw::Cell> row = size_cells(curve, point);
-    const auto add = [&](const Estimate& estimate, double factor) {
-      row.push_back(estimate.has_range ? figure_cell(factor * estimate.low) : draw::Cell{});
-      row.push_back(estimate.has_range ? figure_cell(factor * estimate.high) : draw::Cell{});
-    };
-    add(step_estimate(point), 1), add(point.samples_per_s, 1), add(proportional(point.mfu, point.samples_per_s), 100);
-    add(speedup_estimate(point), 1), add(point.efficiency, 100);
-    table.rows.push_back(std::move(row));
-  }
+  Columns columns = size_columns(curve);
+  const auto add = [&](const std::string& title, const char* key, double factor,
+                       const std::function<Estimate(const Point&)>& estimate) {
+    for (const auto& [name, end] : {std::pair{"low", &Estimate::low}, {"high", &Estimate::high}})
+      columns.push_back({column(fmt::format("{}, {}", title, name), fmt::format("{}_{}", key, name)),
+                         [factor, estimate, end = end](const Point& point) {
+                           const Estimate of_point = estimate(point);
+                           return of_point.has_range ? figure_cell(factor * of_point.*end) : draw::Cell{};
+                         }});
+  };
+  add("step (ms)", "step_ms", 1, step_estimate);
+  add(unit_of_rates(curve), "rate_per_s", 1, [](const Point& point) { return point.samples_per_s; });
+  add("MFU (%)", "mfu_pct", 100, [](const Point& point) { return proportional(point.mfu, point.samples_per_s); });
+  add("speed-up", "speedup", 1, speedup_estimate);
+  add("efficiency (%)", "efficiency_pct", 100, [](const Point& point) { return point.efficiency; });
+  std::vector<Point> with_range = curve.points;
+  std::erase_if(with_range, [](const Point& point) { return !step_estimate(point).has_range; });
+  fill_table(table, columns, with_range);
   return table;
 }
 
 draw::Table rate_table(const Curve& curve) {
-  const std::string unit = curve.points.empty() ? "samples/s" : rate_unit(curve.points.front());
-  draw::Table table{.id = "rates-" + curve.id, .title = "Rates and utilisation: " + curve.name, .caption = {}};
+  const std::string unit = unit_of_rates(curve);
+  draw::Table table{.id = "rates-" + curve.id, .title = "Rates and utilisation: " + curve.name};
   table.caption =
       "Capability comes from the median step; the mean is total samples over total step seconds; billed is total "
       "samples over wall seconds of the same window, pauses included.";
@@ -363,43 +351,37 @@ draw::Table rate_table(const Curve& curve) {
   if (!curve.points.empty() && !curve.points[0].setup.flops_formula.empty())
     table.caption += " FLOPs: " + curve.points[0].setup.flops_formula + ".";
   table.caption += processed_note(curve);
-  add_size_columns(table, curve);
-  for (const auto& [title, key] :
-       {std::pair{"capability", "capability_per_s"}, {"mean", "mean_per_s"}, {"billed", "billed_per_s"}})
-    table.columns.push_back(column(fmt::format("{} ({})", title, unit), key));
-  table.columns.push_back(column("tokens/s", "tokens_per_s"));
-  table.columns.push_back(column("TFLOP/s per device", "tflops_per_device"));
-  table.columns.push_back(column("MFU, table peak (%)", "mfu_pct"));
-  table.columns.push_back(column("MFU, measured peak (%)", "mfu_measured_pct"));
-  const bool has_processed = std::any_of(curve.points.begin(), curve.points.end(),
-                                         [](const Point& point) { return has_other_count(point.setup); });
-  if (has_processed) table.columns.push_back(column("MFU, computed FLOPs (%)", "mfu_processed_pct"));
-  const bool has_logged = std::any_of(curve.points.begin(), curve.points.end(),
-                                      [](const Point& point) { return std::isfinite(point.logged_tflops_per_device); });
-  if (has_logged) {
+  Columns columns = size_columns(curve);
+  const auto add_share = [&](const char* title, const char* key, std::function<double(const Point&)> share) {
+    columns.push_back({column(title, key), [share](const Point& point) { return percent_cell(share(point)); }});
+  };
+  const auto add_figure = [&](std::string title, const char* key, double Point::*value) {
+    columns.push_back(
+        {column(std::move(title), key), [value](const Point& point) { return figure_cell(point.*value); }});
+  };
+  columns.push_back({column(fmt::format("capability ({})", unit), "capability_per_s"),
+                     [](const Point& point) { return figure_cell(point.samples_per_s.value); }});
+  add_figure(fmt::format("mean ({})", unit), "mean_per_s", &Point::mean_samples_per_s);
+  add_figure(fmt::format("billed ({})", unit), "billed_per_s", &Point::billed_samples_per_s);
+  add_figure("tokens/s", "tokens_per_s", &Point::tokens_per_s);
+  add_figure("TFLOP/s per device", "tflops_per_device", &Point::tflops_per_device);
+  add_share("MFU, table peak (%)", "mfu_pct", [](const Point& point) { return point.mfu; });
+  add_share("MFU, measured peak (%)", "mfu_measured_pct", [](const Point& point) { return point.mfu_measured; });
+  if (any_point(curve, [](const Point& point) { return has_other_count(point.setup); }))
+    add_share("MFU, computed FLOPs (%)", "mfu_processed_pct", processed_mfu);
+  if (any_point(curve, [](const Point& point) { return std::isfinite(point.logged_tflops_per_device); })) {
     table.caption +=
         " Logged TFLOP/s are those that the program itself printed, by its own count of FLOPs (median of the measured "
         "lines), and the MFU by them is their share of the peak.";
-    table.columns.push_back(column("logged TFLOP/s per device", "logged_tflops_per_device"));
-    table.columns.push_back(column("MFU by logged (%)", "logged_mfu_pct"));
+    add_figure("logged TFLOP/s per device", "logged_tflops_per_device", &Point::logged_tflops_per_device);
+    add_share("MFU by logged (%)", "logged_mfu_pct", [](const Point& point) { return point.logged_mfu; });
   }
-  for (const Point& point : curve.points) {
-    std::vector<draw::Cell> row = size_cells(curve, point);
-    for (const double rate : {point.samples_per_s.value, point.mean_samples_per_s, point.billed_samples_per_s,
-                              point.tokens_per_s, point.tflops_per_device})
-      row.push_back(figure_cell(rate));
-    row.push_back(percent_cell(point.mfu));
-    row.push_back(percent_cell(point.mfu_measured));
-    if (has_processed) row.push_back(percent_cell(processed_mfu(point)));
-    if (has_logged)
-      row.insert(row.end(), {figure_cell(point.logged_tflops_per_device), percent_cell(point.logged_mfu)});
-    table.rows.push_back(std::move(row));
-  }
+  fill_table(table, columns, curve.points);
   return table;
 }
 
 draw::Table cost_table(const Curve& curve, const AnalysisOptions& options) {
-  draw::Table table{.id = "cost-" + curve.id, .title = "Cost: " + curve.name, .caption = {}};
+  draw::Table table{.id = "cost-" + curve.id, .title = "Cost: " + curve.name};
   const std::string budget = curve.points.empty() ? "" : work_text(curve.points[0], options);
   table.caption = fmt::format(
       "Days and node-hours are those of {} at the rate of {}, without start-up, evaluation, checkpoints and restarts. "
@@ -408,38 +390,38 @@ draw::Table cost_table(const Curve& curve, const AnalysisOptions& options) {
   if (!curve.points.empty()) table.caption += work_note(curve.points[0], options);
   if (curve.is_by_devices && !curve.points.empty() && curve.points[0].nodes == 1)
     table.caption += " N is 1 at every size: all devices are of one node.";
-  add_size_columns(table, curve);
-  table.columns.push_back(column("node-h per 10^6 samples", "node_hours_per_million"));
-  table.columns.push_back(column(fmt::format("days for {}", budget), "budget_days"));
-  table.columns.push_back(column("node-hours", "budget_node_hours"));
-  const auto unit = curve.points.empty() ? std::nullopt : billed_unit(curve.points[0]);
-  if (unit) table.columns.push_back(column(unit->name, "budget_device_hours"));
-  if (options.price_per_node_hour)
-    table.columns.push_back(column(fmt::format("price at {:g} per node-hour", *options.price_per_node_hour), "price"));
-  table.columns.push_back(column("J per sample", "joules_per_sample"));
-  table.columns.push_back(column("W per device", "watts_per_device"));
-  for (const Point& point : curve.points) {
-    std::vector<draw::Cell> row = size_cells(curve, point);
-    for (const double value : {point.node_hours_per_sample * 1e6, point.budget_days, point.budget_node_hours})
-      row.push_back(figure_cell(value));
-    if (unit) {
+  Columns columns = size_columns(curve);
+  const auto add = [&](const std::string& title, const char* key, std::function<draw::Cell(const Point&)> cell) {
+    columns.push_back({column(title, key), std::move(cell)});
+  };
+  add("node-h per 10^6 samples", "node_hours_per_million",
+      [](const Point& point) { return figure_cell(point.node_hours_per_sample * 1e6); });
+  add(fmt::format("days for {}", budget), "budget_days",
+      [](const Point& point) { return figure_cell(point.budget_days); });
+  add("node-hours", "budget_node_hours", [](const Point& point) { return figure_cell(point.budget_node_hours); });
+  if (const auto unit = curve.points.empty() ? std::nullopt : billed_unit(curve.points[0]))
+    add(unit->name, "budget_device_hours", [](const Point& point) {
       const auto own = billed_unit(point);
-      row.push_back(own ? figure_cell(point.budget_days * 24 * own->count) : draw::Cell{});
-    }
-    if (options.price_per_node_hour) row.push_back(figure_cell(point.budget_node_hours * *options.price_per_node_hour));
-    if (point.energy) {
-      draw::Cell joules = figure_cell(point.energy->joules / point.energy->samples);
-      joules.note = fmt::format(
-          "meters added up: {}, on {} hosts; evaluations and checkpoints between the steps are in it, cooling is not",
-          point.energy->scope, point.energy->num_hosts);
-      row.push_back(joules);
-      row.push_back(figure_cell(per_device(point, point.energy->joules / point.energy->seconds), 3));
-    } else {
-      row.push_back(missing_cell("no energy meter was read"));
-      row.push_back(missing_cell("no energy meter was read"));
-    }
-    table.rows.push_back(std::move(row));
-  }
+      return own ? figure_cell(point.budget_days * 24 * own->count) : draw::Cell{};
+    });
+  if (options.price_per_node_hour)
+    add(fmt::format("price at {:g} per node-hour", *options.price_per_node_hour), "price",
+        [price = *options.price_per_node_hour](const Point& point) {
+          return figure_cell(point.budget_node_hours * price);
+        });
+  add("J per sample", "joules_per_sample", [](const Point& point) {
+    if (!point.energy) return missing_cell("no energy meter was read");
+    draw::Cell joules = figure_cell(point.energy->joules / point.energy->samples);
+    joules.note = fmt::format(
+        "meters added up: {}, on {} hosts; evaluations and checkpoints between the steps are in it, cooling is not",
+        point.energy->scope, point.energy->num_hosts);
+    return joules;
+  });
+  add("W per device", "watts_per_device", [](const Point& point) {
+    return point.energy ? figure_cell(per_device(point, point.energy->joules / point.energy->seconds), 3)
+                        : missing_cell("no energy meter was read");
+  });
+  fill_table(table, columns, curve.points);
   return table;
 }
 

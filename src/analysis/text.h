@@ -17,8 +17,8 @@ std::vector<std::string> method_of(const Analysis& analysis);
 /// What was wrong with the sources, for a terminal: equal problems of several sources share a line, and of more than
 /// `max_lines` the rest is counted.
 std::vector<std::string> source_problems(const std::vector<RunSummary>& runs, size_t max_lines = 12);
-/// What is in no point and why, for a terminal, with what can still be concluded or without: runs of one reason share a
-/// line.
+/// What is in no point and why, for a terminal, with what can still be concluded or without: runs of
+/// one reason share a line.
 std::vector<std::string> left_out_lines(const Analysis& analysis, bool has_conclusions = true);
 /// What the honesty checks found, for a terminal: a line for each kind, with its first finding.
 std::vector<std::string> check_lines(const Analysis& analysis);

@@ -177,8 +177,8 @@ void AxisScale::choose_log_ticks(size_t max_ticks, bool is_bytes) {
     ticks_.push_back({value, power % stride == 0 ? label_single(value, is_bytes, high_) : ""});
   }
   if (is_binary && num_powers >= 3) return;
-  // Fewer powers: 1, 2, 5, 10, ... where three or more of them fit, else equal steps. Bytes stay with halves of their
-  // powers.
+  // Fewer powers: 1, 2, 5, 10, ... where three or more of them fit, else equal steps. Bytes stay
+  // with halves of their powers.
   constexpr size_t kFewest = 3;
   std::vector<double> values;
   const std::vector<double> factors = is_bytes ? std::vector<double>{1, 1.5} : std::vector<double>{1, 2, 5};

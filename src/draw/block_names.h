@@ -19,8 +19,8 @@ BlockNames name_blocks(const Document& document);
 /// Title of a table or chart in one line; empty for a paragraph.
 std::string block_title(const Block& block);
 
-/// What belongs under a table: one line per distinct cell note, numbered in order of appearance, then the notes of the
-/// table.
+/// What belongs under a table: one line per distinct cell note, numbered in order of appearance, then
+/// the notes of the table.
 struct TableNotes {
   std::vector<std::string> cell_notes{};
   std::vector<std::string> table_notes{};

@@ -42,8 +42,8 @@ class LabelPlacer {
 };
 
 /// Shifts boxes of the given heights, wished at `centres`, as little as needed so that they lie between `top` and
-/// `bottom` with `gap` between them. Returns the new centres; when they do not fit, they are spread over the whole
-/// height.
+/// `bottom` with `gap` between them. Returns the new centres; when they do not fit, they are
+/// spread over the whole height.
 std::vector<double> spread(std::span<const double> centres, std::span<const double> heights, double top, double bottom,
                            double gap);
 

@@ -1,5 +1,5 @@
-// Results of `lockstep bench`: JSON documents, and the text of every case but `collective` (whose text is that of
-// nccl-tests).
+// Results of `lockstep bench`: JSON documents, and the text of every case but `collective` (whose
+// text is that of nccl-tests).
 #include "logs/bench.h"
 
 #include <fmt/format.h>

@@ -38,8 +38,8 @@ struct CsvColumn {
 /// The columns of a header, known by their names whatever their case and punctuation.
 std::vector<CsvColumn> csv_columns_of(std::string_view header);
 bool has_csv_field(const std::vector<CsvColumn>& columns, CsvField field);
-/// Is it a table of steps with their times? One with nodes or devices and without steps is one of points
-/// (core/csv_table.h).
+/// Is it a table of steps with their times? One with nodes or devices and without steps
+/// is one of points (core/csv_table.h).
 bool are_csv_steps(const std::vector<CsvColumn>& columns);
 
 /// Whole numbers, in which a comma can only part thousands.

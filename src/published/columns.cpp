@@ -108,8 +108,8 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
   result.notes.push_back(fmt::format("Column '{}' was read as {}{}.", given, known, how));
 }
 
-/// Step times and rates decide everything: two columns of one are refused. Of others the one with the very name is
-/// meant.
+/// Step times and rates decide everything: two columns of one are refused. Of others the one with
+/// the very name is meant.
 bool is_vital(const std::string& known) {
   return known == kStepTimeColumn || known == "tflops_per_gpu" || known.find("per_s") != std::string::npos;
 }

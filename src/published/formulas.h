@@ -74,8 +74,8 @@ std::string base_text(const FormulaContext& context);
 std::string missing_base(const FormulaContext& context, size_t row);
 /// DataError for the first count or rate that is not above zero.
 void check_positive(const ResultTable& result);
-/// DataError where times or rates of one group stand a factor of hundreds apart at the same work: two units in one
-/// column.
+/// DataError where times or rates of one group stand a factor of hundreds apart at the same work:
+/// two units in one column.
 void check_units(const FormulaContext& context);
 
 /// Marks groups whose batches are neither weak nor strong scaling, or contradict each other, and says so in the notes.
@@ -105,8 +105,8 @@ std::vector<Formula> formulas_of(const FormulaContext& context);
 /// What can be computed beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
 
-/// What a table of rates over sizes does not tell, each with what is lost by it and how to give it. Empty for other
-/// tables.
+/// What a table of rates over sizes does not tell, each with what is lost by it and how to give
+/// it. Empty for other tables.
 std::vector<std::string> missing_in(const FormulaContext& context);
 
 /// Remarks on single cells whose arithmetic is right and whose meaning is not: the formula does not fit the model or

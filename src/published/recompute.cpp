@@ -290,7 +290,7 @@ draw::Document published_document(const std::vector<PublishedTable>& tables) {
   draw::Document document{.title = "Tables of results", .subtitle = {}};
   size_t num_cells = 0, num_exact = 0, num_not = 0, num_remarks = 0;
   for (const PublishedTable& table : tables) {
-    draw::Section section{.id = table.source.stem().string(), .title = table.source.filename().string(), .blocks = {}};
+    draw::Section section{.id = table.source.stem().string(), .title = table.source.filename().string()};
     const auto count = [&](CellVerdict verdict) {
       return static_cast<size_t>(std::count_if(table.cells.begin(), table.cells.end(),
                                                [&](const CheckedCell& cell) { return cell.verdict == verdict; }));
@@ -336,7 +336,7 @@ draw::Document published_document(const std::vector<PublishedTable>& tables) {
         "not; {} have a remark on what they mean",
         num_cells, num_exact, num_cells - num_exact - num_not, num_not, num_remarks);
   if (const auto sentences = contradictions(tables); !sentences.empty()) {
-    draw::Section section{.id = "contradictions", .title = "Tables that contradict each other", .blocks = {}};
+    draw::Section section{.id = "contradictions", .title = "Tables that contradict each other"};
     analysis::add_text(section, sentences, draw::Paragraph::Kind::kWarning);
     document.sections.insert(document.sections.begin(), std::move(section));
   }

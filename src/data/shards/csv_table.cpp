@@ -81,7 +81,7 @@ class CsvReader {
 
 }  // namespace
 
-size_t CsvTable::column(std::string_view name, std::string_view file) const {
+size_t SampleTable::column(std::string_view name, std::string_view file) const {
   const auto found = std::find(columns.begin(), columns.end(), name);
   if (found != columns.end()) return static_cast<size_t>(found - columns.begin());
   throw DataError(
@@ -89,14 +89,15 @@ size_t CsvTable::column(std::string_view name, std::string_view file) const {
       "name the columns with --csv-img-key and --csv-caption-key, and the separator with --csv-separator");
 }
 
-CsvTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep, std::string_view file) {
+SampleTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep,
+                      std::string_view file) {
   if (core::starts_with(text, "\xef\xbb\xbf")) text.remove_prefix(3);
   CsvReader reader(text, separator, file);
   std::vector<std::string> fields;
   if (!reader.next(fields))
     throw DataError(fmt::format("data: '{}' is empty: expected a line with the names of the columns", file));
-  const CsvTable all{.columns = fields, .rows = {}};
-  CsvTable table;
+  const SampleTable all{.columns = fields, .rows = {}};
+  SampleTable table;
   std::vector<size_t> kept;
   for (size_t i = 0; i < all.columns.size(); ++i)
     if (keep.empty() || std::find(keep.begin(), keep.end(), all.columns[i]) != keep.end()) kept.push_back(i);

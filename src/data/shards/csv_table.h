@@ -5,8 +5,8 @@
 
 namespace lockstep::data {
 
-/// A CSV or TSV file: a header line and rows of equally many fields.
-struct CsvTable {
+/// A CSV or TSV file that lists samples: a header line and rows of equally many fields.
+struct SampleTable {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
   /// Index of a column; DataError that lists the columns.
@@ -18,7 +18,8 @@ struct CsvTable {
 /// missing fields at the end of a row are empty, a byte-order mark is passed over. Rows with too many fields, and a
 /// quote that is never closed, throw DataError with the line. Only the columns in `keep` are stored (all if empty), in
 /// the order of the file.
-CsvTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep, std::string_view file);
+SampleTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep,
+                      std::string_view file);
 
 /// "," or "\t" (also spelled with a backslash) as a character; UsageError for anything longer.
 char parse_separator(std::string_view text);

@@ -99,7 +99,7 @@ struct CsvRow {
 /// Where the columns that a run needs lie; a column that it does not need is none.
 class CsvColumns {
  public:
-  CsvColumns(const SourceConfig& config, const CsvTable& table)
+  CsvColumns(const SourceConfig& config, const SampleTable& table)
       : config_(config), table_(table), path_(table.column(config.csv_image_key, config.spec)) {
     if (config.need_text) caption_ = table.column(config.csv_caption_key, config.spec);
     if (config.need_label) label_ = table.column(config.csv_label_key, config.spec);
@@ -121,7 +121,7 @@ class CsvColumns {
 
  private:
   const SourceConfig& config_;
-  const CsvTable& table_;
+  const SampleTable& table_;
   size_t path_;
   std::optional<size_t> caption_, label_;
 };
@@ -167,7 +167,7 @@ RowTable open_csv(const SourceConfig& config) {
   } catch (const EnvironmentError& error) {
     throw DataError(fmt::format("data: {}", error.what()), error.hint());
   }
-  const CsvTable table = parse_csv(text, parse_separator(config.csv_separator), needed_columns(config), file);
+  const SampleTable table = parse_csv(text, parse_separator(config.csv_separator), needed_columns(config), file);
   const CsvColumns columns(config, table);
   auto rows = std::make_shared<std::vector<CsvRow>>();
   for (size_t i = 0; i < table.rows.size(); ++i) rows->push_back(columns.row(i));

@@ -24,8 +24,8 @@ struct SlowSteps {
   double seconds = 0;
 };
 
-/// A run whose truth is known. Steps count from 1; an evaluation follows every `steps_per_evaluation` of them (0:
-/// none).
+/// A run whose truth is known. Steps count from 1; an evaluation follows every
+/// `steps_per_evaluation` of them (0: none).
 struct Timeline {
   int64_t nodes = 1, steps_per_line = 1, steps_per_evaluation = 0;
   SlowSteps slow{};

@@ -1,5 +1,5 @@
-// The catalogue of metrics against a report made of full records: what it declares is produced, and what is produced is
-// declared.
+// The catalogue of metrics against a report made of full records: what it declares is produced, and
+// what is produced is declared.
 #include <gtest/gtest.h>
 
 #include <set>

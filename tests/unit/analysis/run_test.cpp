@@ -16,8 +16,8 @@ namespace {
 
 using tests::make_run;
 
-/// Of 700 steps the first 300 are of attempt 1, at 300 ms a step, and the others of attempt 2, at 100 ms; epochs of 100
-/// steps.
+/// Of 700 steps the first 300 are of attempt 1, at 300 ms a step, and the others of attempt 2, at 100
+/// ms; epochs of 100 steps.
 record::RunData restarted_run() {
   record::RunData run = make_run({.name = "restarted", .num_slow = 0});
   double time_s = 1.7e9;

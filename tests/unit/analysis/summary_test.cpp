@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "analysis/charts.h"
 #include "analysis/sources.h"
 #include "core/strings.h"
 #include "unit/analysis/log_writers.h"
@@ -75,6 +76,9 @@ TEST_F(ManyLogs, OfEightProgramsAtThreeSizesFitATerminal) {
           EXPECT_NE(text.find("\n" + run.name + " "), std::string::npos) << "a row for " << run.name << "\n" << text;
         for (const Curve& curve : analysis.curves)
           EXPECT_NE(text.find("[" + curve.id.substr(6) + "]"), std::string::npos) << curve.id << "\n" << text;
+        EXPECT_EQ(text.find("\ncheck: "), std::string::npos) << "checks of curves stand with them\n" << text;
+        for (const draw::Chart& chart : efficiency_charts(analysis.curves, {}))
+          for (const draw::Series& series : chart.series) EXPECT_FALSE(series.x.empty()) << "no line: " << series.name;
       }
 }
 
