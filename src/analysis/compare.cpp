@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -54,26 +54,30 @@ std::map<Size, Runs> by_size(const Runs& runs) {
 
 using Attributes = std::map<std::string, std::string>;
 
+/// What every source may tell of a run, by name, and its tags.
+Attributes facts_of(const RunSummary& run, const Configuration& configuration) {
+  const record::RunSetup& setup = run.setup;
+  const bool knows_samples = std::isfinite(run.samples_per_step) && run.samples_per_step > 0;
+  Attributes facts = configuration.settings;
+  facts.insert({{"task", setup.task},
+                {"model", setup.model},
+                {"system", setup.system},
+                {"device", setup.device},
+                {"program", run.format},
+                {kThreadsPerRank, compute_threads(run, kThreadsPerRank)},
+                {"accumulation", std::to_string(setup.accum.value_or(1))},
+                {"global batch", setup.global_batch ? std::to_string(*setup.global_batch)
+                                 : knows_samples    ? fmt::format("{:.0f}", run.samples_per_step)
+                                                    : ""}});
+  return facts;
+}
+
 /// What runs of one size must share to be repeats.
 Attributes attributes_of(const RunSummary& run) {
-  const record::RunSetup& setup = run.setup;
   const Configuration configuration = configuration_of(run, true, {});
-  Attributes all = configuration.settings;
-  const auto add = [&](const Attributes& more) { all.insert(more.begin(), more.end()); };
-  add(configuration.options);
-  add(schedule_options(run));
-  const bool knows_samples = std::isfinite(run.samples_per_step) && run.samples_per_step > 0;
-  add({{"task", setup.task},
-       {"model", setup.model},
-       {"system", setup.system},
-       {"device", setup.device},
-       {"program", run.format},
-       {kThreadsPerRank, compute_threads(run, kThreadsPerRank)},
-       {"options", configuration.has_options ? "recorded" : "not recorded"},
-       {"accumulation", std::to_string(setup.accum.value_or(1))},
-       {"global batch", setup.global_batch ? std::to_string(*setup.global_batch)
-                        : knows_samples    ? fmt::format("{:.0f}", run.samples_per_step)
-                                           : ""}});
+  Attributes all = facts_of(run, configuration);
+  for (const Attributes& more : {configuration.options, schedule_options(run)}) all.insert(more.begin(), more.end());
+  all["options"] = configuration.has_options ? "recorded" : "not recorded";
   return all;
 }
 
@@ -173,15 +177,6 @@ std::pair<std::string, std::string> side_names(fs::path path_a, fs::path path_b)
   return {name_a.string(), name_b.string()};
 }
 
-std::string distinct(const Runs& runs, const std::function<std::string(const RunSummary&)>& get) {
-  std::vector<std::string> values;
-  for (const RunSummary* run : runs)
-    if (const std::string value = get(*run);
-        !value.empty() && std::find(values.begin(), values.end(), value) == values.end())
-      values.push_back(value);
-  return core::join(values, ", ");
-}
-
 /// Recorded options in which the sides differ, in one note.
 void note_options(const Runs& a, const Runs& b, std::vector<std::string>& notes) {
   std::vector<Configuration> made;
@@ -194,29 +189,23 @@ void note_options(const Runs& a, const Runs& b, std::vector<std::string>& notes)
     notes.push_back(fmt::format("these options are not the same in all runs: {}", core::join(differing, "; ")));
 }
 
-/// Settings in which the sides differ: a comparison is of all of them together.
+/// Facts in which the sides differ: a comparison is of all of them together.
 void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& notes) {
-  const auto number = [](const std::optional<int64_t>& value) {
-    return value ? std::to_string(*value) : std::string();
+  std::map<std::string, std::array<std::set<std::string>, 2>> values;  // by name, of A and of B
+  for (const size_t side : {0, 1})
+    for (const RunSummary* run : side == 0 ? a : b) {
+      Attributes facts = facts_of(*run, configuration_of(*run, true, {}));
+      if (run->setup.nodes) facts["nodes"] = std::to_string(*run->setup.nodes);
+      if (run->setup.devices) facts["devices"] = std::to_string(*run->setup.devices);
+      for (const auto& [name, value] : facts)
+        if (!value.empty()) values[name][side].insert(value);
+    }
+  const auto text = [](const std::set<std::string>& known) {
+    return known.empty() ? "unknown" : core::join(std::vector<std::string>(known.begin(), known.end()), ", ");
   };
-  const std::vector<std::pair<const char*, std::function<std::string(const RunSummary&)>>> settings = {
-      {"model", [](const RunSummary& run) { return run.setup.model; }},
-      {"precision", [](const RunSummary& run) { return run.setup.precision; }},
-      {"device", [](const RunSummary& run) { return run.setup.device; }},
-      {"system", [](const RunSummary& run) { return run.setup.system; }},
-      {"layout", [](const RunSummary& run) { return run.setup.layout; }},
-      {"program", [](const RunSummary& run) { return run.format; }},
-      {"nodes", [&](const RunSummary& run) { return number(run.setup.nodes); }},
-      {"devices", [&](const RunSummary& run) { return number(run.setup.devices); }},
-      {"global batch", [&](const RunSummary& run) { return number(run.setup.global_batch); }},
-      {"sequence length", [&](const RunSummary& run) { return number(run.setup.sequence_length); }},
-      {kThreadsPerRank, [](const RunSummary& run) { return compute_threads(run, kThreadsPerRank); }}};
-  for (const auto& [name, get] : settings) {
-    const std::string left = distinct(a, get), right = distinct(b, get);
-    if (left != right)
-      notes.push_back(fmt::format("{} differs: A {}, B {}", name, left.empty() ? "unknown" : left,
-                                  right.empty() ? "unknown" : right));
-  }
+  for (const auto& [name, sides] : values)
+    if (sides[0] != sides[1])
+      notes.push_back(fmt::format("{} differs: A {}, B {}", name, text(sides[0]), text(sides[1])));
   note_options(a, b, notes);
 }
 

@@ -138,13 +138,13 @@ std::string size_classes(const Table& table) {
     double letter, padding;
     const char* css;
   };
-  constexpr std::array<Size, 3> kScreenPx = {{{13.44, 17.6, ""}, {12.48, 12.2, "many"}, {11.52, 9, "most"}}};
+  constexpr std::array<Size, 3> kScreenPx = {{{13.44, 17.6, ""}, {12.48, 10.9, "many"}, {11.52, 9, "most"}}};
   constexpr std::array<Size, 3> kPaperPt = {{{7.5, 6, ""}, {6.6, 3.8, "fine"}, {5.8, 3.8, "finer"}}};
   constexpr std::array<Size, 3> kSplitPt = {
       {{6.6, 3.8, "fine split"},
        {5.4, 3.8, "finest split"},
        {5.4, 3.8, "finest split tight"}}};  // tight: words may break, nothing is cut
-  constexpr double kScreenWidthPx = 1010, kPaperWidthPt = 500;
+  constexpr double kScreenWidthPx = 960, kPaperWidthPt = 500;
   const LeastWidth least = least_width(table);
   const auto fits = [&](const Size& size, double em, double width) {
     return size.letter * em + size.padding * static_cast<double>(table.columns.size()) <= width;

@@ -227,6 +227,13 @@ TEST(ReportOfAnAfternoon, FitsAScreenForEachCurve) {
   for (const char* word : {"- profiled", "- failed", "- no steps", "M04 single-run"})
     EXPECT_TRUE(has(word)) << word << "\n" << made.out;
   EXPECT_LT(made.out.find("M01 few-steps"), made.out.find("M04 single-run")) << "sorted";
+  const ProgramResult page =
+      tests::run_program({"/usr/bin/env", "python3", LOCKSTEP_SOURCE_DIR "/tests/support/check_page.py", "--quick",
+                          (out / "report.html").string()},
+                         {}, std::chrono::minutes(8));
+  constexpr int kNoBrowser = 3;
+  if (page.exit_code == kNoBrowser) GTEST_SKIP() << page.out;
+  EXPECT_EQ(page.exit_code, 0) << page.out << page.err;
 }
 
 }  // namespace

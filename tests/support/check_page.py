@@ -4,11 +4,11 @@ a line.
 
 usage: check_page.py [--quick] PAGE [SCREENSHOT_FOLDER]      exit 0 no problem, 1 problems, 3 no Chromium
 
-With --quick it is loaded twice only, narrow and light, wide and dark; the other theme is then looked at without loading
-it again. The page is loaded as it is, at two widths, light and dark, with and without scripts, and as printed.
-Problems: script errors and refused resources, requests to anything but the page itself, text of a chart that overlaps
-other text or leaves its drawing, a page wider than its window, scripted controls that do nothing, tables cut or broken
-inside a word, text with too little contrast, and content that only scripts would show.
+With --quick it is loaded three times only, narrow and light, wide and dark; the other theme is then looked at without
+loading it again. The page is loaded as it is, at three widths, light and dark, with and without scripts, and as
+printed. Problems: script errors and refused resources, requests to anything but the page itself, text of a chart that
+overlaps other text or leaves its drawing, a page wider than its window, scripted controls that do nothing, tables cut
+or broken inside a word, text with too little contrast, and content that only scripts would show.
 """
 import base64
 import json
@@ -56,8 +56,8 @@ LAYOUT = r"""
 })()
 """
 
-# Tables: no line ends inside a word or number (behind a sign of it it may), on paper nothing is cut, and a wide window
-# shows the whole scaling table.
+# Tables: no line ends inside a word or number (behind a sign of it it may), on paper nothing is cut, and a window of
+# 800 px or more shows all columns (tables of others with a recomputed column beside each of theirs may scroll).
 TABLES = r"""
 (() => {
   const problems = [], paper = matchMedia('print').matches;
@@ -66,8 +66,9 @@ TABLES = r"""
     if (!box.width) continue;
     if (paper && box.right > innerWidth + 1)
       problems.push(`table ${place} is cut at the edge of the paper: ${Math.round(box.right)} of ${innerWidth} px`);
-    if (!paper && innerWidth >= 1280 && place.startsWith('scaling') && scroll.scrollWidth > scroll.clientWidth + 1)
-        problems.push(`table ${place} needs ${scroll.scrollWidth} px of ${scroll.clientWidth}`);
+    if (!paper && innerWidth >= 800 && !table.closest('details') && !place.startsWith('recomputed') &&
+        scroll.scrollWidth > scroll.clientWidth + 1)
+      problems.push(`table ${place} needs ${scroll.scrollWidth} px of ${scroll.clientWidth}`);
     if (table.classList.contains('tight')) continue;
     for (const cell of table.querySelectorAll('th,td')) {
       if (cell.getClientRects()[0].height < 1.6 * parseFloat(getComputedStyle(cell).fontSize) ||
@@ -377,9 +378,9 @@ def main():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(program, profile)
         try:
-            for width in (390, 1280):
+            for width in (390, 800, 1280):
                 for theme in ("light", "dark"):
-                    if not is_quick or (width, theme) in ((390, "light"), (1280, "dark")):
+                    if not is_quick or (width, theme) in ((390, "light"), (800, "light"), (1280, "dark")):
                         problems += check_variant(browser, page.as_uri(), width, theme, True, folder)
                         if is_quick:
                             problems += check_other_theme(browser, width, "dark" if theme == "light" else "light",
