@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "nn/checkpoint.h"
+#include "nn/recompute.h"
 
 namespace lockstep::nn {
 
@@ -59,7 +59,7 @@ Transformer::Transformer(int64_t num_layers, const BlockShape& shape, bool is_ca
 
 at::Tensor Transformer::run_block(ResidualBlock& block, const at::Tensor& x_BTD) {
   if (!checkpointing_) return block.forward(x_BTD, is_causal_);
-  return checkpoint(block, x_BTD,
+  return recomputed(block, x_BTD,
                     [&block, is_causal = is_causal_](const at::Tensor& x) { return block.forward(x, is_causal); });
 }
 
@@ -75,7 +75,7 @@ at::Tensor Transformer::forward_pooled(const at::Tensor& x_BTD, const at::Tensor
   for (size_t i = 0; i + 1 < blocks_.size(); ++i) x = run_block(*blocks_[i], x);
   ResidualBlock& last = *blocks_.back();
   if (!checkpointing_) return last.forward_one_position(x, position_B, is_causal_);
-  return checkpoint(last, x, [&last, position_B, is_causal = is_causal_](const at::Tensor& input) {
+  return recomputed(last, x, [&last, position_B, is_causal = is_causal_](const at::Tensor& input) {
     return last.forward_one_position(input, position_B, is_causal);
   });
 }

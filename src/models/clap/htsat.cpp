@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "models/clap/spec_augment.h"
-#include "nn/checkpoint.h"
+#include "nn/recompute.h"
 
 namespace lockstep::models {
 namespace {
@@ -109,7 +109,7 @@ at::Tensor HtsatTower::run_block(const Stage& stage, size_t index, const at::Ten
   const at::Tensor mask_WTT = index % 2 == 1 ? stage.mask_WTT : at::Tensor();
   const auto compute = [&block, mask_WTT, drop](const at::Tensor& x) { return block.forward(x, mask_WTT, drop); };
   const at::Tensor ordered_BNC = permute_tokens(x_BNC, stage.before[index]);
-  return checkpointing_ ? nn::checkpoint(block, ordered_BNC, compute) : compute(ordered_BNC);
+  return checkpointing_ ? nn::recomputed(block, ordered_BNC, compute) : compute(ordered_BNC);
 }
 
 at::Tensor HtsatTower::forward(const at::Tensor& audio_BS, const ForwardContext& context) {

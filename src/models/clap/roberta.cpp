@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "nn/attention.h"
-#include "nn/checkpoint.h"
+#include "nn/recompute.h"
 
 namespace lockstep::models {
 namespace {
@@ -125,7 +125,7 @@ at::Tensor RobertaTower::run_layer(RobertaLayer& layer, const at::Tensor& x_ND, 
   const auto compute = [&layer, packing, dropout, only_first](const at::Tensor& x) {
     return only_first ? layer.forward_first(x, packing, dropout) : layer.forward(x, packing, dropout);
   };
-  return checkpointing_ ? nn::checkpoint(layer, x_ND, compute) : compute(x_ND);
+  return checkpointing_ ? nn::recomputed(layer, x_ND, compute) : compute(x_ND);
 }
 
 at::Tensor RobertaTower::pool(const at::Tensor& x_ND, const TextPacking& packing) const {

@@ -8,8 +8,8 @@
 
 #include "core/rng.h"
 #include "nn/attention.h"
-#include "nn/checkpoint.h"
 #include "nn/gpt_activation.h"
+#include "nn/recompute.h"
 
 namespace lockstep::models {
 namespace {
@@ -42,7 +42,7 @@ at::Tensor GptAttention::forward(const at::Tensor& x_TBD, const GptFrame& frame)
   const at::Tensor qkv_TBW = qkv_.forward(x_TBD);
   if (!recompute_) return proj_.forward(attend(qkv_TBW, frame));
   return proj_.forward(
-      nn::checkpoint(core_, qkv_TBW, [this, frame](const at::Tensor& qkv) { return attend(qkv, frame); }));
+      nn::recomputed(core_, qkv_TBW, [this, frame](const at::Tensor& qkv) { return attend(qkv, frame); }));
 }
 
 at::Tensor GptAttention::attend(const at::Tensor& qkv_TBW, const GptFrame& frame) const {

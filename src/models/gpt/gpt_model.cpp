@@ -11,8 +11,8 @@
 #include <string>
 
 #include "core/error.h"
-#include "nn/checkpoint.h"
 #include "nn/layers.h"
+#include "nn/recompute.h"
 #include "nn/tensor_parallel.h"
 
 namespace lockstep::models {
@@ -166,7 +166,7 @@ at::Tensor GptModel::run_blocks(at::Tensor x_TBD, const GptFrame& frame) {
     if (!group->is_recomputed)
       x_TBD = group->forward(x_TBD, frame);
     else
-      x_TBD = nn::checkpoint(*group, x_TBD,
+      x_TBD = nn::recomputed(*group, x_TBD,
                              [group = group.get(), frame](const at::Tensor& x) { return group->forward(x, frame); });
   }
   if (!part_.has_head) return x_TBD;

@@ -1,4 +1,4 @@
-#include "nn/checkpoint.h"
+#include "nn/recompute.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -68,11 +68,11 @@ std::vector<at::Tensor> run(bool checkpointing, bool autocast, int repeats) {
   return result;
 }
 
-class CheckpointModes : public ::testing::TestWithParam<std::tuple<bool, int>> {};
+class RecomputeModes : public ::testing::TestWithParam<std::tuple<bool, int>> {};
 
 // Under autocast a weight used twice has one cached cast in the plain call, so its two gradients add up in bf16;
 // recomputed, in fp32.
-TEST_P(CheckpointModes, BitsOfThePlainCall) {
+TEST_P(RecomputeModes, BitsOfThePlainCall) {
   const auto [autocast, repeats] = GetParam();
   const auto plain = run(false, autocast, repeats), recomputed = run(true, autocast, repeats);
   ASSERT_EQ(plain.size(), recomputed.size());
@@ -91,7 +91,7 @@ TEST_P(CheckpointModes, BitsOfThePlainCall) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AutocastAndSharing, CheckpointModes,
+INSTANTIATE_TEST_SUITE_P(AutocastAndSharing, RecomputeModes,
                          ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2)));
 
 struct CountingHook : torch::autograd::PostAccumulateGradHook {
@@ -100,7 +100,7 @@ struct CountingHook : torch::autograd::PostAccumulateGradHook {
   int& count;
 };
 
-TEST(Checkpoint, RunsAgainInBackwardAndHooksFireOnce) {
+TEST(Recompute, RunsAgainInBackwardAndHooksFireOnce) {
   Linear linear(4, 4, {});
   fill(linear);
   int num_runs = 0, num_hooks = 0;
@@ -108,7 +108,7 @@ TEST(Checkpoint, RunsAgainInBackwardAndHooksFireOnce) {
     torch::autograd::impl::set_post_acc_grad_hooks(*entry.tensor, std::make_unique<CountingHook>(num_hooks));
   const auto compute = [&](const at::Tensor& t) { return ++num_runs, linear.forward(t).tanh(); };
   const at::Tensor x = at::ones({2, 4}).set_requires_grad(true);
-  const at::Tensor y = checkpoint(linear, checkpoint(linear, x, compute), compute);  // one parameter in two blocks
+  const at::Tensor y = recomputed(linear, recomputed(linear, x, compute), compute);  // one parameter in two blocks
   EXPECT_EQ(num_runs, 2);
   EXPECT_TRUE(y.requires_grad());
   y.sum().backward();
@@ -117,22 +117,22 @@ TEST(Checkpoint, RunsAgainInBackwardAndHooksFireOnce) {
   EXPECT_TRUE(linear.weight().grad().defined());
 }
 
-TEST(Checkpoint, WithoutGradientsItIsThePlainCall) {
+TEST(Recompute, WithoutGradientsItIsThePlainCall) {
   Linear linear(4, 4, {});
   fill(linear);
   const at::NoGradGuard no_gradients;
   EXPECT_FALSE(
-      checkpoint(linear, at::ones({2, 4}), [&](const at::Tensor& t) { return linear.forward(t); }).requires_grad());
+      recomputed(linear, at::ones({2, 4}), [&](const at::Tensor& t) { return linear.forward(t); }).requires_grad());
 }
 
-TEST(Checkpoint, AWeightCastInsideDoesNotLoseItsGradientOutside) {
+TEST(Recompute, AWeightCastInsideDoesNotLoseItsGradientOutside) {
   Linear linear(4, 4, {});
   fill(linear);
   const at::Tensor x = at::ones({2, 4}).set_requires_grad(true);
   at::Tensor first, second;
   {
     const Autocast scope;
-    first = checkpoint(linear, x, [&](const at::Tensor& t) { return linear.forward(t); });
+    first = recomputed(linear, x, [&](const at::Tensor& t) { return linear.forward(t); });
     second = linear.forward(x);
   }
   second.sum().backward();

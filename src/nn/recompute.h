@@ -13,6 +13,6 @@ namespace lockstep::nn {
 /// be a pure function of x and of the parameters of `module` (no random draws, no statistics); `module` must outlive
 /// the backward pass. Gradients of parameters flow out as ordinary gradients, so post-accumulate hooks fire once, also
 /// for a parameter that several blocks use. x must require a gradient, or a parameter must.
-at::Tensor checkpoint(Module& module, const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> compute);
+at::Tensor recomputed(Module& module, const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> compute);
 
 }  // namespace lockstep::nn

@@ -1,4 +1,4 @@
-#include "nn/checkpoint.h"
+#include "nn/recompute.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -58,7 +58,7 @@ struct Recompute : torch::CustomClassHolder {
   AutocastState autocast;
 };
 
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
+struct RecomputedCall : torch::autograd::Function<RecomputedCall> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, at::TensorList parameters,
                             c10::intrusive_ptr<Recompute> recompute) {
     variable_list saved{x};
@@ -97,12 +97,12 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
 
 }  // namespace
 
-at::Tensor checkpoint(Module& module, const at::Tensor& x, Compute compute) {
+at::Tensor recomputed(Module& module, const at::Tensor& x, Compute compute) {
   if (!at::GradMode::is_enabled()) return compute(x);
   std::vector<at::Tensor> parameters;
   for (const NamedTensor& entry : module.named_parameters()) parameters.push_back(*entry.tensor);
   auto recompute = c10::make_intrusive<Recompute>(std::move(compute), autocast_state(x.device().type()));
-  return Checkpoint::apply(x, at::TensorList(parameters), std::move(recompute));
+  return RecomputedCall::apply(x, at::TensorList(parameters), std::move(recompute));
 }
 
 }  // namespace lockstep::nn
