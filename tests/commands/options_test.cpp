@@ -235,6 +235,16 @@ TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
   };
   const auto written = pages(folder.path()), kept = pages(docs);
   EXPECT_TRUE(holds(written.at("train_clip.md"), "--gather-with-grad"));
+  const std::map<std::string, std::string> flag_of_page{{"sweep_run.md", "--submit"},
+                                                        {"sweep_collect.md", "--json"},
+                                                        {"predict.md", "--nodes"},
+                                                        {"config_show.md", "--all"},
+                                                        {"config_reference.md", "--metrics"}};
+  for (const auto& [name, flag] : flag_of_page)
+    EXPECT_TRUE(written.contains(name) && holds(written.at(name), flag)) << name;
+  const std::string& index = written.at("options.md");
+  EXPECT_TRUE(holds(index, "`profile train TASK`"));
+  EXPECT_EQ(index.find("options/train_imagenet.md"), index.rfind("options/train_imagenet.md")) << "listed once";
   for (const auto& [name, text] : written)
     EXPECT_TRUE(kept.contains(name) && kept.at(name) == text)
         << "docs/options/" << name << " is not current; write it again: build/lockstep config reference --output docs";

@@ -104,16 +104,73 @@ std::vector<Difference> differences(const core::Json& a, const core::Json& b) {
   return found;
 }
 
-/// Calls `visit` with the options of every command of this version.
+struct ShowFlags {
+  bool shows_all = false, as_json = false;
+};
+
+core::OptionSet declare_show(ShowFlags& flags) {
+  core::OptionSet set("config show",
+                      "Shows the options of a command line, a recipe or a run that differ from their defaults, as a "
+                      "recipe that gives the same options again.");
+  set.add("all", &flags.shows_all, {.help = "All options."});
+  set.add("json", &flags.as_json, {.help = "Machine-readable output, of all options."});
+  return set;
+}
+
+struct CompareFlags {
+  std::string first, second, command = commands::default_train_command();
+  bool as_json = false;
+};
+
+core::OptionSet declare_compare(CompareFlags& flags) {
+  core::OptionSet set("config compare", "Shows the options in which two recipes or runs differ.");
+  set.add_positional("first", &flags.first, {.help = "Recipe, or folder of a run.", .metavar = "FIRST"});
+  set.add_positional("second", &flags.second, {.help = "Recipe or run to compare with.", .metavar = "SECOND"});
+  set.add("for", &flags.command, {.help = "Command that recipes are for.", .metavar = "COMMAND"});
+  set.add("json", &flags.as_json, {.help = "Machine-readable output."});
+  return set;
+}
+
+struct ReferenceFlags {
+  std::string format = "text", output;
+  bool as_json = false, metrics = false;
+};
+
+core::OptionSet declare_reference(ReferenceFlags& flags) {
+  core::OptionSet set("config reference", "Prints every option of every command, or every metric.");
+  set.add("format", &flags.format, {.help = "Form of the reference.", .choices = {"text", "markdown", "json"}});
+  set.add("json", &flags.as_json, {.help = "The same as --format json."});
+  set.add("metrics", &flags.metrics, {.help = "Metrics of run records and reports instead of options."});
+  set.add("output", &flags.output,
+          {.help = "Write options.md and options/COMMAND.md into this folder instead.",
+           .metavar = "DIR",
+           .aliases = {"o"}});
+  return set;
+}
+
+/// The options of commands that this program declares where it runs them.
+void visit_own_options(const std::string& command, const OptionVisitor& visit) {
+  ShowFlags show;
+  CompareFlags compare;
+  ReferenceFlags reference;
+  if (command == "launch") visit_launch_options(visit);
+  if (command == "data") visit_data_options(visit);
+  if (command == "sweep") visit_sweep_options(visit);
+  if (command == "predict") visit_predict_options(visit);
+  if (command == "config show") visit(declare_show(show));
+  if (command == "config compare") visit(declare_compare(compare));
+  if (command == "config reference") visit(declare_reference(reference));
+}
+
+/// Calls `visit` with the options of every command of this version, once where it has two names.
 void visit_all_options(const OptionVisitor& visit) {
   for (const commands::CommandInfo& info : commands::command_table()) {
     if (!info.is_implemented) continue;
-    if (const auto command = commands::declare_command(info); command.set)
+    const auto command = commands::declare_command(info);
+    if (!command.set)
+      visit_own_options(info.name, visit);
+    else if (command.set->command() == info.name)
       visit(*command.set);
-    else if (info.name == "launch")
-      visit_launch_options(visit);
-    else if (info.name == "data")
-      visit_data_options(visit);
   }
 }
 
@@ -123,6 +180,9 @@ constexpr const char* kReferenceRules =
     "`--flag=value`; the last of a repeated flag wins; `--no-flag` clears a flag that takes no value;\n"
     "`none` empties an optional number and `''` an optional text. A recipe (`--config FILE`) is a flat\n"
     "TOML file whose keys are flag names; the command line wins over it.\n";
+constexpr const char* kProfileLine =
+    "`profile train TASK` takes the options of `train TASK`; it is that command with `--profile`, and "
+    "`--profile-step-start` and `--profile-step-end` say which steps are traced.";
 constexpr const char* kReferenceRoles =
     "The role of an option of training says how reports compare runs by it:\n\n"
     "- identity: which run it is, how long it lasts, how its ranks meet, where it reads and writes;\n"
@@ -165,6 +225,7 @@ void write_reference_pages(const fs::path& folder) {
     core::write_file_atomic(folder / "options" / file, page.substr(0, end_of_title) + note + page.substr(end_of_title));
     index += core::markdown_item(fmt::format("[`{}`](options/{}): {}", set.command(), file, set.summary()));
   });
+  index += core::markdown_item(kProfileLine);
   core::write_file_atomic(folder / "options.md", index);
   core::write_file_atomic(folder / "options/log_formats.md", "# Formats of logs\n\n" + note +
                                                                  "What `lockstep report` reads; how: "
@@ -271,7 +332,14 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
         commands::default_train_command());
     return 0;
   }
-  const bool as_json = std::erase(words, "--json") > 0, shows_all = std::erase(words, "--all") > 0;
+  // The other words are the command line that is shown.
+  const auto others = std::stable_partition(
+      words.begin(), words.end(), [](const std::string& word) { return word == "--json" || word == "--all"; });
+  ShowFlags flags;
+  core::OptionSet own = declare_show(flags);
+  own.parse(std::span(words.begin(), others));
+  words.erase(words.begin(), others);
+  const auto [shows_all, as_json] = flags;
   if (words.size() == 1 && is_run(words[0])) return show_run(words[0], as_json, shows_all);
   auto recipe =
       std::find_if(words.begin(), words.end(), [](const std::string& word) { return core::ends_with(word, ".toml"); });
@@ -304,21 +372,16 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
 
 int cmd_config_compare(const commands::ParsedCommand& parsed_command) {
   const std::span<const std::string> args = parsed_command.rest;
-  std::string first_path, second_path, command = commands::default_train_command();
-  bool as_json = false;
-  core::OptionSet set("config compare", "Shows the options in which two recipes or runs differ.");
-  set.add_positional("first", &first_path, {.help = "Recipe, or folder of a run.", .metavar = "FIRST"});
-  set.add_positional("second", &second_path, {.help = "Recipe or run to compare with.", .metavar = "SECOND"});
-  set.add("for", &command, {.help = "Command that recipes are for.", .metavar = "COMMAND"});
-  set.add("json", &as_json, {.help = "Machine-readable output."});
+  CompareFlags flags;
+  core::OptionSet set = declare_compare(flags);
   set.parse(args);
   if (set.wants_help()) {
     core::print("{}", set.help_text());
     return 0;
   }
-  const core::Json first = options_of(command, first_path), second = options_of(command, second_path);
+  const core::Json first = options_of(flags.command, flags.first), second = options_of(flags.command, flags.second);
   const auto found = differences(first, second);
-  if (as_json) {
+  if (flags.as_json) {
     core::Json json = core::Json::object();
     for (const Difference& difference : found)
       json[difference.name] = {{"first", difference.first}, {"second", difference.second}};
@@ -334,27 +397,19 @@ int cmd_config_compare(const commands::ParsedCommand& parsed_command) {
 
 int cmd_config_reference(const commands::ParsedCommand& parsed_command) {
   const std::span<const std::string> args = parsed_command.rest;
-  std::string format = "text", output;
-  bool as_json = false, metrics = false;
-  core::OptionSet set("config reference", "Prints every option of every command, or every metric.");
-  set.add("format", &format, {.help = "Form of the reference.", .choices = {"text", "markdown", "json"}});
-  set.add("json", &as_json, {.help = "The same as --format json."});
-  set.add("metrics", &metrics, {.help = "Metrics of run records and reports instead of options."});
-  set.add("output", &output,
-          {.help = "Write options.md and options/COMMAND.md into this folder instead.",
-           .metavar = "DIR",
-           .aliases = {"o"}});
+  ReferenceFlags flags;
+  core::OptionSet set = declare_reference(flags);
   set.parse(args);
   if (set.wants_help())
     core::print("{}", set.help_text());
-  else if (!output.empty())
-    write_reference_pages(output);
-  else if (as_json || format == "json")
-    core::print("{}\n", (metrics ? record::metrics_json() : reference_json()).dump(2));
-  else if (format == "markdown")
-    core::print("{}", metrics ? record::metrics_markdown() : reference_markdown());
+  else if (!flags.output.empty())
+    write_reference_pages(flags.output);
+  else if (flags.as_json || flags.format == "json")
+    core::print("{}\n", (flags.metrics ? record::metrics_json() : reference_json()).dump(2));
+  else if (flags.format == "markdown")
+    core::print("{}", flags.metrics ? record::metrics_markdown() : reference_markdown());
   else
-    core::print("{}", metrics ? metrics_text() : reference_text());
+    core::print("{}", flags.metrics ? metrics_text() : reference_text());
   return 0;
 }
 

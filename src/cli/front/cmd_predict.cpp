@@ -308,6 +308,11 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
 }
 }  // namespace
 
+void visit_predict_options(const OptionVisitor& visit) {
+  PredictFlags flags;
+  visit(declare_predict(flags));
+}
+
 int cmd_predict(const commands::ParsedCommand& command) {
   PredictFlags flags;
   core::OptionSet set = declare_predict(flags);

@@ -274,17 +274,41 @@ int run_sweep(std::span<const std::string> args) {
   return flags.local ? run_here(folder, state, indexes) : submit(folder, state, indexes);
 }
 
-/// A command that works on the folder of a sweep.
 struct FolderFlags {
   std::string folder;
   bool as_json = false;
 };
 
-/// Parses; true when only the help was wanted (and printed).
-bool parse_or_help(OptionSet& set, FolderFlags& flags, std::span<const std::string> args,
-                   const std::string& json_help) {
+/// A command that works on the folder of a sweep.
+struct FolderCommand {
+  const char *name, *summary;
+  const char* json_help = nullptr;  // of --json, where the command has it
+};
+constexpr FolderCommand kStatus{
+    "sweep status",
+    "Shows how the points of a sweep stand: from the records of their runs, their job scripts and SLURM.",
+    "Machine-readable output."};
+constexpr FolderCommand kResume{
+    "sweep resume",
+    "Starts again what failed, stopped, was cancelled or is missing; each run goes on from its latest checkpoint."};
+constexpr FolderCommand kCollect{
+    "sweep collect",
+    "Gathers what the runs measured and what they cost into one table, and writes it as collected.csv and "
+    "collected.json into the folder.",
+    "Print the JSON."};
+constexpr FolderCommand kCancel{
+    "sweep cancel", "Cancels every job of a sweep that waits or runs; running ones save a checkpoint first."};
+
+OptionSet declare(const FolderCommand& command, FolderFlags& flags) {
+  OptionSet set(command.name, command.summary);
   set.add_positional("folder", &flags.folder, {.help = "Folder of the sweep.", .metavar = "DIR"});
-  if (!json_help.empty()) set.add("json", &flags.as_json, {.help = json_help});
+  if (command.json_help != nullptr) set.add("json", &flags.as_json, {.help = command.json_help});
+  return set;
+}
+
+/// Parses; true when only the help was wanted (and printed).
+bool parse_or_help(const FolderCommand& command, FolderFlags& flags, std::span<const std::string> args) {
+  OptionSet set = declare(command, flags);
   set.parse(args);
   if (set.wants_help()) core::print("{}", set.help_text());
   if (!set.wants_help()) flags.folder = fs::absolute(flags.folder).lexically_normal().string();
@@ -326,9 +350,7 @@ void print_json(const core::Json& json) {
 
 int run_status(std::span<const std::string> args) {
   FolderFlags flags;
-  OptionSet set("sweep status",
-                "Shows how the points of a sweep stand: from the records of their runs, their job scripts and SLURM.");
-  if (parse_or_help(set, flags, args, "Machine-readable output.")) return 0;
+  if (parse_or_help(kStatus, flags, args)) return 0;
   const OpenSweep sweep(flags.folder);
   if (flags.as_json)
     print_json(sweep::status_json(sweep.folder, sweep.state, sweep.slurm(), core::unix_seconds()));
@@ -339,10 +361,7 @@ int run_status(std::span<const std::string> args) {
 
 int run_resume(std::span<const std::string> args) {
   FolderFlags flags;
-  OptionSet set(
-      "sweep resume",
-      "Starts again what failed, stopped, was cancelled or is missing; each run goes on from its latest checkpoint.");
-  if (parse_or_help(set, flags, args, "")) return 0;
+  if (parse_or_help(kResume, flags, args)) return 0;
   LockedSweep locked(flags.folder);
   const fs::path& folder = locked.folder;
   sweep::SweepState& state = locked.state;
@@ -361,10 +380,7 @@ int run_resume(std::span<const std::string> args) {
 
 int run_collect(std::span<const std::string> args) {
   FolderFlags flags;
-  OptionSet set("sweep collect",
-                "Gathers what the runs measured and what they cost into one table, and writes it as collected.csv and "
-                "collected.json into the folder.");
-  if (parse_or_help(set, flags, args, "Print the JSON.")) return 0;
+  if (parse_or_help(kCollect, flags, args)) return 0;
   const OpenSweep sweep(flags.folder);
   const sweep::Collection collection = sweep::collect(sweep.folder, sweep.state, sweep.slurm(), core::unix_seconds());
   const core::Json json = sweep::collection_json(sweep.state, collection);
@@ -380,15 +396,22 @@ int run_collect(std::span<const std::string> args) {
 
 int run_cancel(std::span<const std::string> args) {
   FolderFlags flags;
-  OptionSet set("sweep cancel",
-                "Cancels every job of a sweep that waits or runs; running ones save a checkpoint first.");
-  if (parse_or_help(set, flags, args, "")) return 0;
+  if (parse_or_help(kCancel, flags, args)) return 0;
   LockedSweep locked(flags.folder);
   const size_t num_cancelled = sweep::cancel_points(locked.folder, locked.state, sweep::Slurm());
   core::print("{} jobs cancelled\n", num_cancelled);
   return 0;
 }
 }  // namespace
+
+void visit_sweep_options(const OptionVisitor& visit) {
+  RunFlags run;
+  visit(declare_run(run));
+  for (const FolderCommand& command : {kStatus, kResume, kCollect, kCancel}) {
+    FolderFlags flags;
+    visit(declare(command, flags));
+  }
+}
 
 int cmd_sweep(const commands::ParsedCommand& parsed_command) {
   const std::span<const std::string> args = parsed_command.rest;

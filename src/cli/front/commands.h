@@ -19,9 +19,11 @@ int cmd_config_show(const commands::ParsedCommand& command);
 int cmd_config_compare(const commands::ParsedCommand& command);
 int cmd_config_reference(const commands::ParsedCommand& command);
 
-/// The options of launch, and of each command of data, for the reference. A set holds only during the call.
+/// The options of commands that declare them in this program, for the reference. A set holds only during the call.
 using OptionVisitor = std::function<void(const core::OptionSet&)>;
 void visit_launch_options(const OptionVisitor& visit);
 void visit_data_options(const OptionVisitor& visit);
+void visit_sweep_options(const OptionVisitor& visit);
+void visit_predict_options(const OptionVisitor& visit);
 
 }  // namespace lockstep::cli
