@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "config/hub_names.h"
 #include "config/shape_check.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -92,8 +93,11 @@ std::optional<ClapShape> find_named_clap(std::string_view name) {
       throw UsageError(fmt::format("clap: model '{}' is not supported: its text tower is CLIP's transformer", model),
                        known);
   const auto nearest = core::nearest_name(model, names);
-  throw UsageError(fmt::format("clap: unknown model '{}'", model),
-                   nearest ? fmt::format("did you mean '{}'?", *nearest) : known);
+  throw UsageError(
+      fmt::format("clap: unknown model '{}'", model),
+      hint_for_name(model,
+                    "give its shape with --model NAME or --model FILE.json, and its weights with --pretrained FILE",
+                    nearest ? fmt::format("did you mean '{}'?", *nearest) : known));
 }
 
 void check_spectrogram(const ClapShape& shape) {

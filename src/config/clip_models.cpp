@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "config/hub_names.h"
 #include "config/image_towers.h"
 #include "config/shape_check.h"
 #include "core/error.h"
@@ -143,9 +144,12 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
                        "take a ViT-* or RN* model, or give your own configuration as --model FILE.json");
   const std::vector<std::string> names = clip_model_names();
   const auto nearest = core::nearest_name(model, names);
-  throw UsageError(fmt::format("clip: unknown model '{}'", model),
-                   nearest ? fmt::format("did you mean '{}'?", *nearest)
-                           : fmt::format("known: {}; or a path that ends in .json", core::join(names, ", ")));
+  throw UsageError(
+      fmt::format("clip: unknown model '{}'", model),
+      hint_for_name(model,
+                    "give its shape with --model NAME or --model FILE.json, and its weights with --pretrained FILE",
+                    nearest ? fmt::format("did you mean '{}'?", *nearest)
+                            : fmt::format("known: {}; or a path that ends in .json", core::join(names, ", "))));
 }
 
 void check_vision(const ClipShape& shape) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "config/hub_names.h"
 #include "config/shape_check.h"
 #include "core/error.h"
 #include "core/named_file.h"
@@ -210,8 +211,9 @@ constexpr std::array kStrangers{
   });
   const auto nearest = core::nearest_name(model, names);
   throw UsageError(fmt::format("gpt: unknown model '{}'", model),
-                   nearest ? fmt::format("did you mean '{}'?", *nearest)
-                           : fmt::format("known: {}; or a config.json of Hugging Face", known));
+                   hint_for_name(model, "give its config.json with --model, and its folder with --load",
+                                 nearest ? fmt::format("did you mean '{}'?", *nearest)
+                                         : fmt::format("known: {}; or a config.json of Hugging Face", known)));
 }
 
 /// "--num-query-groups 4 or 8": the divisors of `whole` next to `value`.

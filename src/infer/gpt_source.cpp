@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "config/hub_names.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/safetensors.h"
@@ -139,7 +140,9 @@ GptSource find_gpt(const config::GenerateOptions& options) {
   if (!fs::exists(named))
     throw CheckpointError(
         fmt::format("infer: --pretrained '{}' does not exist", options.pretrained),
-        "name a folder of Hugging Face, the folder of a run of `train gpt` (<logs>/<name>), or a file of weights");
+        config::hint_for_name(
+            options.pretrained, "name the folder with --pretrained",
+            "name a folder of Hugging Face, the folder of a run of `train gpt` (<logs>/<name>), or a file of weights"));
   const bool is_folder = fs::is_directory(named), is_of_run = is_folder && (is_checkpoint(named) || is_run(named));
   GptSource source;
   source.weights = is_of_run ? train::checkpoint_folder(named) : named;

@@ -6,6 +6,7 @@
 
 #include "checkpoint/manifest.h"
 #include "cli/engine/commands.h"
+#include "config/hub_names.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "infer/gpt_export.h"
@@ -57,8 +58,10 @@ models::WeightFile read_input(const config::CkptOptions& options, checkpoint::Ch
 int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   const auto& options = *command.ckpt;
   if (!fs::exists(options.path))
-    throw CheckpointError(fmt::format("ckpt: '{}' does not exist", options.path),
-                          "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights");
+    throw CheckpointError(
+        fmt::format("ckpt: '{}' does not exist", options.path),
+        config::hint_for_name(options.path, "give its file of weights",
+                              "give a checkpoint, the folder of a run (<logs>/<name>), or a file of weights"));
   checkpoint::CheckpointManifest manifest;
   if (config::is_gpt_export(options)) {
     infer::export_gpt(options);

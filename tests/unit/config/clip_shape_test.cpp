@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "config/hub_names.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -112,6 +113,16 @@ TEST(ClipShape, UnknownNameGetsTheNearestOne) {
   const std::string message = usage_error_of([] { resolve_clip_shape("ViT-B32"); });
   EXPECT_NE(message.find("unknown model 'ViT-B32'"), std::string::npos) << message;
   EXPECT_NE(message.find("ViT-B-32"), std::string::npos) << message;
+}
+
+TEST(ClipShape, NamesOfTheHubAreToldHowToFetchThem) {
+  const std::string message =
+      usage_error_of([] { resolve_clip_shape("hf-hub:laion/CLIP-ViT-B-32-laion2B-s34B-b79K"); });
+  for (const char* text :
+       {"not downloaded", "`hf download laion/CLIP-ViT-B-32-laion2B-s34B-b79K`", "--pretrained FILE"})
+    EXPECT_NE(message.find(text), std::string::npos) << text << " in: " << message;
+  EXPECT_EQ(message.find("known: "), std::string::npos) << message;
+  EXPECT_EQ(hint_for_name("hf-data/a.pt", "give it", "its path"), "its path");
 }
 
 TEST(ClipShape, OverridesApplyAndAreChecked) {

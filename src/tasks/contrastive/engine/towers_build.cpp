@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "config/hub_names.h"
 #include "core/error.h"
 #include "hw/device.h"
 #include "models/clap/clap_model.h"
@@ -28,9 +29,10 @@ struct MadeTowers {
 
 void load_file(const MadeTowers& towers, const std::string& path) {
   if (!std::filesystem::exists(path))
-    throw UsageError(
-        fmt::format("train: --pretrained '{}' does not exist", path),
-        "tags of OpenCLIP are not downloaded: fetch the weights and give the path of the .pt or .safetensors file");
+    throw UsageError(fmt::format("train: --pretrained '{}' does not exist", path),
+                     config::hint_for_name(path, "give the path of its .pt or .safetensors file",
+                                           "tags of OpenCLIP are not downloaded: fetch the weights and give the path "
+                                           "of the .pt or .safetensors file"));
   checkpoint::CheckpointManifest ignored;
   towers.load(models::read_weights(train::weight_file(path, ignored)));
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "checkpoint/manifest.h"
+#include "config/hub_names.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -182,8 +183,10 @@ void check_foreign_model(const config::GptShape& shape, const std::filesystem::p
 /// A folder or file of Hugging Face's or Megatron's names.
 void load_foreign_weights(models::GptTask& task, const std::filesystem::path& load) {
   if (!std::filesystem::exists(load))
-    throw CheckpointError(fmt::format("train: --load '{}' does not exist", load.string()),
-                          "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face");
+    throw CheckpointError(
+        fmt::format("train: --load '{}' does not exist", load.string()),
+        config::hint_for_name(load.string(), "name its folder with --load",
+                              "name a run of lockstep or one of its checkpoints, or a folder of Hugging Face"));
   check_foreign_model(task.chunk(0).shape(), load / "config.json");
   const models::WeightFile weights =
       std::filesystem::is_directory(load) ? models::read_weight_folder(load) : models::read_weights(load);

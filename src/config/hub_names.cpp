@@ -1,0 +1,19 @@
+#include "config/hub_names.h"
+
+#include <fmt/format.h>
+
+#include "core/strings.h"
+
+namespace lockstep::config {
+
+std::string hint_for_name(std::string_view name, const std::string& then, const std::string& hint) {
+  for (const std::string_view prefix : {"hf-hub:", "hf_hub:", "hf://", "https://huggingface.co/"})
+    if (core::starts_with(name, prefix))
+      return fmt::format(
+          "names of the Hugging Face Hub are not downloaded: fetch it, for example with `hf download {}`, "
+          "and {}",
+          name.substr(prefix.size()), then);
+  return hint;
+}
+
+}  // namespace lockstep::config
