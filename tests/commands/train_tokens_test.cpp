@@ -9,6 +9,7 @@
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/strings.h"
 #include "record/reader.h"
 #include "support/error_text.h"
 
@@ -151,6 +152,26 @@ TEST_F(TrainTokens, AWrongPathMakesNoFolders) {
   EXPECT_FALSE(fs::exists(path("typo")));
 }
 
+TEST_F(TrainTokens, AllMissingFilesAreToldAtOnce) {
+  std::vector<std::string> args = core::split(
+      "train gpt --num-layers 1 --hidden-size 16 --num-attention-heads 1 --seq-length 16 --max-position-embeddings 16 "
+      "--lr 1e-3 --train-iters 1 --device cpu",
+      " ");
+  args.insert(args.end(), {"--logs", path("logs"), "--tokenizer-model", path("no.json"), "--data-path", "1",
+                           path("data_text_document"), "2", path("a"), "3", path("b.bin")});
+  const auto refused = run_lockstep(args);
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "5 things are wrong")) << refused.err;
+  for (const char* file : {"no.json", "a.idx", "a.bin", "b.idx", "b.bin"})
+    EXPECT_TRUE(holds(refused.err, "'" + path(file) + "' does not exist")) << file << " in: " << refused.err;
+  EXPECT_FALSE(holds(refused.err, "data_text_document")) << refused.err;
+  args.insert(args.end(), {"--dry-run", "--vocab-size", "100"});
+  const auto dry = run_lockstep(args);
+  EXPECT_EQ(dry.exit_code, 2) << dry.err << dry.out;
+  EXPECT_TRUE(holds(dry.out, "--data-path: '" + path("b.idx") + "'") || holds(dry.out, "b.idx' is not here"))
+      << dry.out;
+}
+
 TEST_F(TrainTokens, IdsThatTheModelDoesNotHaveEndTheRunBeforeItBegins) {
   std::fstream file(path("data_text_document.bin"), std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(2 * 700);
@@ -183,43 +204,22 @@ TEST_F(TrainTokens, AModelThatTheMachineCannotHoldIsRefused) {
 }
 
 TEST_F(TrainTokens, AnIndexBeyondTheMemoryIsRefusedInWords) {
-  const auto start = [](const char* steps, const char* global_batch) {
-    return run_lockstep({"train",
-                         "gpt",
-                         "--mock-data",
-                         "--vocab-size",
-                         "1000",
-                         "--num-layers",
-                         "1",
-                         "--hidden-size",
-                         "16",
-                         "--num-attention-heads",
-                         "1",
-                         "--seq-length",
-                         "16",
-                         "--max-position-embeddings",
-                         "16",
-                         "--micro-batch-size",
-                         "1",
-                         "--global-batch-size",
-                         global_batch,
-                         "--train-iters",
-                         steps,
-                         "--lr",
-                         "1e-3",
-                         "--device",
-                         "cpu",
-                         "--logs",
-                         path("index_logs"),
-                         "--name",
-                         "large"});
+  const auto start = [this](const std::string& steps) {
+    std::vector<std::string> args = core::split(
+        "train gpt --mock-data --vocab-size 1000 --num-layers 1 --hidden-size 16 --num-attention-heads 1 --seq-length "
+        "16 "
+        "--max-position-embeddings 16 --micro-batch-size 1 --global-batch-size 4096 --lr 1e-3 --device cpu --name "
+        "large",
+        " ");
+    args.insert(args.end(), {"--train-iters", steps, "--logs", path("index_logs")});
+    return run_lockstep(args);
   };
-  const auto beyond = start("1000000", "4096");
+  const auto beyond = start("1000000");
   EXPECT_EQ(beyond.exit_code, 6) << beyond.err;
   EXPECT_TRUE(holds(beyond.err, "data: the index of 40")) << beyond.err;  // 4.1e9 samples
   EXPECT_TRUE(holds(beyond.err, "GiB are free")) << beyond.err;
   EXPECT_TRUE(holds(beyond.err, "--train-iters")) << beyond.err;
-  const auto unnumbered = start("10000000", "4096");
+  const auto unnumbered = start("10000000");
   EXPECT_EQ(unnumbered.exit_code, 4) << unnumbered.err;
   EXPECT_TRUE(holds(unnumbered.err, "40960000000 samples from ")) << unnumbered.err;
   EXPECT_FALSE(std::filesystem::exists(path("index_logs"))) << "a start that was refused leaves no folder";

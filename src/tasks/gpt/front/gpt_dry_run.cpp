@@ -15,6 +15,7 @@
 #include "hw/device_specs.h"
 #include "hw/machine_memory.h"
 #include "tasks/gpt/front/gpt_plan.h"
+#include "tasks/gpt/front/gpt_vocabulary.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -263,6 +264,8 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
   run.memory_bytes = most_bytes;
   if (device) run.device_bytes = device->bytes;
   add_tensor_nodes(layout, world, run);
+  for (const MissingFile& file : missing_data_files(options))
+    run.missing.push_back(fmt::format("{}: '{}' is not here", file.flag, file.path));
   run.facts.push_back(
       {"memory_bytes", "memory", most_bytes, fmt::format("{} GiB on the fullest rank: {}", gib(most_bytes), fit)});
   run.facts.push_back({"fit", "", fit, ""});

@@ -14,7 +14,10 @@ class GptFront final : public FrontTask {
   core::OptionSet declare() override { return declare_gpt_options(options_); }
   void fill_defaults(core::OptionSet& set) override { fill_gpt_defaults(options_, set); }
   std::vector<std::string> check(const core::OptionSet& set) const override { return check_gpt_options(options_, set); }
-  std::vector<std::string> read_files(core::OptionSet& set) override { return take_vocabulary(options_, set); }
+  std::vector<std::string> read_files(core::OptionSet& set) override {
+    refuse_missing_files(options_);
+    return take_vocabulary(options_, set);
+  }
   plan::BatchPlan batch_plan(const core::OptionSet&, int64_t num_ranks) const override {
     return train_gpt_layout(options_, num_ranks).batch;
   }

@@ -6,6 +6,15 @@
 
 namespace lockstep::tasks {
 
+/// Files of data and tokenizer that the flags name and that are not here.
+struct MissingFile {
+  std::string flag, path;
+};
+std::vector<MissingFile> missing_data_files(const GptOptions& options);
+std::vector<MissingFile> missing_tokenizer_files(const GptOptions& options);
+/// UsageError that names all of them, but for a dry run, which reads no data.
+void refuse_missing_files(const GptOptions& options);
+
 /// Without --model and --vocab-size the tokenizer's files say how many tokens there are. Returns warnings: in a dry run
 /// the files may be missing.
 std::vector<std::string> take_vocabulary(GptOptions& options, core::OptionSet& set);
