@@ -13,6 +13,7 @@
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "core/units.h"
 #include "parallel/replica_check.h"
 #include "record/reader.h"
 #include "record/run_record.h"
@@ -194,8 +195,8 @@ void TrainRun::open_record(const TrainerConfig& config) {
 
 void TrainRun::log_start(const TrainerConfig& config) const {
   const int64_t buckets = training_->sync->num_buckets();
-  core::log_info("{}: {:.1f} M parameters, {} on {} x {} ({}), {} {} a step{}", run_.facts().model,
-                 static_cast<double>(run_.task.num_parameters) / 1e6, run_.facts().precision,
+  core::log_info("{}: {} parameters, {} on {} x {} ({}), {} {} a step{}", run_.facts().model,
+                 core::format_count(static_cast<double>(run_.task.num_parameters)), run_.facts().precision,
                  run_.ranks.info.world_size, run_.ranks.device.str(), run_.task.layout, config.samples_per_step,
                  run_.task.sample_unit, buckets > 0 ? fmt::format(", {} gradient buckets", buckets) : "");
 }

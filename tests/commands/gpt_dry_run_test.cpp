@@ -157,6 +157,11 @@ TEST(GptDryRun, OnThisMachineTheProcessorIsPlannedWhereThereIsNoGpu) {
   }
 }
 
+TEST(GptDryRun, AnEmptyValueIsSeen) {
+  EXPECT_TRUE(holds(dry_run({"--model", "gpt2", "--load", ""}).out, "--load                     ''  [command line]"))
+      << dry_run({"--model", "gpt2", "--load", ""}).out;
+}
+
 TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
   struct Case {
     std::vector<std::string> args;

@@ -645,5 +645,21 @@ TEST_F(TrainGpt, RefusesWhatItCannotLayOutOrHasNoEngineFor) {
   EXPECT_NE(nowhere.err.find("/nonexistent/corpus"), std::string::npos) << nowhere.err;
 }
 
+TEST_F(TrainGpt, AnEvaluationShowsItsProgressOnATerminal) {
+  const std::string command =
+      lockstep_program() +
+      " train gpt --mock-data --vocab-size 1000 --num-layers 1 --hidden-size 16 --num-attention-heads 1 --seq-length "
+      "16 "
+      "--max-position-embeddings 16 --global-batch-size 2 --lr 1e-3 --train-iters 1 --eval-interval 1 --eval-iters 3 "
+      "--device cpu --threads 1 --name terminal --logs " +
+      path("terminal");
+  const auto seen = run_program({"/usr/bin/script", "--quiet", "--return", "--command", command, "/dev/null"});
+  EXPECT_EQ(seen.exit_code, 0) << seen.out;
+  EXPECT_NE(seen.out.find("h16 a1: 20.0 k parameters, fp32 on"), std::string::npos) << "no 0.0 M: " << seen.out;
+  for (const char* text : {"evaluation: 1 of 3 iterations", "evaluation: 3 of 3 iterations"})
+    EXPECT_NE(seen.out.find(text), std::string::npos) << text << " in: " << seen.out;
+  EXPECT_EQ(core::read_file(path("terminal/terminal/out.log")).find("evaluation: 3"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::tests

@@ -29,9 +29,10 @@ tasks::WorldSize guess_world(const config::RunOptions& options, const std::optio
 std::string option_entry(const core::Option& option) {
   const std::string label = fmt::format("  {:<26} ", "--" + option.name),
                     origin = fmt::format("[{}]", option.origin.text());
-  const std::string line = fmt::format("{}{}  {}\n", label, option.value_text(), origin);
+  const std::string text = option.value_text(), value = text.empty() ? "''" : text;
+  const std::string line = fmt::format("{}{}  {}\n", label, value, origin);
   if (line.size() <= kPageWidth + 1) return line;
-  return tasks::dry_run_entry(label, option.value_text()) + tasks::dry_run_entry(std::string(6, ' '), origin);
+  return tasks::dry_run_entry(label, value) + tasks::dry_run_entry(std::string(6, ' '), origin);
 }
 
 }  // namespace

@@ -102,7 +102,10 @@ class GptTrainingTask final : public train::TrainingTask {
       for (int64_t micro = 0; micro < layout_.batch.num_micro_batches; ++micro)
         batches.push_back(source->next(*phases_));
       total += train::pipeline_loss(pipeline, *training_.precision, batches);
+      if (world_.rank() == 0)
+        core::show_progress(fmt::format("evaluation: {} of {} iterations", i + 1, options_.eval_iters));
     }
+    core::end_progress();
     training_.task->network().set_training(true);
     const double loss = total.mean();
     return {{"lm loss", loss}, {"lm loss PPL", record::perplexity(loss)}};
