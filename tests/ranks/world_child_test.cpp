@@ -94,6 +94,7 @@ void run_scenario(const std::string& scenario, World& world) {
          sleep_for_ever();
        }},
       {"chain", [&] { chain_of_groups(world); }},
+      {"nodes", [&] { sum_once(world); }},
       {"leave",
        [&] {
          for (int i = 0; i < 3; ++i) sum_once(world);
@@ -128,6 +129,11 @@ int run_rank(const std::vector<std::string>& args) {
   hw::RankInfo info;
   info.rank = info.local_rank = number(1);
   info.world_size = info.local_world_size = number(2);
+  if (args.at(0) == "nodes") {  // of two ranks each
+    info.local_world_size = 2;
+    info.local_rank = info.rank % 2;
+    info.node_rank = info.rank / 2;
+  }
   info.master_port = number(3);
   info.store_is_hosted_by_launcher = args.at(4) == "launcher";
   info.attempt = number(5);

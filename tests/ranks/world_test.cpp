@@ -236,25 +236,21 @@ int count_of(const std::string& all, const std::string& text) {
   return count;
 }
 
-TEST(World, WhoIsWaitedForIsToldNowAndThenAndNeverInAQuickStart) {
+TEST(World, WhoIsWaitedForIsToldNowAndThenByOneRankOfANode) {
+  const JobSpec half{.scenario = "nodes", .num_ranks = 4, .join_timeout_ms = 2500, .start = {0, 1}};
   for (const bool launcher_serves : {true, false}) {
-    const uint16_t port = free_port();
-    const Store store = launcher_serves ? Store::serve(port, kStoreTimeout) : Store::in_process();
-    const auto ends = run_job({.scenario = "good",
-                               .num_ranks = 4,
-                               .launcher_serves = launcher_serves,
-                               .join_timeout_ms = 1500,
-                               .start = {0, 2}},
-                              port);
-    for (const int rank : {0, 2})
-      EXPECT_GE(count_of(ends.at(rank).output, "comm: 2 of 4 ranks are here, waiting for ranks 1,3 at 127.0.0.1:"), 2)
-          << ends.at(rank).output;
-    EXPECT_NE(ends.at(0).output.find("(up to 1 s in all)"), std::string::npos) << ends.at(0).output;
+    JobSpec job = half;
+    job.launcher_serves = launcher_serves;
+    const auto ends = run_job(job);
+    const std::string& output = ends.at(0).output;
+    EXPECT_GE(count_of(output, "comm: 2 of 4 ranks are here, waiting for ranks 2-3 (node 1) at 127.0.0.1:"), 2)
+        << output;
+    EXPECT_NE(output.find("(up to 2 s in all)"), std::string::npos) << output;
+    EXPECT_EQ(count_of(ends.at(1).output, "waiting for"), 0) << ends.at(1).output;
   }
-  const auto alone =
-      run_job({.scenario = "good", .launcher_serves = false, .join_timeout_ms = 1500, .start = {1}}, free_port());
-  EXPECT_GE(count_of(alone.at(1).output, "comm: rank 1 waits for the job's store at 127.0.0.1:"), 2)
-      << alone.at(1).output;
+  JobSpec other{.scenario = "nodes", .num_ranks = 4, .launcher_serves = false, .join_timeout_ms = 1500, .start = {2}};
+  const std::string output = run_job(other).at(2).output;
+  EXPECT_GE(count_of(output, "comm: rank 2 waits for the job's store at 127.0.0.1:"), 2) << output;
 }
 
 TEST(WorldFaults, APortInUseNamesItsOwner) {
