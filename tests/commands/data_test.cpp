@@ -28,6 +28,12 @@ TEST(DataCommand, MakesIndexesVerifiesAndInspectsShards) {
   const ProgramResult again = run_lockstep({"data", "index", shards, "--index-dir", index});
   EXPECT_NE(again.out.find("0 indexed, 4 had an index"), std::string::npos) << again.out;
 
+  const std::string other = (folder.path() / "other").string();
+  const ProgramResult elsewhere = run_lockstep({"data", "index", shards, "-o", other});
+  EXPECT_NE(elsewhere.out.find("4 indexed, 0 had an index"), std::string::npos) << elsewhere.out << elsewhere.err;
+  EXPECT_TRUE(std::filesystem::exists(other + "/shards.index"));
+  EXPECT_EQ(run_lockstep({"data", "verify", shards, "-o", other}).exit_code, 2) << "verify writes nothing";
+
   const ProgramResult whole = run_lockstep({"data", "verify", shards, "--index-dir", index});
   EXPECT_EQ(whole.exit_code, 0) << whole.out << whole.err;
   EXPECT_NE(whole.out.find("4 whole, 0 missing, 0 damaged; 200 samples"), std::string::npos) << whole.out;

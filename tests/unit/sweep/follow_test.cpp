@@ -285,6 +285,25 @@ TEST_F(FollowTest, CollectsRatesCostsAndProposals) {
   EXPECT_TRUE(json["points"][1]["step_ms"].is_null());
 }
 
+TEST_F(FollowTest, CostsAreToldInDeviceHoursWhereEveryPointSaysItsDevices) {
+  sweep.note(0, "start", "11", 0, 1000, "null");
+  sweep.note(0, "end", "11", 0, 4600, "0");
+  sweep.record(0, "finished", "", 4600);
+  look();
+  const auto used = [&] { return collect(sweep.folder, sweep.state, &slurm, kNow); };
+  EXPECT_TRUE(used().device_hours_used.empty()) << "no point says its devices";
+  for (PointRecord& point : sweep.state.points) point.devices = {.count = 8, .unit = "GPU-hours"};
+  const Collection collection = used();
+  ASSERT_EQ(collection.device_hours_used.size(), 1u);
+  EXPECT_DOUBLE_EQ(collection.node_hours_used, 1);
+  EXPECT_DOUBLE_EQ(collection.device_hours_used.at("GPU-hours"), 8);
+  EXPECT_DOUBLE_EQ(collection_json(sweep.state, collection).at("device_hours_used").at("GPU-hours").get<double>(), 8);
+  const std::string text = collection_text(sweep.state, collection);
+  EXPECT_NE(text.find(" = 8.00 GPU-hours\n"), std::string::npos) << text;
+  sweep.state.points.back().devices = {};
+  EXPECT_TRUE(used().device_hours_used.empty()) << "one point does not";
+}
+
 TEST(ProposeTimeLimit, GrowsWithStartupAndRunAndIsRounded) {
   EXPECT_EQ(propose_time_limit(60, 360, 120), 600);     // 90 + 345 + 120 = 555
   EXPECT_EQ(propose_time_limit(600, 1200, 120), 1800);  // 900 + 690 + 120 = 1710
