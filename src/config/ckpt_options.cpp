@@ -88,6 +88,11 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
                      "merges.txt), or a SentencePiece .model.",
              .metavar = "PATH",
              .unset_text = "that of the run, or beside the weights"});
+    if (options.job == CkptJob::kExport)
+      set.add(
+          "with-optimizer", &options.with_optimizer,
+          {.help = "Of a CLIP, as openclip-pt: AdamW's state as well, so that OpenCLIP's --resume continues from the "
+                   "file."});
   } else {
     set.add_positional("dir", &options.path, {.help = text.path_help, .metavar = "DIR"});
     set.add("json", &options.json, {.help = "Machine-readable output."});
@@ -103,6 +108,9 @@ void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set) 
   if ((needs_model && !has_model) || (options.names == "as-is" && has_model))
     throw UsageError(fmt::format("options: '{}' needs --names and --model together", set.command()),
                      "for example --names laion --model HTSAT-tiny-Roberta-base");
+  if (options.with_optimizer && (options.names != "as-is" || options.format == "safetensors"))
+    throw UsageError("options: --with-optimizer writes a training checkpoint of OpenCLIP",
+                     "use it with --format openclip-pt, without --names");
   const bool is_gpt = is_gpt_export(options);
   if (!options.tokenizer_model.empty() && !(is_gpt && options.names == "huggingface"))
     throw UsageError("options: --tokenizer-model is for a GPT with --names huggingface", "leave it out");

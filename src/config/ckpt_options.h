@@ -19,6 +19,7 @@ struct CkptOptions {
       "as-is";        // --names {as-is,laion,openclip,huggingface,megatron}: weights under the names of that program
   std::string model;  // --model NAME or FILE.json, with --names
   std::string tokenizer_model;  // --tokenizer-model PATH, with --names huggingface of a GPT
+  bool with_optimizer = false;  // --with-optimizer, export of a CLIP: AdamW's state, too
   bool json = false;            // --json, list and verify
 };
 

@@ -8,7 +8,7 @@ namespace lockstep::config {
 
 /// By which flags an optimiser is tuned, beside --lr and weight decay.
 enum class OptimizerFlags {
-  kBetas,     ///< --beta1, --beta2, --eps
+  kBetas,     ///< --beta1, --beta2, --eps (Lion has no use for it)
   kMomentum,  ///< --momentum, --nesterov
 };
 
@@ -17,11 +17,14 @@ struct OptimizerInfo {
   std::string_view name{};
   int64_t num_moments = 0;  ///< Tensors of a parameter's size that it keeps.
   OptimizerFlags flags = OptimizerFlags::kBetas;
+  double beta2 = 0, epsilon = 0;     ///< Defaults of their flags, where the task has none of its own (0).
   bool needs_whole_tensors = false;  ///< Its update reads norms of whole parameters: no rank may own a part of one.
 };
 
 inline constexpr OptimizerInfo kOptimizers[] = {
     {.name = "adamw", .num_moments = 2},
+    {.name = "lion", .num_moments = 1, .beta2 = 0.99},
+    {.name = "lamb", .num_moments = 2, .beta2 = 0.999, .epsilon = 1e-6, .needs_whole_tensors = true},
     {.name = "sgd", .num_moments = 1, .flags = OptimizerFlags::kMomentum},
     {.name = "lars", .num_moments = 1, .flags = OptimizerFlags::kMomentum, .needs_whole_tensors = true},
 };

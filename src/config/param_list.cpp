@@ -1,20 +1,16 @@
 #include "config/param_list.h"
 
 namespace lockstep::config {
-namespace {
 
-/// OpenCLIP 3.3.0: no decay for vectors, scalars, and names that contain one of these.
-bool decays(const std::string& name, const std::vector<int64_t>& shape) {
+bool decays_in_openclip(const std::string& name, const std::vector<int64_t>& shape) {
   if (shape.size() < 2) return false;
   for (const char* part : {"bn", "ln", "bias", "logit_scale"})
     if (name.find(part) != std::string::npos) return false;
   return true;
 }
 
-}  // namespace
-
 void ParamList::add(const std::string& name, std::vector<int64_t> shape, InitLaw init, bool low_precision) {
-  const bool decay = !carried_ && decays(name, shape);
+  const bool decay = !carried_ && decays_in_openclip(name, shape);
   specs_.push_back({.name = name,
                     .shape = std::move(shape),
                     .init = init,

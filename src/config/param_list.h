@@ -21,6 +21,10 @@ inline InitLaw fan_in(int64_t inputs) { return uniform(inverse_root(inputs)); }
 /// CLIP keeps the parameter ln(scale) within these, so that logits are multiplied by 1 to 100 (Radford et al. 2021).
 inline constexpr double kLowestLogitScale = 0.0, kHighestLogitScale = 4.605170185988092;
 
+/// OpenCLIP 3.3.0's rule of weight decay: none for vectors, scalars, and names that contain "bn", "ln", "bias" or
+/// "logit_scale".
+bool decays_in_openclip(const std::string& name, const std::vector<int64_t>& shape);
+
 /// Collects the parameters of a model in forward order, with OpenCLIP 3.3.0's rule of weight decay.
 class ParamList {
  public:

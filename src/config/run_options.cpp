@@ -187,14 +187,14 @@ void check_ranks(const RunOptions& o) {
             "for example tcp://node01:29500");
 }
 
-/// A file of weights has neither optimiser nor position, from which a run could go on.
+/// A file of weights has neither optimiser nor position, from which a run could go on; a checkpoint of OpenCLIP has.
 void check_resume(const RunOptions& o) {
   const std::string path = o.resume.value_or("");
   std::error_code ignored;
   bool is_weights = std::filesystem::is_regular_file(path, ignored);
   for (const char* ending : {".pt", ".pth", ".bin", ".safetensors"})
     is_weights = is_weights || core::ends_with(path, ending);
-  refuse_if(is_weights,
+  refuse_if(is_weights && !(o.takes_openclip_checkpoints && core::ends_with(path, ".pt")),
             fmt::format("--resume '{}' is a file of weights, expected latest or a checkpoint's folder", path),
             "begin a run with these weights: --pretrained FILE, for `train gpt` --load FILE --finetune");
 }

@@ -40,9 +40,10 @@ struct RunOptions {
   bool debug = false;               // --debug
 
   // Checkpoints
-  int64_t save_every_n_steps = 0;     // --save-every-n-steps, 0 = off
-  std::optional<int64_t> keep;        // --keep, newest checkpoints
-  std::optional<std::string> resume;  // --resume latest|PATH
+  int64_t save_every_n_steps = 0;           // --save-every-n-steps, 0 = off
+  std::optional<int64_t> keep;              // --keep, newest checkpoints
+  std::optional<std::string> resume;        // --resume latest|PATH
+  bool takes_openclip_checkpoints = false;  // of the task: --resume may name OpenCLIP's epoch_K.pt
 
   // Profile
   bool profile = false;                                    // --profile, set by `lockstep profile train`

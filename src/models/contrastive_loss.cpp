@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "models/pair_logits.h"
 
 // Gradient, with l_ij = s <I_i, T_j>, row softmax P_ij = exp(l_ij - a_i) (image to text) and column softmax Q_ij =
 // exp(l_ij - c_j) (text to image):
@@ -23,38 +24,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int64_t kMinTileColumns = 64;
-
-/// Row-major [rows, E] times [columns, E] transposed, in fp32 whatever the features are.
-at::Tensor products(const at::Tensor& rows_RE, const at::Tensor& keys_KE) {
-  if (rows_RE.scalar_type() == at::kFloat) return at::mm(rows_RE, keys_KE.t());
-  if (!rows_RE.is_cpu()) return at::mm(rows_RE, keys_KE.t(), at::kFloat);
-  return at::mm(rows_RE.to(at::kFloat), keys_KE.to(at::kFloat).t());
-}
-
-/// into_RE (fp32) += weights_RK keys_KE.
-void add_weighted(at::Tensor& into_RE, const at::Tensor& weights_RK, const at::Tensor& keys_KE) {
-  if (keys_KE.scalar_type() == at::kFloat)
-    into_RE.addmm_(weights_RK, keys_KE);
-  else if (!keys_KE.is_cpu())
-    into_RE.add_(at::mm(weights_RK.to(keys_KE.scalar_type()), keys_KE, at::kFloat));
-  else
-    into_RE.addmm_(weights_RK, keys_KE.to(at::kFloat));
-}
-
-/// Where rows (row i pairs with column first + i) meet their own pair inside the columns [begin, end).
-struct DiagonalPart {
-  int64_t row = 0, column = 0, size = 0;  ///< First row, first column within the tile, length.
-  DiagonalPart(int64_t num_rows, int64_t first, int64_t begin, int64_t end) {
-    row = std::max<int64_t>(0, begin - first);
-    size = std::max<int64_t>(0, std::min(num_rows, end - first) - row);
-    column = first + row - begin;
-  }
-  at::Tensor of(const at::Tensor& tile_RK) const {
-    return tile_RK.narrow(0, row, size).narrow(1, column, size).diagonal();
-  }
-};
 
 /// Log-sum-exp of each row and the logit of its own pair, column blocks coming one by one.
 class OnlineRows {
@@ -83,7 +52,7 @@ struct Direction {
   int64_t num_rows() const { return rows_RE.size(0); }
   int64_t num_columns() const { return keys_NE.size(0); }
   at::Tensor logits_RK(int64_t begin, int64_t end) const {
-    return products(rows_RE, keys_NE.narrow(0, begin, end - begin)).mul_(scale);
+    return feature_products(rows_RE, keys_NE.narrow(0, begin, end - begin)).mul_(scale);
   }
   template <typename Body> void for_each_tile(Body&& body) const {
     for (int64_t begin = 0; begin < num_columns(); begin += tile_columns)
@@ -138,10 +107,10 @@ DirectionGradient direction_gradient(const Direction& direction, const at::Tenso
     const DiagonalPart diagonal(direction.num_rows(), direction.first_column, begin, end);
     if (diagonal.size > 0) diagonal.of(weights_RK).sub_(column_lse_N.defined() ? 2.0 : 1.0);
     const auto keys_KE = direction.keys_NE.narrow(0, begin, end - begin);
-    add_weighted(out.rows_RE, weights_RK, keys_KE);
+    add_weighted_features(out.rows_RE, weights_RK, keys_KE);
     if (wants_keys) {
       auto keys_gradient_KE = out.keys_NE.narrow(0, begin, end - begin).zero_();
-      add_weighted(keys_gradient_KE, weights_RK.t(), direction.rows_RE);
+      add_weighted_features(keys_gradient_KE, weights_RK.t(), direction.rows_RE);
     }
   });
   return out;
@@ -158,11 +127,9 @@ Geometry plan_tiles(int64_t num_rows, int num_ranks, int rank, const Contrastive
                     .first_column = num_rows * rank,
                     .is_symmetric = num_ranks == 1,
                     .is_biased = options.is_biased(num_ranks)};
-  const int64_t row_bytes = num_rows * static_cast<int64_t>(sizeof(float)) * (geometry.is_symmetric ? 1 : 2);
-  const int64_t columns = options.logit_bytes / std::max<int64_t>(1, row_bytes);
-  geometry.keeps_logits = columns >= geometry.num_columns;
-  geometry.tile_columns =
-      std::clamp<int64_t>(columns, std::min(kMinTileColumns, geometry.num_columns), geometry.num_columns);
+  const int64_t logit_bytes = options.logit_bytes / (geometry.is_symmetric ? 1 : 2);
+  geometry.tile_columns = tile_columns(num_rows, geometry.num_columns, logit_bytes);
+  geometry.keeps_logits = geometry.num_columns * num_rows * static_cast<int64_t>(sizeof(float)) <= logit_bytes;
   return geometry;
 }
 
@@ -173,14 +140,6 @@ Direction direction_of(const at::Tensor& rows_RE, const at::Tensor& keys_NE, con
           .scale = scale,
           .first_column = geometry.first_column,
           .tile_columns = geometry.tile_columns};
-}
-
-/// Features of all ranks, [N, 2 E]: image then text.
-at::Tensor gather_features(const at::Tensor& image_BE, const at::Tensor& text_BE, comm::Comm& data_axis) {
-  const auto mine_BE = at::cat({image_BE, text_BE}, 1);
-  auto all_NE = at::empty({mine_BE.size(0) * data_axis.size(), mine_BE.size(1)}, mine_BE.options());
-  data_axis.all_gather_into(all_NE, mine_BE).wait();
-  return all_NE;
 }
 
 class LossFunction : public torch::autograd::Function<LossFunction> {

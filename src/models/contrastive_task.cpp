@@ -4,6 +4,8 @@
 #include <c10/core/GradMode.h>
 
 #include "core/error.h"
+#include "models/distillation_loss.h"
+#include "models/sigmoid_loss.h"
 
 namespace lockstep::models {
 
@@ -13,8 +15,10 @@ at::Tensor normalise_rows(const at::Tensor& features_BE) {
 }
 
 ContrastiveTask::ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis,
-                                 const ContrastiveLossOptions& options)
-    : towers_(std::move(towers)), data_axis_(data_axis), options_(options) {}
+                                 ContrastiveTaskOptions options)
+    : towers_(std::move(towers)), data_axis_(data_axis), options_(std::move(options)) {
+  if (options_.teacher) options_.teacher->set_training(false);
+}
 
 Outputs ContrastiveTask::forward(const Batch& batch) {
   const bool has_audio = batch.audio_BS.defined(), has_other = has_audio || batch.image_BCYX.defined();
@@ -29,13 +33,32 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
   out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
   out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
   if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});
+  if (options_.teacher) add_teacher(batch, out);
   return out;
 }
 
+void ContrastiveTask::add_teacher(const Batch& batch, Outputs& outputs) {
+  const c10::NoGradGuard no_grad;
+  options_.teacher->set_context(batch.context);
+  outputs.teacher_image_BE = normalise_rows(options_.teacher->encode_image(batch.image_BCYX));
+  outputs.teacher_text_BE = normalise_rows(options_.teacher->encode_text(batch.text_BT));
+}
+
 LossReport ContrastiveTask::loss(const Outputs& outputs) {
-  const auto result = contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias,
-                                       data_axis_, options_);
+  const auto result = options_.has_sigmoid_loss
+                          ? sigmoid_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias,
+                                         data_axis_, options_.loss.logit_bytes)
+                          : contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias,
+                                             data_axis_, options_.loss);
   LossReport report{.loss = result.loss, .parts = {{"contrastive_loss", result.global_loss.detach()}}};
+  if (options_.teacher) {
+    const TeacherFeatures teacher{.image_BE = outputs.teacher_image_BE,
+                                  .text_BE = outputs.teacher_text_BE,
+                                  .logit_scale = options_.teacher->logit_scale().detach().to(at::kFloat).exp()};
+    const auto taught = distillation_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, teacher, data_axis_);
+    report.loss = report.loss + taught.loss;
+    report.parts.emplace_back("distill_loss", taught.global_loss.detach());
+  }
   if (outputs.logit_scale.defined()) report.scalars.emplace_back("logit_scale", outputs.logit_scale.detach());
   return report;
 }

@@ -11,22 +11,31 @@ namespace lockstep::models {
 /// Divides each row by its L2 norm (at least 1e-12), computed in fp32; half-precision features come out as fp32.
 at::Tensor normalise_rows(const at::Tensor& features_BE);
 
+struct ContrastiveTaskOptions {
+  ContrastiveLossOptions loss = {};
+  bool has_sigmoid_loss = false;            ///< --siglip: the sigmoid loss takes the softmax loss's place.
+  std::unique_ptr<TwoTowers> teacher = {};  ///< --distill-model: its softmax is learnt, too. Not trained.
+};
+
 /// Two towers trained with the contrastive loss: CLIP and CLAP.
 class ContrastiveTask final : public Task {
  public:
   /// `data_axis` must outlive the task.
-  ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis, const ContrastiveLossOptions& options);
+  ContrastiveTask(std::unique_ptr<TwoTowers> towers, comm::Comm& data_axis, ContrastiveTaskOptions options);
 
   nn::Module& network() override { return *towers_; }
   TwoTowers& towers() { return *towers_; }
   Outputs forward(const Batch& batch) override;
-  /// One part, "contrastive_loss": the mean over the pairs of all ranks; beside it "logit_scale".
+  /// "contrastive_loss": the mean over the pairs of all ranks; with a teacher also "distill_loss"; beside them
+  /// "logit_scale".
   LossReport loss(const Outputs& outputs) override;
 
  private:
+  void add_teacher(const Batch& batch, Outputs& outputs);
+
   std::unique_ptr<TwoTowers> towers_;
   comm::Comm& data_axis_;
-  ContrastiveLossOptions options_;
+  ContrastiveTaskOptions options_;
 };
 
 }  // namespace lockstep::models

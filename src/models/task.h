@@ -30,13 +30,14 @@ struct Batch {
 struct Outputs {
   at::Tensor image_BE;  ///< Of the tower beside the text: images or audio.
   at::Tensor text_BE;
-  at::Tensor logit_scale;    ///< exp of the parameter, 0-dim.
-  at::Tensor logit_bias;     ///< undefined unless the model has one.
-  at::Tensor boundary_TBD;   ///< Between two chunks of a StagedTask.
-  at::Tensor loss_sum;       ///< 0-dim: weight x loss, summed over the tokens.
-  at::Tensor weight_sum;     ///< 0-dim: sum of the weights.
-  at::Tensor token_loss_BT;  ///< Detached, without weights.
-  at::Tensor hits_2;         ///< Classifiers: samples whose class has the highest score, and one of the five highest.
+  at::Tensor logit_scale;                        ///< exp of the parameter, 0-dim.
+  at::Tensor logit_bias;                         ///< undefined unless the model has one.
+  at::Tensor teacher_image_BE, teacher_text_BE;  ///< Normalised features of the teacher, where there is one.
+  at::Tensor boundary_TBD;                       ///< Between two chunks of a StagedTask.
+  at::Tensor loss_sum;                           ///< 0-dim: weight x loss, summed over the tokens.
+  at::Tensor weight_sum;                         ///< 0-dim: sum of the weights.
+  at::Tensor token_loss_BT;                      ///< Detached, without weights.
+  at::Tensor hits_2;  ///< Classifiers: samples whose class has the highest score, and one of the five highest.
 };
 
 /// A scalar to differentiate (already shaped so that averaging gradients over the data axis gives the gradient of the

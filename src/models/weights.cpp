@@ -134,23 +134,29 @@ void require_fit(const Match& match, const WeightFile& weights) {
 
 }  // namespace
 
-WeightFile read_weights(const fs::path& path) {
-  WeightFile out{.path = path, .tensors = {}, .ignored = {}, .epoch = {}};
-  if (format_of(path) == WeightFormat::kPt) {
-    auto dict = read_pt_state_dict(path);
-    out.tensors = std::move(dict.tensors);
-    out.ignored = std::move(dict.others);
-    out.epoch = dict.epoch;
-  } else {
-    out.tensors = read_safetensors(path);
-  }
-  take_off_prefixes(out.tensors);
-  flatten_text_tower(out.tensors);
-  std::erase_if(out.tensors, [&](const auto& entry) {
-    if (is_no_weight(entry.first)) out.ignored.push_back(entry.first);
+namespace {
+
+/// OpenCLIP's names of native models; what is no weight goes to `ignored`.
+WeightFile with_native_names(WeightFile file) {
+  take_off_prefixes(file.tensors);
+  flatten_text_tower(file.tensors);
+  std::erase_if(file.tensors, [&](const auto& entry) {
+    if (is_no_weight(entry.first)) file.ignored.push_back(entry.first);
     return is_no_weight(entry.first);
   });
-  return out;
+  return file;
+}
+
+}  // namespace
+
+WeightFile normalised_weights(const fs::path& path, PtStateDict dict) {
+  return with_native_names(
+      {.path = path, .tensors = std::move(dict.tensors), .ignored = std::move(dict.others), .epoch = dict.epoch});
+}
+
+WeightFile read_weights(const fs::path& path) {
+  if (format_of(path) == WeightFormat::kPt) return normalised_weights(path, read_pt_state_dict(path));
+  return with_native_names({.path = path, .tensors = read_safetensors(path), .ignored = {}, .epoch = {}});
 }
 
 NamedValues named_values(nn::Module& module) {

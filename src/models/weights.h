@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "models/named_values.h"
+#include "models/weights_pt.h"
 #include "nn/module.h"
 
 namespace lockstep::models {
@@ -28,6 +29,9 @@ struct WeightFile {
 /// ("text.transformer...") become the flat ones. Nothing in a file is executed. Anything that cannot be read is a
 /// DataError with the path and the reason.
 WeightFile read_weights(const std::filesystem::path& path);
+
+/// The same of a .pt file that was read already.
+WeightFile normalised_weights(const std::filesystem::path& path, PtStateDict dict);
 
 /// Copies weights into the module's parameters and buffers, converting types. All names and shapes must fit, but for:
 /// one-element tensors of shape [] and [1]; a missing logit_bias (becomes 0) and num_batches_tracked. Otherwise a

@@ -50,6 +50,15 @@ class PtReader {
     return extract(document.root());
   }
 
+  PtCheckpoint read_checkpoint() {
+    reads_training_state_ = true;
+    PtCheckpoint out;
+    out.model = read();
+    out.optimizer = std::move(optimizer_);
+    out.scaler = scaler_;
+    return out;
+  }
+
  private:
   static std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open(const std::string& where) {
     core::open_for_reading(where);  // a missing file has a clearer message than a damaged one
@@ -95,6 +104,50 @@ class PtReader {
         out.others.push_back(key.text);
     }
     if (out.tensors.empty()) refuse("it holds no tensors");
+    if (reads_training_state_) {
+      if (const auto* saved = root.find("optimizer")) optimizer_ = optimizer_of(*saved);
+      if (const auto* saved = root.find("scaler"); saved != nullptr && saved->find("scale") != nullptr)
+        scaler_ = scaler_of(*saved);
+    }
+    return out;
+  }
+
+  PtOptimizer optimizer_of(const PickleValue& saved) {
+    const auto *state = saved.find("state"), *groups = saved.find("param_groups");
+    if (state == nullptr || !state->is(Kind::kDict) || groups == nullptr || !groups->is(Kind::kList))
+      refuse("its optimizer has no state and param_groups");
+    PtOptimizer out;
+    for (const PickleValue* group : groups->items) {
+      const auto* parameters = group->find("params");
+      if (parameters == nullptr || !parameters->is(Kind::kList)) refuse("a param_group without params");
+      for (out.groups.emplace_back(); const PickleValue* parameter : parameters->items)
+        out.groups.back().parameters.push_back(integer_of(*parameter));
+    }
+    for (size_t i = 0; i + 1 < state->items.size(); i += 2) {
+      auto& entry = out.state[integer_of(*state->items[i])];
+      const PickleValue& values = *state->items[i + 1];
+      if (!values.is(Kind::kDict)) refuse("a state of its optimizer is no dictionary");
+      for (size_t j = 0; j + 1 < values.items.size(); j += 2)
+        if (const auto tensor = number_or_tensor(values.items[j + 1]);
+            tensor.defined() && values.items[j]->is(Kind::kString))
+          entry[values.items[j]->text] = tensor;
+    }
+    return out;
+  }
+
+  /// Steps were plain numbers before PyTorch 1.12.
+  at::Tensor number_or_tensor(const PickleValue* value) {
+    if (value->is(Kind::kInt)) return at::full({}, static_cast<double>(value->integer), at::kFloat);
+    return tensor_of(value);
+  }
+
+  PtScaler scaler_of(const PickleValue& saved) const {
+    PtScaler out;
+    const auto* scale = saved.find("scale");
+    if (!scale->is(Kind::kFloat)) refuse("the scale of its scaler is no number");
+    out.scale = scale->real;
+    if (const auto* tracker = saved.find("_growth_tracker"); tracker != nullptr)
+      out.growth_tracker = integer_of(*tracker);
     return out;
   }
 
@@ -183,7 +236,22 @@ class PtReader {
   uint64_t file_bytes_ = 0, read_bytes_ = 0;
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> archive_;
   std::map<std::string, at::Tensor> storages_;
+  bool reads_training_state_ = false;
+  std::optional<PtOptimizer> optimizer_;
+  std::optional<PtScaler> scaler_;
 };
+
+/// What the reader throws, and what the archive does.
+template <typename Read> auto read_archive(const fs::path& path, Read&& read) {
+  try {
+    PtReader reader(path);
+    return read(reader);
+  } catch (const c10::Error& error) {
+    throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", path.string(),
+                                error.what_without_backtrace()),
+                    "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
+  }
+}
 
 std::string_view storage_class_of(at::ScalarType type, const std::string& name) {
   for (const StorageClass& entry : kStorageClasses)
@@ -191,6 +259,45 @@ std::string_view storage_class_of(at::ScalarType type, const std::string& name) 
   throw DataError(
       fmt::format("models: .pt files of ours have no storage class for {} (tensor '{}')", c10::toString(type), name),
       "write safetensors instead");
+}
+
+/// On the CPU and dense. DataError for a type that .pt files of ours cannot hold.
+at::Tensor dense_copy(const std::string& name, const at::Tensor& tensor) {
+  storage_class_of(tensor.scalar_type(), name);
+  return tensor.detach().cpu().contiguous();
+}
+
+void write_param_group(PickleWriter& pickle, const PtParamGroup& group) {
+  pickle.begin_dict(/*ordered=*/false);
+  const auto number = [&](const char* name, double value) {
+    pickle.string(name);
+    pickle.real(value);
+  };
+  number("lr", group.lr);
+  number("eps", group.epsilon);
+  number("weight_decay", group.weight_decay);
+  pickle.string("betas");
+  pickle.begin_tuple();
+  pickle.real(group.beta1);
+  pickle.real(group.beta2);
+  pickle.end_tuple();
+  for (const auto& [name, value] : {std::pair{"amsgrad", false},
+                                    {"maximize", false},
+                                    {"capturable", false},
+                                    {"differentiable", false},
+                                    {"decoupled_weight_decay", true}}) {
+    pickle.string(name);
+    pickle.boolean(value);
+  }
+  for (const char* name : {"foreach", "fused"}) {
+    pickle.string(name);
+    pickle.none();
+  }
+  pickle.string("params");
+  pickle.begin_list();
+  for (const int64_t parameter : group.parameters) pickle.integer(parameter);
+  pickle.end_list();
+  pickle.end_dict();
 }
 
 void write_tensor_reference(PickleWriter& pickle, const std::string& name, const at::Tensor& tensor, size_t key) {
@@ -217,7 +324,32 @@ void write_tensor_reference(PickleWriter& pickle, const std::string& name, const
   pickle.call();
 }
 
-std::string pickle_of(const NamedValues& tensors, const std::optional<CheckpointHead>& head) {
+/// The state of AdamW with the keys of torch 2.11; its tensors are appended to
+/// `records`.
+void write_optimizer(PickleWriter& pickle, const PtOptimizer& optimizer, NamedValues& records) {
+  pickle.begin_dict(/*ordered=*/false);
+  pickle.string("state");
+  pickle.begin_dict(/*ordered=*/false);
+  for (const auto& [number, values] : optimizer.state) {
+    pickle.integer(number);
+    pickle.begin_dict(/*ordered=*/false);
+    for (const auto& [name, tensor] : values) {
+      pickle.string(name);
+      records.emplace_back(name, dense_copy(name, tensor));
+      write_tensor_reference(pickle, name, records.back().second, records.size() - 1);
+    }
+    pickle.end_dict();
+  }
+  pickle.end_dict();
+  pickle.string("param_groups");
+  pickle.begin_list();
+  for (const PtParamGroup& group : optimizer.groups) write_param_group(pickle, group);
+  pickle.end_list();
+  pickle.end_dict();
+}
+
+/// `tensors` become the records of the file; those of the optimiser are appended.
+std::string pickle_of(NamedValues& tensors, const std::optional<CheckpointHead>& head) {
   PickleWriter pickle;
   if (head) {
     pickle.begin_dict(/*ordered=*/false);
@@ -233,6 +365,10 @@ std::string pickle_of(const NamedValues& tensors, const std::optional<Checkpoint
     write_tensor_reference(pickle, tensors[i].first, tensors[i].second, i);
   }
   pickle.end_dict();
+  if (head && head->optimizer) {
+    pickle.string("optimizer");
+    write_optimizer(pickle, *head->optimizer, tensors);
+  }
   if (head) pickle.end_dict();
   return pickle.finish();
 }
@@ -261,24 +397,20 @@ void write_archive(core::AtomicFile& file, const std::string& pickle, const Name
 }  // namespace
 
 PtStateDict read_pt_state_dict(const fs::path& path) {
-  try {
-    return PtReader(path).read();
-  } catch (const c10::Error& error) {
-    throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", path.string(),
-                                error.what_without_backtrace()),
-                    "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
-  }
+  return read_archive(path, [](PtReader& reader) { return reader.read(); });
+}
+
+PtCheckpoint read_pt_checkpoint(const fs::path& path) {
+  return read_archive(path, [](PtReader& reader) { return reader.read_checkpoint(); });
 }
 
 void write_weights_pt(const fs::path& path, const NamedValues& tensors, const std::optional<CheckpointHead>& head) {
   const c10::NoGradGuard no_grad;
   NamedValues plain;  // one dense storage each: a view would drag its whole bucket along
-  for (const auto& [name, tensor] : tensors) {
-    storage_class_of(tensor.scalar_type(), name);
-    plain.emplace_back(name, tensor.detach().cpu().contiguous());
-  }
+  for (const auto& [name, tensor] : tensors) plain.emplace_back(name, dense_copy(name, tensor));
+  const std::string pickle = pickle_of(plain, head);
   core::AtomicFile file(path);
-  write_archive(file, pickle_of(plain, head), plain);
+  write_archive(file, pickle, plain);
   file.commit();
 }
 

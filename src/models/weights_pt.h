@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,31 @@ struct PtStateDict {
   std::optional<int64_t> epoch;     ///< Beside "state_dict".
 };
 
+/// What torch's optimisers save of one group of parameters; only `parameters` and `state` are read back.
+struct PtParamGroup {
+  std::vector<int64_t> parameters;  ///< Their numbers, counted over all groups.
+  double lr = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+};
+/// The state of torch's AdamW.
+struct PtOptimizer {
+  std::vector<PtParamGroup> groups;
+  std::map<int64_t, std::map<std::string, at::Tensor>> state;  ///< By number: "exp_avg", "exp_avg_sq", "step" (0-dim).
+};
+/// The state of torch's GradScaler.
+struct PtScaler {
+  double scale = 1;
+  int64_t growth_tracker = 0;
+};
+
+/// A training checkpoint of OpenCLIP: {"epoch", "name", "state_dict", "optimizer", "scaler"}.
+struct PtCheckpoint {
+  PtStateDict model;
+  std::optional<PtOptimizer> optimizer;
+  std::optional<PtScaler> scaler;
+};
+/// As read_pt_state_dict, with what stands beside the state dict.
+PtCheckpoint read_pt_checkpoint(const std::filesystem::path& path);
+
 /// Bounds of every record and tensor are checked, nothing is executed; whatever does not fit is a DataError.
 PtStateDict read_pt_state_dict(const std::filesystem::path& path);
 
@@ -26,9 +52,10 @@ PtStateDict read_pt_state_dict(const std::filesystem::path& path);
 struct CheckpointHead {
   int64_t epoch = 0;
   std::string name;
+  std::optional<PtOptimizer> optimizer = std::nullopt;
 };
-/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict"} as
-/// OpenCLIP saves it. Written as write_file_atomic does.
+/// A file that torch.load(weights_only=True) reads: a state dict, or, with `head`, {"epoch", "name", "state_dict",
+/// "optimizer"} as OpenCLIP saves it. Written as write_file_atomic does.
 void write_weights_pt(const std::filesystem::path& path, const NamedValues& tensors,
                       const std::optional<CheckpointHead>& head = std::nullopt);
 

@@ -36,17 +36,18 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const at::TensorOptions& options)
 }
 
 at::Tensor BatchNorm2d::forward(const at::Tensor& x_BCYX) {
-  const bool updates = is_training() && updates_statistics_;
+  const bool measures = is_training() && !has_frozen_statistics_;  // the micro-batch, as against what is stored
+  const bool updates = measures && updates_statistics_;
   if (updates) num_batches_tracked_.add_(1);
-  if (is_training() && comm_ != nullptr && comm_->size() > 1) {
+  if (measures && comm_ != nullptr && comm_->size() > 1) {
     const RunningStatistics running{updates ? running_mean_ : at::Tensor(), updates ? running_var_ : at::Tensor(),
                                     kMomentum};
     return sync_batch_norm(x_BCYX, weight_, bias_, running, kEpsilon, *comm_);
   }
-  const bool reads_running = !is_training() || updates;
+  const bool reads_running = !measures || updates;
   const at::Tensor none;
   return at::batch_norm(x_BCYX, weight_, bias_, reads_running ? running_mean_ : none,
-                        reads_running ? running_var_ : none, is_training(), kMomentum, kEpsilon,
+                        reads_running ? running_var_ : none, measures, kMomentum, kEpsilon,
                         /*cudnn_enabled=*/true);
 }
 

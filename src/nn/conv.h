@@ -31,12 +31,14 @@ class BatchNorm2d : public Module {
   void synchronize(comm::Comm* comm) { comm_ = comm; }
   /// False: training mode leaves the running statistics alone.
   void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
+  /// From now on training mode normalises by the running statistics, too, and leaves them alone.
+  void freeze_statistics() { has_frozen_statistics_ = true; }
   at::ScalarType parameter_type() const { return weight_.scalar_type(); }
 
  private:
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
   comm::Comm* comm_ = nullptr;
-  bool updates_statistics_ = true;
+  bool updates_statistics_ = true, has_frozen_statistics_ = false;
 };
 
 }  // namespace lockstep::nn

@@ -58,11 +58,12 @@ struct MasterOptions {
       false;  ///< Gradients of 16-bit parameters are accumulated over micro-batches and reduced in fp32.
 };
 
+/// Each leaves out parameters that do not require a gradient.
 /// "none": nothing is reduced and no buckets exist (gradients are released in begin_step); for one rank without master
 /// copies.
 std::unique_ptr<GradSync> make_grad_sync_none(std::vector<comm::NamedTensor> parameters);
 /// "ddp": flat buckets of at most `bucket_bytes` of gradients, last parameter first, all-reduced while backward runs.
-/// Parameters that do not require a gradient are left out. Built after parameters have their final values, type, device
+/// Built after parameters have their final values, type, device
 /// and memory format; `data_axis` must outlive it. Within the last micro-batch each parameter must receive its gradient
 /// in one backward pass. With master copies parameters move into flat memory, and every rank holds all masters.
 std::unique_ptr<GradSync> make_grad_sync_ddp(std::vector<comm::NamedTensor> parameters, comm::Comm& data_axis,

@@ -6,6 +6,7 @@ namespace {
 class NoneGradSync final : public GradSync {
  public:
   explicit NoneGradSync(std::vector<comm::NamedTensor> parameters) : parameters_(std::move(parameters)) {
+    std::erase_if(parameters_, [](const auto& parameter) { return !parameter.tensor->requires_grad(); });
     for (const auto& parameter : parameters_)
       partition_.segments.push_back({.name = parameter.name, .parameter = *parameter.tensor});
   }

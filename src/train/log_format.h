@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "record/openclip_log.h"
@@ -26,9 +27,10 @@ struct TrainLogConfig {
 /// The steps since the log line before.
 struct LogWindow {
   const TrainLogConfig& config;
-  const StepValues& values;                             ///< Of the last of them.
-  const record::AverageMeter &loss, &batch_s, &data_s;  ///< `loss` is of the epoch so far.
-  int64_t num_skipped = 0, num_nan = 0;                 ///< Steps without an update; losses that are no numbers.
+  const StepValues& values;                                       ///< Of the last of them.
+  const record::AverageMeter &loss, &batch_s, &data_s;            ///< `loss` is of the epoch so far.
+  const std::map<std::string, record::AverageMeter>& loss_parts;  ///< "contrastive_loss", ...; of the epoch so far.
+  int64_t num_skipped = 0, num_nan = 0;  ///< Steps without an update; losses that are no numbers.
 };
 
 /// Log lines and names of scalars as the program has them that a task takes after.

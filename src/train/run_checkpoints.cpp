@@ -7,6 +7,7 @@
 #include "core/host_name.h"
 #include "core/log.h"
 #include "train/agree.h"
+#include "train/openclip_checkpoint.h"
 
 namespace lockstep::train {
 namespace {
@@ -64,9 +65,14 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training), run_.world());
   if (steps_per_epoch > 0) checkpointer_->warn_without_room();
   std::optional<RestoredCheckpoint> restored;
-  if (run_.folder.has_checkpoint)
-    restored =
-        run_.folder.resume_latest ? checkpointer_->restore_latest() : checkpointer_->restore(run_.folder.resume_path);
+  if (run_.folder.has_checkpoint) {
+    if (run_.folder.resume_latest)
+      restored = checkpointer_->restore_latest();
+    else if (is_openclip_checkpoint(run_.folder.resume_path))
+      restored = import_openclip(training);
+    else
+      restored = checkpointer_->restore(run_.folder.resume_path);
+  }
   if (!restored) {
     if (run_.folder.is_resume && run_.ranks.is_first())
       core::log_info("no checkpoint in {} yet: starting from the beginning", run_.folder.path.string());
@@ -80,6 +86,24 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   return {.step = restored->position.step,
           .samples_seen = restored->position.samples_seen,
           .data = restored->position.data};
+}
+
+RestoredCheckpoint RunCheckpoints::import_openclip(const Training& training) {
+  const auto folder = run_.folder.path / "imported_checkpoint";
+  decide_on_rank_zero(run_.world(), [&] {
+    std::filesystem::remove_all(folder);  // of an earlier start
+    import_openclip_checkpoint(run_.folder.resume_path, folder, checkpoint_state(training),
+                               {.steps = steps_per_epoch_, .samples = steps_per_epoch_ * run_.batch.global_batch});
+    core::log_info("{} tells no position in the data: a new pass begins", run_.folder.resume_path.string());
+    return std::string();
+  });
+  RestoredCheckpoint restored = checkpointer_->load(folder);
+  decide_on_rank_zero(run_.world(), [&] {
+    std::filesystem::remove_all(folder);  // the run's next own checkpoint holds all of it
+    return std::string();
+  });
+  restored.folder = run_.folder.resume_path;
+  return restored;
 }
 
 TrainerPosition RunCheckpoints::start(const Snapshot& snapshot) {

@@ -34,6 +34,8 @@ class RunCheckpoints {
   std::optional<checkpoint::CheckpointManifest> starting_manifest(const Snapshot& snapshot) const;
   /// From a snapshot of another run, which may have had another global batch, or from nothing.
   TrainerPosition start(const Snapshot& snapshot);
+  /// From the file of OpenCLIP that --resume names.
+  RestoredCheckpoint import_openclip(const Training& training);
   core::Json resume_facts() const;
 
   RunContext& run_;

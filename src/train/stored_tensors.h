@@ -54,6 +54,7 @@ class StoredTensors {
   /// Maps the files. DataError for a damaged file, CheckpointError for one that does not say where its parts belong.
   StoredTensors(const std::filesystem::path& folder, const std::vector<std::string>& files);
 
+  bool has(const std::string& name) const { return pieces_.contains(name); }
   /// CheckpointError, with names, unless `wanted` are all there with the shapes of their places, and nothing is there
   /// but `known`. Scales of FP8 layers may be missing, read() then leaves them, or be too much.
   void check(const std::map<std::string, TensorPart>& wanted, const std::set<std::string>& known) const;

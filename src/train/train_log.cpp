@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/log.h"
+#include "core/strings.h"
 
 namespace lockstep::train {
 namespace {
@@ -44,7 +45,10 @@ void TrainLog::add(const StepValues& values) {
   if (epoch != epoch_of_meters_) {
     epoch_of_meters_ = epoch;
     loss_.reset(), batch_s_.reset(), data_s_.reset();
+    loss_parts_.clear();
   }
+  for (const auto& [name, value] : values.scalars)
+    if (core::ends_with(name, "_loss")) loss_parts_[name].update(value, static_cast<double>(config_.samples_per_step));
   loss_.update(values.find("loss").value_or(NAN), static_cast<double>(config_.samples_per_step));
   batch_s_.update(values.step_ms / 1000);
   data_s_.update(values.data_wait_ms / 1000);
@@ -90,6 +94,7 @@ void TrainLog::log_line(const StepValues& values) {
                          .loss = loss_,
                          .batch_s = batch_s_,
                          .data_s = data_s_,
+                         .loss_parts = loss_parts_,
                          .num_skipped = num_skipped_in_window_,
                          .num_nan = num_nan_in_window_};
   core::log_info("{}", format_->step_line(window));

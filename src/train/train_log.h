@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,7 @@ class TrainLog {
   record::RunRecord& record_;
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;
   record::AverageMeter loss_, batch_s_, data_s_;
+  std::map<std::string, record::AverageMeter> loss_parts_;
   int64_t epoch_of_meters_ = -1;
   int64_t num_skipped_steps_ = 0;
   int64_t num_skipped_in_window_ = 0, num_nan_in_window_ = 0;

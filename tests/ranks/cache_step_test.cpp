@@ -91,7 +91,7 @@ Ran run_step(Comm& comm, const Layout& layout, bool drops_features, const optim:
              int64_t bucket_bytes = 100) {
   auto owned = std::make_unique<TinyTowers>(drops_features);
   auto* towers = owned.get();
-  models::ContrastiveTask task(std::move(owned), comm, {.local_loss = true, .gather_with_grad = true});
+  models::ContrastiveTask task(std::move(owned), comm, {.loss = {.local_loss = true, .gather_with_grad = true}});
   const auto sync = parallel::make_grad_sync_ddp(towers->named_parameters(), comm, bucket_bytes);
   const train::Precision precision("fp32", c10::DeviceType::CPU);
   const auto runner = make_contrastive_cache_step(

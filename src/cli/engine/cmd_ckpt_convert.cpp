@@ -11,9 +11,12 @@
 #include "core/log.h"
 #include "infer/gpt_export.h"
 #include "models/clap/clap_weights.h"
+#include "models/openclip_order.h"
 #include "models/weights.h"
 #include "models/weights_pt.h"
 #include "nn/init.h"
+#include "tasks/contrastive/front/recorded_model.h"
+#include "train/openclip_checkpoint.h"
 #include "train/weight_file.h"
 
 namespace lockstep::cli {
@@ -53,6 +56,28 @@ models::WeightFile read_input(const config::CkptOptions& options, checkpoint::Ch
   if (fs::exists(file)) return models::read_weights(file);
   return {.path = file, .tensors = infer::own_gpt_values(options), .ignored = {}, .epoch = {}};
 }
+
+/// The state of the optimiser beside the weights that were read.
+std::optional<models::PtOptimizer> optimizer_beside(const models::WeightFile& weights,
+                                                    const config::CkptOptions& options) {
+  if (!options.with_optimizer) return std::nullopt;
+  const auto recorded = tasks::recorded_optimizer(weights.path.string());
+  if (!recorded || recorded->name != "adamw")
+    throw CheckpointError(fmt::format("ckpt: the record beside '{}' tells of no run of `train clip` with --opt adamw",
+                                      weights.path.string()),
+                          "name the run's folder; OpenCLIP continues AdamW alone");
+  auto optimizer = train::openclip_optimizer(weights.path.parent_path(), weights.tensors,
+                                             {.parameters = {},
+                                              .lr = recorded->lr,
+                                              .beta1 = recorded->beta1,
+                                              .beta2 = recorded->beta2,
+                                              .epsilon = recorded->epsilon,
+                                              .weight_decay = recorded->weight_decay});
+  if (!optimizer)
+    throw CheckpointError(fmt::format("ckpt: '{}' has no optimiser", weights.path.parent_path().string()),
+                          "export the weights alone, without --with-optimizer");
+  return optimizer;
+}
 }  // namespace
 
 int cmd_ckpt_convert(const commands::ParsedCommand& command) {
@@ -69,6 +94,8 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   }
   models::WeightFile weights = read_input(options, manifest);
   if (options.names != "as-is") weights.tensors = renamed(weights, options);
+  if (options.with_optimizer) weights.tensors = models::in_openclip_order(std::move(weights.tensors));
+  const auto optimizer = optimizer_beside(weights, options);
   if (options.prefix == "module")
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;
   if (!writes_pt(options))
@@ -76,7 +103,8 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   else
     models::write_weights_pt(options.output, weights.tensors,
                              models::CheckpointHead{.epoch = weights.epoch.value_or(manifest.epoch),
-                                                    .name = fs::path(options.path).stem().string()});
+                                                    .name = fs::path(options.path).stem().string(),
+                                                    .optimizer = optimizer});
   const std::string step = manifest.files.empty() ? "" : fmt::format(" of step {}", manifest.step);
   core::log_info("{} tensors{} -> {}", weights.tensors.size(), step, options.output);
   return 0;

@@ -22,6 +22,7 @@ ClipModel::ClipModel(const config::ClipShape& shape, const ClipModelOptions& opt
   visual_->set_checkpointing(options.grad_checkpointing);
   text_.set_checkpointing(options.grad_checkpointing);
   visual_->synchronize_batch_norm(options.batch_norm_ranks);
+  if (options.freezes_batch_norm) visual_->freeze_batch_norm();
 }
 
 at::Tensor ClipModel::encode_image(const at::Tensor& image_BCYX) { return visual_->forward(image_BCYX, context()); }

@@ -12,6 +12,7 @@ struct ClipModelOptions {
   bool grad_checkpointing = false;  ///< Transformer blocks keep only their inputs for the backward pass.
   bool exact_shortcuts =
       true;  ///< False: compute what cannot reach the result as well, as OpenCLIP does (for comparisons).
+  bool freezes_batch_norm = false;         ///< --lock-image-freeze-bn-stats.
   comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
 };
 
@@ -25,6 +26,8 @@ class ImageTower : public nn::Module {
   virtual void set_checkpointing(bool) {}
   /// Batch norm over all ranks of `comm`. A tower without batch norm ignores it.
   virtual void synchronize_batch_norm(comm::Comm*) {}
+  /// Batch norm by its running statistics, which stay as they are. A tower without batch norm ignores it.
+  virtual void freeze_batch_norm() {}
 };
 
 }  // namespace lockstep::models

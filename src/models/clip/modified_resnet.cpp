@@ -131,6 +131,10 @@ void ModifiedResNet::synchronize_batch_norm(comm::Comm* comm) {
   for (nn::BatchNorm2d* norm : batch_norms()) norm->synchronize(comm);
 }
 
+void ModifiedResNet::freeze_batch_norm() {
+  for (nn::BatchNorm2d* norm : batch_norms()) norm->freeze_statistics();
+}
+
 }  // namespace lockstep::models
 
 std::unique_ptr<lockstep::models::ImageTower> lockstep::config::ModifiedResnetTower::build(

@@ -51,6 +51,7 @@ class ModifiedResNet final : public ImageTower {
   ModifiedResNet(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& image_BCYX, const ForwardContext& context) override;
   void synchronize_batch_norm(comm::Comm* comm) override;
+  void freeze_batch_norm() override;
 
  private:
   at::Tensor stem(const at::Tensor& image_BCYX);

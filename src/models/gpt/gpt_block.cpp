@@ -14,17 +14,17 @@
 namespace lockstep::models {
 namespace {
 
-constexpr uint64_t kHiddenStream = 0x67707468,
-                   kAttentionStream = 0x67707461;  // apart from other draws under the same key
+constexpr uint64_t kGptHiddenStream = 0x67707468,
+                   kGptAttentionStream = 0x67707461;  // apart from other draws under the same key
 
 }  // namespace
 
 nn::Dropout GptDropout::at(int64_t layer, uint64_t place) const {
-  return {hidden, core::stream_key({key, kHiddenStream, static_cast<uint64_t>(layer), place}), token_TB};
+  return {hidden, core::stream_key({key, kGptHiddenStream, static_cast<uint64_t>(layer), place}), token_TB};
 }
 
 nn::Dropout GptDropout::attention_at(int64_t layer) const {
-  return {attention, core::stream_key({key, kAttentionStream, static_cast<uint64_t>(layer)}), query_BHT};
+  return {attention, core::stream_key({key, kGptAttentionStream, static_cast<uint64_t>(layer)}), query_BHT};
 }
 
 GptAttention::GptAttention(const config::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,

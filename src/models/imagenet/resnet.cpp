@@ -44,8 +44,7 @@ std::vector<nn::BatchNorm2d*> ResnetBlock::batch_norms() {
 }
 
 Resnet::Resnet(const config::ClassifierShape& shape, const ClassifierOptions& options)
-    : freezes_statistics_(options.freezes_statistics),
-      conv1_(3, shape.width, 7, options.tensors, /*stride=*/2, /*padding=*/3), bn1_(shape.width, options.tensors),
+    : conv1_(3, shape.width, 7, options.tensors, /*stride=*/2, /*padding=*/3), bn1_(shape.width, options.tensors),
       fc_(shape.feature_width(), shape.num_classes, options.tensors) {
   register_child("conv1", conv1_);
   register_child("bn1", bn1_);
@@ -54,12 +53,13 @@ Resnet::Resnet(const config::ClassifierShape& shape, const ClassifierOptions& op
     register_child(block.name, *blocks_.back());
   }
   register_child("fc", fc_);
-  for (nn::BatchNorm2d* norm : batch_norms()) norm->synchronize(options.batch_norm_ranks);
+  for (nn::BatchNorm2d* norm : batch_norms()) {
+    norm->synchronize(options.batch_norm_ranks);
+    if (options.freezes_statistics) norm->freeze_statistics();
+  }
 }
 
 at::Tensor Resnet::forward(const at::Tensor& image_BCYX) {
-  if (freezes_statistics_)
-    for (nn::BatchNorm2d* norm : batch_norms()) norm->set_training(false);
   at::Tensor x = bn1_.forward(conv1_.forward(image_BCYX)).relu_();
   x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
   for (const auto& block : blocks_) x = block->forward(x);

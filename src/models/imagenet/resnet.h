@@ -40,7 +40,6 @@ class Resnet final : public Classifier {
  private:
   std::vector<nn::BatchNorm2d*> batch_norms();
 
-  bool freezes_statistics_;
   nn::Conv2d conv1_;
   nn::BatchNorm2d bn1_;
   std::vector<std::unique_ptr<ResnetBlock>> blocks_;

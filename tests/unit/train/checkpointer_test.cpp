@@ -30,7 +30,7 @@ using tests::TinyTowers;
 class ToyRun {
  public:
   ToyRun(Comm& comm, const fs::path& folder, int64_t num_kept = 0)
-      : comm_(comm), task_(make_towers(), comm, {.local_loss = true, .gather_with_grad = true}),
+      : comm_(comm), task_(make_towers(), comm, {.loss = {.local_loss = true, .gather_with_grad = true}}),
         precision_("fp32", c10::DeviceType::CPU), scaler_(at::kCPU, {.growth_interval = 3}) {
     auto parameters = task_.network().named_parameters();
     sync_ = parallel::make_grad_sync_ddp(parameters, comm, 300);

@@ -16,7 +16,7 @@ using models::Outputs;
 
 /// Features of one micro-batch, or of all joined.
 struct Features {
-  at::Tensor image_BE, text_BE;
+  at::Tensor image_BE, text_BE, teacher_image_BE, teacher_text_BE;
 };
 
 /// A copy that autograd sees as an input where `like` has a gradient to receive.
@@ -81,7 +81,7 @@ class ContrastiveCacheStep final : public train::StepRunner {
     std::vector<Features> cached;
     for (Batch& batch : micro_batches) {
       const auto outputs = forward(batch, false);
-      cached.push_back({outputs.image_BE, outputs.text_BE});
+      cached.push_back({outputs.image_BE, outputs.text_BE, outputs.teacher_image_BE, outputs.teacher_text_BE});
     }
     return cached;
   }
@@ -89,11 +89,18 @@ class ContrastiveCacheStep final : public train::StepRunner {
   /// All micro-batches in order as inputs of the loss: leaves, so that backward stops at the features.
   static Outputs join(const Outputs& live, const std::vector<Features>& cached) {
     std::vector<at::Tensor> images{live.image_BE.detach()}, texts{live.text_BE.detach()};
+    std::vector<at::Tensor> teacher_images{live.teacher_image_BE}, teacher_texts{live.teacher_text_BE};
     for (const auto& features : cached) {
       images.push_back(features.image_BE);
       texts.push_back(features.text_BE);
+      teacher_images.push_back(features.teacher_image_BE);
+      teacher_texts.push_back(features.teacher_text_BE);
     }
     Outputs joined;
+    if (live.teacher_image_BE.defined()) {
+      joined.teacher_image_BE = at::cat(teacher_images);
+      joined.teacher_text_BE = at::cat(teacher_texts);
+    }
     joined.image_BE = leaf_of(at::cat(images), live.image_BE);
     joined.text_BE = leaf_of(at::cat(texts), live.text_BE);
     joined.logit_scale = leaf_of(live.logit_scale, live.logit_scale);

@@ -7,6 +7,9 @@
 namespace lockstep::tasks {
 namespace {
 
+/// The addends of the loss, in OpenCLIP's order and under its names.
+constexpr const char* kLossParts[] = {"contrastive_loss", "distill_loss"};
+
 record::OpenClipTrainLine line_of(const train::LogWindow& window) {
   const train::TrainLogConfig& config = window.config;
   const train::StepValues& values = window.values;
@@ -22,8 +25,10 @@ record::OpenClipTrainLine line_of(const train::LogWindow& window) {
   line.samples_per_s_per_rank = line.samples_per_s / config.world_size;
   line.lr = values.lr;
   line.logit_scale = values.find("logit_scale").value_or(0);
-  for (const char* name : {"contrastive_loss", "loss"})
-    line.losses.push_back({name, window.loss.last(), window.loss.average()});
+  for (const char* name : kLossParts)
+    if (const auto part = window.loss_parts.find(name); part != window.loss_parts.end())
+      line.losses.push_back({name, part->second.last(), part->second.average()});
+  line.losses.push_back({"loss", window.loss.last(), window.loss.average()});
   return line;
 }
 
@@ -46,7 +51,8 @@ class ContrastiveLogFormat final : public train::LogFormat {
   }
   void add_to_record(const train::StepValues& values, record::StepRecord& step) const override {
     step.scale = values.find("logit_scale");
-    if (const auto part = values.find("contrastive_loss")) step.losses = {{"contrastive_loss", *part}};
+    for (const char* name : kLossParts)
+      if (const auto part = values.find(name)) step.losses.emplace_back(name, *part);
   }
 };
 

@@ -1,7 +1,9 @@
 #include "tasks/contrastive/engine/contrastive_training.h"
 
+#include "config/frozen_parameters.h"
 #include "config/precision_names.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "models/contrastive_task.h"
 #include "optim/make_optimizer.h"
 #include "tasks/contrastive/engine/contrastive_cache_step.h"
@@ -29,6 +31,30 @@ std::unique_ptr<parallel::GradSync> build_sync(const ContrastiveOptions& options
   return parallel::make_grad_sync_none(parameters);
 }
 
+/// The parameters with their decay groups: OpenCLIP's own for AdamW, for optimisers of timm those of timm.
+std::vector<config::ParamSpec> decay_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
+  auto specs = shape.param_specs();
+  if (options.opt == "adamw") return specs;
+  for (config::ParamSpec& spec : specs)
+    if (core::ends_with(spec.name, "positional_embedding")) spec.weight_decay = false;
+  return specs;
+}
+
+void lock_towers(models::TwoTowers& towers, const std::set<std::string>& frozen) {
+  for (const auto& parameter : towers.named_parameters())
+    if (frozen.contains(parameter.name)) parameter.tensor->set_requires_grad(false);
+}
+
+std::unique_ptr<models::TwoTowers> build_teacher(const ContrastiveOptions& options, const train::Precision& precision,
+                                                 comm::Comm& data_axis, at::Device device) {
+  auto teacher = build_towers(teacher_shape_of(options), {.precision = &precision,
+                                                          .device = device,
+                                                          .pretrained = options.distill_pretrained,
+                                                          .broadcast_from = &data_axis});
+  for (const auto& parameter : teacher->named_parameters()) parameter.tensor->set_requires_grad(false);
+  return teacher;
+}
+
 }  // namespace
 
 ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
@@ -41,12 +67,17 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
                                      .pretrained = options.pretrained,
                                      .seed = static_cast<uint64_t>(options.seed),
                                      .grad_checkpointing = options.grad_checkpointing,
+                                     .freezes_batch_norm = options.lock_image_freeze_bn_stats,
                                      .batch_norm_ranks = options.use_bn_sync ? &data_axis : nullptr,
                                      .broadcast_from = &data_axis});
   training.towers = towers.get();
+  if (const auto* clip = shape.clip()) lock_towers(*towers, config::frozen_parameters(*clip, options.tower_locks()));
   training.task = std::make_unique<models::ContrastiveTask>(
       std::move(towers), data_axis,
-      models::ContrastiveLossOptions{.local_loss = options.local_loss, .gather_with_grad = options.gather_with_grad});
+      models::ContrastiveTaskOptions{
+          .loss = {.local_loss = options.local_loss, .gather_with_grad = options.gather_with_grad},
+          .has_sigmoid_loss = options.siglip,
+          .teacher = options.has_teacher() ? build_teacher(options, *training.precision, data_axis, device) : nullptr});
   training.faulty_task = train::with_fault(*training.task, hooks.fault, data_axis.rank());
   training.data_axis = &data_axis;
   const auto parameters = training.task->network().named_parameters();
@@ -58,7 +89,7 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
                              .beta2 = *options.beta2,
                              .epsilon = *options.eps,
                              .weight_decay = options.wd},
-                            train::optimizer_segments(training.sync->partition(), shape.param_specs()));
+                            train::optimizer_segments(training.sync->partition(), decay_specs(options, shape)));
   if (training.precision->needs_loss_scaler())
     training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
   const auto parts = train::step_runner_parts(training, data_axis.rank(), hooks.phases);

@@ -54,11 +54,13 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   train::TaskFacts facts() const override {
     const auto cost = config::contrastive_cost(shape_);
     const std::string other = shape_.modality();
+    const bool is_locked = options_.lock_image || options_.lock_text;
     return {.num_parameters = cost.parameters,
             .model = {{other + "_forward_flops", cost.image_or_audio_forward_flops},
                       {"text_forward_flops", cost.text_forward_flops}},
-            .forward = cost.forward,
-            .processed = shape_.clip() != nullptr ? config::clip_forward_trained(*shape_.clip()) : config::FlopCount{},
+            .forward = is_locked ? config::trained_forward(*shape_.clip(), options_.tower_locks()) : cost.forward,
+            .processed = shape_.clip() != nullptr && !is_locked ? config::clip_forward_trained(*shape_.clip())
+                                                                : config::FlopCount{},
             .sequence_length = shape_.context_length(),
             .is_synthetic = options_.has_made_up_data(),
             .layout = fmt::format("dp={}", world_.size())};

@@ -34,7 +34,10 @@ void load_file(const MadeTowers& towers, const std::string& path) {
                                            "tags of OpenCLIP are not downloaded: fetch the weights and give the path "
                                            "of the .pt or .safetensors file"));
   checkpoint::CheckpointManifest ignored;
-  towers.load(models::read_weights(train::weight_file(path, ignored)));
+  models::WeightFile weights = models::read_weights(train::weight_file(path, ignored));
+  if (towers.network->logit_bias() == nullptr)  // of a model trained with the sigmoid loss: no softmax depends on it
+    std::erase_if(weights.tensors, [](const auto& entry) { return entry.first == "logit_bias"; });
+  towers.load(weights);
 }
 
 void load_pretrained(const MadeTowers& towers, const TowersConfig& config) {
@@ -62,6 +65,7 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
   auto clip = std::make_unique<models::ClipModel>(
       *shape.clip(), models::ClipModelOptions{.tensors = tensors,
                                               .grad_checkpointing = config.grad_checkpointing,
+                                              .freezes_batch_norm = config.freezes_batch_norm,
                                               .batch_norm_ranks = config.batch_norm_ranks});
   const auto load = [&model = *clip](const models::WeightFile& file) { models::load_weights(model, file); };
   return {.network = std::move(clip), .load = load};

@@ -17,6 +17,7 @@ struct TowersConfig {
   std::string pretrained;  ///< Weight file (safetensors or .pt); "": parameters drawn from `seed`.
   uint64_t seed = 0;
   bool grad_checkpointing = false;
+  bool freezes_batch_norm = false;  ///< CLIP: see models::ImageTower::freeze_batch_norm.
   comm::Comm* batch_norm_ranks = nullptr;
   comm::Comm* broadcast_from =
       nullptr;  ///< Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.

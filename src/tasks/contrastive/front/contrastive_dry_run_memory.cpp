@@ -50,6 +50,8 @@ MemoryPlan planned_memory(const ContrastiveOptions& options, const config::Contr
                           const plan::BatchPlan& batch, int64_t num_ranks, const std::optional<RankMemory>& memory) {
   const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
   const bool is_zero1 = grad_sync_kind(options, num_ranks) == GradSyncKind::kZero1;
+  const double teacher_parameters =
+      options.has_teacher() ? static_cast<double>(config::contrastive_cost(teacher_shape_of(options)).parameters) : 0;
   return plan_contrastive_memory(shape, {.precision = options.precision,
                                          .num_moments = config::optimizer_info(options.opt).num_moments,
                                          .optimizer_shards = is_zero1 ? num_ranks : 1,
@@ -57,6 +59,8 @@ MemoryPlan planned_memory(const ContrastiveOptions& options, const config::Contr
                                          .micro_batch_size = batch.micro_batch_size,
                                          .global_batch = batch.global_batch,
                                          .grad_checkpointing = options.grad_checkpointing,
+                                         .locks = options.tower_locks(),
+                                         .teacher_parameters = teacher_parameters,
                                          .keeps_attention = !is_gpu});
 }
 

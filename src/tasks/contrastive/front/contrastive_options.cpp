@@ -243,33 +243,34 @@ void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {
   set.add("lr", &o.lr, {.role = OptionRole::kSchedule, .help = "Peak learning rate.", .unset_text = "5e-4", .min = 0});
   set.add("beta1", &o.beta1,
           {.role = OptionRole::kSchedule,
-           .help = "AdamW: decay of the first moment.",
+           .help = "Decay of the first moment.",
            .unset_text = "0.9",
            .min = 0,
            .max = 1,
            .is_max_excluded = true});
   set.add("beta2", &o.beta2,
           {.role = OptionRole::kSchedule,
-           .help = "AdamW: decay of the second moment.",
-           .unset_text = "0.98 if the model name contains 'vit', else 0.999",
+           .help = "Decay of the second moment; Lion: of the momentum.",
+           .unset_text = "0.98 if the model name contains 'vit', else 0.999; Lion: 0.99",
            .min = 0,
            .max = 1,
            .is_max_excluded = true});
   set.add("eps", &o.eps,
           {.role = OptionRole::kSchedule,
-           .help = "AdamW: added to the root of the second moment.",
-           .unset_text = "1e-6 if the model name contains 'vit', else 1e-8",
+           .help = "Added to the root of the second moment; Lion has no use for it.",
+           .unset_text = "1e-6 if the model name contains 'vit' or for LAMB, else 1e-8",
            .min = 0,
            .is_min_excluded = true});
   set.add("wd", &o.wd,
-          {.role = OptionRole::kSchedule, .help = "AdamW: weight decay (not of gains, biases and scalars).", .min = 0});
+          {.role = OptionRole::kSchedule, .help = "Weight decay (not of gains, biases and scalars).", .min = 0});
   set.add("warmup", &o.warmup_steps,
           {.role = OptionRole::kSchedule, .help = "Linear warm-up.", .unit = "optimiser steps", .min = 0, .max = 1e12});
   set.add("opt", &o.opt,
           {.role = OptionRole::kConfiguration,
-           .help = "Optimiser.",
+           .help = "Optimiser. lion and lamb are timm's, with its defaults: position embeddings do not decay either.",
            .choices = config::optimizer_names(config::OptimizerFlags::kBetas),
-           .refused_choices = {{"nadamw", "use --opt adamw"}}});
+           .choice_aliases = {{"timm/lion", "lion"}, {"timm/lamb", "lamb"}},
+           .refused_choices = {{"nadamw", "use --opt adamw"}, {"timm/adamw", "use --opt adamw"}}});
 }
 
 void declare_schedule_and_accumulation(core::OptionSet& set, ContrastiveOptions& o) {
@@ -310,7 +311,7 @@ void declare_schedule_and_accumulation(core::OptionSet& set, ContrastiveOptions&
 }
 
 void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
-  set.group("Model, precision and loss");
+  set.group("Model and precision");
   set.add(
       "model", &o.model,
       {.role = OptionRole::kSetup,
@@ -361,12 +362,6 @@ void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
           {.role = OptionRole::kConfiguration,
            .help = o.is_clap() ? "Batch-norm statistics of the audio tower over all ranks."
                                : "Batch-norm statistics over all ranks (ModifiedResNet models)."});
-  set.add("local-loss", &o.local_loss,
-          {.role = OptionRole::kConfiguration,
-           .help = "Each rank computes only its own rows of the logits. Alone, without --gather-with-grad, the "
-                   "gradient is biased."});
-  set.add("gather-with-grad", &o.gather_with_grad,
-          {.role = OptionRole::kConfiguration, .help = "Let gradients flow through the gather of features."});
 }
 
 void declare_distributed(core::OptionSet& set, ContrastiveOptions& o) {
@@ -435,6 +430,7 @@ core::OptionSet declare_contrastive_options(ContrastiveOptions& options) {
     options.model = "HTSAT-tiny-Roberta-base";
     options.text_key = "json;txt";
   }
+  options.takes_openclip_checkpoints = !options.is_clap();
   core::OptionSet set("train " + options.task,
                       fmt::format("Train a {} model on {} and captions. Flags are OpenCLIP's where it has them.",
                                   options.is_clap() ? "CLAP" : "CLIP", options.is_clap() ? "sounds" : "pictures"));

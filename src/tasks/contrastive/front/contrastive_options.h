@@ -67,7 +67,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::optional<double> beta1, beta2, eps;  // and lr: filled from the model name by parse_command
   double wd = 0.2;                          // --wd
   int64_t warmup_steps = 10000;             // --warmup
-  std::string opt = "adamw";                // --opt {adamw}
+  std::string opt = "adamw";                // --opt, see config/optimizers.h
   bool skip_scheduler = false;              // --skip-scheduler
   std::string lr_scheduler = "cosine";      // --lr-scheduler {cosine,const,const-cooldown}
   double lr_cooldown_end = 0.0, lr_cooldown_power = 1.0;
@@ -82,9 +82,6 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   bool force_quick_gelu = false;                // --force-quick-gelu
   std::optional<double> force_patch_dropout;    // --force-patch-dropout
   bool use_bn_sync = false;                     // --use-bn-sync
-
-  // Loss
-  bool local_loss = false, gather_with_grad = false;  // --local-loss, --gather-with-grad
 
   // Gradients over ranks
   std::string grad_sync = "auto";          // --grad-sync {auto,none,ddp,zero1}
@@ -128,8 +125,10 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
 /// What a run must know of the options.
 config::RunFacts contrastive_run_facts(const ContrastiveOptions& options);
 
-/// The model of --model and the --force-* flags. UsageError as config::resolve_contrastive_shape.
+/// The model of --model, the --force-* flags and --siglip. UsageError as config::resolve_contrastive_shape.
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& options);
+/// The model of --distill-model; for options.has_teacher(). UsageError likewise.
+config::ContrastiveShape teacher_shape_of(const ContrastiveOptions& options);
 
 /// How the batch flags share out samples over this many ranks, each of them a data rank. Without --global-batch-size
 /// the defaults of --batch-size and --accum-freq count, with it only what the user gave. UsageError with the nearest

@@ -6,6 +6,7 @@
 
 #include "config/contrastive_shape.h"
 #include "config/image_options.h"
+#include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "config/precision_names.h"
 #include "core/error.h"
@@ -100,6 +101,10 @@ void check_gradients_and_memory(const ContrastiveOptions& o) {
                     fmt::format("--use-distributed-optimizer means --grad-sync zero1, not {}", o.grad_sync),
                     "drop one of the two");
   config::refuse_if(
+      config::optimizer_info(o.opt).needs_whole_tensors && o.grad_sync == "zero1",
+      fmt::format("--opt {} needs the norms of whole weights, with --grad-sync zero1 a rank holds parts", o.opt),
+      "use --grad-sync ddp");
+  config::refuse_if(
       o.fp32_gradients && !config::has_masters(o.precision),
       fmt::format("--accumulate-allreduce-grads-in-fp32 belongs to weights with fp32 master copies, --precision is {}",
                   o.precision),
@@ -123,7 +128,7 @@ void check_kept_checkpoints(const ContrastiveOptions& o) {
 
 std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
   std::vector<std::string> warnings;
-  if (o.local_loss && !o.gather_with_grad)
+  if (o.local_loss && !o.gather_with_grad && !o.siglip)
     warnings.emplace_back(
         "--local-loss without --gather-with-grad gives a biased gradient with several ranks (OpenCLIP's meaning); add "
         "--gather-with-grad "
@@ -149,8 +154,10 @@ void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set) 
   }
   options.lr = options.lr.value_or(5e-4);  // the same for every model, so no more than a default
   options.beta1 = options.beta1.value_or(0.9);
-  fill("beta2", options.beta2, is_vit ? 0.98 : 0.999);
-  fill("eps", options.eps, is_vit ? 1e-6 : 1e-8);
+  const config::OptimizerInfo& optimizer = config::optimizer_info(options.opt);
+  const auto own_or = [](double own, double by_model) { return own > 0 ? own : by_model; };
+  fill("beta2", options.beta2, own_or(optimizer.beta2, is_vit ? 0.98 : 0.999));
+  fill("eps", options.eps, own_or(optimizer.epsilon, is_vit ? 1e-6 : 1e-8));
 }
 
 std::vector<std::string> check_contrastive_options(const ContrastiveOptions& options, const core::OptionSet& set) {
@@ -203,9 +210,17 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
 }
 
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {
-  return config::resolve_contrastive_shape(
-      o.model, o.is_clap(),
-      config::forced_overrides(o.force_image_size, o.force_context_length, o.force_quick_gelu, o.force_patch_dropout));
+  auto overrides =
+      config::forced_overrides(o.force_image_size, o.force_context_length, o.force_quick_gelu, o.force_patch_dropout);
+  if (o.siglip) {
+    overrides.init_logit_scale = std::log(10.0);
+    overrides.init_logit_bias = -10.0;
+  }
+  return config::resolve_contrastive_shape(o.model, o.is_clap(), overrides);
+}
+
+config::ContrastiveShape teacher_shape_of(const ContrastiveOptions& o) {
+  return config::resolve_contrastive_shape(o.distill_model, o.is_clap(), {});
 }
 
 plan::BatchPlan contrastive_batch_plan(const ContrastiveOptions& options, const core::OptionSet& set,

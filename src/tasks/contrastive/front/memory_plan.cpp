@@ -37,14 +37,15 @@ double text_bytes(const auto& text, int64_t mlp_width, const config::ActivationB
 }
 
 /// Parameters, gradients, moments, master copies.
-void add_state(const std::vector<config::ParamSpec>& params, const MemoryPlanInput& input, MemoryPlan& plan) {
+void add_state(const std::vector<config::ParamSpec>& params, const std::set<std::string>& frozen,
+               const MemoryPlanInput& input, MemoryPlan& plan) {
   const double share = 1.0 / static_cast<double>(input.optimizer_shards);
   for (const auto& param : params) {
     const auto count = static_cast<double>(param.numel());
     const bool is_narrow = config::is_16bit(param, input.precision);
     const bool has_master = is_narrow && config::has_masters(input.precision);
     plan.parameters += count * (is_narrow ? 2 : 4);
-    if (param.is_buffer) continue;
+    if (param.is_buffer || frozen.contains(param.name)) continue;
     plan.gradients += count * (is_narrow && !input.has_fp32_gradients ? 2 : 4);
     plan.optimizer += static_cast<double>(input.num_moments) * count * (is_narrow && !has_master ? 2 : 4) * share;
     if (has_master) plan.masters += 4 * count * share;
@@ -63,12 +64,18 @@ MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const 
   bytes.keeps_attention = input.keeps_attention;
   bytes.grad_checkpointing = input.grad_checkpointing;
   MemoryPlan plan;
-  add_state(shape.param_specs(), input, plan);
+  const auto frozen =
+      shape.clip() != nullptr ? config::frozen_parameters(*shape.clip(), input.locks) : std::set<std::string>();
+  add_state(shape.param_specs(), frozen, input, plan);
+  plan.parameters += input.teacher_parameters * (bytes.weight == 2 ? 2 : 4);
   const double samples = static_cast<double>(input.micro_batch_size), all = static_cast<double>(input.global_batch);
   double other_input = 0;
   if (const auto* clip = shape.clip()) {
-    plan.activations = samples * (config::clip_image_activation_bytes(clip->vision, bytes) +
-                                  text_bytes(clip->text, clip->text.mlp_width(), bytes));
+    const auto& locks = input.locks;
+    const bool keeps_image = !locks.image || locks.image_unlocked_groups > 0;
+    const bool keeps_text = !locks.text || locks.text_unlocked_groups > 0;
+    plan.activations = samples * ((keeps_image ? config::clip_image_activation_bytes(clip->vision, bytes) : 0) +
+                                  (keeps_text ? text_bytes(clip->text, clip->text.mlp_width(), bytes) : 0));
     other_input =
         3.0 * static_cast<double>(clip->vision.image_size * clip->vision.image_size) * (bytes.weight == 2 ? 2 : 4);
   } else {

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "config/contrastive_shape.h"
+#include "config/frozen_parameters.h"
 
 namespace lockstep::tasks {
 
 /// What a training step must hold, in bytes of one rank.
 struct MemoryPlan {
-  double parameters = 0, gradients = 0;
+  double parameters = 0;  ///< With those of a teacher.
+  double gradients = 0;
   double optimizer = 0;    ///< Moments: this rank's share.
   double masters = 0;      ///< fp32 copies of 16-bit parameters: this rank's share.
   double activations = 0;  ///< Kept from forward to backward, at their peak.
@@ -28,11 +30,14 @@ struct MemoryPlanInput {
   int64_t micro_batch_size = 1;
   int64_t global_batch = 1;  ///< Pairs that the loss compares with.
   bool grad_checkpointing = false;
+  config::TowerLocks locks = {};  ///< Of a CLIP model: what is not trained has neither gradients nor moments.
+  double teacher_parameters = 0;  ///< Elements of --distill-model.
   bool keeps_attention = true;  ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
 };
 
 /// Estimate from shapes alone, data parallel. Activations count what the layers of nn/ and models/ keep for the
-/// backward pass, texts at their nominal length; temporaries of kernels, the allocator's rounding and libraries come on
+/// backward pass, texts at their nominal length; a locked tower keeps nothing, one locked in part counts in full.
+/// Temporaries of kernels, the allocator's rounding and libraries come on
 /// top.
 MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const MemoryPlanInput& input);
 

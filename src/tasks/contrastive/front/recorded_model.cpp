@@ -32,16 +32,22 @@ fs::path run_of(const std::string& weights) {
   return fs::exists(path / "run.json", ignored) ? path : fs::path();
 }
 
+/// Options of the last attempt of a run of CLIP or CLAP; null where there is none.
+core::Json recorded_options(const fs::path& run) {
+  if (run.empty()) return nullptr;
+  const core::Json attempts = record::read_run(run).attempts;
+  if (attempts.empty()) return nullptr;
+  const core::Json task = attempts.back().value("task", core::Json(nullptr));
+  const core::Json options = attempts.back().value("options", core::Json::object());
+  return (task == "clip" || task == "clap") && options.is_object() ? options : core::Json(nullptr);
+}
+
 }  // namespace
 
 bool take_recorded_model(core::OptionSet& set, const std::string& weights) {
   const fs::path run = weights.empty() ? fs::path() : run_of(weights);
-  if (run.empty()) return false;
-  const core::Json attempts = record::read_run(run).attempts;
-  if (attempts.empty()) return false;
-  const core::Json task = attempts.back().value("task", core::Json(nullptr));
-  const core::Json options = attempts.back().value("options", core::Json::object());
-  if ((task != "clip" && task != "clap") || !options.is_object()) return false;
+  const core::Json options = recorded_options(run);
+  if (options.is_null()) return false;
   std::string recipe;  // JSON's texts, numbers and lists are TOML's
   for (const std::string_view flag : kModelFlags) {
     const auto value = options.find(core::replace_all(std::string(flag), "-", "_"));
@@ -51,6 +57,18 @@ bool take_recorded_model(core::OptionSet& set, const std::string& weights) {
   }
   set.apply_recipe(recipe, (run / "run.json").string());
   return true;
+}
+
+std::optional<RecordedOptimizer> recorded_optimizer(const std::string& weights) {
+  const core::Json options = recorded_options(weights.empty() ? fs::path() : run_of(weights));
+  for (const char* name : {"lr", "beta1", "beta2", "eps", "wd"})
+    if (!options.is_object() || !options.contains(name) || !options.at(name).is_number()) return std::nullopt;
+  return RecordedOptimizer{.name = options.value("opt", ""),
+                           .lr = options.at("lr"),
+                           .beta1 = options.at("beta1"),
+                           .beta2 = options.at("beta2"),
+                           .epsilon = options.at("eps"),
+                           .weight_decay = options.at("wd")};
 }
 
 }  // namespace lockstep::tasks

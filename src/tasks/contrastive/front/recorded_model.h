@@ -11,4 +11,12 @@ namespace lockstep::tasks {
 /// given stays. False where no record of such a run is there.
 bool take_recorded_model(core::OptionSet& set, const std::string& weights);
 
+/// How the optimiser of the run of CLIP was tuned that `weights` is of.
+struct RecordedOptimizer {
+  std::string name{};  ///< --opt
+  double lr = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+};
+/// Nothing where no record of such a run is there, or one that does not say it.
+std::optional<RecordedOptimizer> recorded_optimizer(const std::string& weights);
+
 }  // namespace lockstep::tasks

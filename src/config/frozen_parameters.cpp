@@ -1,0 +1,100 @@
+#include "config/frozen_parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace {
+
+/// Beginnings of parameter names.
+using NameGroup = std::vector<std::string>;
+
+std::vector<NameGroup> groups_of(NameGroup embeddings, const std::string& blocks, int64_t num_blocks,
+                                 const std::string& last_norm, const std::string& projection) {
+  std::vector<NameGroup> groups = {std::move(embeddings)};
+  for (int64_t block = 0; block < num_blocks; ++block) groups.push_back({fmt::format("{}.{}.", blocks, block)});
+  if (num_blocks > 0) groups.back().push_back(last_norm);
+  groups.push_back({projection});
+  return groups;
+}
+
+std::vector<NameGroup> image_groups(const ClipShape& shape) {
+  return groups_of({"visual.conv1.", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre."},
+                   "visual.transformer.resblocks", shape.vision.layers, "visual.ln_post.", "visual.proj");
+}
+
+std::vector<NameGroup> text_groups(const ClipShape& shape) {
+  return groups_of({"token_embedding.", "positional_embedding"}, "transformer.resblocks", shape.text.layers,
+                   "ln_final.", "text_projection");
+}
+
+bool is_in(const std::string& name, const NameGroup& group) {
+  return std::any_of(group.begin(), group.end(),
+                     [&](const std::string& prefix) { return core::starts_with(name, prefix); });
+}
+
+bool is_in_last(const std::string& name, const std::vector<NameGroup>& groups, int64_t num_last) {
+  const auto count = std::min(num_last, std::ssize(groups));
+  return std::any_of(groups.end() - count, groups.end(), [&](const NameGroup& group) { return is_in(name, group); });
+}
+
+bool is_image_parameter(const std::string& name) { return core::starts_with(name, "visual."); }
+bool is_scalar_of_loss(const std::string& name) { return name == "logit_scale" || name == "logit_bias"; }
+
+void check_locks(const ClipShape& shape, const TowerLocks& locks) {
+  if (locks.image && locks.image_unlocked_groups > 0 && shape.vision.tower != VisionShape().tower)
+    throw UsageError(
+        fmt::format("options: --lock-image-unlocked-groups {} needs a ViT image tower, model '{}' has another",
+                    locks.image_unlocked_groups, shape.name),
+        "drop it to lock the whole tower");
+}
+
+/// Work of a tower as three times it counts in training.
+double counted_flops(double forward_flops, double num_parameters, double num_trained) {
+  const double share = num_parameters > 0 ? num_trained / num_parameters : 1;
+  return forward_flops * (1 + 2 * share) / 3;
+}
+
+}  // namespace
+
+std::set<std::string> frozen_parameters(const ClipShape& shape, const TowerLocks& locks) {
+  check_locks(shape, locks);
+  const bool has_image_groups = locks.image_unlocked_groups > 0;
+  const auto of_image = has_image_groups ? image_groups(shape) : std::vector<NameGroup>();
+  const auto of_text = text_groups(shape);
+  std::set<std::string> frozen;
+  for (const ParamSpec& spec : clip_param_specs(shape)) {
+    if (spec.is_buffer || is_scalar_of_loss(spec.name)) continue;
+    const bool is_image = is_image_parameter(spec.name);
+    const bool is_locked = is_image ? locks.image : locks.text;
+    const bool is_unlocked = is_image ? is_in_last(spec.name, of_image, locks.image_unlocked_groups)
+                                      : is_in_last(spec.name, of_text, locks.text_unlocked_groups);
+    if (is_locked && !is_unlocked) frozen.insert(spec.name);
+  }
+  return frozen;
+}
+
+FlopCount trained_forward(const ClipShape& shape, const TowerLocks& locks) {
+  FlopCount count = clip_forward(shape);
+  if (!locks.image && !locks.text) return count;
+  const auto frozen = frozen_parameters(shape, locks);
+  double all[2] = {0, 0}, trained[2] = {0, 0};  // of image and text tower
+  for (const ParamSpec& spec : clip_param_specs(shape)) {
+    if (spec.is_buffer || is_scalar_of_loss(spec.name)) continue;
+    const int tower = is_image_parameter(spec.name) ? 0 : 1;
+    all[tower] += static_cast<double>(spec.numel());
+    if (!frozen.contains(spec.name)) trained[tower] += static_cast<double>(spec.numel());
+  }
+  const ClipCost cost = clip_cost(shape);
+  count.flops = counted_flops(cost.image_forward_flops, all[0], trained[0]) +
+                counted_flops(cost.text_forward_flops, all[1], trained[1]);
+  count.formula += "; of locked parts a third, because they have no backward pass";
+  return count;
+}
+
+}  // namespace lockstep::config

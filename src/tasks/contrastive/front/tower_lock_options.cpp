@@ -1,0 +1,55 @@
+#include "tasks/contrastive/front/tower_lock_options.h"
+
+#include <fmt/format.h>
+
+#include "config/option_checks.h"
+
+namespace lockstep::tasks {
+using core::OptionRole;
+
+void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
+  if (task == "clap") {
+    for (const char* name : {"lock-image", "lock-image-unlocked-groups", "lock-image-freeze-bn-stats"})
+      set.refuse(name, "`train clap` reads sounds, no pictures", "drop it");
+    for (const char* name : {"lock-text", "lock-text-unlocked-layers", "lock-text-freeze-layer-norm"})
+      set.refuse(name, "locked towers are for `train clip`",
+                 "drop it; --pretrained FILE starts from given weights without freezing them");
+    return;
+  }
+  set.group("Locked towers");
+  set.add("lock-image", &lock_image,
+          {.role = OptionRole::kConfiguration,
+           .help = "Do not train the image tower: neither gradients nor moments exist of it."});
+  set.add("lock-image-unlocked-groups", &lock_image_unlocked_groups,
+          {.role = OptionRole::kConfiguration,
+           .help = "With --lock-image, for ViT models: train so many groups at the output. The last group is the "
+                   "projection, the one before it the last block with its norm, then block by block, then the "
+                   "embeddings.",
+           .unit = "groups",
+           .min = 0});
+  set.add("lock-image-freeze-bn-stats", &lock_image_freeze_bn_stats,
+          {.role = OptionRole::kConfiguration,
+           .help = "With --lock-image: batch norm uses its running statistics, and keeps them."});
+  set.add("lock-text", &lock_text, {.role = OptionRole::kConfiguration, .help = "Do not train the text tower."});
+  set.add("lock-text-unlocked-layers", &lock_text_unlocked_layers,
+          {.role = OptionRole::kConfiguration,
+           .help = "With --lock-text: train so many groups at the output, counted as those of the image tower.",
+           .unit = "groups",
+           .min = 0});
+  set.add(
+      "lock-text-freeze-layer-norm", &lock_text_freeze_layer_norm,
+      {.role = OptionRole::kNoInfluence,
+       .help = "With --lock-text: norms are locked as all weights are, with and without this flag, as in OpenCLIP."});
+}
+
+void TowerLockOptions::check(const core::OptionSet& set, const std::string& task) const {
+  if (task == "clap") return;  // it has none of these
+  for (const char* name : {"lock-image-unlocked-groups", "lock-image-freeze-bn-stats"})
+    config::refuse_if(set.is_given(name) && !lock_image, fmt::format("--{} belongs to --lock-image", name),
+                      "add --lock-image, or drop it");
+  for (const char* name : {"lock-text-unlocked-layers", "lock-text-freeze-layer-norm"})
+    config::refuse_if(set.is_given(name) && !lock_text, fmt::format("--{} belongs to --lock-text", name),
+                      "add --lock-text, or drop it");
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+
+#include "models/weights_pt.h"
+#include "train/checkpoint_state.h"
+
+namespace lockstep::train {
+
+/// Is it a training checkpoint of OpenCLIP (a file, where ours are folders)?
+bool is_openclip_checkpoint(const std::filesystem::path& path);
+
+/// Where a run stands that goes on from a checkpoint of OpenCLIP, which counts epochs alone.
+struct EpochLength {
+  int64_t steps = 0, samples = 0;
+};
+
+/// Writes what `file` (OpenCLIP's epoch_K.pt: weights, AdamW, scaler) holds as a checkpoint of ours into the new
+/// `folder`, for the model and the optimiser of `state`. The data begin a new pass there. DataError for a file of
+/// another model, CheckpointError for one without an optimiser, or for state in 16-bit weights with fp32 copies, which
+/// OpenCLIP does not have.
+void import_openclip_checkpoint(const std::filesystem::path& file, const std::filesystem::path& folder,
+                                const CheckpointState& state, const EpochLength& epoch);
+
+/// AdamW's state in our checkpoint `folder` as OpenCLIP saves it, or nothing where the checkpoint has none.
+/// `state_dict`: in OpenCLIP's order, by which its parameters are numbered: first those that do not decay, then the
+/// rest. `tuning`: learning rate, betas, epsilon and weight decay of AdamW, which OpenCLIP takes from the file, too.
+std::optional<models::PtOptimizer> openclip_optimizer(const std::filesystem::path& folder,
+                                                      const models::NamedValues& state_dict,
+                                                      const models::PtParamGroup& tuning);
+
+}  // namespace lockstep::train
