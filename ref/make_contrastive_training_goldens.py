@@ -1,11 +1,13 @@
 """Ten training steps of small CLIP models by OpenCLIP's own losses, locks and optimiser groups.
 
-Packages (PyPI): open_clip_torch==3.3.0 torch==2.11.0 safetensors. Run from the repository root, behind make_clip_goldens.py:
+Packages (PyPI): open_clip_torch==3.3.0 torch==2.11.0 safetensors. Run from the repository root, behind
+make_clip_goldens.py:
 
-    python3 ref/make_contrastive_training_goldens.py             # writes the goldens
-    python3 ref/make_contrastive_training_goldens.py FILE.pt     # OpenCLIP goes on from a checkpoint that lockstep wrote
+    python3 ref/make_contrastive_training_goldens.py            # writes the goldens
+    python3 ref/make_contrastive_training_goldens.py FILE.pt    # OpenCLIP goes on from a file that lockstep wrote
 
-Writes tests/golden/contrastive_training/epoch_5.pt, a checkpoint after five steps, and losses.json beside it: for each case the losses of ten steps and the L2 norm of each parameter at the end.
+Writes tests/golden/contrastive_training/epoch_5.pt, a checkpoint after five steps, and losses.json beside it: for each
+case the losses of ten steps and the L2 norm of each parameter at the end.
 Weights are those of tests/golden/clip, pictures and texts are formulas (batch_of), which the test repeats.
 """
 import json
@@ -60,7 +62,8 @@ def make_optimizer(model):
 
 
 def save_checkpoint(path, model, optimizer, epoch):
-    torch.save({"epoch": epoch, "name": "golden", "state_dict": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+    torch.save({"epoch": epoch, "name": "golden", "state_dict": model.state_dict(), "optimizer": optimizer.state_dict()},
+               path)
 
 
 def train(name, loss, lock=None, teacher=None, save_at=None, resume=None, **more):
@@ -90,12 +93,13 @@ def train(name, loss, lock=None, teacher=None, save_at=None, resume=None, **more
         if save_at is not None and step + 1 == save_at[0]:
             save_checkpoint(save_at[1], model, optimizer, step + 1)
         losses.append({key: value.item() for key, value in parts.items()})
-    norms = {key: value.double().norm().item() for key, value in model.state_dict().items() if value.is_floating_point()}
+    norms = {key: value.double().norm().item()
+             for key, value in model.state_dict().items() if value.is_floating_point()}
     return {"model": name, "losses": losses, "norms": norms}
 
 
 def continue_from(path):
-    """The reverse: OpenCLIP goes on from a file of `ckpt export --with-optimizer` (epoch = steps done); prints the losses."""
+    """The reverse: OpenCLIP goes on from a file of `ckpt export --with-optimizer` (epoch = steps done)."""
     print(json.dumps([part["contrastive_loss"] for part in train("vit_one_block", ClipLoss(), resume=path)["losses"]]))
 
 
@@ -115,9 +119,11 @@ def main():
         "lock_image": train("vit", ClipLoss(), lambda model: model.lock_image_tower()),
         "lock_image_2_groups": train("vit", ClipLoss(), lambda model: model.lock_image_tower(unlocked_groups=2)),
         "lock_text_1_layer": train("vit", ClipLoss(), lambda model: model.lock_text_tower(unlocked_layers=1)),
-        "lock_both": train("vit", ClipLoss(), lambda model: (model.lock_image_tower(), model.lock_text_tower(unlocked_layers=9))),
+        "lock_both": train("vit", ClipLoss(),
+                           lambda model: (model.lock_image_tower(), model.lock_text_tower(unlocked_layers=9))),
         "lock_resnet": train("resnet", ClipLoss(), lambda model: model.lock_image_tower()),
-        "lock_resnet_frozen_norms": train("resnet", ClipLoss(), lambda model: model.lock_image_tower(freeze_bn_stats=True)),
+        "lock_resnet_frozen_norms": train("resnet", ClipLoss(),
+                                          lambda model: model.lock_image_tower(freeze_bn_stats=True)),
     }
     (folder / "losses.json").write_text(json.dumps(cases, indent=1) + "\n")
 
