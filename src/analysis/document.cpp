@@ -15,6 +15,7 @@
 #include "analysis/losses.h"
 #include "analysis/summary.h"
 #include "analysis/tables.h"
+#include "analysis/tables_epochs.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
 #include "core/strings.h"
@@ -55,9 +56,11 @@ draw::Section rate_section(const Analysis& analysis) {
   for (const Curve& curve : analysis.curves) {
     add_block(section, rate_table(curve));
     add_block(section, efficiency_table(curve));
+    add_block(section, epoch_table(curve));
     add_block(section, interval_table(curve));
     add_block(section, protocol_table(curve, analysis.runs));
   }
+  add_block(section, system_table(analysis));
   return section;
 }
 

@@ -132,6 +132,8 @@ void add_rates(Json& json, const Point& point) {
                {"logged_mfu", number(point.logged_mfu)},
                {"speedup", number(point.speedup)},
                {"efficiency", to_json(point.efficiency)},
+               {"epoch_s", number(point.epoch_s)},
+               {"epoch_train_s", number(point.epoch_train_s)},
                {"eff_epoch", number(point.eff_epoch)},
                {"eff_train", number(point.eff_train)},
                {"eff_batch", number(point.eff_batch)},

@@ -100,6 +100,18 @@ wait_until_idle clap/sweeps/clap-scaling || exit 1
 keep clap-report report clap/sweeps/clap-scaling --protocol clap -o clap-report
 "$lockstep" report clap/sweeps/clap-scaling --json >clap-report.json 2>clap-report-json.err
 
+# The vision study of the EPICURE guide, its own sweep file scaled down by variables alone: a small network on 1 and 2 nodes of one rank, from LMDBs that
+# every node stages for itself.
+mkdir study-data
+"$lockstep" data make-shapes study-shapes --samples 32 --val-samples 28 --image-size 32 --samples-per-shard 32 >/dev/null || exit 1
+"$lockstep" data to-lmdb study-shapes/train-000000.tar study-data/train.lmdb >/dev/null || exit 1
+"$lockstep" data to-lmdb study-shapes/val-000000.tar study-data/val.lmdb >/dev/null || exit 1
+keep study-submit sweep "$repository/recipes/sweeps/resnet50_epicure.toml" --submit --set ACCOUNT= PARTITION=debug SCRATCH="$folder/study" \
+  DATA="$folder/study-data" NODES=1-2 RANKS=1 GRES= CPUS=1 WORKERS=1 ARCH=resnet18 PIXELS=32 BATCH=4 EPOCHS=4 STAGE="$folder/study-stage" SYSTEM=onebox
+wait_until_idle study/sweeps/resnet50-epicure || exit 1
+keep study-report report study/sweeps/resnet50-epicure --protocol epicure-vision -o study-report
+"$lockstep" report study/sweeps/resnet50-epicure --json >study-report.json 2>study-report-json.err
+
 # The same run of 2 nodes x 2 ranks twice, as an array; the first is told to stop, as before a time limit, and requeued.
 { cat <<'TOML'
 name = "stopped"

@@ -124,6 +124,45 @@ TEST_F(SweepOnSlurm, TheClapBenchmarkRunsFromItsOwnFileToItsTables) {
   EXPECT_TRUE(fs::exists(folder_->path() / "clap-report/report.html"));
 }
 
+TEST_F(SweepOnSlurm, TheVisionStudyRunsFromItsOwnFileToItsThreeEfficiencies) {
+  EXPECT_NE(read("study-submit.out").find("8 of 8 jobs submitted"), std::string::npos) << read("study-submit.out");
+  ASSERT_EQ(core::trim(read("study-report.code")), "0") << read("study-report.out") << logs();
+  const core::Json report = json("study-report.json");
+  ASSERT_EQ(report.at("curves").size(), 4u) << read("study-report.out");  // weak and strong, fp32 and amp
+  for (const core::Json& curve : report.at("curves")) {
+    const bool is_weak = curve.at("scaling") == "weak scaling";
+    ASSERT_EQ(curve.at("points").size(), 2u) << curve.dump(1);
+    EXPECT_EQ(curve.at("points").at(1).at("global_batch"), is_weak ? 8 : 4);
+    for (const core::Json& point : curve.at("points")) {
+      EXPECT_EQ(point.at("devices"), point.at("nodes"));
+      EXPECT_GT(point.at("epoch_s").get<double>(), point.at("epoch_train_s").get<double>());
+      EXPECT_GE(point.at("data_wait_share").get<double>(), 0);
+      for (const char* definition : {"eff_epoch", "eff_train"}) EXPECT_GT(point.at(definition).get<double>(), 0);
+      // The guide's batch time is of equal local batches: its study is weak scaling.
+      EXPECT_EQ(point.at("eff_batch").is_null(), !is_weak && point.at("nodes") == 2) << point.dump(1);
+    }
+    const core::Json &one = curve.at("points").at(0), &two = curve.at("points").at(1);
+    EXPECT_NEAR(two.at("eff_epoch").get<double>(),
+                one.at("epoch_s").get<double>() / (2 * two.at("epoch_s").get<double>()), 1e-6);
+    EXPECT_NEAR(two.at("eff_train").get<double>(),
+                one.at("epoch_train_s").get<double>() / (2 * two.at("epoch_train_s").get<double>()), 1e-6);
+  }
+  for (const core::Json& run : report.at("runs")) {
+    EXPECT_EQ(run.at("setup").at("task"), "imagenet");
+    EXPECT_EQ(run.at("setup").at("tags").at("system"), "onebox");
+    EXPECT_FALSE(run.at("setup").at("is_synthetic"));
+  }
+  const std::string page = read("study-report/report.md");
+  EXPECT_NE(page.find("Epochs and input"), std::string::npos) << page;
+  EXPECT_NE(page.find("Distribution of step times"), std::string::npos) << page;
+  EXPECT_NE(page.find("of the fourth epoch"), std::string::npos) << page;  // the guide's own estimator
+  for (const auto& entry : fs::directory_iterator(folder_->path() / "study/sweeps/resnet50-epicure/runs")) {
+    const auto steps = record::read_steps(entry.path()).steps;  // every batch is kept
+    EXPECT_EQ(steps.size(), entry.path().string().find("case_weak-nodes_2") == std::string::npos ? 32u : 16u);
+    EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step.data_wait_ms > 0; }));
+  }
+}
+
 TEST_F(SweepOnSlurm, AFailedJobIsNamedAndOnlyItIsResumed) {
   EXPECT_NE(read("nodes-submit.out").find("3 of 3 jobs submitted"), std::string::npos) << read("nodes-submit.out");
   const core::Json failed = json("nodes-failed.json");

@@ -147,6 +147,23 @@ TEST_F(SweepCommand, ShippedSweepsExpand) {
   }
 }
 
+TEST_F(SweepCommand, TheVisionStudyHasWeakAndStrongScalingInTwoPrecisions) {
+  const auto run = core::run_command(
+      {.argv = {lockstep_program(), "sweep", "recipes/sweeps/resnet50_epicure.toml", "--dry-run", "--json", "--set",
+                "ACCOUNT=a", "PARTITION=p", "SCRATCH=/s", "DATA=/not/here", "NODES=1-8*2", "BATCH=128"},
+       .working_folder = LOCKSTEP_SOURCE_DIR},
+      60s);
+  ASSERT_EQ(run.status.code, 0) << run.err;  // the data need not be on the login node
+  const auto plan = core::parse_json(run.out, "dry run");
+  ASSERT_EQ(plan.at("points").size(), 16u);
+  for (const auto& point : plan.at("points")) {
+    const int64_t nodes = point.at("nodes");
+    const bool is_weak = point.at("axes").at("case") == "weak";
+    EXPECT_EQ(point.at("ranks"), 4 * nodes);
+    EXPECT_EQ(point.at("samples_per_replica"), is_weak ? 128 : 128 / nodes) << point.dump(1);
+  }
+}
+
 TEST_F(SweepCommand, MistakesAreUsageErrorsWithTheLine) {
   const auto bad = run_lockstep({"sweep", sweep_file("[submit]\nin-fligt = 2\n"), "--submit"});
   EXPECT_EQ(bad.exit_code, 2);
