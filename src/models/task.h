@@ -46,7 +46,7 @@ struct LossReport {
   at::Tensor loss;
   std::vector<std::pair<std::string, at::Tensor>>
       parts;  ///< For example {"contrastive_loss", ...}; the total is "loss".
-  std::vector<std::pair<std::string, at::Tensor>> scalars = {};  ///< What else is reported, of a step's first loss.
+  std::vector<std::pair<std::string, at::Tensor>> scalars = {};  ///< What else is reported: means over a step's losses.
 };
 
 /// Network + loss.

@@ -50,8 +50,8 @@ class PlainStep final : public StepRunner {
     parts_.mark(Phase::kOther);
   }
 
-  /// Means over the micro-batches of each part, and their sum as "loss".
-  static void add_to_outcome(const models::LossReport& report, size_t num_micro_batches, StepOutcome& outcome) {
+  /// Means over the micro-batches: of each part, their sum as "loss", and of what the task tells beside them.
+  void add_to_outcome(const models::LossReport& report, size_t num_micro_batches, StepOutcome& outcome) {
     const c10::NoGradGuard no_grad;
     const bool is_first = outcome.scalars.empty();
     at::Tensor total;
@@ -64,16 +64,24 @@ class PlainStep final : public StepRunner {
         outcome.scalars[i].second = outcome.scalars[i].second + share;
     }
     if (is_first) {
+      num_reports_ = 1;
       outcome.scalars.emplace_back(
           "loss", total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro_batches));
       for (const auto& [name, value] : report.scalars) outcome.scalars.emplace_back(name, value.clone());
     } else {
+      // A running mean: a value that is the same in every micro-batch stays what it is.
+      ++num_reports_;
+      for (size_t i = 0; i < report.scalars.size(); ++i) {
+        auto& mean = outcome.scalars[report.parts.size() + 1 + i].second;
+        mean = mean + (report.scalars[i].second - mean) / num_reports_;
+      }
       auto& loss = outcome.scalars[report.parts.size()].second;
       loss = loss + (total.defined() ? total : report.loss.detach() / static_cast<double>(num_micro_batches));
     }
   }
 
   StepRunnerParts parts_;
+  int64_t num_reports_ = 0;  // of the step under way
 };
 
 }  // namespace

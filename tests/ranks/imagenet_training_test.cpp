@@ -123,6 +123,89 @@ TEST(ImagenetRanks, NoSynchronisationOnSeveralRanksIsRefused) {
                UsageError);
 }
 
+// Averages of the weights, which each rank keeps of what it updates.
+
+struct AveragedState {
+  std::map<std::string, at::Tensor> weights, averages;  ///< Of the network, before and while they are swapped.
+  bool came_back = false;
+};
+
+AveragedState train_with_average(int num_ranks, const std::string& grad_sync) {
+  ImagenetOptions options = options_of("resnet18", true);
+  options.grad_sync = grad_sync;
+  options.has_average = true;
+  options.average_steps = 1;
+  options.average_decay = 0.9;
+  options.epochs = kPictures;  // the decay is then that of the flag
+  AveragedState state;
+  std::mutex lock;
+  tests::run_ranks(num_ranks, [&](Comm& data) {
+    if (data.size() != num_ranks) throw std::runtime_error("wrong world size");
+    ImagenetTraining training = build_imagenet_training(options, data, at::kCPU, {});
+    keep_averages(training, options, kPictures, /*steps_per_epoch=*/kTrainedSteps);
+    const int64_t mine = kPictures / num_ranks;
+    for (int step = 0; step < kTrainedSteps; ++step) {
+      std::vector<models::Batch> batches = {make_pictures(step, data.rank() * mine, mine)};
+      training.runner->run(batches, 5);
+      training.update(0.05, 0);
+    }
+    training.sync->wait_params();
+    const auto values = [&] {
+      std::map<std::string, at::Tensor> out;
+      for (const auto& tensors :
+           {training.task->network().named_parameters(), training.task->network().named_buffers()})
+        for (const auto& [name, tensor] : tensors) out[name] = tensor->detach().clone();
+      return out;
+    };
+    const auto before = values();
+    training.swap_averages();
+    const auto swapped = values();
+    training.swap_averages();
+    const auto after = values();
+    bool is_back = true;
+    for (const auto& [name, value] : before) is_back = is_back && value.equal(after.at(name));
+    const std::lock_guard guard(lock);
+    if (data.rank() + 1 != num_ranks) return;  // the last rank holds no statistics of its own with zero1
+    state = {before, swapped, is_back};
+  });
+  return state;
+}
+
+TEST(ImagenetRanks, AveragesAreThoseOfOneRank) {
+  const AveragedState one = train_with_average(1, "auto");
+  EXPECT_TRUE(one.came_back);
+  EXPECT_GT(tests::relative_difference(one.averages.at("conv1.weight"), one.weights.at("conv1.weight")), 1e-4);
+  EXPECT_GT(tests::relative_difference(one.averages.at("bn1.running_mean"), one.weights.at("bn1.running_mean")), 1e-4);
+  for (const char* grad_sync : {"ddp", "zero1"}) {
+    const AveragedState two = train_with_average(2, grad_sync);
+    EXPECT_TRUE(two.came_back) << grad_sync;
+    for (const auto& [name, value] : one.averages)
+      if (!name.ends_with("num_batches_tracked"))
+        tests::expect_close(two.averages.at(name), value, kGradients, std::string(grad_sync) + " " + name);
+  }
+}
+
+TEST(ImagenetRanks, HitsAreThoseOfAllMicroBatches) {
+  const auto top5_of = [](int num_micro) {
+    double top5 = -1;
+    tests::run_ranks(1, [&](Comm& data) {
+      ImagenetOptions options = options_of("resnet18", false);
+      options.freeze_bn = true;
+      ImagenetTraining training = build_imagenet_training(options, data, at::kCPU, {});
+      std::vector<models::Batch> batches;
+      for (int micro = 0; micro < num_micro; ++micro)
+        batches.push_back(make_pictures(0, micro * (kPictures / num_micro), kPictures / num_micro));
+      for (const auto& [name, value] : training.runner->run(batches, 5).scalars)
+        if (name == "top5_pct") top5 = value.item<double>();
+    });
+    return top5;
+  };
+  const double of_one_batch = top5_of(1);
+  EXPECT_GT(of_one_batch, 0);
+  EXPECT_LT(of_one_batch, 100);
+  for (const int num_micro : {2, 4, 8}) EXPECT_NEAR(top5_of(num_micro), of_one_batch, 1e-4) << num_micro;
+}
+
 // Evaluation.
 
 /// Scores of a picture: its first pixel's number picks the class with the highest one, neighbours follow.

@@ -47,12 +47,16 @@ class ImagenetLogFormat final : public train::LogFormat {
   }
 
   std::string result_line(int64_t, int64_t, const train::Metrics& metrics) const override {
-    double top1 = NAN, top5 = NAN;
-    for (const auto& [name, value] : metrics) {
-      if (name == "top1_pct") top1 = value;
-      if (name == "top5_pct") top5 = value;
-    }
-    return fmt::format(" * Acc@1 {:.3f} Acc@5 {:.3f}", top1, top5);
+    const auto value_of = [&](std::string_view wanted) {
+      for (const auto& [name, value] : metrics)
+        if (name == wanted) return value;
+      return std::nan("");
+    };
+    const double average_top1 = value_of("ema_top1_pct");
+    return fmt::format(" * Acc@1 {:.3f} Acc@5 {:.3f}", value_of("top1_pct"), value_of("top5_pct")) +
+           (std::isnan(average_top1)
+                ? ""
+                : fmt::format("; of the average {:.3f} and {:.3f}", average_top1, value_of("ema_top5_pct")));
   }
 
   /// Called for every step, before its line: the meters of the epoch are filled here.

@@ -1,5 +1,6 @@
 #include "tasks/imagenet/engine/imagenet_training.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/error.h"
@@ -85,6 +86,29 @@ ImagenetTraining build_imagenet_training(const ImagenetOptions& options, comm::C
   if (training.precision->needs_loss_scaler()) training.scaler = std::make_unique<optim::LossScaler>(device);
   training.runner = train::make_plain_step(train::step_runner_parts(training, data_axis.rank(), hooks.phases));
   return training;
+}
+
+void keep_averages(ImagenetTraining& training, const ImagenetOptions& options, int64_t global_batch,
+                   int64_t steps_per_epoch) {
+  const optim::AverageConfig config{.decay = average_decay_of(options, global_batch),
+                                    .steps_per_update = options.average_steps,
+                                    .steps_per_epoch = std::max<int64_t>(1, steps_per_epoch),
+                                    .num_copied_steps = options.warmup_epochs * steps_per_epoch};
+  // Ranks that share the optimiser's state write each their part: running statistics are the first one's.
+  const comm::Comm* shards = training.sync->partition().shards;
+  const bool has_buffers = shards == nullptr || shards->rank() == 0;
+  auto averages = std::make_unique<optim::AveragedOptimizer>(
+      std::move(training.optimizer),
+      has_buffers ? training.task->network().named_buffers() : std::vector<comm::NamedTensor>(), config);
+  training.averages = averages.get();
+  training.optimizer = std::move(averages);
+}
+
+void ImagenetTraining::swap_averages() {
+  averages->swap_averages();
+  sync->publish_params();
+  sync->wait_params();
+  for (const auto& [name, tensor] : task->network().named_buffers()) data_axis->broadcast(tensor->detach(), 0).wait();
 }
 
 train::LearningRate imagenet_learning_rate(const ImagenetOptions& options, int64_t global_batch,

@@ -44,6 +44,7 @@ class ImagenetTrainingTask final : public train::TrainingTask {
     training_ = build_imagenet_training(options_, world_.comm(), device_, hooks);
     const auto transform = make_imagenet_transform(options_, /*is_train=*/false);
     mover_.emplace(device_, training_.precision->input_type(), transform.mean, transform.std);
+    if (options_.has_average) keep_averages(training_, options_, batch_.global_batch, epoch_.num_batches);
     training_.learning_rate = imagenet_learning_rate(options_, batch_.global_batch, epoch_.num_batches);
     return training_;
   }
@@ -56,15 +57,26 @@ class ImagenetTrainingTask final : public train::TrainingTask {
     const int64_t frequency = options_.val_frequency_epochs;
     const bool is_due = frequency > 0 && when.epochs_done % frequency == 0;
     if (!data_->has_validation() || (!is_due && !when.is_last)) return {};
-    const auto loader = data_->open_validation();
-    train::Metrics metrics = evaluate_classifier(context(), *loader);
-    core::end_progress();
+    train::Metrics metrics = evaluate_once();
+    if (training_.averages != nullptr) {
+      training_.swap_averages();
+      for (const auto& [name, value] : evaluate_once())
+        if (name != "num_samples") metrics.emplace_back("ema_" + name, value);
+      training_.swap_averages();
+    }
     return metrics;
   }
 
   std::unique_ptr<train::LogFormat> log_format() const override { return make_imagenet_log_format(); }
 
  private:
+  train::Metrics evaluate_once() {
+    const auto loader = data_->open_validation();
+    train::Metrics metrics = evaluate_classifier(context(), *loader);
+    core::end_progress();
+    return metrics;
+  }
+
   ClassifierContext context() {
     const int64_t num_ranks = world_.size();
     const bool is_first_rank = world_.rank() == 0;

@@ -136,7 +136,8 @@ ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micr
     plan.parameters += bytes;
     if (spec.is_buffer) continue;
     plan.gradients += bytes;
-    plan.optimizer += bytes * static_cast<double>(config::optimizer_info(options.opt).num_moments) / shares;
+    const int64_t num_copies = config::optimizer_info(options.opt).num_moments + (options.has_average ? 1 : 0);
+    plan.optimizer += bytes * static_cast<double>(num_copies) / shares;
   }
   config::ActivationBytes bytes = config::activation_bytes_of(options.precision);
   bytes.keeps_attention = options.device == "cpu";

@@ -7,7 +7,7 @@ namespace lockstep::tasks {
 /// What a training step must hold, in bytes of one rank.
 struct ImagenetMemory {
   double parameters = 0, gradients = 0;
-  double optimizer = 0;    ///< Moments, this rank's share.
+  double optimizer = 0;    ///< Moments, and the average of the weights; this rank's share.
   double activations = 0;  ///< Kept from forward to backward.
   double batch = 0;        ///< Pictures.
   double total() const { return parameters + gradients + optimizer + activations + batch; }

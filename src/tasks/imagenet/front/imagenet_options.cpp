@@ -344,6 +344,26 @@ void declare_imagenet_regularisation(core::OptionSet& set, ImagenetOptions& o) {
            .min = 0});
 }
 
+void declare_imagenet_average(core::OptionSet& set, ImagenetOptions& o) {
+  set.group("Average of the weights");
+  set.add("model-ema", &o.has_average,
+          {.role = OptionRole::kConfiguration,
+           .help = "Keeps a moving average of weights and running statistics, evaluates it beside the weights, and "
+                   "stores it in checkpoints. Until the warm-up ends it is a copy."});
+  set.add("model-ema-steps", &o.average_steps,
+          {.role = OptionRole::kConfiguration,
+           .help = "Steps from one update of the average to the next, counted in each epoch.",
+           .unit = "steps",
+           .min = 1,
+           .max = 1e6});
+  set.add("model-ema-decay", &o.average_decay,
+          {.role = OptionRole::kConfiguration,
+           .help = "What stays of the average, as torchvision means it: of 1 - this, an update moves the average by "
+                   "global batch x --model-ema-steps / --epochs times as much, and at most to the weights.",
+           .min = 0,
+           .max = 1});
+}
+
 void declare_imagenet_model(core::OptionSet& set, ImagenetOptions& o) {
   set.group("Model and precision");
   set.add("arch", &o.model,
@@ -449,6 +469,7 @@ core::OptionSet declare_imagenet_options(ImagenetOptions& options) {
   declare_imagenet_optimizer(set, options);
   declare_imagenet_schedule(set, options);
   declare_imagenet_regularisation(set, options);
+  declare_imagenet_average(set, options);
   declare_imagenet_model(set, options);
   declare_imagenet_distributed(set, options);
   declare_imagenet_logging(set, options);

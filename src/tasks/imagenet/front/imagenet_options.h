@@ -81,6 +81,11 @@ struct ImagenetOptions : config::RunOptions {
   double label_smoothing = 0, mixup_alpha = 0, cutmix_alpha = 0;
   std::optional<double> clip_grad_norm;  // --clip-grad-norm
 
+  // Average of the weights
+  bool has_average = false;        // --model-ema
+  int64_t average_steps = 32;      // --model-ema-steps, steps between two updates
+  double average_decay = 0.99998;  // --model-ema-decay, of one picture a step in one epoch
+
   // Model and precision
   std::string pretrained;       // --pretrained FILE
   bool is_amp = false;          // --amp
@@ -136,6 +141,10 @@ plan::BatchPlan imagenet_batch_plan(const ImagenetOptions& options, const core::
 /// How ranks keep their gradients equal.
 enum class ImagenetSync { kNone, kDdp, kZero1 };
 ImagenetSync imagenet_sync(const ImagenetOptions& options, int64_t num_ranks);
+
+/// The share of an average that stays at an update: torchvision's rule, by which --model-ema-decay suits any batch and
+/// any number of epochs.
+double average_decay_of(const ImagenetOptions& options, int64_t global_batch);
 
 /// The learning rate of --lr by the linear-scaling rule (Goyal et al. 2017) where it was asked for.
 double peak_lr(const ImagenetOptions& options, int64_t global_batch);

@@ -98,6 +98,12 @@ void check_imagenet_schedule(const ImagenetOptions& o, const core::OptionSet& se
                     "shorten the warm-up");
 }
 
+void check_imagenet_average(const ImagenetOptions& o, const core::OptionSet& set) {
+  for (const char* flag : {"model-ema-steps", "model-ema-decay"})
+    config::refuse_if(set.is_given(flag) && !o.has_average, fmt::format("--{} without --model-ema has no effect", flag),
+                      "add --model-ema");
+}
+
 void check_imagenet_model(const ImagenetOptions& o) {
   const config::ClassifierShape shape = classifier_of(o);
   for (const auto& [flag, is_set] : {std::pair("--sync-bn", o.sync_bn), std::pair("--freeze-bn", o.freeze_bn),
@@ -148,12 +154,13 @@ void fill_imagenet_defaults(ImagenetOptions& o, core::OptionSet& set) {
 
 /// The classes of data that name them, in the order of their numbers: class folders, and an LMDB made of such.
 static std::vector<std::string> class_names_of(const ImagenetOptions& o, const std::string& spec) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(spec, ignored)) return {};  // the plan of a run may be asked for where its data are not
   const bool is_auto = o.dataset_type == "auto";
   if ((is_auto || o.dataset_type == data::DatasetType::kLmdb) && data::is_lmdb(spec)) {
     const auto progress = data::read_lmdb_progress(data::LmdbReader(spec));
     return progress ? progress->class_names : std::vector<std::string>();
   }
-  std::error_code ignored;
   const bool is_folder = is_auto || o.dataset_type == data::DatasetType::kImageFolder;
   if (!is_folder || !std::filesystem::is_directory(spec, ignored)) return {};
   return data::image_folder_classes(spec);
@@ -191,6 +198,7 @@ std::vector<std::string> check_imagenet_options(const ImagenetOptions& o, const 
   problems.collect([&] { check_imagenet_transforms(o); });
   problems.collect([&] { check_imagenet_optimizer(o, set); });
   problems.collect([&] { check_imagenet_schedule(o, set); });
+  problems.collect([&] { check_imagenet_average(o, set); });
   problems.collect([&] { check_imagenet_model(o); });
   problems.collect([&] { config::check_run_options(o, {"--max-steps", o.max_steps}, set); });
   problems.collect([&] {
@@ -248,6 +256,12 @@ plan::BatchPlan imagenet_batch_plan(const ImagenetOptions& o, const core::Option
 ImagenetSync imagenet_sync(const ImagenetOptions& o, int64_t num_ranks) {
   if (o.grad_sync == "zero1") return ImagenetSync::kZero1;
   return o.grad_sync == "ddp" || (o.grad_sync == "auto" && num_ranks > 1) ? ImagenetSync::kDdp : ImagenetSync::kNone;
+}
+
+double average_decay_of(const ImagenetOptions& o, int64_t global_batch) {
+  const double factor =
+      static_cast<double>(global_batch) * static_cast<double>(o.average_steps) / static_cast<double>(o.epochs);
+  return 1 - std::min(1.0, (1 - o.average_decay) * factor);
 }
 
 double peak_lr(const ImagenetOptions& o, int64_t global_batch) {

@@ -21,10 +21,7 @@ void declare_imagenet_foreign_flags(core::OptionSet& set) {
             {"a rank takes the only visible GPU, else the one of its local rank", "set CUDA_VISIBLE_DEVICES", {"gpu"}},
             {"repeated augmentation is not in this version", "drop it", {"ra-sampler", "ra-reps"}},
             {"AugMix is not in this version", "use --auto-augment imagenet, ra or ta_wide", {"augmix-severity"}},
-            {"weight decay of embeddings has no group of its own", "use --wd", {"transformer-embedding-decay"}},
-            {"averages of weights are not in this version",
-             "drop it",
-             {"model-ema", "model-ema-decay", "model-ema-steps"}}});
+            {"weight decay of embeddings has no group of its own", "use --wd", {"transformer-embedding-decay"}}});
   config::ignore_flags(
       set, {{"pictures are decoded into tensors directly", {"use-v2"}, {"backend"}},
             {"shards and folders are read without a cache", {"cache-dataset"}, {}},
