@@ -9,6 +9,7 @@
 #include "core/strings.h"
 #include "tasks/contrastive/front/recorded_model.h"
 #include "tasks/front/device_here.h"
+#include "tasks/imagenet/front/recorded_classifier.h"
 
 namespace lockstep::commands {
 namespace {
@@ -143,11 +144,16 @@ void take_models_of_runs(ParsedCommand& parsed) {
   if (parsed.infer && !parsed.set->is_given("model")) {
     const std::string& weights = parsed.infer->pretrained;
     std::error_code ignored;
-    if (!tasks::take_recorded_model(*parsed.set, weights) && std::filesystem::is_directory(weights, ignored))
-      throw UsageError(fmt::format("options: the model of '{}' is not known: no run.json of a run of CLIP or CLAP is "
-                                   "there or above it",
-                                   weights),
-                       "give it with --model NAME or --model FILE.json");
+    const bool is_known =
+        tasks::take_recorded_model(*parsed.set, weights) ||
+        (parsed.infer->job == config::InferJob::kClassify && tasks::take_recorded_classifier(*parsed.set, weights));
+    if (!is_known && std::filesystem::is_directory(weights, ignored))
+      throw UsageError(
+          fmt::format("options: the model of '{}' is not known: no run.json of a run of {} is "
+                      "there or above it",
+                      weights,
+                      parsed.infer->job == config::InferJob::kClassify ? "CLIP, CLAP or imagenet" : "CLIP or CLAP"),
+          "give it with --model NAME or --model FILE.json");
   }
   if (parsed.ckpt && parsed.ckpt->names != "as-is" && parsed.ckpt->model.empty())
     tasks::take_recorded_model(*parsed.set, parsed.ckpt->path);

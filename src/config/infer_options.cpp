@@ -1,8 +1,11 @@
 #include "config/infer_options.h"
 
+#include <algorithm>
+
 #include "config/audio_options.h"
 #include "config/contrastive_shape.h"
 #include "config/image_options.h"
+#include "config/imagenet_models.h"
 #include "config/inference_options.h"
 #include "config/option_checks.h"
 #include "core/error.h"
@@ -25,7 +28,10 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
              .metavar = "FILE",
              .aliases = {"o", "out"}});
   } else {
-    set.add("classnames", &o.classnames, {.help = "Class names, one per line.", .metavar = "FILE"});
+    set.add("classnames", &o.classnames,
+            {.help = "Class names, one per line. With a classifier they are those of its classes, in their order.",
+             .metavar = "FILE",
+             .unset_text = "a classifier's classes have their numbers as names"});
     set.add("templates", &o.templates,
             {.help = "Prompts, one per line with {} for the class name.",
              .metavar = "FILE",
@@ -44,14 +50,16 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   const bool is_embed = options.job == InferJob::kEmbed;
   core::OptionSet set(is_embed ? "infer embed" : "infer classify",
                       is_embed ? "Embed pictures, sounds and texts with a CLIP or CLAP model."
-                               : "Classify pictures or sounds by class names, without training.");
+                               : "Classify pictures or sounds by class names without training, or pictures with a "
+                                 "trained classifier.");
   set.group("Recipe");
   set.add_config_option();
   declare_input(set, options);
   set.group("Model");
   set.add("model", &options.model,
-          {.help = "Name of an OpenCLIP model (ViT-B-32, RN50, HTSAT-tiny-Roberta-base, ...), or a JSON file in "
-                   "OpenCLIP's or LAION's format.",
+          {.help = std::string("Name of an OpenCLIP model (ViT-B-32, RN50, HTSAT-tiny-Roberta-base, ...), or a JSON "
+                               "file in OpenCLIP's or LAION's format") +
+                   (options.job == InferJob::kEmbed ? "." : "; or a classifier by torchvision's name (resnet50)."),
            .metavar = "NAME|FILE.json"});
   set.add("pretrained", &options.pretrained,
           {.help = "Weights: .safetensors, a .pt file of OpenCLIP or LAION, or a run of `lockstep train` (its newest "
@@ -67,6 +75,13 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   set.group("Image, sound and text preparation");
   declare_image_options(set, {&options.image_mean, &options.image_std, &options.image_interpolation,
                               &options.image_resize_mode, &options.resize_order});
+  if (options.job == InferJob::kClassify)
+    set.add("val-resize-size", &options.resize_pixels,
+            {.help = "With a classifier: the shortest side becomes this long, then the centre is cut out.",
+             .unit = "pixels",
+             .unset_text = "8/7 of the network's pictures: 256 of 224",
+             .min = 8,
+             .max = 8192});
   set.add("max-image-pixels", &options.max_image_pixels,
           {.help = "Larger pictures are refused (decompression bombs).", .unit = "pixels", .min = 1});
   declare_audio_options(set, {&options.audio_fill, &options.audio_trunc, &options.audio_int16_normalize});
@@ -85,7 +100,26 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   return set;
 }
 
+static void check_classifier_options(const InferOptions& options, const core::OptionSet& set) {
+  refuse_if(options.job == InferJob::kEmbed, fmt::format("'{}' is a classifier and embeds nothing", options.model),
+            "use infer classify, or an OpenCLIP model");
+  need_flag(set, options.images.empty(), "--images DIR", "give the folder to classify");
+  need_flag(set, options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
+  for (const char* flag : {"sounds", "templates", "tokenizer-vocab", "image-resize-mode", "force-context-length",
+                           "force-quick-gelu", "resize-order"})
+    refuse_if(set.is_given(flag), fmt::format("--{} does not belong to the classifier '{}'", flag, options.model),
+              "drop it");
+  check_image_options(options.image_mean, options.image_std, options.force_image_size);
+}
+
+bool InferOptions::has_classifier() const {
+  const std::vector<std::string> names = classifier_names();
+  return std::find(names.begin(), names.end(), model) != names.end();
+}
+
 void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
+  if (options.has_classifier()) return check_classifier_options(options, set);
+  refuse_if(options.resize_pixels.has_value(), "--val-resize-size belongs to classifiers", "drop it");
   const bool is_embed = options.job == InferJob::kEmbed, is_clap = is_clap_model(options.model);
   const char* folder = is_clap ? "--sounds DIR" : "--images DIR";
   need_flag(set, is_embed && options.input().empty() && options.texts.empty(),

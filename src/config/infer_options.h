@@ -33,11 +33,13 @@ struct InferOptions {
   std::optional<int64_t> force_context_length;
   std::vector<int64_t> force_image_size;
   bool force_quick_gelu = false;
+  std::optional<int64_t> resize_pixels;       // --val-resize-size, of a classifier
   std::vector<double> image_mean, image_std;  // none, 1 or 3 values
   int64_t max_image_pixels = 25'000'000;
   std::string audio_fill = "repeatpad", audio_trunc = "trunc";  // --audio-fill, --audio-trunc; see ContrastiveOptions
   bool audio_int16_normalize = true;
 
+  bool has_classifier() const;  ///< --model names a network of `train imagenet`.
   const std::string& input() const { return sounds.empty() ? images : sounds; }  ///< Folder beside the texts.
 };
 

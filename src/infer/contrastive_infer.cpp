@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <map>
 
 #include "core/error.h"
@@ -17,6 +16,7 @@
 #include "data/sounds/clap_decoder.h"
 #include "data/text/class_names.h"
 #include "data/text/clip_assets.h"
+#include "infer/class_results.h"
 #include "infer/file_list.h"
 #include "tasks/contrastive/engine/contrastive_data.h"
 #include "tasks/contrastive/engine/evaluator.h"
@@ -153,24 +153,7 @@ void classify(const config::InferOptions& options) {
   const auto other_NE = encoder.files(files);
   core::end_progress();
   const auto probability_NK = (encoder.scale() * other_NE.matmul(class_KE.t())).softmax(1);
-  const auto [value, index] =
-      probability_NK.topk(std::min<int64_t>(options.top_k, static_cast<int64_t>(names.size())), 1);
-  std::string lines;
-  for (size_t file = 0; file < files.size(); ++file) {
-    core::Json classes = core::Json::array();
-    for (int64_t k = 0; k < index.size(1); ++k)
-      classes.push_back({{"name", names[static_cast<size_t>(index[static_cast<int64_t>(file)][k].item<int64_t>())]},
-                         {"probability", value[static_cast<int64_t>(file)][k].item<double>()}});
-    lines +=
-        core::Json{{"file", files[file].lexically_relative(options.input()).string()}, {"classes", classes}}.dump() +
-        "\n";
-  }
-  if (options.output.empty()) {
-    if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)
-      throw EnvironmentError("infer: cannot write to standard output");
-  } else {
-    core::write_file_atomic(options.output, lines);
-  }
+  write_class_results(probability_NK, names, files, options);
   core::log_info("{} {}, {} classes{}", files.size(), encoder.what(), names.size(),
                  options.output.empty() ? "" : " -> " + options.output);
 }

@@ -1,4 +1,5 @@
 #include "cli/engine/commands.h"
+#include "infer/classify_pictures.h"
 #include "infer/contrastive_infer.h"
 #include "infer/generate.h"
 
@@ -9,6 +10,8 @@ int cmd_infer(const commands::ParsedCommand& command) {
     infer::generate(*command.generate);
   else if (command.infer->job == config::InferJob::kEmbed)
     infer::embed(*command.infer);
+  else if (command.infer->has_classifier())
+    infer::classify_pictures(*command.infer);
   else
     infer::classify(*command.infer);
   return 0;

@@ -1,0 +1,33 @@
+#include "infer/class_results.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+
+namespace lockstep::infer {
+
+void write_class_results(const at::Tensor& probability_NK, const std::vector<std::string>& names,
+                         const std::vector<std::filesystem::path>& files, const config::InferOptions& options) {
+  const auto [value, index] =
+      probability_NK.topk(std::min<int64_t>(options.top_k, static_cast<int64_t>(names.size())), 1);
+  std::string lines;
+  for (size_t file = 0; file < files.size(); ++file) {
+    core::Json classes = core::Json::array();
+    for (int64_t k = 0; k < index.size(1); ++k)
+      classes.push_back({{"name", names[static_cast<size_t>(index[static_cast<int64_t>(file)][k].item<int64_t>())]},
+                         {"probability", value[static_cast<int64_t>(file)][k].item<double>()}});
+    lines +=
+        core::Json{{"file", files[file].lexically_relative(options.input()).string()}, {"classes", classes}}.dump() +
+        "\n";
+  }
+  if (!options.output.empty()) return core::write_file_atomic(options.output, lines);
+  if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)
+    throw EnvironmentError("infer: cannot write to standard output");
+}
+
+}  // namespace lockstep::infer

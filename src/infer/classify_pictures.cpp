@@ -1,0 +1,103 @@
+#include "infer/classify_pictures.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "data/loader.h"
+#include "data/pictures/picture_decoder.h"
+#include "data/text/class_names.h"
+#include "infer/class_results.h"
+#include "infer/file_list.h"
+#include "models/imagenet/classifier_task.h"
+#include "models/imagenet/make_classifier.h"
+#include "models/weights.h"
+#include "tasks/imagenet/engine/imagenet_data.h"
+#include "train/batch_mover.h"
+#include "train/device.h"
+#include "train/precision.h"
+#include "train/weight_file.h"
+
+namespace lockstep::infer {
+namespace {
+
+/// What of a training's options says how pictures are prepared, and which network it is.
+tasks::ImagenetOptions as_imagenet(const config::InferOptions& options) {
+  tasks::ImagenetOptions imagenet;
+  imagenet.model = options.model;
+  if (!options.force_image_size.empty()) imagenet.image_pixels = options.force_image_size.front();
+  imagenet.resize_pixels = options.resize_pixels;
+  imagenet.interpolation = options.image_interpolation.value_or(imagenet.interpolation);
+  imagenet.image_mean = options.image_mean;
+  imagenet.image_std = options.image_std;
+  imagenet.max_image_pixels = options.max_image_pixels;
+  return imagenet;
+}
+
+/// Rows of the layer that gives the scores.
+int64_t num_classes_of(const models::WeightFile& weights) {
+  for (const auto& [name, tensor] : weights.tensors)
+    if ((name == "fc.weight" || name == "heads.head.weight") && tensor.dim() == 2) return tensor.size(0);
+  throw DataError(fmt::format("infer: '{}' has neither fc.weight nor heads.head.weight", weights.path.string()),
+                  "expected the weights of a ResNet or ViT under torchvision's names");
+}
+
+std::vector<std::string> names_of_classes(const config::InferOptions& options, int64_t num_classes) {
+  std::vector<std::string> names;
+  if (options.classnames.empty()) {
+    for (int64_t number = 0; number < num_classes; ++number) names.push_back(std::to_string(number));
+    return names;
+  }
+  names = data::read_class_names(options.classnames);
+  if (static_cast<int64_t>(names.size()) != num_classes)
+    throw DataError(fmt::format("infer: '{}' has {} class names, the network {} classes", options.classnames,
+                                names.size(), num_classes),
+                    "give one name per line in the order of the classes' numbers, or leave --classnames out");
+  return names;
+}
+
+}  // namespace
+
+void classify_pictures(const config::InferOptions& options) {
+  const c10::NoGradGuard no_grad;
+  const at::Device device = train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1);
+  const train::Precision precision(options.precision, device.type());
+  if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
+  checkpoint::CheckpointManifest ignored;
+  const models::WeightFile weights = models::read_weights(train::weight_file(options.pretrained, ignored));
+  tasks::ImagenetOptions imagenet = as_imagenet(options);
+  imagenet.num_classes = num_classes_of(weights);
+  const std::vector<std::string> names = names_of_classes(options, *imagenet.num_classes);
+  const auto network = models::make_classifier(tasks::classifier_of(imagenet), {.tensors = at::TensorOptions(device)});
+  models::load_weights(*network, weights);
+  network->set_training(false);
+
+  const auto files = list_files(options.images, /*is_audio=*/false);
+  const data::TransformConfig transform = tasks::make_imagenet_transform(imagenet, /*is_train=*/false);
+  const train::BatchMover mover(device, precision.input_type(), transform.mean, transform.std);
+  data::Loader loader(file_list_source(files), data::make_picture_decoder({.transform = transform}),
+                      {.micro_batch_size = options.samples_per_batch,
+                       .image_pixels = imagenet.image_pixels,
+                       .num_workers = std::max<int64_t>(1, options.workers)});
+  std::vector<at::Tensor> probabilities;
+  int64_t num_done = 0;
+  for (data::HostBatch host = loader.next(); host.num_samples > 0; host = loader.next()) {
+    const models::Batch batch = mover.to_device(host);
+    num_done += host.num_samples;
+    loader.recycle(std::move(host));
+    const auto autocast = precision.autocast();
+    probabilities.push_back(
+        models::class_scores(*network, batch.image_BCYX, /*channels_last=*/true).softmax(1).to(at::kCPU));
+    core::show_progress(fmt::format("{} of {} pictures", num_done, files.size()));
+  }
+  core::end_progress();
+  write_class_results(at::cat(probabilities), names, files, options);
+  core::log_info("{} pictures, {} classes{}", files.size(), names.size(),
+                 options.output.empty() ? "" : " -> " + options.output);
+}
+
+}  // namespace lockstep::infer

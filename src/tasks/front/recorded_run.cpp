@@ -1,0 +1,54 @@
+#include "tasks/front/recorded_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "core/strings.h"
+#include "record/reader.h"
+
+namespace lockstep::tasks {
+namespace fs = std::filesystem;
+namespace {
+
+/// The folder of the run that <run>, <run>/checkpoints, a checkpoint in it or that one's model.safetensors belongs to;
+/// "" for anything else: other files below a run are not its weights.
+fs::path run_of(const std::string& weights) {
+  std::error_code ignored;
+  fs::path path = fs::absolute(fs::path(weights).lexically_normal() / "").parent_path();
+  if (path.filename() == "model.safetensors") path = path.parent_path();
+  if (fs::exists(path / "run.json", ignored)) return path;
+  const std::string name = path.filename().string();
+  const bool is_checkpoint = core::starts_with(name, "step-");
+  if (is_checkpoint) path = path.parent_path();
+  if (!is_checkpoint && name != "checkpoints") return {};
+  path = path.parent_path();
+  return fs::exists(path / "run.json", ignored) ? path : fs::path();
+}
+
+}  // namespace
+
+std::optional<RecordedAttempt> recorded_attempt(const std::string& weights) {
+  const fs::path run = weights.empty() ? fs::path() : run_of(weights);
+  if (run.empty()) return std::nullopt;
+  const core::Json attempts = record::read_run(run).attempts;
+  if (attempts.empty()) return std::nullopt;
+  const core::Json task = attempts.back().value("task", core::Json(nullptr));
+  const core::Json options = attempts.back().value("options", core::Json::object());
+  if (!task.is_string() || !options.is_object()) return std::nullopt;
+  return RecordedAttempt{.task = task, .options = options, .source = (run / "run.json").string()};
+}
+
+void take_recorded_options(core::OptionSet& set, const RecordedAttempt& attempt,
+                           const std::vector<std::pair<std::string, std::string>>& flags) {
+  std::string recipe;  // JSON's texts, numbers and lists are TOML's
+  for (const auto& [flag, recorded] : flags) {
+    const auto value = attempt.options.find(core::replace_all(recorded, "-", "_"));
+    if (set.find(flag) == nullptr || value == attempt.options.end() || value->is_null() || value->empty()) continue;
+    if (value->is_string() && value->get<std::string>().empty()) continue;
+    recipe += fmt::format("{} = {}\n", flag, value->dump());
+  }
+  set.apply_recipe(recipe, attempt.source);
+}
+
+}  // namespace lockstep::tasks

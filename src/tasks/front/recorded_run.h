@@ -1,0 +1,28 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "core/options.h"
+
+namespace lockstep::tasks {
+
+/// The last attempt of a run: its task and options, and where they are written.
+struct RecordedAttempt {
+  std::string task;
+  core::Json options;
+  std::string source;
+};
+
+/// Of the run that `weights` is of (its folder, its checkpoints/, a checkpoint, or model.safetensors in one); nothing
+/// where no record of one is there.
+std::optional<RecordedAttempt> recorded_attempt(const std::string& weights);
+
+/// Sets flags of `set`, the first of each pair, to what the run was given as the flag that is the second; what the user
+/// has given stays.
+void take_recorded_options(core::OptionSet& set, const RecordedAttempt& attempt,
+                           const std::vector<std::pair<std::string, std::string>>& flags);
+
+}  // namespace lockstep::tasks
