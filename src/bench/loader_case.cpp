@@ -2,32 +2,102 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/loader_drive.h"
 #include "bench/sample_stats.h"
+#include "config/imagenet_models.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
 #include "plan/batch_plan.h"
 #include "stats/statistics.h"
 #include "tasks/contrastive/engine/contrastive_data.h"
+#include "tasks/imagenet/engine/imagenet_data.h"
 #include "train/agree.h"
 
 namespace lockstep::bench {
 namespace {
 
+constexpr int64_t kMostClasses = 10'000'000;
+
 std::string digest(const data::HostBatch& batch) {
   const auto bytes_of = [](const auto& values) {
     return std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
   };
-  return fmt::format("{} {} {} {}", batch.num_samples,
+  return fmt::format("{} {} {} {} {}", batch.num_samples, core::xxh3_hex(bytes_of(batch.label_B)),
                      core::xxh3_hex(bytes_of(batch.image_BYXC)) + core::xxh3_hex(bytes_of(batch.audio_BS)),
                      core::xxh3_hex(bytes_of(batch.text_BT)), core::join(batch.keys, " "));
 }
 
+/// A data path by its options.
+class MeasuredData {
+ public:
+  virtual ~MeasuredData() = default;
+  virtual std::unique_ptr<data::Loader> open_train() = 0;
+};
+
+/// Pictures or sounds with captions, as `train clip` and `train clap` read them.
+class CaptionedData final : public MeasuredData {
+ public:
+  CaptionedData(const tasks::ContrastiveOptions& options, comm::World& world, const plan::BatchPlan& plan)
+      : options_(options), shape_(tasks::contrastive_shape_of(options_)), data_(options_, shape_, world, plan) {}
+  std::unique_ptr<data::Loader> open_train() override { return data_.open_train(); }
+
+ private:
+  tasks::ContrastiveOptions options_;  // of data_, which refers to them
+  config::ContrastiveShape shape_;
+  tasks::ContrastiveData data_;
+};
+
+bool is_classifier(const std::string& model) {
+  const std::vector<std::string> names = config::classifier_names();
+  return std::find(names.begin(), names.end(), model) != names.end();
+}
+
+/// The flags of `bench loader` as `train imagenet` has them.
+tasks::ImagenetOptions imagenet_options(const tasks::ContrastiveOptions& options) {
+  tasks::ImagenetOptions imagenet;
+  imagenet.model = options.model;
+  imagenet.train_data = options.train_data;
+  imagenet.train_num_samples = options.train_num_samples;
+  imagenet.dataset_type = options.dataset_type;
+  imagenet.num_classes = kMostClasses;  // labels are read, and no network counts them
+  imagenet.image_key = options.image_key;
+  imagenet.csv_separator = options.csv_separator;
+  imagenet.csv_img_key = options.csv_img_key;
+  imagenet.workers = options.workers;
+  imagenet.data_lanes = options.data_lanes;
+  imagenet.shuffle = options.shuffle;
+  imagenet.on_bad_sample = options.on_bad_sample;
+  imagenet.max_bad_samples = options.max_bad_samples;
+  imagenet.index_dir = options.index_dir;
+  imagenet.max_image_pixels = options.max_image_pixels;
+  imagenet.seed = options.seed;
+  imagenet.train_transform = options.train_transform;
+  if (!options.force_image_size.empty()) imagenet.image_pixels = options.force_image_size.front();
+  imagenet.interpolation = options.image_interpolation.value_or(imagenet.interpolation);
+  imagenet.image_mean = options.image_mean;
+  imagenet.image_std = options.image_std;
+  imagenet.val_frequency_epochs = 0;
+  return imagenet;
+}
+
+/// Pictures with labels, as `train imagenet` reads them.
+class LabelledData final : public MeasuredData {
+ public:
+  LabelledData(const tasks::ContrastiveOptions& options, comm::World& world, const plan::BatchPlan& plan)
+      : options_(imagenet_options(options)), data_(options_, world, plan) {}
+  std::unique_ptr<data::Loader> open_train() override { return data_.open_train(nullptr); }
+
+ private:
+  tasks::ImagenetOptions options_;  // of data_, which refers to them
+  tasks::ImagenetData data_;
+};
+
 class LoaderCase final : public BenchCase {
  public:
-  explicit LoaderCase(const BenchContext& context)
-      : context_(context), shape_(tasks::contrastive_shape_of(context.options.train)) {
+  explicit LoaderCase(const BenchContext& context) : context_(context) {
     plan_ = plan::make_batch_plan(world().size(), {.micro_batch_size = context.options.train.micro_batch_size});
   }
 
@@ -117,7 +187,7 @@ class LoaderCase final : public BenchCase {
     row["p90_ms"] = statistics["p90"];
     if (statistics.contains("p99")) row["p99_ms"] = statistics["p99"];
     row["samples_per_s"] = samples / seconds;
-    if (!options_.has_made_up_data()) row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
+    if (!o.train.has_made_up_data()) row["mbytes_per_s"] = of_all(tally.bytes) / seconds / 1e6;
     row["samples_per_cpu_s"] = samples / of_all(tally.cpu_seconds);
     row["source_ms"] = of_all(tally.read_ms) / samples;
     row["decode_ms"] = of_all(tally.decode_ms) / samples;
@@ -141,8 +211,12 @@ class LoaderCase final : public BenchCase {
 
  private:
   std::string what_text() const {
-    if (const auto* clip = shape_.clip()) return fmt::format("pictures of {} pixels", clip->vision.image_size);
-    const auto& audio = shape_.clap()->audio;
+    const tasks::ContrastiveOptions& options = context_.options.train;
+    if (is_classifier(options.model))
+      return fmt::format("pictures of {} pixels with labels", imagenet_options(options).image_pixels);
+    const config::ContrastiveShape shape = tasks::contrastive_shape_of(options);
+    if (const auto* clip = shape.clip()) return fmt::format("pictures of {} pixels", clip->vision.image_size);
+    const auto& audio = shape.clap()->audio;
     return fmt::format("clips of {} samples at {} Hz", audio.clip_samples, audio.sample_rate);
   }
 
@@ -150,16 +224,17 @@ class LoaderCase final : public BenchCase {
 
   /// Data whose loaders have as many threads as the row says. Collective.
   void prepare(const core::Json& row) {
-    options_ = context_.options.train;
-    options_.workers = row["workers"];
-    data_ = std::make_unique<tasks::ContrastiveData>(options_, shape_, *context_.processes, plan_);
+    tasks::ContrastiveOptions options = context_.options.train;
+    options.workers = row["workers"];
+    if (is_classifier(options.model))
+      data_ = std::make_unique<LabelledData>(options, *context_.processes, plan_);
+    else
+      data_ = std::make_unique<CaptionedData>(options, *context_.processes, plan_);
   }
 
   BenchContext context_;
-  config::ContrastiveShape shape_;
   plan::BatchPlan plan_;
-  tasks::ContrastiveOptions options_;  // of data_, which refers to them
-  std::unique_ptr<tasks::ContrastiveData> data_;
+  std::unique_ptr<MeasuredData> data_;
 };
 
 }  // namespace
