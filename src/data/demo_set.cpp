@@ -19,11 +19,12 @@ namespace {
 
 constexpr std::string_view kMarker = "dataset.json";
 
-/// One unit of work: a shard, or a run of samples of the held-out folders.
+/// One unit of work: a shard, or a run of samples for class folders.
 struct Piece {
   DemoSplit split = DemoSplit::kTrain;
   std::filesystem::path path;
   int64_t first = 0, count = 0;  // samples of the split
+  bool is_shard = true;
 };
 
 std::string class_folder(const std::string& name) { return core::replace_all(name, " ", "_"); }
@@ -37,7 +38,7 @@ void write_shard(const DemoSampleMaker& make, const Piece& piece) {
   tar.finish();
 }
 
-void write_heldout(const DemoSet& set, const DemoSampleMaker& make, const Piece& piece) {
+void write_to_class_folders(const DemoSet& set, const DemoSampleMaker& make, const Piece& piece) {
   for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
     const DemoSample sample = make(piece.split, i);
     const Member& media = sample.members.front();
@@ -61,10 +62,10 @@ void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
     try {
       const DemoSampleMaker make = set.open_maker();
       for (size_t i = next++; i < pieces.size(); i = next++) {
-        if (pieces[i].split == DemoSplit::kHeldout)
-          write_heldout(set, make, pieces[i]);
-        else
+        if (pieces[i].is_shard)
           write_shard(make, pieces[i]);
+        else
+          write_to_class_folders(set, make, pieces[i]);
       }
     } catch (...) {
       next = pieces.size();
@@ -82,18 +83,22 @@ void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
 
 std::vector<Piece> plan_pieces(const DemoSet& set) {
   std::vector<Piece> pieces;
-  const auto add = [&](DemoSplit split, std::string_view prefix, int64_t num_samples) {
-    for (int64_t first = 0; first < num_samples; first += set.options.samples_per_shard) {
-      const auto path =
-          split == DemoSplit::kHeldout
-              ? set.options.output / "heldout"
-              : set.options.output / fmt::format("{}-{:06}.tar", prefix, first / set.options.samples_per_shard);
-      pieces.push_back({split, path, first, std::min(set.options.samples_per_shard, num_samples - first)});
-    }
+  const int64_t together = set.options.samples_per_shard;
+  const auto add = [&](DemoSplit split, std::string_view name, int64_t num_samples, bool is_shard) {
+    for (int64_t first = 0; first < num_samples; first += together)
+      pieces.push_back({.split = split,
+                        .path = set.options.output /
+                                (is_shard ? fmt::format("{}-{:06}.tar", name, first / together) : std::string(name)),
+                        .first = first,
+                        .count = std::min(together, num_samples - first),
+                        .is_shard = is_shard});
   };
-  add(DemoSplit::kTrain, "train", set.options.num_train);
-  add(DemoSplit::kVal, "val", set.options.num_val);
-  add(DemoSplit::kHeldout, "", set.options.num_val);
+  add(DemoSplit::kTrain, "train", set.options.num_train, true);
+  add(DemoSplit::kVal, "val", set.options.num_val, true);
+  add(DemoSplit::kHeldout, "heldout", set.options.num_val, false);
+  if (!set.options.has_class_folders) return pieces;
+  add(DemoSplit::kTrain, "train", set.options.num_train, false);
+  add(DemoSplit::kVal, "val", set.options.num_val, false);
   return pieces;
 }
 
@@ -103,6 +108,7 @@ core::Json settings_json(const DemoSet& set) {
                   {"num_train", set.options.num_train},
                   {"num_val", set.options.num_val},
                   {"samples_per_shard", set.options.samples_per_shard}};
+  if (set.options.has_class_folders) json["has_class_folders"] = true;
   json.update(set.settings);
   json["seed"] = set.options.seed;
   return json;
@@ -114,9 +120,10 @@ void check_settings(const DemoSet& set) {
   };
   if (set.options.output.empty())
     throw UsageError(fmt::format("data: make-{}: no output folder is given", set.kind), "name one");
-  check("the number of training samples", set.options.num_train, 1, 1'000'000'000);
-  check("the number of held-out samples (at least one per class)", set.options.num_val,
-        static_cast<int64_t>(set.class_names.size()), 1'000'000'000);
+  const auto num_classes = static_cast<int64_t>(set.class_names.size());
+  check("the number of training samples", set.options.num_train, set.options.has_class_folders ? num_classes : 1,
+        1'000'000'000);
+  check("the number of held-out samples (at least one per class)", set.options.num_val, num_classes, 1'000'000'000);
   check("the number of samples per shard", set.options.samples_per_shard, 1, 10'000'000);
   check("the number of training shards", (set.options.num_train - 1) / set.options.samples_per_shard + 1, 1, 1'000'000);
   check("the number of held-out shards", (set.options.num_val - 1) / set.options.samples_per_shard + 1, 1, 1'000'000);
@@ -156,7 +163,8 @@ bool prepare_folder(const DemoSet& set) {
   }
   for (const auto& entry : fs::directory_iterator(set.options.output)) {
     const std::string name = entry.path().filename().string();
-    if (name == "heldout" || core::starts_with(name, "train-") || core::starts_with(name, "val-"))
+    if (name == "heldout" || name == "train" || name == "val" || core::starts_with(name, "train-") ||
+        core::starts_with(name, "val-"))
       fs::remove_all(entry.path());
   }
   return false;
@@ -174,10 +182,9 @@ DemoSetResult describe_result(const DemoSet& set, const std::vector<Piece>& piec
                        .num_val = set.options.num_val,
                        .num_heldout = set.options.num_val};
   for (const Piece& piece : pieces) {
-    result.num_train_shards += piece.split == DemoSplit::kTrain;
-    result.num_val_shards += piece.split == DemoSplit::kVal;
-    if (piece.split != DemoSplit::kHeldout)
-      result.num_bytes += static_cast<int64_t>(std::filesystem::file_size(piece.path));
+    result.num_train_shards += piece.is_shard && piece.split == DemoSplit::kTrain;
+    result.num_val_shards += piece.is_shard && piece.split == DemoSplit::kVal;
+    if (piece.is_shard) result.num_bytes += static_cast<int64_t>(std::filesystem::file_size(piece.path));
   }
   const auto pattern = [&](std::string_view prefix, int64_t num_shards) {
     const std::string name = num_shards == 1 ? fmt::format("{}-000000.tar", prefix)
@@ -189,13 +196,17 @@ DemoSetResult describe_result(const DemoSet& set, const std::vector<Piece>& piec
   result.heldout = set.options.output / "heldout";
   result.class_names = set.options.output / "classnames.txt";
   result.templates = set.options.output / "templates.txt";
+  if (set.options.has_class_folders) {
+    result.train_folder = set.options.output / "train";
+    result.val_folder = set.options.output / "val";
+  }
   return result;
 }
 
 void write_side_files(const DemoSet& set, const std::vector<Piece>& pieces) {
   core::Json sizes = core::Json::object();
   for (const Piece& piece : pieces) {
-    if (piece.split != DemoSplit::kHeldout) sizes[piece.path.filename().string()] = piece.count;
+    if (piece.is_shard) sizes[piece.path.filename().string()] = piece.count;
   }
   core::write_file_atomic(set.options.output / "sizes.json", sizes.dump(2) + "\n");
   core::write_file_atomic(set.options.output / "classnames.txt", core::join(set.class_names, "\n") + "\n");
@@ -205,19 +216,24 @@ void write_side_files(const DemoSet& set, const std::vector<Piece>& pieces) {
 }  // namespace
 
 core::Json to_json(const DemoSetResult& result) {
-  return {{"num_classes", result.num_classes},
-          {"num_train", result.num_train},
-          {"num_val", result.num_val},
-          {"num_heldout", result.num_heldout},
-          {"num_train_shards", result.num_train_shards},
-          {"num_val_shards", result.num_val_shards},
-          {"num_bytes", result.num_bytes},
-          {"was_there", result.was_there},
-          {"train_shards", result.train_shards},
-          {"val_shards", result.val_shards},
-          {"heldout", result.heldout.string()},
-          {"class_names", result.class_names.string()},
-          {"templates", result.templates.string()}};
+  core::Json json{{"num_classes", result.num_classes},
+                  {"num_train", result.num_train},
+                  {"num_val", result.num_val},
+                  {"num_heldout", result.num_heldout},
+                  {"num_train_shards", result.num_train_shards},
+                  {"num_val_shards", result.num_val_shards},
+                  {"num_bytes", result.num_bytes},
+                  {"was_there", result.was_there},
+                  {"train_shards", result.train_shards},
+                  {"val_shards", result.val_shards},
+                  {"heldout", result.heldout.string()},
+                  {"class_names", result.class_names.string()},
+                  {"templates", result.templates.string()}};
+  if (!result.train_folder.empty()) {
+    json["train_folder"] = result.train_folder.string();
+    json["val_folder"] = result.val_folder.string();
+  }
+  return json;
 }
 
 DemoClassOrder::DemoClassOrder(const DemoSet& set, size_t num_classes)
@@ -245,8 +261,9 @@ DemoSetResult make_demo_set(const DemoSet& set) {
   const bool was_there = prepare_folder(set);
   if (!was_there) {
     write_marker(set, false);
-    for (const std::string& name : set.class_names)
-      std::filesystem::create_directories(set.options.output / "heldout" / class_folder(name));
+    for (const Piece& piece : pieces)
+      for (const std::string& name : set.class_names)
+        if (!piece.is_shard && piece.first == 0) std::filesystem::create_directories(piece.path / class_folder(name));
     run_pieces(set, pieces);
     write_side_files(set, pieces);
     if (set.write_more) set.write_more();

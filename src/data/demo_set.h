@@ -30,6 +30,7 @@ struct DemoSetOptions {
   int64_t num_train = 0,
           num_val = 0;  ///< Samples in train-*.tar and in val-*.tar, and again num_val others in heldout/.
   int64_t samples_per_shard = 1000;
+  bool has_class_folders = false;  ///< The samples of the shards also in train/<class>/ and val/<class>/.
   uint64_t seed = 0;
   int num_workers = 2;  ///< Threads; the files do not depend on it.
 };
@@ -56,6 +57,7 @@ struct DemoSetResult {
   std::string train_shards = {},
               val_shards = {};  ///< Paths with {first..last}, as --train-data and --val-data take them.
   std::filesystem::path heldout = {}, class_names = {}, templates = {};
+  std::filesystem::path train_folder = {}, val_folder = {};  ///< Of class folders; empty: not asked for.
 };
 
 core::Json to_json(const DemoSetResult& result);
@@ -79,10 +81,10 @@ uint64_t demo_sample_key(const DemoSet& set, DemoSplit split, int64_t index);
 void check_demo_setting(const DemoSet& set, std::string_view what, int64_t seen, int64_t low, int64_t high);
 
 /// Writes train-NNNNNN.tar and val-NNNNNN.tar (WebDataset), sizes.json (samples of each shard),
-/// heldout/<class>/KEY.<extension>, classnames.txt, templates.txt, and dataset.json, which tells a finished data set
-/// from a broken-off one. Every byte is a function of the settings without num_workers. Settings out of range, and a
-/// folder that holds anything else, throw UsageError; a broken-off earlier call with the same folder is cleaned up and
-/// begun again.
+/// heldout/<class>/KEY.<extension> (and so train/ and val/ where class folders are wanted), classnames.txt,
+/// templates.txt, and dataset.json, which tells a finished data set from a broken-off one. Every byte is a function of
+/// the settings without num_workers. Settings out of range, and a folder that holds anything else, throw UsageError; a
+/// broken-off earlier call with the same folder is cleaned up and begun again.
 DemoSetResult make_demo_set(const DemoSet& set);
 
 }  // namespace lockstep::data

@@ -351,6 +351,9 @@ OptionSet declare(MakeShapesFlags& flags) {
   flags.demo.declare_size(set, flags.config.set, "pictures");
   set.add("image-size", &flags.config.image_pixels,
           {.help = "Height and width of a picture.", .unit = "pixels", .min = 1, .max = 4096});
+  set.add(
+      "labels", &flags.config.set.has_class_folders,
+      {.help = "The pictures of the shards also as train/CLASS/ and val/CLASS/, which `train imagenet DIR` reads."});
   flags.demo.declare_making(set, "pictures", "Pictures drawn");
   return set;
 }
@@ -360,6 +363,7 @@ void print_shapes(const data::DemoSetResult& result) {
   core::print("  --train-data '{}'\n  --val-data '{}'\n  --imagenet-val {}\n  --classnames {}\n  --templates {}\n",
               result.train_shards, result.val_shards, result.heldout.string(), result.class_names.string(),
               result.templates.string());
+  if (!result.train_folder.empty()) core::print("  train imagenet {}\n", result.train_folder.parent_path().string());
 }
 
 int run_make_shapes(std::span<const std::string> args) {

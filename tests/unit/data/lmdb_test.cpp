@@ -279,6 +279,16 @@ TEST_F(Lmdb, StatedKeysMustBeThere) {
   EXPECT_EQ(all_pictures(config).size(), 3u);
 }
 
+TEST_F(Lmdb, ClaimsNoMorePicturesThanItHasKeys) {
+  fs::create_directories(out());
+  const LmdbProgress claim{.num_done = int64_t{1} << 60, .is_complete = true, .source = "s", .class_names = {}};
+  LmdbWriter(out(), 1 << 20)
+      .commit({{"0", pickle_pair(small_jpeg(1), 2)}, {LmdbKeys::kLockstep, claim.to_json().dump()}});
+  const std::string message = refused<DataError>([&] { all_pictures(labelled_config(out())); });
+  EXPECT_NE(message.find("samples=1152921504606846976, expected 0 to 2, the keys of the file"), std::string::npos)
+      << message;
+}
+
 TEST_F(Lmdb, FilesThatAreNoWholeLmdbAreRefused) {
   to_lmdb({.source = many_pictures(), .output = out()});
   const std::string whole = core::read_file(out() + "/data.mdb");

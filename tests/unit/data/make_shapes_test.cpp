@@ -60,6 +60,35 @@ MakeShapesConfig small(const fs::path& output) {
           .image_pixels = 32};
 }
 
+TEST(MakeShapes, ClassFoldersHoldThePicturesOfTheShards) {
+  const core::TempDir folder;
+  MakeShapesConfig config = small(folder.path() / "set");
+  config.set.has_class_folders = true;
+  const DemoSetResult result = make_shapes(config);
+  const auto names = core::split(core::trim(core::read_file(result.class_names)), "\n");
+  for (const auto& [prefix, root] : {std::pair("train", result.train_folder), std::pair("val", result.val_folder)}) {
+    std::map<std::string, std::string> shown, wanted;  // path below the folder -> bytes
+    for (const auto& entry : fs::recursive_directory_iterator(root))
+      if (entry.is_regular_file()) shown[fs::relative(entry.path(), root).string()] = core::read_file(entry.path());
+    for (const auto& entry : fs::directory_iterator(config.set.output)) {
+      const std::string name = entry.path().filename().string();
+      if (!core::starts_with(name, std::string(prefix) + "-")) continue;
+      std::map<std::string, std::string> members;
+      for (const auto& [member, bytes] : read_tar(entry.path())) members[member] = bytes;
+      for (const auto& [member, bytes] : members)
+        if (core::ends_with(member, ".jpg")) {
+          const size_t label = std::stoul(members.at(core::replace_all(member, ".jpg", ".cls")));
+          wanted[core::replace_all(names.at(label), " ", "_") + "/" + member] = bytes;
+        }
+    }
+    EXPECT_EQ(wanted.size(), prefix == std::string("train") ? 130u : 56u);
+    EXPECT_EQ(shown, wanted) << prefix;
+  }
+  EXPECT_TRUE(make_shapes(config).was_there);
+  config.set.has_class_folders = false;
+  EXPECT_THROW(make_shapes(config), UsageError);  // another set
+}
+
 TEST(TarWriter, WritesWhatComesBack) {
   const core::TempDir dir;
   const std::string large(3'000'000, 'x'), long_name = std::string(120, 'd') + "/" + std::string(90, 'f');
