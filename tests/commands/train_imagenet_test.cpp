@@ -1,0 +1,208 @@
+// Real runs of `train imagenet` on labelled shapes: staged data, averages of the weights, their checkpoints, weights
+// that leave as torchvision has them and come back, and classification with them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "commands/engine_test.h"
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/safetensors.h"
+#include "core/strings.h"
+#include "record/reader.h"
+
+namespace lockstep::tests {
+namespace {
+namespace fs = std::filesystem;
+
+/// 56 training and 28 validation pictures as LMDBs, and class folders of others.
+class TrainImagenet : public EngineTest {
+ protected:
+  static void SetUpTestSuite() {
+    shared_ = new core::TempDir("lockstep_imagenet");
+    const auto made = run_lockstep({"data", "make-shapes", path("shapes"), "--samples", "56", "--val-samples", "28",
+                                    "--samples-per-shard", "56", "--image-size", "32"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    for (const std::string split : {"train", "val"}) {
+      const auto done =
+          run_lockstep({"data", "to-lmdb", path("shapes/" + split + "-000000.tar"), path(split + ".lmdb")});
+      ASSERT_EQ(done.exit_code, 0) << done.err;
+    }
+  }
+  static void TearDownTestSuite() { delete shared_; }
+  static std::string path(const std::string& name) { return (shared_->path() / name).string(); }
+  std::string logs(const std::string& name = "") const { return (logs_.path() / name).string(); }
+
+  ProgramResult train(const std::string& name, const std::vector<std::string>& more, int num_ranks = 1) const {
+    std::vector<std::string> words = {"train",
+                                      "imagenet",
+                                      "--train-data",
+                                      path("train.lmdb"),
+                                      "--val-data",
+                                      path("val.lmdb"),
+                                      "--num-classes",
+                                      "28",
+                                      "-a",
+                                      "resnet18",
+                                      "--train-crop-size",
+                                      "32",
+                                      "-b",
+                                      "8",
+                                      "-j",
+                                      "1",
+                                      "--threads",
+                                      "1",
+                                      "--device",
+                                      "cpu",
+                                      "--epochs",
+                                      "2",
+                                      "--lr",
+                                      "0.01",
+                                      "-p",
+                                      "1",
+                                      "--logs",
+                                      logs(),
+                                      "--name",
+                                      name};
+    words.insert(words.end(), more.begin(), more.end());
+    if (num_ranks > 1) words.insert(words.begin(), {"launch", "--nproc-per-node", std::to_string(num_ranks), "--"});
+    return run_lockstep(words, {}, std::chrono::minutes(4));
+  }
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> out;
+    for (const auto& step : record::read_steps(logs(name)).steps) out.push_back(step.loss);
+    return out;
+  }
+  core::Json last_result(const std::string& name) const {
+    return record::read_json_lines(logs(name) + "/results.jsonl").lines.back();
+  }
+  std::string checkpoint(const std::string& name, const std::string& step) const {
+    for (const auto& entry : fs::directory_iterator(logs(name) + "/checkpoints"))
+      if (core::starts_with(entry.path().filename().string(), "step-" + step)) return entry.path().string();
+    return "";
+  }
+
+  static core::TempDir* shared_;
+  core::TempDir logs_;
+};
+core::TempDir* TrainImagenet::shared_ = nullptr;
+
+TEST_F(TrainImagenet, StagedDataGiveTheSameRun) {
+  const std::vector<std::string> two_steps = {"--max-steps",    "2",       "--val-frequency", "0",
+                                              "--auto-augment", "ta_wide", "--random-erase",  "0.5"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), two_steps.begin(), two_steps.end());
+    return more;
+  };
+  const auto plain = train("plain", with({}));
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  const auto staged = train("staged", with({"--stage-to", logs("stage")}), 2);
+  ASSERT_EQ(staged.exit_code, 0) << staged.err;
+  EXPECT_NE(staged.err.find("copied to '" + logs("stage") + "'"), std::string::npos) << staged.err;
+  const auto again = train("again", with({"--stage-to", logs("stage")}));
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE(again.err.find("found in '" + logs("stage") + "'"), std::string::npos) << again.err;
+  ASSERT_EQ(losses("plain").size(), 2u);
+  EXPECT_EQ(losses("again"), losses("plain"));
+  EXPECT_NE(losses("plain")[0], losses("plain")[1]);
+}
+
+TEST_F(TrainImagenet, AugmentationChangesWhatIsTrained) {
+  const auto loss_with = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--max-steps", "1", "--val-frequency", "0"});
+    const auto run = train(name, more);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return losses(name).at(0);
+  };
+  const double plain = loss_with("plain", {});
+  EXPECT_EQ(loss_with("same", {}), plain);
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--auto-augment", "ra"}, {"--random-erase", "1"}, {"--cutmix-alpha", "1"}})
+    EXPECT_NE(loss_with(flags[0].substr(2), flags), plain) << flags[0];
+}
+
+TEST_F(TrainImagenet, AveragesAreEvaluatedAndGoOnBitForBit) {
+  const std::vector<std::string> average = {"--model-ema", "--model-ema-steps",  "2", "--model-ema-decay",
+                                            "0.9",         "--lr-warmup-epochs", "1", "--sync-bn"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), average.begin(), average.end());
+    return more;
+  };
+  const auto whole = train("whole", with({}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_NE(whole.err.find("; of the average "), std::string::npos) << whole.err;
+  ASSERT_EQ(train("resumed", with({"--max-steps", "9"})).exit_code, 0);
+  const auto resumed = train("resumed", with({"--resume", "latest"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(losses("resumed"), losses("whole"));
+  const auto last = [&](const std::string& name) { return checkpoint(name, "00000014"); };
+  EXPECT_EQ(core::read_file(last("whole") + "/optimizer.safetensors"),
+            core::read_file(last("resumed") + "/optimizer.safetensors"));
+  const core::SafetensorsFile state(last("whole") + "/optimizer.safetensors");
+  EXPECT_NE(state.find("ema.conv1.weight"), nullptr);
+  EXPECT_NE(state.find("ema.bn1.running_var"), nullptr);
+  const core::Json metrics = last_result("whole");
+  EXPECT_TRUE(std::isfinite(metrics.at("metrics").at("ema_top1_pct").get<double>())) << metrics;
+  EXPECT_NE(metrics.at("metrics").at("ema_loss"), metrics.at("metrics").at("loss")) << metrics;
+  // Ranks that share the optimiser's state write and read each their part of the average.
+  ASSERT_EQ(train("parts", with({"--grad-sync", "zero1", "--max-steps", "9"}), 2).exit_code, 0);
+  const core::Json of_two = last_result("parts").at("metrics");
+  const auto joined = train("parts", with({"--evaluate", "--resume", "latest"}));
+  ASSERT_EQ(joined.exit_code, 0) << joined.err;
+  const core::Json of_one = last_result("parts").at("metrics");
+  for (const char* loss : {"loss", "ema_loss"})
+    EXPECT_NEAR(of_one.at(loss).get<double>(), of_two.at(loss).get<double>(), 1e-4 * of_two.at(loss).get<double>());
+}
+
+TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
+  ASSERT_EQ(train("run", {"--val-frequency", "0"}).exit_code, 0);
+  for (const std::string file : {"weights.pth", "weights.safetensors"}) {
+    const auto done = run_lockstep({"ckpt", "export", logs("run"), logs(file)});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  }
+  const auto classify = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {
+        "infer", "classify", "--images", path("shapes/heldout"), "--device", "cpu", "--threads", "1", "--top-k", "3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_lockstep(words, {}, std::chrono::minutes(2));
+  };
+  const auto of_run = classify({"--pretrained", logs("run")});
+  ASSERT_EQ(of_run.exit_code, 0) << of_run.err;
+  const auto lines = core::split(core::trim(of_run.out), "\n");
+  ASSERT_EQ(lines.size(), 28u);
+  const core::Json first = core::parse_json(lines[0], "line");
+  ASSERT_EQ(first.at("classes").size(), 3u);
+  EXPECT_GE(first.at("classes")[0].at("probability"), first.at("classes")[1].at("probability"));
+  for (const std::string file : {"weights.pth", "weights.safetensors"}) {
+    const auto of_file = classify({"--pretrained", logs(file), "--model", "resnet18", "--force-image-size", "32"});
+    ASSERT_EQ(of_file.exit_code, 0) << of_file.err;
+    EXPECT_EQ(of_file.out, of_run.out) << file;
+  }
+  const auto named = classify({"--pretrained", logs("run"), "--classnames", path("shapes/classnames.txt")});
+  ASSERT_EQ(named.exit_code, 0) << named.err;
+  const core::Json first_named = core::parse_json(core::split(named.out, "\n")[0], "line");
+  const auto names = core::split(core::trim(core::read_file(path("shapes/classnames.txt"))), "\n");
+  EXPECT_EQ(first_named.at("classes")[0].at("name"),
+            names.at(std::stoul(first.at("classes")[0].at("name").get<std::string>())));
+  core::write_file_atomic(logs("few.txt"), "one\ntwo\n");
+  const auto few = classify({"--pretrained", logs("run"), "--classnames", logs("few.txt")});
+  EXPECT_EQ(few.exit_code, 4);
+  EXPECT_NE(few.err.find("has 2 class names, the network 28 classes"), std::string::npos) << few.err;
+  // A run that begins with the exported weights scores as they did.
+  const auto evaluated = train("evaluated", {"--evaluate", "--pretrained", logs("weights.pth")});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  const auto again = train("again", {"--evaluate", "--pretrained", logs("run")});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(last_result("evaluated").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
+}
+
+TEST_F(TrainImagenet, ClassifiersEmbedNothing) {
+  const auto run = run_lockstep(
+      {"infer", "embed", "--model", "resnet50", "--images", ".", "--pretrained", "x.pth", "-o", "x.safetensors"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("'resnet50' is a classifier"), std::string::npos) << run.err;
+}
+
+}  // namespace
+}  // namespace lockstep::tests
