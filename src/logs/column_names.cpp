@@ -29,33 +29,48 @@ constexpr Synonyms kQuantities[] = {
     {"loss", ColumnUse::kSteps, "loss train_loss"},
     {"samples_seen", ColumnUse::kSteps, "samples_seen consumed_samples"},
     {"timestamp", ColumnUse::kSteps, "timestamp time unix_time"},
-    {"nodes", ColumnUse::kBoth, "nodes n_nodes num_nodes nnodes node_count number_of_nodes"},
-    {"gpus", ColumnUse::kBoth, "gpus n_gpus num_gpus ngpus gpu_count number_of_gpus"},
+    {"nodes", ColumnUse::kBoth,
+     "nodes n_nodes num_nodes nnodes node_count number_of_nodes node of_nodes no_of_nodes compute_nodes total_nodes"},
+    {"gpus", ColumnUse::kBoth,
+     "gpus n_gpus num_gpus ngpus gpu_count number_of_gpus gpu of_gpus no_of_gpus total_gpus gpus_total num_gpu"},
     {"devices", ColumnUse::kBoth,
-     "devices n_devices num_devices device_count world_size ranks n_ranks num_ranks accelerators gcds"},
+     "devices n_devices num_devices device_count world_size ranks n_ranks num_ranks accelerators gcds num_gcds n_gcds "
+     "number_of_gcds of_gcds num_accelerators number_of_accelerators number_of_devices of_devices chips num_chips "
+     "tpus processes num_processes"},
     {"devices_per_node", ColumnUse::kSteps, "devices_per_node gpus_per_node ranks_per_node"},
-    {"global_batch", ColumnUse::kBoth, "global_batch global_batch_size gbs total_batch total_batch_size"},
+    {"global_batch", ColumnUse::kBoth,
+     "global_batch global_batch_size gbs total_batch total_batch_size batch_size_global global_bs global_mini_batch "
+     "effective_batch effective_batch_size global_batch_samples global_batch_size_samples"},
     // A "batch" may be of a device or of all.
     {"local_batch", ColumnUse::kBoth,
      "local_batch local_batch_size batch_per_gpu batch_per_device batch_size_per_gpu batch_size_per_device "
-     "per_gpu_batch_size per_device_batch_size samples_per_device"},
+     "per_gpu_batch_size per_device_batch_size samples_per_device samples_per_gpu images_per_gpu sequences_per_gpu "
+     "per_gpu_batch per_device_batch batch_gpu batch_size_gpu bs_per_gpu local_bs lbs batch_per_rank "
+     "batch_size_per_rank batch_per_gcd batch_size_per_gcd batch_device"},
     {"samples_per_s", ColumnUse::kBoth, "samples_per_s samples_per_second images_per_s images_per_second"},
     {"samples_per_s", ColumnUse::kResults,
      "throughput samples_s samples_per_sec samples_sec images_s images_per_sec images_sec img_s img_per_s imgs_s "
-     "sequences_per_s sequences_s"},
+     "sequences_per_s sequences_s imgs_sec imgs_per_sec img_sec img_per_sec images_second img_second "
+     "sequences_per_sec sequences_per_second sequences_sec seqs_s seqs_per_s seqs_sec seq_s seq_per_s seq_per_sec "
+     "seq_sec examples_s examples_per_s examples_per_sec examples_per_second pairs_s pairs_per_s total_throughput"},
     {"tokens_per_s", ColumnUse::kResults,
-     "tokens_per_s tokens_s tokens_per_sec tokens_per_second tokens_sec tok_s tok_per_s"},
+     "tokens_per_s tokens_s tokens_per_sec tokens_per_second tokens_sec tok_s tok_per_s tokens_second tps"},
     {"samples_per_s_per_gpu", ColumnUse::kResults,
      "samples_per_s_per_gpu samples_s_gpu samples_per_s_gpu samples_per_second_per_gpu images_s_gpu "
-     "images_per_s_per_gpu throughput_per_gpu"},
+     "images_per_s_per_gpu throughput_per_gpu img_s_gpu imgs_s_gpu images_sec_gpu images_per_sec_per_gpu "
+     "images_per_second_per_gpu samples_sec_gpu samples_per_sec_per_gpu seq_s_gpu seqs_s_gpu sequences_s_gpu "
+     "samples_s_per_gpu images_s_per_gpu img_s_per_gpu img_sec_gpu samples_s_device throughput_gpu"},
     {"tokens_per_s_per_gpu", ColumnUse::kResults,
      "tokens_per_s_per_gpu tokens_s_gpu tokens_per_s_gpu tokens_per_sec_per_gpu tokens_per_second_per_gpu tok_s_gpu "
-     "tokens_s_device tokens_per_gpu_per_s tokens_per_gpu_per_second"},
+     "tokens_s_device tokens_per_gpu_per_s tokens_per_gpu_per_second tokens_sec_gpu tokens_s_per_gpu tok_s_per_gpu "
+     "tokens_per_gpu_per_sec tokens_gpu_s tokens_gpu_sec tokens_second_gpu tgs"},
     {"tflops_per_gpu", ColumnUse::kBoth, "tflops_per_gpu tflops_per_device"},
     {"tflops_per_gpu", ColumnUse::kSteps, "tflops"},
     {"tflops_per_gpu", ColumnUse::kResults,
      "tflop_s_gpu tflops_gpu tflops_s_gpu tflop_s_per_gpu tflop_per_s_per_gpu tflops_per_s_per_gpu tflop_s_device "
-     "throughput_per_gpu_tflop_s_gpu"},
+     "throughput_per_gpu_tflop_s_gpu tflops_gcd tflop_s_gcd tflops_per_gcd achieved_tflops_per_gpu "
+     "achieved_tflop_s_per_gpu achieved_teraflop_s_per_gpu teraflops_per_gpu teraflop_s_per_gpu model_tflops_per_gpu "
+     "model_tflop_s_gpu tflops_s_per_device tflops_per_s_per_device"},
     {"efficiency_pct", ColumnUse::kResults,
      "efficiency_pct efficiency eff scaling_efficiency parallel_efficiency efficiency_percent"},
     {"mfu_pct", ColumnUse::kResults, "mfu_pct mfu mfu_percent"},
@@ -77,7 +92,9 @@ constexpr Synonyms kQuantities[] = {
 constexpr Synonyms kDurations[] = {
     {"step_time", ColumnUse::kBoth, "step_time step time_per_step iteration_time iter_time batch_time train_step_time"},
     {"step_time", ColumnUse::kSteps, "elapsed_time_per_iteration train_step_timing train_step_timing_in"},
-    {"step_time", ColumnUse::kResults, "time"},
+    {"step_time", ColumnUse::kResults,
+     "time avg_step_time mean_step_time median_step_time step_duration time_per_iteration time_per_iter "
+     "time_per_batch time_per_global_batch average_step_time train_step_timing elapsed_time_per_iteration"},
     {"data_wait", ColumnUse::kSteps, "data_wait data_time data"},
 };
 
@@ -104,8 +121,12 @@ std::string_view find_quantity(std::string_view plain_name, ColumnUse use) {
 std::string_view find_duration(std::string_view stem, ColumnUse use) { return find_in(kDurations, stem, use); }
 
 int step_time_decimals(std::string_view plain_name) {
-  if (plain_name == "ms_per_step") return 3;
-  if (plain_name == "s_per_step" || plain_name == "seconds_per_step") return 0;
+  for (const std::string_view thing : {"step", "iteration", "iter", "it", "batch"})
+    for (const auto& [unit, decimals] :
+         {std::pair<std::string_view, int>{"ms", 3}, {"s", 0}, {"sec", 0}, {"seconds", 0}})
+      if (plain_name == std::string(unit) + "_per_" + std::string(thing) ||
+          plain_name == std::string(unit) + "_" + std::string(thing))
+        return decimals;
   const auto unit = core::find_time_unit(plain_name);
   return unit && !find_duration(unit->stem, ColumnUse::kResults).empty() ? unit->decimals : -1;
 }

@@ -12,14 +12,12 @@ namespace {
 // Priors, stated in docs/predict.md. Medians and widths are judgements made before the first comparison with a table
 // and have not been changed by one.
 constexpr double kLatencyMedian = 1.3, kLatencyLogSd = 0.4;
-constexpr double kHiddenLogit = 0.85, kHiddenLogitSd = 1.0;  // median 0.70
 constexpr double kJitterMedian = 0.01, kJitterLogSd = 0.6;
 constexpr double kGrowthLogSd = 1.0;
 constexpr double kShapeLogitSd = 1.2;    // exponent 0 (logarithm) to 1 (linear), median 0.5
 constexpr double kPerWorkLogitSd = 1.5;  // 0: seconds stay; 1: they shrink with the work of a device
-constexpr double kNoiseMedian = 0.006, kNoiseLogSd = 0.7;
+constexpr double kNoiseMedian = 0.008, kNoiseLogSd = 0.8;
 constexpr double kFixedMedian = 0.02, kFixedLogSd = 1.0;
-constexpr double kBackwardShare = 0.6;  // of compute, under which gradients can travel
 constexpr double kLinkEfficiency = 0.8, kWireEfficiency = 0.96;
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -60,6 +58,7 @@ CostModel::CostModel(const Setting& setting, double reference_step_s, std::span<
     sizes_.push_back({.size = size,
                       .num_groups = std::max(1.0, size.nodes / nodes_per_group),
                       .data_share = (replicas - 1) / replicas,
+                      .num_hops = replicas - 1,
                       .expected_max = expected_normal_max(size.devices)});
   }
 }
@@ -74,10 +73,12 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double jitter = setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]);
   const double wire =
       at.num_groups > 1 ? setting_.inter_s / (kWireEfficiency * efficiency) : setting_.intra_s / kLinkEfficiency;
-  const double latency = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]) * setting_.latency_s;
-  const double gradients = at.data_share * wire * traffic + latency * std::log2(at.num_groups);
-  const double hidden = logistic(kHiddenLogit + kHiddenLogitSd * z[kHiddenShare]);
-  const double window = kBackwardShare * reference_step_s_ * work / setting_.window_micro;
+  const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
+  const double latency = latency_scale * setting_.latency_s;
+  const double gradients = at.size.traffic * (at.data_share * wire * traffic + latency * std::log2(at.num_groups) +
+                                              latency_scale * setting_.ring_latency_s * at.num_hops);
+  const double hidden = logistic(setting_.hidden_logit + setting_.hidden_logit_sd * z[kHiddenShare]);
+  const double window = setting_.window_share * reference_step_s_ * work / setting_.window_micro;
   const double shape = std::max(0.02, logistic(kShapeLogitSd * z[kGrowthShape]));
   const double per_work = logistic(kPerWorkLogitSd * z[kGrowthPerWork]);
   Terms terms;

@@ -36,6 +36,9 @@ struct Setting {
   double inter_s = 0;          ///< All gradient traffic of a device between nodes, without the factor (k - 1) / k.
   double intra_s = 0;          ///< The same inside a node.
   double latency_s = 0;        ///< Of all gradient collectives of a step, per doubling of the nodes.
+  double ring_latency_s = 0;   ///< The same per data rank, where rings alone serve: sharded parameters.
+  double window_share = 0.6;   ///< Of compute, under which this traffic can run: the backward pass.
+  double hidden_logit = 1.4, hidden_logit_sd = 2;  ///< Prior of the share of this traffic that the window hides.
   double per_node_s = 0;  ///< Work and traffic that grow with every node: gathers of a contrastive loss, its logits.
   std::vector<double> bucket_shares{};  ///< Of the gradients, in the order of backward; empty: not known.
   double window_micro = 1;          ///< Gradients travel during the backward pass of the last of so many micro-batches.
@@ -53,6 +56,7 @@ struct Size {
   double devices = 1;
   double work = 1;      ///< Work of a device, against the reference size.
   double bubble = 0;    ///< Idle time of the pipeline over its work.
+  double traffic = 1;   ///< Passes of gradient traffic, against the setting's.
   double layers_s = 0;  ///< Collectives inside layers and pipeline messages that nothing hides.
 };
 
@@ -85,6 +89,7 @@ class CostModel {
     Size size;
     double num_groups = 1;  ///< Replicas or nodes, whichever is larger: what collectives span.
     double data_share = 0;  ///< (k - 1) / k of k data ranks.
+    double num_hops = 0;    ///< k - 1
     double expected_max = 0;
   };
   Setting setting_;

@@ -10,13 +10,16 @@ namespace lockstep::predict {
 namespace {
 
 constexpr double kDiscrepancyPerDoubling = 0.006;  // log time, what the model itself gets wrong
+constexpr double kUnseenNetwork = 0.02;            // the same once a job leaves the only node that was measured
 constexpr double kUnseenGroup = 0.02;              // the same once a job leaves the only group that was measured
 
 double discrepancy_sd(const Setting& setting, const Size& size, double calibrated_nodes) {
   const double doublings = calibrated_nodes > 0 ? std::max(0.0, std::log2(size.nodes / calibrated_nodes)) : 0;
   const bool leaves_group =
       setting.group_nodes > 0 && size.nodes > setting.group_nodes && calibrated_nodes <= setting.group_nodes;
-  return std::hypot(kDiscrepancyPerDoubling * doublings, leaves_group ? kUnseenGroup : 0);
+  const bool leaves_node = size.nodes > 1 && calibrated_nodes <= 1;
+  return std::hypot(kDiscrepancyPerDoubling * doublings, leaves_group ? kUnseenGroup : 0,
+                    leaves_node ? kUnseenNetwork : 0);
 }
 
 Interval interval_of(std::vector<double>& values) {

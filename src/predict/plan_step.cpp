@@ -261,7 +261,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
       {"peak", fmt::format("{:g} TFLOP/s {}", peak, first.precision), machine.device},
       {"reached in compute", fmt::format("{:.0f} % (x / {:.2f})", 100 * reached, std::exp(efficiency.log_sd)),
        std::string(efficiency.source) + (is_amd ? ", lowered for AMD" : "") + (is_fp8 ? ", lowered for fp8" : "")}};
-  model.setting = make_setting(work, machine, per_node, model.compute.median_s, model.facts);
+  model.setting = make_setting(work, machine, per_node, model.compute.median_s, true, model.facts);
   const double group = std::max(1.0, per_node / work.replica_devices()) / per_node;
   const double bytes = sum_of(first.gradient_bucket_bytes);
   model.setting.inter_s = bytes / (machine.node_gbytes_per_s.value * 1e9 * group);

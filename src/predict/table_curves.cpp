@@ -32,11 +32,6 @@ const char* size_column(const FormulaContext& context) {
   return "nodes";
 }
 
-/// Do the words of a table say that the batch of all devices stays?
-bool says_strong(const std::string& text) {
-  return core::to_lower_ascii(text).find("strong scal") != std::string::npos;
-}
-
 /// Texts of the rows of a curve that say what ran, without repeats.
 std::string row_texts(const FormulaContext& context, const std::vector<size_t>& rows) {
   std::vector<std::string> texts;
@@ -122,83 +117,57 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
   }
 }
 
-/// Samples of a device and step in a row, where the table tells them.
-std::optional<double> samples_of(const FormulaContext& context, size_t row, const TableRequest& request) {
-  if (request.local_batch) return request.local_batch;
-  // What comments call a batch is that of a replica, which may be several devices: a column of global batches wins.
-  if (context.has("global_batch") && context.device_column() != nullptr)
-    return context.at(row, "global_batch").value / context.at(row, context.device_column()).value;
-  if (const auto local = published::local_batch(context, row)) return local->value;
-  return std::nullopt;
+/// Micro-batches of a step; 0: not known.
+double num_micro(const MeasuredCurve& curve, double samples) {
+  const double micro_batch = static_cast<double>(curve.work.micro_batch.value_or(1));
+  return curve.work.pp == 1 && !curve.work.micro_batch ? 0 : samples * curve.work.replica_devices() / micro_batch;
 }
 
-double devices_at(const FormulaContext& context, const MeasuredCurve& curve, size_t row) {
-  const char* devices = context.device_column();
-  return devices != nullptr ? context.at(row, devices).value : context.at(row, "nodes").value * curve.devices_per_node;
+double bubble_of(const MeasuredCurve& curve, double samples) {
+  if (curve.work.pp == 1 || samples <= 0) return 0;
+  return static_cast<double>(curve.work.pp - 1) /
+         (static_cast<double>(curve.work.chunks) * std::max(1.0, num_micro(curve, samples)));
 }
 
-/// Step and units of work of a device and step.
-struct RowStep {
-  double step_s = 0, units = 1;
-  bool has_seconds = false;
-};
-
-RowStep step_of(const FormulaContext& context, const std::optional<published::Rate>& rate, size_t row, double devices,
-                const TableRequest& request) {
-  RowStep step;
-  if (context.has("step_time_s")) {
-    step.step_s = context.at(row, "step_time_s").value;
-    step.has_seconds = true;
-    if (rate) step.units = rate->at(context, row).value * step.step_s / devices;
-    return step;
-  }
-  const double per_device = rate->at(context, row).value / devices;
-  const auto samples = rate->unit == "samples" ? samples_of(context, row, request) : std::nullopt;
-  step.units = samples.value_or(1);
-  step.step_s = step.units / per_device;
-  step.has_seconds = samples.has_value();
-  return step;
+/// Sharded parameters are gathered again for each micro-batch.
+double passes_of(const MeasuredCurve& curve, double samples) {
+  return curve.work.sharding == Sharding::kFull ? std::max(1.0, num_micro(curve, samples)) : 1;
 }
 
-double bubble_of(const MeasuredCurve& curve, const std::optional<double>& samples) {
-  if (curve.work.pp == 1 || !curve.work.micro_batch || !samples) return 0;
-  const double num_micro = *samples * curve.work.replica_devices() / static_cast<double>(*curve.work.micro_batch);
-  return static_cast<double>(curve.work.pp - 1) / (static_cast<double>(curve.work.chunks) * std::max(1.0, num_micro));
-}
-
-void add_points(const FormulaContext& context, const std::vector<size_t>& rows,
-                const std::optional<published::Rate>& rate, const TableRequest& request, MeasuredCurve& curve) {
+void add_points(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
+                MeasuredCurve& curve) {
   const char* size = size_column(context);
-  const bool is_told_strong =
-      request.is_strong.value_or(says_strong(core::join(context.table.comments, " ") + " " + row_texts(context, rows)));
-  std::vector<std::pair<double, size_t>> sorted;
-  for (const size_t row : rows) sorted.emplace_back(context.at(row, size).value, row);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  double base_units = 0, base_devices = 0;
-  for (const auto& [value, row] : sorted) {
-    const double devices = devices_at(context, curve, row);
-    RowStep step = step_of(context, rate, row, devices, request);
-    if (base_units == 0) base_devices = devices;
-    if (!step.has_seconds && is_told_strong) {  // the unit is the work of a device at the smallest size
-      step.units = base_devices / devices;
-      step.step_s *= step.units;
-    }
-    if (base_units == 0) {
-      base_units = step.units;
-      curve.has_seconds = step.has_seconds;
-      curve.rate_per_device = step.units;
-      if (!curve.work.local_batch) curve.work.local_batch = samples_of(context, row, request);
-    }
-    double work = step.units / base_units;
+  std::vector<size_t> sorted = rows;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](size_t a, size_t b) { return context.at(a, size).value < context.at(b, size).value; });
+  const std::string text = row_texts(context, rows) + "; " + core::join(context.table.comments, "; ");
+  CurveSteps steps = read_steps(context, sorted, request, curve.work, curve.devices_per_node, text);
+  curve.has_seconds = steps.has_seconds;
+  curve.clock_s = steps.clock_s;
+  curve.rate_unit = steps.rate_unit;
+  curve.rate_per_device = steps.rows.front().units;
+  curve.is_strong = steps.is_strong;
+  std::move(steps.notes.begin(), steps.notes.end(), std::back_inserter(curve.notes));
+  if (!curve.work.local_batch) curve.work.local_batch = steps.rows.front().samples;
+  if (!curve.work.local_batch && steps.assumed_samples > 0) {
+    curve.work.local_batch = steps.assumed_samples;
+    curve.work.facts.push_back(
+        {"batch", fmt::format("{:.3g} samples a device", steps.assumed_samples), "not known: a usual one"});
+  }
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const double devices = devices_at(context, curve.devices_per_node, sorted[i]);
+    double work = steps.rows[i].units / steps.rows.front().units;
     if (std::fabs(work - 1) < kSameWork) work = 1;
-    curve.is_strong = curve.is_strong || work < 1 || (rows.size() == 1 && is_told_strong);
+    curve.is_strong = curve.is_strong || work < 1;
+    const double samples = steps.rows[i].samples.value_or(steps.assumed_samples * work);
     curve.points.push_back({.measured = {.size = {.nodes = devices / curve.devices_per_node,
                                                   .devices = devices,
                                                   .work = work,
-                                                  .bubble = bubble_of(curve, samples_of(context, row, request))},
-                                         .step_s = step.step_s},
-                            .size = value,
-                            .line = context.table.lines[row]});
+                                                  .bubble = bubble_of(curve, samples),
+                                                  .traffic = passes_of(curve, samples)},
+                                         .step_s = steps.rows[i].step},
+                            .size = context.at(sorted[i], size).value,
+                            .line = context.table.lines[sorted[i]]});
   }
 }
 
@@ -226,8 +195,7 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
   if (size_column(context) == nullptr) throw_nothing(path, "sizes", "give a column nodes or gpus");
   published::check_positive(result);
   published::check_units(context);
-  const auto rate = published::rate_of(context);
-  if (!rate && !context.has("step_time_s"))
+  if (!speed_column(context))
     throw_nothing(path, "step times or rates", "give step_time_s, samples_per_s or tokens_per_s");
   if (context.has_contradiction)
     throw DataError(fmt::format("predict: '{}': {}", path.string(), core::join(context.notes, " ")),
@@ -242,8 +210,7 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
   }
   std::vector<MeasuredCurve> curves;
   for (const std::vector<size_t>& rows : groups) {
-    MeasuredCurve curve{.size_name = size_column(context) == std::string("gpus") ? "GPUs" : size_column(context),
-                        .rate_unit = rate ? rate->name : ""};
+    MeasuredCurve curve{.size_name = size_column(context) == std::string("gpus") ? "GPUs" : size_column(context)};
     if (!request.model.empty() && !take_model(request.model, "--model", curve.work))
       throw UsageError(
           fmt::format("predict: --model '{}' is no known model and no number of parameters", request.model),
@@ -254,7 +221,7 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
     take_machine(context, rows, comments, request, curve);
     if (curve.machine)
       curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the table"});
-    add_points(context, rows, rate, request, curve);
+    add_points(context, rows, request, curve);
     if (!curve.has_seconds)
       curve.notes.push_back(
           fmt::format("The batch of a device is not known: traffic cannot be told in seconds, {} "
@@ -275,6 +242,7 @@ Size size_of(const MeasuredCurve& curve, double size) {
   if (curve.is_strong) {
     made.work /= ratio;
     made.bubble *= ratio;
+    made.traffic = std::max(1.0, made.traffic / ratio);
   }
   return made;
 }

@@ -5,18 +5,9 @@
 #include <vector>
 
 #include "predict/posterior.h"
-#include "predict/work_facts.h"
+#include "predict/table_steps.h"
 
 namespace lockstep::predict {
-
-/// What the user says of a table; wins over what the table says.
-struct TableRequest {
-  std::optional<Machine> machine{};
-  std::string model{};
-  std::optional<double> local_batch{};
-  std::optional<int64_t> devices_per_node{};
-  std::optional<bool> is_strong{};  ///< Where the table has no batches.
-};
 
 /// One row of a curve.
 struct CurvePoint {
@@ -36,6 +27,7 @@ struct MeasuredCurve {
   double devices_per_node = 0;
   double rate_per_device = 0;  ///< Units of a device and step at work 1: rate = this x work x devices / step.
   bool has_seconds = false;    ///< Else the clock is one unit of work on one device: no batch is known.
+  double clock_s = 0;          ///< Seconds of a unit of the clock: 1, an assumption, or 0 where there is none.
   bool is_strong = false;      ///< Work of a device falls as sizes grow.
   std::vector<std::string> notes{};
 };

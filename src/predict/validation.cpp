@@ -47,6 +47,18 @@ std::vector<Measured> measured_of(const std::vector<CurvePoint>& points) {
   for (const CurvePoint& point : points) measured.push_back(point.measured);
   return measured;
 }
+
+/// The curve's prior in units of its clock, of which a step takes `reference`.
+Setting setting_of(const MeasuredCurve& curve, double reference, std::vector<KnownFact>& facts) {
+  Setting setting = make_setting(curve.work, curve.machine, curve.devices_per_node, reference * curve.clock_s,
+                                 curve.has_seconds, facts);
+  const double scale = curve.clock_s > 0 ? 1 / curve.clock_s : reference;
+  for (double* part :
+       {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s, &setting.per_node_s})
+    *part *= scale;
+  if (setting.fixed_s) *setting.fixed_s *= scale;
+  return setting;
+}
 }  // namespace
 
 bool Validation::beats_rivals() const {
@@ -62,18 +74,14 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
   const double reference = measured.back().step_s, reference_work = measured.back().size.work;
   for (Measured& one : measured) one.size.work /= reference_work;
-  const Setting setting = make_setting(curve.work, curve.machine, curve.devices_per_node,
-                                       curve.has_seconds ? reference : 0, prediction.facts);
-  Setting scaled = setting;
-  if (!curve.has_seconds)
-    for (double* part : {&scaled.inter_s, &scaled.intra_s, &scaled.latency_s}) *part *= reference;
+  const Setting setting = setting_of(curve, reference, prediction.facts);
   std::vector<Size> wanted;
   for (const Target& target : targets) {
     wanted.push_back(target.at);
     wanted.back().work /= reference_work;
   }
-  const std::vector<Draw> draws = sample_posterior(scaled, reference, measured);
-  prediction.forecast = forecast(scaled, reference, draws, wanted, measured.back().size.nodes);
+  const std::vector<Draw> draws = sample_posterior(setting, reference, measured);
+  prediction.forecast = forecast(setting, reference, draws, wanted, measured.back().size.nodes);
   for (std::string& note : contradictions_of(curve, prediction.calibration))
     prediction.curve.notes.push_back(std::move(note));
   if (measured.size() == 1)

@@ -17,21 +17,32 @@ namespace {
 
 constexpr double kBucketBytes = 25 * 1048576.0, kMaxBuckets = 50;
 constexpr double kUpdateBytes = 30;  // read and written per parameter by an update with moments and masters
-constexpr double kHostStep = 0.01;   // s, launches and reading back
-constexpr double kCollectiveLatency = 2 * 15e-6;  // s per doubling of the nodes: down and up a tree
-constexpr double kUnknownTrafficShare = 0.2, kUnknownLatencyShare = 0.001;  // of a step
-constexpr double kMiddlingNodeGbytes = 50, kMiddlingLinkGbytes = 100;
-constexpr double kDeliveredShare = 0.4;  // of the peak, in the products of the contrastive logits
+constexpr double kUnknownFixedShare = 0.01, kUnknownFixed = 0.03;  // of a step; s
+constexpr double kHostStep = 0.01;                                 // s, launches and reading back
+constexpr double kCollectiveLatency = 2 * 15e-6;                   // s per doubling of the nodes: down and up a tree
+constexpr double kUnknownTrafficShare = 0.1, kUnknownLatencyShare = 0.001;  // of a step
+constexpr double kRingHop = 5e-6;  // s, of a rank in a ring: most lie inside a node
+constexpr double kMiddlingGbytesPerDevice = 12.5, kMiddlingLinkGbytes = 100;
+constexpr double kUnknownNetworkLogSd = 0.8;  // from a quarter to four times the middling rate
+constexpr double kDeliveredShare = 0.4;       // of the peak, in the products of the contrastive logits
 constexpr double kUnknownPeakTflops = 200, kUnknownMemoryTbytes = 1.5;
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 using core::is_digit;
 
-/// Letters and digits alone, in lower case.
+/// Letters and digits alone, in lower case; what parts two digits becomes a '-' ("gpt3-40b" is not "GPT 340B").
 std::string compact(std::string_view text) {
   std::string out;
-  for (const char c : core::to_lower_ascii(text))
-    if (is_alnum(c)) out += c;
+  bool is_parted = false;
+  for (const char c : core::to_lower_ascii(text)) {
+    if (!is_alnum(c)) {
+      is_parted = true;
+      continue;
+    }
+    if (is_parted && !out.empty() && is_digit(out.back()) && is_digit(c)) out += '-';
+    out += c;
+    is_parted = false;
+  }
   return out;
 }
 
@@ -86,21 +97,6 @@ std::optional<double> find_parameter_count(std::string_view text) {
   return std::nullopt;
 }
 
-/// The whole number behind "tp=" or "tp " where that is a word.
-std::optional<int64_t> find_setting(const std::string& lower, std::string_view word) {
-  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
-    if (at > 0 && is_alnum(lower[at - 1])) continue;
-    size_t begin = at + word.size();
-    if (begin < lower.size() && (lower[begin] == '=' || lower[begin] == ' ' || lower[begin] == ':')) ++begin;
-    size_t end = begin;
-    while (end < lower.size() && is_digit(lower[end])) ++end;
-    if (end == begin) continue;
-    if (const auto value = core::parse_int(std::string_view(lower).substr(begin, end - begin)); value && *value > 0)
-      return value;
-  }
-  return std::nullopt;
-}
-
 bool holds_word(const std::string& lower, std::string_view word) {
   for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at)
     if ((at == 0 || !is_alnum(lower[at - 1])) &&
@@ -135,16 +131,33 @@ double contrastive_s_per_node(const WorkFacts& work, const Machine& machine, dou
          kLogitPasses * kDirections * kFeatureBytes * logits / memory;
 }
 
+/// Blocks of a transformer of so many parameters, as the known GPT shapes have them (1.3B: 24, 70B: 73, 175B: 95).
+double num_layers(double parameters) { return std::max(12.0, 24 * std::pow(parameters / 1.3e9, 0.28)); }
+
 Machine unknown_machine(double devices_per_node) {
   const std::string source = "not known: a middling cluster";
   Machine machine{.name = "unknown", .devices_per_node = static_cast<int64_t>(devices_per_node)};
-  machine.node_gbytes_per_s = {kMiddlingNodeGbytes, source};
+  machine.node_gbytes_per_s = {kMiddlingGbytesPerDevice * devices_per_node, source};
   machine.link_gbytes_per_s = {kMiddlingLinkGbytes, source};
   machine.network_efficiency = {0.8, source};
-  machine.network_efficiency_sd = {0.2, source};
+  machine.network_efficiency_sd = {kUnknownNetworkLogSd * machine.network_efficiency.value, source};
   return machine;
 }
 }  // namespace
+
+std::optional<int64_t> find_setting(const std::string& lower, std::string_view word) {
+  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
+    if (at > 0 && is_alnum(lower[at - 1])) continue;
+    size_t begin = at + word.size();
+    if (begin < lower.size() && (lower[begin] == '=' || lower[begin] == ' ' || lower[begin] == ':')) ++begin;
+    size_t end = begin;
+    while (end < lower.size() && is_digit(lower[end])) ++end;
+    if (end == begin) continue;
+    if (const auto value = core::parse_int(std::string_view(lower).substr(begin, end - begin)); value && *value > 0)
+      return value;
+  }
+  return std::nullopt;
+}
 
 std::string find_model_name(std::string_view text) {
   if (std::string tower = find_clip_tower(text); !tower.empty()) return tower;
@@ -227,7 +240,9 @@ const hw::SystemSpec* find_system_in(std::string_view text) {
 }
 
 Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given, double devices_per_node,
-                     double reference_step_s, std::vector<KnownFact>& facts) {
+                     double reference_step_s, bool is_step_certain, std::vector<KnownFact>& facts) {
+  // Programs that shard a model over tensor and pipeline ranks often reduce gradients behind the last backward pass.
+  constexpr double kHiddenLogit = 2.0, kPipelinedHiddenLogit = 1.4, kHiddenLogitSd = 1.8;  // medians 0.88 and 0.80
   constexpr double kCertainSd = 0.3, kReadOffSd = 0.6, kUnknownSd = 1.0;
   const Machine machine = given ? *given : unknown_machine(devices_per_node);
   Setting setting{.devices_per_node = devices_per_node, .replica_devices = work.replica_devices()};
@@ -235,11 +250,14 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
   setting.network_efficiency_sd = machine.network_efficiency_sd.value;
   setting.group_nodes = machine.group_nodes ? static_cast<double>(*machine.group_nodes) : 0;
   facts.insert(facts.end(), work.facts.begin(), work.facts.end());
+  setting.hidden_logit = work.replica_devices() > 1 ? kPipelinedHiddenLogit : kHiddenLogit;
+  setting.hidden_logit_sd = kHiddenLogitSd;
   if (!work.parameters || reference_step_s <= 0) {
     const double step = reference_step_s > 0 ? reference_step_s : 1;
     setting.inter_s = kUnknownTrafficShare * step;
     setting.intra_s = kUnknownTrafficShare * kUnknownTrafficShare * step;
     setting.latency_s = kUnknownLatencyShare * step;
+    setting.fixed_s = std::min(kUnknownFixedShare * step, reference_step_s > 0 ? kUnknownFixed : step);
     setting.traffic_log_sd = kUnknownSd;
     facts.push_back(
         {"gradient traffic", fmt::format("{:.0f} % of a step", 100 * kUnknownTrafficShare),
@@ -247,15 +265,24 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
     return setting;
   }
   const double ranks = ranks_per_node(work, devices_per_node);
-  const double bytes = *work.parameters / work.replica_devices() * (work.replica_devices() > 1 ? 2 : 4);
+  const double bytes = *work.parameters / work.replica_devices() *
+                       (work.replica_devices() > 1 || work.sharding == Sharding::kFull ? 2 : 4);
   const double passes = work.sharding == Sharding::kFull ? 3 : 2;
   setting.inter_s = passes * bytes / (machine.node_gbytes_per_s.value * 1e9 * ranks / devices_per_node);
   setting.intra_s = ranks > 1 ? passes * bytes / (machine.link_gbytes_per_s.value * 1e9) : 0;
   setting.latency_s = std::clamp(std::ceil(bytes / kBucketBytes), 1.0, kMaxBuckets) * kCollectiveLatency;
-  if (machine.memory_tbytes_per_s.value > 0)
-    setting.fixed_s = kHostStep + kUpdateBytes * *work.parameters / work.replica_devices() /
-                                      (machine.memory_tbytes_per_s.value * 1e12);
-  setting.traffic_log_sd = !given ? kUnknownSd : work.are_parameters_certain ? kCertainSd : kReadOffSd;
+  const bool is_sharded = work.sharding == Sharding::kFull;
+  const double holders = std::max(work.replica_devices(), is_sharded ? devices_per_node : 1);
+  const double memory_tbytes_per_s =
+      machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kUnknownMemoryTbytes;
+  setting.fixed_s = kHostStep + kUpdateBytes * *work.parameters / holders / (memory_tbytes_per_s * 1e12);
+  if (is_sharded) {
+    setting.ring_latency_s = passes * num_layers(*work.parameters) * kRingHop;
+    setting.latency_s = 0;
+    setting.window_share = 1;
+  }
+  setting.traffic_log_sd = work.are_parameters_certain ? kCertainSd : kReadOffSd;
+  if (!is_step_certain) setting.traffic_log_sd = std::hypot(setting.traffic_log_sd, kUnknownSd);
   if (work.feature_width && work.local_batch)
     setting.per_node_s = contrastive_s_per_node(work, machine, devices_per_node);
   facts.push_back({"gradients", core::format_bytes(bytes) + " a device", "parameters over tensor and pipeline ranks"});

@@ -40,6 +40,9 @@ struct WorkFacts {
 /// MBS=1", "FSDP". What is there already stays; `source` names the text in the facts.
 void read_work_facts(const std::string& text, const std::string& source, WorkFacts& facts);
 
+/// The whole number above zero behind a word in a text of lower case: "tp=8", "tp 8".
+std::optional<int64_t> find_setting(const std::string& lower, std::string_view word);
+
 /// The named model of our tables that a text speaks of (the longest name of several), else ResNet-50 or BERT; "": none.
 std::string find_model_name(std::string_view text);
 /// Takes parameters (and the width of contrastive features) of a model found by find_model_name, or of a number with B
@@ -49,9 +52,9 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
 /// The system of the table that a text names, or nullptr.
 const hw::SystemSpec* find_system_in(std::string_view text);
 
-/// The prior of a step on a machine. `reference_step_s` in seconds; 0: the curve's clock is no second (the batch is not
-/// known), and all traffic is stated as a share of it. Adds what it took as known to `facts`.
+/// The prior of a step on a machine. `reference_step_s` in seconds, an assumption unless `is_step_certain`; 0: not
+/// known, and all traffic is stated as a share of it. Adds what it took as known to `facts`.
 Setting make_setting(const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node,
-                     double reference_step_s, std::vector<KnownFact>& facts);
+                     double reference_step_s, bool is_step_certain, std::vector<KnownFact>& facts);
 
 }  // namespace lockstep::predict

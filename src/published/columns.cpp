@@ -38,6 +38,28 @@ void refuse_commas(const core::CsvTable& table) {
   }
 }
 
+/// "1,234.5" and "1,234,567": commas that can part thousands alone.
+bool has_thousands(const std::string& text) {
+  const size_t point = std::min(text.find('.'), text.size()), first = text.find(',');
+  if (first == std::string::npos || first == 0 || first > 3 || first > point) return false;
+  for (size_t at = first; at < point; at += 4)
+    if (text[at] != ',' || at + 4 > point) return false;
+  return core::parse_double(core::replace_all(text, ",", "")).has_value();
+}
+
+/// Takes commas out of fields where they can part thousands alone, and of "1,234" where another field of the column
+/// tells that they do.
+void take_thousands(core::CsvTable& table) {
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    const bool is_told = std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+      return has_thousands(row[column]) && !core::has_ambiguous_comma(row[column]);
+    });
+    if (!is_told) continue;
+    for (auto& row : table.rows)
+      if (has_thousands(row[column])) row[column] = core::replace_all(row[column], ",", "");
+  }
+}
+
 /// What the column "unit" says of a column "throughput": "" without either.
 std::string throughput_unit(const core::CsvTable& table) {
   const auto column = table.find("unit");
@@ -174,6 +196,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   ResultTable result{.table = core::read_table(path)};
   core::CsvTable& table = result.table;
   result.given = table.columns;
+  take_thousands(table);
   refuse_commas(table);
   const std::string unit = throughput_unit(table);
   std::map<std::string, std::string> taken;  // known name -> as given

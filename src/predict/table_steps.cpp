@@ -1,0 +1,351 @@
+#include "predict/table_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/csv_table.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::predict {
+namespace {
+
+using published::FormulaContext;
+
+/// What a speed counts.
+enum class SpeedKind { kStepTime, kSteps, kSamples, kTokens, kTflops, kRelative };
+/// Whose speed it is.
+enum class SpeedOf { kAll, kNode, kDevice };
+
+/// How to read one column.
+struct Speed {
+  std::string column{};
+  SpeedKind kind = SpeedKind::kSamples;
+  SpeedOf of = SpeedOf::kAll;
+  bool is_time = false;  ///< Time of a fixed amount of work: the speed is its inverse.
+  double scale = 1;      ///< To the unit of the kind.
+};
+
+constexpr double kTypicalSequence = 2048, kTypicalGlobalTokens = 1e6, kTypicalLocalTokens = 16384;
+constexpr double kTypicalGlobalSamples = 4096, kTypicalLocalSamples = 128;
+
+bool has_word(const std::string& name, std::string_view word) {
+  return ("_" + name + "_").find("_" + std::string(word) + "_") != std::string::npos;
+}
+bool has_any(const std::string& name, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return has_word(name, word); });
+}
+
+bool is_per_second(const std::string& name) {
+  return has_any(name, {"s", "sec", "second", "seconds"}) || core::ends_with(name, "ps");
+}
+
+/// Speeds whose names follow a pattern: "img/s per node", "time per epoch (min)", "steps/sec", "aggregate PFLOP/s".
+std::optional<Speed> speed_of_name(const std::string& column) {
+  const std::string name = core::plain_name(column);
+  const SpeedOf of = has_word(name, "node")                                                           ? SpeedOf::kNode
+                     : has_any(name, {"gpu", "device", "gcd", "chip", "accelerator", "rank", "card"}) ? SpeedOf::kDevice
+                                                                                                      : SpeedOf::kAll;
+  if (has_any(name, {"tflop", "tflops", "teraflop", "teraflops"})) return Speed{column, SpeedKind::kTflops, of};
+  if (has_any(name, {"pflop", "pflops", "petaflop", "petaflops"}))
+    return Speed{.column = column, .kind = SpeedKind::kTflops, .of = of, .scale = 1000};
+  const bool is_duration = has_any(name, {"time", "duration", "runtime", "walltime", "elapsed", "hours", "minutes"}) ||
+                           core::starts_with(name, "seconds_per");
+  if (is_duration && has_any(name, {"epoch", "train", "training", "total", "run", "runtime", "walltime", "elapsed",
+                                    "solution", "wall", "hours", "minutes"}))
+    return Speed{column, SpeedKind::kRelative, SpeedOf::kAll, true};
+  if (!is_per_second(name) || is_duration) return std::nullopt;
+  if (has_any(name, {"steps", "iterations", "iters", "it", "iter", "batches"}))
+    return Speed{column, SpeedKind::kSteps, SpeedOf::kAll};
+  if (has_any(name, {"tokens", "token", "tok", "toks"})) return Speed{column, SpeedKind::kTokens, of};
+  if (has_any(name, {"samples", "sample", "images", "image", "imgs", "img", "sequences", "sequence", "seqs", "seq",
+                     "pairs", "examples", "sentences", "clips"}))
+    return Speed{column, SpeedKind::kSamples, of};
+  return std::nullopt;
+}
+
+/// Every field of the column a number above zero.
+bool is_usable(const FormulaContext& context, const std::string& column) {
+  const size_t index = context.table.column(column);
+  return std::all_of(context.table.rows.begin(), context.table.rows.end(), [&](const auto& row) {
+    const auto value = core::parse_double(row[index]);
+    return value && *value > 0;
+  });
+}
+
+/// The column that tells most: times and rates before what follows from them.
+std::optional<Speed> find_speed(const FormulaContext& context) {
+  using enum SpeedKind;
+  const Speed kKnown[] = {{"step_time_s", kStepTime},
+                          {"samples_per_s", kSamples},
+                          {"tokens_per_s", kTokens},
+                          {"samples_per_s_per_gpu", kSamples, SpeedOf::kDevice},
+                          {"tokens_per_s_per_gpu", kTokens, SpeedOf::kDevice},
+                          {"tflops_per_gpu", kTflops, SpeedOf::kDevice}};
+  for (const Speed& speed : kKnown)
+    if (context.has(speed.column.c_str())) return speed;
+  std::optional<Speed> best;
+  for (const std::string& column : context.table.columns)
+    if (auto speed = speed_of_name(column); speed && is_usable(context, column))
+      if (!best || speed->kind < best->kind) best = std::move(speed);
+  if (best) return best;
+  const Speed kDerived[] = {{"mfu_pct", kRelative, SpeedOf::kDevice},
+                            {"speedup", kRelative, SpeedOf::kAll},
+                            {"efficiency_pct", kRelative, SpeedOf::kDevice}};
+  for (const Speed& speed : kDerived)
+    if (context.has(speed.column.c_str()) && is_usable(context, speed.column)) return speed;
+  return std::nullopt;
+}
+
+/// The first number behind one of the words, in columns that all rows share or in the text.
+std::optional<double> sequence_length(const FormulaContext& context, size_t row, const std::string& text) {
+  for (const std::string& column : context.table.columns) {
+    const std::string name = core::plain_name(column);
+    if (name == "sequence_length" || name == "seq_length" || name == "seq_len" || name == "seqlen" ||
+        name == "sequence" || name == "context_length")
+      return context.table.number(row, column);
+  }
+  if (context.facts.sequence_length) return context.facts.sequence_length;
+  for (const char* word : {"sequence length", "seq_len", "seq len", "seqlen", "seq-length", "context length"})
+    if (const auto value = find_setting(core::to_lower_ascii(text), word)) return static_cast<double>(*value);
+  return std::nullopt;
+}
+
+/// A column "batch" or "batch_size", which may be of a device or of all: of all where it grows with the devices.
+std::optional<double> doubtful_batch(const FormulaContext& context, const std::vector<size_t>& rows, size_t row,
+                                     double devices_per_node, bool is_strong) {
+  for (const std::string& column : context.table.columns) {
+    const std::string name = core::plain_name(column);
+    if ((name != "batch" && name != "batch_size" && name != "bs") || !is_usable(context, column)) continue;
+    const double first = context.table.number(rows.front(), column), last = context.table.number(rows.back(), column);
+    const double growth =
+        devices_at(context, devices_per_node, rows.back()) / devices_at(context, devices_per_node, rows.front());
+    const bool is_global = is_strong || (growth > 1 && std::fabs(last / first / growth - 1) < 0.02);
+    const double value = context.table.number(row, column);
+    return is_global ? value / devices_at(context, devices_per_node, row) : value;
+  }
+  return std::nullopt;
+}
+
+/// Tokens of a device and step from a column that counts the global batch in tokens.
+std::optional<double> batch_tokens(const FormulaContext& context, size_t row, double devices) {
+  for (const std::string& column : context.table.columns) {
+    const std::string name = core::plain_name(column);
+    if (has_word(name, "tokens") && has_word(name, "batch") && is_usable(context, column))
+      return context.table.number(row, column) / devices;
+  }
+  return std::nullopt;
+}
+
+/// What is known of one row before the speeds are read.
+struct RowBatch {
+  std::optional<double> samples{}, tokens{}, sequence{};
+};
+
+class Reader {
+ public:
+  Reader(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
+         const WorkFacts& work, double devices_per_node, const std::string& text)
+      : context_(context), rows_(rows), request_(request), work_(work), devices_per_node_(devices_per_node),
+        text_(text) {
+    const auto speed = find_speed(context);
+    if (!speed)
+      throw DataError(fmt::format("predict: '{}' has no column of step times or rates", context.table.source.string()),
+                      "give step_time_s, samples_per_s or tokens_per_s");
+    speed_ = *speed;
+  }
+
+  CurveSteps read() {
+    steps_.rate_unit = rate_unit();
+    is_told_strong_ = request_.is_strong.value_or(says_strong());
+    for (const size_t row : rows_) batches_.push_back(batch_of(row));
+    const bool has_batches =
+        std::all_of(batches_.begin(), batches_.end(), [](const RowBatch& one) { return one.samples || one.tokens; });
+    if (!has_batches) {
+      for (RowBatch& batch : batches_) batch.samples.reset(), batch.tokens.reset();
+      if (!request_.is_strong) infer_strong();
+    }
+    for (size_t i = 0; i < rows_.size(); ++i) steps_.rows.push_back(step_of(i));
+    steps_.is_strong = !has_batches && is_told_strong_;
+    set_clock(has_batches);
+    return std::move(steps_);
+  }
+
+ private:
+  double devices(size_t row) const { return devices_at(context_, devices_per_node_, row); }
+
+  bool says_strong() const {
+    const std::string lower = core::to_lower_ascii(text_);
+    for (const char* words : {"strong scal", "strong-scal", "strong_scal", "fixed global batch",
+                              "constant global batch", "global batch fixed", "fixed batch size of all"})
+      if (lower.find(words) != std::string::npos) return true;
+    return core::starts_with(lower, "strong") || lower.find("; strong") != std::string::npos;
+  }
+
+  std::string rate_unit() const {
+    switch (speed_.kind) {
+      case SpeedKind::kTokens: return "tokens/s";
+      case SpeedKind::kTflops: return "TFLOP/s";
+      case SpeedKind::kRelative: return "relative rate";
+      default: return "samples/s";
+    }
+  }
+
+  RowBatch batch_of(size_t row) const {
+    RowBatch batch{.sequence = sequence_length(context_, row, text_)};
+    batch.tokens = batch_tokens(context_, row, devices(row));
+    const auto local = published::local_batch(context_, row);
+    if (request_.local_batch) batch.samples = request_.local_batch;
+    // What comments call a batch is that of a replica, maybe several devices: a column of global batches wins.
+    else if (context_.has("global_batch"))
+      batch.samples = context_.at(row, "global_batch").value / devices(row);
+    else if (local)
+      batch.samples = local->value;
+    else
+      batch.samples = doubtful_batch(context_, rows_, row, devices_per_node_, is_told_strong_);
+    constexpr double kLeastTokens = 1e5;  // no global batch has so many sequences
+    if (speed_.kind == SpeedKind::kTokens && context_.has("global_batch") && !batch.tokens &&
+        context_.at(row, "global_batch").value >= kLeastTokens)
+      batch.tokens = batch.samples, batch.samples.reset();
+    return batch;
+  }
+
+  /// Speed of a device, in the column's unit.
+  double per_device(size_t row) const {
+    const double given = context_.table.number(row, speed_.column),
+                 value = speed_.is_time ? 1 / given : speed_.scale * given;
+    switch (speed_.of) {
+      case SpeedOf::kDevice: return value;
+      case SpeedOf::kNode: return value / devices_per_node_;
+      case SpeedOf::kAll: return is_constant_total() ? value : value / devices(row);
+    }
+    return value;
+  }
+
+  /// TFLOP/s that name no device and hardly grow with the devices are those of one.
+  bool is_constant_total() const {
+    if (speed_.kind != SpeedKind::kTflops || rows_.size() < 2) return false;
+    const double growth = devices(rows_.back()) / devices(rows_.front());
+    return context_.table.number(rows_.back(), speed_.column) / context_.table.number(rows_.front(), speed_.column) <
+           std::sqrt(growth);
+  }
+
+  /// Step times alone that fall as the devices grow: the batch of all devices stays.
+  void infer_strong() {
+    if (is_told_strong_ || rows_.size() < 2) return;
+    if (speed_.kind != SpeedKind::kStepTime && speed_.kind != SpeedKind::kSteps) return;
+    const double growth = devices(rows_.back()) / devices(rows_.front());
+    if (growth <= 1 || seconds_of(rows_.back()) * std::sqrt(growth) > seconds_of(rows_.front())) return;
+    is_told_strong_ = true;
+    steps_.notes.emplace_back(
+        "The steps get shorter as the devices grow and the table tells no batches: strong scaling is taken (--scaling "
+        "weak says otherwise).");
+  }
+
+  double seconds_of(size_t row) const {
+    const double value = context_.table.number(row, speed_.column);
+    return speed_.kind == SpeedKind::kSteps ? 1 / value : value;
+  }
+
+  /// Work of a device without batches: that of the first size, or its share of a batch of all devices.
+  double plain_units(size_t row) const { return is_told_strong_ ? devices(rows_.front()) / devices(row) : 1; }
+
+  RowStep step_of(size_t index) const {
+    const size_t row = rows_[index];
+    const RowBatch& batch = batches_[index];
+    RowStep step{.samples = batch.samples};
+    if (!step.samples && batch.tokens && batch.sequence) step.samples = *batch.tokens / *batch.sequence;
+    step.units = batch.samples ? *batch.samples : batch.tokens.value_or(plain_units(row));
+    if (speed_.kind == SpeedKind::kStepTime || speed_.kind == SpeedKind::kSteps) {
+      step.step = seconds_of(row);
+      if (!batch.samples && !batch.tokens)
+        if (const auto rate = published::rate_of(context_))
+          step.units = rate->at(context_, row).value * step.step / devices(row);
+    } else {
+      step.step = step.units / per_device(row);
+      if (speed_.kind == SpeedKind::kTokens && batch.samples && batch.sequence) step.step *= *batch.sequence;
+    }
+    return step;
+  }
+
+  void set_clock(bool has_batches) {
+    const RowBatch& first = batches_.front();
+    const bool counts_samples = speed_.kind == SpeedKind::kSamples && first.samples.has_value();
+    const bool counts_tokens = speed_.kind == SpeedKind::kTokens && (first.tokens || first.sequence);
+    steps_.has_seconds = speed_.kind == SpeedKind::kStepTime || speed_.kind == SpeedKind::kSteps ||
+                         (has_batches && (counts_samples || counts_tokens));
+    if (steps_.has_seconds) {
+      steps_.clock_s = 1;
+      return;
+    }
+    const double sequence = first.sequence.value_or(kTypicalSequence);
+    const double samples = has_batches ? first.samples.value_or(0) : typical_samples(sequence);
+    steps_.assumed_samples = has_batches ? 0 : samples;
+    if (!work_.parameters || speed_.kind == SpeedKind::kRelative) return;
+    const double per_unit = has_batches ? 1 : samples;  // the unit is a sample, or the work of the first size
+    const double flops = 6 * *work_.parameters * sequence;
+    steps_.clock_s = per_unit * (speed_.kind == SpeedKind::kSamples  ? 1
+                                 : speed_.kind == SpeedKind::kTokens ? sequence
+                                                                     : flops / 1e12);
+    if (speed_.kind == SpeedKind::kTflops && !is_language_model()) steps_.clock_s = 0;
+    // Samples that are no sequences of so many tokens: no device computes that fast.
+    constexpr double kMostFlops = 2e15;
+    if (is_language_model() && flops / sequence * tokens_per_s(sequence) > kMostFlops) steps_.clock_s = 0;
+    if (steps_.clock_s == 0) steps_.assumed_samples = 0;
+  }
+
+  /// Of a device at the first size, if samples are sequences; 0 where the speed tells no such thing.
+  double tokens_per_s(double sequence) const {
+    const double speed = per_device(rows_.front());
+    return speed_.kind == SpeedKind::kTokens ? speed : speed_.kind == SpeedKind::kSamples ? speed * sequence : 0;
+  }
+
+  bool is_language_model() const {
+    const std::string model = core::to_lower_ascii(work_.model);
+    return !work_.feature_width && !core::starts_with(model, "resnet") && !core::starts_with(model, "bert") &&
+           !core::starts_with(model, "vit");
+  }
+
+  /// A usual batch of a device at the first size, where nothing is told.
+  double typical_samples(double sequence) const {
+    const double first_devices = devices(rows_.front());
+    if (!is_language_model() || !work_.parameters)
+      return is_told_strong_ ? kTypicalGlobalSamples / first_devices : kTypicalLocalSamples;
+    return (is_told_strong_ ? kTypicalGlobalTokens / first_devices
+                            : kTypicalLocalTokens / std::sqrt(work_.replica_devices())) /
+           sequence;
+  }
+
+  const FormulaContext& context_;
+  const std::vector<size_t>& rows_;
+  const TableRequest& request_;
+  const WorkFacts& work_;
+  double devices_per_node_;
+  const std::string& text_;
+  Speed speed_;
+  bool is_told_strong_ = false;
+  std::vector<RowBatch> batches_{};
+  CurveSteps steps_{};
+};
+}  // namespace
+
+std::optional<std::string> speed_column(const FormulaContext& context) {
+  const auto speed = find_speed(context);
+  return speed ? std::optional(speed->column) : std::nullopt;
+}
+
+double devices_at(const FormulaContext& context, double devices_per_node, size_t row) {
+  const char* devices = context.device_column();
+  return devices != nullptr ? context.at(row, devices).value : context.at(row, "nodes").value * devices_per_node;
+}
+
+CurveSteps read_steps(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
+                      const WorkFacts& work, double devices_per_node, const std::string& text) {
+  LOCKSTEP_CHECK(!rows.empty(), "a curve has rows");
+  return Reader(context, rows, request, work, devices_per_node, text).read();
+}
+
+}  // namespace lockstep::predict

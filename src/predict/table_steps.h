@@ -1,0 +1,54 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "predict/work_facts.h"
+#include "published/formulas.h"
+
+namespace lockstep::predict {
+
+/// What the user says of a table; wins over what the table says.
+struct TableRequest {
+  std::optional<Machine> machine{};
+  std::string model{};
+  std::optional<double> local_batch{};
+  std::optional<int64_t> devices_per_node{};
+  std::optional<bool> is_strong{};  ///< Where the table has no batches.
+};
+
+/// Step and work of one row. The clock is seconds where batch and rate tell them; else that of one unit of work.
+struct RowStep {
+  double step = 0;                  ///< In units of the clock.
+  double units = 1;                 ///< Work of a device, comparable between the rows of a curve.
+  std::optional<double> samples{};  ///< Of a device and step; not where they were assumed.
+};
+
+/// How the rows of one curve tell their steps.
+struct CurveSteps {
+  std::vector<RowStep> rows{};  ///< In the order of the sizes given.
+  std::string rate_unit{};      ///< "samples/s"; empty where work is not told.
+  bool has_seconds = false;
+  double clock_s = 0;          ///< Seconds of one unit of the clock: 1, or an assumption; 0 where nothing is known.
+  double assumed_samples = 0;  ///< Of a device and step at the first size, where an assumption was needed and possible.
+  bool is_strong = false;
+  std::vector<std::string> notes{};
+};
+
+/// A column that tells how fast a row was, of whatever kind: step times, steps per second, samples, tokens or TFLOP
+/// per second (of all devices, a device or a node), time of an epoch or of a whole training, MFU, speed-up, efficiency.
+/// Nothing where the table has none.
+std::optional<std::string> speed_column(const published::FormulaContext& context);
+
+/// Devices of a row; `devices_per_node` where the table counts nodes alone.
+double devices_at(const published::FormulaContext& context, double devices_per_node, size_t row);
+
+/// Steps of rows that differ in size alone, sorted by size. `text`: what comments and rows say. DataError for a table
+/// without speeds.
+CurveSteps read_steps(const published::FormulaContext& context, const std::vector<size_t>& rows,
+                      const TableRequest& request, const WorkFacts& work, double devices_per_node,
+                      const std::string& text);
+
+}  // namespace lockstep::predict

@@ -1,0 +1,223 @@
+// One curve told in many ways: whatever the columns are called, the same steps follow.
+#include "predict/table_curves.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/files.h"
+#include "predict/validation.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr double kSteps[] = {1.0, 1.02, 1.04, 1.06, 1.09};  // of 1, 2, 4, 8 and 16 nodes of 8 devices with 32 samples
+constexpr double kLocal = 32, kPerNode = 8, kSequence = 2048;
+
+/// A row's fields from its nodes, devices and step.
+using Row = std::function<std::string(double nodes, double devices, double step_s)>;
+
+struct Spelling {
+  const char* name;
+  std::string header;
+  Row row;
+  bool has_seconds;
+  std::string comment = "# GPT 1.3B, 8 GPUs a node";
+};
+
+MeasuredCurve read(const std::string& text, const TableRequest& request = {}) {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "mine.csv", text);
+  const auto curves = read_table_curves(folder.path() / "mine.csv", request);
+  EXPECT_EQ(curves.size(), 1u);
+  return curves.at(0);
+}
+
+MeasuredCurve read(const Spelling& spelling) {
+  std::string text = spelling.comment + "\n" + spelling.header + "\n";
+  double nodes = 1;
+  for (const double step : kSteps) {
+    text += spelling.row(nodes, nodes * kPerNode, step) + "\n";
+    nodes *= 2;
+  }
+  return read(text);
+}
+
+double rate(double devices, double step_s) { return devices * kLocal / step_s; }
+std::string fields(std::initializer_list<double> values) {
+  std::string text;
+  for (const double value : values) text += (text.empty() ? "" : ",") + fmt::format("{:.9g}", value);
+  return text;
+}
+
+std::vector<Spelling> spellings() {
+  return {
+      {"rates of all", "Nodes,# GPUs,Global batch,Throughput (samples/s)",
+       [](double n, double d, double s) {
+         return fields({n, d, d * kLocal, rate(d, s)});
+       },
+       true},
+      {"batch of a GPU", "GPUs,Batch size per GPU,seqs/s",
+       [](double, double d, double s) {
+         return fields({d, kLocal, rate(d, s)});
+       },
+       true},
+      {"tokens with lengths", "num_gpus,global_batch_size,tokens/sec,seq_len",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, kSequence * rate(d, s), kSequence});
+       },
+       true},
+      {"tokens without lengths", "num_gpus,gbs,tokens/sec",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, kSequence * rate(d, s)});
+       },
+       false},
+      {"batch in tokens", "GPUs,Batch size (tokens),tokens/s/GPU",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal * kSequence, kSequence * kLocal / s});
+       },
+       true},
+      {"TFLOP of a GPU", "GPUs,TFLOPs",
+       [](double, double d, double s) {
+         return fields({d, 140 / s});
+       },
+       false},
+      {"PFLOP of all", "GPUs,Aggregate PFLOP/s",
+       [](double, double d, double s) {
+         return fields({d, 0.14 * d / s});
+       },
+       false},
+      {"times of an epoch", "Nodes,GPUs,Epoch time (min)",
+       [](double n, double d, double s) {
+         return fields({n, d, 1e5 / rate(d, s)});
+       },
+       false},
+      {"times of a training", "GPUs,Training time (hours)",
+       [](double, double d, double s) {
+         return fields({d, 1e4 / rate(d, s)});
+       },
+       false},
+      {"steps a second", "GPUs,gbs,it/s",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, 1 / s});
+       },
+       true},
+      {"seconds an iteration", "GPUs,gbs,s/it",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, s});
+       },
+       true},
+      {"milliseconds", "GPUs,gbs,Iteration time [ms]",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, 1e3 * s});
+       },
+       true},
+      {"rates of a node", "Nodes,images/s/node",
+       [](double n, double d, double s) {
+         return fields({n, rate(d, s) / n});
+       },
+       false, "# ResNet-50, 8 GPUs per node"},
+      {"model FLOP utilisation", "GPUs,MFU (%)",
+       [](double, double d, double s) {
+         return fields({d, 45 / s});
+       },
+       false},
+      {"speed-ups", "GPUs,Speedup",
+       [](double n, double d, double s) {
+         return fields({d, n / s});
+       },
+       false},
+      {"efficiencies", "GPUs,Scaling efficiency (%)",
+       [](double, double d, double s) {
+         return fields({d, 100 / s});
+       },
+       false},
+      {"a batch that grows", "GPUs,batch size,images/sec",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, rate(d, s)});
+       },
+       true, "# ResNet-50"},
+      {"a batch that stays", "GPUs,batch size,images/sec",
+       [](double, double d, double s) {
+         return fields({d, kLocal, rate(d, s)});
+       },
+       true, "# ResNet-50"},
+      {"parts of thousands", "GPUs,gbs,samples/s",
+       [](double, double d, double s) {
+         const double value = rate(d, s);
+         std::string text = fmt::format("{:.4f}", value);
+         if (value >= 1000) text.insert(text.find('.') - 3, ",");
+         return fmt::format("{},{},\"{}\"", d, d * kLocal, text);
+       },
+       true},
+  };
+}
+
+TEST(TableSteps, EverySpellingGivesTheSameCurve) {
+  for (const Spelling& spelling : spellings()) {
+    SCOPED_TRACE(spelling.name);
+    const MeasuredCurve curve = read(spelling);
+    ASSERT_EQ(curve.points.size(), std::size(kSteps));
+    EXPECT_EQ(curve.has_seconds, spelling.has_seconds);
+    EXPECT_FALSE(curve.is_strong);
+    for (size_t i = 0; i < curve.points.size(); ++i) {
+      const Measured& measured = curve.points[i].measured;
+      EXPECT_EQ(measured.size.work, 1);
+      EXPECT_NEAR(measured.size.nodes, std::exp2(static_cast<double>(i)), 1e-9);
+      EXPECT_NEAR(measured.step_s / curve.points[0].measured.step_s, kSteps[i], 1e-4);
+      if (spelling.has_seconds) {
+        EXPECT_NEAR(measured.step_s, kSteps[i], 1e-4);
+      }
+    }
+    EXPECT_LT(validate_curve(curve, curve.points[2].size).mean_error_pct, 1);
+  }
+}
+
+TEST(TableSteps, TflopsOfAModelTellSecondsByItsFlops) {
+  // 6 x 1.3e9 x 2048 FLOP a sample over 140 TFLOP/s, 32 samples a device.
+  const MeasuredCurve curve = read("# GPT 1.3B, 8 GPUs a node\nGPUs,gbs,TFLOP/s/GPU\n8,256,140\n16,512,139\n");
+  EXPECT_NEAR(curve.points[0].measured.step_s * curve.clock_s, 32 * 6 * 1.3e9 * 2048 / 140e12, 1e-3);
+}
+
+TEST(TableSteps, StepsThatFallAreStrongScaling) {
+  const std::string text = "# 8 GPUs a node\nGPUs,step time (s)\n8,1\n16,0.52\n32,0.28\n";
+  const MeasuredCurve curve = read(text);
+  EXPECT_TRUE(curve.is_strong);
+  EXPECT_DOUBLE_EQ(curve.points[2].measured.size.work, 0.25);
+  EXPECT_NE(curve.notes.front().find("strong scaling is taken"), std::string::npos);
+  EXPECT_FALSE(read(text, {.is_strong = false}).is_strong);
+}
+
+TEST(TableSteps, TokensOfABatchThatStaysAreStrongScaling) {
+  const MeasuredCurve curve = read("# GPT 1.3B, 8 GPUs a node\nGPUs,gbs,tokens/s\n8,512,100000\n16,512,195000\n");
+  EXPECT_TRUE(curve.is_strong);
+  EXPECT_DOUBLE_EQ(curve.points[1].measured.size.work, 0.5);
+}
+
+// A rate that no device reaches with sequences of usual length: nothing is assumed of its batch.
+TEST(TableSteps, AssumptionsThatCannotBeAreNotMade) {
+  EXPECT_GT(read("# GPT 1.3B\nnodes,gpus,samples/s\n1,8,80\n2,16,159\n").clock_s, 0);
+  EXPECT_EQ(read("# GPT 1.3B\nnodes,gpus,samples/s\n1,8,80000\n2,16,159000\n").clock_s, 0);
+  EXPECT_EQ(read("nodes,gpus,samples/s\n1,8,80\n2,16,159\n").clock_s, 0);
+}
+
+TEST(TableSteps, ShardedParametersTravelWithEveryMicroBatch) {
+  const MeasuredCurve curve =
+      read("# gpt3-1.3b, FSDP, MBS=4\nnodes,gpus,global_batch,step_time_s\n1,8,256,4\n2,16,256,2.1\n4,32,256,1.1\n");
+  EXPECT_EQ(curve.points[0].measured.size.traffic, 8);
+  EXPECT_EQ(curve.points[2].measured.size.traffic, 2);
+}
+
+// "GPT 340B" is no gpt3-40b.
+TEST(WorkFacts, NumbersAreNotCutOutOfOthers) {
+  EXPECT_EQ(find_model_name("GPT 340B TP=8"), "");
+  EXPECT_EQ(find_model_name("gpt3 40B"), "gpt3-40b");
+  WorkFacts facts;
+  ASSERT_TRUE(take_model("GPT 340B TP=8", "here", facts));
+  EXPECT_EQ(facts.parameters, 340e9);
+}
+
+}  // namespace
+}  // namespace lockstep::predict
