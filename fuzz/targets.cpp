@@ -33,6 +33,9 @@
 #include "logs/formats.h"
 #include "logs/logs.h"
 #include "models/pickle.h"
+#include "predict/describe_machine.h"
+#include "predict/machine_file.h"
+#include "predict/table_curves.h"
 #include "published/recompute.h"
 #include "record/reader.h"
 #include "record/run_data.h"
@@ -207,6 +210,18 @@ void read_csv(Bytes bytes) {
   published::check_published(folder.write("table.csv", bytes));
 }
 
+void read_machine(Bytes bytes) { predict::parse_machine(text_of(bytes), "machine.toml"); }
+
+void read_scaling(Bytes bytes) {
+  const MemoryFolder folder;
+  predict::read_table_curves(folder.write("table.csv", bytes));
+}
+
+void read_bench_document(Bytes bytes) {
+  const MemoryFolder folder;
+  predict::describe_machine({folder.write("bench.json", bytes).string()});
+}
+
 void read_sweep(Bytes bytes) {
   const auto file = sweep::parse_sweep_file(text_of(bytes), "sweep.toml");
   sweep::make_plan(file, [](const std::string&) { return std::nullopt; });
@@ -259,6 +274,9 @@ std::vector<Target> make_targets() {
       {"sentencepiece", {"/sentencepiece/small.model"}, read_sentencepiece},
       {"manifest", {}, read_manifest},
       {"csv", {"/published/", "steps.csv"}, read_csv},
+      {"machine", {}, read_machine},
+      {"scaling", {"/published/"}, read_scaling},
+      {"bench_document", {}, read_bench_document},
       {"sweep", {"/recipes/sweeps/"}, read_sweep},
       {"formula", {}, read_formula},
       {"arguments", {}, read_arguments},

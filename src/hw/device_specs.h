@@ -67,6 +67,7 @@ struct SystemSpec {
   std::optional<int64_t> nodes_per_group{};  ///< Dragonfly group, island, rail unit.
   std::string_view host{};
   std::string_view remark{};
+  std::string_view environment{};  ///< "NAME=VALUE" that a known fault of the system needs; the remark says why.
 };
 
 std::span<const SystemSpec> system_specs();

@@ -27,6 +27,7 @@ struct Machine {
   std::optional<int64_t> group_nodes{};                   ///< Nodes of the network's first group or island.
   Sourced network_efficiency{}, network_efficiency_sd{};  ///< Of collectives against the rate of the wires.
   Sourced node_watts{};                                   ///< Under training load.
+  std::optional<int64_t> devices_at_a_time{};             ///< Of the whole machine: more ranks share them (cores).
   std::vector<std::string> remarks{};                     ///< Faults and doubts that users should know.
 
   std::optional<double> peak_tflops(hw::ComputeType type) const;

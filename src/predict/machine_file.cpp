@@ -16,7 +16,7 @@ namespace {
 /// The keys of a system file.
 struct MachineKeys {
   std::string name, device, fabric, source;
-  std::optional<int64_t> num_nodes, devices_per_node, num_nics, group_nodes;
+  std::optional<int64_t> num_nodes, devices_per_node, num_nics, group_nodes, devices_at_a_time;
   std::optional<double> nic_gbits_per_s, node_gbytes_per_s, link_gbytes_per_s, memory_gbytes, memory_tbytes_per_s;
   std::optional<double> peak_fp32, peak_tf32, peak_fp16, peak_bf16, peak_fp8;
   std::optional<double> network_efficiency, network_efficiency_sd, node_watts;
@@ -33,6 +33,7 @@ core::OptionSet declare_keys(MachineKeys& keys) {
   };
   add_count("num-nodes", keys.num_nodes, 1e6);
   add_count("devices-per-node", keys.devices_per_node, 1024);
+  add_count("devices-at-a-time", keys.devices_at_a_time, 1e6);
   add_count("num-nics", keys.num_nics, 64);
   add_count("group-nodes", keys.group_nodes, 1e6);
   const auto add = [&](const char* name, std::optional<double>& field, const char* unit, double most) {
@@ -149,6 +150,7 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   Machine machine = machine_of(row);
   machine.node_gbytes_per_s.source = source;
   machine.peaks = std::move(peaks);
+  machine.devices_at_a_time = keys.devices_at_a_time;
   if (device == nullptr) {
     const std::string unknown = "not known: PCIe generation 4 and 1.5 TB/s taken";
     machine.device.clear();

@@ -102,6 +102,12 @@ double layers_s(const PlannedStep& step, const Machine& machine) {
   return seconds;
 }
 
+/// Ranks that share one device: 1, but on a machine that computes with fewer at a time.
+double ranks_at_once(const PlannedStep& step, const Machine& machine) {
+  if (!machine.devices_at_a_time) return 1;
+  return std::max(1.0, static_cast<double>(step.num_ranks) / static_cast<double>(*machine.devices_at_a_time));
+}
+
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
 /// Buckets of one pass each, not more than the simulation needs: neighbours are put together.
@@ -271,23 +277,24 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   for (const PlannedStep& step : steps)
     model.sizes.push_back({.nodes = static_cast<double>(step.nodes),
                            .devices = static_cast<double>(step.num_ranks),
-                           .work = step.flops_per_rank / first.flops_per_rank,
+                           .work = step.flops_per_rank / first.flops_per_rank * ranks_at_once(step, machine) /
+                                   ranks_at_once(first, machine),
                            .bubble = step.bubble,
                            .layers_s = layers_s(step, machine)});
   return model;
 }
 
-CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
-                              const std::vector<MeasuredStep>& measured) {
-  const PlannedStep& first = steps.front();
-  CurvePrediction prediction{.facts = model.facts};
-  prediction.curve = {.name = first.model,
-                      .size_name = "nodes",
-                      .rate_unit = first.tokens_per_sample ? "sequences/s" : "samples/s",
-                      .devices_per_node = model.setting.devices_per_node,
-                      .rate_per_device = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks),
-                      .has_seconds = true};
-  double largest = 0, reference = model.compute.median_s;
+namespace {
+/// What measured steps of a command say.
+struct Calibration {
+  std::vector<CurvePoint> points{};
+  double largest_nodes = 0, reference_s = 0;
+  std::vector<Draw> draws{};
+};
+
+Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                      const std::vector<MeasuredStep>& measured) {
+  Calibration calibration{.reference_s = model.compute.median_s};
   std::vector<Measured> points;
   for (const MeasuredStep& one : measured) {
     const auto found =
@@ -297,14 +304,50 @@ CurvePrediction predict_steps(const PlannedModel& model, const std::vector<Plann
           fmt::format("predict: a step was measured on {} nodes, which are not among the sizes", one.nodes),
           fmt::format("add {} to --nodes", one.nodes));
     points.push_back({model.sizes.at(static_cast<size_t>(found - steps.begin())), one.step_s});
-    prediction.calibration.push_back({.measured = points.back(), .size = static_cast<double>(one.nodes)});
-    largest = std::max(largest, points.back().size.nodes);
-    reference = one.step_s / points.back().size.work;
+    calibration.points.push_back({.measured = points.back(), .size = static_cast<double>(one.nodes)});
+    calibration.largest_nodes = std::max(calibration.largest_nodes, points.back().size.nodes);
+    calibration.reference_s = one.step_s / points.back().size.work;
   }
-  const auto draws = points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, reference, points);
-  prediction.forecast = forecast(model.setting, reference, draws, model.sizes, largest);
+  calibration.draws =
+      points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, calibration.reference_s, points);
+  return calibration;
+}
+
+CurvePrediction predict_planned(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                                const Calibration& calibration) {
+  const PlannedStep& first = steps.front();
+  CurvePrediction prediction{.calibration = calibration.points, .facts = model.facts};
+  prediction.curve = {.name = first.model,
+                      .size_name = "nodes",
+                      .rate_unit = first.tokens_per_sample ? "sequences/s" : "samples/s",
+                      .devices_per_node = model.setting.devices_per_node,
+                      .rate_per_device = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks),
+                      .has_seconds = true,
+                      .clock_s = 1};
+  prediction.forecast =
+      forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes, calibration.largest_nodes);
   for (size_t i = 0; i < steps.size(); ++i)
     prediction.targets.push_back({static_cast<double>(steps[i].nodes), model.sizes[i]});
+  return prediction;
+}
+}  // namespace
+
+CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                              const std::vector<MeasuredStep>& measured) {
+  return predict_planned(model, steps, calibrate(model, steps, measured));
+}
+
+CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std::vector<MeasuredStep>& measured,
+                                const std::vector<PlannedStep>& changed, const Machine& machine) {
+  LOCKSTEP_CHECK(!measured.empty(), "nothing measured");
+  const Calibration calibration = calibrate(model_of(base, machine), base, measured);
+  PlannedModel model = model_of(changed, machine);
+  const double more_work = changed.front().recompute_factor * changed.front().flops_per_rank /
+                           (base.front().recompute_factor * base.front().flops_per_rank) *
+                           ranks_at_once(changed.front(), machine) / ranks_at_once(base.front(), machine);
+  for (Size& size : model.sizes) size.work *= more_work;
+  CurvePrediction prediction = predict_planned(model, changed, calibration);
+  prediction.curve.rate_per_device /= more_work;
   return prediction;
 }
 

@@ -82,6 +82,12 @@ struct MeasuredStep {
 CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
                               const std::vector<MeasuredStep>& measured);
 
+/// Predicts `changed`, a command with other flags (batch, layout), from steps that were measured of `base`, at least
+/// one. What the measurements say of rates, noise and compute holds for both; work, bubbles and traffic are those of
+/// each plan.
+CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std::vector<MeasuredStep>& measured,
+                                const std::vector<PlannedStep>& changed, const Machine& machine);
+
 /// Memory of the fullest rank at each size, and whether it fits the machine.
 draw::Table memory_table(const std::vector<PlannedStep>& steps, const Machine& machine);
 core::Json memory_json(const std::vector<PlannedStep>& steps, const Machine& machine);

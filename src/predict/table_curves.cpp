@@ -123,17 +123,6 @@ double num_micro(const MeasuredCurve& curve, double samples) {
   return curve.work.pp == 1 && !curve.work.micro_batch ? 0 : samples * curve.work.replica_devices() / micro_batch;
 }
 
-double bubble_of(const MeasuredCurve& curve, double samples) {
-  if (curve.work.pp == 1 || samples <= 0) return 0;
-  return static_cast<double>(curve.work.pp - 1) /
-         (static_cast<double>(curve.work.chunks) * std::max(1.0, num_micro(curve, samples)));
-}
-
-/// Sharded parameters are gathered again for each micro-batch.
-double passes_of(const MeasuredCurve& curve, double samples) {
-  return curve.work.sharding == Sharding::kFull ? std::max(1.0, num_micro(curve, samples)) : 1;
-}
-
 void add_points(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
                 MeasuredCurve& curve) {
   const char* size = size_column(context);
@@ -188,6 +177,17 @@ void name_curves(const FormulaContext& context, const std::vector<std::vector<si
   throw DataError(fmt::format("predict: '{}' has no column of {}", path.string(), what), hint);
 }
 }  // namespace
+
+double bubble_of(const MeasuredCurve& curve, double samples) {
+  if (curve.work.pp == 1 || samples <= 0) return 0;
+  return static_cast<double>(curve.work.pp - 1) /
+         (static_cast<double>(curve.work.chunks) * std::max(1.0, num_micro(curve, samples)));
+}
+
+/// Sharded parameters are gathered again for each micro-batch.
+double passes_of(const MeasuredCurve& curve, double samples) {
+  return curve.work.sharding == Sharding::kFull ? std::max(1.0, num_micro(curve, samples)) : 1;
+}
 
 std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, const TableRequest& request) {
   const published::ResultTable result = published::read_result_table(path);

@@ -36,6 +36,11 @@ struct MeasuredCurve {
 /// DataError for what cannot be read, for a table without sizes or without times and rates.
 std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, const TableRequest& request = {});
 
+/// Idle time of the pipeline over its work, and passes of gradient traffic, where a device has so many samples a step
+/// (0: not known).
+double bubble_of(const MeasuredCurve& curve, double samples);
+double passes_of(const MeasuredCurve& curve, double samples);
+
 /// Size of a curve at so many of its own units, with the work that weak or strong scaling leaves a device.
 Size size_of(const MeasuredCurve& curve, double size);
 

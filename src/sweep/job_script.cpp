@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "hw/device_specs.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
@@ -108,6 +109,25 @@ std::string request_lines(const Point& point) {
   return text + sbatch_line("--open-mode=append");
 }
 
+namespace {
+/// What known faults of systems need, where the job finds itself on one of them; what is set already wins.
+std::string fault_lines() {
+  std::string text;
+  for (const hw::SystemSpec& system : hw::system_specs()) {
+    if (system.environment.empty()) continue;
+    const size_t equals = system.environment.find('=');
+    const std::string name(system.environment.substr(0, equals)), value(system.environment.substr(equals + 1));
+    const std::string stem = core::split(system.aliases, " ").front();
+    text += fmt::format(
+        "case \"${{SLURM_CLUSTER_NAME:-}} $(hostname -f 2>/dev/null)\" in\n"
+        "  *{0}*) export {1}=\"${{{1}:-{2}}}\"; echo \"{3}: {1}=${1}\" ;;  # {4}\n"
+        "esac\n",
+        stem, name, value, system.name, system.remark);
+  }
+  return text;
+}
+}  // namespace
+
 std::string job_script(const SweepState& state, const PointRecord& record, const Point& point, const fs::path& folder) {
   std::string text = "#!/bin/bash\n";
   text +=
@@ -124,6 +144,7 @@ std::string job_script(const SweepState& state, const PointRecord& record, const
         fmt::format("export SRUN_CPUS_PER_TASK={}  # srun does not take it from the job\n", *point.slurm.cpus_per_task);
   text += kSecret;
   for (const auto& [name, value] : point.env) text += fmt::format("export {}={}\n", name, shell_word(value));
+  text += fault_lines();
   for (const std::string& line : point.slurm.setup) text += line + "\n";
   text += fmt::format("events={}\n", shell_word((folder / record.events).string()));
   text += core::replace_all(kBody, "$COMMAND", srun_command(state, record, point));

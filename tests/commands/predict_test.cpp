@@ -50,8 +50,20 @@ TEST(PredictCommand, RefusalsSayWhatIsNeeded) {
   refused({golden("clap_htsat_tiny_jupiter.csv"), "--system", "jupitre"}, "did you mean 'jupiter'");
   refused({recipe("gpt_nemotron4_340b_h100.toml")}, "--system");
   refused({recipe("README.md")}, "no CSV table");
+  refused({recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100", "--change=--batch-size=64"}, "--measured");
   refused({recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100", "--measured", "1"}, "NODES=SECONDS");
 }
 
 }  // namespace
+/// What a change asks of the plan reaches it, and a batch of its own wins over --samples-per-device.
+TEST(PredictCommand, ChangedFlagsReachThePlan) {
+  const auto result = run_lockstep({"predict", recipe("gpt_nemotron4_340b_h100.toml"), "--system", "dgx-h100",
+                                    "--nodes", "16", "--samples-per-device", "0.25", "--measured", "16=4.61",
+                                    "--change=--pipeline-model-parallel-size=16 --global-batch-size=64", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json plan = core::parse_json(result.out, "output").at("plan").at(0);
+  EXPECT_EQ(plan.at("mesh").at("pp"), 16);
+  EXPECT_EQ(plan.at("global_batch"), 64);
+}
+
 }  // namespace lockstep

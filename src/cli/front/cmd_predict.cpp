@@ -16,10 +16,12 @@
 #include "logs/column_names.h"
 #include "predict/advise.h"
 #include "predict/budget.h"
+#include "predict/describe_machine.h"
 #include "predict/document.h"
 #include "predict/machine_file.h"
 #include "predict/page.h"
 #include "predict/plan_step.h"
+#include "predict/run_curves.h"
 #include "predict/size_list.h"
 #include "predict/table_curves.h"
 #include "predict/validation.h"
@@ -33,16 +35,18 @@ struct PredictFlags {
   std::optional<double> calibrate_up_to, samples_per_device;
   std::optional<int64_t> devices_per_node;
   std::vector<std::string> measured;
+  std::string change;
   std::optional<double> budget_samples, budget_tokens, deadline_hours, price_per_node_hour;
-  bool validate = false, advise = false, systems = false, json = false;
+  bool validate = false, advise = false, systems = false, describe = false, json = false;
 };
 
 core::OptionSet declare_predict(PredictFlags& flags) {
   core::OptionSet set("predict", "Step time, efficiency and cost at sizes that were not measured, with intervals.");
   set.add_positional("inputs", &flags.inputs,
-                     {.help = "CSV tables of results over sizes; or a recipe, whose name begins with its task "
-                              "(gpt_mine.toml), and behind -- more flags of `lockstep train`.",
-                      .metavar = "TABLE.csv|RECIPE.toml"});
+                     {.help = "CSV tables of results over sizes; or run folders and logs, as `report` takes them; or a "
+                              "recipe, whose name begins with its task (gpt_mine.toml), and behind -- more flags of "
+                              "`lockstep train`.",
+                      .metavar = "TABLE.csv|RUN|RECIPE.toml"});
   set.add("nodes", &flags.nodes,
           {.help = "Sizes to predict: '16,32', '1-1024*2' (doubling), '8-64+8'. In the unit of the table: nodes, or "
                    "devices where it has no nodes.",
@@ -79,6 +83,10 @@ core::OptionSet declare_predict(PredictFlags& flags) {
                    "2=1.01.",
            .unit = "seconds",
            .metavar = "NODES=S"});
+  set.add("change", &flags.change,
+          {.help = "Predict the recipe with these flags changed, from steps that were --measured without them, for "
+                   "example --change='--micro-batch-size=8 --tensor-model-parallel-size=2'.",
+           .metavar = "FLAGS"});
   set.add("advise", &flags.advise,
           {.help = "Search the legal layouts of a recipe on one size: the fastest that fit, with their flags."});
   set.group("Goal");
@@ -102,6 +110,9 @@ core::OptionSet declare_predict(PredictFlags& flags) {
            .unset_text = "no files",
            .aliases = {"o"}});
   set.add("systems", &flags.systems, {.help = "List the systems that are known, and end."});
+  set.add("describe-this-machine", &flags.describe,
+          {.help = "Print a system file of the machine that the inputs, documents of `lockstep bench op` and `bench "
+                   "collective`, were measured on."});
   set.add("json", &flags.json, {.help = "Machine-readable output on standard output."});
   return set;
 }
@@ -187,6 +198,28 @@ int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const Pred
   return 0;
 }
 
+/// Curves of all tables, and of all runs together.
+std::vector<predict::MeasuredCurve> read_curves(const PredictFlags& flags, const predict::TableRequest& request) {
+  std::vector<predict::MeasuredCurve> curves;
+  std::vector<std::string> runs;
+  for (const std::string& input : flags.inputs) {
+    if (!logs::is_result_table(input)) {
+      runs.push_back(input);
+      continue;
+    }
+    for (predict::MeasuredCurve& curve : predict::read_table_curves(input, request)) curves.push_back(std::move(curve));
+  }
+  if (runs.empty()) return curves;
+  try {
+    for (predict::MeasuredCurve& curve : predict::read_run_curves(runs, request)) curves.push_back(std::move(curve));
+  } catch (const EnvironmentError& error) {
+    throw UsageError(fmt::format("predict: '{}' is no CSV table of results over sizes and holds no runs: {}",
+                                 core::join(runs, "', '"), error.what()),
+                     "give a .csv with a column nodes or gpus and one of step times or rates, or run folders");
+  }
+  return curves;
+}
+
 int list_systems(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (word != "--systems" && word != "--json")
@@ -267,6 +300,20 @@ int advise_recipe(const predict::PlannedCommand& command, const predict::Machine
   return 0;
 }
 
+/// The changed steps by what was measured of the recipe as it is.
+predict::CurvePrediction predict_changed_recipe(const predict::PlannedCommand& command, const predict::Machine& machine,
+                                                const std::vector<predict::MeasuredStep>& measured,
+                                                const std::vector<predict::PlannedStep>& changed) {
+  if (measured.empty())
+    throw UsageError("predict: --change needs steps that were measured without it",
+                     "add --measured NODES=SECONDS, or put the flags behind --");
+  std::vector<int64_t> nodes;
+  for (const predict::MeasuredStep& one : measured) nodes.push_back(one.nodes);
+  std::vector<std::string> refused;
+  const auto base = predict::plan_steps(command, machine, nodes, refused);
+  return predict::predict_changed(base, measured, changed, machine);
+}
+
 int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& more) {
   if (flags.validate || flags.calibrate_up_to)
     throw UsageError("predict: --validate and --calibrate-up-to need a table with rows", "give a CSV table");
@@ -276,10 +323,16 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
   const predict::PlannedCommand command = command_of(flags.inputs[0], flags, more);
   if (flags.advise) return advise_recipe(command, machine, flags);
   std::vector<std::string> refused;
-  const auto steps = predict::plan_steps(command, machine,
-                                         predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes), refused);
+  const std::vector<predict::MeasuredStep> measured = parse_measured(flags.measured);
+  predict::PlannedCommand asked = command;
+  for (const std::string& word : core::split(flags.change, " "))
+    if (!word.empty()) asked.words.push_back(word);
+  if (flags.change.find("--global-batch-size") != std::string::npos) asked.samples_per_device.reset();
+  const auto steps =
+      predict::plan_steps(asked, machine, predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes), refused);
   const predict::CurvePrediction prediction =
-      predict::predict_steps(predict::model_of(steps, machine), steps, parse_measured(flags.measured));
+      flags.change.empty() ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
+                           : predict_changed_recipe(command, machine, measured, steps);
   const auto budget = budget_of(flags, steps.front());
   const auto costs = budget ? predict::goal_costs(prediction, machine, *budget, predict::fit_memory(steps, machine))
                             : std::vector<predict::GoalCost>{};
@@ -325,18 +378,16 @@ int cmd_predict(const commands::ParsedCommand& command) {
     core::print("{}", set.help_text());
     return 0;
   }
+  if (flags.describe) {
+    core::print("{}", predict::describe_machine(flags.inputs));
+    return 0;
+  }
   if (flags.inputs.size() == 1 && core::ends_with(flags.inputs[0], ".toml")) return predict_recipe(flags, more);
   if (!more.empty())
     throw UsageError("predict: flags behind -- belong to `lockstep train`, which a table does not run",
                      "leave them out, or give a recipe");
   const predict::TableRequest request = table_request(flags);
-  std::vector<predict::MeasuredCurve> curves;
-  for (const std::string& input : flags.inputs) {
-    if (!logs::is_result_table(input))
-      throw UsageError(fmt::format("predict: '{}' is no CSV table of results over sizes", input),
-                       "give a .csv with a column nodes or gpus and one of step times or rates");
-    for (predict::MeasuredCurve& curve : predict::read_table_curves(input, request)) curves.push_back(std::move(curve));
-  }
+  const std::vector<predict::MeasuredCurve> curves = read_curves(flags, request);
   return flags.validate ? validate_tables(curves, flags) : predict_tables(curves, flags);
 }
 

@@ -23,6 +23,7 @@
 #include "core/strings.h"
 #include "draw/render.h"
 #include "logs/column_names.h"
+#include "predict/report_section.h"
 #include "published/recompute.h"
 #include "published/runs.h"
 
@@ -218,7 +219,9 @@ int cmd_report(const commands::ParsedCommand& command) {
     return 0;
   }
   core::print("{}", analysis::summary_text(analysis));
-  const auto files = write_formats(analysis::make_document(analysis), options.output, config::report_formats(options));
+  draw::Document document = analysis::make_document(analysis);
+  if (auto section = predict::prediction_section(analysis)) document.sections.push_back(std::move(*section));
+  const auto files = write_formats(document, options.output, config::report_formats(options));
   if (options.proposal)
     write_proposal(analysis, options, args);
   else

@@ -89,6 +89,34 @@ TEST(PlanStep, MeasuredStepsNarrowTheInterval) {
   EXPECT_THROW(predict_steps(model, steps, {{7, 4.61}}), UsageError);
 }
 
+// Twice the work with four times the noise of the prior: what was measured without the change tells its step.
+TEST(PlanStep, AChangedCommandFollowsFromMeasuredSteps) {
+  const Machine machine = find_machine("dgx-h100");
+  const auto base = planned(nemotron(), machine, {16});
+  PlannedCommand more = nemotron();
+  more.samples_per_device = 0.5;
+  const auto changed = planned(more, machine, {16});
+  const auto same = predict_changed(base, {{16, 4.61}}, base, machine);
+  const auto twice = predict_changed(base, {{16, 4.61}}, changed, machine);
+  EXPECT_NEAR(same.forecast.steps[0].step_s.p50, 4.61, 0.05);
+  // Twice the micro-batches halve the bubble's share: below twice the step.
+  EXPECT_LT(twice.forecast.steps[0].step_s.p50, 2 * 4.61);
+  EXPECT_GT(twice.forecast.steps[0].step_s.p50, 1.85 * 4.61);
+  EXPECT_NEAR(twice.curve.rate_per_device * twice.targets[0].at.work, 0.5, 1e-9);
+}
+
+// Four ranks on two cores: each has half a core.
+TEST(PlanStep, RanksThatShareCoresTakeTurns) {
+  const std::string text = "devices-per-node = 1\nnode-gbytes-per-s = 2\nmemory-gbytes = 12\npeak-fp32-tflops = 0.1\n";
+  const Machine own = parse_machine(text, "own.toml"),
+                shared = parse_machine(text + "devices-at-a-time = 2\n", "a.toml");
+  const PlannedCommand command{.words = {"train", "clip", "--model", "ViT-B-32", "--dataset-type", "synthetic",
+                                         "--train-num-samples=100000", "--batch-size", "8", "--precision", "fp32"}};
+  const auto steps = planned(command, own, {1, 2, 4});
+  for (size_t i = 0; i < steps.size(); ++i)
+    EXPECT_DOUBLE_EQ(model_of(steps, shared).sizes[i].work, i == 2 ? 2 * model_of(steps, own).sizes[i].work : 1);
+}
+
 TEST(PlanStep, AFasterNetworkNeverSlows) {
   Machine machine = find_machine("dgx-h100");
   const auto steps = planned(nemotron(), machine, {16, 64, 256});

@@ -50,6 +50,23 @@ TEST(JobScript, WordsReadBackInBash) {
   }
 }
 
+// What a known fault of a system needs is set there and nowhere else, and never against the user.
+TEST(JobScript, KnownFaultsAreHandledOnTheirSystem) {
+  const FakePrograms fake;
+  fake.add("srun", "printf '%s' \"${NCCL_PXN_DISABLE:-unset}\" >'" + fake.path("pxn") + "'\n");
+  const SweepFixture sweep("", "/opt/lockstep");
+  const auto seen = [&](const char* cluster, std::optional<std::string> own) {
+    core::ProcessOptions options = script_process(sweep);
+    options.env_changes.emplace_back("SLURM_CLUSTER_NAME", cluster);
+    options.env_changes.emplace_back("NCCL_PXN_DISABLE", own);
+    core::run_command(options, 30s);
+    return fake.read("pxn");
+  };
+  EXPECT_EQ(seen("leonardo", std::nullopt), "1");
+  EXPECT_EQ(seen("leonardo", "0"), "0");
+  EXPECT_EQ(seen("jupiter", std::nullopt), "unset");
+}
+
 TEST(JobScript, RunsTheVeryCommandOfThePoint) {
   const FakePrograms fake;
   fake.add("srun", "printf '%s\\n' \"$@\" >'" + fake.path("args") + "'\nenv >'" + fake.path("env") + "'\n");

@@ -1,0 +1,159 @@
+#include "predict/describe_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr const char* kCommands =
+    "write them with `lockstep bench op --output op.json` and `lockstep launch --nproc-per-node N -- bench collective "
+    "--output collective.json`";
+
+/// A number of one document, with the command that measured it.
+struct Found {
+  double value = 0;
+  std::string command{};
+};
+
+/// What the documents told.
+struct Findings {
+  std::string host{}, device{};
+  size_t num_ranks = 1;
+  int64_t num_cores = 0;  ///< Where ranks compute on them.
+  double memory_gbytes = 0;
+  std::map<std::string, Found> peaks_tflops{};
+  std::optional<Found> memory_tbytes_per_s{}, link_gbytes_per_s{};
+};
+
+core::Json read_document(const std::string& path) {
+  core::Json json;
+  try {
+    json = core::Json::parse(core::read_file(path));
+  } catch (const core::Json::exception& error) {
+    throw DataError(fmt::format("predict: '{}' is no JSON: {}", path, error.what()), kCommands);
+  }
+  if (!json.is_object() || json.value("format", core::Json()) != "lockstep-bench-1" || !json.contains("machine") ||
+      !json.contains("summary"))
+    throw DataError(fmt::format("predict: '{}' is no document of `lockstep bench`", path), kCommands);
+  return json;
+}
+
+/// "24684096 kB" in GB.
+double memory_gbytes_of(const std::string& text) {
+  const auto kib = core::parse_double(text.substr(0, text.find(' ')));
+  return kib ? *kib * 1024 / 1e9 : 0;
+}
+
+void keep_larger(std::optional<Found>& place, double value, const std::string& command) {
+  if (value > 0 && (!place || value > place->value)) place = Found{value, command};
+}
+
+void take_op(const core::Json& document, const std::string& command, Findings& found) {
+  const core::Json& summary = document.at("summary");
+  const core::Json peaks = summary.value("measured_peak_tflops", core::Json::object());
+  const core::Json rates = summary.value("measured_memory_gbytes_per_s", core::Json::object());
+  for (const auto& [type, tflops] : peaks.items())
+    if (tflops.is_number() && tflops.get<double>() > found.peaks_tflops[type].value)
+      found.peaks_tflops[type] = {tflops.get<double>(), command};
+  for (const auto& [type, rate] : rates.items())
+    if (rate.is_number()) keep_larger(found.memory_tbytes_per_s, rate.get<double>() / 1000, command);
+}
+
+/// The highest bus bandwidth of an all-reduce: what large buckets get.
+void take_collectives(const core::Json& document, const std::string& command, Findings& found) {
+  for (const core::Json& row : document.value("rows", core::Json::array())) {
+    if (row.value("part", "") != "all-reduce") continue;
+    const core::Json rate = row.value("in_place_busbw_gbytes_per_s", core::Json());
+    if (rate.is_number()) keep_larger(found.link_gbytes_per_s, rate.get<double>(), command);
+  }
+}
+
+void take_document(const std::string& path, Findings& found) {
+  const core::Json document = read_document(path);
+  const core::Json& machine = document.at("machine");
+  const core::Json ranks = machine.value("ranks", core::Json::array());
+  const std::string command = document.value("command", path);
+  const std::string host = ranks.empty() ? "" : ranks.front().value("host", "");
+  if (!found.host.empty() && host != found.host)
+    throw UsageError(fmt::format("predict: the documents are of '{}' and '{}' (in '{}')", found.host, host, path),
+                     "describe one machine at a time");
+  found.host = host;
+  found.num_ranks = std::max(found.num_ranks, ranks.size());
+  if (!ranks.empty()) {
+    found.device = ranks.front().value("device_name", "");
+    const auto threads = std::max<int64_t>(1, ranks.front().value("threads", int64_t{1}));
+    if (ranks.front().value("device", "") == "cpu")
+      found.num_cores = std::max<int64_t>(1, machine.value("cpu_cores", int64_t{1}) / threads);
+  }
+  found.memory_gbytes = std::max(found.memory_gbytes, memory_gbytes_of(machine.value("memory", "")));
+  if (document.value("case", "") == "op") take_op(document, command, found);
+  if (document.value("case", "") == "collective") take_collectives(document, command, found);
+}
+
+/// Text of a TOML string: control characters, quotes and backslashes are not worth keeping in a name.
+std::string plain_text(const std::string& text) {
+  std::string out;
+  for (const char c : text)
+    if (c >= ' ' && c != '"' && c != '\\' && c != 127) out += c;
+  return out;
+}
+
+std::string line_of(const std::string& key, const Found& found) {
+  return fmt::format("{} = {:.6g}  # {}\n", key, found.value, plain_text(found.command));
+}
+}  // namespace
+
+std::string describe_machine(const std::vector<std::string>& bench_documents) {
+  if (bench_documents.empty())
+    throw UsageError("predict: --describe-this-machine needs documents of `lockstep bench`", kCommands);
+  Findings found;
+  for (const std::string& path : bench_documents) {
+    try {
+      take_document(path, found);
+    } catch (const core::Json::exception& error) {
+      throw DataError(fmt::format("predict: '{}' is no whole document of `lockstep bench`: {}", path, error.what()),
+                      kCommands);
+    }
+  }
+  std::erase_if(found.peaks_tflops, [](const auto& one) {
+    return one.second.value <= 0 || (one.first != "fp32" && one.first != "tf32" && one.first != "fp16" &&
+                                     one.first != "bf16" && one.first != "fp8");
+  });
+  if (found.peaks_tflops.empty())
+    throw UsageError("predict: no document tells a peak (of a matrix product by `bench op`)", kCommands);
+  const double ranks = static_cast<double>(std::max<int64_t>(found.num_cores, static_cast<int64_t>(found.num_ranks)));
+  std::string text = fmt::format(
+      "# Measured, not read off data sheets. What lies between hosts is not known.\n"
+      "name = \"{}\"\nsource = \"lockstep bench\"\n",
+      plain_text(found.host + ", " + found.device));
+  if (found.num_cores > 0)
+    text += fmt::format(
+        "devices-per-node = 1  # each rank counts as a node\n"
+        "devices-at-a-time = {}  # ranks that have cores of their own; more share them\n",
+        found.num_cores);
+  else
+    text += fmt::format("devices-per-node = {}\n", found.num_ranks);
+  for (const auto& [type, peak] : found.peaks_tflops) text += line_of(fmt::format("peak-{}-tflops", type), peak);
+  if (found.memory_tbytes_per_s) text += line_of("memory-tbytes-per-s", *found.memory_tbytes_per_s);
+  if (found.memory_gbytes > 0)
+    text += fmt::format("memory-gbytes = {:.4g}  # of the host, over its ranks\n", found.memory_gbytes / ranks);
+  if (found.link_gbytes_per_s) {
+    text += line_of("link-gbytes-per-s", *found.link_gbytes_per_s);
+    text += fmt::format("node-gbytes-per-s = {:.6g}  # as inside the host: give the network's rate\n",
+                        found.link_gbytes_per_s->value);
+  } else {
+    text += "# node-gbytes-per-s =   # not measured: `bench collective` on two ranks tells the rate inside the node\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::predict

@@ -1,0 +1,86 @@
+#include "predict/report_section.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "predict/document.h"
+#include "predict/page.h"
+#include "predict/run_curves.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr size_t kLeastSizes = 4;
+
+/// The part that grew most between two predicted steps.
+std::string grown_part(const CurvePrediction& prediction, size_t index) {
+  const Parts& first = prediction.forecast.steps.front().parts_s;
+  const Parts& last = prediction.forecast.steps[index].parts_s;
+  size_t most = 0;
+  for (size_t part = 1; part < kNumParts; ++part)
+    if (last[part] - first[part] > last[most] - first[most]) most = part;
+  return std::string(part_name(static_cast<Part>(most)));
+}
+
+/// Where the prediction was off most, and what it had expected to grow there.
+std::string worst_text(const Validation& validation) {
+  const auto worst = std::max_element(
+      validation.judged.begin(), validation.judged.end(),
+      [](const JudgedPoint& a, const JudgedPoint& b) { return std::fabs(a.error_pct) < std::fabs(b.error_pct); });
+  const auto index = static_cast<size_t>(worst - validation.judged.begin());
+  const bool was_slower = worst->error_pct > 0;
+  std::string text = fmt::format(
+      "Farthest off at {:g} {}: measured {:.4g} s, predicted {:.4g} s; the runs were {:.1f} % {} than the median and "
+      "{} "
+      "the 90 % interval.",
+      worst->point.size, validation.prediction.curve.size_name, worst->point.measured.step_s, worst->predicted.p50,
+      std::fabs(worst->error_pct), was_slower ? "slower" : "faster", worst->in90 ? "inside" : "outside");
+  if (index > 0)
+    text += fmt::format(" The part that was to grow most is '{}'.", grown_part(validation.prediction, index));
+  if (!worst->in90)
+    text += was_slower ? " Look for what the small sizes do not show: another part of the network, slow nodes, input."
+                       : " The small runs were slow, or did other work.";
+  return text;
+}
+
+/// Two doublings beyond what was measured, from all of it.
+draw::Table continued(const MeasuredCurve& curve) {
+  std::vector<Target> targets;
+  for (const double factor : {2.0, 4.0}) {
+    const double size = factor * curve.points.back().size;
+    targets.push_back({size, size_of(curve, size)});
+  }
+  draw::Table table = steps_table(predict_curve(curve, {}, targets));
+  table.title = "Not measured, predicted from all sizes: " + curve.name;
+  return table;
+}
+
+void add_curve(const MeasuredCurve& curve, draw::Section& section) {
+  const Validation validation = validate_curve(curve, curve.points[(curve.points.size() - 1) / 2].size);
+  section.blocks.emplace_back(draw::Paragraph{.text = calibration_text(validation.prediction)});
+  section.blocks.emplace_back(efficiency_chart(validation.prediction, validation.judged));
+  section.blocks.emplace_back(judged_table(validation));
+  section.blocks.emplace_back(draw::Paragraph{.text = score_text(validation)});
+  section.blocks.emplace_back(draw::Paragraph{.text = worst_text(validation)});
+  section.blocks.emplace_back(continued(curve));
+}
+}  // namespace
+
+std::optional<draw::Section> prediction_section(const analysis::Analysis& runs) {
+  draw::Section section{.id = "prediction", .title = "Predicted and measured"};
+  for (const MeasuredCurve& curve : curves_of(runs)) {
+    if (curve.points.size() < kLeastSizes) continue;
+    try {
+      add_curve(curve, section);
+    } catch (const DataError& error) {
+      section.blocks.emplace_back(draw::Paragraph{.text = error.what(), .kind = draw::Paragraph::Kind::kWarning});
+    }
+  }
+  if (section.blocks.empty()) return std::nullopt;
+  return section;
+}
+
+}  // namespace lockstep::predict

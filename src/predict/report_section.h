@@ -1,0 +1,14 @@
+#pragma once
+#include <optional>
+
+#include "analysis/curve.h"
+#include "draw/document.h"
+
+namespace lockstep::predict {
+
+/// What a report says of predictions: every curve of four sizes or more is predicted from its smaller half and joined
+/// with what was measured, and continued for two doublings, marked as not measured. Nothing where no curve is so long,
+/// or where what is known of it does not make sense together.
+std::optional<draw::Section> prediction_section(const analysis::Analysis& runs);
+
+}  // namespace lockstep::predict

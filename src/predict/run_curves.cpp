@@ -1,0 +1,107 @@
+#include "predict/run_curves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/analyse.h"
+#include "analysis/sources.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::predict {
+namespace {
+
+constexpr double kSameRunWork = 0.02;  // batches may be rounded
+
+bool is_usable(const analysis::Point& point) {
+  return point.size > 0 && point.has_step_time && std::isfinite(point.p50_ms) && point.p50_ms > 0;
+}
+
+double devices_of(const analysis::Point& point, double devices_per_node) {
+  return point.devices > 0 ? static_cast<double>(point.devices) : static_cast<double>(point.nodes) * devices_per_node;
+}
+
+/// Samples of a device and step; nothing where the runs do not tell.
+std::optional<double> samples_of(const analysis::Point& point, double devices_per_node) {
+  if (!std::isfinite(point.samples_per_step) || point.samples_per_step <= 0) return std::nullopt;
+  return point.samples_per_step / devices_of(point, devices_per_node);
+}
+
+void take_machine(const std::vector<analysis::Point>& points, const TableRequest& request, MeasuredCurve& curve) {
+  const record::RunSetup& setup = points.front().setup;
+  curve.machine = request.machine;
+  if (const hw::SystemSpec* system = find_system_in(setup.system); !curve.machine && system != nullptr)
+    curve.machine = machine_of(*system);
+  curve.devices_per_node = 1;
+  for (const analysis::Point& point : points)
+    if (point.nodes > 0 && point.devices > 0)
+      curve.devices_per_node =
+          std::max(curve.devices_per_node, static_cast<double>(point.devices) / static_cast<double>(point.nodes));
+  if (request.devices_per_node) curve.devices_per_node = static_cast<double>(*request.devices_per_node);
+  if (curve.machine)
+    curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the record"});
+}
+
+void take_work(const record::RunSetup& setup, const TableRequest& request, WorkFacts& work) {
+  const std::string& model = request.model.empty() ? setup.model : request.model;
+  if (!model.empty()) take_model(model, request.model.empty() ? "record of the runs" : "--model", work);
+  read_work_facts(setup.layout, "layout of the record", work);
+  if (setup.accum && setup.samples_per_device && *setup.accum > 0 && work.replica_devices() > 1)
+    work.micro_batch = std::max<int64_t>(1, *setup.samples_per_device / *setup.accum);
+}
+
+MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point> points, const TableRequest& request) {
+  MeasuredCurve curve{.name = runs.name, .size_name = runs.is_by_devices ? "devices" : "nodes"};
+  take_work(points.front().setup, request, curve.work);
+  take_machine(points, request, curve);
+  const auto first_samples = samples_of(points.front(), curve.devices_per_node);
+  curve.has_seconds = true;
+  curve.clock_s = 1;
+  curve.rate_unit = first_samples ? points.front().setup.sample_unit + "/s" : "";
+  curve.rate_per_device = first_samples.value_or(1);
+  if (!curve.work.local_batch) curve.work.local_batch = first_samples;
+  for (const analysis::Point& point : points) {
+    const double devices = devices_of(point, curve.devices_per_node);
+    const auto samples = samples_of(point, curve.devices_per_node);
+    double work = samples && first_samples ? *samples / *first_samples : 1;
+    if (std::fabs(work - 1) < kSameRunWork) work = 1;
+    curve.is_strong = curve.is_strong || work < 1;
+    curve.points.push_back({.measured = {.size = {.nodes = devices / curve.devices_per_node,
+                                                  .devices = devices,
+                                                  .work = work,
+                                                  .bubble = bubble_of(curve, samples.value_or(0)),
+                                                  .traffic = passes_of(curve, samples.value_or(0))},
+                                         .step_s = point.p50_ms / 1000},
+                            .size = static_cast<double>(point.size)});
+  }
+  if (runs.shares_cores)
+    curve.notes.emplace_back(
+        "These runs share the processor cores of one machine: what they lose to each other is no loss of a network.");
+  return curve;
+}
+}  // namespace
+
+std::vector<MeasuredCurve> curves_of(const analysis::Analysis& runs, const TableRequest& request) {
+  std::vector<MeasuredCurve> curves;
+  for (const analysis::Curve& curve : runs.curves) {
+    std::vector<analysis::Point> usable;
+    std::copy_if(curve.points.begin(), curve.points.end(), std::back_inserter(usable), is_usable);
+    if (!usable.empty()) curves.push_back(curve_of(curve, std::move(usable), request));
+  }
+  return curves;
+}
+
+std::vector<MeasuredCurve> read_run_curves(const std::vector<std::string>& inputs, const TableRequest& request) {
+  std::vector<MeasuredCurve> curves = curves_of(
+      analysis::analyse(analysis::load_sources(analysis::find_sources(inputs), {}), analysis::AnalysisOptions{}),
+      request);
+  if (curves.empty())
+    throw DataError(
+        fmt::format("predict: none of the runs in {} has both a size and step times", core::join(inputs, ", ")),
+        "`lockstep report` on the same folders says of each run what it lacks");
+  return curves;
+}
+
+}  // namespace lockstep::predict

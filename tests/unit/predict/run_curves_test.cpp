@@ -1,0 +1,114 @@
+// Measured runs as calibration, and a system file from bench documents.
+#include "predict/run_curves.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/analyse.h"
+#include "analysis/sources.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "predict/describe_machine.h"
+#include "predict/machine_file.h"
+#include "predict/report_section.h"
+#include "predict/validation.h"
+
+namespace lockstep::predict {
+namespace {
+
+/// A log of 40 steps whose first ones are slow.
+std::string log_of(int nodes, int global_batch, double step_ms) {
+  std::string text = "step,step_time_ms,nodes,devices,global_batch,model,system\n";
+  for (int step = 0; step < 40; ++step)
+    text += fmt::format("{},{:.3f},{},{},{},ResNet-50,Leonardo\n", step,
+                        step_ms * (step < 3 ? 3 : 1) + 0.01 * (step % 5), nodes, 4 * nodes, global_batch);
+  return text;
+}
+
+TEST(RunCurves, RunsOfSeveralSizesCalibrate) {
+  core::TempDir folder;
+  const std::pair<int, double> kRuns[] = {{1, 400}, {2, 404}, {4, 409}, {16, 421}};
+  for (const auto& [nodes, step_ms] : kRuns)
+    core::write_file_atomic(folder.path() / fmt::format("n{}.csv", nodes), log_of(nodes, 1024 * nodes, step_ms));
+  const auto curves = read_run_curves({folder.path().string()});
+  ASSERT_EQ(curves.size(), 1u);
+  const MeasuredCurve& curve = curves[0];
+  ASSERT_EQ(curve.points.size(), 4u);
+  ASSERT_TRUE(curve.machine);
+  EXPECT_EQ(curve.machine->name, "Leonardo Booster");
+  EXPECT_EQ(curve.devices_per_node, 4);
+  EXPECT_NEAR(*curve.work.parameters, 25.6e6, 1e5);
+  EXPECT_FALSE(curve.is_strong);
+  EXPECT_NEAR(curve.points[1].measured.step_s, 0.404, 1e-3);
+  const Validation validation = validate_curve(curve, 4);
+  ASSERT_EQ(validation.judged.size(), 1u);
+  EXPECT_LT(validation.worst_error_pct, 2);
+}
+
+TEST(RunCurves, AGlobalBatchThatStaysIsStrongScaling) {
+  core::TempDir folder;
+  for (const int nodes : {1, 2, 4})
+    core::write_file_atomic(folder.path() / fmt::format("n{}.csv", nodes), log_of(nodes, 1024, 400.0 / nodes + 5));
+  const auto curves = read_run_curves({folder.path().string()});
+  ASSERT_EQ(curves.size(), 1u);
+  EXPECT_TRUE(curves[0].is_strong);
+  EXPECT_DOUBLE_EQ(curves[0].points[2].measured.size.work, 0.25);
+}
+
+TEST(ReportSection, JoinsPredictedAndMeasuredSizes) {
+  core::TempDir folder;
+  for (const int nodes : {1, 2, 4, 8})
+    core::write_file_atomic(folder.path() / fmt::format("n{}.csv", nodes),
+                            log_of(nodes, 1024 * nodes, nodes == 8 ? 500 : 400 + nodes));
+  const auto section = [&] {
+    return prediction_section(
+        analysis::analyse(analysis::load_sources(analysis::find_sources({folder.path().string()}), {}), {}));
+  };
+  const auto whole = section();
+  ASSERT_TRUE(whole);
+  std::string text;
+  for (const draw::Block& block : whole->blocks)
+    if (const auto* paragraph = std::get_if<draw::Paragraph>(&block)) text += paragraph->text + "\n";
+  EXPECT_NE(text.find("Farthest off at 8 nodes: measured 0.5 s"), std::string::npos) << text;
+  EXPECT_NE(text.find("outside the 90 % interval"), std::string::npos) << text;
+  EXPECT_NE(text.find("what the small sizes do not show"), std::string::npos) << text;
+  std::filesystem::remove(folder.path() / "n4.csv");
+  EXPECT_FALSE(section());
+}
+
+TEST(RunCurves, WhatHasNoSizeIsRefused) {
+  core::TempDir folder;
+  EXPECT_THROW(read_run_curves({(folder.path() / "nothing").string()}), Error);
+  core::write_file_atomic(folder.path() / "a.csv", "step,step_time_ms\n0,5\n1,5\n2,5\n3,5\n");
+  EXPECT_THROW(read_run_curves({folder.path().string()}), DataError);
+}
+
+std::string seed(const char* name) { return std::string(LOCKSTEP_SOURCE_DIR) + "/fuzz/seeds/bench_document/" + name; }
+
+TEST(DescribeMachine, ASystemFileFromBenchDocuments) {
+  const std::string text = describe_machine({seed("op.json"), seed("collective.json")});
+  const Machine machine = parse_machine(text, "described.toml");
+  EXPECT_EQ(machine.devices_per_node, 1);
+  EXPECT_EQ(machine.devices_at_a_time, 2);
+  EXPECT_GT(*machine.peak_tflops(hw::ComputeType::kFp32), 0);
+  EXPECT_GT(machine.link_gbytes_per_s.value, 0);
+  EXPECT_NEAR(machine.memory_gbytes.value, 24684096 * 1.024e-6 / 2, 0.01);
+  EXPECT_NE(text.find("# lockstep bench op "), std::string::npos) << text;
+}
+
+TEST(DescribeMachine, OtherDocumentsAreRefused) {
+  EXPECT_THROW(describe_machine({}), UsageError);
+  EXPECT_THROW(describe_machine({seed("collective.json")}), UsageError);  // no peak
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "x.json", "{\"format\": \"lockstep-bench-1\"}");
+  EXPECT_THROW(describe_machine({(folder.path() / "x.json").string()}), DataError);
+  std::string other = core::read_file(seed("op.json"));
+  other.replace(other.find("node1"), 5, "node2");
+  core::write_file_atomic(folder.path() / "y.json", other);
+  EXPECT_THROW(describe_machine({seed("op.json"), (folder.path() / "y.json").string()}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::predict
