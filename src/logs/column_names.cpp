@@ -39,7 +39,8 @@ constexpr Synonyms kQuantities[] = {
      "tpus processes num_processes"},
     {"devices_per_node", ColumnUse::kSteps, "devices_per_node gpus_per_node ranks_per_node"},
     {"global_batch", ColumnUse::kBoth,
-     "global_batch global_batch_size gbs total_batch total_batch_size batch_size_global global_bs global_mini_batch "
+     "global_batch global_batch_size gbs globalbatchsize total_batch total_batch_size batch_size_global global_bs "
+     "global_mini_batch "
      "effective_batch effective_batch_size global_batch_samples global_batch_size_samples"},
     // A "batch" may be of a device or of all.
     {"local_batch", ColumnUse::kBoth,
@@ -52,9 +53,11 @@ constexpr Synonyms kQuantities[] = {
      "throughput samples_s samples_per_sec samples_sec images_s images_per_sec images_sec img_s img_per_s imgs_s "
      "sequences_per_s sequences_s imgs_sec imgs_per_sec img_sec img_per_sec images_second img_second "
      "sequences_per_sec sequences_per_second sequences_sec seqs_s seqs_per_s seqs_sec seq_s seq_per_s seq_per_sec "
-     "seq_sec examples_s examples_per_s examples_per_sec examples_per_second pairs_s pairs_per_s total_throughput"},
+     "seq_sec examples_s examples_per_s examples_per_sec examples_per_second pairs_s pairs_per_s total_throughput "
+     "throughput_s_s"},
     {"tokens_per_s", ColumnUse::kResults,
-     "tokens_per_s tokens_s tokens_per_sec tokens_per_second tokens_sec tok_s tok_per_s tokens_second tps"},
+     "tokens_per_s tokens_s tokens_per_sec tokens_per_second tokens_sec tok_s tok_per_s tokens_second tps "
+     "throughput_t_s"},
     {"samples_per_s_per_gpu", ColumnUse::kResults,
      "samples_per_s_per_gpu samples_s_gpu samples_per_s_gpu samples_per_second_per_gpu images_s_gpu "
      "images_per_s_per_gpu throughput_per_gpu img_s_gpu imgs_s_gpu images_sec_gpu images_per_sec_per_gpu "
@@ -63,7 +66,7 @@ constexpr Synonyms kQuantities[] = {
     {"tokens_per_s_per_gpu", ColumnUse::kResults,
      "tokens_per_s_per_gpu tokens_s_gpu tokens_per_s_gpu tokens_per_sec_per_gpu tokens_per_second_per_gpu tok_s_gpu "
      "tokens_s_device tokens_per_gpu_per_s tokens_per_gpu_per_second tokens_sec_gpu tokens_s_per_gpu tok_s_per_gpu "
-     "tokens_per_gpu_per_sec tokens_gpu_s tokens_gpu_sec tokens_second_gpu tgs"},
+     "tokens_per_gpu_per_sec tokens_gpu_s tokens_gpu_sec tokens_second_gpu tgs throughput_t_s_gpu"},
     {"tflops_per_gpu", ColumnUse::kBoth, "tflops_per_gpu tflops_per_device"},
     {"tflops_per_gpu", ColumnUse::kSteps, "tflops"},
     {"tflops_per_gpu", ColumnUse::kResults,

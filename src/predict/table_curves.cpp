@@ -78,14 +78,33 @@ void take_columns(const FormulaContext& context, const std::vector<size_t>& rows
       work.facts.push_back({what, fmt::format("{}", *value), "column of the table"});
     }
   };
-  take({"tp", "tensor_parallel", "tensor_parallel_size"}, "tensor ranks", work.tp);
-  take({"pp", "pipeline_parallel", "pipeline_parallel_size"}, "pipeline stages", work.pp);
+  take({"tp", "tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size", "tp_size"}, "tensor ranks",
+       work.tp);
+  take({"pp", "pipeline_parallel", "pipeline_parallel_size", "pipeline_model_parallel_size", "pp_size"},
+       "pipeline stages", work.pp);
   take({"vp", "vpp"}, "virtual stages", work.chunks);
-  take({"mbs", "micro_batch", "micro_batch_size"}, "micro-batch", work.micro_batch);
+  take({"mbs", "micro_batch", "micro_batch_size", "microbatch_size", "microbatchsize"}, "micro-batch",
+       work.micro_batch);
   if (const auto parameters = shared_count(context, rows, {"parameters", "params", "num_parameters"})) {
     work.parameters = static_cast<double>(*parameters);
     work.are_parameters_certain = true;
     work.facts.push_back({"parameters", fmt::format("{}", *parameters), "column of the table"});
+  }
+}
+
+/// "Parameters (billion)": of the rows' model, where all share it.
+void take_billions(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
+  for (size_t column = 0; column < context.table.columns.size(); ++column) {
+    const std::string name = core::plain_name(context.table.columns[column]);
+    if (name.find("param") == std::string::npos && name.find("model_size") == std::string::npos) continue;
+    if (name.find("billion") == std::string::npos && !core::ends_with(name, "_b")) continue;
+    const auto value = core::parse_double(context.table.rows[rows.front()][column]);
+    const bool is_shared = std::all_of(rows.begin(), rows.end(), [&](size_t row) {
+      return core::parse_double(context.table.rows[row][column]) == value;
+    });
+    if (!value || *value <= 0 || !is_shared || work.parameters) continue;
+    work.parameters = *value * 1e9;
+    work.facts.push_back({"parameters", fmt::format("{:g} billion", *value), "column of the table"});
   }
 }
 
@@ -160,6 +179,32 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   }
 }
 
+/// A model that no device holds is laid out somehow, told or not: sharded where a node holds it, else over tensor ranks
+/// of a node and the pipeline stages that hold the rest, as far as the smallest size has devices.
+void assume_layout(const FormulaContext& context, const std::vector<size_t>& rows, MeasuredCurve& curve) {
+  constexpr double kBytesPerParameter = 18, kUsualMemory = 64e9, kFull = 0.8, kUsable = 0.6, kMostTensorRanks = 8;
+  WorkFacts& work = curve.work;
+  if (!work.parameters || work.tp > 1 || work.pp > 1 || work.sharding != Sharding::kReplicated) return;
+  const double memory =
+      curve.machine && curve.machine->memory_gbytes.value > 0 ? curve.machine->memory_gbytes.value * 1e9 : kUsualMemory;
+  const double bytes = kBytesPerParameter * *work.parameters;
+  if (bytes <= kFull * memory) return;
+  double least_devices = HUGE_VAL;
+  for (const size_t row : rows)
+    least_devices = std::min(least_devices, devices_at(context, curve.devices_per_node, row));
+  if (bytes <= kUsable * memory * curve.devices_per_node || least_devices <= curve.devices_per_node) {
+    work.sharding = Sharding::kFull;
+    work.facts.push_back({"sharding", "full", "not known: no device holds the model alone"});
+    return;
+  }
+  const double wanted = std::exp2(std::ceil(std::log2(bytes / (kUsable * memory))));
+  const double replica = std::exp2(std::floor(std::log2(std::min(wanted, least_devices))));
+  work.tp = static_cast<int64_t>(std::exp2(std::floor(std::log2(std::min(kMostTensorRanks, curve.devices_per_node)))));
+  work.pp = std::max<int64_t>(1, static_cast<int64_t>(replica) / work.tp);
+  work.facts.push_back({"layout", fmt::format("{} tensor ranks x {} stages", work.tp, work.pp),
+                        "not known: the least that holds the model"});
+}
+
 /// The file's name, or what tells its curves apart: their texts, else their first rows.
 void name_curves(const FormulaContext& context, const std::vector<std::vector<size_t>>& groups,
                  std::vector<MeasuredCurve>& curves) {
@@ -216,11 +261,13 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
           fmt::format("predict: --model '{}' is no known model and no number of parameters", request.model),
           "for example --model ViT-g-14, --model gpt3-175b or --model 1.3B");
     take_columns(context, rows, curve.work);
+    take_billions(context, rows, curve.work);
     read_work_facts(row_texts(context, rows), "text of the rows", curve.work);
     read_work_facts(comments, "comments of the table", curve.work);
     take_machine(context, rows, comments, request, curve);
     if (curve.machine)
       curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the table"});
+    assume_layout(context, rows, curve);
     add_points(context, rows, request, curve);
     if (!curve.has_seconds)
       curve.notes.push_back(

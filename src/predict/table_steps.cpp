@@ -30,6 +30,7 @@ struct Speed {
 };
 
 constexpr double kTypicalSequence = 2048, kTypicalGlobalTokens = 1e6, kTypicalLocalTokens = 16384;
+constexpr const char* kOtherModels[] = {"resnet", "bert", "vit", "clip", "clap"};
 constexpr double kTypicalGlobalSamples = 4096, kTypicalLocalSamples = 128;
 
 bool has_word(const std::string& name, std::string_view word) {
@@ -105,7 +106,7 @@ std::optional<double> sequence_length(const FormulaContext& context, size_t row,
   for (const std::string& column : context.table.columns) {
     const std::string name = core::plain_name(column);
     if (name == "sequence_length" || name == "seq_length" || name == "seq_len" || name == "seqlen" ||
-        name == "sequence" || name == "context_length")
+        name == "seqlen_t" || name == "sequence" || name == "context_length")
       return context.table.number(row, column);
   }
   if (context.facts.sequence_length) return context.facts.sequence_length;
@@ -114,16 +115,15 @@ std::optional<double> sequence_length(const FormulaContext& context, size_t row,
   return std::nullopt;
 }
 
-/// A column "batch" or "batch_size", which may be of a device or of all: of all where it grows with the devices.
+/// A column "batch" or "batch_size", which may be of a device or of all: of all where it differs between the rows, or
+/// is more than a device works on.
 std::optional<double> doubtful_batch(const FormulaContext& context, const std::vector<size_t>& rows, size_t row,
-                                     double devices_per_node, bool is_strong) {
+                                     double devices_per_node, double most_local, bool is_strong) {
   for (const std::string& column : context.table.columns) {
     const std::string name = core::plain_name(column);
     if ((name != "batch" && name != "batch_size" && name != "bs") || !is_usable(context, column)) continue;
     const double first = context.table.number(rows.front(), column), last = context.table.number(rows.back(), column);
-    const double growth =
-        devices_at(context, devices_per_node, rows.back()) / devices_at(context, devices_per_node, rows.front());
-    const bool is_global = is_strong || (growth > 1 && std::fabs(last / first / growth - 1) < 0.02);
+    const bool is_global = is_strong || first != last || first > most_local;
     const double value = context.table.number(row, column);
     return is_global ? value / devices_at(context, devices_per_node, row) : value;
   }
@@ -138,6 +138,19 @@ std::optional<double> batch_tokens(const FormulaContext& context, size_t row, do
       return context.table.number(row, column) / devices;
   }
   return std::nullopt;
+}
+
+/// Parameters of a row's model against those of the first, where a column of numbers tells that rows have models of
+/// their own (weak scaling of the model); else 1.
+double model_ratio(const FormulaContext& context, const std::vector<size_t>& rows, size_t row) {
+  for (const std::string& column : context.table.columns) {
+    const std::string name = core::plain_name(column);
+    if ((name.find("param") == std::string::npos && name.find("model_size") == std::string::npos) ||
+        !is_usable(context, column))
+      continue;
+    return context.table.number(row, column) / context.table.number(rows.front(), column);
+  }
+  return 1;
 }
 
 /// What is known of one row before the speeds are read.
@@ -205,7 +218,7 @@ class Reader {
     else if (local)
       batch.samples = local->value;
     else
-      batch.samples = doubtful_batch(context_, rows_, row, devices_per_node_, is_told_strong_);
+      batch.samples = doubtful_batch(context_, rows_, row, devices_per_node_, most_local_samples(), is_told_strong_);
     constexpr double kLeastTokens = 1e5;  // no global batch has so many sequences
     if (speed_.kind == SpeedKind::kTokens && context_.has("global_batch") && !batch.tokens &&
         context_.at(row, "global_batch").value >= kLeastTokens)
@@ -258,14 +271,15 @@ class Reader {
     const RowBatch& batch = batches_[index];
     RowStep step{.samples = batch.samples};
     if (!step.samples && batch.tokens && batch.sequence) step.samples = *batch.tokens / *batch.sequence;
-    step.units = batch.samples ? *batch.samples : batch.tokens.value_or(plain_units(row));
+    const double amount = batch.samples ? *batch.samples : batch.tokens.value_or(plain_units(row));
+    step.units = amount * model_ratio(context_, rows_, row);
     if (speed_.kind == SpeedKind::kStepTime || speed_.kind == SpeedKind::kSteps) {
       step.step = seconds_of(row);
       if (!batch.samples && !batch.tokens)
         if (const auto rate = published::rate_of(context_))
           step.units = rate->at(context_, row).value * step.step / devices(row);
     } else {
-      step.step = step.units / per_device(row);
+      step.step = (speed_.kind == SpeedKind::kTflops ? step.units : amount) / per_device(row);
       if (speed_.kind == SpeedKind::kTokens && batch.samples && batch.sequence) step.step *= *batch.sequence;
     }
     return step;
@@ -305,8 +319,15 @@ class Reader {
 
   bool is_language_model() const {
     const std::string model = core::to_lower_ascii(work_.model);
-    return !work_.feature_width && !core::starts_with(model, "resnet") && !core::starts_with(model, "bert") &&
-           !core::starts_with(model, "vit");
+    return !work_.feature_width &&
+           std::none_of(std::begin(kOtherModels), std::end(kOtherModels),
+                        [&](const char* name) { return model.find(name) != std::string::npos; });
+  }
+
+  /// No device works on more sequences of a large language model in a step.
+  double most_local_samples() const {
+    constexpr double kLarge = 1e9, kMostSequences = 64;
+    return work_.parameters && *work_.parameters >= kLarge && is_language_model() ? kMostSequences : HUGE_VAL;
   }
 
   /// A usual batch of a device at the first size, where nothing is told.

@@ -81,7 +81,7 @@ std::string find_clip_tower(std::string_view text) {
   return "";
 }
 
-/// "175B", "1.3 B", "857M" as a number of its own.
+/// "175B", "1.3 B", "7b", "857M" as a number of its own.
 std::optional<double> find_parameter_count(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (!is_digit(text[at]) || (at > 0 && (is_alnum(text[at - 1]) || text[at - 1] == '.'))) continue;
@@ -90,8 +90,9 @@ std::optional<double> find_parameter_count(std::string_view text) {
     const auto value = core::parse_double(text.substr(at, end - at));
     const size_t unit = end < text.size() && text[end] == ' ' ? end + 1 : end;
     const bool ends_word = unit + 1 >= text.size() || !is_alnum(text[unit + 1]);
-    if (value && *value > 0 && unit < text.size() && ends_word && (text[unit] == 'B' || text[unit] == 'M'))
-      return *value * (text[unit] == 'B' ? 1e9 : 1e6);
+    if (value && *value > 0 && unit < text.size() && ends_word &&
+        (text[unit] == 'B' || text[unit] == 'M' || (text[unit] == 'b' && unit == end)))
+      return *value * (text[unit] == 'M' ? 1e6 : 1e9);
     at = end;
   }
   return std::nullopt;

@@ -54,6 +54,22 @@ TEST(PredictCommand, RefusalsSayWhatIsNeeded) {
   refused({recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100", "--measured", "1"}, "NODES=SECONDS");
 }
 
+/// One curve of several that has no small size takes nothing from the others.
+TEST(PredictCommand, CurvesWithoutSmallSizesAreLeftOutByName) {
+  core::TempDir folder;
+  const std::string small = "a,8,64,1.0\na,16,128,1.01\na,32,256,1.03\n", large = "b,64,512,2.0\nb,128,1024,2.1\n";
+  const std::string header = "model,gpus,global_batch,step_time_s\n";
+  core::write_file_atomic(folder.path() / "both.csv", header + large + small);
+  core::write_file_atomic(folder.path() / "large.csv", header + large);
+  const auto judged = [&](const char* name) {
+    return run_lockstep({"predict", (folder.path() / name).string(), "--calibrate-up-to", "16", "--validate"});
+  };
+  const ProgramResult both = judged("both.csv");
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_NE(both.out.find("left out: predict: curve 'b' has no point up to 16"), std::string::npos) << both.out;
+  EXPECT_EQ(judged("large.csv").exit_code, 2);
+}
+
 }  // namespace
 /// What a change asks of the plan reaches it, and a batch of its own wins over --samples-per-device.
 TEST(PredictCommand, ChangedFlagsReachThePlan) {

@@ -9,6 +9,7 @@
 
 #include "cli/front/commands.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
@@ -139,14 +140,31 @@ void print_prediction(const predict::CurvePrediction& prediction) {
   for (const std::string& note : prediction.curve.notes) core::print("{}", draw::wrapped("note: ", note));
 }
 
+/// What `work` makes of every curve. A curve of several that the request does not fit (no size small enough) is left
+/// out by name; the error of the only one stays an error.
+template <class Work>
+auto of_each(const std::vector<predict::MeasuredCurve>& curves, std::vector<std::string>& left_out, const Work& work) {
+  std::vector<decltype(work(curves.front()))> results;
+  for (const predict::MeasuredCurve& curve : curves) {
+    try {
+      results.push_back(work(curve));
+    } catch (const UsageError& error) {
+      if (results.empty() && &curve == &curves.back()) throw;
+      left_out.emplace_back(error.what());
+    }
+  }
+  return results;
+}
+
 int validate_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
   if (!flags.calibrate_up_to)
     throw UsageError("predict: --validate needs --calibrate-up-to N",
                      "rows up to N calibrate, the rows above are judged; for example --calibrate-up-to 8");
-  std::vector<predict::Validation> validations;
-  for (const predict::MeasuredCurve& curve : curves)
-    validations.push_back(predict::validate_curve(curve, *flags.calibrate_up_to));
+  std::vector<std::string> left_out;
+  const auto validations = of_each(
+      curves, left_out, [&](const auto& curve) { return predict::validate_curve(curve, *flags.calibrate_up_to); });
   if (flags.json) {
+    for (const std::string& text : left_out) core::log_warning("predict: left out: {}", text);
     core::Json json = core::Json::array();
     for (const predict::Validation& one : validations) json.push_back(predict::validation_json(one));
     core::print("{}\n", json.dump(2));
@@ -159,6 +177,7 @@ int validate_tables(const std::vector<predict::MeasuredCurve>& curves, const Pre
   }
   core::print("{}\n", draw::to_text(predict::score_table(validations)));
   for (const predict::Validation& one : validations) core::print("{}", draw::wrapped("", predict::score_text(one)));
+  for (const std::string& text : left_out) core::print("{}", draw::wrapped("left out: ", text));
   write_page(predict::validations_document(validations), flags);
   return 0;
 }
@@ -178,11 +197,12 @@ std::vector<predict::Target> targets_of(const predict::MeasuredCurve& curve, con
 }
 
 int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
+  std::vector<std::string> left_out;
+  const auto predictions = of_each(curves, left_out, [&](const auto& curve) {
+    return predict::predict_curve(curve, flags.calibrate_up_to, targets_of(curve, flags));
+  });
   core::Json json = core::Json::array();
-  std::vector<predict::CurvePrediction> predictions;
-  for (const predict::MeasuredCurve& curve : curves) {
-    predictions.push_back(predict::predict_curve(curve, flags.calibrate_up_to, targets_of(curve, flags)));
-    const predict::CurvePrediction& prediction = predictions.back();
+  for (const predict::CurvePrediction& prediction : predictions) {
     if (flags.json) {
       json.push_back(predict::prediction_json(prediction));
       continue;
@@ -191,6 +211,7 @@ int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const Pred
     core::print("{}\n", draw::to_text(predict::steps_table(prediction)));
     print_prediction(prediction);
   }
+  for (const std::string& text : left_out) core::log_warning("predict: left out: {}", text);
   if (flags.json)
     core::print("{}\n", json.dump(2));
   else
@@ -212,7 +233,9 @@ std::vector<predict::MeasuredCurve> read_curves(const PredictFlags& flags, const
   if (runs.empty()) return curves;
   try {
     for (predict::MeasuredCurve& curve : predict::read_run_curves(runs, request)) curves.push_back(std::move(curve));
-  } catch (const EnvironmentError& error) {
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
     throw UsageError(fmt::format("predict: '{}' is no CSV table of results over sizes and holds no runs: {}",
                                  core::join(runs, "', '"), error.what()),
                      "give a .csv with a column nodes or gpus and one of step times or rates, or run folders");

@@ -196,6 +196,48 @@ TEST(TableSteps, TokensOfABatchThatStaysAreStrongScaling) {
   EXPECT_DOUBLE_EQ(curve.points[1].measured.size.work, 0.5);
 }
 
+TEST(TableSteps, ABatchWithoutAnOwnerIsToldByItsValues) {
+  const auto work = [](const std::string& first, const std::string& rows) {
+    return read(first + "\nGPUs,batch size,TFLOPs\n" + rows).points.at(1).measured.size.work;
+  };
+  EXPECT_DOUBLE_EQ(work("# ResNet-50", "8,256,10\n16,256,9.8\n"), 1);      // of a device
+  EXPECT_DOUBLE_EQ(work("# GPT 175B", "8,1536,140\n16,1536,138\n"), 0.5);  // of all: no device has so many sequences
+  EXPECT_DOUBLE_EQ(work("# GPT 175B", "8,512,140\n32,1024,138\n"), 0.5);   // of all: it differs
+}
+
+TEST(TableSteps, AModelThatNoDeviceHoldsHasALayout) {
+  const WorkFacts large = read("# GPT 175B, 8 GPUs a node\nGPUs,gbs,TFLOPs\n128,1536,140\n256,1536,137\n").work;
+  EXPECT_EQ(large.tp, 8);
+  EXPECT_EQ(large.pp, 16);
+  EXPECT_EQ(large.sharding, Sharding::kReplicated);
+  const WorkFacts few = read("# GPT 175B, 8 GPUs a node\nGPUs,gbs,TFLOPs\n64,1536,140\n256,1536,137\n").work;
+  EXPECT_EQ(few.tp * few.pp, 64);  // no more than the smallest size has
+  const WorkFacts middling = read("# GPT 7B, 8 GPUs a node\nGPUs,gbs,TFLOPs\n16,256,140\n32,512,137\n").work;
+  EXPECT_EQ(middling.sharding, Sharding::kFull);
+  const WorkFacts small = read("# GPT 1.3B, 8 GPUs a node\nGPUs,gbs,TFLOPs\n16,256,140\n32,512,137\n").work;
+  EXPECT_EQ(small.sharding, Sharding::kReplicated);
+  EXPECT_EQ(small.tp * small.pp, 1);
+}
+
+// Models that grow with the devices: work is what they compute, not how many samples.
+TEST(TableSteps, RowsWithModelsOfTheirOwnScaleTheWork) {
+  const MeasuredCurve curve = read("Params (billion),GPUs,gbs,TFLOPs\n2,32,512,140\n4,64,512,138\n16,128,512,136\n");
+  ASSERT_EQ(curve.points.size(), 3u);
+  EXPECT_DOUBLE_EQ(curve.points[1].measured.size.work, 1);
+  EXPECT_DOUBLE_EQ(curve.points[2].measured.size.work, 2);
+  EXPECT_NEAR(curve.points[1].measured.step_s / curve.points[0].measured.step_s, 140.0 / 138, 1e-9);
+}
+
+TEST(TableSteps, ParametersInBillionsAreRead) {
+  const MeasuredCurve curve =
+      read("Parameters (billion),GPUs,GlobalBatchSize,Throughput (T/s)\n7,8,48,29000\n7,16,96,57000\n");
+  EXPECT_EQ(curve.work.parameters, 7e9);
+  EXPECT_EQ(curve.points[1].measured.size.work, 1);
+  WorkFacts facts;
+  ASSERT_TRUE(take_model("llama-7b, 8 GPUs", "here", facts));
+  EXPECT_EQ(facts.parameters, 7e9);
+}
+
 // A rate that no device reaches with sequences of usual length: nothing is assumed of its batch.
 TEST(TableSteps, AssumptionsThatCannotBeAreNotMade) {
   EXPECT_GT(read("# GPT 1.3B\nnodes,gpus,samples/s\n1,8,80\n2,16,159\n").clock_s, 0);
