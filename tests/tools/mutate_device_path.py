@@ -2,16 +2,18 @@
 """Removes single waits, events, copies and settings of devices from the program, and shows that a test fails each time.
 
     tests/tools/mutate_device_path.py --list
-    tests/tools/mutate_device_path.py --build build --scratch /tmp/mutants [--first 5 --count 5 | --only NAME...]
+    tests/tools/mutate_device_path.py --scratch /tmp/mutants [--first 5 --count 5 | --only NAME...]
 
-The sources are copied to the scratch folder, which keeps its build: a mutation costs one compiled file and one link.
-Results are added to bench/results/device_mutations.json. A mutation whose text is not found, and one that no test
-notices, end the script with exit code 1.
+The sources are copied to the scratch folder, which keeps its build, where each file to be changed is compiled alone: a
+mutation costs one file, one link, and the cases that are named beside it; where these pass, all of test_accelerator.
+All cases that are named pass on the unchanged program first. Results are added to bench/results/device_mutations.json.
+A mutation whose text is not found, and one that no test notices, end the script with exit code 1.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -26,19 +28,15 @@ MUTATIONS = [
     ('device-not-current', 'train/device.cpp', '  at::accelerator::setDeviceIndex(index);', '  //', GPT + 'data'),
     ('event-not-recorded', 'train/phase_clock.cpp', '  event->record(', '  static_cast<void>(', RUNS + 'Gpt*'),
     ('event-without-timing', 'train/phase_clock.cpp', ', c10::EventFlag::BACKEND_DEFAULT)', ')', RUNS + 'Gpt*'),
-    ('step-times-not-awaited', 'train/phase_clock.cpp', 'marks_->ends.back().second->synchronize();', ';',
-     RUNS + 'Gpt*'),
+    ('step-times-not-awaited', 'train/phase_clock.cpp', 'marks_->ends.back().second->synchronize();',
+     'static_cast<void>(0);', RUNS + 'Gpt*'),
     ('scalars-not-pinned', 'train/telemetry.cpp', 'at::TensorOptions(at::kDouble).pinned_memory(true));\n  return',
      'at::TensorOptions(at::kDouble));\n  return', RUNS + 'Gpt*'),
-    ('scalars-block-the-host', 'train/telemetry.cpp', 'host.copy_(stacked, /*non_blocking=*/true)',
-     'host.copy_(stacked)',
+    ('scalars-block-the-host', 'train/telemetry.cpp', 'host.copy_(stacked, /*non_blocking=*/true)', 'host.copy_(stacked)',
      RUNS + 'HostWaits*'),
-    ('scalars-not-awaited', 'train/telemetry.cpp', 'scalars_arrive->block(stream)', 'static_cast<void>(0)',
-     RUNS + 'Gpt*'),
-    ('maxima-not-pinned-to-device', 'train/telemetry.cpp', 'sent.maxima.pin_memory().to(', 'sent.maxima.to(',
-     RUNS + 'Gpt*'),
-    ('maxima-not-reduced-in-time', 'train/telemetry.cpp', 'comm::ReduceOp::kMax).wait();', 'comm::ReduceOp::kMax);',
-     GPT + 'data'),
+    ('scalars-not-awaited', 'train/telemetry.cpp', 'scalars_arrive->block(stream)', 'static_cast<void>(0)', RUNS + 'Gpt*'),
+    ('maxima-not-pinned-to-device', 'train/telemetry.cpp', 'sent.maxima.pin_memory().to(', 'sent.maxima.to(', RUNS + 'Gpt*'),
+    ('maxima-not-reduced-in-time', 'train/telemetry.cpp', 'comm::ReduceOp::kMax).wait();', 'comm::ReduceOp::kMax);', GPT + 'data'),
     ('maxima-not-pinned-to-host', 'train/telemetry.cpp',
      'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));',
      'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble));', RUNS + 'Gpt*'),
@@ -49,18 +47,14 @@ MUTATIONS = [
     ('tokens-not-pinned', 'tasks/gpt/engine/gpt_data.cpp', 'host.pin_memory().to(', 'host.to(', RUNS + 'Gpt*'),
     ('tokens-block-the-host', 'tasks/gpt/engine/gpt_data.cpp', 'to(device_, /*non_blocking=*/true)', 'to(device_)',
      RUNS + 'HostWaits*'),
-    ('checkpoint-not-pinned', 'train/checkpointer_writer.cpp', '.pinned_memory(!tensor.is_cpu())', '',
-     RUNS + 'Resume*'),
-    ('checkpoint-not-copied', 'train/checkpointer_writer.cpp', '    to[i].second.copy_(', '    static_cast<void>(',
-     RUNS + 'Resume*'),
+    ('checkpoint-not-pinned', 'train/checkpointer_writer.cpp', '.pinned_memory(!tensor.is_cpu())', '', RUNS + 'Resume*'),
+    ('checkpoint-not-copied', 'train/checkpointer_writer.cpp', '    to[i].second.copy_(', '    static_cast<void>(', RUNS + 'Resume*'),
     ('checkpoint-written-too-early', 'train/checkpointer_writer.cpp',
      '  for (const WrittenFile& file : files) wait_for_devices(file.tensors);', '', RUNS + 'Resume*'),
-    ('gradients-not-awaited', 'parallel/grad_sync_buckets.cpp',
-     'for (auto& bucket : buckets_) bucket.reduction.wait();', '',
+    ('gradients-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.reduction.wait();', '',
      GPT + 'data'),
     ('gradients-not-cleared', 'parallel/grad_sync_buckets.cpp', 'bucket.gradients.zero_();', ';', GPT + 'data'),
-    ('parameters-not-awaited', 'parallel/grad_sync_buckets.cpp',
-     'for (auto& bucket : buckets_) bucket.gathering.wait();', '',
+    ('parameters-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.gathering.wait();', '',
      GPT + 'sharded_optimizer'),
     ('parameters-not-awaited-where-used', 'parallel/grad_sync_buckets.cpp', 'buckets_[index].gathering.wait();', ';',
      GPT + 'sharded_optimizer'),
@@ -79,8 +73,7 @@ MUTATIONS = [
     ('stage-gradient-not-awaited', 'train/pipeline_step.cpp', 'flight.gradient_arrives.wait();', ';', GPT + 'stages'),
     ('stage-loss-not-awaited', 'train/pipeline_step.cpp', 'pipeline.world.all_reduce(value).wait();',
      'pipeline.world.all_reduce(value);', GPT + 'stages'),
-    ('token-count-not-awaited', 'train/pipeline_step.cpp', 'num_tokens_arrives_.wait();', ';',
-     GPT + 'recomputed_stages'),
+    ('token-count-not-awaited', 'train/pipeline_step.cpp', 'num_tokens_arrives_.wait();', ';', GPT + 'recomputed_stages'),
     ('vocabulary-not-awaited', 'nn/vocab_cross_entropy.cpp', 'all_gather_into(stats_R3n, own).wait();',
      'all_gather_into(stats_R3n, own);', GPT + 'tensors'),
     ('features-not-awaited', 'models/contrastive_loss.cpp', 'data_axis.all_gather_into(all_NE, mine_BE).wait();',
@@ -104,56 +97,68 @@ def copy_sources(scratch):
         target.write_bytes(source.read_bytes())
 
 
-def build(scratch):
-    return run(['ninja', '-C', str(scratch / 'build'), 'lockstep-engine-on-accelerator'])
+def build(scratch, target='lockstep-engine-on-accelerator'):
+    return run(['ninja', '-C', str(scratch / 'build'), '-j', '2', target])
 
 
 def prepare(scratch):
     copy_sources(scratch)
     alone = '|'.join(sorted({'/' + file.replace('.', '\\.') + '$' for _, file, *_ in MUTATIONS}))
-    made = run(['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja',
-                '-DLOCKSTEP_SINGLE_FILES=' + alone])
+    made = run(['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja', '-DLOCKSTEP_SINGLE_FILES=' + alone])
     if made.returncode == 0:
-        made = build(scratch)
+        made = build(scratch, 'test_accelerator')
     if made.returncode != 0:
         sys.exit('the sources do not build unchanged:\n' + made.stdout[-4000:])
 
 
-def tests_fail(tests, scratch, build_folder):
-    environment = dict(os.environ, LOCKSTEP_TEST_ENGINE=str(scratch / 'build/lockstep-engine-on-accelerator'))
-    done = run([str(build_folder / 'test_accelerator'), '--gtest_filter=' + tests], env=environment)
-    return done.returncode != 0, done.stdout
+def failed_cases(tests, scratch):
+    """The cases that fail, with the output of all; '(none ended)' where the program itself did."""
+    try:
+        done = run([str(scratch / 'build/test_accelerator'), '--gtest_filter=' + tests], timeout=1800)
+    except subprocess.TimeoutExpired:
+        return ['(none ended)'], ''
+    failed = sorted(set(re.findall(r'^\[  FAILED  \] ([^\s,]+)(?=,| \()', done.stdout, re.M)))
+    return failed or (['(none ended)'] if done.returncode else []), done.stdout
+
+
+def check_unchanged(tests, scratch):
+    failed, output = failed_cases(':'.join(sorted(tests)), scratch)
+    num_run = re.search(r'\[==========\] (\d+) tests? from .* ran', output)
+    if failed or not num_run or int(num_run.group(1)) < len(tests):
+        sys.exit(f'the unchanged program does not pass {sorted(tests)}: {failed}\n{output[-4000:]}')
 
 
 def first_mistake(output):
     for mark in ('simulated accelerator: ', 'error: ', 'Failure'):
         for line in output.splitlines():
-            if mark in line and '0 mistakes' not in line:
+            if mark in line and ': 0 mistakes' not in line:
                 return line.strip()[:160]
     return ''
 
 
-def mutate(name, file, old, new, tests, scratch, build_folder):
+def mutate(name, file, old, new, tests, scratch):
     path = scratch / 'src' / file
     text = path.read_text()
+    result = {'name': name, 'place': f'src/{file}:{text[:text.find(old)].count(chr(10)) + 1}', 'removed': old.strip()}
     if old not in text:
         return {'name': name, 'result': 'text not found'}
     path.write_text(text.replace(old, new, 1))
     try:
         made = build(scratch)
         if made.returncode != 0:
-            return {'name': name, 'file': file, 'result': 'does not compile', 'by': made.stdout[-300:]}
-        is_noticed, output = tests_fail(tests, scratch, build_folder)
+            return result | {'result': 'does not compile', 'said': made.stdout[-600:]}
+        failed, output = failed_cases(tests, scratch)
+        if not failed:
+            failed, output = failed_cases('*', scratch)
     finally:
         path.write_text(text)
-    return {'name': name, 'file': 'src/' + file, 'removed': old.strip(), 'test': tests,
-            'result': 'noticed' if is_noticed else 'NOT NOTICED', 'by': first_mistake(output) if is_noticed else ''}
+    return result | {'result': 'noticed' if failed else 'NOT NOTICED', 'failed': failed,
+                     'said': first_mistake(output) if failed else ''}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--list', action='store_true')
-    parser.add_argument('--build', default=str(ROOT / 'build'))
     parser.add_argument('--scratch')
     parser.add_argument('--first', type=int, default=0)
     parser.add_argument('--count', type=int, default=len(MUTATIONS))
@@ -166,18 +171,20 @@ def main():
             print(f'{name:36} src/{file:34} {tests}')
         missing = [m[0] for m in MUTATIONS if m[2] not in (ROOT / 'src' / m[1]).read_text()]
         sys.exit('text not found: ' + ', '.join(missing) if missing else 0)
-    scratch, build_folder = pathlib.Path(options.scratch).resolve(), pathlib.Path(options.build).resolve()
+    if not options.scratch:
+        parser.error('--scratch is needed')
+    scratch = pathlib.Path(options.scratch).resolve()
     prepare(scratch)
+    check_unchanged({m[-1] for m in chosen}, scratch)
     output = pathlib.Path(options.output)
     results = {r['name']: r for r in json.loads(output.read_text())['mutations']} if output.exists() else {}
     bad = 0
     for mutation in chosen:
         began = time.time()
-        result = mutate(*mutation, scratch, build_folder)
+        result = mutate(*mutation, scratch)
         results[result['name']] = result
         bad += result['result'] != 'noticed'
-        print(f"{result['name']:36} {result['result']:14} {time.time() - began:5.0f} s  {result.get('by', '')}",
-              flush=True)
+        print(f"{result['name']:36} {result['result']:14} {time.time() - began:5.0f} s  {result.get('said', '')}", flush=True)
         output.write_text(json.dumps({'what': 'tests/tools/mutate_device_path.py: one removal at a time', 'mutations':
                                       list(results.values())}, indent=1) + '\n')
     sys.exit(1 if bad else 0)
