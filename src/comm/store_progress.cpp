@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/error_text.h"
 #include "core/error.h"
 
 namespace lockstep::comm {
@@ -17,9 +18,6 @@ namespace {
 
 /// A rank that publishes nothing for so long is taken for dead; shorter pauses happen on busy machines.
 constexpr int kSilentIntervals = 6;
-/// Reports of the watched rank that may stay out, counted by this rank's own, so that a job that was suspended as a
-/// whole misses none.
-constexpr int kMissedReports = 20;
 constexpr const char* kFirstFailure = "first_failure";
 constexpr const char* kNumFailures = "num_failures";
 
@@ -47,7 +45,10 @@ struct StoreProgress::Impl {
   void publish_failure();
   void publish_failure(const std::string& text);
   void watch();
+  void tell(const std::string& failure);
+  void tell_lost_store(const std::string& how);
   void beat_until_closed(std::promise<void> ended);
+  void guard_until_closed();
   std::string read_and_name(const CallMark& mark, const std::vector<int>& global_ranks);
 
   std::mutex store_mutex;
@@ -59,11 +60,12 @@ struct StoreProgress::Impl {
   RankReport report;
   std::string failure_elsewhere;
   bool is_closed = false;
+  int num_waits_for_store = 0;  // of the guard, since the last answer
+  bool has_told = false;
   std::future<void> beat_ended;
 
   RankReport watched;  // of the thread that publishes
   int num_silent = 0;
-  bool has_told = false;
 };
 
 /// Learns of the first rank that failed.
@@ -74,11 +76,20 @@ void StoreProgress::Impl::look_for_failure() {
     if (!store.has(kFirstFailure)) return;
     failure = store.get(kFirstFailure, patience());
   }
+  tell(failure);
+}
+
+void StoreProgress::Impl::tell(const std::string& failure) {
   {
     const std::lock_guard lock(mutex);
+    if (std::exchange(has_told, true)) return;
     failure_elsewhere = failure;
   }
-  if (!std::exchange(has_told, true) && config.on_failure) config.on_failure();
+  if (config.on_failure) config.on_failure();
+}
+
+void StoreProgress::Impl::tell_lost_store(const std::string& how) {
+  tell(fmt::format("the job's store at {} {}, so its process or node is probably gone", config.store_name, how));
 }
 
 /// Speaks for a process that cannot tell of its end.
@@ -92,7 +103,7 @@ void StoreProgress::Impl::watch() {
   }
   num_silent = now.state == "running" && now.beat == watched.beat ? num_silent + 1 : 0;
   watched = now;
-  if (num_silent == kMissedReports)
+  if (num_silent == config.num_missed_reports)
     publish_failure(
         fmt::format("rank {} (pid {} on {}) does not answer any more", config.watched_rank, now.pid, now.host));
 }
@@ -121,11 +132,24 @@ void StoreProgress::Impl::beat_until_closed(std::promise<void> ended) {
       watch();
       look_for_failure();
       lock.lock();
+      num_waits_for_store = 0;
     }
-  } catch (const std::exception&) {
-    // The store is gone. Communication itself does not need it; who waits in vain finds out and says so.
+  } catch (const std::exception& error) {
+    tell_lost_store("is lost (" + error_text(error) + ")");
   }
   ended.set_value();
+}
+
+/// Speaks when the other thread is stuck in a call to the store. It counts its own rounds, not seconds: a job that was
+/// suspended as a whole misses none.
+void StoreProgress::Impl::guard_until_closed() {
+  std::unique_lock lock(mutex);
+  while (!changed.wait_for(lock, config.interval, [&] { return is_closed; }))
+    if (++num_waits_for_store == config.num_missed_reports) {
+      lock.unlock();
+      tell_lost_store("does not answer");
+      lock.lock();
+    }
 }
 
 std::string StoreProgress::Impl::read_and_name(const CallMark& mark, const std::vector<int>& global_ranks) {
@@ -163,6 +187,7 @@ StoreProgress::StoreProgress(Store store, Config config)
   std::thread([impl = impl_, ended = std::move(ended)]() mutable {
     impl->beat_until_closed(std::move(ended));
   }).detach();
+  std::thread([impl = impl_] { impl->guard_until_closed(); }).detach();
 }
 
 std::string StoreProgress::report_name(int rank) { return fmt::format("report/{}", rank); }

@@ -38,7 +38,8 @@ struct RankReport {
 std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::vector<int>& global_ranks,
                                const std::vector<RankReport>& earlier, const std::vector<RankReport>& later);
 
-/// Progress of this process, published to the job's store by a thread of its own.
+/// Progress of this process, published to the job's store by a thread of its own. A store that is gone, or does not
+/// answer `num_missed_reports` times, counts as a failure elsewhere: nobody would hear of another one.
 class StoreProgress final : public Progress {
  public:
   struct Config {
@@ -46,10 +47,12 @@ class StoreProgress final : public Progress {
     std::string host{};
     std::string store_name{};  ///< "host:port, served by rank 0": for messages.
     std::chrono::milliseconds interval{500};
-    /// Where nothing else notices that a process is gone (NCCL): this rank's reports are read, too, and when they stay
-    /// out for long it counts as failed. -1: nobody's.
+    /// This rank's reports are read, too: when `num_missed_reports` of them, counted by the own ones, stay out, it
+    /// counts as failed. Nothing else notices a process that stands still, and under NCCL one that is gone.
+    /// -1: nobody's.
     int watched_rank = -1;
-    /// Called once, by a thread of this object, when a rank has failed.
+    int num_missed_reports = 20;
+    /// Called once, by a thread of this object, when a rank has failed or the store is lost.
     std::function<void()> on_failure = {};
   };
   StoreProgress(Store store, Config config);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <exception>
 #include <future>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -37,8 +38,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStayForOthers = std::chrono::seconds(30);
 constexpr milliseconds kStayAfterFailure = std::chrono::seconds(5);
 constexpr milliseconds kPollInterval{20};
-/// Reports of rank 0 that may stay out, one after the other, before those who wait for it take it for dead.
-constexpr int kSilentReports = 40;
 /// Big jobs publish less often, so that the store sees no more than about this many reports a second.
 constexpr int kMaxReportsPerSecond = 2000;
 
@@ -165,18 +164,32 @@ void register_rank(Store& store, const hw::RankInfo& info, ArrivalWait& wait) {
                   "LOCKSTEP_STORE_SECRET?");
 }
 
-/// Returns when all ranks have come.
+/// Of rank 0. What is wrong with those who have come, or "".
+std::string await_all(const hw::RankInfo& info, ArrivalWait& wait) {
+  std::map<std::string, int> rank_of_device;
+  std::string problem;
+  for (int rank = 0; rank < info.world_size; ++rank) {
+    const std::string device = wait.get(fmt::format("here/{}", rank));
+    const auto [first, is_new] = rank_of_device.emplace(device, rank);
+    if (!device.empty() && !is_new && problem.empty())
+      problem = fmt::format("ranks {} and {} have the same GPU ({}): NCCL connects no two ranks on one GPU",
+                            first->second, rank, device);
+  }
+  return problem;
+}
+
+/// Returns when all ranks have come. EnvironmentError on each rank where two have the same device.
 void meet(Store& store, const hw::RankInfo& info, const WorldOptions& options) {
   ArrivalWait wait(store, info, options);
   try {
     register_rank(store, info, wait);
-    store.set(fmt::format("here/{}", info.rank), "1");
-    if (info.rank == 0) {
-      for (int rank = 0; rank < info.world_size; ++rank) wait.get(fmt::format("here/{}", rank));
-      store.set("all_here", "1");
-    } else {
-      wait.get("all_here");
-    }
+    store.set(fmt::format("here/{}", info.rank),
+              options.device_key.empty() ? "" : core::host_name() + " " + options.device_key);
+    if (info.rank == 0) store.set("all_here", await_all(info, wait));
+    if (const std::string problem = wait.get("all_here"); !problem.empty())
+      throw EnvironmentError("comm: " + problem,
+                             "give each rank a GPU of its own: start as many ranks on a node as it has GPUs "
+                             "(--nproc-per-node, --ntasks-per-node), and let CUDA_VISIBLE_DEVICES differ or name all");
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -299,25 +312,26 @@ void World::State::end(const std::string& state, const std::string& failure, mil
   done.wait_for(stay + std::chrono::seconds(1));
 }
 
-/// Returns when `name` is in the store; asks seldom in the long run. Throws when rank 0, which is to set it, is gone.
+/// Whether `name` is in the store. By a thread of its own, left behind where the store no longer answers.
+std::future<bool> ask_store(std::shared_ptr<Store> store, const std::string& name) {
+  std::packaged_task<bool()> question([store = std::move(store), name] { return store->has(name); });
+  auto answer = question.get_future();
+  std::thread(std::move(question)).detach();
+  return answer;
+}
+
+/// Returns when `name` is in the store; asks seldom in the long run. Throws when a rank, above all rank 0, which is to
+/// set it, or the store is gone.
 void World::State::poll_for(const std::string& name, const std::string& what) const {
-  const std::string report_name = StoreProgress::report_name(0);
-  std::string last_report;
-  auto last_heard = Clock::now();
-  for (milliseconds pause = kPollInterval; !store->has(name); pause = std::min(2 * pause, report_interval())) {
+  for (milliseconds pause = kPollInterval;; pause = std::min(2 * pause, report_interval())) {
+    auto is_there = ask_store(store, name);
+    do {
+      if (const std::string failure = progress->failure_elsewhere(); !failure.empty())
+        throw CommError(fmt::format("comm: rank {} waited for rank 0 ({}): {}", info.rank, what, failure),
+                        "look at the output of the rank that is named; its process or node is probably gone");
+    } while (is_there.wait_for(kPollInterval) != std::future_status::ready);
+    if (is_there.get()) return;
     std::this_thread::sleep_for(pause);
-    if (const std::string failure = progress->failure_elsewhere(); !failure.empty())
-      throw CommError(fmt::format("comm: rank {} waited for rank 0 ({}): {}", info.rank, what, failure),
-                      "the first failing rank tells the cause");
-    const std::string report = store->get_all({report_name}).front();
-    if (report != last_report) {
-      last_report = report;
-      last_heard = Clock::now();
-    } else if (Clock::now() - last_heard > kSilentReports * report_interval()) {
-      throw CommError(
-          fmt::format("comm: rank {} waits for rank 0 ({}), which does not answer any more", info.rank, what),
-          "look at the output of rank 0; its process or node is probably gone");
-    }
   }
 }
 
@@ -332,10 +346,9 @@ World::~World() {
     leave();
 }
 
-/// Gloo notices lost connections; device collectives wait for ever. Each rank is watched by the one before it.
-static int watched_rank(const hw::RankInfo& info, const WorldOptions& options) {
-  return options.device.is_cpu() ? -1 : (info.rank + 1) % info.world_size;
-}
+/// Gloo notices lost connections, so that reports only tell of ranks that stand still, which machines with too little
+/// memory make them do for seconds; collectives of devices notice nothing.
+static int missed_reports(const WorldOptions& options) { return options.device.is_cpu() ? 40 : 20; }
 
 World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   check_backend(options);
@@ -359,7 +372,8 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
                             .host = core::host_name(),
                             .store_name = store_name(info),
                             .interval = state->report_interval(),
-                            .watched_rank = watched_rank(info, options),
+                            .watched_rank = (info.rank + 1) % info.world_size,  // each by the one before it
+                            .num_missed_reports = missed_reports(options),
                             .on_failure = [groups = state->groups] { groups->abort(); }});
   std::vector<int> all(static_cast<size_t>(info.world_size));
   std::iota(all.begin(), all.end(), 0);

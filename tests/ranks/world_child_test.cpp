@@ -118,6 +118,13 @@ void run_scenario(const std::string& scenario, World& world) {
          if (world.rank() == 0) raise(SIGSTOP);
          world.wait_for_rank_zero("it reads");
        }},
+      {"endless",
+       [&] {
+         sum_once(world);
+         if (world.rank() == 0) world.wait_for_rank_zero("all have met");  // the test reads of it in the store
+         while (true) sum_once(world);
+       }},
+      {"one_gpu", [] { throw std::logic_error("the ranks met"); }},
       {"mismatch", [&] { world.comm().all_reduce(at::ones({world.rank() == 1 ? 5 : 4})).wait(); }},
   };
   scenarios.at(scenario)();
@@ -137,7 +144,9 @@ int run_rank(const std::vector<std::string>& args) {
   info.master_port = number(3);
   info.store_is_hosted_by_launcher = args.at(4) == "launcher";
   info.attempt = number(5);
+  const bool shares_gpu = args.at(0) == "one_gpu" && info.rank != 1;
   const WorldOptions options{
+      .device_key = shares_gpu ? "GPU-aaaa 0" : "",
       .timeout = std::chrono::milliseconds(number(6)),
       .join_timeout = std::chrono::milliseconds(number(7)),
       .notice_times = {.first = std::chrono::milliseconds(300), .distance = std::chrono::milliseconds(500)},

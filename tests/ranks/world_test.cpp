@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "comm/store.h"
@@ -150,8 +151,9 @@ TEST(WorldFaults, SurvivorsOfAKilledRankNameIt) {
                {"all_reduce #4", "axis 'world' (ranks 0,1,2)", "rank 1 (pid", "does not answer any more"});
 }
 
-TEST(WorldFaults, ARankThatHangsIsNamedAfterTheTimeLimit) {
-  const auto ends = run_job({.scenario = "stop", .timeout_ms = 3000, .never_end = {1}});
+/// Long before the time limit of the collective, which is as long as the test's.
+TEST(WorldFaults, ARankThatStandsStillIsNamed) {
+  const auto ends = run_job({.scenario = "stop", .never_end = {1}});
   for (const int rank : {0, 2})
     expect_end(ends, rank, ExitCode::kCommunication, {"all_reduce #4", "rank 1 (pid", "does not answer any more"});
 }
@@ -196,7 +198,25 @@ TEST(WorldFaults, WhoWaitsForRankZeroLearnsOfItsEnd) {
                {"waited for rank 0 (it reads)", "rank 0 (pid", "data: shard 7 is short"});
   const auto stopped = run_job({.scenario = "wait_stop", .num_ranks = 2, .never_end = {0}});
   expect_end(stopped, 1, ExitCode::kCommunication,
-             {"rank 1 waits for rank 0 (it reads), which does not answer any more"});
+             {"rank 1 waited for rank 0 (it reads): rank 0 (pid", "does not answer any more"});
+  const auto with_store =
+      run_job({.scenario = "wait_stop", .num_ranks = 2, .launcher_serves = false, .never_end = {0}});
+  expect_end(with_store, 1, ExitCode::kCommunication,
+             {"rank 1 waited for rank 0 (it reads): the job's store at ", "served by rank 0 does not answer"});
+}
+
+TEST(WorldFaults, ALostStoreEndsEveryRankThoughAllLive) {
+  auto store = std::make_optional(Store::serve(0, kStoreTimeout));
+  const uint16_t port = store->port();
+  std::thread loss([&] {
+    Store ranks = store->under("attempt_0");
+    ranks.get("rank_zero_done/0", kGiveUp);
+    store.reset();
+  });
+  const auto ends = run_job({.scenario = "endless"}, port);
+  loss.join();
+  for (const int rank : {0, 1, 2})
+    expect_end(ends, rank, ExitCode::kCommunication, {"the job's store at ", "served by the launcher is lost ("});
 }
 
 TEST(WorldFaults, ARankThatLeavesEarlyIsNamed) {
@@ -210,7 +230,7 @@ TEST(WorldFaults, SurvivorsOfTheStoresProcessSaySo) {
   const auto killed = run_job({.scenario = "kill0", .launcher_serves = false});
   for (const int rank : {1, 2})
     expect_end(killed, rank, ExitCode::kCommunication, {"all_reduce #4", "served by rank 0 does not answer"});
-  const auto stopped = run_job({.scenario = "stop0", .launcher_serves = false, .timeout_ms = 3000, .never_end = {0}});
+  const auto stopped = run_job({.scenario = "stop0", .launcher_serves = false, .never_end = {0}});
   for (const int rank : {1, 2})
     expect_end(stopped, rank, ExitCode::kCommunication, {"all_reduce #4", "served by rank 0 does not answer"});
 }
@@ -273,6 +293,13 @@ TEST(WorldFaults, TwoProcessesOfOneRankAreRefused) {
   claims.add("claims/1", 1);
   const auto ends = run_job({.scenario = "good", .num_ranks = 2, .start = {1}}, store.port());
   expect_end(ends, 1, ExitCode::kCommunication, {"two processes say that they are rank 1 of 2"});
+}
+
+TEST(WorldFaults, TwoRanksOnOneGpuAreRefusedByEveryRank) {
+  const auto ends = run_job({.scenario = "one_gpu", .num_ranks = 3});
+  for (const int rank : {0, 1, 2})
+    expect_end(ends, rank, ExitCode::kEnvironment,
+               {"ranks 0 and 2 have the same GPU (", "GPU-aaaa 0)", "NCCL", "hint: ", "--nproc-per-node"});
 }
 
 TEST(WorldFaults, AnotherWorldSizeThanRankZeroIsRefused) {
