@@ -3,12 +3,15 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cmath>
+#include <fstream>
 #include <future>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "commands/train_fixture.h"
+#include "core/safetensors.h"
 
 namespace lockstep::tests {
 
@@ -16,6 +19,21 @@ namespace lockstep::tests {
 class AcceleratorFixture : public TrainFixture {
  protected:
   void SetUp() override {}  // the program is built with this one
+  static void TearDownTestSuite() {
+    delete sounds_;
+    sounds_ = nullptr;
+    TrainFixture::TearDownTestSuite();
+  }
+  /// 48 recordings of a second and 24 held-out ones, made when first asked for.
+  static std::string sounds(const std::string& key) {
+    if (sounds_ == nullptr) {
+      const auto made = run_lockstep({"data", "make-sounds", (shared_->path() / "sounds").string(), "--samples", "48",
+                                      "--val-samples", "24", "--samples-per-shard", "24", "--json"});
+      EXPECT_EQ(made.exit_code, 0) << made.err;
+      sounds_ = new core::Json(core::parse_json(made.out, "make-sounds"));
+    }
+    return sounds_->at(key);
+  }
   /// LOCKSTEP_TEST_ENGINE names another one (tests/tools/mutate_device_path.py).
   static std::string engine() {
     const char* other = std::getenv("LOCKSTEP_TEST_ENGINE");
@@ -25,6 +43,7 @@ class AcceleratorFixture : public TrainFixture {
   /// On the CPU, or where `num_devices` is above 0 on the simulated accelerator.
   static ProgramResult run(std::vector<std::string> args, int num_devices, EnvChanges changes = {}) {
     args.insert(args.begin(), engine());
+    changes["CUDA_VISIBLE_DEVICES"] = "";  // a GPU that is here plays no part
     changes["LOCKSTEP_TEST_DEVICES"] = num_devices > 0 ? std::optional(std::to_string(num_devices)) : std::nullopt;
     return run_program(std::move(args), changes, std::chrono::seconds(120));
   }
@@ -111,6 +130,37 @@ class AcceleratorFixture : public TrainFixture {
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
+  std::vector<std::string> clap_args(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"train", "clap", "--model", LOCKSTEP_SOURCE_DIR "/examples/sounds/model.json"};
+    args.insert(args.end(), {"--train-data", sounds("train_shards"), "--tokenizer-vocab", sounds("tokenizer")});
+    for (const char* word :
+         {"--batch-size", "8", "--workers", "1", "--threads", "1", "--precision", "fp32", "--lr", "1e-3", "--warmup",
+          "2", "--max-steps", "5", "--log-every-n-steps", "1", "--device", "auto"})
+      args.emplace_back(word);
+    args.insert(args.end(), {"--logs", logs_.path().string(), "--name", name});
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  /// Files of fp32 tensors below the logs, of the same names and shapes.
+  void expect_close_tensors(const std::string& name, const std::string& want, float absolute = 1e-5f) const {
+    const core::SafetensorsFile got_file(logs_.path() / name), want_file(logs_.path() / want);
+    ASSERT_FALSE(want_file.entries().empty());
+    for (const auto& entry : want_file.entries()) {
+      const auto* got = reinterpret_cast<const float*>(got_file.at(entry.name).bytes.data());
+      const auto* expected = reinterpret_cast<const float*>(entry.bytes.data());
+      ASSERT_EQ(got_file.at(entry.name).shape, entry.shape);
+      float largest = 0;
+      for (size_t i = 0; i < entry.bytes.size() / sizeof(float); ++i) {
+        ASSERT_NEAR(got[i], expected[i], absolute) << entry.name << " " << i;
+        largest = std::max(largest, std::abs(expected[i]));
+      }
+      EXPECT_GT(largest, 0.01f) << entry.name;
+    }
+  }
+  void write_lines(const std::string& name, const std::vector<std::string>& lines) const {
+    std::ofstream file(logs_.path() / name);
+    for (const auto& line : lines) file << line << "\n";
+  }
   /// Losses and norms of gradients. fp32: the formulas of a device (attention, norms) round in another order than the
   /// CPU's, and the difference grows with the steps.
   void expect_close_runs(const std::string& name, const std::string& want, double relative = 1e-5) const {
@@ -131,6 +181,9 @@ class AcceleratorFixture : public TrainFixture {
       EXPECT_EQ(core::read_file(newest_checkpoint(name) / file), core::read_file(newest_checkpoint(want) / file))
           << file;
   }
+
+ private:
+  inline static core::Json* sounds_ = nullptr;
 };
 
 }  // namespace lockstep::tests

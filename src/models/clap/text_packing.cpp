@@ -13,7 +13,7 @@ namespace lockstep::models {
 namespace {
 
 at::Tensor to_device(const std::vector<int64_t>& values, const at::Device& device) {
-  const at::Tensor host = at::empty({std::ssize(values)}, at::TensorOptions(at::kLong));
+  const at::Tensor host = at::empty({std::ssize(values)}, at::TensorOptions(at::kLong).pinned_memory(!device.is_cpu()));
   std::copy(values.begin(), values.end(), host.mutable_data_ptr<int64_t>());
   return host.to(device, /*non_blocking=*/true);
 }
