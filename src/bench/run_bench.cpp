@@ -130,12 +130,13 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
   const hw::RankInfo ranks = hw::discover_ranks({}, hw::process_env());
   core::configure_log({.level = core::LogLevel::kWarning, .host = "", .rank = ranks.rank});  // no lines in the table
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
-  const at::Device device = train::pick_device(options.train.device, ranks.local_rank, ranks.local_world_size);
+  const at::Device device = train::pick_device(options.train.device, ranks);
   const std::string backend =
       options.train.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.train.dist_backend;
   auto world = comm::World::join(
       ranks, {.backend = backend,
               .device = device,
+              .device_key = train::gpu_key(device),
               .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
   try {
     // No kept memory: --find-batch watches what a process holds.

@@ -1,11 +1,11 @@
 #include "hw/counters.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <fstream>
 #include <optional>
 #include <sstream>
+
+#include "hw/nvml.h"
 
 namespace lockstep::hw {
 namespace fs = std::filesystem;
@@ -59,49 +59,6 @@ void add_growth(const std::map<std::string, double>& before, const std::map<std:
 
 }  // namespace
 
-/// The few functions of NVIDIA's management library that are needed, found at run time.
-struct CounterReader::Nvml {
-  using Device = void*;
-  void* library = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*energy_mj)(Device, unsigned long long*) = nullptr;
-  int (*name)(Device, char*, unsigned) = nullptr;
-  std::vector<Device> devices;
-
-  static std::unique_ptr<Nvml> open() {
-    auto nvml = std::make_unique<Nvml>();
-    nvml->library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (nvml->library == nullptr) return nullptr;
-    int (*init)() = nullptr;
-    int (*count)(unsigned*) = nullptr;
-    int (*handle)(unsigned, Device*) = nullptr;
-    const bool has_all = nvml->find("nvmlInit_v2", init) && nvml->find("nvmlShutdown", nvml->shutdown) &&
-                         nvml->find("nvmlDeviceGetCount_v2", count) &&
-                         nvml->find("nvmlDeviceGetHandleByIndex_v2", handle) &&
-                         nvml->find("nvmlDeviceGetTotalEnergyConsumption", nvml->energy_mj) &&
-                         nvml->find("nvmlDeviceGetName", nvml->name);
-    unsigned num_devices = 0;
-    if (!has_all || init() != 0) {
-      nvml->shutdown = nullptr;
-      return nullptr;
-    }
-    if (count(&num_devices) != 0) return nullptr;
-    for (unsigned i = 0; i < num_devices; ++i) {
-      Device device = nullptr;
-      if (handle(i, &device) == 0) nvml->devices.push_back(device);
-    }
-    return nvml;
-  }
-  template <typename Function> bool find(const char* symbol, Function& function) {
-    function = reinterpret_cast<Function>(::dlsym(library, symbol));
-    return function != nullptr;
-  }
-  ~Nvml() {
-    if (shutdown != nullptr) shutdown();
-    if (library != nullptr) ::dlclose(library);
-  }
-};
-
 CounterReader::CounterReader(fs::path proc, fs::path sys)
     : proc_(std::move(proc)), sys_(std::move(sys)), nvml_(Nvml::open()) {
   find_rapl_meters();
@@ -144,12 +101,9 @@ Counters CounterReader::read() const {
   read_infiniband(counters);
   for (const auto& meter : rapl_)
     if (const auto energy_uj = number_in(meter.file)) counters.energy_j[meter.name] = *energy_uj / 1e6;
-  if (nvml_)
-    for (size_t i = 0; i < nvml_->devices.size(); ++i) {
-      unsigned long long energy_mj = 0;
-      if (nvml_->energy_mj(nvml_->devices[i], &energy_mj) == 0)
-        counters.energy_j["nvml-" + std::to_string(i)] = static_cast<double>(energy_mj) / 1e3;
-    }
+  for (size_t i = 0; nvml_ && i < nvml_->num_devices(); ++i)
+    if (const double energy_j = nvml_->energy_j(i); energy_j >= 0)
+      counters.energy_j["nvml-" + std::to_string(i)] = energy_j;
   return counters;
 }
 
@@ -170,11 +124,8 @@ Counters CounterReader::growth(const Counters& before, const Counters& after) co
 
 std::vector<std::string> CounterReader::gpu_names() const {
   std::vector<std::string> names;
-  if (!nvml_) return names;
-  for (const auto& device : nvml_->devices) {
-    char name[128] = "";
-    if (nvml_->name(device, name, sizeof name) == 0) names.emplace_back(name);
-  }
+  for (size_t i = 0; nvml_ && i < nvml_->num_devices(); ++i)
+    if (std::string name = nvml_->name(i); !name.empty()) names.push_back(std::move(name));
   return names;
 }
 

@@ -7,6 +7,8 @@
 
 namespace lockstep::hw {
 
+class Nvml;
+
 /// Readings of this machine's counters, or their growth over an interval.
 struct Counters {
   std::map<std::string, double> received_bytes{},
@@ -32,7 +34,6 @@ class CounterReader {
   std::vector<std::string> gpu_names() const;
 
  private:
-  struct Nvml;
   struct Meter {
     std::string name;
     std::filesystem::path file;

@@ -30,8 +30,7 @@ namespace {
 class Encoder {
  public:
   explicit Encoder(const config::InferOptions& options)
-      : options_(options), device_(train::pick_device(options.device, /*local_rank=*/0, /*local_world_size=*/1)),
-        precision_(options.precision, device_.type()) {
+      : options_(options), device_(train::pick_device(options.device)), precision_(options.precision, device_.type()) {
     if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
     shape_ = config::resolve_contrastive_shape(
         options.model, config::is_clap_model(options.model),

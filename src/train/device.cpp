@@ -2,16 +2,21 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
 #include "core/env.h"
+#include "core/error.h"
 #include "core/heap.h"
 #include "core/host_name.h"
 #include "core/log.h"
 #include "hw/device.h"
+#include "hw/gpus.h"
 
 namespace lockstep::train {
 namespace {
@@ -23,18 +28,58 @@ std::optional<std::string> asked_by_environment() {
   return is_of_torchrun ? std::nullopt : variable;
 }
 
+/// 13000; 0: it was built without CUDA.
+int cuda_of_libtorch() {
+  const auto& hooks = at::detail::getCUDAHooks();
+  return hooks.hasCUDART() ? static_cast<int>(hooks.versionCUDART()) : 0;
+}
+
+/// Also where it is empty, which hides every GPU.
+std::optional<std::string> visible_devices() {
+  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+/// The first use makes the device's context, which fails where another process holds the device.
+void touch(at::Device device, const hw::DriverAnswer& driver) {
+  try {
+    at::zeros({1}, device);
+  } catch (const c10::Error& error) {
+    throw EnvironmentError(
+        fmt::format("train: {} is here and cannot be used, driver {}: {}", device.str(),
+                    driver.driver_version.empty() ? "not known" : driver.driver_version,
+                    error.what_without_backtrace()),
+        "does another process hold it (nvidia-smi)? In compute mode Exclusive_Process it serves one at a time");
+  }
+}
+
 }  // namespace
 
-at::Device pick_device(const std::string& request, int local_rank, int local_world_size) {
+at::Device pick_device(const std::string& request, const hw::RankInfo& rank) {
   const auto accelerator = at::accelerator::getAccelerator();
-  const int visible_gpus = accelerator ? static_cast<int>(at::accelerator::deviceCount()) : 0;
-  const bool is_cuda = request == "cuda" || (request == "auto" && visible_gpus > 0);
-  const auto choice = hw::choose_device(is_cuda ? hw::DeviceKind::kCuda : hw::DeviceKind::kCpu, visible_gpus,
-                                        local_rank, local_world_size);
-  if (choice.kind != hw::DeviceKind::kCuda) return at::Device(at::kCPU);
+  const hw::GpuMachine machine;
+  const hw::GpuQuestion question{.request = request,
+                                 .num_usable = accelerator ? static_cast<int>(at::accelerator::deviceCount()) : 0,
+                                 .needed_cuda = cuda_of_libtorch(),
+                                 .visible_devices = visible_devices(),
+                                 .local_rank = rank.local_rank,
+                                 .local_world_size = rank.local_world_size,
+                                 .world_size = rank.world_size};
+  const hw::DeviceChoice choice = hw::choose_device(question, machine);
+  if (choice.kind != hw::DeviceKind::kCuda) {
+    if (request == "auto" && machine.presence.any())
+      core::log_warning("computing on the CPU: CUDA_VISIBLE_DEVICES hides the GPUs that are here");
+    return at::Device(at::kCPU);
+  }
   const auto index = static_cast<at::DeviceIndex>(choice.index);
   at::accelerator::setDeviceIndex(index);  // before the first allocation, event or pinned byte of this rank
-  return {*accelerator, index};
+  const at::Device device(*accelerator, index);
+  touch(device, machine.driver);
+  return device;
+}
+
+std::string gpu_key(at::Device device) {
+  return device.is_cpu() ? "" : hw::gpu_key(device.index(), visible_devices(), hw::ask_driver());
 }
 
 void set_up_lone_cpu(int64_t asked) {

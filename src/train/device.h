@@ -5,12 +5,17 @@
 #include <string>
 
 #include "comm/comm.h"
+#include "hw/ranks.h"
 
 namespace lockstep::train {
 
-/// The device of a rank from --device {auto,cuda,cpu}; "auto" is a GPU where one is visible. It is current for the
+/// The device of a rank from --device {auto,cuda,cpu} (hw::choose_device, with its refusals). It is current for the
 /// calling thread from then on: a thread that sets no device puts a context, some hundred MB, on GPU 0.
-at::Device pick_device(const std::string& request, int local_rank, int local_world_size);
+/// EnvironmentError also for a device that cannot be used now: another process holds it, or all of its memory.
+at::Device pick_device(const std::string& request, const hw::RankInfo& rank = {});
+
+/// hw::gpu_key of a rank's device; "" on the CPU.
+std::string gpu_key(at::Device device);
 
 /// For a process alone: compute threads as set_compute_threads, without a log line; freed memory stays with it.
 void set_up_lone_cpu(int64_t asked);

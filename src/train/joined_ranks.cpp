@@ -39,7 +39,7 @@ hw::RankInfo find_rank(const config::RunOptions& options) {
 }
 
 at::Device set_up_device(const config::RunOptions& options, const hw::RankInfo& info) {
-  const at::Device device = pick_device(options.device, info.local_rank, info.local_world_size);
+  const at::Device device = pick_device(options.device, info);
   if (device.is_cpu()) core::keep_freed_memory();
   if (options.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, false);
@@ -60,9 +60,11 @@ JoinedRanks join_ranks(const config::RunOptions& options) {
   const std::string backend =
       options.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.dist_backend;
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(options.dist_timeout_s * 1000));
-  JoinedRanks ranks{.info = info,
-                    .device = device,
-                    .world = comm::World::join(info, {.backend = backend, .device = device, .timeout = timeout})};
+  JoinedRanks ranks{
+      .info = info,
+      .device = device,
+      .world = comm::World::join(
+          info, {.backend = backend, .device = device, .device_key = gpu_key(device), .timeout = timeout})};
   set_compute_threads(ranks.world.comm(), options.threads, info.local_world_size);
   return ranks;
 }

@@ -24,6 +24,8 @@ struct TrainRequest {
   config::RunFacts facts;
   std::vector<std::string> warnings = {};  ///< Of the command line.
   std::function<plan::BatchPlan(int64_t num_ranks)> plan_batch;
+  /// The memory of a rank as the dry run plans it, in one line; empty: not known.
+  std::function<std::string(int64_t num_ranks)> planned_memory = {};
   /// Collective; the result is destroyed before its arguments.
   std::function<std::unique_ptr<TrainingTask>(comm::World&, at::Device, const plan::BatchPlan&)> make_task;
 };

@@ -18,6 +18,7 @@
 #include "record/reader.h"
 #include "record/run_record.h"
 #include "train/interval_recorder.h"
+#include "train/out_of_memory.h"
 #include "train/run_checkpoints.h"
 #include "train/run_context.h"
 #include "train/run_description.h"
@@ -36,15 +37,17 @@ std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet
   return params;
 }
 
-/// What a failed start takes back: the folder that rank 0 made, until there was a step.
-struct StartedFolder {
-  std::optional<RunFolder> folder;
+/// What a failed start is told of and takes back.
+struct StartedRun {
+  std::optional<RunFolder> folder;  ///< That rank 0 made, until there was a step.
+  int64_t num_ranks = 1;
 };
 
 /// Joins the ranks, which must have been started alike, and opens the folder of the run. Collective.
-RunContext join_run(const TrainRequest& request, const SoftwareVersions& versions, StartedFolder& started) {
+RunContext join_run(const TrainRequest& request, const SoftwareVersions& versions, StartedRun& started) {
   leave_on_stop_signals();
   RunContext run{.request = request, .versions = versions, .ranks = join_ranks(request.options), .batch = {}};
+  started.num_ranks = run.ranks.info.world_size;
   auto options = request.set.values_json();
   for (const char* own : {"dist_rank", "dist_local_rank", "dist_url", "log_local", "debug", "threads", "workers"})
     options.erase(own);
@@ -62,7 +65,7 @@ RunContext join_run(const TrainRequest& request, const SoftwareVersions& version
 /// Everything of one rank's run, built in the order of the members; the trainer works with references into it.
 class TrainRun final : private TrainerCallbacks {
  public:
-  TrainRun(const TrainRequest& request, const SoftwareVersions& versions, StartedFolder& started);
+  TrainRun(const TrainRequest& request, const SoftwareVersions& versions, StartedRun& started);
   ExitCode run();
   void note_failure(const Error& error);
 
@@ -83,7 +86,7 @@ class TrainRun final : private TrainerCallbacks {
   bool is_time_up() override;
 
   StartupClock startup_;  // first: it counts from here
-  StartedFolder& started_;
+  StartedRun& started_;
   RunContext run_;
   PhaseClock phases_;
   std::unique_ptr<TrainingTask> task_;
@@ -99,7 +102,7 @@ class TrainRun final : private TrainerCallbacks {
   std::optional<RunProfile> profile_;
 };
 
-TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions, StartedFolder& started)
+TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions, StartedRun& started)
     : started_(started), run_(join_run(request, versions, started)),
       phases_(run_.ranks.device, run_.ranks.world.recorder()) {
   startup_.finish("communicator");
@@ -299,19 +302,12 @@ void TrainRun::evaluate(const EvaluationTime& when) {
 
 namespace {
 
-EnvironmentError out_of_memory() {
-  return EnvironmentError("train: out of memory", "the same command with --dry-run shows what takes how much");
-}
-
-ExitCode train_in(StartedFolder& started, const TrainRequest& request, const SoftwareVersions& versions) {
-  TrainRun run(request, versions, started);
+ExitCode train_in(StartedRun& started, const TrainRequest& request, const SoftwareVersions& versions) {
+  TrainRun run = explaining_memory(request, started.num_ranks, [&] { return TrainRun(request, versions, started); });
   try {
-    return run.run();
+    return explaining_memory(request, started.num_ranks, [&] { return run.run(); });
   } catch (const Error& error) {
     run.note_failure(error);
-    throw;
-  } catch (const std::bad_alloc&) {
-    run.note_failure(out_of_memory());
     throw;
   } catch (const std::exception& error) {
     run.note_failure(Error(ExitCode::kInternal, error.what()));
@@ -319,20 +315,12 @@ ExitCode train_in(StartedFolder& started, const TrainRequest& request, const Sof
   }
 }
 
-ExitCode train_within_memory(StartedFolder& started, const TrainRequest& request, const SoftwareVersions& versions) {
-  try {
-    return train_in(started, request, versions);
-  } catch (const std::bad_alloc&) {
-    throw out_of_memory();
-  }
-}
-
 }  // namespace
 
 ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
-  StartedFolder started;
+  StartedRun started;
   try {
-    return train_within_memory(started, request, versions);
+    return train_in(started, request, versions);
   } catch (const Error& error) {
     // What the user can correct and start again under the same name leaves nothing in its way.
     // So does what this machine cannot do (a model beyond its memory), unless there is a record that tells of it.

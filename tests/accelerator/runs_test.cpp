@@ -61,6 +61,33 @@ TEST_F(RunsOnAccelerator, HostWaitsTwiceAStepForWhatLiesBehind) {
   EXPECT_EQ(more_waits(clip("clip4", "4"), clip("clip8", "8")), 2 * 4);
 }
 
+TEST_F(RunsOnAccelerator, MemoryThatRunsOutIsExplainedByThePlan) {
+  const auto in_a_step = run(on_any_device(train_args("full")), 1, {{"LOCKSTEP_TEST_DEVICE_BYTES", "20000000"}});
+  EXPECT_EQ(in_a_step.exit_code, 6) << in_a_step.err;
+  for (const char* text : {"out of memory: simulated out of memory. Tried to allocate", "simulated:0 has",
+                           "planned: memory of a rank: ", "--batch-size", "--dry-run"})
+    EXPECT_NE(in_a_step.err.find(text), std::string::npos) << text << " in: " << in_a_step.err;
+  const auto status = record::read_status(logs_.path() / "full");
+  EXPECT_EQ(status.state, "failed");
+  EXPECT_NE(status.message.find("planned: "), std::string::npos) << status.message;
+  const auto while_building = run(on_any_device(train_args("none")), 1, {{"LOCKSTEP_TEST_DEVICE_BYTES", "4000000"}});
+  EXPECT_EQ(while_building.exit_code, 6) << while_building.err;
+  EXPECT_NE(while_building.err.find("planned: "), std::string::npos) << while_building.err;
+  EXPECT_FALSE(fs::exists(logs_.path() / "none"));
+  const auto planned = run(gpt_args("planned", {"--global-batch-size", "8", "--micro-batch-size", "8"}), 1,
+                           {{"LOCKSTEP_TEST_DEVICE_BYTES", "700000"}});
+  EXPECT_EQ(planned.exit_code, 6) << planned.err;
+  EXPECT_NE(planned.err.find("laid out so takes 1.08 MiB of memory, device 'simulated:0'"), std::string::npos)
+      << planned.err;
+}
+
+TEST_F(RunsOnAccelerator, DeviceThatGivesNoMemoryAtAllIsRefused) {
+  const auto held = run(gpt_args("held", {}), 1, {{"LOCKSTEP_TEST_DEVICE_BYTES", "0"}});
+  EXPECT_EQ(held.exit_code, 6) << held.err;
+  for (const char* text : {"simulated:0 is here and cannot be used, driver ", "Exclusive_Process", "nvidia-smi"})
+    EXPECT_NE(held.err.find(text), std::string::npos) << held.err;
+}
+
 TEST_F(RunsOnAccelerator, MoreRanksThanDevicesAreRefused) {
   for (const auto& rank : run_ranks(3, gpt_args("crowd", {"--micro-batch-size", "1", "--global-batch-size", "3"}), 2)) {
     EXPECT_EQ(rank.exit_code, 6);

@@ -180,6 +180,38 @@ TEST_F(TrainFaults, MissingShardsAreNamed) {
                {"is a folder; its pictures have no captions", "hint: name the shards"});
 }
 
+/// Each command that computes; on a machine that shows a GPU of NVIDIA, with and without a driver.
+TEST_F(TrainFaults, AGpuThatCannotBeUsedIsNeverReplacedByTheCpu) {
+  const fs::path root = logs_.path() / "root", gpu = root / "sys/bus/pci/devices/0000:0a:00.0";
+  fs::create_directories(gpu);
+  write_file(gpu / "vendor", "0x10de\n"), write_file(gpu / "class", "0x030200\n");
+  const EnvChanges machine{{"LOCKSTEP_SYSTEM_ROOT", root.string()}, {"CUDA_VISIBLE_DEVICES", std::nullopt}};
+  const std::vector<std::string> without = {"1 GPU is here", "no driver of NVIDIA is loaded", "expected 580 or newer",
+                                            "hint: ", "--device cpu"};
+  expect_error(train("gpu", {"--device", "auto"}, machine), 6, without);
+  expect_error(train("gpu", {"--device", "cuda"}, machine), 6, without);
+  EXPECT_FALSE(fs::exists(logs_.path() / "gpu"));
+  expect_error(train("cpu", {"--max-steps", "1"}, machine), 0, {});
+  const std::string run = (logs_.path() / "cpu").string(), texts = run + "/params.txt";
+  expect_error(run_lockstep({"bench", "op"}, machine), 6, without);
+  expect_error(run_lockstep({"infer", "embed", "--pretrained", run, "--texts", texts, "--output",
+                             (logs_.path() / "x.safetensors").string()},
+                            machine),
+               6, without);
+  fs::create_directories(root / "proc/driver/nvidia/gpus/0000:0a:00.0");
+  write_file(root / "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat\n");
+  expect_error(train("gpu", {"--device", "auto"}, machine), 6,
+               {"too old: driver 535.104.05", "CUDA 13.0", "driver 580 or newer"});
+  auto absent = machine;
+  absent["CUDA_VISIBLE_DEVICES"] = "0,3";
+  expect_error(train("gpu", {"--device", "auto"}, absent), 6,
+               {"CUDA_VISIBLE_DEVICES=0,3 names device '3', which is not here", "driver 535.104.05"});
+  auto hidden = machine;
+  hidden["CUDA_VISIBLE_DEVICES"] = "";
+  expect_error(train("hidden", {"--device", "auto", "--max-steps", "1"}, hidden), 0,
+               {"computing on the CPU: CUDA_VISIBLE_DEVICES hides the GPUs that are here"});
+}
+
 TEST_F(TrainFaults, NamedFilesThatAreNotThereAreUsageErrors) {
   const std::string none = "/nonexistent/file.json",
                     text = write_file(logs_.path() / "notes.txt", "these are no weights\n");

@@ -89,6 +89,10 @@ class DeviceMemory final : public c10::DeviceAllocator {
     const int device = Runtime::current_device();
     const c10::Device place(kDeviceType, static_cast<c10::DeviceIndex>(device));
     if (bytes == 0) return {nullptr, nullptr, &c10::detail::deleteNothing, place};
+    const auto used = static_cast<size_t>(Runtime::get().usage(device).now);
+    TORCH_CHECK_WITH(OutOfMemoryError, used + bytes <= Runtime::get().bytes_of_a_device(),
+                     "simulated out of memory. Tried to allocate ", bytes, " bytes. ", place.str(), " has ", used,
+                     " of ", Runtime::get().bytes_of_a_device(), " in use.");
     void* block = Runtime::get().take_device_memory(bytes, device);
     return {block, block, &give_back_device_memory, place};
   }
@@ -116,8 +120,8 @@ class DeviceMemory final : public c10::DeviceAllocator {
     Runtime::get().usage(device).peak = Runtime::get().usage(device).now;
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    constexpr size_t kAll = size_t{16} << 30;
-    return {kAll - static_cast<size_t>(Runtime::get().usage(device).now), kAll};
+    const size_t all = Runtime::get().bytes_of_a_device();
+    return {all - static_cast<size_t>(Runtime::get().usage(device).now), all};
   }
 };
 

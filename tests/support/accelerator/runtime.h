@@ -49,6 +49,9 @@ class Runtime {
 
   void set_num_devices(int count) { num_devices_ = count; }
   int num_devices() const { return num_devices_; }
+  /// Allocations beyond it fail.
+  void set_bytes_of_a_device(size_t bytes) { bytes_of_a_device_ = bytes; }
+  size_t bytes_of_a_device() const { return bytes_of_a_device_; }
   RaceDetector& races() { return races_; }
 
   static int& current_device();  ///< Of this thread.
@@ -124,6 +127,7 @@ class Runtime {
   void open_pinned_memory(int device);
 
   int num_devices_ = 2;
+  size_t bytes_of_a_device_ = size_t{16} << 30;
   RaceDetector races_;
   DoubleMappedMemory device_memory_, pinned_memory_;
   mutable std::mutex mutex_;

@@ -1,4 +1,5 @@
-// An object of this makes any program work with simulated devices: LOCKSTEP_TEST_DEVICES of them. What the detector
+// An object of this makes any program work with simulated devices: LOCKSTEP_TEST_DEVICES of them,
+// each with LOCKSTEP_TEST_DEVICE_BYTES. What the detector
 // found is told at the end, which is then one with exit code 70.
 #include <unistd.h>
 
@@ -30,6 +31,8 @@ __attribute__((constructor)) void start() {
   if (count == nullptr) return;
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   install(std::atoi(count));
+  if (const char* bytes = std::getenv("LOCKSTEP_TEST_DEVICE_BYTES"))
+    Runtime::get().set_bytes_of_a_device(std::strtoull(bytes, nullptr, 10));
   std::atexit(&tell_reports);
 }
 
