@@ -72,7 +72,8 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
                                                               .num_kept = config_.num_kept,
                                                               .is_first = world_.rank() == 0,
                                                               .is_shared = is_in_parts(state_),
-                                                              .awaited = awaited});
+                                                              .awaited = awaited,
+                                                              .check_alive = [this] { world_.check_alive(); }});
 }
 
 /// Of rank 0. Collective.

@@ -194,6 +194,7 @@ checkpoint::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, 
   const auto description = folder / (name + kDescriptionSuffix);
   const auto begin = std::chrono::steady_clock::now();
   while (!fs::exists(description)) {
+    if (config_.check_alive) config_.check_alive();
     if (std::chrono::steady_clock::now() - begin >
         (is_ending_ ? std::chrono::seconds(kLastPatience) : std::chrono::seconds(kPatience)))
       throw CheckpointError(fmt::format("train: another rank has not written its file '{}'", name),

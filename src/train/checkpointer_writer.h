@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -37,6 +38,7 @@ struct WriterConfig {
   bool is_first = true;    ///< Of several writers one writes the manifest, when the files of all are there.
   bool is_shared = false;  ///< There may be several; prepare() then makes the folder.
   std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.
+  std::function<void()> check_alive = {};  ///< Throws when a rank has failed, whose file would be awaited in vain.
 };
 
 /// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.

@@ -195,6 +195,20 @@ TEST(ShardedCheckpointFiles, AFailingPartLeavesNoCheckpointAndTheNextOneIsWhole)
                   .problems.empty());
 }
 
+TEST(ShardedCheckpointFiles, NobodyWaitsForThePartOfARankThatHasFailed) {
+  const core::TempDir dir;
+  CheckpointWriter first({.run_folder = dir.path(),
+                          .is_shared = true,
+                          .awaited = {"optimizer-00001-of-00002.safetensors"},
+                          .check_alive = [] { throw CommError("comm: rank 1 does not answer any more"); }});
+  ASSERT_EQ(first.prepare(1, 1), "");
+  const auto begin = std::chrono::steady_clock::now();
+  first.start({{.name = "model.safetensors", .tensors = {{"w", at::ones({100})}}}}, {.step = 1});
+  EXPECT_FALSE(first.wait());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1)) << "of ten";
+  EXPECT_FALSE(fs::exists(dir.path() / "checkpoints" / "step-00000001.a1"));
+}
+
 TEST(ShardedCheckpointFiles, AnotherModelIsRefused) {
   const core::TempDir dir;
   train_on({.num_ranks = 2}, dir.path(), 2, /*saves=*/true);
