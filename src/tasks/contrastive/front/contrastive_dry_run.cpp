@@ -10,6 +10,7 @@
 #include "data/shards/shard_list.h"
 #include "plan/bucket_plan.h"
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
+#include "tasks/front/length_facts.h"
 
 namespace lockstep::tasks {
 namespace fs = std::filesystem;
@@ -67,24 +68,6 @@ void add_model_facts(const ContrastiveOptions& options, const config::Contrastiv
                    fmt::format("{}FLOP per pair of {} and text of {} tokens (2 x multiply-adds)",
                                core::format_count(cost.forward.flops), other_text(shape), shape.context_length())});
   add_bucket_facts(options, shape, num_ranks, facts);
-}
-
-void add_step_facts(const ContrastiveOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
-  if (!options.train_num_samples) {
-    facts.push_back({"steps_per_epoch", "steps per epoch", nullptr,
-                     "known when the data are opened (--train-num-samples tells before)"});
-    return;
-  }
-  const int64_t steps = (*options.train_num_samples + global_batch - 1) / global_batch;
-  const bool is_cut = options.max_steps && *options.max_steps / steps < options.epochs;
-  const int64_t total = is_cut ? *options.max_steps : steps * options.epochs;
-  facts.push_back(
-      {"steps_per_epoch", "steps per epoch", steps,
-       fmt::format("{} ({} samples, rounded up to whole global batches)", steps, *options.train_num_samples)});
-  facts.push_back(
-      {"total_steps", "steps in all", total,
-       fmt::format("{} ({}), warm-up {}", total, is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs),
-                   options.warmup_steps)});
 }
 
 /// The shards of a data flag that are not here, in a sentence.
@@ -145,7 +128,12 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
           {"num_micro", "", batch.num_micro_batches, ""},
           {"global_batch", "global batch", batch.global_batch, fmt::format("{} samples", batch.global_batch)},
       }};
-  add_step_facts(options, batch.global_batch, page.facts);
+  add_length_facts({.samples_per_epoch = options.train_num_samples,
+                    .global_batch = batch.global_batch,
+                    .epochs = options.epochs,
+                    .max_steps = options.max_steps,
+                    .warmup = std::to_string(options.warmup_steps)},
+                   page.facts);
   add_model_facts(options, shape, world.num_ranks, page.facts);
   const std::optional<RankMemory> memory = contrastive_rank_memory(options, world);
   for (DryRunFact& fact : memory_facts(options, shape, batch, world.num_ranks, memory))

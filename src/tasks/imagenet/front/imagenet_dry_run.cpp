@@ -11,6 +11,7 @@
 #include "core/units.h"
 #include "hw/device_specs.h"
 #include "plan/bucket_plan.h"
+#include "tasks/front/length_facts.h"
 
 namespace lockstep::tasks {
 namespace fs = std::filesystem;
@@ -34,24 +35,6 @@ RankMemory asked_device_memory(const ImagenetOptions& options) {
   return {.bytes = static_cast<double>(config::parse_bytes(asked, "--device-memory")),
           .source = "--device-memory",
           .is_gpu = options.device != "cpu"};
-}
-
-void add_length_facts(const ImagenetOptions& options, int64_t global_batch, std::vector<DryRunFact>& facts) {
-  if (!options.train_num_samples) {
-    facts.push_back({"steps_per_epoch", "steps per epoch", nullptr,
-                     "known when the data are opened (--train-num-samples tells before)"});
-    return;
-  }
-  const int64_t steps = (*options.train_num_samples + global_batch - 1) / global_batch;
-  const bool is_cut = options.max_steps && *options.max_steps / steps < options.epochs;
-  const int64_t total = is_cut ? *options.max_steps : steps * options.epochs;
-  facts.push_back(
-      {"steps_per_epoch", "steps per epoch", steps,
-       fmt::format("{} ({} pictures, rounded up to whole global batches)", steps, *options.train_num_samples)});
-  facts.push_back(
-      {"total_steps", "steps in all", total,
-       fmt::format("{} ({}), warm-up {} epochs", total,
-                   is_cut ? "--max-steps" : fmt::format("{} epochs", options.epochs), options.warmup_epochs)});
 }
 
 void add_network_facts(const ImagenetOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
@@ -161,7 +144,13 @@ DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSe
           {"lr", "peak learning rate", peak_lr(options, batch.global_batch),
            fmt::format("{:.6g}", peak_lr(options, batch.global_batch))},
       }};
-  add_length_facts(options, batch.global_batch, page.facts);
+  add_length_facts({.samples_per_epoch = options.train_num_samples,
+                    .global_batch = batch.global_batch,
+                    .epochs = options.epochs,
+                    .max_steps = options.max_steps,
+                    .sample_unit = "pictures",
+                    .warmup = fmt::format("{} epochs", options.warmup_epochs)},
+                   page.facts);
   add_network_facts(options, world.num_ranks, page.facts);
   const std::optional<RankMemory> memory =
       options.device_memory.empty() ? rank_memory(options, world) : asked_device_memory(options);
