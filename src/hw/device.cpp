@@ -120,12 +120,12 @@ ThreadChoice choose_threads(int64_t asked, const std::optional<std::string>& var
                     "threads a rank, {}",
                     *variable, kMost, choice.count, choice.reason));
   }
+  const int most = cpu_threads_per_rank(num_cores, num_sharing);
   if (num_sharing * choice.count > num_cores)
     choice.warnings.push_back(
-        fmt::format("{} {} x {} compute threads ({}) on {} cores: they hinder each other; start "
-                    "fewer ranks, or give each at most {} with --threads",
+        fmt::format("{} {} x {} compute threads ({}) on {} cores: they hinder each other; start fewer ranks{}",
                     num_sharing, num_sharing == 1 ? "rank" : "ranks", choice.count, choice.reason, num_cores,
-                    cpu_threads_per_rank(num_cores, num_sharing)));
+                    choice.count > most ? fmt::format(", or give each at most {} with --threads", most) : ""));
   return choice;
 }
 
