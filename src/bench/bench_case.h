@@ -18,8 +18,8 @@ struct BenchContext {
   const commands::BenchOptions& options;
   comm::Comm& world;
   at::Device device;
-  comm::World* processes =
-      nullptr;  ///< Behind `world`; nullptr where ranks are threads, which the loader case cannot use.
+  /// Behind `world`; nullptr where ranks are threads, which the loader case cannot use.
+  comm::World* processes = nullptr;
   std::vector<std::string> command = {};  ///< As typed, the program's name first.
 };
 

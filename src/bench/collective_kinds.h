@@ -21,8 +21,8 @@ struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   comm::ReduceOp op = comm::ReduceOp::kSum;
   int root = 0;
-  int64_t count =
-      0;  ///< Elements of what one rank gives to one other: of gathers, scatters and exchanges the n-th part.
+  /// Elements of what one rank gives to one other: of gathers, scatters and exchanges the n-th part.
+  int64_t count = 0;
   at::ScalarType type = at::kFloat;
 };
 

@@ -21,8 +21,8 @@ struct WorldOptions {
   std::chrono::milliseconds join_timeout{std::chrono::minutes(5)};  ///< Until all ranks have come.
   NoticeTimes notice_times{};                                       ///< When the log says whom this rank waits for.
   std::chrono::milliseconds report_interval{500};  ///< Between two signs of life in the store; longer in big jobs.
-  bool check_collectives =
-      false;  ///< Gloo: compare operation, size and type on all ranks before each collective (slow).
+  /// Gloo: compare operation, size and type on all ranks before each collective (slow).
+  bool check_collectives = false;
 };
 
 /// The processes of one job, this one among them.

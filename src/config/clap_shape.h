@@ -17,8 +17,8 @@ struct AudioShape {
   int64_t hop_samples = 480;
   int64_t mel_bins = 64;
   double low_hz = 50.0, high_hz = 14000.0;
-  int64_t image_size =
-      256;  ///< Pixels of the square image; image_size / mel_bins pieces of the time axis are stacked in it.
+  /// Pixels of the square image; image_size / mel_bins pieces of the time axis are stacked in it.
+  int64_t image_size = 256;
   int64_t patch_size = 4;  ///< Pixels; also the stride.
   int64_t width = 96;      ///< Of the tokens in the first stage; doubles with each stage.
   std::vector<int64_t> depths = {2, 2, 6, 2}, heads = {4, 8, 16, 32};  ///< Blocks and heads per stage.
@@ -116,13 +116,13 @@ struct ClapCost {
   int64_t text_parameters = 0;   ///< "text_branch." alone.
   int64_t parameters = 0;        ///< All that LAION's model calls parameters but for its constant STFT and mel weights.
   int64_t trained_parameters = 0;
-  double audio_forward_flops =
-      0.0;  ///< One full clip as the reference computes it: STFT by convolution, unused head. Published.
-  double audio_computed_flops =
-      0.0;  ///< The same without what we do not compute: only patches, blocks, merging and projection.
+  /// One full clip as the reference computes it: STFT by convolution, unused head. Published.
+  double audio_forward_flops = 0.0;
+  /// The same without what we do not compute: only patches, blocks, merging and projection.
+  double audio_computed_flops = 0.0;
   double text_forward_flops = 0.0;  ///< One text of context_length tokens.
-  double nominal_text_flops =
-      0.0;  ///< One text of max_positions tokens: what model profiles (and their FLOPs tables) count.
+  /// One text of max_positions tokens: what model profiles (and their FLOPs tables) count.
+  double nominal_text_flops = 0.0;
 };
 ClapCost clap_cost(const ClapShape& shape);
 

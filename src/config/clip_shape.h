@@ -97,8 +97,8 @@ struct ClipCost {
   int64_t image_parameters = 0;      ///< Names that begin with "visual.".
   int64_t text_parameters = 0;       ///< All others, the scalars included, as the published tables count.
   double image_forward_flops = 0.0;  ///< One image: 2 x multiply-adds of convolutions, projections and attention.
-  double text_forward_flops =
-      0.0;  ///< One text of the nominal context length, attention in full (not halved by the causal mask).
+  /// One text of the nominal context length, attention in full (not halved by the causal mask).
+  double text_forward_flops = 0.0;
   int64_t parameters() const { return image_parameters + text_parameters; }
 };
 ClipCost clip_cost(const ClipShape& shape);

@@ -21,14 +21,14 @@ struct ParamSpec {
   std::vector<int64_t> shape;  ///< Full shape; {} is a scalar.
   InitLaw init;
   bool weight_decay = false;  ///< Decay group by OpenCLIP's rule (facts openclip_clap, 3.6).
-  bool keeps_fp32 =
-      false;  ///< Stays fp32 under --precision bf16 (norms, logit scale, embeddings as OpenCLIP keeps them).
+  /// Stays fp32 under --precision bf16 (norms, logit scale, embeddings as OpenCLIP keeps them).
+  bool keeps_fp32 = false;
   bool is_buffer = false;  ///< Saved, never trained: running statistics, and what is carried.
-  bool is_carried =
-      false;  ///< A buffer that is a parameter in the reference's files but reaches no result (a head, say).
+  /// A buffer that is a parameter in the reference's files but reaches no result (a head, say).
+  bool is_carried = false;
   std::optional<int> split_dim = std::nullopt;  ///< Dimension that tensor parallelism splits.
-  bool is_partial_over_tokens =
-      false;  ///< Under sequence parallelism each tensor rank has its tokens' part of the gradient: sum them.
+  /// Under sequence parallelism each tensor rank has its tokens' part of the gradient: sum them.
+  bool is_partial_over_tokens = false;
   bool is_tied_copy = false;  ///< A second copy of a parameter that another pipeline stage owns under the same name.
   std::optional<std::pair<double, double>> bounds = std::nullopt;  ///< Clamped to [first, second] after each update.
   int64_t numel() const {

@@ -10,8 +10,8 @@ namespace lockstep::core {
 /// What a program or shared library asks of the dynamic loader.
 struct ElfFacts {
   std::vector<std::string> needed;  ///< Names of the libraries it links.
-  std::vector<std::string>
-      run_path;              ///< Folders of DT_RPATH and DT_RUNPATH; "$ORIGIN" is replaced by the file's own folder.
+  /// Folders of DT_RPATH and DT_RUNPATH; "$ORIGIN" is replaced by the file's own folder.
+  std::vector<std::string> run_path;
   std::string oldest_glibc;  ///< "2.34": newest GLIBC_ symbol version it asks for; "" if none.
 };
 

@@ -36,10 +36,10 @@ struct ProcessOptions {
   Stream in = Stream::kNull;  ///< kInherit or kNull.
   Stream out = Stream::kInherit;
   Stream err = Stream::kInherit;
-  bool has_own_group =
-      true;  ///< Its own process group: signals of the terminal do not reach it, kill_group() reaches its children.
-  bool dies_with_parent =
-      true;  ///< SIGKILL when the thread that spawned it ends; spawn from a thread that lives as long as the child.
+  /// Its own process group: signals of the terminal do not reach it, kill_group() reaches its children.
+  bool has_own_group = true;
+  /// SIGKILL when the thread that spawned it ends; spawn from a thread that lives as long as the child.
+  bool dies_with_parent = true;
 };
 
 /// A child process. Signal handlers and mask are reset in the child. The destructor kills the group and reaps.

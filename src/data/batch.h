@@ -13,9 +13,9 @@ struct HostBatch {
   std::vector<uint8_t> image_BYXC;  ///< After crop and resize, before scaling to [0,1] and normalising.
   int64_t clip_samples = 0;         ///< S; 0: no audio.
   std::vector<float> audio_BS;      ///< Clips at the model's rate, cut or filled to S; full scale is [-1, 1].
-  std::vector<int64_t>
-      audio_samples_B;         ///< Length of each recording at that rate: > S where a part was taken, < S where filled.
-  int64_t context_length = 0;  ///< T; 0: no text.
+  /// Length of each recording at that rate: > S where a part was taken, < S where filled.
+  std::vector<int64_t> audio_samples_B;
+  int64_t context_length = 0;     ///< T; 0: no text.
   std::vector<int32_t> text_BT;   ///< Token ids with the tokenizer's padding (CLIP: 0, RoBERTa: 1).
   std::vector<int64_t> label_B;   ///< Class index where the source has classes, else empty.
   std::vector<std::string> keys;  ///< "shard:key" or file path of each sample, for messages and file orders.

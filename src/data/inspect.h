@@ -16,8 +16,8 @@ struct InspectConfig {
   int64_t max_decoded = 64;  ///< Pictures decoded for their sizes, and recordings for their lengths.
   std::vector<std::string> image_keys = default_image_keys();
   std::vector<std::string> audio_keys = default_audio_keys();
-  std::vector<std::string> text_keys =
-      {};  ///< Empty: those of training, {"txt"} beside pictures, {"json", "txt"} beside recordings.
+  /// Empty: those of training, {"txt"} beside pictures, {"json", "txt"} beside recordings.
+  std::vector<std::string> text_keys = {};
 };
 
 /// What some shards hold.
@@ -25,8 +25,8 @@ struct InspectReport {
   int64_t num_shards = 0;  ///< In the list.
   int64_t num_read = 0;
   int64_t num_samples = 0;  ///< In the shards read.
-  int64_t num_usable =
-      0;  ///< With a picture or a recording and a caption, as training asks for; of these none was found bad below.
+  /// With a picture or a recording and a caption, as training asks for; of these none was found bad below.
+  int64_t num_usable = 0;
   struct Extension {
     int64_t count = 0;
     uint64_t bytes = 0;

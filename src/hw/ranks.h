@@ -34,9 +34,9 @@ struct RankInfo {
   int master_port = 0;                       ///< 0 only for one rank, which meets nobody.
   bool store_is_hosted_by_launcher = false;  ///< torchrun's agent store: every rank, rank 0 too, connects as a client.
   int attempt = 0;  ///< Restarts so far (torchrun's or SLURM's count): prefix keys of the store with it.
-  int slurm_restart_count =
-      0;                 ///< Above 0 for a requeued SLURM job, whoever started the ranks: implies --resume latest.
-  std::string job_id{};  ///< SLURM's, empty elsewhere.
+  /// Above 0 for a requeued SLURM job, whoever started the ranks: implies --resume latest.
+  int slurm_restart_count = 0;
+  std::string job_id{};                 ///< SLURM's, empty elsewhere.
   std::string source = "single";        ///< "flags", "torchrun", "slurm", "openmpi", "pmi" or "single".
   std::vector<std::string> warnings{};  ///< For the log of the run.
 };

@@ -121,8 +121,8 @@ void write_tokenizer(const GptSource& source, const data::TextTokenizer& tokeniz
                        {"model_max_length", source.shape.max_positions},
                        {"clean_up_tokenization_spaces", false}};
   if (tokens.class_name == "LlamaTokenizer") {
-    config["add_bos_token"] = config["add_eos_token"] = config["legacy"] =
-        false;  // as the texts were encoded for training
+    // as the texts were encoded for training
+    config["add_bos_token"] = config["add_eos_token"] = config["legacy"] = false;
   } else {
     for (const char* key : {"bos_token", "eos_token", "unk_token"})
       config[key] = eod_text.empty() ? core::Json(nullptr) : core::Json(eod_text);

@@ -6,10 +6,10 @@ namespace lockstep::models {
 /// What a forward pass must know besides its input. With an equal context and equal input a network computes equal
 /// features, bit for bit, so that the feature-cache step can run a micro-batch twice.
 struct ForwardContext {
-  uint64_t random_key =
-      0;  ///< Keys every random operation (patch dropout): draws are a function of (key, place, index).
-  bool updates_statistics =
-      true;  ///< False in the cache pass: batch norm computes as in training but leaves its running statistics alone.
+  /// Keys every random operation (patch dropout): draws are a function of (key, place, index).
+  uint64_t random_key = 0;
+  /// False in the cache pass: batch norm computes as in training but leaves its running statistics alone.
+  bool updates_statistics = true;
 };
 
 }  // namespace lockstep::models

@@ -44,8 +44,8 @@ struct Outputs {
 /// global loss), and scalars to report. All stay on the device; the values to report are detached.
 struct LossReport {
   at::Tensor loss;
-  std::vector<std::pair<std::string, at::Tensor>>
-      parts;  ///< For example {"contrastive_loss", ...}; the total is "loss".
+  /// For example {"contrastive_loss", ...}; the total is "loss".
+  std::vector<std::pair<std::string, at::Tensor>> parts;
   std::vector<std::pair<std::string, at::Tensor>> scalars = {};  ///< What else is reported: means over a step's losses.
 };
 

@@ -20,8 +20,8 @@ enum class Fp8Recipe {
 /// per step, not once per micro-batch: results then do not depend on the order of a pipeline's micro-batches.
 struct Fp8Options {
   Fp8Recipe recipe = Fp8Recipe::kDelayed;
-  at::ScalarType gradient_type =
-      at::kFloat8_e5m2;     ///< "hybrid"; "e4m3" has kFloat8_e4m3fn. Inputs and weights are always E4M3.
+  /// "hybrid"; "e4m3" has kFloat8_e4m3fn. Inputs and weights are always E4M3.
+  at::ScalarType gradient_type = at::kFloat8_e5m2;
   int64_t margin = 0;       ///< Powers of two between the largest value and the type's.
   int64_t history_len = 1;  ///< kDelayed: steps that are remembered.
   bool uses_max = false;    ///< kDelayed: the largest of them counts, else that of the last step.
@@ -79,8 +79,8 @@ class Fp8State {
   Fp8Options options_;
   Fp8Engine engine_;
   int64_t num_linears_, num_added_ = 0, num_steps_ = 0;
-  at::Tensor amax_, history_, scale_,
-      max_;  // [linear operand], history [linear operand, step]; undefined unless kDelayed
+  // [linear operand], history [linear operand, step]; undefined unless kDelayed
+  at::Tensor amax_, history_, scale_, max_;
 };
 
 /// After the last pass of a training step, for all parts of a rank: scales for the next step. Collective over the axes

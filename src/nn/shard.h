@@ -5,10 +5,10 @@ namespace lockstep::nn {
 
 /// All that a layer may know of distribution.
 struct ShardCtx {
-  comm::Comm* tp =
-      nullptr;  ///< The ranks that share each layer (nullptr: this rank alone). Outlives layers and graphs.
-  bool is_sequence_parallel =
-      false;  ///< Between the shared layers every rank holds its part of the tokens only (Korthikanti et al. 2022).
+  /// The ranks that share each layer (nullptr: this rank alone). Outlives layers and graphs.
+  comm::Comm* tp = nullptr;
+  /// Between the shared layers every rank holds its part of the tokens only (Korthikanti et al. 2022).
+  bool is_sequence_parallel = false;
 
   int size() const { return tp == nullptr ? 1 : tp->size(); }
   int rank() const { return tp == nullptr ? 0 : tp->rank(); }

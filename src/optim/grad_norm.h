@@ -19,8 +19,8 @@ at::Tensor count_zeros(const std::vector<at::Tensor>& tensors);
 /// What the update must know of the gradients; everything stays on the device.
 struct GradSummary {
   at::Tensor norm;  ///< 0-dim fp32: L2 norm over all parameters, before clipping, loss scale taken out.
-  at::Tensor
-      grad_divisor;      ///< 0-dim fp32: by what the optimiser divides gradients (loss scale x clipping); undefined: 1.
+  /// 0-dim fp32: by what the optimiser divides gradients (loss scale x clipping); undefined: 1.
+  at::Tensor grad_divisor;
   at::Tensor found_inf;  ///< 0-dim fp32: 1 where a gradient is not finite, else 0.
 };
 

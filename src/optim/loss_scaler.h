@@ -10,8 +10,8 @@ struct LossScalerConfig {
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
   int64_t growth_interval = 2000;  ///< Steps in a row without overflow before the scale grows.
-  int64_t hysteresis =
-      1;  ///< The scale shrinks at this overflow since it last grew, and at all after it (Megatron's rule).
+  /// The scale shrinks at this overflow since it last grew, and at all after it (Megatron's rule).
+  int64_t hysteresis = 1;
   double min_scale = 0.0;
   bool is_constant = false;  ///< The scale stays; steps with an overflow are skipped all the same.
 };

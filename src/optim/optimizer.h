@@ -15,10 +15,10 @@ struct Segment {
   std::string name;
   at::Tensor parameter;  ///< Updated in place; same storage as the module's, or its fp32 master copy.
   bool decays = false;   ///< Decay group by ParamSpec: false = group 0 (no decay), true = group 1.
-  at::Tensor gradient =
-      {};  ///< Undefined: parameter.grad() at the time of the step. Of a narrower type: widened for the update.
-  std::optional<std::pair<double, double>> bounds =
-      std::nullopt;    ///< ParamSpec::bounds: clamped to these after each update.
+  /// Undefined: parameter.grad() at the time of the step. Of a narrower type: widened for the update.
+  at::Tensor gradient = {};
+  /// ParamSpec::bounds: clamped to these after each update.
+  std::optional<std::pair<double, double>> bounds = std::nullopt;
   int64_t offset = 0;  ///< Of a part: its first element, counted in the parameter's memory.
 };
 

@@ -15,8 +15,8 @@ namespace lockstep::parallel {
 
 /// What this rank updates.
 struct Partition {
-  std::vector<optim::Segment>
-      segments{};  ///< In the order of the parameters; decay groups and bounds are the caller's to fill in.
+  /// In the order of the parameters; decay groups and bounds are the caller's to fill in.
+  std::vector<optim::Segment> segments{};
   comm::Comm* shards = nullptr;  ///< The axis whose ranks hold a part each; nullptr: every rank holds all.
 };
 
@@ -52,10 +52,10 @@ class GradSync {
 
 /// How 16-bit parameters are trained.
 struct MasterOptions {
-  bool has_masters =
-      false;  ///< The partition's segments of 16-bit parameters are fp32 copies; the parameters are those, rounded.
-  bool fp32_gradients =
-      false;  ///< Gradients of 16-bit parameters are accumulated over micro-batches and reduced in fp32.
+  /// The partition's segments of 16-bit parameters are fp32 copies; the parameters are those, rounded.
+  bool has_masters = false;
+  /// Gradients of 16-bit parameters are accumulated over micro-batches and reduced in fp32.
+  bool fp32_gradients = false;
 };
 
 /// Each leaves out parameters that do not require a gradient.

@@ -39,8 +39,8 @@ class BucketGradSync final : public GradSync {
   struct Parameter {
     std::string name;
     at::Tensor tensor;
-    at::Tensor gradient =
-        {};  // its view into the bucket: param.grad() itself, or the fp32 sum that param.grad() is added to
+    // its view into the bucket: param.grad() itself, or the fp32 sum that param.grad() is added to
+    at::Tensor gradient = {};
     bool is_summed_apart = false;
     size_t bucket = 0;
     bool has_gradient = false;  // summed apart: `gradient` is of this step

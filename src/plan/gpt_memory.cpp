@@ -11,8 +11,8 @@ namespace lockstep::plan {
 namespace {
 
 struct Sizes {
-  double tokens, hidden, query, key, ffn, heads, sequence, ranks,
-      split;  ///< split: by which sequence parallelism divides tokens.
+  /// split: by which sequence parallelism divides tokens.
+  double tokens, hidden, query, key, ffn, heads, sequence, ranks, split;
 };
 
 Sizes sizes_of(const GptLayout& layout) {

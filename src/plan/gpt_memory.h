@@ -23,8 +23,8 @@ struct GptMemoryInput {
   StateBytes bytes{};
   config::GptRecompute recompute = config::GptRecompute::kNone;
   int64_t recompute_layers = 1;  ///< kUniform: layers of a unit; kBlock: layers of each chunk.
-  bool keeps_scores =
-      false;  ///< Attention keeps probabilities (no fused kernel); under kSelective of one layer at a time.
+  /// Attention keeps probabilities (no fused kernel); under kSelective of one layer at a time.
+  bool keeps_scores = false;
   int64_t loss_chunk_tokens = 0;     ///< Tokens whose logits exist at a time; 0: see loss_chunk_tokens().
   bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward;
                                      ///< else the logits are made twice.
@@ -37,8 +37,8 @@ struct GptMemory {
   int64_t num_parameters = 0;  ///< Of this rank.
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;  ///< Of all micro-batches and chunks in flight, at their peak.
-  double recomputed =
-      0;              ///< Activations of the unit that is being computed again, or probabilities of one attention core.
+  /// Activations of the unit that is being computed again, or probabilities of one attention core.
+  double recomputed = 0;
   double logits = 0;  ///< With the last norm's input and output and the head's early gradient; the last stage.
   double total() const { return parameters + gradients + optimizer + activations + recomputed + logits; }
 };

@@ -307,8 +307,8 @@ void load_startup(const fs::path& folder, RunData& run) {
 }
 
 void load_results(const fs::path& folder, RunData& run) {
-  std::map<std::pair<std::string, int64_t>, size_t>
-      places;  // an evaluation done again after a restart replaces the first
+  // an evaluation done again after a restart replaces the first
+  std::map<std::pair<std::string, int64_t>, size_t> places;
   read_lines(folder / "results.jsonl", run, [&](const object& row) {
     ResultRecord result;
     result.step = -1;

@@ -201,8 +201,8 @@ void describe_outliers(std::span<const double> values, std::vector<Outlier> outl
   for (size_t i = 0; i < values.size(); ++i)
     if (!is_outlier[i]) rest.push_back(values[i]);
   summary.outliers = std::move(outliers);
-  summary.median_without_outliers_ms =
-      median(rest);  // never empty: at most half of the values lie beyond 5 deviations of the median
+  // never empty: at most half of the values lie beyond 5 deviations of the median
+  summary.median_without_outliers_ms = median(rest);
   summary.mean_without_outliers_ms = mean(rest);
   if (!summary.outliers.empty())
     summary.notes.push_back(

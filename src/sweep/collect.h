@@ -24,8 +24,8 @@ struct PointResult {
   std::optional<double> step_ms_low{},
       step_ms_high{};  ///< 95 % interval of the median, where the steps are enough for one.
   std::optional<double> last_loss{};
-  std::optional<double>
-      startup_s{};  ///< From the start of the job to the end of the first step, of the first start that made one.
+  /// From the start of the job to the end of the first step, of the first start that made one.
+  std::optional<double> startup_s{};
   std::optional<double> ran_s{};               ///< All starts together.
   std::map<std::string, double> startup_ms{};  ///< By phase, as the first start of the run noted it.
   std::vector<std::string> problems{};         ///< Of its record, in words.

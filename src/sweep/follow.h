@@ -15,11 +15,11 @@ namespace lockstep::sweep {
 
 /// What can be known of a point from one look at its jobs.
 struct PointView {
-  std::vector<JobSpan>
-      spans{};  ///< Times its jobs had nodes, ends filled where only SLURM or the heartbeat knows them.
+  /// Times its jobs had nodes, ends filled where only SLURM or the heartbeat knows them.
+  std::vector<JobSpan> spans{};
   bool has_estimated_end = false;  ///< An end is the last heartbeat, or the present for a running job.
-  std::optional<double>
-      queue_wait_s{};  ///< Of the first job, from its submission, or the end of the job it had to follow, to its start.
+  /// Of the first job, from its submission, or the end of the job it had to follow, to its start.
+  std::optional<double> queue_wait_s{};
   double node_hours = 0;  ///< Over all spans, failed ones included.
   std::optional<int64_t> steps_done{};
 };

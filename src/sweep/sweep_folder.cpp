@@ -28,8 +28,8 @@ std::optional<SweepLock> SweepLock::try_take(const fs::path& folder) {
   if (!fd.valid() && (errno == EACCES || errno == EROFS)) return std::nullopt;
   if (!fd.valid()) core::throw_errno("cannot open", file);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
-  return SweepLock(
-      std::move(fd));  // parallel file systems may be mounted without locks: then nothing guards, as nothing can
+  // parallel file systems may be mounted without locks: then nothing guards, as nothing can
+  return SweepLock(std::move(fd));
 }
 
 SweepLock SweepLock::take(const fs::path& folder) {

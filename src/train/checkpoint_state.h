@@ -14,8 +14,8 @@ namespace lockstep::train {
 /// sharded: then each rank writes and reads its own part; and where ranks hold parts of the model each does so with all
 /// it has. Outlives the checkpointer.
 struct CheckpointState {
-  std::vector<comm::NamedTensor>
-      tensors;  ///< Parameters and buffers -> model.safetensors, which --pretrained reads, too.
+  /// Parameters and buffers -> model.safetensors, which --pretrained reads, too.
+  std::vector<comm::NamedTensor> tensors;
   optim::Optimizer* optimizer = nullptr;  ///< -> optimizer.safetensors
   optim::LossScaler* scaler = nullptr;    ///< -> manifest
   comm::Comm* shards = nullptr;  ///< parallel::Partition::shards: the ranks among which the optimiser's state is cut.

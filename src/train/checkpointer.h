@@ -23,8 +23,8 @@ struct CheckpointerConfig {
   int64_t num_kept = 0;  ///< Newest checkpoints that stay; 0: all.
   std::string code_version;
   core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
-  std::function<void()> wait_for_rank_zero =
-      {};  ///< While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
+  /// While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
+  std::function<void()> wait_for_rank_zero = {};
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random

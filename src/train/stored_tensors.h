@@ -18,8 +18,8 @@ namespace lockstep::train {
 struct TensorPlace {
   std::vector<int64_t> whole;  ///< Shape of all of it.
   int64_t dim = 0, begin = 0;  ///< The rank has [begin, begin + its own size) along this dimension.
-  std::optional<int64_t> num_rows =
-      std::nullopt;  ///< Rows of dimension 0 beyond these are padding, of which another layout may have more or less.
+  /// Rows of dimension 0 beyond these are padding, of which another layout may have more or less.
+  std::optional<int64_t> num_rows = std::nullopt;
   bool writes_values = true;  ///< Among the ranks that hold the same one writes it.
   bool writes_state = true;   ///< The same of what the optimiser holds of it.
 };

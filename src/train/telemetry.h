@@ -27,8 +27,8 @@ struct StepSample {
   StepPhases phases;
   double time_s = 0;  ///< Unix time at the end of the step, as the host saw it.
   StopRequest request = StopRequest::kNone;
-  std::vector<std::pair<std::string, at::Tensor>>
-      scalars;  ///< Equal on all ranks: losses, gradient norm, logit scale, ...
+  /// Equal on all ranks: losses, gradient norm, logit scale, ...
+  std::vector<std::pair<std::string, at::Tensor>> scalars;
 };
 
 /// The same on the host.
@@ -40,8 +40,8 @@ struct StepValues {
   double data_wait_ms = 0;  ///< Largest over the ranks.
   PhaseTimes phases;        ///< Of this rank.
   double time_s = 0;        ///< Unix time at the end of the step on this rank.
-  StopRequest request =
-      StopRequest::kNone;  ///< Largest over the ranks: all ranks see the same request at the same step.
+  /// Largest over the ranks: all ranks see the same request at the same step.
+  StopRequest request = StopRequest::kNone;
   std::vector<std::pair<std::string, double>> scalars;
   std::optional<double> find(const std::string& name) const;
 };

@@ -15,8 +15,8 @@ namespace lockstep::data {
 struct LaneContext {
   std::shared_ptr<const ShardSet> set;
   LaneOrder order;
-  std::vector<int64_t>
-      known_samples;  ///< Usable samples per shard as far as known (-1), from the index or from reading.
+  /// Usable samples per shard as far as known (-1), from the index or from reading.
+  std::vector<int64_t> known_samples;
   SourceReport report;
   bool keep_lost = false;  ///< SourceConfig::keep_lost
   std::atomic<bool> is_interrupted{false};

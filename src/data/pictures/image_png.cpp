@@ -45,8 +45,8 @@ struct PngReader {
     if (png == nullptr || (info = png_create_info_struct(png)) == nullptr) return false;
     if (setjmp(png_jmpbuf(png))) return false;
     png_set_read_fn(png, this, on_read);
-    png_set_user_limits(png, PNG_UINT_31_MAX,
-                        PNG_UINT_31_MAX);  // our own limit, with both numbers in its message, comes next
+    // our own limit, with both numbers in its message, comes next
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     // Colour profiles, gamma and texts change no pixel here; unread they cannot hurt either.
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png, info);

@@ -28,8 +28,8 @@ struct IndexSummary {
   int64_t num_built = 0, num_reused = 0;
   int64_t num_samples = 0;  ///< In all shards, usable or not.
   uint64_t bytes = 0;
-  std::vector<std::pair<std::string, DataError>>
-      damaged;  ///< Shards that are missing or damaged and got no side-car, in the order of the list.
+  /// Shards that are missing or damaged and got no side-car, in the order of the list.
+  std::vector<std::pair<std::string, DataError>> damaged;
   std::vector<std::string> kept_damage;  ///< With keep_damaged: what is wrong with each damaged shard.
 };
 /// Writes the missing side-cars, several shards at a time, and at the end one summary per folder of side-cars. Whatever

@@ -23,8 +23,8 @@ struct RawSample {
   std::string key;      ///< Name inside the shard without the extension, row number of a CSV, or path of a file.
   std::string shard;    ///< Shard, CSV file or folder; "synthetic" for generated samples.
   uint64_t offset = 0;  ///< Byte of the first member's header in the shard; row for a CSV; 0 elsewhere.
-  uint64_t id =
-      0;  ///< Position in the stream over all ranks and epochs; equal on any world size. Keys random augmentation.
+  /// Position in the stream over all ranks and epochs; equal on any world size. Keys random augmentation.
+  uint64_t id = 0;
   int64_t label = -1;  ///< Class, where the source has classes.
   std::vector<Member> members;
   /// Non-empty: the image lies in this file; load_deferred reads it into `members` (done by a worker thread, not by the

@@ -24,8 +24,8 @@ class TextTokenizer {
 
 /// Which tokenizer; the fields follow Megatron's flags.
 struct TokenizerFiles {
-  std::string model =
-      {};  ///< tokenizer.json, a folder with one (or with vocab.json and merges.txt), or a SentencePiece .model.
+  /// tokenizer.json, a folder with one (or with vocab.json and merges.txt), or a SentencePiece .model.
+  std::string model = {};
   std::string vocab_file = {};  ///< vocab.json, with merge_file; instead of model.
   std::string merge_file = {};
   std::string eod_token = {};  ///< "": <|endoftext|>, <|end_of_text|> or </s>, whichever is there.

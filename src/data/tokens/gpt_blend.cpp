@@ -226,8 +226,8 @@ std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend&
   }
   const BlendIndex index = [&] {
     if (!weights.empty())
-      return BlendIndex::weighted(normalised_weights(weights), total,
-                                  config.cache.get());  // normalised twice, as in the reference
+      // normalised twice, as in the reference
+      return BlendIndex::weighted(normalised_weights(weights), total, config.cache.get());
     if (wanted == 0) return BlendIndex::exhaustive(sizes, config.cache.get());
     const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
     return BlendIndex::weighted(normalised_weights(std::vector<double>(sizes.begin(), sizes.end())),

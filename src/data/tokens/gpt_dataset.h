@@ -79,8 +79,8 @@ struct GptDataConfig {
   int32_t eod = 0;
   double surplus = 0.005;  ///< A blended set is built larger by this part.
   bool keeps_partial_validation = false;
-  std::shared_ptr<ArrayCache> cache =
-      nullptr;                ///< Of indices and of what check_token_ids finds; null: nothing is kept in files.
+  /// Of indices and of what check_token_ids finds; null: nothing is kept in files.
+  std::shared_ptr<ArrayCache> cache = nullptr;
   double check_seconds = 20;  ///< See TokenIdCheck; of all corpora together.
   bool is_first_rank = true;
   int64_t memory_bytes = 0;  ///< That an index may take while it is made; 0: any.

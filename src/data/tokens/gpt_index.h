@@ -32,8 +32,8 @@ struct SampleStart {
 struct GptIndex {
   int64_t num_epochs = 1;
   std::span<const int32_t> sequences{};  ///< All epochs.
-  std::span<const SampleStart>
-      starts{};  ///< num_samples() + 1: where sample i ends (its last label) is where sample i + 1 begins.
+  /// num_samples() + 1: where sample i ends (its last label) is where sample i + 1 begins.
+  std::span<const SampleStart> starts{};
   std::span<const uint32_t> shuffle{};   ///< Sample k is the cut number shuffle[k].
   std::string hash{};                    ///< Equal on two machines when the indices are: for comparing ranks.
   std::shared_ptr<const void> memory{};  ///< Keeps the arrays.

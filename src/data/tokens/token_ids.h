@@ -19,8 +19,8 @@ TokenIds scan_token_ids(const IndexedDataset& files, double seconds);
 
 /// How a corpus is tested before training.
 struct TokenIdCheck {
-  std::shared_ptr<ArrayCache> cache =
-      nullptr;                ///< Remembers what was read of a file, while it has the same size and time of change.
+  /// Remembers what was read of a file, while it has the same size and time of change.
+  std::shared_ptr<ArrayCache> cache = nullptr;
   double seconds = 20;        ///< At most, for the first test.
   bool is_first_rank = true;  ///< Where nothing can be remembered the others leave reading to this one.
 };

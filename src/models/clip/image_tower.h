@@ -10,8 +10,8 @@ namespace lockstep::models {
 struct ClipModelOptions {
   at::TensorOptions tensors = {};   ///< Device and type of the parameters at first; the default is fp32 on the CPU.
   bool grad_checkpointing = false;  ///< Transformer blocks keep only their inputs for the backward pass.
-  bool exact_shortcuts =
-      true;  ///< False: compute what cannot reach the result as well, as OpenCLIP does (for comparisons).
+  /// False: compute what cannot reach the result as well, as OpenCLIP does (for comparisons).
+  bool exact_shortcuts = true;
   bool freezes_batch_norm = false;         ///< --lock-image-freeze-bn-stats.
   comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
 };

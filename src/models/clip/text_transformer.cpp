@@ -30,8 +30,8 @@ at::Tensor TextTransformer::forward(const at::Tensor& text_BT) {
   at::Tensor used_BT = text_BT;
   if (exact_shortcuts_ && text_BT.is_cpu() && text_BT.size(0) > 0)
     used_BT = text_BT.narrow(1, 0, end_B.max().item<int64_t>() + 1);
-  const at::ScalarType type =
-      text_projection_.scalar_type();  // the low-precision type under --precision bf16, where embeddings stay fp32
+  // the low-precision type under --precision bf16, where embeddings stay fp32
+  const at::ScalarType type = text_projection_.scalar_type();
   const at::Tensor position_TD = positional_embedding_.narrow(0, 0, used_BT.size(1)).to(type);
   const at::Tensor x_BTD = token_embedding_.forward(used_BT).to(type).add(position_TD);
   return at::matmul(ln_final_.forward(transformer_.forward_pooled(x_BTD, end_B, exact_shortcuts_)), text_projection_);

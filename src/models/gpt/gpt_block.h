@@ -39,8 +39,8 @@ struct GptFrame {
 
 struct GptBlockOptions {
   at::TensorOptions tensors = {};
-  bool recompute_attention =
-      false;                    ///< Keep queries, keys and values only, and compute scores and probabilities again.
+  /// Keep queries, keys and values only, and compute scores and probabilities again.
+  bool recompute_attention = false;
   nn::Fp8State* fp8 = nullptr;  ///< The four linear layers in 8 bits; outlives the block.
 };
 

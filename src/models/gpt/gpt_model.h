@@ -22,8 +22,8 @@ struct GptModelOptions {
   config::GptRecompute recompute = config::GptRecompute::kNone;
   int64_t recompute_layers = 1;   ///< kUniform: layers of a unit; kBlock: layers of each part.
   int64_t loss_chunk_tokens = 0;  ///< See nn::VocabLossOptions.
-  bool early_loss_gradients =
-      true;  ///< See there. False where many forward passes come before the first backward pass.
+  /// See there. False where many forward passes come before the first backward pass.
+  bool early_loss_gradients = true;
   std::optional<nn::Fp8Options> fp8 = std::nullopt;  ///< Linear layers of the blocks in 8 bits.
   bool fp8_spares_ends = false;                      ///< But for the model's first and last block.
 };
@@ -76,8 +76,8 @@ class GptModel final : public nn::Module {
   at::Tensor position_;
   std::unique_ptr<nn::Fp8State> fp8_;  // before the blocks, which hold on to it
   std::vector<std::unique_ptr<GptBlock>> blocks_;
-  std::vector<std::unique_ptr<BlockGroup>>
-      groups_;  // blocks that are computed again together, one by one where nothing is
+  // blocks that are computed again together, one by one where nothing is
+  std::vector<std::unique_ptr<BlockGroup>> groups_;
   std::unique_ptr<nn::Norm> final_norm_;
   std::unique_ptr<nn::ColumnParallelLinear> head_;  // unless it is word_
 };

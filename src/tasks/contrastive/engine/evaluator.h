@@ -22,8 +22,8 @@ struct EncoderContext {
   comm::Comm& data_axis;
   const train::BatchMover& mover;
   const train::Precision& precision;
-  std::function<void(int64_t num_done)> on_progress =
-      {};  ///< Where set: called after each batch with the samples of this rank so far.
+  /// Where set: called after each batch with the samples of this rank so far.
+  std::function<void(int64_t num_done)> on_progress = {};
 };
 
 /// L2-normalised fp32 features of the samples that all ranks read, on the CPU, in the order of their sample numbers.

@@ -19,8 +19,8 @@ struct TowersConfig {
   bool grad_checkpointing = false;
   bool freezes_batch_norm = false;  ///< CLIP: see models::ImageTower::freeze_batch_norm.
   comm::Comm* batch_norm_ranks = nullptr;
-  comm::Comm* broadcast_from =
-      nullptr;  ///< Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
+  /// Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
+  comm::Comm* broadcast_from = nullptr;
 };
 
 /// A CLIP or CLAP network on its device with its parameters: from a file or drawn, in the types of the precision.
