@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What should be known first of a machine with a GPU, in one call of less than ten minutes:
+#
+#   tools/gpu_day.sh [--build build] [--output bench/results] [--minutes 9] [--device cuda] [--tiny] [--only PART,PART]
+#
+#   tests        CTest label gpu: every task against the CPU in fp32 and bf16, NCCL with one rank, resume, profile, FP8, energy
+#   op           matrix products, copies, attention: the peaks that the next parts are compared with
+#   vit_b_32, vit_h_14, htsat_tiny, gpt_1_3b      training steps: samples/s, TFLOP/s, share of the peak, memory against the plan
+#
+# Each part has its share of the time, leaves OUTPUT/gpu_PART.json with command, exit code, seconds, output and numbers, and a part
+# that fails ends none of the others. --device cpu --tiny tries the script where there is no GPU: small models, and the tests on the
+# simulated accelerator. Exit code: the number of parts that failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+build=build output=bench/results minutes=9 device=cuda tiny= only=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --build) build=$2; shift 2 ;;
+    --output) output=$2; shift 2 ;;
+    --minutes) minutes=$2; shift 2 ;;
+    --device) device=$2; shift 2 ;;
+    --only) only=$2; shift 2 ;;
+    --tiny) tiny=1; shift ;;
+    *) sed -n '2,15p' "$0" >&2; exit 2 ;;
+  esac
+done
+mkdir -p "$output"
+output=$(cd "$output" && pwd)
+lockstep=$build/lockstep
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+began=$SECONDS failed=0
+
+# part NAME SECONDS COMMAND...: runs it within its share of what is left and writes its file.
+part() {
+  local name=$1 limit=$2 left=$((minutes * 60 - SECONDS + began)) code=0 start=$SECONDS
+  shift 2
+  if [ -n "$only" ] && [[ ",$only," != *",$name,"* ]]; then return; fi
+  [ "$limit" -gt "$left" ] && limit=$left
+  echo "== $name: at most $limit s: $*"
+  if [ "$limit" -le 0 ]; then
+    code=124
+    : > "$scratch/out" > "$scratch/err"
+  else
+    timeout -k 5 "$limit" "$@" > "$scratch/out" 2> "$scratch/err" || code=$?
+  fi
+  python3 tools/gpu_day_part.py --name "$name" --exit-code "$code" --seconds $((SECONDS - start)) --out "$scratch/out" \
+    --err "$scratch/err" --run "$scratch/runs/$name" --xml "$scratch/$name.xml" --file "$output/gpu_$name.json" -- "$@" || code=1
+  if [ "$code" -ne 0 ]; then failed=$((failed + 1)); fi
+}
+
+steps=(-w 5 -n 20)
+models=(ViT-B-32 ViT-H-14) batches=(512 64) ops=(--min-dim 4096 --max-dim 8192 --precisions fp32 bf16)
+gpt=(--model gpt3-1.3b --seq-length 2048 --vocab-size 50257 --micro-batch-size 4 --global-batch-size 4 --train-iters 25)
+clap=(--model HTSAT-tiny-Roberta-base --batch-size 64 --train-num-samples 1600) clip_precision=amp_bf16
+if [ -n "$tiny" ]; then
+  cat > "$scratch/tiny.json" <<'EOF'
+{"embed_dim": 32, "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
+ "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}}
+EOF
+  steps=(-w 1 -n 2) models=("$scratch/tiny.json" "$scratch/tiny.json") batches=(2 2) ops=(--min-dim 128 --max-dim 128 --array-bytes 1M)
+  gpt=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --vocab-size 512
+    --micro-batch-size 2 --global-batch-size 2 --train-iters 6)
+  clap=(--model examples/sounds/model.json --batch-size 4 --train-num-samples 16) clip_precision=fp32
+fi
+
+[ "$device" = cpu ] && export LOCKSTEP_GPU_TESTS=simulated
+part tests 200 "$build/test_gpu" "--gtest_output=xml:$scratch/tests.xml"
+part op 60 "$lockstep" bench op "${ops[@]}" "${steps[@]}" --device "$device" --json
+peak=()
+[ -s "$output/gpu_op.json" ] && [ -z "$tiny" ] && python3 - "$output/gpu_op.json" "$scratch/peak.json" <<'EOF' && peak=(--peak-from "$scratch/peak.json")
+import json, sys
+json.dump(json.load(open(sys.argv[1]))["result"], open(sys.argv[2], "w"))
+EOF
+for i in 0 1; do
+  name=$([ $i = 0 ] && echo vit_b_32 || echo vit_h_14)
+  part $name 60 "$lockstep" bench step --model "${models[$i]}" --batch-size "${batches[$i]}" --precision $clip_precision "${steps[@]}" \
+    --device "$device" "${peak[@]}" --json
+done
+part htsat_tiny 60 "$lockstep" train clap "${clap[@]}" --dataset-type synthetic --epochs 1 --workers 8 --precision amp_bf16 --device "$device" \
+  --log-every-n-steps 5 --logs "$scratch/runs" --name htsat_tiny
+part gpt_1_3b 90 "$lockstep" train gpt "${gpt[@]}" --bf16 --mock-data --lr 1e-4 --log-interval 5 --device "$device" --logs "$scratch/runs" \
+  --name gpt_1_3b --attention-dropout 0 --hidden-dropout 0
+echo "== $failed parts failed; $((SECONDS - began)) s; the files are $output/gpu_*.json"
+exit $failed
