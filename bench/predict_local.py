@@ -8,6 +8,7 @@ the median of the medians counts. Needs an idle machine.
 
     bench/predict_local.py --lockstep build/lockstep --output bench/results/predict_local.json
 """
+
 import argparse
 import json
 import os
@@ -28,10 +29,14 @@ mock-data = true
 device = "cpu"
 """
 # name, ranks, flags that differ from the calibrated command
-CASES = [("4 ranks", 4, []), ("twice the batch", 2, ["--micro-batch-size=8"]),
-         ("half the batch", 2, ["--micro-batch-size=2"]), ("2 micro-batches", 2, ["--global-batch-size=16"]),
-         ("2 tensor ranks", 2, ["--tensor-model-parallel-size=2"]),
-         ("2 pipeline ranks", 2, ["--pipeline-model-parallel-size=2", "--global-batch-size=16"])]
+CASES = [
+    ("4 ranks", 4, []),
+    ("twice the batch", 2, ["--micro-batch-size=8"]),
+    ("half the batch", 2, ["--micro-batch-size=2"]),
+    ("2 micro-batches", 2, ["--global-batch-size=16"]),
+    ("2 tensor ranks", 2, ["--tensor-model-parallel-size=2"]),
+    ("2 pipeline ranks", 2, ["--pipeline-model-parallel-size=2", "--global-batch-size=16"]),
+]
 
 
 class Bench:
@@ -40,8 +45,9 @@ class Bench:
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
     def run(self, *words):
-        done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, check=False,
-                              env=self.environment)
+        done = subprocess.run(
+            [self.program, *map(str, words)], capture_output=True, text=True, check=False, env=self.environment
+        )
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(map(str, words))}\n{done.stderr[-3000:]}")
         return done.stdout
@@ -51,10 +57,26 @@ class Bench:
         self.count += 1
         name = f"run{self.count}"
         batch = [] if any("global-batch" in f for f in flags) else [f"--global-batch-size={self.batch(ranks, flags)}"]
-        self.run("launch", "--nproc-per-node", ranks, "--", "train", "gpt", "--config", self.folder / "gpt_local.toml",
-                 "--train-iters", self.steps, "--logs", self.folder, "--name", name, *batch, *flags)
+        self.run(
+            "launch",
+            "--nproc-per-node",
+            ranks,
+            "--",
+            "train",
+            "gpt",
+            "--config",
+            self.folder / "gpt_local.toml",
+            "--train-iters",
+            self.steps,
+            "--logs",
+            self.folder,
+            "--name",
+            name,
+            *batch,
+            *flags,
+        )
         steps = [json.loads(line) for line in (self.folder / name / "steps.jsonl").read_text().splitlines()]
-        return statistics.median(one["step_ms"] for one in steps[max(2, self.steps // 5):]) / 1000
+        return statistics.median(one["step_ms"] for one in steps[max(2, self.steps // 5) :]) / 1000
 
     @staticmethod
     def batch(ranks, flags):
@@ -63,8 +85,17 @@ class Bench:
         return micro * ranks // model
 
     def predict(self, ranks, flags, measured):
-        words = ["predict", self.folder / "gpt_local.toml", "--system", self.folder / "machine.toml", "--nodes", ranks,
-                 "--measured", *[f"{n}={s:.6f}" for n, s in measured.items()], "--json"]
+        words = [
+            "predict",
+            self.folder / "gpt_local.toml",
+            "--system",
+            self.folder / "machine.toml",
+            "--nodes",
+            ranks,
+            "--measured",
+            *[f"{n}={s:.6f}" for n, s in measured.items()],
+            "--json",
+        ]
         batch = [] if any("global-batch" in f for f in flags) else [f"--global-batch-size={self.batch(ranks, flags)}"]
         words += ["--change=" + " ".join(batch + flags)]
         words += ["--samples-per-device", 4]
@@ -85,12 +116,28 @@ def main():
         folder = pathlib.Path(scratch)
         (folder / "gpt_local.toml").write_text(RECIPE.format(layers=options.layers, width=options.width))
         bench = Bench(options.lockstep, folder, options.steps)
-        bench.run("bench", "op", "--ops", "gemm", "triad", "--threads", 1, "--max-dim", 1024, "--output",
-                  folder / "op.json")
-        bench.run("launch", "--nproc-per-node", 2, "--", "bench", "collective", "-b", "1M", "-e", "16M", "-f", "4",
-                  "--output", folder / "collective.json")
+        bench.run(
+            "bench", "op", "--ops", "gemm", "triad", "--threads", 1, "--max-dim", 1024, "--output", folder / "op.json"
+        )
+        bench.run(
+            "launch",
+            "--nproc-per-node",
+            2,
+            "--",
+            "bench",
+            "collective",
+            "-b",
+            "1M",
+            "-e",
+            "16M",
+            "-f",
+            "4",
+            "--output",
+            folder / "collective.json",
+        )
         (folder / "machine.toml").write_text(
-            bench.run("predict", "--describe-this-machine", folder / "op.json", folder / "collective.json"))
+            bench.run("predict", "--describe-this-machine", folder / "op.json", folder / "collective.json")
+        )
         seen = {}
         for _ in range(options.rounds):
             for name, ranks, flags in [("1 rank", 1, []), ("2 ranks", 2, [])] + CASES:
@@ -99,18 +146,40 @@ def main():
         rows = []
         for name, ranks, flags in CASES:
             step, truth = bench.predict(ranks, flags, measured), statistics.median(seen[name])
-            rows.append({"case": name, "ranks": ranks, "flags": flags, "measured_s": truth, "all_measured_s": seen[name],
-                         "predicted_s": step, "error_pct": 100 * (step["p50"] / truth - 1),
-                         "in_90": step["p5"] <= truth <= step["p95"]})
+            rows.append(
+                {
+                    "case": name,
+                    "ranks": ranks,
+                    "flags": flags,
+                    "measured_s": truth,
+                    "all_measured_s": seen[name],
+                    "predicted_s": step,
+                    "error_pct": 100 * (step["p50"] / truth - 1),
+                    "in_90": step["p5"] <= truth <= step["p95"],
+                }
+            )
         machine = (folder / "machine.toml").read_text()
     print(f"calibrated on 1 rank {measured[1]:.4f} s and 2 ranks {measured[2]:.4f} s; {os.cpu_count()} cores")
     for row in rows:
-        print(f"{row['case']:18} measured {row['measured_s']:.4f} s, predicted {row['predicted_s']['p50']:.4f} s"
-              f" ({row['predicted_s']['p5']:.4f}-{row['predicted_s']['p95']:.4f}), error {row['error_pct']:+.1f} %")
+        print(
+            f"{row['case']:18} measured {row['measured_s']:.4f} s, predicted {row['predicted_s']['p50']:.4f} s"
+            f" ({row['predicted_s']['p5']:.4f}-{row['predicted_s']['p95']:.4f}), error {row['error_pct']:+.1f} %"
+        )
     if options.output:
-        pathlib.Path(options.output).write_text(json.dumps(
-            {"cores": os.cpu_count(), "steps": options.steps, "rounds": options.rounds, "machine": machine,
-             "calibrated_s": measured, "cases": rows}, indent=1) + "\n")
+        pathlib.Path(options.output).write_text(
+            json.dumps(
+                {
+                    "cores": os.cpu_count(),
+                    "steps": options.steps,
+                    "rounds": options.rounds,
+                    "machine": machine,
+                    "calibrated_s": measured,
+                    "cases": rows,
+                },
+                indent=1,
+            )
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ Writes tests/golden/contrastive_training/epoch_5.pt, a checkpoint after five ste
 case the losses of ten steps and the L2 norm of each parameter at the end.
 Weights are those of tests/golden/clip, pictures and texts are formulas (batch_of), which the test repeats.
 """
+
 import json
 import math
 import pathlib
@@ -29,7 +30,7 @@ def load(name, scale=1.0, **more):
     """The golden model; `scale` times its weights make another one of the same shape."""
     with safe_open(GOLDEN / "clip" / f"{name}.safetensors", "pt") as file:
         config = json.loads(file.metadata()["config"])
-        state = {key[len("param/"):]: file.get_tensor(key) for key in file.keys() if key.startswith("param/")}
+        state = {key[len("param/") :]: file.get_tensor(key) for key in file.keys() if key.startswith("param/")}
     model = CLIP(**{**config, **more}, output_dict=True)
     for key, value in state.items():
         state[key] = value.float() * scale if value.is_floating_point() else value
@@ -56,14 +57,21 @@ def batch_of(config, step):
 def make_optimizer(model):
     exclude = lambda n, p: p.ndim < 2 or "bn" in n or "ln" in n or "bias" in n or "logit_scale" in n
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    return torch.optim.AdamW([{"params": [p for n, p in trained if exclude(n, p)], "weight_decay": 0.0},
-                              {"params": [p for n, p in trained if not exclude(n, p)], "weight_decay": WD}],
-                             lr=LR, betas=BETAS, eps=EPS)
+    return torch.optim.AdamW(
+        [
+            {"params": [p for n, p in trained if exclude(n, p)], "weight_decay": 0.0},
+            {"params": [p for n, p in trained if not exclude(n, p)], "weight_decay": WD},
+        ],
+        lr=LR,
+        betas=BETAS,
+        eps=EPS,
+    )
 
 
 def save_checkpoint(path, model, optimizer, epoch):
-    torch.save({"epoch": epoch, "name": "golden", "state_dict": model.state_dict(), "optimizer": optimizer.state_dict()},
-               path)
+    torch.save(
+        {"epoch": epoch, "name": "golden", "state_dict": model.state_dict(), "optimizer": optimizer.state_dict()}, path
+    )
 
 
 def train(name, loss, lock=None, teacher=None, save_at=None, resume=None, **more):
@@ -93,8 +101,9 @@ def train(name, loss, lock=None, teacher=None, save_at=None, resume=None, **more
         if save_at is not None and step + 1 == save_at[0]:
             save_checkpoint(save_at[1], model, optimizer, step + 1)
         losses.append({key: value.item() for key, value in parts.items()})
-    norms = {key: value.double().norm().item()
-             for key, value in model.state_dict().items() if value.is_floating_point()}
+    norms = {
+        key: value.double().norm().item() for key, value in model.state_dict().items() if value.is_floating_point()
+    }
     return {"model": name, "losses": losses, "norms": norms}
 
 
@@ -119,11 +128,13 @@ def main():
         "lock_image": train("vit", ClipLoss(), lambda model: model.lock_image_tower()),
         "lock_image_2_groups": train("vit", ClipLoss(), lambda model: model.lock_image_tower(unlocked_groups=2)),
         "lock_text_1_layer": train("vit", ClipLoss(), lambda model: model.lock_text_tower(unlocked_layers=1)),
-        "lock_both": train("vit", ClipLoss(),
-                           lambda model: (model.lock_image_tower(), model.lock_text_tower(unlocked_layers=9))),
+        "lock_both": train(
+            "vit", ClipLoss(), lambda model: (model.lock_image_tower(), model.lock_text_tower(unlocked_layers=9))
+        ),
         "lock_resnet": train("resnet", ClipLoss(), lambda model: model.lock_image_tower()),
-        "lock_resnet_frozen_norms": train("resnet", ClipLoss(),
-                                          lambda model: model.lock_image_tower(freeze_bn_stats=True)),
+        "lock_resnet_frozen_norms": train(
+            "resnet", ClipLoss(), lambda model: model.lock_image_tower(freeze_bn_stats=True)
+        ),
     }
     (folder / "losses.json").write_text(json.dumps(cases, indent=1) + "\n")
 

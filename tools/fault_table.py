@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What each way to fail does to a run: seconds until every rank has ended, exit codes, what the record says, and whether
-the run, resumed, ends with the parameters of one that nobody disturbed, bit for bit.
+"""What each way to fail does to a run: seconds until every rank has ended, exit codes, what the record says, and
+whether the run, resumed, ends with the parameters of one that nobody disturbed, bit for bit.
 
 usage: tools/fault_table.py [--build build] [--transports gloo,accelerator] [--faults NAME,...] [--output FILE.json]
 
@@ -11,6 +11,7 @@ wheel (LOCKSTEP_TORCH_DIR), as torchrun's agent does. tools/fault_storm.py makes
 
 Exit code: 0 when every fault ended as it should, 1 else. Rows are added to the file, the fault's older row goes.
 """
+
 import argparse
 import hashlib
 import json
@@ -28,11 +29,16 @@ NUM_RANKS, STEPS, SAVE_EVERY, FAULT_STEP = 3, 40, 5, 12
 LIMIT_S = 300  # for anything to happen
 STALL_S = 60
 
-TINY_CLIP = {'embed_dim': 32, 'vision_cfg': {'image_size': 32, 'layers': 2, 'width': 32, 'head_width': 16, 'patch_size': 8},
-             'text_cfg': {'context_length': 16, 'vocab_size': 49408, 'width': 32, 'heads': 2, 'layers': 2}}
-SERVE_STORE = ("import sys, datetime; sys.path.insert(0, sys.argv[1]); from torch.distributed import TCPStore\n"
-               "store = TCPStore('127.0.0.1', int(sys.argv[2]), is_master=True, wait_for_workers=False)\n"
-               "print('serves', flush=True); import signal; signal.pause()")
+TINY_CLIP = {
+    'embed_dim': 32,
+    'vision_cfg': {'image_size': 32, 'layers': 2, 'width': 32, 'head_width': 16, 'patch_size': 8},
+    'text_cfg': {'context_length': 16, 'vocab_size': 49408, 'width': 32, 'heads': 2, 'layers': 2},
+}
+SERVE_STORE = (
+    "import sys, datetime; sys.path.insert(0, sys.argv[1]); from torch.distributed import TCPStore\n"
+    "store = TCPStore('127.0.0.1', int(sys.argv[2]), is_master=True, wait_for_workers=False)\n"
+    "print('serves', flush=True); import signal; signal.pause()"
+)
 
 
 def free_port():
@@ -58,16 +64,33 @@ class Job:
         arguments = setup.arguments + ['--name', name] + (['--resume', 'latest'] if resumes else [])
         self.ranks, self.errors = [], []
         for rank in range(NUM_RANKS):
-            environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(NUM_RANKS),
-                               LOCAL_WORLD_SIZE=str(NUM_RANKS), MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port),
-                               LOCKSTEP_FAULT=faults, LD_PRELOAD=str(setup.faulty_files), FAULTY_FOLDER=str(self.run),
-                               FAULTY_TRIGGER=str(setup.trigger(rank)), **setup.environment)
+            environment = dict(
+                os.environ,
+                RANK=str(rank),
+                LOCAL_RANK=str(rank),
+                WORLD_SIZE=str(NUM_RANKS),
+                LOCAL_WORLD_SIZE=str(NUM_RANKS),
+                MASTER_ADDR='127.0.0.1',
+                MASTER_PORT=str(port),
+                LOCKSTEP_FAULT=faults,
+                LD_PRELOAD=str(setup.faulty_files),
+                FAULTY_FOLDER=str(self.run),
+                FAULTY_TRIGGER=str(setup.trigger(rank)),
+                **setup.environment,
+            )
             if store:
                 environment['TORCHELASTIC_USE_AGENT_STORE'] = 'True'
             self.errors.append(setup.logs / f'{name}.rank{rank}.err')
             with open(self.errors[-1], 'w') as log:
-                self.ranks.append(subprocess.Popen([setup.engine] + arguments, env=environment, stderr=log,
-                                                   stdout=subprocess.DEVNULL, start_new_session=True))
+                self.ranks.append(
+                    subprocess.Popen(
+                        [setup.engine] + arguments,
+                        env=environment,
+                        stderr=log,
+                        stdout=subprocess.DEVNULL,
+                        start_new_session=True,
+                    )
+                )
 
     def last_step(self):
         try:
@@ -110,10 +133,12 @@ class Setup:
         self.engine = str(build / ('lockstep-engine-on-accelerator' if on_device else 'lockstep-engine'))
         self.environment = {'LOCKSTEP_TEST_DEVICES': str(NUM_RANKS)} if on_device else {}
         (logs / 'tiny.json').write_text(json.dumps(TINY_CLIP))
-        self.arguments = (f'train clip --dataset-type synthetic --train-num-samples {2 * NUM_RANKS * STEPS} --epochs 1 '
-                          f'--model {logs}/tiny.json --batch-size 2 --workers 1 --precision fp32 --lr 1e-3 --warmup 5 '
-                          f'--log-every-n-steps 1 --threads 1 --save-every-n-steps {SAVE_EVERY} --keep 3 --grad-sync zero1 '
-                          f'--local-loss --gather-with-grad --device {"auto" if on_device else "cpu"} --logs {logs}').split()
+        self.arguments = (
+            f'train clip --dataset-type synthetic --train-num-samples {2 * NUM_RANKS * STEPS} --epochs 1 '
+            f'--model {logs}/tiny.json --batch-size 2 --workers 1 --precision fp32 --lr 1e-3 --warmup 5 '
+            f'--log-every-n-steps 1 --threads 1 --save-every-n-steps {SAVE_EVERY} --keep 3 --grad-sync zero1 '
+            f'--local-loss --gather-with-grad --device {"auto" if on_device else "cpu"} --logs {logs}'
+        ).split()
 
     def trigger(self, rank):
         return self.logs / f'trigger.{rank}'
@@ -178,21 +203,34 @@ def stall_files(job):
 # Name, words, function, LOCKSTEP_FAULT, exit codes of the ranks.
 FAULTS = [
     ('forward', 'rank 1 killed in its forward pass', die_in_forward, f'die rank=1 from={FAULT_STEP}', [3, 137, 3]),
-    ('collective', 'rank 1 killed while it waits in a collective', die_in_collective,
-     f'slow-compute rank=0 from={FAULT_STEP} to={FAULT_STEP + 1} ms=5000', [3, 137, 3]),
+    (
+        'collective',
+        'rank 1 killed while it waits in a collective',
+        die_in_collective,
+        f'slow-compute rank=0 from={FAULT_STEP} to={FAULT_STEP + 1} ms=5000',
+        [3, 137, 3],
+    ),
     ('checkpoint', 'rank 1 killed while it writes a checkpoint', die_in_checkpoint, '', [3, 137, 3]),
     ('stopped', 'rank 1 stopped (SIGSTOP), woken when the others have ended', stop_rank, '', [3, 3, 3]),
     ('rank_zero', 'rank 0, which serves the store, killed', kill_rank_zero, '', [137, 3, 3]),
-    ('rank_zero_stopped', 'rank 0, which serves the store, stopped; woken when the others have ended', stop_rank_zero, '',
-     [3, 3, 3]),
+    (
+        'rank_zero_stopped',
+        'rank 0, which serves the store, stopped; woken when the others have ended',
+        stop_rank_zero,
+        '',
+        [3, 3, 3],
+    ),
     ('store_gone', 'the store, served by a process of its own, killed', lose_store, '', [3, 3, 3]),
     ('stalled_files', f'no write returns for {STALL_S} s', stall_files, '', [0, 0, 0]),
 ]
 
 
 def serve_store(port):
-    server = subprocess.Popen([sys.executable, '-c', SERVE_STORE, os.environ['LOCKSTEP_TORCH_DIR'], str(port)],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [sys.executable, '-c', SERVE_STORE, os.environ['LOCKSTEP_TORCH_DIR'], str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     server.stdout.readline()
     return server
 
@@ -213,10 +251,16 @@ def make_row(setup, undisturbed, fault):
         job.end()
         file = job.run / 'status.json'
         status = json.loads(file.read_text()) if file.exists() else {}
-        row = {'transport': setup.transport, 'fault': name, 'what': words, 'seconds_to_end': round(seconds, 1),
-               'exit_codes': job.codes(), 'step': job.last_step(),
-               'record': {'state': status.get('state'), 'message': (status.get('message') or '')[:300]},
-               'ranks_say': [job.says(rank)[:300] for rank in range(NUM_RANKS)]}
+        row = {
+            'transport': setup.transport,
+            'fault': name,
+            'what': words,
+            'seconds_to_end': round(seconds, 1),
+            'exit_codes': job.codes(),
+            'step': job.last_step(),
+            'record': {'state': status.get('state'), 'message': (status.get('message') or '')[:300]},
+            'ranks_say': [job.says(rank)[:300] for rank in range(NUM_RANKS)],
+        }
         if late:
             row['seconds_after_waking'] = round(time.time() - began - seconds, 1)
     finally:
@@ -250,7 +294,9 @@ def main():
     rows = json.loads(output.read_text())['rows'] if output.exists() else []
     with tempfile.TemporaryDirectory(prefix='lockstep_faults_') as folder:
         library = pathlib.Path(folder) / 'faulty_files.so'
-        subprocess.run(['cc', '-O1', '-shared', '-fPIC', '-o', library, ROOT / 'tools/faulty_files.c', '-ldl'], check=True)
+        subprocess.run(
+            ['cc', '-O1', '-shared', '-fPIC', '-o', library, ROOT / 'tools/faulty_files.c', '-ldl'], check=True
+        )
         for transport in options.transports.split(','):
             logs = pathlib.Path(folder) / transport
             logs.mkdir()
@@ -258,21 +304,38 @@ def main():
             job = Job(setup, 'undisturbed')
             job.end()
             if job.codes() != [0] * NUM_RANKS:
-                sys.exit(f'the undisturbed run on {transport} failed: {job.codes()} {job.errors[0].read_text()[-2000:]}')
+                sys.exit(
+                    f'the undisturbed run on {transport} failed: {job.codes()} {job.errors[0].read_text()[-2000:]}'
+                )
             undisturbed = tensors_of(job.run)
             for fault in [fault for fault in FAULTS if fault[0] in chosen]:
                 try:
                     row = make_row(setup, undisturbed, fault)
                 except TimeoutError as error:
-                    row = {'transport': transport, 'fault': fault[0], 'what': fault[1], 'is_right': False,
-                           'problem': f'waited {LIMIT_S} s for {error}'}
+                    row = {
+                        'transport': transport,
+                        'fault': fault[0],
+                        'what': fault[1],
+                        'is_right': False,
+                        'problem': f'waited {LIMIT_S} s for {error}',
+                    }
                 rows = [r for r in rows if (r['transport'], r['fault']) != (transport, fault[0])] + [row]
                 print(json.dumps(row, indent=1), flush=True)
                 names = [fault[0] for fault in FAULTS]
                 rows.sort(key=lambda r: (r['transport'] != 'gloo', names.index(r['fault'])))
-                output.write_text(json.dumps({'command': 'tools/fault_table.py', 'ranks': NUM_RANKS,
-                                              'cpu_cores': os.cpu_count(), 'load': os.getloadavg()[0], 'rows': rows},
-                                             indent=1) + '\n')
+                output.write_text(
+                    json.dumps(
+                        {
+                            'command': 'tools/fault_table.py',
+                            'ranks': NUM_RANKS,
+                            'cpu_cores': os.cpu_count(),
+                            'load': os.getloadavg()[0],
+                            'rows': rows,
+                        },
+                        indent=1,
+                    )
+                    + '\n'
+                )
     sys.exit(0 if all(row['is_right'] for row in rows) else 1)
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the file of one part of tools/gpu_day.sh: command, exit code, seconds, machine, and the numbers that its output, its
-run or its test results hold. Exit code 1 when a part that ended well left nothing to read."""
+"""Writes the file of one part of tools/gpu_day.sh: command, exit code, seconds, machine, and the numbers that its
+output, its run or its test results hold. Exit code 1 when a part that ended well left nothing to read."""
+
 import argparse
 import json
 import pathlib
@@ -23,8 +24,14 @@ def test_results(path):
     for case in ElementTree.parse(path).iter('testcase'):
         failure, skipped = case.find('failure'), case.find('skipped')
         said = failure.get('message') if failure is not None else skipped.get('message') if skipped is not None else ''
-        cases.append({'name': case.get('name'), 'seconds': float(case.get('time')), 'said': (said or '')[:400],
-                      'result': 'failed' if failure is not None else 'skipped' if skipped is not None else 'passed'})
+        cases.append(
+            {
+                'name': case.get('name'),
+                'seconds': float(case.get('time')),
+                'said': (said or '')[:400],
+                'result': 'failed' if failure is not None else 'skipped' if skipped is not None else 'passed',
+            }
+        )
     return cases
 
 
@@ -57,9 +64,16 @@ def main():
     parser.add_argument('--seconds', type=int, required=True)
     parser.add_argument('command', nargs='+')
     options = parser.parse_args()
-    document = {'part': options.name, 'command': ' '.join(options.command), 'exit_code': options.exit_code,
-                'seconds': options.seconds, 'commit': text_of(['git', 'rev-parse', '--short', 'HEAD']),
-                'gpus': text_of(['nvidia-smi', '--query-gpu=name,driver_version,memory.total', '--format=csv,noheader']).splitlines()}
+    document = {
+        'part': options.name,
+        'command': ' '.join(options.command),
+        'exit_code': options.exit_code,
+        'seconds': options.seconds,
+        'commit': text_of(['git', 'rev-parse', '--short', 'HEAD']),
+        'gpus': text_of(
+            ['nvidia-smi', '--query-gpu=name,driver_version,memory.total', '--format=csv,noheader']
+        ).splitlines(),
+    }
     output = pathlib.Path(options.out).read_text(errors='replace')
     if pathlib.Path(options.xml).exists():
         document['cases'] = test_results(options.xml)

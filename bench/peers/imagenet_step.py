@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""One SGD step of ResNet-50 on the CPU: torchvision with channels-last against `lockstep train imagenet`, same batch and threads, interleaved.
+"""One SGD step of ResNet-50 on the CPU: torchvision with channels-last against `lockstep train imagenet`, same batch
+and threads, interleaved.
 
     pip install --target PEERS torchvision==0.26.0 pillow numpy
     export PYTHONPATH=PEERS:$LOCKSTEP_TORCH_DIR
-    python3 bench/peers/imagenet_step.py compare --program build/lockstep --precision fp32 --out bench/results/imagenet_step_resnet50_fp32_cpu.json
+    python3 bench/peers/imagenet_step.py compare --program build/lockstep --precision fp32 \
+        --out bench/results/imagenet_step_resnet50_fp32_cpu.json
 
-A step is forward, loss, backward and SGD with momentum and weight decay, of random pictures that are in memory. lockstep's time is that of its step without
-the wait for the loader, as its own record tells it. --precision bf16 is bf16 autocast on both sides. That both compute the same is tested elsewhere
-(tests/unit/tasks_engine/classifier_training_test.cpp: ten steps with torchvision's losses). processor_time is that of a whole process of all steps less
-that of one of a single step, over the steps between: what remains comparable on a machine that others use, with --threads 1 at least.
+A step is forward, loss, backward and SGD with momentum and weight decay, of random pictures that are in memory.
+lockstep's time is that of its step without the wait for the loader, as its own record tells it. --precision bf16 is
+bf16 autocast on both sides. That both compute the same is tested elsewhere
+(tests/unit/tasks_engine/classifier_training_test.cpp: ten steps with torchvision's losses). processor_time is that of a
+whole process of all steps less that of one of a single step, over the steps between: what remains comparable on a
+machine that others use, with --threads 1 at least.
 """
+
 import argparse
 import json
 import os
@@ -38,18 +43,65 @@ def run_timed(command: list, **more) -> tuple:
 
 def run_lockstep(options, steps: int) -> tuple:
     with tempfile.TemporaryDirectory() as folder:
-        _, cpu_s = run_timed([options.program, "train", "imagenet", "--dummy", "-a", options.model, "-b", str(options.batch), "-j", "1", "--max-steps",
-                               str(steps), "--threads", str(options.threads), "--device", "cpu", "--precision",
-                               {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision], "--train-num-samples", str(steps * options.batch), "--epochs", "1",
-                               "--val-frequency", "0", "--val-num-samples", "0", "--save-frequency", "0", "--logs", folder, "--name", "run"])
+        _, cpu_s = run_timed(
+            [
+                options.program,
+                "train",
+                "imagenet",
+                "--dummy",
+                "-a",
+                options.model,
+                "-b",
+                str(options.batch),
+                "-j",
+                "1",
+                "--max-steps",
+                str(steps),
+                "--threads",
+                str(options.threads),
+                "--device",
+                "cpu",
+                "--precision",
+                {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision],
+                "--train-num-samples",
+                str(steps * options.batch),
+                "--epochs",
+                "1",
+                "--val-frequency",
+                "0",
+                "--val-num-samples",
+                "0",
+                "--save-frequency",
+                "0",
+                "--logs",
+                folder,
+                "--name",
+                "run",
+            ]
+        )
         lines = [json.loads(line) for line in (pathlib.Path(folder) / "run/steps.jsonl").read_text().splitlines()]
     return [line["step_ms"] - line["data_wait_ms"] for line in lines], cpu_s
 
 
 def start_torchvision(options, steps: int) -> tuple:
-    arguments = ["--model", options.model, "--batch", str(options.batch), "--steps", str(steps), "--warm-up", "0", "--threads", str(options.threads),
-                 "--precision", options.precision] + (["--fused"] if options.fused else [])
-    told, cpu_s = run_timed([sys.executable, sys.argv[0], "torchvision"] + arguments, env=dict(os.environ, OMP_NUM_THREADS=str(options.threads)))
+    arguments = [
+        "--model",
+        options.model,
+        "--batch",
+        str(options.batch),
+        "--steps",
+        str(steps),
+        "--warm-up",
+        "0",
+        "--threads",
+        str(options.threads),
+        "--precision",
+        options.precision,
+    ] + (["--fused"] if options.fused else [])
+    told, cpu_s = run_timed(
+        [sys.executable, sys.argv[0], "torchvision"] + arguments,
+        env=dict(os.environ, OMP_NUM_THREADS=str(options.threads)),
+    )
     return json.loads(told.splitlines()[-1]), cpu_s
 
 
@@ -87,23 +139,64 @@ def compare(options) -> None:
             _, one_step_cpu_s = run(options, 1)
             one[side] = {"step_ms": times, "cpu_ms": [1000 * (cpu_s - one_step_cpu_s) / (steps - 1)]}
         rounds.append(one)
-        print(f"round {number + 1}: " + ", ".join(f"{side} {statistics.median(one[side]['step_ms'][options.warm_up:]):.0f} ms" for side in order), flush=True)
+        print(
+            f"round {number + 1}: "
+            + ", ".join(f"{side} {statistics.median(one[side]['step_ms'][options.warm_up:]):.0f} ms" for side in order),
+            flush=True,
+        )
     summary = paired_ratio(rounds, options.warm_up, "torchvision", "step_ms")
     summary["processor_time"] = paired_ratio(rounds, 0, "torchvision", "cpu_ms")
     peak = measured_peak(options)
-    summary["lockstep_tflops"] = 3 * FORWARD_FLOPS * options.batch / summary["lockstep_median_step_ms"] / 1e9 if options.model == "resnet50" else None
-    summary["share_of_measured_peak"] = summary["lockstep_tflops"] / peak if peak and summary["lockstep_tflops"] else None
+    summary["lockstep_tflops"] = (
+        3 * FORWARD_FLOPS * options.batch / summary["lockstep_median_step_ms"] / 1e9
+        if options.model == "resnet50"
+        else None
+    )
+    summary["share_of_measured_peak"] = (
+        summary["lockstep_tflops"] / peak if peak and summary["lockstep_tflops"] else None
+    )
     print(json.dumps(summary, indent=1))
     import torch
     import torchvision
-    write_record(options, {"torch": torch.__version__, "torchvision": torchvision.__version__}, {
-        "load_before_and_after": [options.load, os.getloadavg()], "measured_matrix_product_tflops": peak, "summary": summary, "rounds": rounds})
+
+    write_record(
+        options,
+        {"torch": torch.__version__, "torchvision": torchvision.__version__},
+        {
+            "load_before_and_after": [options.load, os.getloadavg()],
+            "measured_matrix_product_tflops": peak,
+            "summary": summary,
+            "rounds": rounds,
+        },
+    )
 
 
 def measured_peak(options):
     """TFLOP/s of the fastest square matrix product that `lockstep bench op` measures with these threads."""
-    done = subprocess.run([options.program, "bench", "op", "--ops", "gemm", "--precisions", options.precision, "--min-dim", "1024", "--max-dim", "2048",
-                           "--iters", "5", "--threads", str(options.threads), "--device", "cpu", "--json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            options.program,
+            "bench",
+            "op",
+            "--ops",
+            "gemm",
+            "--precisions",
+            options.precision,
+            "--min-dim",
+            "1024",
+            "--max-dim",
+            "2048",
+            "--iters",
+            "5",
+            "--threads",
+            str(options.threads),
+            "--device",
+            "cpu",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode != 0:
         print(done.stderr, file=sys.stderr)
         return None

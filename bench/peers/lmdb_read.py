@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Reading all pictures of an LMDB, with their hashes compared (`lockstep data verify`), against reading its file from the first byte to the last.
+"""Reading all pictures of an LMDB, with their hashes compared (`lockstep data verify`), against reading its file from
+the first byte to the last.
 
     pip install --target PEERS pillow numpy
-    PYTHONPATH=PEERS python3 bench/peers/lmdb_read.py --program build/lockstep --folder FOLDER --out bench/results/lmdb_read_cpu.json
+    PYTHONPATH=PEERS python3 bench/peers/lmdb_read.py --program build/lockstep --folder FOLDER \
+        --out bench/results/lmdb_read_cpu.json
 
-FOLDER lies on the file system in question. Before each cold reading the file is dropped from the kernel's cache. Runs are interleaved; the ratio is that of
-bytes per second, ours over the file system's, start of the process included.
+FOLDER lies on the file system in question. Before each cold reading the file is dropped from the kernel's cache. Runs
+are interleaved; the ratio is that of bytes per second, ours over the file system's, start of the process included.
 """
+
 import argparse
 import os
 import pathlib
@@ -35,7 +38,11 @@ def read_file(path: pathlib.Path) -> None:
 
 
 def verify(options, lmdb: pathlib.Path) -> None:
-    done = subprocess.run([options.program, "data", "verify", str(lmdb), "--workers", str(options.threads)], capture_output=True, text=True)
+    done = subprocess.run(
+        [options.program, "data", "verify", str(lmdb), "--workers", str(options.threads)],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode != 0:
         sys.exit(done.stderr)
 
@@ -57,7 +64,11 @@ def main() -> None:
     for path in sorted((folder / "folders").rglob("*.jpg")):
         for copy in range(1, options.copies):
             os.link(path, path.with_name(f"{path.stem}-{copy:03}.jpg"))
-    subprocess.run([options.program, "data", "to-lmdb", str(folder / "folders"), str(folder / "all.lmdb")], check=True, capture_output=True)
+    subprocess.run(
+        [options.program, "data", "to-lmdb", str(folder / "folders"), str(folder / "all.lmdb")],
+        check=True,
+        capture_output=True,
+    )
     data = folder / "all.lmdb/data.mdb"
     rounds = []
     for number in range(options.rounds):
@@ -72,9 +83,23 @@ def main() -> None:
         rounds.append(one)
     summary = {state: paired_ratio(rounds, 0, "file", f"{state}_ms") for state in ("cold", "warm")}
     for state in summary:
-        summary[state]["file_gbytes_per_s"] = data.stat().st_size / statistics.median([one["file"][f"{state}_ms"][0] for one in rounds]) / 1e6
-        print(f"{state}: file {summary[state]['file_gbytes_per_s']:.2f} GB/s, lockstep {summary[state]['ratio']:.2f} of it")
-    write_record(options, {}, {"load_before_and_after": [load, os.getloadavg()], "file_bytes": data.stat().st_size, "summary": summary, "rounds": rounds})
+        summary[state]["file_gbytes_per_s"] = (
+            data.stat().st_size / statistics.median([one["file"][f"{state}_ms"][0] for one in rounds]) / 1e6
+        )
+        print(
+            f"{state}: file {summary[state]['file_gbytes_per_s']:.2f} GB/s, "
+            f"lockstep {summary[state]['ratio']:.2f} of it"
+        )
+    write_record(
+        options,
+        {},
+        {
+            "load_before_and_after": [load, os.getloadavg()],
+            "file_bytes": data.stat().st_size,
+            "summary": summary,
+            "rounds": rounds,
+        },
+    )
     shutil.rmtree(folder)
 
 

@@ -9,6 +9,7 @@ mutation costs one file, one link, and the cases that are named beside it; where
 All cases that are named pass on the unchanged program first. Results are added to bench/results/device_mutations.json.
 A mutation whose text is not found, and one that no test notices, end the script with exit code 1.
 """
+
 import argparse
 import json
 import os
@@ -28,57 +29,174 @@ MUTATIONS = [
     ('device-not-current', 'train/device.cpp', '  at::accelerator::setDeviceIndex(index);', '  //', GPT + 'data'),
     ('event-not-recorded', 'train/phase_clock.cpp', '  event->record(', '  static_cast<void>(', RUNS + 'Gpt*'),
     ('event-without-timing', 'train/phase_clock.cpp', ', c10::EventFlag::BACKEND_DEFAULT)', ')', RUNS + 'Gpt*'),
-    ('step-times-not-awaited', 'train/phase_clock.cpp', 'marks_->ends.back().second->synchronize();',
-     '{}', RUNS + 'Gpt*'),
-    ('scalars-not-pinned', 'train/telemetry.cpp', 'at::TensorOptions(at::kDouble).pinned_memory(true));\n  return',
-     'at::TensorOptions(at::kDouble));\n  return', RUNS + 'Gpt*'),
-    ('scalars-block-the-host', 'train/telemetry.cpp', 'host.copy_(stacked, /*non_blocking=*/true)', 'host.copy_(stacked)',
-     RUNS + 'HostWaits*'),
-    ('scalars-not-awaited', 'train/telemetry.cpp', 'scalars_arrive->block(stream)', 'static_cast<void>(0)', RUNS + 'Gpt*'),
-    ('maxima-not-pinned-to-device', 'train/telemetry.cpp', 'sent.maxima.pin_memory().to(', 'sent.maxima.to(', RUNS + 'Gpt*'),
-    ('maxima-not-reduced-in-time', 'train/telemetry.cpp', 'comm::ReduceOp::kMax).wait();', 'comm::ReduceOp::kMax);', GPT + 'data'),
-    ('maxima-not-pinned-to-host', 'train/telemetry.cpp',
-     'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));',
-     'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble));', RUNS + 'Gpt*'),
+    (
+        'step-times-not-awaited',
+        'train/phase_clock.cpp',
+        'marks_->ends.back().second->synchronize();',
+        '{}',
+        RUNS + 'Gpt*',
+    ),
+    (
+        'scalars-not-pinned',
+        'train/telemetry.cpp',
+        'at::TensorOptions(at::kDouble).pinned_memory(true));\n  return',
+        'at::TensorOptions(at::kDouble));\n  return',
+        RUNS + 'Gpt*',
+    ),
+    (
+        'scalars-block-the-host',
+        'train/telemetry.cpp',
+        'host.copy_(stacked, /*non_blocking=*/true)',
+        'host.copy_(stacked)',
+        RUNS + 'HostWaits*',
+    ),
+    (
+        'scalars-not-awaited',
+        'train/telemetry.cpp',
+        'scalars_arrive->block(stream)',
+        'static_cast<void>(0)',
+        RUNS + 'Gpt*',
+    ),
+    (
+        'maxima-not-pinned-to-device',
+        'train/telemetry.cpp',
+        'sent.maxima.pin_memory().to(',
+        'sent.maxima.to(',
+        RUNS + 'Gpt*',
+    ),
+    (
+        'maxima-not-reduced-in-time',
+        'train/telemetry.cpp',
+        'comm::ReduceOp::kMax).wait();',
+        'comm::ReduceOp::kMax);',
+        GPT + 'data',
+    ),
+    (
+        'maxima-not-pinned-to-host',
+        'train/telemetry.cpp',
+        'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));',
+        'sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble));',
+        RUNS + 'Gpt*',
+    ),
     ('maxima-read-too-early', 'train/telemetry.cpp', 'sent.arrival->synchronize();', '{}', RUNS + 'Gpt*'),
     ('pictures-not-pinned', 'train/batch_mover.cpp', 'host.pin_memory().to(', 'host.to(', RUNS + 'Clip*'),
-    ('pictures-block-the-host', 'train/batch_mover.cpp', 'to(device_, /*non_blocking=*/true)', 'to(device_)',
-     RUNS + 'HostWaits*'),
+    (
+        'pictures-block-the-host',
+        'train/batch_mover.cpp',
+        'to(device_, /*non_blocking=*/true)',
+        'to(device_)',
+        RUNS + 'HostWaits*',
+    ),
     ('tokens-not-pinned', 'tasks/gpt/engine/gpt_data.cpp', 'host.pin_memory().to(', 'host.to(', RUNS + 'Gpt*'),
-    ('tokens-block-the-host', 'tasks/gpt/engine/gpt_data.cpp', 'to(device_, /*non_blocking=*/true)', 'to(device_)',
-     RUNS + 'HostWaits*'),
-    ('checkpoint-not-pinned', 'train/checkpointer_writer.cpp', '.pinned_memory(!tensor.is_cpu())', '', RUNS + 'Resume*'),
-    ('checkpoint-not-copied', 'train/checkpointer_writer.cpp', '    to[i].second.copy_(', '    static_cast<void>(', RUNS + 'Resume*'),
-    ('checkpoint-written-too-early', 'train/checkpointer_writer.cpp',
-     '  for (const WrittenFile& file : files) wait_for_devices(file.tensors);', '  static_cast<void>(wait_for_devices);',
-     RUNS + 'Resume*'),
-    ('gradients-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.reduction.wait();', '',
-     GPT + 'data'),
-    ('parameters-not-awaited', 'parallel/grad_sync_buckets.cpp', 'for (auto& bucket : buckets_) bucket.gathering.wait();', '',
-     GPT + 'sharded_optimizer'),
-    ('parameters-not-awaited-where-used', 'parallel/grad_sync_buckets.cpp', 'buckets_[index].gathering.wait();',
-     'static_cast<void>(index);',
-     GPT + 'sharded_optimizer'),
-    ('save-before-parameters', 'train/trainer.cpp', '  parts_.training.sync->wait_params();\n  parts_.callbacks.save',
-     '  parts_.callbacks.save', GPT + 'sharded_masters'),
-    ('norm-not-awaited', 'optim/grad_norm.cpp', 'shards->all_reduce(squared).wait()', 'shards->all_reduce(squared)',
-     GPT + 'sharded_optimizer'),
-    ('lengths-not-awaited', 'comm/comm.cpp', 'static_cast<int64_t>(lengths.nbytes()))\n      .wait();',
-     'static_cast<int64_t>(lengths.nbytes()));', GPT + 'data'),
-    ('strings-not-awaited', 'comm/comm.cpp', 'static_cast<int64_t>(all.nbytes())).wait();',
-     'static_cast<int64_t>(all.nbytes()));', GPT + 'data'),
+    (
+        'tokens-block-the-host',
+        'tasks/gpt/engine/gpt_data.cpp',
+        'to(device_, /*non_blocking=*/true)',
+        'to(device_)',
+        RUNS + 'HostWaits*',
+    ),
+    (
+        'checkpoint-not-pinned',
+        'train/checkpointer_writer.cpp',
+        '.pinned_memory(!tensor.is_cpu())',
+        '',
+        RUNS + 'Resume*',
+    ),
+    (
+        'checkpoint-not-copied',
+        'train/checkpointer_writer.cpp',
+        '    to[i].second.copy_(',
+        '    static_cast<void>(',
+        RUNS + 'Resume*',
+    ),
+    (
+        'checkpoint-written-too-early',
+        'train/checkpointer_writer.cpp',
+        '  for (const WrittenFile& file : files) wait_for_devices(file.tensors);',
+        '  static_cast<void>(wait_for_devices);',
+        RUNS + 'Resume*',
+    ),
+    (
+        'gradients-not-awaited',
+        'parallel/grad_sync_buckets.cpp',
+        'for (auto& bucket : buckets_) bucket.reduction.wait();',
+        '',
+        GPT + 'data',
+    ),
+    (
+        'parameters-not-awaited',
+        'parallel/grad_sync_buckets.cpp',
+        'for (auto& bucket : buckets_) bucket.gathering.wait();',
+        '',
+        GPT + 'sharded_optimizer',
+    ),
+    (
+        'parameters-not-awaited-where-used',
+        'parallel/grad_sync_buckets.cpp',
+        'buckets_[index].gathering.wait();',
+        'static_cast<void>(index);',
+        GPT + 'sharded_optimizer',
+    ),
+    (
+        'save-before-parameters',
+        'train/trainer.cpp',
+        '  parts_.training.sync->wait_params();\n  parts_.callbacks.save',
+        '  parts_.callbacks.save',
+        GPT + 'sharded_masters',
+    ),
+    (
+        'norm-not-awaited',
+        'optim/grad_norm.cpp',
+        'shards->all_reduce(squared).wait()',
+        'shards->all_reduce(squared)',
+        GPT + 'sharded_optimizer',
+    ),
+    (
+        'lengths-not-awaited',
+        'comm/comm.cpp',
+        'static_cast<int64_t>(lengths.nbytes()))\n      .wait();',
+        'static_cast<int64_t>(lengths.nbytes()));',
+        GPT + 'data',
+    ),
+    (
+        'strings-not-awaited',
+        'comm/comm.cpp',
+        'static_cast<int64_t>(all.nbytes())).wait();',
+        'static_cast<int64_t>(all.nbytes()));',
+        GPT + 'data',
+    ),
     ('strings-not-copied', 'comm/comm.cpp', '  all = all.cpu();', '  all = all;', GPT + 'data'),
     ('stage-input-not-awaited', 'train/pipeline_step.cpp', 'flight.input_arrives.wait();', '{}', GPT + 'stages'),
     ('stage-gradient-not-awaited', 'train/pipeline_step.cpp', 'flight.gradient_arrives.wait();', '{}', GPT + 'stages'),
-    ('stage-loss-not-awaited', 'train/pipeline_step.cpp', 'pipeline.world.all_reduce(value).wait();',
-     'pipeline.world.all_reduce(value);', GPT + 'stages'),
+    (
+        'stage-loss-not-awaited',
+        'train/pipeline_step.cpp',
+        'pipeline.world.all_reduce(value).wait();',
+        'pipeline.world.all_reduce(value);',
+        GPT + 'stages',
+    ),
     ('token-count-not-awaited', 'train/pipeline_step.cpp', 'num_tokens_arrives_.wait();', '{}', GPT + 'virtual_stages'),
-    ('vocabulary-not-awaited', 'nn/vocab_cross_entropy.cpp', 'all_gather_into(stats_R3n, own).wait();',
-     'all_gather_into(stats_R3n, own);', GPT + 'tensors'),
-    ('features-not-awaited', 'models/contrastive_loss.cpp', 'data_axis.all_gather_into(all_NE, mine_BE).wait();',
-     'data_axis.all_gather_into(all_NE, mine_BE);', CLIP + 'local_loss'),
-    ('fp8-scale-not-awaited', 'nn/fp8_state.cpp', 'axis->all_reduce(all, comm::ReduceOp::kMax).wait();',
-     'axis->all_reduce(all, comm::ReduceOp::kMax);', GPT + 'fp8'),
+    (
+        'vocabulary-not-awaited',
+        'nn/vocab_cross_entropy.cpp',
+        'all_gather_into(stats_R3n, own).wait();',
+        'all_gather_into(stats_R3n, own);',
+        GPT + 'tensors',
+    ),
+    (
+        'features-not-awaited',
+        'models/contrastive_loss.cpp',
+        'data_axis.all_gather_into(all_NE, mine_BE).wait();',
+        'data_axis.all_gather_into(all_NE, mine_BE);',
+        CLIP + 'local_loss',
+    ),
+    (
+        'fp8-scale-not-awaited',
+        'nn/fp8_state.cpp',
+        'axis->all_reduce(all, comm::ReduceOp::kMax).wait();',
+        'axis->all_reduce(all, comm::ReduceOp::kMax);',
+        GPT + 'fp8',
+    ),
 ]
 
 
@@ -103,7 +221,9 @@ def build(scratch, target='lockstep-engine-on-accelerator'):
 def prepare(scratch):
     copy_sources(scratch)
     alone = '|'.join(sorted({'/' + file.replace('.', '\\.') + '$' for _, file, *_ in MUTATIONS}))
-    made = run(['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja', '-DLOCKSTEP_SINGLE_FILES=' + alone])
+    made = run(
+        ['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja', '-DLOCKSTEP_SINGLE_FILES=' + alone]
+    )
     if made.returncode == 0:
         made = build(scratch, 'test_accelerator')
     if made.returncode != 0:
@@ -151,8 +271,11 @@ def mutate(name, file, old, new, tests, scratch):
             failed, output = failed_cases('*', scratch)
     finally:
         path.write_text(text)
-    return result | {'result': 'noticed' if failed else 'NOT NOTICED', 'failed': failed,
-                     'said': first_mistake(output).replace(str(scratch) + '/', '') if failed else ''}
+    return result | {
+        'result': 'noticed' if failed else 'NOT NOTICED',
+        'failed': failed,
+        'said': first_mistake(output).replace(str(scratch) + '/', '') if failed else '',
+    }
 
 
 def main():
@@ -164,7 +287,7 @@ def main():
     parser.add_argument('--only', nargs='*')
     parser.add_argument('--output', default=str(ROOT / 'bench/results/device_mutations.json'))
     options = parser.parse_args()
-    chosen = [m for m in MUTATIONS if not options.only or m[0] in options.only][options.first:][:options.count]
+    chosen = [m for m in MUTATIONS if not options.only or m[0] in options.only][options.first :][: options.count]
     if options.list:
         for name, file, old, _, tests in chosen:
             print(f'{name:36} src/{file:34} {tests}')
@@ -183,9 +306,20 @@ def main():
         result = mutate(*mutation, scratch)
         results[result['name']] = result
         bad += result['result'] != 'noticed'
-        print(f"{result['name']:36} {result['result']:14} {time.time() - began:5.0f} s  {result.get('said', '')}", flush=True)
-        output.write_text(json.dumps({'what': 'tests/tools/mutate_device_path.py: one removal at a time', 'mutations':
-                                      list(results.values())}, indent=1) + '\n')
+        print(
+            f"{result['name']:36} {result['result']:14} {time.time() - began:5.0f} s  {result.get('said', '')}",
+            flush=True,
+        )
+        output.write_text(
+            json.dumps(
+                {
+                    'what': 'tests/tools/mutate_device_path.py: one removal at a time',
+                    'mutations': list(results.values()),
+                },
+                indent=1,
+            )
+            + '\n'
+        )
     sys.exit(1 if bad else 0)
 
 
