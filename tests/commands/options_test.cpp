@@ -335,6 +335,8 @@ TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
   const Json fits = Json::parse(dry_run({"--json", "--device-memory", "h100"}).out).at("device_memory");
   EXPECT_EQ(fits.at("bytes"), 80'000'000'000);
   EXPECT_EQ(fits.at("fits"), true);
+  const Json lumi = Json::parse(dry_run({"--json", "--device-memory", "LUMI-G"}).out).at("device_memory");
+  EXPECT_EQ(lumi.at("source"), "MI250X GCD");
   const ProgramResult small = dry_run({"--device-memory", "4G"});
   EXPECT_TRUE(holds(small.out, "does not fit: ")) << small.out;
   EXPECT_TRUE(holds(small.out, "of 4.00 GiB (--device-memory)")) << small.out;

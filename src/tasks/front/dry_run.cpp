@@ -28,7 +28,8 @@ std::string dry_run_entry(const std::string& label, const std::string& text) {
 }
 
 std::optional<RankMemory> memory_of_gpu(const std::string& name) {
-  const hw::DeviceSpec* spec = hw::find_device(name).spec;
+  const hw::SystemSpec* system = hw::find_system(name);
+  const hw::DeviceSpec* spec = system != nullptr ? &hw::device_of(*system) : hw::find_device(name).spec;
   if (spec == nullptr) return std::nullopt;
   return RankMemory{.bytes = spec->memory_gbytes * 1e9, .source = std::string(spec->name), .is_gpu = true};
 }

@@ -50,7 +50,7 @@ DryRunFact world_fact(const WorldSize& world);
 /// `label` and beside it `text`, broken so that lines end at column 80.
 std::string dry_run_entry(const std::string& label, const std::string& text);
 
-/// The memory of a GPU of the table of devices; nothing where the name is not in it.
+/// The memory of a GPU of the table of devices, or of the device of a known system; nothing for other names.
 std::optional<RankMemory> memory_of_gpu(const std::string& name);
 
 /// The memory of a rank's device: the GPU that the driver of this machine names, or the share of a CPU rank in what
