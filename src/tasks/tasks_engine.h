@@ -5,9 +5,8 @@
 
 namespace lockstep::tasks {
 
-/// The run of a task whose options `set` reads: the table behind it is the only place of the engine that makes a task by its
-/// name.
-/// Arguments outlive the result.
+/// The run of a task whose options `set` reads: the table behind it is the only place of the engine that makes a task
+/// by its name. Arguments outlive the result.
 train::TrainRequest train_request(const FrontTask& task, const core::OptionSet& set);
 
 }  // namespace lockstep::tasks

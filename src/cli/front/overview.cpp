@@ -34,7 +34,8 @@ std::string oldest_glibc() {
 
 std::string overview_text() {
   std::string text =
-      "lockstep trains CLIP, CLAP, GPT and ImageNet classifiers on one to many devices,\nand measures how well that scales.\n\n"
+      "lockstep trains CLIP, CLAP, GPT and ImageNet classifiers on one to many devices,\nand measures how well that "
+      "scales.\n\n"
       "Usage: lockstep COMMAND [FLAGS]\n\nCommands\n";
   for (const commands::CommandInfo& info : commands::command_table())
     if (info.is_implemented) text += command_line(info.name, info.summary);

@@ -11,7 +11,8 @@ enum class ThreadBackend { kLocal, kGloo };
 
 /// Runs `body` on `num_ranks` threads that act as ranks of one group, and rethrows the first exception after all have
 /// ended; that exception unblocks the others. Each thread computes with one OpenMP thread. What must not happen inside,
-/// because LibTorch keeps it per process: draws from the default generator, manual_seed, switches of the global context.
+/// because LibTorch keeps it per process: draws from the default generator, manual_seed, switches of the global
+/// context.
 void run_ranks(int num_ranks, const std::function<void(comm::Comm&)>& body,
                ThreadBackend backend = ThreadBackend::kLocal);
 
