@@ -121,7 +121,7 @@ class DeviceMemory final : public c10::DeviceAllocator {
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     const size_t all = Runtime::get().bytes_of_a_device();
-    return {all - static_cast<size_t>(Runtime::get().usage(device).now), all};
+    return {all - static_cast<size_t>(Runtime::get().usage(device).now), all + Runtime::get().bytes_of_others()};
   }
 };
 

@@ -52,6 +52,9 @@ class Runtime {
   /// Allocations beyond it fail.
   void set_bytes_of_a_device(size_t bytes) { bytes_of_a_device_ = bytes; }
   size_t bytes_of_a_device() const { return bytes_of_a_device_; }
+  /// Beside those: what other programs hold of it.
+  void set_bytes_of_others(size_t bytes) { bytes_of_others_ = bytes; }
+  size_t bytes_of_others() const { return bytes_of_others_; }
   RaceDetector& races() { return races_; }
 
   static int& current_device();  ///< Of this thread.
@@ -127,7 +130,7 @@ class Runtime {
   void open_pinned_memory(int device);
 
   int num_devices_ = 2;
-  size_t bytes_of_a_device_ = size_t{16} << 30;
+  size_t bytes_of_a_device_ = size_t{16} << 30, bytes_of_others_ = 0;
   RaceDetector races_;
   DoubleMappedMemory device_memory_, pinned_memory_;
   mutable std::mutex mutex_;
