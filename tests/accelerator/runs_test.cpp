@@ -62,9 +62,9 @@ TEST_F(RunsOnAccelerator, HostWaitsTwiceAStepForWhatLiesBehind) {
 }
 
 TEST_F(RunsOnAccelerator, MemoryThatRunsOutIsExplainedByThePlan) {
-  // The plan of 26.7 MB fits the device, and other programs hold so much of it that the run does not.
+  // The plan of 26.7 MB fits what is free at first; then other programs take so much of it that the run does not.
   const auto beside_others = [](const char* bytes) {
-    return EnvChanges{{"LOCKSTEP_TEST_DEVICE_BYTES", bytes}, {"LOCKSTEP_TEST_DEVICE_BYTES_OF_OTHERS", "40000000"}};
+    return EnvChanges{{"LOCKSTEP_TEST_DEVICE_BYTES", bytes}, {"LOCKSTEP_TEST_DEVICE_BYTES_TAKEN_LATER", "40000000"}};
   };
   const auto in_a_step = run(on_any_device(train_args("full")), 1, beside_others("20000000"));
   EXPECT_EQ(in_a_step.exit_code, 6) << in_a_step.err;

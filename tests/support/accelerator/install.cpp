@@ -120,8 +120,8 @@ class DeviceMemory final : public c10::DeviceAllocator {
     Runtime::get().usage(device).peak = Runtime::get().usage(device).now;
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    const size_t all = Runtime::get().bytes_of_a_device();
-    return {all - static_cast<size_t>(Runtime::get().usage(device).now), all + Runtime::get().bytes_of_others()};
+    const size_t all = Runtime::get().bytes_of_a_device() + Runtime::get().bytes_taken_later();
+    return {all - static_cast<size_t>(Runtime::get().usage(device).now), all};
   }
 };
 

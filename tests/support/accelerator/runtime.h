@@ -52,9 +52,9 @@ class Runtime {
   /// Allocations beyond it fail.
   void set_bytes_of_a_device(size_t bytes) { bytes_of_a_device_ = bytes; }
   size_t bytes_of_a_device() const { return bytes_of_a_device_; }
-  /// Beside those: what other programs hold of it.
-  void set_bytes_of_others(size_t bytes) { bytes_of_others_ = bytes; }
-  size_t bytes_of_others() const { return bytes_of_others_; }
+  /// Beside those: what the driver tells as free, and other programs take before this one can.
+  void set_bytes_taken_later(size_t bytes) { bytes_taken_later_ = bytes; }
+  size_t bytes_taken_later() const { return bytes_taken_later_; }
   RaceDetector& races() { return races_; }
 
   static int& current_device();  ///< Of this thread.
@@ -130,7 +130,7 @@ class Runtime {
   void open_pinned_memory(int device);
 
   int num_devices_ = 2;
-  size_t bytes_of_a_device_ = size_t{16} << 30, bytes_of_others_ = 0;
+  size_t bytes_of_a_device_ = size_t{16} << 30, bytes_taken_later_ = 0;
   RaceDetector races_;
   DoubleMappedMemory device_memory_, pinned_memory_;
   mutable std::mutex mutex_;

@@ -33,8 +33,8 @@ __attribute__((constructor)) void start() {
   install(std::atoi(count));
   if (const char* bytes = std::getenv("LOCKSTEP_TEST_DEVICE_BYTES"))
     Runtime::get().set_bytes_of_a_device(std::strtoull(bytes, nullptr, 10));
-  if (const char* bytes = std::getenv("LOCKSTEP_TEST_DEVICE_BYTES_OF_OTHERS"))
-    Runtime::get().set_bytes_of_others(std::strtoull(bytes, nullptr, 10));
+  if (const char* bytes = std::getenv("LOCKSTEP_TEST_DEVICE_BYTES_TAKEN_LATER"))
+    Runtime::get().set_bytes_taken_later(std::strtoull(bytes, nullptr, 10));
   std::atexit(&tell_reports);
 }
 
