@@ -5,28 +5,19 @@ Packages (PyPI): torchvision==0.26.0 torch==2.11.0 safetensors. Run from the rep
     python3 ref/make_imagenet_goldens.py
 
 Writes tests/golden/imagenet/{resnet50,vit_b_16,sgd}.safetensors. Weights and pictures are too large for a file: both
-sides make them by one rule, drawn() here and tests/support/drawn_weights.h there.
+sides make them by one rule, that of drawn_weights.py.
 """
 import json
 import math
 import pathlib
-import zlib
 
 import torch
 import torchvision
+from drawn_weights import drawn
 from safetensors.torch import save_file
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "imagenet"
 NUM_CLASSES, NUM_STEPS, BATCH, PIXELS, LR = 1000, 10, 8, 64, 0.002
-
-
-def drawn(name, shape, scale=1.0, shift=0.0):
-    """Numbers from shift - scale to shift + scale by a hash of the index and the name."""
-    count = math.prod(shape)
-    word = (torch.arange(count, dtype=torch.int64) + zlib.crc32(name.encode())) & 0xFFFFFFFF
-    for shift_bits, factor in ((16, 0x45D9F3B), (15, 0x2C1B3C6D), (16, 1)):
-        word = ((word ^ (word >> shift_bits)) * factor) & 0xFFFFFFFF
-    return ((word.double() / 2**31 - 1) * scale + shift).float().view(shape)
 
 
 def draw_weights(model):

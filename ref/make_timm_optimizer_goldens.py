@@ -5,26 +5,16 @@ Packages (PyPI): timm torch==2.11.0 safetensors (ref/requirements.txt). Run from
     python3 ref/make_timm_optimizer_goldens.py
 
 Writes tests/golden/optim/timm.safetensors: parameters after each of five steps. Weights and gradients are those of
-make_imagenet_goldens.py.
+drawn_weights.py.
 """
-import math
 import pathlib
-import zlib
 
 import timm.optim
 import torch
+from drawn_weights import drawn
 from safetensors.torch import save_file
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "optim"
-
-
-def drawn(name, shape, scale=1.0, shift=0.0):
-    """Numbers from shift - scale to shift + scale by a hash of index and name (tests/support/drawn_weights.h)."""
-    count = math.prod(shape)
-    word = (torch.arange(count, dtype=torch.int64) + zlib.crc32(name.encode())) & 0xFFFFFFFF
-    for shift_bits, factor in ((16, 0x45D9F3B), (15, 0x2C1B3C6D), (16, 1)):
-        word = ((word ^ (word >> shift_bits)) * factor) & 0xFFFFFFFF
-    return ((word.double() / 2**31 - 1) * scale + shift).float().view(shape)
 
 
 def main():
