@@ -56,6 +56,12 @@ bool is_gpt_export(const CkptOptions& options) {
          (options.names == "huggingface" && (options.model.empty() || !is_clap_model(options.model)));
 }
 
+bool writes_pt(const CkptOptions& options) {
+  if (options.format != "auto") return options.format == "openclip-pt";
+  const std::string ending = std::filesystem::path(options.output).extension();
+  return ending == ".pt" || ending == ".pth" || ending == ".bin";
+}
+
 core::OptionSet declare_ckpt_options(CkptOptions& options) {
   const JobText text = job_text(options.job);
   core::OptionSet set(text.command, text.summary);
@@ -108,9 +114,10 @@ void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set) 
   if ((needs_model && !has_model) || (options.names == "as-is" && has_model))
     throw UsageError(fmt::format("options: '{}' needs --names and --model together", set.command()),
                      "for example --names laion --model HTSAT-tiny-Roberta-base");
-  if (options.with_optimizer && (options.names != "as-is" || options.format == "safetensors"))
-    throw UsageError("options: --with-optimizer writes a training checkpoint of OpenCLIP",
-                     "use it with --format openclip-pt, without --names");
+  if (options.with_optimizer && (options.names != "as-is" || !writes_pt(options)))
+    throw UsageError(
+        fmt::format("options: --with-optimizer writes a training checkpoint of OpenCLIP, '{}' is none", options.output),
+        "name a file that ends in .pt, without --names");
   const bool is_gpt = is_gpt_export(options);
   if (!options.tokenizer_model.empty() && !(is_gpt && options.names == "huggingface"))
     throw UsageError("options: --tokenizer-model is for a GPT with --names huggingface", "leave it out");

@@ -26,6 +26,8 @@ struct CkptOptions {
 core::OptionSet declare_ckpt_options(CkptOptions& options);
 /// Whether weights of a GPT are to have other names: Megatron's, or Hugging Face's with no CLAP model named.
 bool is_gpt_export(const CkptOptions& options);
+/// Whether the output is a PyTorch file: by --format, or by its ending (.pt, .pth, .bin).
+bool writes_pt(const CkptOptions& options);
 /// UsageError when the arguments contradict each other.
 void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set);
 

@@ -23,12 +23,6 @@ namespace lockstep::cli {
 namespace fs = std::filesystem;
 
 namespace {
-bool writes_pt(const config::CkptOptions& options) {
-  if (options.format != "auto") return options.format == "openclip-pt";
-  const std::string ending = fs::path(options.output).extension();
-  return ending == ".pt" || ending == ".pth" || ending == ".bin";
-}
-
 models::ClapNaming naming_of(const std::string& names) {
   if (names == "openclip") return models::ClapNaming::kOpenClip;
   return names == "huggingface" ? models::ClapNaming::kHuggingFace : models::ClapNaming::kLaion;
@@ -98,7 +92,7 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   const auto optimizer = optimizer_beside(weights, options);
   if (options.prefix == "module")
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;
-  if (!writes_pt(options))
+  if (!config::writes_pt(options))
     models::write_weights_safetensors(options.output, weights.tensors);
   else
     models::write_weights_pt(options.output, weights.tensors,

@@ -114,6 +114,10 @@ TEST(Commands, ExportsOfGpts) {
   EXPECT_TRUE(holds(line_error("ckpt export a b.safetensors --names huggingface"),
                     "contradicts the file name 'b.safetensors'\n  hint: name a folder"));
   EXPECT_TRUE(holds(line_error("ckpt export a b --names megatron"), "hint: name a file that ends in .safetensors"));
+  for (const char* line : {"ckpt export a b.safetensors --with-optimizer", "ckpt export a b --with-optimizer",
+                           "ckpt export a b.pt --format safetensors --with-optimizer"})
+    EXPECT_TRUE(holds(line_error(line), "writes a training checkpoint of OpenCLIP")) << line;
+  EXPECT_EQ(line_error("ckpt export a b.pt --with-optimizer"), "");
   EXPECT_TRUE(holds(line_error("ckpt export a b --names huggingface --prefix module"), "contradicts --prefix module"));
   EXPECT_TRUE(holds(line_error("ckpt export a b --names huggingface --format openclip-pt"),
                     "contradicts --format openclip-pt"));
