@@ -79,6 +79,10 @@ std::set<std::string> frozen_parameters(const ClipShape& shape, const TowerLocks
   return frozen;
 }
 
+std::set<std::string> frozen_parameters(const ContrastiveShape& shape, const TowerLocks& locks) {
+  return shape.clip() != nullptr ? frozen_parameters(*shape.clip(), locks) : std::set<std::string>();
+}
+
 FlopCount trained_forward(const ClipShape& shape, const TowerLocks& locks) {
   FlopCount count = clip_forward(shape);
   if (!locks.image && !locks.text) return count;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config/clip_shape.h"
+#include "config/contrastive_shape.h"
 #include "config/flops.h"
 
 namespace lockstep::config {
@@ -19,6 +20,9 @@ struct TowerLocks {
 /// Names of the parameters that stay as they are. More unlocked groups than there are: all are trained. UsageError for
 /// unlocked groups of an image tower that is no ViT, as in OpenCLIP.
 std::set<std::string> frozen_parameters(const ClipShape& shape, const TowerLocks& locks);
+
+/// The same; CLAP models have no locks.
+std::set<std::string> frozen_parameters(const ContrastiveShape& shape, const TowerLocks& locks);
 
 /// Forward work of one pair of which three times is the work of training: a locked tower computes no backward pass, one
 /// locked in part counts by the share of its parameters that is trained.

@@ -33,7 +33,7 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
   out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
   out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
   if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});
-  if (options_.teacher) add_teacher(batch, out);
+  if (options_.teacher && batch.context.asks_teacher) add_teacher(batch, out);
   return out;
 }
 

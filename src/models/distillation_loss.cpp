@@ -1,7 +1,6 @@
 #include "models/distillation_loss.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -50,12 +49,9 @@ ContrastiveLoss distillation_loss(const at::Tensor& image_BE, const at::Tensor& 
   const auto wide = [](const at::Tensor& features) { return features.to(at::kFloat); };
   const at::Tensor image_RE = wide(image_BE), text_RE = wide(text_BE);
   const at::Tensor teacher_image_RT = wide(teacher.image_BE), teacher_text_RT = wide(teacher.text_BE);
-  at::Tensor all_NE = at::cat({image_RE, text_RE}, 1), teacher_NT = at::cat({teacher_image_RT, teacher_text_RT}, 1);
-  if (data_axis.size() > 1) {
-    all_NE = GatherRows::apply(all_NE, &data_axis);
-    const c10::NoGradGuard no_grad;
-    teacher_NT = GatherRows::apply(teacher_NT, &data_axis);
-  }
+  at::Tensor all_NE = at::cat({image_RE, text_RE}, 1);
+  if (data_axis.size() > 1) all_NE = GatherRows::apply(all_NE, &data_axis);
+  const at::Tensor teacher_NT = gather_features(teacher_image_RT, teacher_text_RT, data_axis);
   const auto scale = logit_scale.reshape({}).to(at::kFloat);
   const auto teacher_scale = teacher.logit_scale.reshape({}).to(at::kFloat);
   const auto by_image = cross_entropy_of_rows(scale * image_RE.matmul(all_NE.narrow(1, E, E).t()),
@@ -63,13 +59,7 @@ ContrastiveLoss distillation_loss(const at::Tensor& image_BE, const at::Tensor& 
   const auto by_text = cross_entropy_of_rows(scale * text_RE.matmul(all_NE.narrow(1, 0, E).t()),
                                              teacher_scale * teacher_text_RT.matmul(teacher_NT.narrow(1, 0, T).t()));
   const auto loss = 0.5 * (by_image + by_text);
-  auto losses_W = loss.detach().reshape({1});
-  if (data_axis.size() > 1) {
-    const auto mine = losses_W;
-    losses_W = at::empty({data_axis.size()}, mine.options());
-    data_axis.all_gather_into(losses_W, mine).wait();
-  }
-  return {.loss = loss, .global_loss = losses_W.mean()};
+  return {.loss = loss, .global_loss = mean_over_ranks(loss, data_axis)};
 }
 
 }  // namespace lockstep::models

@@ -32,6 +32,14 @@ at::Tensor gather_features(const at::Tensor& image_BE, const at::Tensor& text_BE
   return all_NE;
 }
 
+at::Tensor mean_over_ranks(const at::Tensor& loss, comm::Comm& data_axis) {
+  const auto mine = loss.detach().reshape({1});
+  if (data_axis.size() == 1) return mine.mean();
+  auto all_W = at::empty({data_axis.size()}, mine.options());
+  data_axis.all_gather_into(all_W, mine).wait();
+  return all_W.mean();
+}
+
 int64_t tile_columns(int64_t num_rows, int64_t num_columns, int64_t logit_bytes) {
   const int64_t column_bytes = std::max<int64_t>(1, num_rows * static_cast<int64_t>(sizeof(float)));
   return std::clamp<int64_t>(logit_bytes / column_bytes, std::min(kMinTileColumns, num_columns), num_columns);

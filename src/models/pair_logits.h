@@ -19,6 +19,10 @@ void add_weighted_features(at::Tensor& into_RE, const at::Tensor& weights_RK, co
 /// Features of all ranks, [N, 2 E]: image, then text. Collective; one all-gather, none on one rank.
 at::Tensor gather_features(const at::Tensor& image_BE, const at::Tensor& text_BE, comm::Comm& data_axis);
 
+/// The mean of a 0-dim loss over the ranks, the same bits on each, detached. Collective; one all-gather, none on one
+/// rank.
+at::Tensor mean_over_ranks(const at::Tensor& loss, comm::Comm& data_axis);
+
 /// Columns of a tile whose logits take at most `logit_bytes` for `num_rows` rows, at least 64 and at most all.
 int64_t tile_columns(int64_t num_rows, int64_t num_columns, int64_t logit_bytes);
 

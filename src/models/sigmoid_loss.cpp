@@ -86,12 +86,7 @@ class SigmoidLossFunction : public torch::autograd::Function<SigmoidLossFunction
       text_gradient_BE = sum_rows(rows, true, false).rows_RE;
     }
     const auto loss = by_image.loss / static_cast<double>(B);
-    auto losses_W = loss.reshape({1});
-    if (!is_alone) {
-      losses_W = at::empty({data_axis->size()}, loss.options());
-      data_axis->all_gather_into(losses_W, loss.reshape({1})).wait();
-    }
-    const auto global_loss = losses_W.mean();
+    const auto global_loss = mean_over_ranks(loss, *data_axis);
     context->save_for_backward({image_BE, text_BE, scale, by_image.rows_RE, text_gradient_BE, by_image.slope});
     context->mark_non_differentiable({global_loss});
     return {loss, global_loss};

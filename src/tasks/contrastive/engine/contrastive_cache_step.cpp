@@ -69,9 +69,10 @@ class ContrastiveCacheStep final : public train::StepRunner {
   }
 
  private:
-  Outputs forward(Batch& batch, bool updates_statistics) const {
+  Outputs forward(Batch& batch, bool updates_statistics, bool is_rerun = false) const {
     RECORD_USER_SCOPE("forward");
     batch.context.updates_statistics = updates_statistics;
+    batch.context.asks_teacher = !is_rerun;
     const auto autocast = parts_.precision.autocast();
     return parts_.task.forward(batch);
   }
@@ -135,7 +136,7 @@ class ContrastiveCacheStep final : public train::StepRunner {
       if (micro > 0) {
         parts_.sync.begin_micro(is_last);
         parts_.mark(train::Phase::kBackward);
-        live = forward(micro_batches[micro], true);
+        live = forward(micro_batches[micro], true, /*is_rerun=*/true);
         parts_.mark(train::Phase::kForward);
       }
       const int64_t num_rows = live.image_BE.size(0);

@@ -71,7 +71,7 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
                                      .batch_norm_ranks = options.use_bn_sync ? &data_axis : nullptr,
                                      .broadcast_from = &data_axis});
   training.towers = towers.get();
-  if (const auto* clip = shape.clip()) lock_towers(*towers, config::frozen_parameters(*clip, options.tower_locks()));
+  lock_towers(*towers, config::frozen_parameters(shape, options.tower_locks()));
   training.task = std::make_unique<models::ContrastiveTask>(
       std::move(towers), data_axis,
       models::ContrastiveTaskOptions{

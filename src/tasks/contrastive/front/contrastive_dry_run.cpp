@@ -29,8 +29,7 @@ void add_bucket_facts(const ContrastiveOptions& options, const config::Contrasti
   const GradSyncKind sync = grad_sync_kind(options, num_ranks);
   if (sync == GradSyncKind::kNone) return;
   const bool is_zero1 = sync == GradSyncKind::kZero1;
-  const auto frozen = shape.clip() != nullptr ? config::frozen_parameters(*shape.clip(), options.tower_locks())
-                                              : std::set<std::string>();
+  const auto frozen = config::frozen_parameters(shape, options.tower_locks());
   std::vector<plan::BucketItem> items;
   for (const config::ParamSpec& param : shape.param_specs()) {
     if (param.is_buffer || frozen.contains(param.name)) continue;

@@ -64,9 +64,7 @@ MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const 
   bytes.keeps_attention = input.keeps_attention;
   bytes.grad_checkpointing = input.grad_checkpointing;
   MemoryPlan plan;
-  const auto frozen =
-      shape.clip() != nullptr ? config::frozen_parameters(*shape.clip(), input.locks) : std::set<std::string>();
-  add_state(shape.param_specs(), frozen, input, plan);
+  add_state(shape.param_specs(), config::frozen_parameters(shape, input.locks), input, plan);
   plan.parameters += input.teacher_parameters * (bytes.weight == 2 ? 2 : 4);
   const double samples = static_cast<double>(input.micro_batch_size), all = static_cast<double>(input.global_batch);
   double other_input = 0;
