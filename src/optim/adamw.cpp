@@ -18,14 +18,7 @@ std::optional<at::Tensor> optional(const at::Tensor& tensor) {
 }  // namespace
 
 AdamW::AdamW(std::vector<Segment> segments, const AdamWConfig& config)
-    : Optimizer(std::move(segments)), config_(config) {
-  for (const auto& segment : this->segments()) {
-    const auto parameter = segment.parameter.detach();
-    exp_avgs_.push_back(at::zeros_like(parameter));
-    exp_avg_sqs_.push_back(at::zeros_like(parameter));
-    steps_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
-  }
-}
+    : Optimizer(std::move(segments)), config_(config), moments_(this->segments()) {}
 
 void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& found_inf) {
   const c10::NoGradGuard no_grad;
@@ -39,9 +32,9 @@ void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& fo
         updates.push_back(matched_gradient(gradient, segments()[i].parameter));
         if (!updates.back().is_same(gradient)) copy_bytes += static_cast<int64_t>(updates.back().nbytes());
         parameters.push_back(segments()[i].parameter);
-        exp_avgs.push_back(exp_avgs_[i]);
-        exp_avg_sqs.push_back(exp_avg_sqs_[i]);
-        steps.push_back(steps_[i]);
+        exp_avgs.push_back(moments_.exp_avgs[i]);
+        exp_avg_sqs.push_back(moments_.exp_avg_sqs[i]);
+        steps.push_back(moments_.steps[i]);
       }
       at::_foreach_add_(steps, 1);
       at::_fused_adamw_(parameters, updates, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, config_.beta1,
@@ -52,16 +45,5 @@ void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& fo
   }
   clamp_to_bounds();
 }
-
-std::vector<SegmentState> AdamW::state() const {
-  std::vector<SegmentState> out;
-  for (size_t i = 0; i < segments().size(); ++i)
-    out.push_back({.name = segments()[i].name,
-                   .tensors = {{"exp_avg", exp_avgs_[i]}, {"exp_avg_sq", exp_avg_sqs_[i]}},
-                   .scalars = {{"step", steps_[i]}}});
-  return out;
-}
-
-std::vector<std::string> AdamW::state_names() const { return {"exp_avg", "exp_avg_sq", "step"}; }
 
 }  // namespace lockstep::optim

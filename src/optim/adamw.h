@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "optim/adam_moments.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::optim {
@@ -24,12 +25,12 @@ class AdamW final : public Optimizer {
   AdamW(std::vector<Segment> segments, const AdamWConfig& config);
 
   void step(double lr, const at::Tensor& grad_divisor = {}, const at::Tensor& found_inf = {}) override;
-  std::vector<SegmentState> state() const override;
-  std::vector<std::string> state_names() const override;
+  std::vector<SegmentState> state() const override { return moments_.state(segments()); }
+  std::vector<std::string> state_names() const override { return AdamMoments::names(); }
 
  private:
   AdamWConfig config_;
-  std::vector<at::Tensor> exp_avgs_, exp_avg_sqs_, steps_;
+  AdamMoments moments_;
 };
 
 }  // namespace lockstep::optim

@@ -10,14 +10,8 @@
 
 namespace lockstep::optim {
 
-Lamb::Lamb(std::vector<Segment> segments, const LambConfig& config) : Optimizer(std::move(segments)), config_(config) {
-  for (const Segment& segment : this->segments()) {
-    const auto parameter = segment.parameter.detach();
-    exp_avgs_.push_back(at::zeros_like(parameter));
-    exp_avg_sqs_.push_back(at::zeros_like(parameter));
-    steps_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
-  }
-}
+Lamb::Lamb(std::vector<Segment> segments, const LambConfig& config)
+    : Optimizer(std::move(segments)), config_(config), moments_(this->segments()) {}
 
 void Lamb::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& found_inf) {
   const c10::NoGradGuard no_grad;
@@ -38,28 +32,22 @@ void Lamb::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& fou
 
 at::Tensor Lamb::update_direction(size_t index, const at::Tensor& gradient, const at::Tensor& keep) {
   const at::Tensor parameter = segments()[index].parameter.detach();
-  exp_avgs_[index].lerp_(gradient, keep * (1 - config_.beta1));
-  exp_avg_sqs_[index].lerp_(gradient * gradient, keep * (1 - config_.beta2));
-  steps_[index].add_(keep.to(at::kFloat));
-  const at::Tensor step = steps_[index].to(at::kDouble).clamp_min(1.0);  // a first step that is skipped divides by no 0
+  moments_.exp_avgs[index].lerp_(gradient, keep * (1 - config_.beta1));
+  moments_.exp_avg_sqs[index].lerp_(gradient * gradient, keep * (1 - config_.beta2));
+  moments_.steps[index].add_(keep.to(at::kFloat));
+  const at::Tensor step =
+      moments_.steps[index].to(at::kDouble).clamp_min(1.0);  // a first step that is skipped divides by no 0
   const auto correction = [&](double beta) { return 1 - at::exp(step * std::log(beta)); };
   const at::Tensor denominator =
-      (exp_avg_sqs_[index].sqrt() / correction(config_.beta2).sqrt().to(parameter.scalar_type())).add_(config_.epsilon);
-  at::Tensor direction = (exp_avgs_[index] / correction(config_.beta1).to(parameter.scalar_type())).div_(denominator);
+      (moments_.exp_avg_sqs[index].sqrt() / correction(config_.beta2).sqrt().to(parameter.scalar_type()))
+          .add_(config_.epsilon);
+  at::Tensor direction =
+      (moments_.exp_avgs[index] / correction(config_.beta1).to(parameter.scalar_type())).div_(denominator);
   if (!segments()[index].decays || config_.weight_decay == 0) return direction;
   direction.add_(parameter, config_.weight_decay);
   const at::Tensor of_parameter = at::linalg_vector_norm(parameter), of_direction = at::linalg_vector_norm(direction);
   const at::Tensor has_ratio = of_parameter.gt(0).logical_and(of_direction.gt(0));
   return direction.mul_(at::where(has_ratio, of_parameter / of_direction, at::ones_like(of_parameter)));
-}
-
-std::vector<SegmentState> Lamb::state() const {
-  std::vector<SegmentState> out;
-  for (size_t i = 0; i < segments().size(); ++i)
-    out.push_back({.name = segments()[i].name,
-                   .tensors = {{"exp_avg", exp_avgs_[i]}, {"exp_avg_sq", exp_avg_sqs_[i]}},
-                   .scalars = {{"step", steps_[i]}}});
-  return out;
 }
 
 }  // namespace lockstep::optim

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "optim/adam_moments.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::optim {
@@ -24,14 +25,14 @@ class Lamb final : public Optimizer {
   Lamb(std::vector<Segment> segments, const LambConfig& config);
 
   void step(double lr, const at::Tensor& grad_divisor = {}, const at::Tensor& found_inf = {}) override;
-  std::vector<SegmentState> state() const override;
-  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq", "step"}; }
+  std::vector<SegmentState> state() const override { return moments_.state(segments()); }
+  std::vector<std::string> state_names() const override { return AdamMoments::names(); }
 
  private:
   at::Tensor update_direction(size_t index, const at::Tensor& gradient, const at::Tensor& keep);
 
   LambConfig config_;
-  std::vector<at::Tensor> exp_avgs_, exp_avg_sqs_, steps_;
+  AdamMoments moments_;
 };
 
 }  // namespace lockstep::optim
