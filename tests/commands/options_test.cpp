@@ -251,6 +251,24 @@ TEST(OptionCommands, TheReferenceInDocsIsCurrent) {
   EXPECT_EQ(written.size(), kept.size()) << "docs/options has pages of commands that there are not";
 }
 
+TEST(OptionCommands, EveryTrainingFlagOfOpenClipIsToldAndFewAreRefused) {
+  const std::string root = LOCKSTEP_SOURCE_DIR;
+  const std::string page = core::read_file(root + "/docs/options/openclip_flags.md");
+  size_t num_flags = 0, at = 0;
+  for (const std::string& name : core::split(core::read_file(root + "/tests/golden/openclip_flags/3.3.0.txt"), "\n")) {
+    if (name.empty()) continue;
+    ++num_flags;
+    const size_t found = page.find("- `--" + name + "`: ", at);
+    ASSERT_NE(found, std::string::npos) << name << " is missing, says nothing, or stands in another order";
+    at = found + name.size();
+  }
+  EXPECT_EQ(num_flags, 90u);
+  size_t num_refused = 0;
+  for (size_t i = page.find("`: Refused"); i != std::string::npos; i = page.find("`: Refused", i + 1)) ++num_refused;
+  EXPECT_LE(num_refused, 15u);
+  EXPECT_GT(num_refused, 0u);
+}
+
 TEST(OptionCommands, TheMetricsInDocsAreCurrent) {
   const ProgramResult result = run_lockstep({"config", "reference", "--metrics", "--format", "markdown"});
   ASSERT_EQ(result.exit_code, 0);

@@ -14,6 +14,7 @@
 #include "logs/formats.h"
 #include "record/metrics.h"
 #include "record/reader.h"
+#include "tasks/contrastive/front/openclip_flags.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -213,6 +214,30 @@ std::string checks_rows() {
   return text;
 }
 
+/// Why a flag of another program has no option here; "" where `reference` does not list it.
+std::string foreign_flag_text(const core::Json& reference, std::string_view name) {
+  for (const auto& [list, does] : {std::pair("ignored", "Taken, without effect: "), std::pair("refused", "Refused: ")})
+    for (const core::Json& flag : reference.at(list)) {
+      if (flag.at("name") != name) continue;
+      std::string text = does + flag.at("reason").get<std::string>();
+      if (flag.contains("instead")) text += "; " + flag.at("instead").get<std::string>();
+      return text + ".";
+    }
+  return "";
+}
+
+std::string openclip_flags_list() {
+  const auto clip = commands::declare_command(command_info("train clip"));
+  const core::Json reference = clip.set->reference_json();
+  std::string text;
+  for (const std::string_view name : tasks::openclip_training_flags()) {
+    const core::Option* option = clip.set->find(name);
+    const std::string what = option != nullptr ? option->spec.help : foreign_flag_text(reference, name);
+    text += core::markdown_item(fmt::format("`--{}`: {}", name, what));
+  }
+  return text;
+}
+
 /// Writes FOLDER/options.md, which lists the commands, FOLDER/options/COMMAND.md for each, and tables of the report.
 void write_reference_pages(const fs::path& folder) {
   const std::string note = "Written by `lockstep config reference --output docs`; do not edit.\n\n";
@@ -234,6 +259,11 @@ void write_reference_pages(const fs::path& folder) {
   core::write_file_atomic(folder / "options/report_checks.md",
                           "# Checks of a report\n\n" + note +
                               "How to read their flags: [report.md](../report.md#checks).\n\n" + checks_rows());
+  core::write_file_atomic(folder / "options/openclip_flags.md",
+                          "# Training flags of OpenCLIP 3.3.0\n\n" + note +
+                              "What `lockstep train clip` does with each; results that differ: "
+                              "[openclip.md](../openclip.md#what-differs-on-purpose).\n\n" +
+                              openclip_flags_list());
 }
 
 /// The flags of other programs that this command knows: those that it takes without effect, and those it refuses.
