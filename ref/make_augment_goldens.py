@@ -17,6 +17,7 @@ from torchvision.transforms import (AutoAugment, CenterCrop, Compose, Interpolat
                                     Resize,
                                     TrivialAugmentWide)
 from torchvision.transforms import autoaugment
+from torchvision.transforms.functional import adjust_hue
 
 from make_image_goldens import crc, generate
 
@@ -44,6 +45,16 @@ def op_cases():
                             out = autoaugment._apply_op(picture, op, sign * magnitude, interpolation, None)
                             cases.append([w, h, kind, op, sign * magnitude, mode, crc(np.array(out))])
     return {"columns": ["w", "h", "kind", "op", "magnitude", "mode", "crc"], "cases": cases}
+
+
+def hue_cases():
+    cases = []
+    for w, h in ((64, 64), (61, 47), (3, 2)):
+        for kind in range(3):
+            picture = Image.fromarray(generate(w, h, kind))
+            for turn in (0.5, -0.5, 0.1, -0.1, 0.003, 0.0, 0.37, -0.29):
+                cases.append([w, h, kind, turn, crc(np.array(adjust_hue(picture, turn)))])
+    return {"columns": ["w", "h", "kind", "turn", "crc"], "cases": cases}
 
 
 def drawn(policy, w, h):
@@ -111,6 +122,7 @@ def main():
     torch.manual_seed(1)
     golden = {
         "ops": op_cases(),
+        "hue": hue_cases(),
         "drawn": {"size": [96, 64], "imagenet": drawn(AutoAugment(), 96, 64), "ra": drawn(RandAugment(), 96, 64),
                   "ta_wide": drawn(TrivialAugmentWide(), 96, 64)},
         "erased": erased(),

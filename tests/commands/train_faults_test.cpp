@@ -236,11 +236,14 @@ TEST_F(TrainFaults, AWrongCommandLineIsRefusedOnceBeforeThereAreRanks) {
 TEST_F(TrainFaults, EvaluationCountsAndUsesBothZeroShotSets) {
   const std::string templates = write_file(logs_.path() / "templates.txt", "a photo of a {}.\n");
   const fs::path imagenet = logs_.path() / "imagenet";  // a thousand folders with the same picture
+  const fs::path second = logs_.path() / "v2/ImageNetV2-matched-frequency";
   const fs::path first_class = fs::directory_iterator(shapes("heldout"))->path();
   const fs::path picture = fs::directory_iterator(first_class)->path();
   for (int i = 0; i < 1000; ++i) {
     fs::create_directories(imagenet / fmt::format("n{:04}", i));
     fs::create_symlink(picture, imagenet / fmt::format("n{:04}", i) / "one.jpg");
+    fs::create_directories(second / fmt::to_string(i));
+    fs::create_symlink(picture, second / fmt::to_string(i) / "one.jpg");
   }
   const auto done = run_lockstep({"train",
                                   "clip",
@@ -258,6 +261,8 @@ TEST_F(TrainFaults, EvaluationCountsAndUsesBothZeroShotSets) {
                                   "50",
                                   "--imagenet-val",
                                   imagenet.string(),
+                                  "--imagenet-v2",
+                                  second.parent_path().string(),
                                   "--zeroshot-data",
                                   shapes("heldout"),
                                   "--classnames",
@@ -270,7 +275,8 @@ TEST_F(TrainFaults, EvaluationCountsAndUsesBothZeroShotSets) {
                                   "both"});
   expect_error(done, 0, {"--val-data holds 48 samples, --val-num-samples says 50"});
   const auto results = core::read_file(logs_.path() / "both/results.jsonl");
-  for (const char* metric : {"imagenet-zeroshot-val-top1", "\"zeroshot-top1\"", "clip_val_loss"})
+  for (const char* metric :
+       {"imagenet-zeroshot-val-top1", "imagenetv2-zeroshot-val-top1", "\"zeroshot-top1\"", "clip_val_loss"})
     EXPECT_NE(results.find(metric), std::string::npos) << results;
 }
 

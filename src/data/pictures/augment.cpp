@@ -115,6 +115,10 @@ void check_augment(const AugmentConfig& config) {
   };
   check("the number of augmentations of a picture", config.num_ops, 0, 16);
   check("the magnitude of augmentation", config.magnitude, 0, kNumBins - 1);
+  for (const double change : config.jitter) check("a change of colours", change, 0, 1e6);
+  check("the change of hue", config.jitter[3], 0, 0.5);
+  check("the probability of changed colours", config.jitter_probability, 0, 1);
+  check("the probability of a grey picture", config.grey_probability, 0, 1);
   check("the probability of erasing", config.erase_probability, 0, 1);
 }
 
@@ -129,6 +133,23 @@ std::vector<AugmentStep> plan_augment(const AugmentConfig& config, int width, in
       break;
     case AugmentPolicy::kTrivialAugment: steps.push_back(draw_step(-1, true, width, height, rng)); break;
   }
+  return steps;
+}
+
+std::vector<AugmentStep> plan_colours(const AugmentConfig& config, uint64_t rng_key) {
+  core::CounterRng rng(core::stream_key(rng_key, "colours"));
+  std::vector<AugmentStep> steps;
+  if (config.jitter_probability > 0 && rng.uniform() < config.jitter_probability) {
+    constexpr std::array kOps{Op::kBrightness, Op::kContrast, Op::kColor, Op::kHue};
+    for (size_t i = 0; i < kOps.size(); ++i) {
+      const double change = config.jitter[i];
+      if (change == 0) continue;
+      const double low = kOps[i] == Op::kHue ? -change : std::max(-1.0, -change);  // a factor of at least 0
+      steps.push_back({kOps[i], rng.uniform(low, change)});
+    }
+    for (size_t left = steps.size(); left > 1; --left) std::swap(steps[left - 1], steps[rng.below(left)]);
+  }
+  if (config.grey_probability > 0 && rng.uniform() < config.grey_probability) steps.push_back({Op::kColor, -1.0});
   return steps;
 }
 
@@ -151,6 +172,8 @@ Region plan_erase(const AugmentConfig& config, int width, int height, uint64_t r
 
 void augment(const AugmentConfig& config, uint64_t rng_key, PixelRows picture, AugmentScratch& scratch) {
   for (const AugmentStep& step : plan_augment(config, picture.width, picture.height, rng_key))
+    apply_augment_op(step.op, step.magnitude, config.interpolates, picture, scratch);
+  for (const AugmentStep& step : plan_colours(config, rng_key))
     apply_augment_op(step.op, step.magnitude, config.interpolates, picture, scratch);
   const Region erased = plan_erase(config, picture.width, picture.height, rng_key);
   for (int y = erased.y; y < erased.y + erased.height; ++y)

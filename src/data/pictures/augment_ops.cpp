@@ -189,8 +189,8 @@ void blend_grey(float factor, PixelRows picture) {
 void blend_mean(float factor, PixelRows picture) {
   uint64_t sum = 0;
   for (size_t i = 0; i < picture.rgb_YXC.size(); i += 3) sum += grey_of(picture.rgb_YXC.data() + i);
-  const auto num_pixels = static_cast<double>(picture.rgb_YXC.size() / 3);
-  const auto mean = static_cast<uint8_t>(static_cast<double>(sum) / num_pixels + 0.5);
+  const size_t num_pixels = picture.rgb_YXC.size() / 3;
+  const auto mean = static_cast<uint8_t>(static_cast<double>(sum) / static_cast<double>(num_pixels) + 0.5);
   for (uint8_t& value : picture.rgb_YXC) value = blend(mean, value, factor);
 }
 
@@ -219,6 +219,55 @@ void solarize(double threshold, PixelRows picture) {
   for (size_t i = 0; i < kNumValues; ++i)
     if (static_cast<double>(i) >= threshold) map[i] = static_cast<uint8_t>(255 - i);
   apply_bytes(map, picture);
+}
+
+/// Hue, saturation and value, each in 0 .. 255, in single and double precision as Pillow has it.
+struct Hsv {
+  uint8_t hue = 0, saturation = 0, value = 0;
+};
+
+Hsv hsv_of(const uint8_t* rgb) {
+  const uint8_t high = std::max({rgb[0], rgb[1], rgb[2]}), low = std::min({rgb[0], rgb[1], rgb[2]});
+  if (high == low) return {.value = high};
+  const auto range = static_cast<float>(high - low);
+  const auto below = [&](int channel) { return static_cast<float>(high - rgb[channel]) / range; };
+  const float red = below(0), green = below(1), blue = below(2);
+  float sextant = blue - green;
+  if (rgb[0] != high)
+    sextant = static_cast<float>(rgb[1] == high ? 2.0 + static_cast<double>(red) - static_cast<double>(blue)
+                                                : 4.0 + static_cast<double>(green) - static_cast<double>(red));
+  const auto turn = static_cast<float>(std::fmod(static_cast<double>(sextant) / 6.0 + 1.0, 1.0));
+  const auto byte = [](float fraction) { return static_cast<uint8_t>(static_cast<double>(fraction) * 255.0); };
+  return {byte(turn), byte(range / static_cast<float>(high)), high};
+}
+
+void write_rgb(const Hsv& hsv, uint8_t* rgb) {
+  const double sextant = static_cast<double>(static_cast<float>(hsv.hue)) * 6.0 / 255.0;
+  const auto whole = static_cast<int>(std::floor(sextant));
+  const auto part = static_cast<float>(sextant - static_cast<double>(whole));
+  const auto saturation = static_cast<float>(static_cast<double>(hsv.saturation) / 255.0);
+  const auto level = [&](double less) {
+    return static_cast<uint8_t>(std::clamp(std::round(static_cast<double>(hsv.value) * (1.0 - less)), 0.0, 255.0));
+  };
+  const uint8_t low = level(static_cast<double>(saturation)), falling = level(static_cast<double>(saturation * part)),
+                rising = level(static_cast<double>(saturation) * (1.0 - static_cast<double>(part)));
+  const std::array<std::array<uint8_t, 3>, 6> colours{{{hsv.value, rising, low},
+                                                       {falling, hsv.value, low},
+                                                       {low, hsv.value, rising},
+                                                       {low, falling, hsv.value},
+                                                       {rising, low, hsv.value},
+                                                       {hsv.value, low, falling}}};
+  std::copy_n(colours[static_cast<size_t>(whole % 6)].begin(), 3, rgb);
+}
+
+void turn_hue(double turn, PixelRows picture) {
+  const auto steps = static_cast<uint8_t>(static_cast<int32_t>(turn * 255.0));
+  for (size_t i = 0; i < picture.rgb_YXC.size(); i += 3) {
+    uint8_t* rgb = picture.rgb_YXC.data() + i;
+    Hsv hsv = hsv_of(rgb);
+    hsv.hue = static_cast<uint8_t>(hsv.hue + steps);
+    write_rgb(hsv, rgb);
+  }
 }
 
 void rotate(double angle, bool interpolates, PixelRows picture, AugmentScratch& scratch) {
@@ -253,6 +302,7 @@ void apply_augment_op(AugmentOp op, double magnitude, bool interpolates, PixelRo
     case AugmentOp::kAutoContrast: return apply_histograms(picture, contrast_map);
     case AugmentOp::kEqualize: return apply_histograms(picture, equal_map);
     case AugmentOp::kInvert: return solarize(0, picture);
+    case AugmentOp::kHue: return turn_hue(magnitude, picture);
   }
 }
 

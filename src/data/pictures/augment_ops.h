@@ -22,6 +22,7 @@ enum class AugmentOp {
   kAutoContrast,
   kEqualize,
   kInvert,
+  kHue,
 };
 
 /// Memory kept between calls of one thread.
@@ -34,8 +35,9 @@ struct PixelRows {
 };
 
 /// torchvision's _apply_op on a Pillow picture, byte for byte (Pillow 13.0): `magnitude` is the shear, the shift in
-/// pixels (its fraction is cut off), the angle in degrees, the factor less one, the bits kept, or the threshold.
-/// Operations that move pixels interpolate, or take the nearest one; what comes from outside is black.
+/// pixels (its fraction is cut off), the angle in degrees, the factor less one, the bits kept, the threshold, or the
+/// turn of the hue as a fraction of the circle (torchvision's adjust_hue). Operations that move pixels interpolate, or
+/// take the nearest one; what comes from outside is black.
 void apply_augment_op(AugmentOp op, double magnitude, bool interpolates, PixelRows picture, AugmentScratch& scratch);
 
 }  // namespace lockstep::data

@@ -6,6 +6,7 @@ namespace lockstep::data {
 
 SampleDecoder make_clip_decoder(const ClipDecoderConfig& config, TextEncoder encoder) {
   check_transform(config.transform);
+  check_augment(config.augment);
   return [config, picture = config.picture(), encoder = std::move(encoder)](const RawSample& sample, SampleSlot& slot) {
     try {
       if (!slot.image_YXC.empty()) decode_picture(sample, picture, slot.image_YXC);

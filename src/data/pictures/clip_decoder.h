@@ -12,10 +12,13 @@ namespace lockstep::data {
 
 struct ClipDecoderConfig {
   TransformConfig transform;
+  AugmentConfig augment = {};
   std::vector<std::string> image_keys = default_image_keys();  ///< Tried in this order.
   std::vector<std::string> text_keys = {"txt"};
   uint64_t seed = 0;  ///< With the sample's position in the stream it keys the random crop.
-  PictureDecoderConfig picture() const { return {.transform = transform, .image_keys = image_keys, .seed = seed}; }
+  PictureDecoderConfig picture() const {
+    return {.transform = transform, .augment = augment, .image_keys = image_keys, .seed = seed};
+  }
 };
 
 /// Picture -> crop and resize, caption -> token ids, as OpenCLIP's pipeline does. A slot without image or text space

@@ -40,6 +40,7 @@ struct SourceConfig {
   bool need_audio = false;       ///< The same with audio_keys; class folders then hold sounds, not pictures.
   bool need_text = true;
   bool need_label = false;  ///< The label is the number in the member "cls", or in the CSV's column csv_label_key.
+  bool numbered_classes = false;  ///< Class folders are named by the class's number; else the n-th by name is class n.
   int64_t num_classes = 0;  ///< With need_label: a label from here on is refused; synthetic data draw theirs below. 0:
                             ///< not known (synthetic data then have no labels).
   std::vector<std::string> image_keys = default_image_keys();

@@ -67,7 +67,18 @@ struct LabelledFile {
   int64_t label = 0;
 };
 
-std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind& kind, int64_t num_classes) {
+/// The number that a class folder's name is, from 0 to below `num_folders`.
+int64_t class_number(const std::string& root, const std::string& name, int64_t num_folders) {
+  const auto number = core::parse_int(name);
+  if (!number || *number < 0 || *number >= num_folders)
+    throw DataError(fmt::format("data: class folder '{}' is not named by a class number from 0 to {}",
+                                (fs::path(root) / name).string(), num_folders - 1),
+                    "expected FOLDER/0, FOLDER/1, ..., as ImageNet-v2 has them");
+  return *number;
+}
+
+std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind& kind, int64_t num_classes,
+                                        bool is_numbered) {
   std::vector<LabelledFile> list;
   const std::vector<std::string> classes = image_folder_classes(root);
   const auto num_folders = static_cast<int64_t>(classes.size());
@@ -83,7 +94,8 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
       throw DataError(fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(),
                                   kind.name, fmt::join(kind.extensions(), ", .")));
     std::sort(files.begin(), files.end());
-    for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), label});
+    const int64_t number = is_numbered ? class_number(root, name, num_folders) : label;
+    for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), number});
     ++label;
   }
   return list;
@@ -203,8 +215,9 @@ std::vector<std::string> image_folder_classes(const std::string& folder) {
 
 RowTable open_class_folders(const SourceConfig& config) {
   const std::string root = config.spec;
-  auto files = std::make_shared<const std::vector<LabelledFile>>(list_labelled(
-      root, config.need_audio ? kRecordingFiles : kPictureFiles, config.need_label ? config.num_classes : 0));
+  auto files = std::make_shared<const std::vector<LabelledFile>>(
+      list_labelled(root, config.need_audio ? kRecordingFiles : kPictureFiles,
+                    config.need_label ? config.num_classes : 0, config.numbered_classes));
   core::Xxh3 hash;
   for (const LabelledFile& file : *files) {
     const std::string line = fmt::format("{}\n", fs::path(file.path).lexically_relative(root).string());

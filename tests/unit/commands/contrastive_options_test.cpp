@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "support/error_text.h"
+#include "tasks/contrastive/front/aug_cfg.h"
 
 namespace lockstep::commands {
 namespace {
@@ -279,6 +280,10 @@ TEST(ContrastiveOptions, ContradictionsAreRefused) {
       {{"--force-image-size", "224", "336"}, "is not square"},
       {{"--aug-cfg", "scale"}, "expected KEY=VALUE"},
       {{"--aug-cfg", "use_timm=True"}, "use_timm is not supported"},
+      {{"--aug-cfg", "color_jitter=(1,1,1,0.6)"}, "the hue at most 0.5"},
+      {{"--aug-cfg", "color_jitter=(0.1,0.1,0.1)"}, "BRIGHTNESS"},
+      {{"--aug-cfg", "color_jitter_prob=0.8"}, "belong together"},
+      {{"--aug-cfg", "gray_scale_prob=2"}, "a probability from 0 to 1"},
       {{"--aug-cfg", "zoom=2"}, "key 'zoom' is unknown"},
       {{"--aug-cfg", "scale=(0.5,2)"}, "0 < MIN <= MAX <= 1"},
       {{"--aug-cfg", "ratio=(2,1)"}, "0 < MIN <= MAX"},
@@ -395,6 +400,11 @@ TEST(ContrastiveOptions, AugCfgTakesTuplesAndLists) {
   EXPECT_EQ(config.ratio_min, 0.5);
   EXPECT_EQ(config.ratio_max, 2.0);
   EXPECT_EQ(parse_aug_cfg({}).scale_min, 0.9);
+  const AugConfig colours =
+      parse_aug_cfg({"color_jitter=(0.32, 0.32, 0.3, 0.08)", "color_jitter_prob=0.8", "gray_scale_prob=0.2"});
+  EXPECT_EQ(colours.color_jitter, (std::array{0.32, 0.32, 0.3, 0.08}));
+  EXPECT_EQ(colours.color_jitter_prob, 0.8);
+  EXPECT_EQ(colours.gray_scale_prob, 0.2);
 }
 
 TEST(ContrastiveOptions, BucketsAreForSeveralRanksAndForFp32Copies) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -50,6 +51,60 @@ TEST(Augment, OperationsEqualTorchvisionsOnPillow) {
     if (++num_wrong[row[3]] <= 2) ADD_FAILURE() << "case " << row.dump();
   }
   for (const auto& [op, count] : num_wrong) ADD_FAILURE() << op << ": " << count;
+}
+
+TEST(Augment, HueEqualsTorchvisionsOnPillow) {
+  const core::Json golden = augment_golden("hue");
+  ASSERT_EQ(golden["cases"].size(), 72u);
+  AugmentScratch scratch;
+  for (const core::Json& row : golden["cases"]) {
+    Image image = golden::generate(row[0], row[1], row[2]);
+    apply_augment_op(AugmentOp::kHue, row[3], true,
+                     {.rgb_YXC = image.rgb_YXC, .width = image.width, .height = image.height}, scratch);
+    EXPECT_EQ(golden::crc(image.rgb_YXC), row[4].get<uint32_t>()) << row.dump();
+  }
+}
+
+/// Each change is uniform in its range, every order of the four comes equally often, and nothing comes without being
+/// asked for.
+TEST(Augment, ColoursAreDrawnAsTorchvisionsJitterDrawsThem) {
+  constexpr int kNumPictures = 24000;
+  const AugmentConfig config{.jitter = {0.4, 2.0, 0.0, 0.1}, .jitter_probability = 0.75, .grey_probability = 0.2};
+  std::map<std::vector<AugmentOp>, int> orders;
+  std::map<AugmentOp, std::array<double, 3>> low_high_sum;
+  int num_grey = 0;
+  for (uint64_t key = 0; key < kNumPictures; ++key) {
+    std::vector<AugmentStep> steps = plan_colours(config, key);
+    if (!steps.empty() && steps.back().magnitude == -1.0 && steps.back().op == AugmentOp::kColor) {
+      ++num_grey;
+      steps.pop_back();
+    }
+    std::vector<AugmentOp> order;
+    for (const AugmentStep& step : steps) {
+      order.push_back(step.op);
+      auto& [low, high, sum] = low_high_sum[step.op];
+      low = std::min(low, step.magnitude);
+      high = std::max(high, step.magnitude);
+      sum += step.magnitude;
+    }
+    ++orders[order];
+  }
+  EXPECT_NEAR(num_grey, 0.2 * kNumPictures, 300);
+  EXPECT_NEAR(orders[{}], 0.25 * kNumPictures, 350);
+  ASSERT_EQ(orders.size(), 7u) << "six orders of three changes, and none";
+  orders.erase(std::vector<AugmentOp>{});
+  for (const auto& [order, count] : orders) EXPECT_NEAR(count, 0.125 * kNumPictures, 250);
+  const std::map<AugmentOp, std::pair<double, double>> ranges{
+      {AugmentOp::kBrightness, {-0.4, 0.4}}, {AugmentOp::kContrast, {-1.0, 2.0}}, {AugmentOp::kHue, {-0.1, 0.1}}};
+  for (const auto& [op, range] : ranges) {
+    const auto [low, high, sum] = low_high_sum[op];
+    const double width = range.second - range.first;
+    EXPECT_NEAR(low, range.first, 0.01 * width);
+    EXPECT_NEAR(high, range.second, 0.01 * width);
+    EXPECT_NEAR(sum / (0.75 * kNumPictures), (range.first + range.second) / 2, 0.02 * width);
+  }
+  EXPECT_EQ(low_high_sum.count(AugmentOp::kColor), 0u) << "its change is 0";
+  EXPECT_TRUE(plan_colours({}, 1).empty());
 }
 
 /// How often each (operation, magnitude) comes, against torchvision's counts in as many pictures.

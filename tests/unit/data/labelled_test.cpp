@@ -114,6 +114,29 @@ TEST_F(Labelled, ContinuesFromEveryPosition) {
   }
 }
 
+TEST_F(Labelled, NumberedFoldersAreTheClassesThatTheyName) {
+  const std::filesystem::path first = write_class_folders(folder_.path() / "folders"), numbered = folder_.path() / "v2";
+  const std::filesystem::path picture =
+      *std::filesystem::recursive_directory_iterator(first / image_folder_classes(first.string())[0]);
+  for (int i = 0; i < 11; ++i) {  // by name 10 comes before 2
+    std::filesystem::create_directories(numbered / std::to_string(i));
+    std::filesystem::copy(picture, numbered / std::to_string(i) / ("p" + std::to_string(i) + ".jpg"));
+  }
+  SourceConfig config = labelled_config(numbered.string());
+  config.numbered_classes = true;
+  config.num_classes = 11;
+  const auto source = open_eval_source(config);
+  int num_seen = 0;
+  while (auto sample = source->next()) {
+    EXPECT_EQ(sample->key, fmt::format("{0}/p{0}.jpg", sample->label));
+    ++num_seen;
+  }
+  EXPECT_EQ(num_seen, 11);
+  std::filesystem::rename(numbered / "10", numbered / "n10");
+  EXPECT_NE(refusal_of<DataError>([&] { open_eval_source(config); }).find("n10' is not named by a class number"),
+            std::string::npos);
+}
+
 TEST_F(Labelled, SyntheticPicturesHaveLabelsBelowTheirNumber) {
   SourceConfig config = labelled_config("");
   config.type = DatasetType::kSynthetic;

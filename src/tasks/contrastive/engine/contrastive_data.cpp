@@ -12,6 +12,7 @@
 #include "data/text/clip_assets.h"
 #include "data/text/roberta_tokenizer.h"
 #include "data/text/tokenizer.h"
+#include "tasks/contrastive/front/aug_cfg.h"
 #include "train/agree.h"
 
 namespace lockstep::tasks {
@@ -23,6 +24,13 @@ std::array<float, 3> per_colour(const std::vector<double>& values, const std::ar
   if (values.empty()) return fallback;
   const auto value = [&](size_t colour) { return static_cast<float>(values.size() == 1 ? values[0] : values[colour]); };
   return {value(0), value(1), value(2)};
+}
+
+data::AugmentConfig make_augment(const std::vector<std::string>& aug_cfg) {
+  const AugConfig config = parse_aug_cfg(aug_cfg);
+  return {.jitter = config.color_jitter,
+          .jitter_probability = config.color_jitter_prob,
+          .grey_probability = config.gray_scale_prob};
 }
 
 data::TextEncoder load_clip_text_encoder(const std::string& path) {
@@ -185,6 +193,7 @@ data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
          .seed = seed},
         text_encoder_);
   return data::make_clip_decoder({.transform = make_transform(options_, *shape_.clip(), is_random),
+                                  .augment = is_random ? make_augment(options_.aug_cfg) : data::AugmentConfig{},
                                   .image_keys = core::split(options_.image_key, ";"),
                                   .text_keys = text_keys,
                                   .seed = seed},
@@ -221,10 +230,11 @@ std::unique_ptr<data::Loader> ContrastiveData::open_validation() {
   return make_loader(data::open_eval_source(eval_source(options_.val_data)), true, false);
 }
 
-std::unique_ptr<data::Loader> ContrastiveData::open_labelled(const std::string& spec) {
+std::unique_ptr<data::Loader> ContrastiveData::open_labelled(const std::string& spec, bool numbered_classes) {
   auto config = eval_source(spec);
   config.need_text = false;
   config.need_label = true;
+  config.numbered_classes = numbered_classes;
   return make_loader(data::open_eval_source(config), false, false);
 }
 

@@ -33,8 +33,9 @@ class ContrastiveData {
   void refuse_missing(const std::string& spec) const;
   /// Pairs of --val-data; each once over all ranks.
   std::unique_ptr<data::Loader> open_validation();
-  /// Labelled pictures or sounds of a folder of class folders or of shards with .cls members.
-  std::unique_ptr<data::Loader> open_labelled(const std::string& spec);
+  /// Labelled pictures or sounds of a folder of class folders (see data::SourceConfig::numbered_classes) or of shards
+  /// with .cls members.
+  std::unique_ptr<data::Loader> open_labelled(const std::string& spec, bool numbered_classes);
 
   bool has_train() const { return !options_.train_data.empty() || options_.has_made_up_data(); }
   const data::TextEncoder& text_encoder() const { return text_encoder_; }

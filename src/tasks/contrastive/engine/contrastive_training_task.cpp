@@ -25,6 +25,7 @@ namespace {
 struct ZeroShotSet {
   std::string prefix, flag, spec;
   std::vector<std::string> class_names;
+  bool has_numbered_folders = false;
 };
 
 class ContrastiveTrainingTask final : public train::TrainingTask {
@@ -121,7 +122,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
       for (const auto& set : zero_shot_sets_) {
         check_classes(set);
         data_->refuse_missing(set.spec);
-        data_->open_labelled(set.spec)->next();
+        data_->open_labelled(set.spec, set.has_numbered_folders)->next();
       }
     });
   }
@@ -168,20 +169,24 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     const auto class_KE =
         zero_shot_classifier(encoder(progress_of(set.prefix, "prompts", num_prompts)), data_->text_encoder(),
                              shape_.context_length(), set.class_names, templates_, batch_.micro_batch_size);
-    const auto loader = data_->open_labelled(set.spec);
+    const auto loader = data_->open_labelled(set.spec, set.has_numbered_folders);
     return zero_shot_accuracy(set.prefix, encode_all(encoder(progress_of(set.prefix, "samples", 0)), *loader),
                               class_KE);
   }
 
-  /// With both sets given --classnames are those of --zeroshot-data.
+  /// With --zeroshot-data --classnames are its own.
   void read_prompts() {
-    if (options_.imagenet_val.empty() && options_.zeroshot_data.empty()) return;
+    if (!options_.has_zero_shot()) return;
     const bool has_own_names = !options_.classnames.empty() && options_.zeroshot_data.empty();
+    const auto imagenet_names = [&] {
+      return data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
+                                                  : data::find_clip_assets().imagenet_class_names());
+    };
     if (!options_.imagenet_val.empty())
-      zero_shot_sets_.push_back(
-          {"imagenet-zeroshot-val", "--imagenet-val", options_.imagenet_val,
-           data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
-                                                : data::find_clip_assets().imagenet_class_names())});
+      zero_shot_sets_.push_back({"imagenet-zeroshot-val", "--imagenet-val", options_.imagenet_val, imagenet_names()});
+    if (!options_.imagenet_v2.empty())
+      zero_shot_sets_.push_back({"imagenetv2-zeroshot-val", "--imagenet-v2", imagenet_v2_pictures(options_.imagenet_v2),
+                                 imagenet_names(), true});
     if (!options_.zeroshot_data.empty())
       zero_shot_sets_.push_back(
           {"zeroshot", "--zeroshot-data", options_.zeroshot_data, data::read_class_names(options_.classnames)});

@@ -96,7 +96,8 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   };
   for (const auto& [flag, spec] :
        {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
-        std::pair("--imagenet-val", options.imagenet_val), std::pair("--zeroshot-data", options.zeroshot_data)}) {
+        std::pair("--imagenet-val", options.imagenet_val), std::pair("--imagenet-v2", options.imagenet_v2),
+        std::pair("--zeroshot-data", options.zeroshot_data)}) {
     const bool is_shards = spec.find(".tar") != std::string::npos || data::is_pipe(spec);
     if (!is_shards)
       look_for(flag, spec);

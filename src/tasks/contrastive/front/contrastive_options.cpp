@@ -215,8 +215,9 @@ void declare_preparation(core::OptionSet& set, ContrastiveOptions& o) {
   }
   set.add("aug-cfg", &o.aug_cfg,
           {.role = OptionRole::kConfiguration,
-           .help = "Changes of the random resized crop: scale=(MIN,MAX) as fractions of the area, ratio=(MIN,MAX) "
-                   "width over height.",
+           .help = "What happens to pictures in training: scale=(MIN,MAX) of the random resized crop as fractions of "
+                   "the area, ratio=(MIN,MAX) width over height; "
+                   "color_jitter=(BRIGHTNESS,CONTRAST,SATURATION,HUE) with color_jitter_prob=P; gray_scale_prob=P.",
            .metavar = "KEY=VALUE",
            .unset_text = "scale=(0.9,1.0) ratio=(0.75,1.3333)"});
   config::declare_image_options(

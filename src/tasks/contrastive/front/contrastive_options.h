@@ -51,7 +51,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::vector<double> image_mean, image_std;       // --image-mean, --image-std: none, 1 or 3 values
   std::optional<std::string> image_interpolation;  // --image-interpolation {bicubic,bilinear}
   std::optional<std::string> image_resize_mode;    // --image-resize-mode {shortest,longest,squash}
-  std::vector<std::string> aug_cfg;                // --aug-cfg KEY=VALUE...; see parse_aug_cfg
+  std::vector<std::string> aug_cfg;                // --aug-cfg KEY=VALUE...; see aug_cfg.h
   std::string tokenizer_vocab;                     // --tokenizer-vocab
 
   // Sounds (clap)
@@ -135,13 +135,5 @@ config::ContrastiveShape teacher_shape_of(const ContrastiveOptions& options);
 /// legal values on a misfit.
 plan::BatchPlan contrastive_batch_plan(const ContrastiveOptions& options, const core::OptionSet& set,
                                        int64_t num_ranks);
-
-/// --aug-cfg after parsing. Ranges as in torchvision's RandomResizedCrop.
-struct AugConfig {
-  double scale_min = 0.9, scale_max = 1.0;
-  double ratio_min = 3.0 / 4.0, ratio_max = 4.0 / 3.0;
-};
-/// Pairs such as "scale=(0.4,1.0)". UsageError for unknown or unsupported keys and values out of range.
-AugConfig parse_aug_cfg(const std::vector<std::string>& pairs);
 
 }  // namespace lockstep::tasks

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "tasks/contrastive/front/aug_cfg.h"
 #include "tasks/contrastive/front/contrastive_options.h"
 
 namespace lockstep::tasks {
@@ -50,7 +51,7 @@ void check_captions(const char* flag, const std::string& spec, bool is_clap) {
 void check_data(const ContrastiveOptions& o, const core::OptionSet& set) {
   const bool is_synthetic = o.has_made_up_data();
   const bool can_train = !o.train_data.empty() || is_synthetic;
-  const bool can_evaluate = !o.val_data.empty() || !o.imagenet_val.empty() || !o.zeroshot_data.empty();
+  const bool can_evaluate = !o.val_data.empty() || o.has_zero_shot();
   config::refuse_if(
       !can_train && !can_evaluate, "there is nothing to do: neither training nor evaluation data are given",
       fmt::format("give --train-data SPEC, or --val-data{} or --zeroshot-data to evaluate only; `lockstep data "
@@ -230,39 +231,6 @@ plan::BatchPlan contrastive_batch_plan(const ContrastiveOptions& options, const 
   if (!has_global || set.is_given("batch-size")) request.micro_batch_size = options.micro_batch_size;
   if (!has_global || set.is_given("accum-freq")) request.num_micro_batches = options.accum_freq;
   return plan::make_batch_plan(num_ranks, request);
-}
-
-AugConfig parse_aug_cfg(const std::vector<std::string>& pairs) {
-  AugConfig config;
-  for (const std::string& pair : pairs) {
-    const size_t equals = pair.find('=');
-    const std::string key = pair.substr(0, equals);
-    const bool is_scale = key == "scale";
-    config::refuse_if(equals == std::string::npos, fmt::format("--aug-cfg got '{}', expected KEY=VALUE", pair),
-                      "for example --aug-cfg 'scale=(0.4,1.0)'");
-    const std::vector<std::string> later = {"color_jitter", "color_jitter_prob", "gray_scale_prob", "re_prob",
-                                            "re_count",     "use_timm",          "interpolation"};
-    config::refuse_if(std::count(later.begin(), later.end(), key) > 0,
-                      fmt::format("--aug-cfg {} is not supported in this version", key),
-                      "scale and ratio are; drop the others");
-    config::refuse_if(!is_scale && key != "ratio",
-                      fmt::format("--aug-cfg key '{}' is unknown, expected scale or ratio", key),
-                      "for example --aug-cfg 'scale=(0.4,1.0)'");
-    std::string_view value = core::trim(std::string_view(pair).substr(equals + 1));
-    const bool is_tuple = value.size() >= 2 && ((value.front() == '(' && value.back() == ')') ||
-                                                (value.front() == '[' && value.back() == ']'));
-    const auto parts = core::split(is_tuple ? value.substr(1, value.size() - 2) : value, ",");
-    const auto low = core::parse_double(core::trim(parts[0]));
-    const auto high = parts.size() == 2 ? core::parse_double(core::trim(parts[1])) : std::nullopt;
-    const bool is_range = low && high && std::isfinite(*low) && std::isfinite(*high) && *low > 0 && *low <= *high;
-    config::refuse_if(!is_range || (is_scale && *high > 1),
-                      fmt::format("--aug-cfg {} got '{}', expected (MIN,MAX) with 0 < MIN <= MAX{}", key, value,
-                                  is_scale ? " <= 1" : ""),
-                      fmt::format("for example --aug-cfg '{}'", is_scale ? "scale=(0.4,1.0)" : "ratio=(0.75,1.33)"));
-    (is_scale ? config.scale_min : config.ratio_min) = *low;
-    (is_scale ? config.scale_max : config.ratio_max) = *high;
-  }
-  return config;
 }
 
 }  // namespace lockstep::tasks

@@ -16,7 +16,6 @@ std::vector<config::RefusedFlags> release_flags() {
        "copy the run's folder with rsync or `aws s3 sync` from the job script",
        {"remote-sync"},
        {"", "none", "None"}},
-      {"there is one flag for other zero-shot sets", "use --zeroshot-data DIR --classnames FILE", {"imagenet-v2"}},
   };
 }
 
@@ -110,7 +109,8 @@ void declare_openclip_foreign_flags(core::OptionSet& set, bool is_clap) {
                             "csv-caption-key",   "max-image-pixels",    "aug-cfg",
                             "image-mean",        "image-std",           "image-interpolation",
                             "image-resize-mode", "resize-order",        "force-image-size",
-                            "force-quick-gelu",  "force-patch-dropout", "imagenet-val"}
+                            "force-quick-gelu",  "force-patch-dropout", "imagenet-val",
+                            "imagenet-v2"}
               : std::vector{"audio-ext", "audio-fill", "audio-trunc", "audio-int16-normalize"};
   for (const char* name : foreign)
     set.refuse(name, is_clap ? "`train clap` reads sounds, no pictures" : "`train clip` reads pictures, no sounds",

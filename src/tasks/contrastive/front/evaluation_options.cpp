@@ -1,5 +1,7 @@
 #include "tasks/contrastive/front/evaluation_options.h"
 
+#include <filesystem>
+
 #include "config/option_checks.h"
 
 namespace lockstep::tasks {
@@ -20,6 +22,11 @@ void declare_zero_shot(core::OptionSet& set, EvaluationOptions& o, bool is_clap)
              "ImageNet validation pictures for zero-shot evaluation: a folder with one sub-folder per class, or shards "
              "with the member 'cls'.",
          .metavar = "DIR|SPEC"});
+    set.add("imagenet-v2", &o.imagenet_v2,
+            {.role = core::OptionRole::kNoInfluence,
+             .help = "ImageNet-v2 for zero-shot evaluation: a folder whose sub-folders are named by class numbers, the "
+                     "folder with ImageNetV2-matched-frequency in it, or shards with the member 'cls'.",
+             .metavar = "DIR|SPEC"});
     set.add(
         "zeroshot-data", &o.zeroshot_data,
         {.role = core::OptionRole::kNoInfluence,
@@ -41,6 +48,16 @@ void declare_zero_shot(core::OptionSet& set, EvaluationOptions& o, bool is_clap)
 
 }  // namespace
 
+bool EvaluationOptions::has_zero_shot() const {
+  return !imagenet_val.empty() || !imagenet_v2.empty() || !zeroshot_data.empty();
+}
+
+std::string imagenet_v2_pictures(const std::string& spec) {
+  std::error_code ignored;
+  const std::filesystem::path inner = std::filesystem::path(spec) / "ImageNetV2-matched-frequency";
+  return std::filesystem::is_directory(inner, ignored) ? inner.string() : spec;
+}
+
 void EvaluationOptions::declare(core::OptionSet& set, const std::string& task) {
   set.group("Evaluation");
   set.add("val-frequency", &val_frequency_epochs,
@@ -58,11 +75,10 @@ void EvaluationOptions::declare(core::OptionSet& set, const std::string& task) {
 
 void EvaluationOptions::check(const core::OptionSet&, const std::string& task) const {
   const bool is_clap = task == "clap";
-  const bool has_zeroshot = !zeroshot_data.empty() || !imagenet_val.empty();
-  config::refuse_if(!classnames.empty() && !has_zeroshot,
+  config::refuse_if(!classnames.empty() && !has_zero_shot(),
                     "--classnames belongs to zero-shot evaluation, for which no data are given",
                     is_clap ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
-  config::refuse_if(!templates.empty() && !has_zeroshot,
+  config::refuse_if(!templates.empty() && !has_zero_shot(),
                     "--templates belongs to zero-shot evaluation, for which no data are given",
                     is_clap ? "add --zeroshot-data" : "add --zeroshot-data or --imagenet-val");
   config::refuse_if(!zeroshot_data.empty() && classnames.empty(), "--zeroshot-data needs --classnames",
