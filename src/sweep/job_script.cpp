@@ -117,12 +117,13 @@ std::string fault_lines() {
     if (system.environment.empty()) continue;
     const size_t equals = system.environment.find('=');
     const std::string name(system.environment.substr(0, equals)), value(system.environment.substr(equals + 1));
-    const std::string stem = core::split(system.aliases, " ").front();
+    LOCKSTEP_CHECK(!system.aliases.empty(), "system {} has a known fault but no name to know it by", system.name);
+    const std::string patterns = "*" + core::replace_all(std::string(system.aliases), " ", "*|*") + "*";
     text += fmt::format(
         "case \"${{SLURM_CLUSTER_NAME:-}} $(hostname -f 2>/dev/null)\" in\n"
-        "  *{0}*) export {1}=\"${{{1}:-{2}}}\"; echo \"{3}: {1}=${1}\" ;;  # {4}\n"
+        "  {0}) export {1}=\"${{{1}:-{2}}}\"; echo \"{3}: {1}=${1}\" ;;  # {4}\n"
         "esac\n",
-        stem, name, value, system.name, system.remark);
+        patterns, name, value, system.name, system.remark);
   }
   return text;
 }

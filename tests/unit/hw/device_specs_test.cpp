@@ -104,6 +104,7 @@ TEST(SystemSpecs, SystemsAreFoundAndTheirNumbersFit) {
     EXPECT_GT(device_of(system).peaks.size(), 0u);
     EXPECT_NEAR(system.num_nics * system.nic_gbits_per_s / 8, system.injection_gbytes_per_s, 1e-9) << system.name;
     EXPECT_GE(system.devices_per_node, 4) << system.name;
+    EXPECT_TRUE(system.environment.empty() || !system.aliases.empty()) << system.name << " cannot be known by its name";
   }
   EXPECT_GE(names.size(), 15u);
 }
