@@ -108,14 +108,22 @@ void declare_logging_flags(core::OptionSet& set, RunOptions& o) {
   set.add(
       "report-to", &o.report_to,
       {.role = OptionRole::kNoInfluence,
-       .help = "tensorboard: also write TensorBoard event files.",
-       .choices = {"none", "tensorboard"},
-       .choice_aliases = {{"", "none"}, {"tensorboard,", "tensorboard"}, {",tensorboard", "tensorboard"}},
-       .refused_choices = {{"wandb", "use --report-to tensorboard; the record of a run is plain JSON, easy to upload"},
-                           {"all", "use --report-to tensorboard"},
-                           {"wandb,tensorboard", "use --report-to tensorboard"},
-                           {"tensorboard,wandb", "use --report-to tensorboard"},
-                           {"trackio", "use --report-to tensorboard"}}});
+       .help = "tensorboard: also write TensorBoard event files. wandb: also write an offline run of Weights & Biases, "
+               "which `wandb sync` uploads; nothing is sent. all: both.",
+       .choices = {"none", "tensorboard", "wandb", "all"},
+       .choice_aliases = {{"", "none"},
+                          {"tensorboard,", "tensorboard"},
+                          {",tensorboard", "tensorboard"},
+                          {"wandb,tensorboard", "all"},
+                          {"tensorboard,wandb", "all"}},
+       .refused_choices = {{"trackio", "use --report-to tensorboard or wandb"}}});
+  set.add("wandb-project-name", &o.wandb_project,
+          {.role = OptionRole::kNoInfluence,
+           .help = "With --report-to wandb: the project.",
+           .metavar = "NAME",
+           .aliases = {"wandb-project"}});
+  set.add("wandb-notes", &o.wandb_notes,
+          {.role = OptionRole::kNoInfluence, .help = "With --report-to wandb: notes on the run.", .metavar = "TEXT"});
   set.add("debug", &o.debug, {.role = OptionRole::kNoInfluence, .help = "Log more."});
 }
 

@@ -32,12 +32,13 @@ struct RunOptions {
   int64_t check_replicas_steps = 500;  // --check-replicas, 0 = never
 
   // Logging
-  std::string logs = "./logs/";     // --logs
-  std::string name;                 // --name; "" = auto_run_name
-  bool log_local = false;           // --log-local
-  int64_t log_every_n_steps = 100;  // --log-every-n-steps
-  std::string report_to = "none";   // --report-to {none,tensorboard}
-  bool debug = false;               // --debug
+  std::string logs = "./logs/";                         // --logs
+  std::string name;                                     // --name; "" = auto_run_name
+  bool log_local = false;                               // --log-local
+  int64_t log_every_n_steps = 100;                      // --log-every-n-steps
+  std::string report_to = "none";                       // --report-to {none,tensorboard,wandb,all}
+  std::string wandb_project = "lockstep", wandb_notes;  // --wandb-project-name, --wandb-notes
+  bool debug = false;                                   // --debug
 
   // Checkpoints
   int64_t save_every_n_steps = 0;           // --save-every-n-steps, 0 = off

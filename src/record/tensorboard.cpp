@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/host_name.h"
+#include "record/protobuf_wire.h"
 
 namespace lockstep::record {
 namespace {
@@ -30,27 +31,11 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 
 constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
 
-template <typename Unsigned> void put_little_endian(std::string& out, Unsigned value) {
-  for (size_t byte = 0; byte < sizeof value; ++byte) out.push_back(static_cast<char>(value >> (8 * byte) & 0xff));
-}
+using namespace protobuf;  // NOLINT
 
-// Protobuf wire format: a key is field number * 8 + wire type; fields of event.proto and summary.proto.
-enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+// Fields of event.proto and summary.proto.
 constexpr uint32_t kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5;
 constexpr uint32_t kSummaryValue = 1, kValueTag = 1, kValueSimple = 2;
-
-void put_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(0x80 | (value & 0x7f)));
-  out.push_back(static_cast<char>(value));
-}
-
-void put_key(std::string& out, uint32_t field, WireType type) { put_varint(out, field << 3 | type); }
-
-void put_bytes(std::string& out, uint32_t field, std::string_view bytes) {
-  put_key(out, field, kBytes);
-  put_varint(out, bytes.size());
-  out += bytes;
-}
 
 std::string event_with_time(double wall_time_s) {
   std::string event;
@@ -95,10 +80,7 @@ std::string encode_scalar_event(double wall_time_s, int64_t step, const NamedNum
     put_bytes(summary, kSummaryValue, value);
   }
   std::string event = event_with_time(wall_time_s);
-  if (step != 0) {
-    put_key(event, kEventStep, kVarint);
-    put_varint(event, static_cast<uint64_t>(step));
-  }
+  put_integer(event, kEventStep, step);
   put_bytes(event, kEventSummary, summary);
   return event;
 }

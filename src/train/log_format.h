@@ -40,7 +40,7 @@ class LogFormat {
   /// Whether a line follows this step.
   virtual bool is_due(const TrainLogConfig& config, int64_t step) const = 0;
   virtual std::string step_line(const LogWindow& window) const = 0;
-  virtual Metrics tensorboard_scalars(const LogWindow& window) const = 0;
+  virtual Metrics scalars(const LogWindow& window) const = 0;
   virtual std::string result_line(int64_t epoch, int64_t step, const Metrics& metrics) const = 0;
   /// What a task's own scalars add to the record of a step.
   virtual void add_to_record(const StepValues&, record::StepRecord&) const {}

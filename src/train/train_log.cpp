@@ -26,10 +26,12 @@ std::string duration_text(double seconds) {
 
 }  // namespace
 
-TrainLog::TrainLog(const TrainLogConfig& config, std::unique_ptr<LogFormat> format, record::RunRecord& record)
+TrainLog::TrainLog(const TrainLogConfig& config, std::unique_ptr<LogFormat> format, record::RunRecord& record,
+                   const std::optional<record::WandbRun>& wandb)
     : config_(config), format_(std::move(format)), record_(record) {
   if (config.to_tensorboard)
     tensorboard_ = std::make_unique<record::TensorBoardWriter>(record.folder() / "tensorboard", record.queue());
+  if (wandb) wandb_ = std::make_unique<record::WandbWriter>(record.folder() / "wandb", *wandb, record.queue());
 }
 
 void TrainLog::add(const StepValues& values) {
@@ -98,7 +100,11 @@ void TrainLog::log_line(const StepValues& values) {
                          .num_skipped = num_skipped_in_window_,
                          .num_nan = num_nan_in_window_};
   core::log_info("{}", format_->step_line(window));
-  if (tensorboard_) tensorboard_->add_scalars(values.step, format_->tensorboard_scalars(window));
+  if (tensorboard_ || wandb_) {
+    const record::NamedNumbers scalars = format_->scalars(window);
+    if (tensorboard_) tensorboard_->add_scalars(values.step, scalars);
+    if (wandb_) wandb_->add_scalars(values.step, scalars);
+  }
   batch_s_.reset(), data_s_.reset();
   num_skipped_in_window_ = num_nan_in_window_ = 0;
 }
@@ -116,12 +122,18 @@ void TrainLog::show_progress(const StepValues& values) {
 void TrainLog::add_result(int64_t epoch, int64_t step, const std::string& name, const record::NamedNumbers& metrics,
                           double seconds) {
   core::log_info("{}", format_->result_line(epoch, step, metrics));
-  if (tensorboard_) {
-    record::NamedNumbers scalars;
-    for (const auto& [key, value] : metrics) scalars.emplace_back("val/" + key, value);
-    tensorboard_->add_scalars(epoch, scalars);
+  record::NamedNumbers scalars;
+  for (const auto& [key, value] : metrics) scalars.emplace_back("val/" + key, value);
+  if (tensorboard_) tensorboard_->add_scalars(epoch, scalars);
+  if (wandb_) {
+    scalars.emplace_back("epoch", static_cast<double>(epoch));
+    wandb_->add_scalars(step, scalars);
   }
   record_.append_result({.step = step, .epoch = epoch, .name = name, .metrics = metrics, .seconds = seconds});
+}
+
+void TrainLog::finish(int exit_code) {
+  if (wandb_) wandb_->finish(exit_code);
 }
 
 }  // namespace lockstep::train

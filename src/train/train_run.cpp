@@ -183,6 +183,14 @@ void TrainRun::open_record(const TrainerConfig& config) {
         file && !file->empty())  // of `launch`, which notes there who failed first
       core::write_file_atomic(*file, std::filesystem::absolute(run_.folder.path).string());
     const auto samples = static_cast<double>(config.samples_per_step);
+    const std::string& report_to = run_.options().report_to;
+    std::optional<record::WandbRun> wandb;
+    if (report_to == "wandb" || report_to == "all")
+      wandb = {.id = record::wandb_id(run_.folder.path.filename().string()),
+               .project = run_.options().wandb_project,
+               .notes = run_.options().wandb_notes,
+               .config = run_.request.set.values_json(),
+               .is_resumed = run_.folder.is_resume};
     log_.emplace(TrainLogConfig{.steps_per_epoch = config.steps_per_epoch,
                                 .samples_per_step = config.samples_per_step,
                                 .tokens_per_step = config.samples_per_step * run_.task.sequence_length,
@@ -190,9 +198,9 @@ void TrainRun::open_record(const TrainerConfig& config) {
                                 .world_size = run_.ranks.info.world_size,
                                 .log_every_n_steps = config.log_every_n_steps,
                                 .device = run_.ranks.device,
-                                .to_tensorboard = run_.options().report_to == "tensorboard",
+                                .to_tensorboard = report_to == "tensorboard" || report_to == "all",
                                 .train_flops_per_step = 3 * run_.task.forward.flops * samples},
-                 task_->log_format(), *record_);
+                 task_->log_format(), *record_, wandb);
   });
 }
 
@@ -261,6 +269,7 @@ ExitCode TrainRun::finish(ExitCode code) {
   core::log_info("the record of this run lies in {}", run_.folder.path.string());
   run_.world().barrier();
   ignore_stop_signals();
+  if (log_) log_->finish(static_cast<int>(code));
   if (record_)
     record_->finish({.state = code == ExitCode::kOk ? record::RunState::kFinished : record::RunState::kStopped,
                      .exit_code = static_cast<int>(code)});

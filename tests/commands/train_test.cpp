@@ -16,9 +16,9 @@ namespace {
 class TrainCommand : public TrainFixture {};
 
 TEST_F(TrainCommand, LeavesTheRunRecord) {
-  const auto done = train(
-      "run", {"--report-to", "tensorboard", "--val-data", shapes("val_shards"), "--zeroshot-data", shapes("heldout"),
-              "--classnames", shapes("class_names"), "--templates", shapes("templates"), "--zeroshot-frequency", "1"});
+  const auto done = train("run", {"--report-to", "wandb,tensorboard", "--val-data", shapes("val_shards"),
+                                  "--zeroshot-data", shapes("heldout"), "--classnames", shapes("class_names"),
+                                  "--templates", shapes("templates"), "--zeroshot-frequency", "1"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const fs::path run = logs_.path() / "run";
   for (const char* file : {"run.json", "steps.jsonl", "ranks.jsonl", "results.jsonl", "status.json", "out.log",
@@ -39,6 +39,11 @@ TEST_F(TrainCommand, LeavesTheRunRecord) {
   const auto results = core::read_file(run / "results.jsonl");
   for (const char* metric : {"zeroshot-top1", "image_to_text_R@1", "text_to_image_R@10", "clip_val_loss"})
     EXPECT_NE(results.find(metric), std::string::npos) << metric;
+  std::string wandb;
+  for (const auto& entry : fs::recursive_directory_iterator(run / "wandb"))
+    if (entry.path().filename() == "run-run.wandb") wandb = core::read_file(entry.path());
+  for (const char* part : {":W&B", "train/loss", "val/clip_val_loss", "open-clip", "batch_size"})
+    EXPECT_NE(wandb.find(part), std::string::npos) << part;
   EXPECT_EQ(record::read_status(run).state, "finished");
   EXPECT_NE(done.err.find("Train Epoch: 1 [96/96 (100%)]"), std::string::npos) << done.err;
 }

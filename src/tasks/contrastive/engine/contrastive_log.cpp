@@ -43,7 +43,7 @@ class ContrastiveLogFormat final : public train::LogFormat {
   std::string step_line(const train::LogWindow& window) const override {
     return record::format_train_line(line_of(window));
   }
-  train::Metrics tensorboard_scalars(const train::LogWindow& window) const override {
+  train::Metrics scalars(const train::LogWindow& window) const override {
     return record::openclip_train_scalars(line_of(window), window.data_s.last(), window.batch_s.last());
   }
   std::string result_line(int64_t epoch, int64_t, const train::Metrics& metrics) const override {

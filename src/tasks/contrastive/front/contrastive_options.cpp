@@ -397,7 +397,9 @@ void declare_distributed(core::OptionSet& set, ContrastiveOptions& o) {
 
 void declare_logging(core::OptionSet& set, ContrastiveOptions& o) {
   set.group("Logging");
-  config::declare_run_flags(set, o, {"logs", "name", "log-local", "log-every-n-steps", "report-to", "debug"});
+  config::declare_run_flags(
+      set, o,
+      {"logs", "name", "log-local", "log-every-n-steps", "report-to", "wandb-project-name", "wandb-notes", "debug"});
 }
 
 void declare_profile(core::OptionSet& set, ContrastiveOptions& o) {
@@ -432,6 +434,7 @@ core::OptionSet declare_contrastive_options(ContrastiveOptions& options) {
     options.text_key = "json;txt";
   }
   options.takes_openclip_checkpoints = !options.is_clap();
+  options.wandb_project = "open-clip";
   core::OptionSet set("train " + options.task,
                       fmt::format("Train a {} model on {} and captions. Flags are OpenCLIP's where it has them.",
                                   options.is_clap() ? "CLAP" : "CLIP", options.is_clap() ? "sounds" : "pictures"));

@@ -73,7 +73,6 @@ std::vector<config::IgnoredFlags> ignored_flags() {
       {"models have one parameter naming, OpenCLIP's for native towers", {"force-custom-text"}, {}},
       {"nothing is downloaded, so there is no cache", {}, {"cache-dir"}},
       {"the program is one file; the run's record holds the commit it was built from", {"copy-codebase"}, {}},
-      {"it belongs to --report-to wandb, which is not in this version", {}, {"wandb-notes", "wandb-project-name"}},
       {"it belongs to --remote-sync, which is not in this version",
        {},
        {"remote-sync-frequency", "remote-sync-protocol"}},

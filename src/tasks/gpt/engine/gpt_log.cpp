@@ -47,7 +47,7 @@ class GptLogFormat final : public train::LogFormat {
          .num_nan = window.num_nan});
   }
 
-  train::Metrics tensorboard_scalars(const train::LogWindow& window) const override {
+  train::Metrics scalars(const train::LogWindow& window) const override {
     const train::StepValues& values = window.values;
     train::Metrics scalars = {{"lm loss", window.loss.last()},
                               {"learning-rate", values.lr},

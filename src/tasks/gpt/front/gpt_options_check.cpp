@@ -155,9 +155,14 @@ void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
     options.dist_timeout_s = 60 * *options.distributed_timeout_minutes;
     set.mark_derived("dist-timeout", "--distributed-timeout-minutes");
   }
-  if (!options.tensorboard_dir.empty() && !set.is_given("report-to")) {
-    options.report_to = "tensorboard";
+  if (set.is_given("report-to")) return;
+  const bool asks_wandb = set.is_given("wandb-project-name") && !options.wandb_project.empty();
+  if (!options.tensorboard_dir.empty()) {
+    options.report_to = asks_wandb ? "all" : "tensorboard";
     set.mark_derived("report-to", "--tensorboard-dir");
+  } else if (asks_wandb) {
+    options.report_to = "wandb";
+    set.mark_derived("report-to", "--wandb-project");
   }
 }
 

@@ -114,10 +114,6 @@ std::vector<config::RefusedFlags> refused_training() {
 
 std::vector<config::RefusedFlags> refused_surroundings() {
   return {
-      {"Weights & Biases is not in this version",
-       "use --report-to tensorboard",
-       {"wandb-project", "wandb-exp-name", "wandb-save-dir", "wandb-entity"},
-       {""}},
       {"a checkpoint is what a run goes on with",
        "drop it; `lockstep ckpt export` writes the weights alone",
        {"no-save-optim"}},
@@ -177,6 +173,9 @@ std::vector<config::IgnoredFlags> ignored_implementation() {
         "enable-experimental"},
        {"transformer-impl", "cross-entropy-fusion-impl", "cuda-graph-impl", "cuda-graph-scope", "cuda-graph-modules",
         "cuda-graph-warmup-steps"}},
+      {"the offline run lies in the run's folder under its --name; `wandb sync --entity` says whose it is",
+       {},
+       {"wandb-exp-name", "wandb-save-dir", "wandb-entity"}},
       {"FP8 weights are made where they are used",
        {"fp8-param-gather", "keep-fp8-transpose-cache", "reuse-grad-buf-for-mxfp8-param-ag"},
        {"fp8-interval", "te-precision-config-file"}},

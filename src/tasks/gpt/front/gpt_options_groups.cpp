@@ -107,8 +107,15 @@ void declare_gpt_logging(core::OptionSet& set, GptOptions& o) {
            .max = 1e4,
            .is_min_excluded = true});
   set.group("Logging and evaluation");
-  config::declare_run_flags(
-      set, o, {"logs", "name", "log-local", {"log-every-n-steps", {"log-interval"}}, "report-to", "debug"});
+  config::declare_run_flags(set, o,
+                            {"logs",
+                             "name",
+                             "log-local",
+                             {"log-every-n-steps", {"log-interval"}},
+                             "report-to",
+                             "wandb-project-name",
+                             "wandb-notes",
+                             "debug"});
   set.add("tensorboard-dir", &o.tensorboard_dir,
           {.role = OptionRole::kNoInfluence,
            .help = "Short for --report-to tensorboard. Event files go into the run's folder, not into this one.",

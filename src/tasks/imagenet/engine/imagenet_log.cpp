@@ -37,7 +37,7 @@ class ImagenetLogFormat final : public train::LogFormat {
         meters_.top5.average());
   }
 
-  train::Metrics tensorboard_scalars(const train::LogWindow& window) const override {
+  train::Metrics scalars(const train::LogWindow& window) const override {
     return {{"train/loss", window.loss.last()},
             {"train/top1_pct", meters_.top1.last()},
             {"train/top5_pct", meters_.top5.last()},

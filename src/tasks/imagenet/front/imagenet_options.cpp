@@ -421,8 +421,15 @@ void declare_imagenet_distributed(core::OptionSet& set, ImagenetOptions& o) {
 
 void declare_imagenet_logging(core::OptionSet& set, ImagenetOptions& o) {
   set.group("Logging");
-  config::declare_run_flags(
-      set, o, {"logs", "name", "log-local", {"log-every-n-steps", {"print-freq", "p"}}, "report-to", "debug"});
+  config::declare_run_flags(set, o,
+                            {"logs",
+                             "name",
+                             "log-local",
+                             {"log-every-n-steps", {"print-freq", "p"}},
+                             "report-to",
+                             "wandb-project-name",
+                             "wandb-notes",
+                             "debug"});
   set.group("Profile");
   config::declare_run_flags(set, o,
                             {"profile", "profile-step-start", "profile-step-end", "profile-ranks", "profile-tool"});

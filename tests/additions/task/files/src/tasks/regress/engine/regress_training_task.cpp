@@ -19,7 +19,7 @@ class RegressLogFormat final : public train::LogFormat {
     return fmt::format("step {} of {}: squared error {:.6f}", window.values.step + 1, window.config.total_steps,
                        window.loss.last());
   }
-  train::Metrics tensorboard_scalars(const train::LogWindow& window) const override {
+  train::Metrics scalars(const train::LogWindow& window) const override {
     return {{"train/squared_error", window.loss.last()}};
   }
   std::string result_line(int64_t, int64_t, const train::Metrics&) const override { return ""; }
