@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -114,5 +115,8 @@ void remove_checkpoint(const std::filesystem::path& folder);
 /// Removes what writers of lower attempts that were killed left: checkpoints that were never completed, and those that
 /// were being deleted.
 void remove_left_overs(const std::filesystem::path& run_folder, int attempt);
+
+/// What is done with a checkpoint when it is whole.
+using SavedFunction = std::function<void(const std::filesystem::path& folder, const CheckpointManifest& manifest)>;
 
 }  // namespace lockstep::checkpoint

@@ -73,6 +73,7 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
                                                               .is_first = world_.rank() == 0,
                                                               .is_shared = is_in_parts(state_),
                                                               .awaited = awaited,
+                                                              .on_saved = config_.on_saved,
                                                               .check_alive = [this] { world_.check_alive(); }});
 }
 

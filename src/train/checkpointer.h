@@ -22,7 +22,8 @@ struct CheckpointerConfig {
   std::filesystem::path run_folder;
   int64_t num_kept = 0;  ///< Newest checkpoints that stay; 0: all.
   std::string code_version;
-  core::Json who;  ///< Who claims the checkpoints (host, job), for humans.
+  checkpoint::SavedFunction on_saved = {};  ///< Called on rank 0 in the thread that writes.
+  core::Json who;                           ///< Who claims the checkpoints (host, job), for humans.
   /// While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
   std::function<void()> wait_for_rank_zero = {};
 };

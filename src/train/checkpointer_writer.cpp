@@ -138,14 +138,14 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
     commit(folder, manifest);
     is_committed = last_succeeded_ = true;
     core::log_info("saved checkpoint {}", folder.filename().string());
+    if (config_.on_saved) config_.on_saved(folder, manifest);
     checkpoint::remove_left_overs(config_.run_folder, manifest.attempt);
     remove_old(manifest);
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const std::string text = known != nullptr ? known->text() : error.what();
     if (is_committed)
-      core::log_warning("train: checkpoint of step {} is saved, but cleaning up after it failed: {}", manifest.step,
-                        text);
+      core::log_warning("train: checkpoint of step {} is saved, but what follows it failed: {}", manifest.step, text);
     else
       fail(folder, manifest.step, text);
   }

@@ -37,7 +37,9 @@ struct WriterConfig {
   int64_t num_kept = 0;    ///< Newest checkpoints that stay, of attempts that continue each other; 0: all.
   bool is_first = true;    ///< Of several writers one writes the manifest, when the files of all are there.
   bool is_shared = false;  ///< There may be several; prepare() then makes the folder.
-  std::vector<std::string> awaited = {};   ///< Of the first: the files of the others.
+  std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.
+  /// Of the first, in its thread, when the checkpoint is whole and before older ones are removed.
+  checkpoint::SavedFunction on_saved = {};
   std::function<void()> check_alive = {};  ///< Throws when a rank has failed, whose file would be awaited in vain.
 };
 

@@ -59,6 +59,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   CheckpointerConfig config;
   config.run_folder = run_.folder.path;
   config.num_kept = run_.facts().num_kept_checkpoints;
+  config.on_saved = run_.request.on_checkpoint;
   config.code_version = run_.versions.lockstep;
   config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
   config.wait_for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it works on the files of a checkpoint"); };

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "comm/world.h"
 #include "config/run_options.h"
 #include "core/options.h"
@@ -26,6 +27,8 @@ struct TrainRequest {
   std::function<plan::BatchPlan(int64_t num_ranks)> plan_batch;
   /// The memory of a rank as the dry run plans it, in one line; empty: not known.
   std::function<std::string(int64_t num_ranks)> planned_memory = {};
+  /// Called on rank 0 with each whole checkpoint, in the thread that writes them; what it throws is a warning.
+  checkpoint::SavedFunction on_checkpoint = {};
   /// Collective; the result is destroyed before its arguments.
   std::function<std::unique_ptr<TrainingTask>(comm::World&, at::Device, const plan::BatchPlan&)> make_task;
 };

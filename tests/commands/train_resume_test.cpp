@@ -66,6 +66,29 @@ INSTANTIATE_TEST_SUITE_P(
                       ResumeCase{"TwoRanksFromAnEpochEnd", 2, 3, 5, {"--accum-freq", "2", "--workers", "2"}}),
     [](const auto& entry) { return std::string(entry.param.name); });
 
+/// 96 pictures on two ranks with zero1: 6 steps an epoch. The copy of the first epoch's end leads to the same second
+/// epoch, and of three copies two are kept.
+TEST_F(TrainResume, CopiesForOpenClipContinueBitForBit) {
+  const std::vector<std::string> common = {"--epochs", "3", "--precision", "fp32", "--grad-sync", "zero1"};
+  const auto run = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    const auto done = train_on(2, name, more);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  };
+  run("whole", {"--save-format", "openclip", "--save-most-recent", "--keep", "2"});
+  const fs::path copies = logs_.path() / "whole/checkpoints";
+  EXPECT_FALSE(fs::exists(copies / "epoch_1.pt"));
+  EXPECT_TRUE(fs::exists(copies / "epoch_3.pt"));
+  EXPECT_EQ(core::read_file(copies / "epoch_latest.pt"), core::read_file(copies / "epoch_3.pt"));
+  run("parts", {"--resume", (copies / "epoch_2.pt").string()});
+  const auto whole = losses("whole"), parts = losses("parts");
+  ASSERT_EQ(whole.size(), 18u);
+  EXPECT_EQ(parts, std::vector(whole.begin() + 12, whole.end()));
+  const auto refused = train("lion", {"--save-format", "openclip", "--opt", "lion"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("OpenCLIP continues AdamW alone, --opt is lion"), std::string::npos) << refused.err;
+}
+
 /// Two ranks with zero1 stop after 3 of 6 steps; what goes on from there, with 1 or 2 ranks and either way of
 /// synchronising, has the losses of plain data parallel training that was never stopped.
 TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {

@@ -14,6 +14,7 @@
 #include "tasks/contrastive/engine/contrastive_log.h"
 #include "tasks/contrastive/engine/contrastive_training.h"
 #include "tasks/contrastive/engine/evaluator.h"
+#include "tasks/contrastive/engine/openclip_copy.h"
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
 #include "train/agree.h"
 #include "train/memory_fit.h"
@@ -214,14 +215,21 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
 
 train::TrainRequest contrastive_train_request(const FrontTask& task, const core::OptionSet& set) {
   const auto& options = options_as<ContrastiveOptions>(task);
-  return {.options = options,
-          .set = set,
-          .facts = contrastive_run_facts(options),
-          .plan_batch = [&](int64_t num_ranks) { return task.batch_plan(set, num_ranks); },
-          .make_task = [&options](comm::World& world, at::Device device,
-                                  const plan::BatchPlan& batch) -> std::unique_ptr<train::TrainingTask> {
-            return std::make_unique<ContrastiveTrainingTask>(options, world, device, batch);
-          }};
+  return {
+      .options = options,
+      .set = set,
+      .facts = contrastive_run_facts(options),
+      .plan_batch = [&](int64_t num_ranks) { return task.batch_plan(set, num_ranks); },
+      .on_checkpoint =
+          options.save_format == "openclip"
+              ? [&options](
+                    const std::filesystem::path& folder,
+                    const checkpoint::CheckpointManifest& manifest) { save_openclip_copy(options, folder, manifest); }
+              : checkpoint::SavedFunction(),
+      .make_task = [&options](comm::World& world, at::Device device,
+                              const plan::BatchPlan& batch) -> std::unique_ptr<train::TrainingTask> {
+        return std::make_unique<ContrastiveTrainingTask>(options, world, device, batch);
+      }};
 }
 
 }  // namespace lockstep::tasks

@@ -420,6 +420,12 @@ void declare_checkpoint(core::OptionSet& set, ContrastiveOptions& o) {
       "save-most-recent", &o.save_most_recent,
       {.role = OptionRole::kNoInfluence,
        .help = "Save after every epoch, whatever --save-frequency says. Older ones stay unless --keep limits them."});
+  if (!o.is_clap())
+    set.add("save-format", &o.save_format,
+            {.role = OptionRole::kNoInfluence,
+             .help = "openclip: beside each checkpoint of an epoch's end also epoch_K.pt, from which OpenCLIP resumes; "
+                     "with --save-most-recent epoch_latest.pt, too.",
+             .choices = {"lockstep", "openclip"}});
   set.add("delete-previous-checkpoint", &o.delete_previous_checkpoint,
           {.role = OptionRole::kNoInfluence, .help = "Remove the previous checkpoint when a new one is complete."});
   config::declare_run_flags(set, o, {"keep", "resume"});

@@ -91,6 +91,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
 
   // Checkpoint
   int64_t save_frequency_epochs = 1;        // --save-frequency, 0 = only at the end
+  std::string save_format = "lockstep";     // --save-format {lockstep,openclip}
   bool save_most_recent = false;            // --save-most-recent
   bool delete_previous_checkpoint = false;  // --delete-previous-checkpoint
 

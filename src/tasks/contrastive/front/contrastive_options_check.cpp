@@ -121,6 +121,14 @@ void check_transforms(const ContrastiveOptions& o) {
 }
 
 void check_kept_checkpoints(const ContrastiveOptions& o) {
+  const bool writes_openclip = o.save_format == "openclip";
+  config::refuse_if(writes_openclip && o.opt != "adamw",
+                    fmt::format("--save-format openclip: OpenCLIP continues AdamW alone, --opt is {}", o.opt),
+                    "drop it; `lockstep ckpt export` writes the weights for OpenCLIP");
+  config::refuse_if(
+      writes_openclip && config::has_masters(o.precision),
+      fmt::format("--save-format openclip: OpenCLIP has no fp32 copies of weights, --precision is {}", o.precision),
+      "use amp, amp_bf16 or fp32");
   config::refuse_if(
       o.delete_previous_checkpoint && o.keep.value_or(1) > 1,
       fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", o.keep.value_or(1)),
