@@ -1,6 +1,7 @@
 """Writes the golden files of the CLIP towers, computed by OpenCLIP.
 
-Needs from PyPI: open_clip_torch 3.3.0, torch 2.11.0, safetensors. Run from the top of the repository:
+Needs from PyPI: open_clip_torch 3.3.0, torch 2.11.0, timm 1.0.31, transformers 5.23.0, safetensors. Run from the top of
+the repository:
 
     python3 ref/make_clip_goldens.py tests/golden/clip
 
@@ -8,7 +9,7 @@ Each <case>.safetensors holds one tiny model: its weights ("param/NAME", rounded
 small; the computation itself is in float32), inputs ("input/..."), outputs ("output/...") and gradients of the
 contrastive loss ("grad/NAME"). The metadata carries the model configuration, OpenCLIP's state_dict order and its
 weight-decay groups. openclip_configs.json lists every configuration that OpenCLIP ships with its parameter counts (null
-where a tower is not a native one, so that building it would need other packages).
+where the text tower is a Hugging Face model other than RoBERTa, whose sizes would have to be downloaded).
 """
 import json
 import math
@@ -16,9 +17,14 @@ import pathlib
 import sys
 
 import open_clip
+import timm
 import torch
 import torch.nn.functional as F
-from open_clip.model import CLIP, convert_weights_to_lp
+import transformers
+from open_clip.coca_model import CoCa
+from open_clip.hf_model import HFTextEncoder
+from open_clip.loss import CoCaLoss
+from open_clip.model import CLIP, CustomTextCLIP, convert_weights_to_lp
 from safetensors.torch import save_file
 
 TEXT = {"context_length": 12, "vocab_size": 64, "width": 16, "heads": 2, "layers": 2}
@@ -35,6 +41,68 @@ CASES = {
         "vision_cfg": {**VIT, "layers": 1, "head_width": 24, "patch_size": 10},
         "text_cfg": {**TEXT, "layers": 1, "heads": 1},
     },
+    # As CLIPA's: no norm in front, patches averaged, the last norm behind; text without a mask, its last place.
+    "vit_avg": {
+        "embed_dim": 20,
+        "vision_cfg": {**VIT, "no_ln_pre": True, "pool_type": "avg", "final_ln_after_pool": True,
+                       "norm_kwargs": {"eps": 1e-3}, "act_kwargs": {"approximate": "tanh"}},
+        "text_cfg": {**TEXT, "no_causal_mask": True, "pool_type": "last", "act_kwargs": {"approximate": "tanh"}},
+    },
+    "vit_fixed": {  # fixed positions, norm before the mean; text pooled at its end token, projection with bias
+        "embed_dim": 20,
+        "vision_cfg": {**VIT, "pos_embed_type": "sin_cos_2d", "pool_type": "avg"},
+        "text_cfg": {**TEXT, "pool_type": "eos", "eos_id": 63, "proj_bias": True, "norm_kwargs": {"eps": 1e-3}},
+    },
+    # Text tower under a name of its own, pooled at the first place; attentional pooling of the picture.
+    "custom_text": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**VIT, "attentional_pool": True, "attn_pooler_queries": 5, "attn_pooler_heads": 4},
+        "text_cfg": {**TEXT, "pool_type": "first", "no_causal_mask": True},
+    },
+    "coca": {
+        "embed_dim": 16, "custom_text": True,
+        "vision_cfg": {**VIT, "attentional_pool": True, "attn_pooler_queries": 5, "attn_pooler_heads": 4,
+                       "output_tokens": True},
+        "text_cfg": {**TEXT, "embed_cls": True, "output_tokens": True},
+        "multimodal_cfg": {"context_length": 12, "width": 16, "heads": 2, "layers": 2},
+    },
+    "coca_plain": {  # the decoder reads the blocks' own tokens; one width throughout
+        "embed_dim": 24, "custom_text": True, "quick_gelu": True,
+        "vision_cfg": {**VIT, "output_tokens": True},
+        "text_cfg": {**TEXT, "width": 24, "embed_cls": True, "output_tokens": True},
+        "multimodal_cfg": {"context_length": 12, "width": 24, "heads": 3, "layers": 1, "ls_init_value": 0.5},
+    },
+    "siglip": {  # timm's tower at sizes that no name of timm has
+        "embed_dim": 24, "custom_text": True, "init_logit_bias": -10,
+        "vision_cfg": {**VIT, "tower": "timm_vit", "timm_pool": "map", "timm_proj": "none",
+                       "norm_kwargs": {"eps": 1e-6}, "mlp_ratio": 3.7362},
+        "text_cfg": {**TEXT, "hf_tokenizer_name": "timm/ViT-B-16-SigLIP", "tokenizer_kwargs": {"clean": "canonicalize"},
+                     "no_causal_mask": True, "proj_bias": True, "pool_type": "last", "norm_kwargs": {"eps": 1e-6}},
+    },
+    "siglip_head": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**VIT, "tower": "timm_vit", "timm_pool": "map", "timm_proj": "mlp",
+                       "norm_kwargs": {"eps": 1e-6}, "act_kwargs": {"approximate": "tanh"}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "roberta": {
+        "embed_dim": 20,
+        "vision_cfg": {**VIT, "layers": 1},
+        "text_cfg": {"hf_model_name": "roberta-base", "hf_tokenizer_name": "roberta-base", "context_length": 12,
+                     "hf_pooler_type": "mean_pooler", "hf_proj_type": "mlp",
+                     "hf_config": {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2,
+                                   "num_attention_heads": 2, "intermediate_size": 40, "max_position_embeddings": 16,
+                                   "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
+    },
+    "xlm_roberta": {
+        "embed_dim": 24,
+        "vision_cfg": {**VIT, "layers": 1},
+        "text_cfg": {"hf_model_name": "xlm-roberta-base", "hf_tokenizer_name": "xlm-roberta-base", "context_length": 12,
+                     "hf_pooler_type": "cls_pooler", "hf_proj_type": "linear",
+                     "hf_config": {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2,
+                                   "num_attention_heads": 4, "intermediate_size": 40, "max_position_embeddings": 16,
+                                   "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
+    },
     "resnet": {
         "embed_dim": 12,
         "vision_cfg": {"image_size": 64, "layers": [2, 1, 1, 1], "width": 2, "patch_size": None, "head_width": 8},
@@ -42,25 +110,36 @@ CASES = {
     },
 }
 BATCH = 6
+EMBEDDINGS = ("embedding.weight", "positional_embedding", "embeddings.weight", "pos_embed", "latent", "query")
+LOW_PRECISION = ("vit", "vit_quickgelu", "vit_one_block", "resnet")
+
+
+def is_fixed(name, value):
+    return name == "visual.positional_embedding" and not value.requires_grad
 
 
 def draw_weights(model, generator):
     """Weights of a size at which every part of the model matters to the result."""
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         noise = torch.randn(value.shape, generator=generator)
-        if name == "attn_mask" or name.endswith("num_batches_tracked") or name == "logit_bias":
+        if name.endswith("attn_mask") or name.endswith("num_batches_tracked") or name == "logit_bias":
+            continue
+        if name.endswith(("position_ids", "token_type_ids")):
             continue
         if name == "logit_scale":
             value.data.fill_(math.log(1 / 0.07))
         elif name.endswith("running_var"):
             value.data.copy_(0.5 + noise.abs())
+        elif is_fixed(name, value):
+            pass
         elif value.ndim < 2:
             gain = name.endswith("weight") or name.endswith("gamma")
             value.data.copy_((1.0 if gain else 0.0) + 0.2 * noise)
-        elif name.endswith("embedding.weight") or name.endswith("positional_embedding"):
+        elif name.endswith(EMBEDDINGS):
             value.data.copy_(0.5 * noise)
         else:
-            fan_in = value.shape[0] if name in ("visual.proj", "text_projection") else value[0].numel()
+            is_matrix = name == "visual.proj" or (name.endswith("text_projection") and value.ndim == 2)
+            fan_in = value.shape[0] if is_matrix else value[0].numel()
             value.data.copy_(1.3 * noise / math.sqrt(fan_in))
         value.data.copy_(value.data.to(torch.bfloat16).float())
 
@@ -68,10 +147,11 @@ def draw_weights(model, generator):
 def draw_inputs(config, generator):
     size = config["vision_cfg"]["image_size"]
     image = torch.randn(BATCH, 3, size, size, generator=generator).to(torch.bfloat16).float()
-    length, vocab = config["text_cfg"]["context_length"], config["text_cfg"]["vocab_size"]
-    text = torch.zeros(BATCH, length, dtype=torch.int64)
+    length, sizes = config["text_cfg"]["context_length"], config["text_cfg"].get("hf_config", config["text_cfg"])
+    vocab = sizes["vocab_size"]
+    text = torch.full((BATCH, length), 1 if "hf_config" in config["text_cfg"] else 0, dtype=torch.int64)
     for row, end in enumerate([3, 7, 1, 9, 5, 4]):  # never the last position: the trimming of unused positions shows
-        text[row, :end] = torch.randint(1, vocab - 2, (end,), generator=generator)
+        text[row, :end] = torch.randint(1 if text[row, 0] == 0 else 2, vocab - 2, (end,), generator=generator)
         text[row, 0] = vocab - 2
         text[row, end] = vocab - 1
     return image, text
@@ -81,8 +161,55 @@ def no_decay(name, value):  # the rule of OpenCLIP 3.3.0's train script
     return value.ndim < 2 or "bn" in name or "ln" in name or "bias" in name or "logit_scale" in name
 
 
+OWN_KEYS = ("tower", "hf_config")  # of lockstep's configurations
+
+
+def set_timm_trunk(model, vision, embed_dim):
+    """SigLIP's tower of timm at the sizes of the case."""
+    trunk = timm.models.vision_transformer.VisionTransformer(
+        img_size=vision["image_size"], patch_size=vision["patch_size"], embed_dim=vision["width"],
+        depth=vision["layers"], num_heads=vision["width"] // vision["head_width"],
+        mlp_ratio=vision.get("mlp_ratio", 4.0), class_token=False, global_pool="map", num_classes=0,
+        act_layer="gelu_tanh" if "act_kwargs" in vision else "gelu",
+    )
+    model.visual.trunk = trunk
+    if vision["timm_proj"] == "mlp":
+        model.visual.head.mlp = timm.layers.Mlp(vision["width"], 2 * embed_dim, embed_dim, drop=(0, 0),
+                                                bias=(True, False))
+
+
+def set_text_encoder(model, text, embed_dim):
+    """OpenCLIP's wrapper around a small model of the same kind."""
+    kind = transformers.XLMRobertaConfig if text["hf_model_name"].startswith("xlm") else transformers.RobertaConfig
+    small = kind(**text["hf_config"], type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)
+    encoder = HFTextEncoder("", embed_dim, config=small, pooler_type=text["hf_pooler_type"],
+                            proj_type=text["hf_proj_type"])
+    has_pooler = text["hf_pooler_type"] == "cls_pooler"
+    encoder.transformer = transformers.AutoModel.from_config(small, add_pooling_layer=has_pooler)
+    model.text = encoder
+
+
 def build(config, cast_dtype=None):
-    return CLIP(**json.loads(json.dumps(config)), cast_dtype=cast_dtype)
+    config = json.loads(json.dumps(config))
+    own = {part: dict(config[part]) for part in ("vision_cfg", "text_cfg")}
+    for part in own:
+        for key in OWN_KEYS:
+            config[part].pop(key, None)
+    is_timm, is_hf = own["vision_cfg"].get("tower") == "timm_vit", "hf_model_name" in own["text_cfg"]
+    if is_timm:
+        config["vision_cfg"]["timm_model_name"] = "vit_base_patch32_siglip_256"
+    if is_hf:  # replaced at once
+        config["text_cfg"] = {}
+    has_custom_text = config.pop("custom_text", False) or is_hf
+    if is_hf and "multimodal_cfg" in config:
+        config["text_cfg"]["width"] = config["multimodal_cfg"]["width"]
+    kind = CoCa if "multimodal_cfg" in config else CustomTextCLIP if has_custom_text else CLIP
+    model = kind(**config, cast_dtype=cast_dtype)
+    if is_timm:
+        set_timm_trunk(model, own["vision_cfg"], config["embed_dim"])
+    if is_hf:
+        set_text_encoder(model, own["text_cfg"], config["embed_dim"])
+    return model
 
 
 def features(model, image, text):
@@ -103,16 +230,17 @@ def low_precision_features(config, state, image, text, pure):
 def make_case(name, config, folder):
     generator = torch.Generator().manual_seed(7)
     model = build(config)
+    fixed = {f"output/{key}": value.clone() for key, value in model.named_parameters() if is_fixed(key, value)}
     draw_weights(model, generator)
     image, text = draw_inputs(config, generator)
     state = {key: value.clone() for key, value in model.state_dict().items()}
     tensors = {f"param/{key}": value.to(torch.bfloat16) if value.is_floating_point() else value for key,
                value in state.items()}
-    tensors |= {"input/image": image.to(torch.bfloat16), "input/text": text}
+    tensors |= fixed | {"input/image": image.to(torch.bfloat16), "input/text": text}
 
     tensors["output/eval_image"], tensors["output/eval_text"] = features(model.eval(), image, text)
     for label, pure in (("bf16", False), ("pure_bf16", True)):
-        if config["vision_cfg"].get("ls_init_value"):
+        if config["vision_cfg"].get("ls_init_value") or name not in LOW_PRECISION:
             break  # OpenCLIP 3.3.0 itself cannot run LayerScale in bf16
         outputs = low_precision_features(config, state, image, text, pure)
         tensors[f"output/{label}_image"], tensors[f"output/{label}_text"] = outputs
@@ -127,11 +255,17 @@ def make_case(name, config, folder):
     loss = (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
     if model.logit_bias is not None:
         loss = -F.logsigmoid((2 * torch.eye(BATCH) - 1) * logits).sum() / BATCH
+    if isinstance(model, CoCa):  # the whole loss of OpenCLIP: pairs, and twice the captions
+        parts = CoCaLoss(caption_loss_weight=2.0, clip_loss_weight=1.0)(
+            **model(image, text), output_dict=True)
+        tensors["output/caption_loss"] = parts["caption_loss"]
+        tensors["output/caption_logits"] = model(image, text)["logits"]
+        loss = parts["contrastive_loss"] + parts["caption_loss"]
     loss.backward()
     tensors |= {"output/train_image": image_features, "output/train_text": text_features, "output/logits": logits,
                 "output/loss": loss}
     for key, value in model.named_parameters():
-        if value.numel() <= 2400:
+        if value.numel() <= 2400 and value.grad is not None:
             tensors[f"grad/{key}"] = value.grad
     for key, value in model.named_buffers():
         if "running" in key or "tracked" in key:
@@ -139,23 +273,37 @@ def make_case(name, config, folder):
     metadata = {
         "config": json.dumps(config),
         "state_dict_order": json.dumps(list(state)),
-        "decayed": json.dumps([key for key, value in model.named_parameters() if not no_decay(key, value)]),
+        "decayed": json.dumps([key for key, value in model.named_parameters()
+                               if value.requires_grad and not no_decay(key, value)]),
         "made_by": f"open_clip_torch {open_clip.__version__}, torch {torch.__version__.split('+')[0]}",
     }
     tensors = {key: value.detach().clone().contiguous() for key, value in tensors.items()}
     save_file(tensors, folder / f"{name}.safetensors", metadata)
 
 
+def build_whole(config):
+    """A model of OpenCLIP's list; sizes of Hugging Face's RoBERTa are written out, because nothing is downloaded."""
+    encoder = config["text_cfg"].get("hf_model_name")
+    if encoder is None:
+        return build(config)
+    large = "large" in encoder
+    sizes = {"vocab_size": 250002 if "xlm" in encoder else 50265, "hidden_size": 1024 if large else 768,
+             "num_hidden_layers": 24 if large else 12, "num_attention_heads": 16 if large else 12,
+             "intermediate_size": 4096 if large else 3072, "max_position_embeddings": 514}
+    text = {"hf_proj_type": "mlp", "hf_pooler_type": "mean_pooler", **config["text_cfg"], "hf_config": sizes}
+    return build({**config, "text_cfg": text})
+
+
 def list_configs(folder):
     listed = {}
     for name in sorted(open_clip.list_models()):
         config = open_clip.get_model_config(name)
-        native = "timm_model_name" not in config["vision_cfg"] and "hf_model_name" not in config["text_cfg"]
-        if not native or "multimodal_cfg" in config or config.get("custom_text"):
+        encoder = config["text_cfg"].get("hf_model_name", "")
+        if encoder and "roberta" not in encoder:
             listed[name] = None
             continue
         with torch.device("meta"):
-            model = CLIP(**config)
+            model = build_whole(config)
         image = sum(p.numel() for p in model.visual.parameters())
         total = sum(p.numel() for p in model.parameters())
         decayed = sum(p.numel() for key, p in model.named_parameters() if not no_decay(key, p))

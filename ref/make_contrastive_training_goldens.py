@@ -17,8 +17,8 @@ import pathlib
 import sys
 
 import torch
-from open_clip.loss import ClipLoss, DistillClipLoss, SigLipLoss
-from open_clip.model import CLIP
+from make_clip_goldens import build
+from open_clip.loss import ClipLoss, CoCaLoss, DistillClipLoss, SigLipLoss
 from safetensors import safe_open
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -31,7 +31,8 @@ def load(name, scale=1.0, **more):
     with safe_open(GOLDEN / "clip" / f"{name}.safetensors", "pt") as file:
         config = json.loads(file.metadata()["config"])
         state = {key[len("param/") :]: file.get_tensor(key) for key in file.keys() if key.startswith("param/")}
-    model = CLIP(**{**config, **more}, output_dict=True)
+    model = build({**config, **more})
+    model.output_dict = True
     for key, value in state.items():
         state[key] = value.float() * scale if value.is_floating_point() else value
     with torch.no_grad():
@@ -124,6 +125,9 @@ def main():
         "softmax": train("vit", ClipLoss()),
         "siglip": train("vit", SigLipLoss(), **sigmoid),
         "siglip_resnet": train("resnet", SigLipLoss(), **sigmoid),
+        "siglip_tower": train("siglip", SigLipLoss(), **sigmoid),
+        "coca": train("coca", CoCaLoss(caption_loss_weight=2.0, clip_loss_weight=1.0)),
+        "coca_captions": train("coca_plain", CoCaLoss(caption_loss_weight=1.0, clip_loss_weight=0.5)),
         "distill": train("vit", DistillClipLoss(), teacher=load("vit", 0.9)[0]),
         "lock_image": train("vit", ClipLoss(), lambda model: model.lock_image_tower()),
         "lock_image_2_groups": train("vit", ClipLoss(), lambda model: model.lock_image_tower(unlocked_groups=2)),

@@ -9,7 +9,7 @@
 namespace lockstep::config {
 namespace {
 
-constexpr double kSwinDeviation = 0.02, kRobertaDeviation = 0.02;
+constexpr double kSwinDeviation = 0.02;
 
 /// HTSAT draws linear weights from a normal law cut at +-2, a hundred deviations away.
 void add_swin_linear(ParamList& list, const std::string& name, int64_t in, int64_t out) {
@@ -54,42 +54,10 @@ void add_audio(ParamList& list, const AudioShape& audio) {
   list.set_carried(false);
 }
 
-void add_text(ParamList& list, const RobertaShape& text) {
-  const InitLaw law = normal(kRobertaDeviation);
-  list.add("text_branch.embeddings.word_embeddings.weight", {text.vocab_size, text.width}, law, false);
-  list.add("text_branch.embeddings.position_embeddings.weight", {text.max_positions, text.width}, law, false);
-  list.add("text_branch.embeddings.token_type_embeddings.weight", {text.token_types, text.width}, law, false);
-  list.add_layer_norm("text_branch.embeddings.LayerNorm", text.width);
-  for (int64_t i = 0; i < text.layers; ++i) {
-    const std::string layer = fmt::format("text_branch.encoder.layer.{}", i);
-    for (const char* part : {"query", "key", "value"})
-      list.add_linear(fmt::format("{}.attention.self.{}", layer, part), text.width, text.width, law, zeros());
-    list.add_linear(layer + ".attention.output.dense", text.width, text.width, law, zeros());
-    list.add_layer_norm(layer + ".attention.output.LayerNorm", text.width);
-    list.add_linear(layer + ".intermediate.dense", text.width, text.mlp_width, law, zeros());
-    list.add_linear(layer + ".output.dense", text.mlp_width, text.width, law, zeros());
-    list.add_layer_norm(layer + ".output.LayerNorm", text.width);
-  }
-  if (text.pooler == TextPooler::kClass)
-    list.add_linear("text_branch.pooler.dense", text.width, text.width, law, zeros());
-}
-
-void add_layer(ParamList& list, const std::string& name, int64_t in, int64_t out, bool has_bias) {
-  list.add(name + ".weight", {out, in}, fan_in(in), true);
-  if (has_bias) list.add(name + ".bias", {out}, fan_in(in), true);
-}
-
-void add_projection(ParamList& list, const std::string& name, int64_t in, int64_t out, const ProjectionShape& shape) {
-  if (shape.kind == ProjectionShape::Kind::kNone) return;
-  if (shape.kind == ProjectionShape::Kind::kLinear) return add_layer(list, name, in, out, shape.has_bias);
-  add_layer(list, name + ".0", in, shape.hidden, shape.has_bias);
-  add_layer(list, name + ".2", shape.hidden, out, shape.has_bias);
-}
-
 void add_transform(ParamList& list, const std::string& name, int64_t width) {
   list.set_carried(true);
-  add_layer(list, name + ".sequential.0", width, width, true);
-  add_layer(list, name + ".sequential.3", width, width, true);
+  for (const char* layer : {".sequential.0", ".sequential.3"})
+    list.add_linear(name + layer, width, width, fan_in(width), fan_in(width));
   list.set_carried(false);
 }
 
@@ -97,12 +65,6 @@ double product(std::initializer_list<int64_t> factors) {
   double result = 1.0;
   for (const int64_t factor : factors) result *= static_cast<double>(factor);
   return result;
-}
-
-double projection_flops(int64_t in, int64_t out, const ProjectionShape& shape) {
-  if (shape.kind == ProjectionShape::Kind::kNone) return 0.0;
-  if (shape.kind == ProjectionShape::Kind::kLinear) return product({2, in, out});
-  return product({2, in, shape.hidden}) + product({2, shape.hidden, out});
 }
 
 double swin_flops(const AudioShape& audio) {
@@ -136,7 +98,7 @@ std::vector<ParamSpec> clap_param_specs(const ClapShape& shape) {
   add_audio(list, shape.audio);
   add_projection(list, "audio_projection", shape.audio.feature_width(), shape.embed_dim, shape.audio_projection);
   if (shape.has_transforms) add_transform(list, "audio_transform", shape.embed_dim);
-  add_text(list, shape.text);
+  add_roberta(list, "text_branch.", shape.text);
   add_projection(list, "text_projection", shape.text.width, shape.embed_dim, shape.text_projection);
   if (shape.has_transforms) add_transform(list, "text_transform", shape.embed_dim);
   list.add("logit_scale_a", {}, constant(shape.init_logit_scale), false);
@@ -149,12 +111,8 @@ std::vector<ParamSpec> clap_param_specs(const ClapShape& shape) {
 }
 
 double clap_text_forward_flops(const ClapShape& shape, int64_t tokens) {
-  const RobertaShape& text = shape.text;
-  const double layer =
-      product({2, tokens, text.width, 4 * text.width + 2 * text.mlp_width}) + product({4, tokens, tokens, text.width});
-  const double pooler = text.pooler == TextPooler::kClass ? product({2, text.width, text.width}) : 0.0;
-  return static_cast<double>(text.layers) * layer + pooler +
-         projection_flops(text.width, shape.embed_dim, shape.text_projection);
+  return roberta_forward_flops(shape.text, tokens) +
+         projection_forward_flops(shape.text.width, shape.embed_dim, shape.text_projection);
 }
 
 ClapCost clap_cost(const ClapShape& shape) {
@@ -167,7 +125,8 @@ ClapCost clap_cost(const ClapShape& shape) {
     if (core::starts_with(spec.name, "text_branch.")) cost.text_parameters += spec.numel();
   }
   cost.audio_computed_flops =
-      swin_flops(shape.audio) + projection_flops(shape.audio.feature_width(), shape.embed_dim, shape.audio_projection);
+      swin_flops(shape.audio) +
+      projection_forward_flops(shape.audio.feature_width(), shape.embed_dim, shape.audio_projection);
   cost.audio_forward_flops = cost.audio_computed_flops + reference_only_flops(shape.audio);
   cost.text_forward_flops = clap_text_forward_flops(shape, shape.text.context_length);
   cost.nominal_text_flops = clap_text_forward_flops(shape, shape.text.max_positions);

@@ -23,13 +23,6 @@ struct HtsatRow {
 constexpr std::array kHtsats{HtsatRow{"tiny", 96, {2, 2, 6, 2}}, HtsatRow{"base", 128, {2, 2, 12, 2}},
                              HtsatRow{"large", 256, {2, 2, 12, 2}}};
 
-struct RobertaRow {
-  std::string_view name;
-  int64_t width, heads, layers, mlp_width;
-};
-constexpr std::array kRobertas{RobertaRow{"roberta-base", 768, 12, 12, 3072},
-                               RobertaRow{"roberta-large", 1024, 16, 24, 4096}};
-
 struct ModelRow {
   std::string_view name, htsat, roberta;
 };
@@ -179,18 +172,6 @@ bool set_htsat(AudioShape& audio, std::string_view size) {
     audio.width = row.width;
     audio.depths.assign(row.depths.begin(), row.depths.end());
     audio.heads = {4, 8, 16, 32};
-    return true;
-  }
-  return false;
-}
-
-bool set_roberta(RobertaShape& text, std::string_view name) {
-  for (const RobertaRow& row : kRobertas) {
-    if (row.name != name) continue;
-    text.width = row.width;
-    text.heads = row.heads;
-    text.layers = row.layers;
-    text.mlp_width = row.mlp_width;
     return true;
   }
   return false;

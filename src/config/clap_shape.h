@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/param_spec.h"
+#include "config/roberta_shape.h"
 
 namespace lockstep::config {
 
@@ -42,37 +43,6 @@ struct AudioShape {
   int64_t frames(int64_t samples) const { return samples / hop_samples + 1; }
 };
 
-/// How the text tower makes one vector of a text.
-enum class TextPooler {
-  kClass,        ///< First token through a dense layer and tanh (Hugging Face's pooler_output).
-  kMean,         ///< Over the real tokens.
-  kMax,          ///< Over the real tokens.
-  kClassHidden,  ///< The first token's last hidden state.
-};
-
-/// The text tower: RoBERTa.
-struct RobertaShape {
-  int64_t vocab_size = 50265;
-  int64_t max_positions = 514;  ///< Rows of the position table; the first two are never used by a token.
-  int64_t token_types = 1;
-  int64_t pad_id = 1;
-  int64_t width = 768, heads = 12, layers = 12, mlp_width = 3072;
-  int64_t context_length = 77;  ///< Columns of a batch of token ids.
-  double dropout = 0.1;         ///< While training; of embeddings and of the blocks' two branches.
-  double attention_dropout = 0.1;
-  TextPooler pooler = TextPooler::kClass;
-
-  int64_t longest_text() const { return max_positions - pad_id - 1; }  ///< Tokens.
-};
-
-/// Features to the shared space: nothing, one linear layer, or two with an activation between.
-struct ProjectionShape {
-  enum class Kind { kNone, kLinear, kMlp } kind = Kind::kMlp;
-  int64_t hidden = 512;  ///< kMlp.
-  bool has_bias = true;
-  bool is_relu = true;  ///< ReLU, else the exact GELU.
-};
-
 /// Everything that fixes the parameters and the computation of a CLAP model.
 struct ClapShape {
   static constexpr std::string_view kKind = "clap";  ///< As messages name it.
@@ -103,8 +73,6 @@ void check_clap_shape(const ClapShape& shape);
 
 /// Sets depths, heads and width of HTSAT "tiny", "base" or "large"; false for another name.
 bool set_htsat(AudioShape& audio, std::string_view size);
-/// Sets the sizes of "roberta-base" or "roberta-large"; false for another name.
-bool set_roberta(RobertaShape& text, std::string_view name);
 
 /// Parameters and buffers in forward-execution order (audio tower and projection, text tower and projection, scale)
 /// under LAION's names. What never receives a gradient is a buffer marked is_carried.

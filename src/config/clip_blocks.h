@@ -16,6 +16,17 @@ struct BlockLaws {
 void add_block(ParamList& list, const std::string& name, int64_t width, int64_t mlp_width, const BlockLaws& laws,
                const std::optional<double>& layer_scale);
 
+/// Parameters of a block that attends to another sequence of its width.
+void add_cross_block(ParamList& list, const std::string& name, int64_t width, int64_t mlp_width, const BlockLaws& laws,
+                     const std::optional<double>& layer_scale);
+/// Parameters of attention to a sequence of `context_width` (equal: one weight for queries, keys and values).
+void add_cross_attention(ParamList& list, const std::string& name, int64_t width, int64_t context_width);
+/// Parameters of an attentional pooler.
+void add_attentional_pooler(ParamList& list, const std::string& name, int64_t num_queries, int64_t width,
+                            int64_t context_width);
+
+/// Forward work of attention of `queries` to `tokens` of another sequence, projections included.
+double cross_attention_flops(int64_t queries, int64_t tokens, int64_t width, int64_t context_width);
 /// Forward work of one block: 2 x multiply-adds, attention in full.
 double block_flops(int64_t tokens, int64_t width, int64_t mlp_width);
 

@@ -1,7 +1,13 @@
 // Reads OpenCLIP's model configuration format (the JSON files of its model_configs folder).
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "config/clip_shape.h"
 #include "config/image_towers.h"
 #include "config/json_section.h"
+#include "config/timm_towers.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
@@ -12,20 +18,47 @@ namespace {
 using core::Json;
 
 constexpr JsonFormat kClipFormat{"clip", "OpenCLIP 3.3.0 has no such key either"};
-constexpr std::string_view kTimm = "it names a timm image tower";
-constexpr std::string_view kHuggingFace = "it names a Hugging Face text tower";
-constexpr std::string_view kTokenizer = "texts are read with CLIP's own tokenizer";
-constexpr std::string_view kPooling = "the towers pool at the class token and at the end-of-text token";
 constexpr std::string_view kBlock = "the towers have plain pre-norm blocks";
 
+/// norm_kwargs: {"eps": number}.
+void read_norm(JsonSection& section, double& epsilon) {
+  const Json* found = section.find("norm_kwargs");
+  if (found == nullptr || (found->is_object() && found->empty())) return;
+  const bool is_epsilon =
+      found->is_object() && found->size() == 1 && found->contains("eps") && (*found)["eps"].is_number();
+  if (!is_epsilon || (*found)["eps"].get<double>() <= 0.0)
+    section.fail("norm_kwargs", "{\"eps\": a number above 0}", *found);
+  epsilon = (*found)["eps"].get<double>();
+}
+
+/// act_kwargs: {"approximate": "tanh"}, or "none".
+void read_activation(JsonSection& section, bool& has_tanh_gelu) {
+  const Json* found = section.find("act_kwargs");
+  if (found == nullptr || (found->is_object() && found->empty())) return;
+  const bool is_known = found->is_object() && found->size() == 1 && found->contains("approximate") &&
+                        ((*found)["approximate"] == "tanh" || (*found)["approximate"] == "none");
+  if (!is_known) section.fail("act_kwargs", "{\"approximate\": \"tanh\"} or {\"approximate\": \"none\"}", *found);
+  has_tanh_gelu = (*found)["approximate"] == "tanh";
+}
+
+/// The value of one of these texts.
+template <class Value>
+void read_choice(JsonSection& section, const char* key,
+                 std::initializer_list<std::pair<std::string_view, Value>> values, Value& value) {
+  const Json* found = section.find(key);
+  if (found == nullptr) return;
+  std::vector<std::string> names;
+  for (const auto& [name, meaning] : values) {
+    if (found->is_string() && *found == std::string(name)) return void(value = meaning);
+    names.push_back(fmt::format("\"{}\"", name));
+  }
+  section.fail(key, core::join_or(names), *found);
+}
+
 void refuse_custom_blocks(JsonSection& section) {
-  section.only("act_kwargs", nullptr, "the activation is the exact GELU or, with quick_gelu, x * sigmoid(1.702 x)");
-  section.only("norm_kwargs", nullptr, "layer norms have an epsilon of 1e-5");
   section.only("block_type", "default", kBlock);
   for (const char* key : {"qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn_inner", "scale_attn", "scale_fc"})
     section.only(key, false, kBlock);
-  section.only("output_tokens", false, "the towers return pooled features");
-  section.only("final_ln_after_pool", false, kPooling);
 }
 
 void read_layers(JsonSection& section, VisionShape& vision) {
@@ -63,13 +96,38 @@ void choose_tower(JsonSection& section, VisionShape& vision) {
   vision.tower = *found;
 }
 
-VisionShape read_vision(const Json& object, const std::string& where) {
+void read_pool(JsonSection& section, VisionShape& vision) {
+  read_choice(section, "pool_type", {{"tok", ImagePool::kClassToken}, {"avg", ImagePool::kMean}}, vision.pool);
+  section.read("final_ln_after_pool", vision.norms_after_pool);
+  section.read("attentional_pool", vision.has_attentional_pool);
+  section.read("attn_pooler_queries", vision.pooler_queries);
+  section.read("attn_pooler_heads", vision.pooler_heads);
+}
+
+/// What stands behind a tower of timm. An empty "timm_pool" is the tower's own.
+void read_timm_head(JsonSection& section, VisionShape& vision, int64_t embed_dim) {
+  std::string pool;
+  section.read("timm_pool", pool);
+  if (pool == "map") vision.pool = ImagePool::kAttention;
+  if (pool == "avg") vision.pool = ImagePool::kMean;
+  if (pool == "token") vision.pool = ImagePool::kClassToken;
+  if (!pool.empty() && pool != "map" && pool != "avg" && pool != "token")
+    section.fail("timm_pool", "\"map\", \"avg\", \"token\" or \"\"", pool);
+  using Kind = ProjectionShape::Kind;
+  vision.head = {.kind = Kind::kLinear, .hidden = 2 * embed_dim, .has_bias = false, .is_relu = false};
+  read_choice(section, "timm_proj", {{"linear", Kind::kLinear}, {"mlp", Kind::kMlp}, {"none", Kind::kNone}},
+              vision.head.kind);
+  section.read("timm_proj_bias", vision.head.has_bias);
+  for (const char* key : {"timm_drop", "timm_drop_path"}) section.find(key);
+}
+
+VisionShape read_vision(const Json& object, const std::string& where, int64_t embed_dim) {
   JsonSection section(object, where, "vision_cfg", kClipFormat);
   VisionShape vision;
-  section.only("timm_model_name", nullptr, kTimm);
-  for (const char* key :
-       {"timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path"})
-    section.find(key);
+  std::string timm_name;
+  section.read("timm_model_name", timm_name);
+  section.find("timm_model_pretrained");  // nothing is downloaded
+  if (!timm_name.empty()) set_timm_tower(vision, timm_name, where);
   read_layers(section, vision);
   read_image_size(section, vision);
   section.read("width", vision.width);
@@ -78,25 +136,102 @@ VisionShape read_vision(const Json& object, const std::string& where) {
   section.read("patch_size", vision.patch_size);
   section.read("patch_dropout", vision.patch_dropout);
   section.read("ls_init_value", vision.layer_scale);
-  section.only("attentional_pool", false, kPooling);
-  for (const char* key : {"attn_pooler_queries", "attn_pooler_heads"})
-    section.find(key);  // mean nothing without attentional_pool
-  section.only("no_ln_pre", false, "the image tower has a layer norm in front of its blocks");
-  section.only("pos_embed_type", "learnable", "position embeddings are learned");
-  section.only("pool_type", "tok", kPooling);
+  bool has_no_ln_pre = false;
+  section.read("no_ln_pre", has_no_ln_pre);
+  vision.has_ln_pre = !has_no_ln_pre;
+  read_choice(section, "pos_embed_type", {{"learnable", false}, {"sin_cos_2d", true}}, vision.has_fixed_positions);
+  read_pool(section, vision);
+  read_norm(section, vision.norm_epsilon);
+  read_activation(section, vision.has_tanh_gelu);
+  section.find("output_tokens");  // what a decoder reads is there where it is asked for
   refuse_custom_blocks(section);
-  choose_tower(section, vision);
+  if (timm_name.empty())
+    choose_tower(section, vision);
+  else
+    section.find("tower");
+  if (vision.tower == TimmVitTower::kName) vision.has_class_token = false;
+  read_timm_head(section, vision, embed_dim);
   section.finish();
   return vision;
 }
 
-TextShape read_text(const Json& object, const std::string& where) {
+/// Which tokens a tokenizer of the Hugging Face Hub makes.
+TextTokens tokens_of(JsonSection& section, const Json& tokenizer) {
+  const std::string name = tokenizer.is_string() ? tokenizer.get<std::string>() : "";
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  if (has("SigLIP2")) return TextTokens::kGemma;
+  if (has("SigLIP")) return TextTokens::kSentencePiece;
+  if (has("mt5")) return TextTokens::kMt5;
+  if (has("xlm-")) return TextTokens::kXlmRoberta;
+  if (has("roberta")) return TextTokens::kRoberta;
+  if (has("bert-")) return TextTokens::kWordPiece;
+  section.fail("hf_tokenizer_name", "a tokenizer of RoBERTa, XLM-RoBERTa, SigLIP, SigLIP2, mT5 or BERT", tokenizer);
+}
+
+void read_tokenizer(JsonSection& section, TextShape& text) {
+  if (const Json* tokenizer = section.find("hf_tokenizer_name")) text.tokens = tokens_of(section, *tokenizer);
+  section.only("tokenizer_mode", nullptr, "texts are tokenized as the tokenizer's files say");
+  const Json* kwargs = section.find("tokenizer_kwargs");
+  if (kwargs == nullptr) return;
+  if (!kwargs->is_object()) section.fail("tokenizer_kwargs", "an object", *kwargs);
+  for (const auto& [key, value] : kwargs->items()) {
+    const bool is_clean = key == "clean" && value == "canonicalize";
+    const bool is_strip = key == "strip_sep_token" && value == true && text.tokens == TextTokens::kWordPiece;
+    if (!is_clean && !is_strip)
+      section.fail("tokenizer_kwargs", "{\"clean\": \"canonicalize\"}, or of BERT's {\"strip_sep_token\": true}",
+                   *kwargs);
+    text.is_canonicalized = text.is_canonicalized || is_clean;
+  }
+}
+
+/// Sizes that a key of ours, "hf_config", gives under the names of Hugging Face's config.json.
+void read_roberta_sizes(const Json& object, const std::string& where, RobertaShape& roberta) {
+  JsonSection section(object, where, "text_cfg.hf_config", kClipFormat);
+  section.read("vocab_size", roberta.vocab_size);
+  section.read("hidden_size", roberta.width);
+  section.read("num_hidden_layers", roberta.layers);
+  section.read("num_attention_heads", roberta.heads);
+  section.read("intermediate_size", roberta.mlp_width);
+  section.read("max_position_embeddings", roberta.max_positions);
+  section.read("type_vocab_size", roberta.token_types);
+  section.read("pad_token_id", roberta.pad_id);
+  section.read("hidden_dropout_prob", roberta.dropout);
+  section.read("attention_probs_dropout_prob", roberta.attention_dropout);
+  section.finish();
+}
+
+void read_roberta(JsonSection& section, const std::string& where, int64_t embed_dim, TextShape& text) {
+  std::string name;
+  section.read("hf_model_name", name);
+  if (name.empty()) {
+    for (const char* key : {"hf_proj_type", "hf_pooler_type", "hf_config"})
+      section.only(key, nullptr, "it belongs to hf_model_name");
+    return;
+  }
+  text.tower = "roberta";
+  text.tokens = name.find("xlm-") != std::string::npos ? TextTokens::kXlmRoberta : TextTokens::kRoberta;
+  const Json* sizes = section.find("hf_config");
+  if (!set_roberta(text.roberta, name) && sizes == nullptr)
+    section.fail("hf_model_name", "roberta-base, roberta-large, xlm-roberta-base or xlm-roberta-large", name);
+  if (sizes != nullptr) read_roberta_sizes(*sizes, where, text.roberta);
+  text.roberta.pooler = TextPooler::kMean;
+  read_choice(section, "hf_pooler_type",
+              {{"mean_pooler", TextPooler::kMean},
+               {"max_pooler", TextPooler::kMax},
+               {"cls_pooler", TextPooler::kClass},
+               {"cls_last_hidden_state_pooler", TextPooler::kClassHidden}},
+              text.roberta.pooler);
+  using Kind = ProjectionShape::Kind;
+  text.roberta_projection = {.hidden = (text.roberta.width + embed_dim) / 2, .has_bias = false, .is_relu = false};
+  read_choice(section, "hf_proj_type", {{"mlp", Kind::kMlp}, {"linear", Kind::kLinear}}, text.roberta_projection.kind);
+  text.pad_id = text.roberta.pad_id;
+}
+
+TextShape read_text(const Json& object, const std::string& where, int64_t embed_dim) {
   JsonSection section(object, where, "text_cfg", kClipFormat);
   TextShape text;
-  for (const char* key : {"hf_model_name", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type"})
-    section.only(key, nullptr, kHuggingFace);
-  for (const char* key : {"hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs"})
-    section.only(key, nullptr, kTokenizer);
+  section.find("hf_model_pretrained");  // nothing is downloaded
+  read_roberta(section, where, embed_dim, text);
   section.read("context_length", text.context_length);
   section.read("vocab_size", text.vocab_size);
   section.read("width", text.width);
@@ -104,16 +239,46 @@ TextShape read_text(const Json& object, const std::string& where) {
   section.read("layers", text.layers);
   section.read("mlp_ratio", text.mlp_ratio);
   section.read("ls_init_value", text.layer_scale);
-  section.only("embed_cls", false, kPooling);
-  section.only("pad_id", 0, "texts are padded with 0");
-  section.find("eos_id");  // means nothing with argmax pooling
-  section.only("no_causal_mask", false, "the text tower is causal");
-  section.only("pool_type", "argmax", kPooling);
-  section.only("proj_bias", false, "the text projection has no bias");
-  section.only("proj_type", "linear", "the text tower ends in a projection");
+  read_tokenizer(section, text);
+  section.read("embed_cls", text.has_class_token);
+  section.read("pad_id", text.pad_id);
+  section.read("eos_id", text.eos_id);
+  bool has_no_mask = false;
+  section.read("no_causal_mask", has_no_mask);
+  text.is_causal = !has_no_mask;
+  read_choice(section, "pool_type",
+              {{"argmax", TextPool::kLargestId},
+               {"eos", TextPool::kEndId},
+               {"first", TextPool::kFirst},
+               {"last", TextPool::kLast}},
+              text.pool);
+  bool has_bias = false;
+  section.read("proj_bias", has_bias);
+  if (has_bias) text.projection = TextProjection::kLinear;
+  read_choice(section, "proj_type", {{"linear", text.projection}, {"none", TextProjection::kNone}}, text.projection);
+  read_norm(section, text.norm_epsilon);
+  read_activation(section, text.has_tanh_gelu);
+  for (const char* key : {"output_tokens", "final_ln_after_pool"})
+    section.find(key);  // the first is there where it is asked for, the second means nothing to OpenCLIP's text tower
   refuse_custom_blocks(section);
   section.finish();
   return text;
+}
+
+/// CoCa's decoder, of which OpenCLIP reads these keys; its tokens are those of the text tower.
+CaptionShape read_captions(const Json& object, const std::string& where, int64_t vocab_size) {
+  JsonSection section(object, where, "multimodal_cfg", kClipFormat);
+  CaptionShape captions;
+  section.read("context_length", captions.context_length);
+  section.read("width", captions.width);
+  section.read("heads", captions.heads);
+  section.read("layers", captions.layers);
+  section.read("ls_init_value", captions.layer_scale);
+  for (const char* key : {"vocab_size", "mlp_ratio", "dim_head", "n_queries", "attn_pooler_heads"})
+    section.find(key);  // OpenCLIP's decoder does not read them either
+  section.finish();
+  captions.vocab_size = vocab_size;
+  return captions;
 }
 
 }  // namespace
@@ -134,11 +299,13 @@ ClipShape parse_clip_shape(std::string_view json, std::string_view where) {
   section.read("init_logit_scale", shape.init_logit_scale);
   section.read("init_logit_bias", shape.init_logit_bias);
   section.read("nonscalar_logit_scale", shape.nonscalar_logit_scale);
-  section.only("custom_text", false, "parameters are named as in OpenCLIP's native CLIP class");
-  section.only("multimodal_cfg", nullptr, "it describes a captioning model (CoCa)");
+  section.read("custom_text", shape.has_custom_text);
   section.find("model_id");  // a label
-  shape.vision = read_vision(*vision, place);
-  shape.text = read_text(*text, place);
+  shape.vision = read_vision(*vision, place, shape.embed_dim);
+  shape.text = read_text(*text, place, shape.embed_dim);
+  shape.has_custom_text = shape.has_custom_text || shape.text.tower == "roberta";
+  if (const Json* captions = section.find("multimodal_cfg"))
+    shape.captions = read_captions(*captions, place, shape.text.vocab_size);
   section.finish();
   check_clip_shape(shape);
   return shape;

@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 
+#include "config/clip_families.h"
 #include "config/hub_names.h"
 #include "config/image_towers.h"
 #include "config/shape_check.h"
+#include "config/text_towers.h"
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
@@ -81,20 +83,16 @@ struct ClipRefusal {
   std::string_view pattern, reason;
 };
 constexpr std::array kClipRefusals{
-    ClipRefusal{"CLIPA", "it pools by averaging, has no causal mask and reads BERT word pieces"},
-    ClipRefusal{"worldwide", "it reads the tokens of a multilingual tokenizer (XLM-V or mT5)"},
-    ClipRefusal{"coca", "it is a captioning model (attentional pooling and a text decoder)"},
-    ClipRefusal{"roberta", "its text tower is a Hugging Face model"},
-    ClipRefusal{"mt5", "its text tower is a Hugging Face model"},
-    ClipRefusal{"nllb", "its text tower is a Hugging Face model"},
-    ClipRefusal{"SigLIP", "its image tower is a timm model with attention pooling, and it reads SentencePiece tokens"},
-    ClipRefusal{"EVA0", "its image tower is a timm model"},
-    ClipRefusal{"MobileCLIP", "its image tower is a timm model"},
-    ClipRefusal{"PE-Core", "its image tower is a timm model"},
-    ClipRefusal{"ViTamin", "its image tower is a timm model"},
-    ClipRefusal{"convnext_", "its image tower is a timm model"},
-    ClipRefusal{"swin_", "its image tower is a timm model"},
-    ClipRefusal{"vit_", "its image tower is a timm model"},
+    ClipRefusal{"coca_roberta", "its decoder has 49,408 tokens, its tokenizer 50,265"},
+    ClipRefusal{"mt5", "its text tower is the encoder of mT5"},
+    ClipRefusal{"nllb", "its text tower is the encoder of NLLB"},
+    ClipRefusal{"EVA0", "its image tower is EVA's, with rotary positions and gated MLPs"},
+    ClipRefusal{"MobileCLIP", "its image tower is FastViT or has a convolutional stem"},
+    ClipRefusal{"PE-Core", "its image tower has rotary positions"},
+    ClipRefusal{"ViTamin", "its image tower mixes convolutions with attention"},
+    ClipRefusal{"convnext_", "its image tower is ConvNeXt"},
+    ClipRefusal{"swin_", "its image tower is Swin"},
+    ClipRefusal{"vit_", "its image tower is an averaging or relative-position ViT of timm"},
 };
 
 constexpr std::string_view kQuick = "-quickgelu";
@@ -103,7 +101,7 @@ TextShape text_shape(const TextRow& row) {
   return TextShape{.width = row.width, .heads = row.heads, .layers = row.layers};
 }
 
-std::optional<ClipShape> find_named_clip(std::string_view name) {
+std::optional<ClipShape> find_plain_clip(std::string_view name) {
   const bool quick = core::ends_with(name, kQuick);
   const std::string_view base = quick ? name.substr(0, name.size() - kQuick.size()) : name;
   for (const ClipRow& row : kViTs) {
@@ -137,11 +135,17 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<ClipShape> find_named_clip(std::string_view name) {
+  if (auto plain = find_plain_clip(name)) return plain;
+  return find_clip_of_family(name, [](std::string_view base) { return find_plain_clip(base).value(); });
+}
+
 [[noreturn]] void throw_unknown_clip(std::string_view model) {
   for (const ClipRefusal& refusal : kClipRefusals)
     if (model.find(refusal.pattern) != std::string_view::npos)
       throw UsageError(fmt::format("clip: model '{}' of OpenCLIP is not supported: {}", model, refusal.reason),
-                       "take a ViT-* or RN* model, or give your own configuration as --model FILE.json");
+                       "`lockstep train clip --list-models` says which are; or give your own configuration as --model "
+                       "FILE.json");
   const std::vector<std::string> names = clip_model_names();
   const auto nearest = core::nearest_name(model, names);
   throw UsageError(
@@ -164,22 +168,29 @@ void check_vision(const ClipShape& shape) {
   with_tower(vision, [&](auto tower) { tower.check(shape); });
 }
 
-void check_text(const ClipShape& shape) {
-  const TextShape& text = shape.text;
-  require_between(shape, "text context_length", text.context_length, 1, 1 << 20);
-  require_between(shape, "text vocab_size", text.vocab_size, 2, 1 << 24);
-  require_between(shape, "text width", text.width, 1, 65536);
-  require_between(shape, "text heads", text.heads, 1, text.width);
-  require_between(shape, "text layers", text.layers, 1, 1000);
-  require(text.width % text.heads == 0, shape,
-          fmt::format("text heads={} does not divide the width {}", text.heads, text.width));
-  require(std::isfinite(text.mlp_ratio) && text.mlp_ratio > 0.0 && text.mlp_ratio <= 64.0 && text.mlp_width() >= 1,
-          shape, fmt::format("text mlp_ratio={} is out of range, expected above 0, at most 64", text.mlp_ratio));
+void check_captions(const ClipShape& shape) {
+  if (!shape.captions) return;
+  const CaptionShape& captions = *shape.captions;
+  require_between(shape, "multimodal layers", captions.layers, 1, 1000);
+  require_between(shape, "multimodal heads", captions.heads, 1, captions.width);
+  require(captions.width % captions.heads == 0, shape,
+          fmt::format("multimodal heads={} does not divide the width {}", captions.heads, captions.width));
+  require(shape.vision.tower == VisionShape().tower, shape, "a captioning model needs a ViT image tower");
+  require(shape.has_custom_text, shape, "a captioning model needs custom_text");
+  require(shape.text.has_class_token, shape, "a captioning model needs a text tower with embed_cls");
+  const int64_t image_width = shape.vision.has_attentional_pool ? shape.embed_dim : shape.vision.width;
+  for (const auto& [what, width] : {std::pair{"image", image_width}, std::pair{"text", shape.text.feature_width()}})
+    require(width == captions.width, shape,
+            fmt::format("multimodal width={} must be that of the {} tower's tokens, {}", captions.width, what, width));
+  require(caption_image_tokens(shape.vision) >= 1, shape, "the image tower leaves no tokens to the decoder");
 }
 
 void apply_overrides(ClipShape& shape, const ClipOverrides& overrides) {
   if (overrides.image_size) shape.vision.image_size = *overrides.image_size;
-  if (overrides.context_length) shape.text.context_length = *overrides.context_length;
+  if (overrides.context_length) {
+    shape.text.context_length = *overrides.context_length;
+    if (shape.captions) shape.captions->context_length = *overrides.context_length;
+  }
   if (overrides.patch_dropout) shape.vision.patch_dropout = *overrides.patch_dropout;
   if (overrides.init_logit_scale) shape.init_logit_scale = *overrides.init_logit_scale;
   if (overrides.init_logit_bias) shape.init_logit_bias = overrides.init_logit_bias;
@@ -204,6 +215,21 @@ double clip_image_activation_bytes(const VisionShape& vision, const ActivationBy
   return with_tower(vision, [&](auto tower) { return tower.activation_bytes(vision, bytes); });
 }
 
+double clip_text_activation_bytes(const ClipShape& shape, const ActivationBytes& bytes) {
+  const BlockDims text = with_text_tower(shape.text, [&](auto tower) { return tower.blocks(shape.text); });
+  double total = stack_activation_bytes(text, bytes);
+  if (!shape.captions) return total;
+  const CaptionShape& captions = *shape.captions;
+  // A block and a cross block of one width; the latter also keeps the picture's tokens, normalised and as keys and
+  // values.
+  total += stack_activation_bytes(
+      {2 * captions.layers, shape.text.context_length, captions.width, captions.heads, captions.mlp_width()}, bytes);
+  if (!bytes.grad_checkpointing)
+    total +=
+        static_cast<double>(captions.layers * caption_image_tokens(shape.vision) * captions.width) * 3 * bytes.compute;
+  return total;
+}
+
 std::vector<std::string> clip_model_names() {
   std::vector<std::string> names;
   for (const ClipRow& row : kViTs) {
@@ -214,13 +240,15 @@ std::vector<std::string> clip_model_names() {
     names.emplace_back(row.name);
     names.push_back(fmt::format("{}{}", row.name, kQuick));
   }
+  for (std::string& name : clip_family_names()) names.push_back(std::move(name));
   return names;
 }
 
 void check_clip_shape(const ClipShape& shape) {
   require_between(shape, "embed_dim", shape.embed_dim, 1, 65536);
   check_vision(shape);
-  check_text(shape);
+  with_text_tower(shape.text, [&](auto tower) { tower.check(shape); });
+  check_captions(shape);
 }
 
 ClipOverrides forced_overrides(const std::vector<int64_t>& image_size, const std::optional<int64_t>& context_length,

@@ -8,8 +8,16 @@
 
 #include "config/activation_bytes.h"
 #include "config/param_spec.h"
+#include "config/roberta_shape.h"
 
 namespace lockstep::config {
+
+/// How the image tower makes one vector of its tokens.
+enum class ImagePool {
+  kClassToken,
+  kMean,       ///< Over the patches.
+  kAttention,  ///< timm's "map": one learned query attends to the tokens, then a block's MLP.
+};
 
 /// The image tower: of which kind (image_towers.h), and the sizes that kinds share.
 struct VisionShape {
@@ -23,17 +31,62 @@ struct VisionShape {
   double mlp_ratio = 4.0;
   double patch_dropout = 0.0;                        ///< Fraction of patches left out while training, [0, 1).
   std::optional<double> layer_scale = std::nullopt;  ///< Initial value of LayerScale, where the blocks have it.
+  double norm_epsilon = 1e-5;                        ///< Of layer norms (blocks, ln_pre, ln_post).
+  bool has_tanh_gelu = false;                        ///< GELU by its approximation with tanh.
+
+  // ViT alone
+  bool has_ln_pre = true;            ///< A norm in front of the blocks.
+  bool has_class_token = true;       ///< timm's SigLIP towers have none.
+  bool has_fixed_positions = false;  ///< Sines and cosines of the place instead of learned position embeddings.
+  bool norms_after_pool = false;     ///< The last norm sees the pooled vector only.
+  ImagePool pool = ImagePool::kClassToken;
+  /// CoCa's pooling: the first of pooler_queries learned queries gives the picture's vector, the others its tokens.
+  bool has_attentional_pool = false;
+  int64_t pooler_queries = 256, pooler_heads = 8;
+
+  // Towers of timm: what stands behind the trunk
+  ProjectionShape head = {.kind = ProjectionShape::Kind::kNone};
 
   int64_t feature_width() const;  ///< Width in front of the last projection.
   int64_t heads() const { return feature_width() / head_width; }
   int64_t mlp_width() const { return static_cast<int64_t>(static_cast<double>(width) * mlp_ratio); }
-  int64_t grid() const;                                   ///< Patches (or cells) per side.
-  int64_t tokens() const { return grid() * grid() + 1; }  ///< With the class token (ModifiedResNet: the mean token).
+  int64_t grid() const;  ///< Patches (or cells) per side.
+  int64_t patches() const { return grid() * grid(); }
+  /// With the class token, where there is one (ModifiedResNet: the mean token).
+  int64_t tokens() const { return patches() + (has_class_token ? 1 : 0); }
   bool has_batch_norm() const;
 };
 
-/// The text transformer: causal, pooled at the end-of-text token.
+/// Which position of the text transformer is the text's vector. A class token (has_class_token) takes its place.
+enum class TextPool {
+  kLargestId,  ///< The first position of the largest id: CLIP's end-of-text token.
+  kEndId,      ///< The first position of eos_id.
+  kFirst,
+  kLast,
+};
+
+/// From the text tower's width to the shared space.
+enum class TextProjection {
+  kMatrix,  ///< A matrix [width, E].
+  kLinear,  ///< A linear layer with bias.
+  kNone,
+};
+
+/// What cuts a text into tokens.
+enum class TextTokens {
+  kClip,           ///< CLIP's byte-pair encoding.
+  kRoberta,        ///< Byte-level BPE: <s> tokens </s>.
+  kXlmRoberta,     ///< SentencePiece with Hugging Face's offset of ids: <s> tokens </s>.
+  kSentencePiece,  ///< SentencePiece: tokens </s>, padded with the end token (T5 as SigLIP has it).
+  kMt5,            ///< SentencePiece: tokens </s>, padded with 0.
+  kGemma,          ///< SentencePiece: tokens <eos>, padded with 0.
+  kWordPiece,      ///< BERT's.
+};
+
+/// The text tower: of which kind (text_towers.h), and its sizes. Defaults are those of OpenAI's CLIP: a causal
+/// transformer, pooled at the end-of-text token.
 struct TextShape {
+  std::string tower = "transformer";  ///< Its TextTower::kName.
   int64_t context_length = 77;
   int64_t vocab_size = 49408;
   int64_t width = 512;
@@ -41,21 +94,51 @@ struct TextShape {
   int64_t layers = 12;
   double mlp_ratio = 4.0;
   std::optional<double> layer_scale = std::nullopt;
+  double norm_epsilon = 1e-5;
+  bool has_tanh_gelu = false;
+  bool is_causal = true;
+  bool has_class_token = false;  ///< A learned token behind the others, which sees no padding: CoCa's.
+  int64_t pad_id = 0, eos_id = 2;
+  TextPool pool = TextPool::kLargestId;
+  TextProjection projection = TextProjection::kMatrix;
+  TextTokens tokens = TextTokens::kClip;
+  bool is_canonicalized = false;  ///< Texts lose case and punctuation before they are cut (SigLIP).
+  RobertaShape roberta = {};      ///< Of the tower "roberta", as the next.
+  ProjectionShape roberta_projection = {};
 
   int64_t mlp_width() const { return static_cast<int64_t>(static_cast<double>(width) * mlp_ratio); }
+  int64_t positions() const { return context_length + (has_class_token ? 1 : 0); }
+  int64_t feature_width() const { return tower == "roberta" ? roberta.width : width; }  ///< Of its tokens.
+};
+
+/// CoCa's decoder: a causal transformer over the text tower's tokens, each of whose blocks is followed by one that
+/// attends to the picture's tokens, and the next token's logits.
+struct CaptionShape {
+  int64_t context_length = 77;
+  int64_t vocab_size = 49408;
+  int64_t width = 512;
+  int64_t heads = 8;
+  int64_t layers = 12;
+  std::optional<double> layer_scale = std::nullopt;
+
+  int64_t mlp_width() const { return 4 * width; }
 };
 
 /// Everything that fixes the parameters and the computation of a CLIP model.
 struct ClipShape {
   static constexpr std::string_view kKind = "clip";  ///< As messages name it.
-  std::string name;
+  std::string name = {};
   int64_t embed_dim = 512;
-  VisionShape vision;
-  TextShape text;
-  bool quick_gelu = false;                       ///< x * sigmoid(1.702 x) instead of the exact GELU.
-  double init_logit_scale = 2.6592600369327779;  ///< ln(1 / 0.07).
+  VisionShape vision = {};
+  TextShape text = {};
+  std::optional<CaptionShape> captions = std::nullopt;  ///< A captioning model (CoCa).
+  bool has_custom_text = false;                         ///< Names of the text tower begin with "text.".
+  bool quick_gelu = false;                              ///< x * sigmoid(1.702 x) instead of the exact GELU.
+  double init_logit_scale = 2.6592600369327779;         ///< ln(1 / 0.07).
   std::optional<double> init_logit_bias = std::nullopt;
   bool nonscalar_logit_scale = false;  ///< logit_scale and logit_bias have shape [1] instead of [].
+
+  std::string text_prefix() const { return has_custom_text ? "text." : ""; }
 };
 
 /// Names of the built-in models, in table order: every native configuration of OpenCLIP 3.3.0 that these towers can
@@ -95,10 +178,11 @@ std::vector<ParamSpec> clip_param_specs(const ClipShape& shape);
 /// Sizes and work of a model, without a tensor.
 struct ClipCost {
   int64_t image_parameters = 0;      ///< Names that begin with "visual.".
-  int64_t text_parameters = 0;       ///< All others, the scalars included, as the published tables count.
+  int64_t text_parameters = 0;       ///< All others, decoder and scalars included.
   double image_forward_flops = 0.0;  ///< One image: 2 x multiply-adds of convolutions, projections and attention.
   /// One text of the nominal context length, attention in full (not halved by the causal mask).
   double text_forward_flops = 0.0;
+  double caption_forward_flops = 0.0;  ///< Of the decoder of a captioning model: logits of every token but the last.
   int64_t parameters() const { return image_parameters + text_parameters; }
 };
 ClipCost clip_cost(const ClipShape& shape);
@@ -106,10 +190,16 @@ ClipCost clip_cost(const ClipShape& shape);
 /// Forward work of one text of which `tokens` positions are computed (24 T W^2 + 4 T^2 W a block at MLP ratio 4, one
 /// token projected).
 double clip_text_forward_flops(const ClipShape& shape, int64_t tokens);
+/// Forward work of a captioning model's decoder on `tokens` text tokens and all tokens of the picture; 0 without one.
+double clip_caption_forward_flops(const ClipShape& shape, int64_t tokens);
+/// Tokens of a picture that a decoder reads.
+int64_t caption_image_tokens(const VisionShape& vision);
 /// Forward work of one image with `tokens` tokens in the blocks (patch dropout shortens them). ModifiedResNet ignores
 /// `tokens`.
 double clip_image_forward_flops(const ClipShape& shape, int64_t tokens);
 /// What the image tower keeps of one image for the backward pass.
 double clip_image_activation_bytes(const VisionShape& vision, const ActivationBytes& bytes);
+/// What text tower and decoder keep of one text of nominal length.
+double clip_text_activation_bytes(const ClipShape& shape, const ActivationBytes& bytes);
 
 }  // namespace lockstep::config

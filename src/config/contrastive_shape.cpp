@@ -17,7 +17,7 @@ ContrastiveCost cost_of(const ClipShape& shape) {
           .image_or_audio_parameters = cost.image_parameters,
           .text_parameters = cost.text_parameters,
           .image_or_audio_forward_flops = cost.image_forward_flops,
-          .text_forward_flops = cost.text_forward_flops,
+          .text_forward_flops = cost.text_forward_flops + cost.caption_forward_flops,
           .forward = clip_forward(shape)};
 }
 

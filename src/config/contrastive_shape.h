@@ -26,6 +26,7 @@ struct ContrastiveShape {
 /// Parameters of the whole model and of its towers; work of one pair, forward, at full size and nominal context length.
 struct ContrastiveCost {
   int64_t parameters = 0, image_or_audio_parameters = 0, text_parameters = 0;  ///< Trained ones.
+  /// The text's with that of a caption decoder.
   double image_or_audio_forward_flops = 0.0, text_forward_flops = 0.0;
   FlopCount forward;
 };

@@ -105,13 +105,23 @@ std::optional<NominalFlops> find_computed(std::string_view model) {
 
 }  // namespace
 
+namespace {
+
+std::string captions_text(const ClipShape& shape, double flops) {
+  if (!shape.captions) return "";
+  return fmt::format(" and decoder ({:.2f} GFLOP, {} tokens of the picture)", flops / kGiga,
+                     caption_image_tokens(shape.vision));
+}
+
+}  // namespace
+
 FlopCount clip_forward(const ClipShape& shape) {
   const ClipCost cost = clip_cost(shape);
-  return {cost.image_forward_flops + cost.text_forward_flops,
+  return {cost.image_forward_flops + cost.text_forward_flops + cost.caption_forward_flops,
           fmt::format(
-              "{}: forward of image ({:.2f} GFLOP, {} px) and text ({:.2f} GFLOP, nominal {} tokens, full attention)",
+              "{}: forward of image ({:.2f} GFLOP, {} px) and text ({:.2f} GFLOP, nominal {} tokens, full attention){}",
               shape.name, cost.image_forward_flops / kGiga, shape.vision.image_size, cost.text_forward_flops / kGiga,
-              shape.text.context_length)};
+              shape.text.context_length, captions_text(shape, cost.caption_forward_flops))};
 }
 
 FlopCount clap_forward(const ClapShape& shape) {
@@ -134,13 +144,15 @@ int64_t num_kept_patches(int64_t num_patches, double dropout) {
 
 FlopCount clip_forward_trained(const ClipShape& shape) {
   const int64_t text_tokens = shape.text.context_length,
-                image_tokens = 1 + num_kept_patches(shape.vision.tokens() - 1, shape.vision.patch_dropout);
+                image_tokens = shape.vision.tokens() - shape.vision.patches() +
+                               num_kept_patches(shape.vision.patches(), shape.vision.patch_dropout);
   const double image = clip_image_forward_flops(shape, image_tokens),
-               text = clip_text_forward_flops(shape, text_tokens);
-  return {image + text,
+               text = clip_text_forward_flops(shape, text_tokens),
+               captions = clip_caption_forward_flops(shape, text_tokens - 1);
+  return {image + text + captions,
           fmt::format(
-              "{}: forward of image ({:.2f} GFLOP, {} tokens processed) and text ({:.2f} GFLOP, {} tokens processed)",
-              shape.name, image / kGiga, image_tokens, text / kGiga, text_tokens)};
+              "{}: forward of image ({:.2f} GFLOP, {} tokens processed) and text ({:.2f} GFLOP, {} tokens processed){}",
+              shape.name, image / kGiga, image_tokens, text / kGiga, text_tokens, captions_text(shape, captions))};
 }
 
 GptDims gpt_dims(const GptShape& shape, int64_t tp) {

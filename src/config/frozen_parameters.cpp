@@ -5,37 +5,30 @@
 #include <algorithm>
 #include <vector>
 
+#include "config/text_towers.h"
 #include "core/error.h"
 #include "core/strings.h"
 
 namespace lockstep::config {
 namespace {
 
-/// Beginnings of parameter names.
-using NameGroup = std::vector<std::string>;
-
-std::vector<NameGroup> groups_of(NameGroup embeddings, const std::string& blocks, int64_t num_blocks,
-                                 const std::string& last_norm, const std::string& projection) {
-  std::vector<NameGroup> groups = {std::move(embeddings)};
-  for (int64_t block = 0; block < num_blocks; ++block) groups.push_back({fmt::format("{}.{}.", blocks, block)});
-  if (num_blocks > 0) groups.back().push_back(last_norm);
-  groups.push_back({projection});
-  return groups;
-}
-
 std::vector<NameGroup> image_groups(const ClipShape& shape) {
-  return groups_of({"visual.conv1.", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre."},
-                   "visual.transformer.resblocks", shape.vision.layers, "visual.ln_post.", "visual.proj");
-}
-
-std::vector<NameGroup> text_groups(const ClipShape& shape) {
-  return groups_of({"token_embedding.", "positional_embedding"}, "transformer.resblocks", shape.text.layers,
-                   "ln_final.", "text_projection");
+  std::vector<NameGroup> groups = {
+      {"visual.conv1.", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre."}};
+  for (int64_t block = 0; block < shape.vision.layers; ++block)
+    groups.push_back({fmt::format("visual.transformer.resblocks.{}.", block)});
+  groups.back().push_back("visual.ln_post.");
+  groups.push_back({"visual.proj"});
+  return groups;
 }
 
 bool is_in(const std::string& name, const NameGroup& group) {
   return std::any_of(group.begin(), group.end(),
                      [&](const std::string& prefix) { return core::starts_with(name, prefix); });
+}
+
+bool is_in_any(const std::string& name, const std::vector<NameGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [&](const NameGroup& group) { return is_in(name, group); });
 }
 
 bool is_in_last(const std::string& name, const std::vector<NameGroup>& groups, int64_t num_last) {
@@ -44,6 +37,8 @@ bool is_in_last(const std::string& name, const std::vector<NameGroup>& groups, i
 }
 
 bool is_image_parameter(const std::string& name) { return core::starts_with(name, "visual."); }
+/// What OpenCLIP puts behind a tower of timm is trained even where the tower is locked.
+bool is_timm_head(const std::string& name) { return core::starts_with(name, "visual.head."); }
 bool is_scalar_of_loss(const std::string& name) { return name == "logit_scale" || name == "logit_bias"; }
 
 void check_locks(const ClipShape& shape, const TowerLocks& locks) {
@@ -66,15 +61,17 @@ std::set<std::string> frozen_parameters(const ClipShape& shape, const TowerLocks
   check_locks(shape, locks);
   const bool has_image_groups = locks.image_unlocked_groups > 0;
   const auto of_image = has_image_groups ? image_groups(shape) : std::vector<NameGroup>();
-  const auto of_text = text_groups(shape);
+  const auto of_text =
+      with_text_tower(shape.text, [&](auto tower) { return tower.lock_groups(shape.text, shape.text_prefix()); });
   std::set<std::string> frozen;
   for (const ParamSpec& spec : clip_param_specs(shape)) {
     if (spec.is_buffer || is_scalar_of_loss(spec.name)) continue;
-    const bool is_image = is_image_parameter(spec.name);
-    const bool is_locked = is_image ? locks.image : locks.text;
-    const bool is_unlocked = is_image ? is_in_last(spec.name, of_image, locks.image_unlocked_groups)
-                                      : is_in_last(spec.name, of_text, locks.text_unlocked_groups);
-    if (is_locked && !is_unlocked) frozen.insert(spec.name);
+    const bool is_locked =
+        is_image_parameter(spec.name)
+            ? locks.image && !is_timm_head(spec.name) && !is_in_last(spec.name, of_image, locks.image_unlocked_groups)
+            : locks.text && is_in_any(spec.name, of_text) &&
+                  !is_in_last(spec.name, of_text, locks.text_unlocked_groups);
+    if (is_locked) frozen.insert(spec.name);
   }
   return frozen;
 }
@@ -96,7 +93,7 @@ FlopCount trained_forward(const ClipShape& shape, const TowerLocks& locks) {
   }
   const ClipCost cost = clip_cost(shape);
   count.flops = counted_flops(cost.image_forward_flops, all[0], trained[0]) +
-                counted_flops(cost.text_forward_flops, all[1], trained[1]);
+                counted_flops(cost.text_forward_flops + cost.caption_forward_flops, all[1], trained[1]);
   count.formula += "; of locked parts a third, because they have no backward pass";
   return count;
 }

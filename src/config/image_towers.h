@@ -3,13 +3,14 @@
 
 #include "config/clip_shape.h"
 #include "config/image_towers/modified_resnet.h"
+#include "config/image_towers/timm_vit.h"
 #include "config/image_towers/vision_transformer.h"
 #include "core/error.h"
 
 namespace lockstep::config {
 
 /// Every kind of image tower: the only list of them.
-using ImageTowers = std::tuple<ModifiedResnetTower, VisionTransformerTower>;
+using ImageTowers = std::tuple<ModifiedResnetTower, TimmVitTower, VisionTransformerTower>;
 
 namespace internal {
 

@@ -15,6 +15,11 @@ inline InitLaw constant(double value) { return {InitLaw::Kind::kConstant, value}
 inline InitLaw normal(double deviation) { return {InitLaw::Kind::kNormal, 0.0, deviation}; }
 inline InitLaw uniform(double half_width) { return {InitLaw::Kind::kUniform, 0.0, half_width}; }
 inline double inverse_root(int64_t count) { return 1.0 / std::sqrt(static_cast<double>(count)); }
+/// Not drawn: row 0 is zero, the row of each cell of a square grid holds sines and cosines of its column, then of its
+/// row, at width / 4 frequencies from 1 down to 1 / 10000 (He et al. 2021).
+inline InitLaw sin_cos_2d(int64_t cells_per_side, int64_t width) {
+  return {InitLaw::Kind::kSinCos2d, static_cast<double>(cells_per_side), static_cast<double>(width)};
+}
 /// PyTorch's default for Linear and Conv, weight (kaiming-uniform with a = sqrt 5) and bias alike.
 inline InitLaw fan_in(int64_t inputs) { return uniform(inverse_root(inputs)); }
 

@@ -10,9 +10,9 @@ namespace lockstep::config {
 /// How a parameter is drawn at the start. Element i of a parameter depends on (seed, parameter name, i) alone, so a
 /// rank can draw its slice.
 struct InitLaw {
-  enum class Kind { kZeros, kOnes, kConstant, kNormal, kUniform } kind = Kind::kZeros;
-  double mean = 0.0;       ///< kConstant: the value; kNormal: the mean.
-  double deviation = 0.0;  ///< kNormal: standard deviation; kUniform: half width around 0.
+  enum class Kind { kZeros, kOnes, kConstant, kNormal, kUniform, kSinCos2d } kind = Kind::kZeros;
+  double mean = 0.0;       ///< kConstant: the value; kNormal: the mean; kSinCos2d: cells per side.
+  double deviation = 0.0;  ///< kNormal: standard deviation; kUniform: half width around 0; kSinCos2d: width of a row.
 };
 
 /// Everything anyone must know of a parameter or a buffer. Models list theirs in forward-execution order.

@@ -28,9 +28,17 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
                     "check that the data source has both images (or sounds) and captions");
   towers_->set_context(batch.context);
   Outputs out;
-  out.image_BE =
-      normalise_rows(has_audio ? towers_->encode_audio(batch.audio_BS) : towers_->encode_image(batch.image_BCYX));
-  out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
+  if (towers_->has_captions() && options_.caption_weight != 0.0) {
+    const CaptionedPairs pairs = towers_->encode_pairs(batch.image_BCYX, batch.text_BT);
+    out.image_BE = normalise_rows(pairs.image_BE);
+    out.text_BE = normalise_rows(pairs.text_BE);
+    out.loss_sum = pairs.loss_sum;
+    out.weight_sum = pairs.num_tokens;
+  } else {
+    out.image_BE =
+        normalise_rows(has_audio ? towers_->encode_audio(batch.audio_BS) : towers_->encode_image(batch.image_BCYX));
+    out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
+  }
   out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
   if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});
   if (options_.teacher && batch.context.asks_teacher) add_teacher(batch, out);
@@ -44,6 +52,14 @@ void ContrastiveTask::add_teacher(const Batch& batch, Outputs& outputs) {
   outputs.teacher_text_BE = normalise_rows(options_.teacher->encode_text(batch.text_BT));
 }
 
+std::pair<at::Tensor, at::Tensor> ContrastiveTask::caption_loss(const Outputs& outputs) const {
+  const at::Tensor sums_2 = at::stack({outputs.loss_sum.detach().to(at::kFloat), outputs.weight_sum});
+  data_axis_.all_reduce(sums_2).wait();
+  const at::Tensor num_tokens = sums_2.select(0, 1).clamp_min(1.0);
+  const double num_ranks = data_axis_.size(), weight = options_.caption_weight;
+  return {outputs.loss_sum.mul(weight * num_ranks).div(num_tokens), sums_2.select(0, 0).mul(weight).div(num_tokens)};
+}
+
 LossReport ContrastiveTask::loss(const Outputs& outputs) {
   const auto result = options_.has_sigmoid_loss
                           ? sigmoid_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias,
@@ -51,6 +67,15 @@ LossReport ContrastiveTask::loss(const Outputs& outputs) {
                           : contrastive_loss(outputs.image_BE, outputs.text_BE, outputs.logit_scale, outputs.logit_bias,
                                              data_axis_, options_.loss);
   LossReport report{.loss = result.loss, .parts = {{"contrastive_loss", result.global_loss.detach()}}};
+  if (towers_->has_captions()) {
+    report.loss = report.loss * options_.contrastive_weight;
+    report.parts.front().second = report.parts.front().second * options_.contrastive_weight;
+  }
+  if (outputs.loss_sum.defined()) {
+    const auto [part, whole] = caption_loss(outputs);
+    report.loss = report.loss + part;
+    report.parts.emplace_back("caption_loss", whole);
+  }
   if (options_.teacher) {
     const TeacherFeatures teacher{.image_BE = outputs.teacher_image_BE,
                                   .text_BE = outputs.teacher_text_BE,

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <utility>
 
 #include "comm/comm.h"
 #include "models/contrastive_loss.h"
@@ -14,6 +15,8 @@ at::Tensor normalise_rows(const at::Tensor& features_BE);
 struct ContrastiveTaskOptions {
   ContrastiveLossOptions loss = {};
   bool has_sigmoid_loss = false;            ///< --siglip: the sigmoid loss takes the softmax loss's place.
+  double contrastive_weight = 1.0;          ///< Captioning models: --coca-contrastive-loss-weight.
+  double caption_weight = 2.0;              ///< --coca-caption-loss-weight.
   std::unique_ptr<TwoTowers> teacher = {};  ///< --distill-model: its softmax is learnt, too. Not trained.
 };
 
@@ -26,11 +29,13 @@ class ContrastiveTask final : public Task {
   nn::Module& network() override { return *towers_; }
   TwoTowers& towers() { return *towers_; }
   Outputs forward(const Batch& batch) override;
-  /// "contrastive_loss": the mean over the pairs of all ranks; with a teacher also "distill_loss"; beside them
-  /// "logit_scale".
+  /// "contrastive_loss": the mean over the pairs of all ranks; with a teacher also "distill_loss", of a captioning
+  /// model also "caption_loss", the mean over the tokens of all ranks; beside them "logit_scale".
   LossReport loss(const Outputs& outputs) override;
 
  private:
+  /// Times its weight: this rank's part, whose average over the ranks is the whole, and the whole.
+  std::pair<at::Tensor, at::Tensor> caption_loss(const Outputs& outputs) const;
   void add_teacher(const Batch& batch, Outputs& outputs);
 
   std::unique_ptr<TwoTowers> towers_;

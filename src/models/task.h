@@ -34,7 +34,7 @@ struct Outputs {
   at::Tensor logit_bias;                         ///< undefined unless the model has one.
   at::Tensor teacher_image_BE, teacher_text_BE;  ///< Normalised features of the teacher, where there is one.
   at::Tensor boundary_TBD;                       ///< Between two chunks of a StagedTask.
-  at::Tensor loss_sum;                           ///< 0-dim: weight x loss, summed over the tokens.
+  at::Tensor loss_sum;                           ///< 0-dim: weight x loss, summed over the tokens (captions, GPT).
   at::Tensor weight_sum;                         ///< 0-dim: sum of the weights.
   at::Tensor token_loss_BT;                      ///< Detached, without weights.
   at::Tensor hits_2;  ///< Classifiers: samples whose class has the highest score, and one of the five highest.

@@ -17,4 +17,8 @@ namespace {
 at::Tensor TwoTowers::encode_image(const at::Tensor&) { refuse("images"); }
 at::Tensor TwoTowers::encode_audio(const at::Tensor&) { refuse("audio"); }
 
+CaptionedPairs TwoTowers::encode_pairs(const at::Tensor&, const at::Tensor&) {
+  LOCKSTEP_CHECK(false, "captions of a network without a decoder");
+}
+
 }  // namespace lockstep::models

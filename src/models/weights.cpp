@@ -90,6 +90,14 @@ std::string shape_text(at::IntArrayRef shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }
 
+constexpr std::string_view kTextPrefix = "text.";
+
+/// Files have the text tower's names without their prefix (flatten_text_tower); a model may have them with it.
+bool has_flat_file_names(const NamedValues& targets) {
+  return std::any_of(targets.begin(), targets.end(),
+                     [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
+}
+
 struct Match {
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs;  // handle, value
   std::vector<at::Tensor> absent;                        // handles that get zero
@@ -101,9 +109,11 @@ Match match_names(const NamedValues& targets, const NamedValues& values) {
   std::unordered_map<std::string, at::Tensor> by_name;
   for (const auto& [name, tensor] : values) by_name.emplace(name, tensor);
   std::unordered_set<std::string> known;
+  const size_t prefix = has_flat_file_names(targets) ? kTextPrefix.size() : 0;
   for (const auto& [name, handle] : targets) {
-    known.insert(name);
-    const auto found = by_name.find(name);
+    const std::string file_name = core::starts_with(name, kTextPrefix) ? name.substr(prefix) : name;
+    known.insert(file_name);
+    const auto found = by_name.find(file_name);
     if (found == by_name.end()) {
       if (!may_be_missing(name))
         match.missing.push_back(name);

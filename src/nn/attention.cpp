@@ -73,12 +73,13 @@ MultiHeadAttention::MultiHeadAttention(int64_t width, int64_t heads, const at::T
   register_child("out_proj", out_proj_);
 }
 
-at::Tensor MultiHeadAttention::forward(const at::Tensor& x_BTD, bool is_causal) const {
+at::Tensor MultiHeadAttention::forward(const at::Tensor& x_BTD, bool is_causal, const at::Tensor& mask) const {
   const int64_t batch = x_BTD.size(0), length = x_BTD.size(1), width = x_BTD.size(2);
   const at::Tensor qkv =
       at::linear(x_BTD, in_proj_weight_, in_proj_bias_).view({batch, length, 3, heads_, width / heads_});
   const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
-  const at::Tensor y_BHTK = attention(parts[0], parts[1], parts[2], {}, is_causal);
+  const at::Tensor typed_mask = mask.defined() ? mask.to(parts[0].scalar_type()) : mask;
+  const at::Tensor y_BHTK = attention(parts[0], parts[1], parts[2], typed_mask, is_causal && !mask.defined());
   return out_proj_.forward(y_BHTK.transpose(1, 2).reshape({batch, length, width}));
 }
 
@@ -99,6 +100,54 @@ at::Tensor MultiHeadAttention::forward_one_query(const at::Tensor& query_x_B1D, 
   const at::Tensor y_BH1K =
       attention(q.view({batch, 1, heads_, width / heads_}).transpose(1, 2), parts[0], parts[1], mask, false);
   return out_proj_.forward(y_BH1K.transpose(1, 2).reshape({batch, 1, width}));
+}
+
+CrossAttention::CrossAttention(int64_t width, int64_t heads, int64_t context_width, const at::TensorOptions& options)
+    : in_proj_bias_(make_parameter({3 * width}, options)), out_proj_(width, width, options), heads_(heads) {
+  if (context_width == width) {
+    in_proj_weight_ = make_parameter({3 * width, width}, options);
+    register_parameter("in_proj_weight", in_proj_weight_);
+  } else {
+    q_proj_weight_ = make_parameter({width, width}, options);
+    k_proj_weight_ = make_parameter({width, context_width}, options);
+    v_proj_weight_ = make_parameter({width, context_width}, options);
+    register_parameter("q_proj_weight", q_proj_weight_);
+    register_parameter("k_proj_weight", k_proj_weight_);
+    register_parameter("v_proj_weight", v_proj_weight_);
+  }
+  register_parameter("in_proj_bias", in_proj_bias_);
+  register_child("out_proj", out_proj_);
+}
+
+at::Tensor CrossAttention::forward(const at::Tensor& query_BLD, const at::Tensor& context_BTC) const {
+  const int64_t batch = query_BLD.size(0), queries = query_BLD.size(1), width = query_BLD.size(2);
+  const auto weights = in_proj_weight_.defined()
+                           ? in_proj_weight_.chunk(3)
+                           : std::vector<at::Tensor>{q_proj_weight_, k_proj_weight_, v_proj_weight_};
+  const auto biases = in_proj_bias_.chunk(3);
+  const auto heads_first = [&](const at::Tensor& input, size_t part) {
+    const at::Tensor projected = at::linear(input, weights[part], biases[part]);
+    return projected.view({batch, input.size(1), heads_, width / heads_}).transpose(1, 2);
+  };
+  const at::Tensor y_BHLK = attention(heads_first(query_BLD, 0), heads_first(context_BTC, 1),
+                                      heads_first(context_BTC, 2), {}, /*is_causal=*/false);
+  return out_proj_.forward(y_BHLK.transpose(1, 2).reshape({batch, queries, width}));
+}
+
+AttentionalPooler::AttentionalPooler(int64_t num_queries, int64_t width, int64_t heads, int64_t context_width,
+                                     double norm_epsilon, const at::TensorOptions& options)
+    : query_(make_parameter({num_queries, width}, options)), attn_(width, heads, context_width, options),
+      ln_q_(width, options, norm_epsilon), ln_k_(context_width, options, norm_epsilon) {
+  register_parameter("query", query_);
+  register_child("attn", attn_);
+  register_child("ln_q", ln_q_);
+  register_child("ln_k", ln_k_);
+}
+
+at::Tensor AttentionalPooler::forward(const at::Tensor& x_BTC, int64_t num_queries) const {
+  const at::Tensor context_BTC = ln_k_.forward(x_BTC);
+  const at::Tensor query_QD = ln_q_.forward(query_.narrow(0, 0, num_queries)).to(context_BTC.scalar_type());
+  return attn_.forward(query_QD.unsqueeze(0).expand({x_BTC.size(0), num_queries, query_QD.size(1)}), context_BTC);
 }
 
 }  // namespace lockstep::nn

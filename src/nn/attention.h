@@ -21,16 +21,48 @@ at::Tensor causal_mask(int64_t length, const at::TensorOptions& options);
 class MultiHeadAttention : public Module {
  public:
   MultiHeadAttention(int64_t width, int64_t heads, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x_BTD, bool is_causal) const;
+  /// `mask` as of attention(); where it is defined it says everything, is_causal nothing.
+  at::Tensor forward(const at::Tensor& x_BTD, bool is_causal, const at::Tensor& mask = {}) const;
   /// Only row query_x_B1D of each sample, given with its position: [B, 1, D]. `position_B` (int64) is needed with
   /// is_causal.
   at::Tensor forward_one_query(const at::Tensor& query_x_B1D, const at::Tensor& x_BTD, const at::Tensor& position_B,
                                bool is_causal) const;
+  at::ScalarType parameter_type() const { return in_proj_weight_.scalar_type(); }
 
  private:
   at::Tensor in_proj_weight_, in_proj_bias_;
   Linear out_proj_;
   int64_t heads_;
+};
+
+/// Attention of queries to another sequence (PyTorch's nn.MultiheadAttention layout: one weight for queries, keys and
+/// values where both sequences have one width, else three).
+class CrossAttention : public Module {
+ public:
+  CrossAttention(int64_t width, int64_t heads, int64_t context_width, const at::TensorOptions& options);
+  /// query_BLD with keys and values from context_BTC: [B, L, D].
+  at::Tensor forward(const at::Tensor& query_BLD, const at::Tensor& context_BTC) const;
+
+ private:
+  at::Tensor in_proj_weight_, q_proj_weight_, k_proj_weight_, v_proj_weight_, in_proj_bias_;
+  Linear out_proj_;
+  int64_t heads_;
+};
+
+/// A fixed number of learned queries that attend to a sequence of any length, both normalised first (CoCa, Yu et al.
+/// 2022).
+class AttentionalPooler : public Module {
+ public:
+  AttentionalPooler(int64_t num_queries, int64_t width, int64_t heads, int64_t context_width, double norm_epsilon,
+                    const at::TensorOptions& options);
+  /// [B, T, C] -> [B, Q, D] of the first Q queries.
+  at::Tensor forward(const at::Tensor& x_BTC, int64_t num_queries) const;
+  int64_t num_queries() const { return query_.size(0); }
+
+ private:
+  at::Tensor query_;
+  CrossAttention attn_;
+  LayerNorm ln_q_, ln_k_;
 };
 
 }  // namespace lockstep::nn

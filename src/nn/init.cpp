@@ -55,6 +55,16 @@ void fill_serial(std::span<float> out, const InitLaw& law, uint64_t key, int64_t
   }
 }
 
+float sin_cos_element(const InitLaw& law, int64_t index) {
+  const auto side = static_cast<int64_t>(law.mean), width = static_cast<int64_t>(law.deviation), quarter = width / 4;
+  const int64_t row = index / width, column = index % width, cell = row - 1;
+  if (row == 0) return 0.0f;
+  const int64_t place = column < width / 2 ? cell % side : cell / side, part = column % (width / 2);
+  const double frequency = std::pow(10000.0, -static_cast<double>(part % quarter) / static_cast<double>(quarter));
+  const double angle = static_cast<double>(place) * frequency;
+  return static_cast<float>(part < quarter ? std::sin(angle) : std::cos(angle));
+}
+
 std::unordered_map<std::string, const ParamSpec*> by_name(const std::vector<ParamSpec>& specs) {
   std::unordered_map<std::string, const ParamSpec*> found;
   for (const ParamSpec& spec : specs) found.emplace(spec.name, &spec);
@@ -77,6 +87,9 @@ void fill_range(std::span<float> out, const InitLaw& law, uint64_t seed, std::st
     case InitLaw::Kind::kZeros: return std::fill(out.begin(), out.end(), 0.0f), void();
     case InitLaw::Kind::kOnes: return std::fill(out.begin(), out.end(), 1.0f), void();
     case InitLaw::Kind::kConstant: return std::fill(out.begin(), out.end(), static_cast<float>(law.mean)), void();
+    case InitLaw::Kind::kSinCos2d:
+      for (size_t i = 0; i < out.size(); ++i) out[i] = sin_cos_element(law, first_index + static_cast<int64_t>(i));
+      return;
     case InitLaw::Kind::kNormal:
     case InitLaw::Kind::kUniform: break;
   }

@@ -24,8 +24,8 @@ Linear::Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool w
 
 at::Tensor Linear::forward(const at::Tensor& x) const { return at::linear(x, weight_, bias_); }
 
-LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options)
-    : weight_(make_parameter({width}, options)), bias_(make_parameter({width}, options)) {
+LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options, double epsilon)
+    : weight_(make_parameter({width}, options)), bias_(make_parameter({width}, options)), epsilon_(epsilon) {
   register_parameter("weight", weight_);
   register_parameter("bias", bias_);
 }
@@ -33,7 +33,7 @@ LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options)
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
   // The CPU kernel takes mixed types and computes in fp32 either way; the CUDA kernel wants one type.
   const bool mixed = x.scalar_type() != weight_.scalar_type() && !x.is_cpu();
-  return at::layer_norm(mixed ? x.to(weight_.scalar_type()) : x, weight_.sizes(), weight_, bias_, 1e-5)
+  return at::layer_norm(mixed ? x.to(weight_.scalar_type()) : x, weight_.sizes(), weight_, bias_, epsilon_)
       .to(x.scalar_type());
 }
 
@@ -52,6 +52,7 @@ at::Tensor LayerScale::forward(const at::Tensor& x) const { return x.mul(gamma_.
 
 at::Tensor activate(const at::Tensor& x, Activation activation) {
   if (activation == Activation::kGelu) return at::gelu(x);
+  if (activation == Activation::kGeluTanh) return at::gelu(x, "tanh");
   // x sigmoid(a x) = silu(a x) / a keeps one tensor for the backward pass where the plain form keeps two.
   constexpr double kSlope = 1.702;
   return at::silu(x.mul(kSlope)).mul(1.0 / kSlope);

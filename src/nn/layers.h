@@ -20,15 +20,16 @@ class Linear : public Module {
   at::Tensor weight_, bias_;
 };
 
-/// Layer norm over the last dim, epsilon 1e-5. Statistics in fp32 whatever the types of input and weights; the result
+/// Layer norm over the last dim. Statistics in fp32 whatever the types of input and weights; the result
 /// has the input's type.
 class LayerNorm : public Module {
  public:
-  LayerNorm(int64_t width, const at::TensorOptions& options);
+  LayerNorm(int64_t width, const at::TensorOptions& options, double epsilon = 1e-5);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
   at::Tensor weight_, bias_;
+  double epsilon_;
 };
 
 /// Rows of a table, by index.
@@ -51,8 +52,8 @@ class LayerScale : public Module {
   at::Tensor gamma_;
 };
 
-enum class Activation { kGelu, kQuickGelu };
-/// kGelu: the exact one (erf). kQuickGelu: x * sigmoid(1.702 x).
+enum class Activation { kGelu, kGeluTanh, kQuickGelu };
+/// kGelu: the exact one (erf). kGeluTanh: its approximation by tanh. kQuickGelu: x * sigmoid(1.702 x).
 at::Tensor activate(const at::Tensor& x, Activation activation);
 
 }  // namespace lockstep::nn

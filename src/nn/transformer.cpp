@@ -18,8 +18,8 @@ Mlp::Mlp(int64_t width, int64_t hidden, Activation activation, const at::TensorO
 at::Tensor Mlp::forward(const at::Tensor& x) const { return c_proj_.forward(activate(c_fc_.forward(x), activation_)); }
 
 ResidualBlock::ResidualBlock(const BlockShape& shape, const at::TensorOptions& options)
-    : ln_1_(shape.width, options), attn_(shape.width, shape.heads, options), ln_2_(shape.width, options),
-      mlp_(shape.width, shape.mlp_width, shape.activation, options) {
+    : ln_1_(shape.width, options, shape.norm_epsilon), attn_(shape.width, shape.heads, options),
+      ln_2_(shape.width, options, shape.norm_epsilon), mlp_(shape.width, shape.mlp_width, shape.activation, options) {
   register_child("ln_1", ln_1_);
   register_child("attn", attn_);
   if (shape.has_layer_scale) register_child("ls_1", ls_1_.emplace(shape.width, options));
@@ -35,9 +35,9 @@ at::Tensor ResidualBlock::finish(const at::Tensor& x, const at::Tensor& attended
   return middle.add(ls_2_ ? ls_2_->forward(expanded) : expanded);
 }
 
-at::Tensor ResidualBlock::forward(const at::Tensor& x_BTD, bool is_causal) const {
+at::Tensor ResidualBlock::forward(const at::Tensor& x_BTD, bool is_causal, const at::Tensor& mask) const {
   about_to_run();
-  return finish(x_BTD, attn_.forward(ln_1_.forward(x_BTD), is_causal));
+  return finish(x_BTD, attn_.forward(ln_1_.forward(x_BTD), is_causal, mask));
 }
 
 at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at::Tensor& position_B,
@@ -49,6 +49,28 @@ at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at
   return finish(take_rows(x_BTD, position_B), attended_BD);
 }
 
+CrossBlock::CrossBlock(const BlockShape& shape, const at::TensorOptions& options)
+    : ln_1_(shape.width, options, shape.norm_epsilon), attn_(shape.width, shape.heads, shape.width, options),
+      ln_1_kv_(shape.width, options, shape.norm_epsilon), ln_2_(shape.width, options, shape.norm_epsilon),
+      mlp_(shape.width, shape.mlp_width, shape.activation, options) {
+  register_child("ln_1", ln_1_);
+  register_child("attn", attn_);
+  if (shape.has_layer_scale) register_child("ls_1", ls_1_.emplace(shape.width, options));
+  register_child("ln_1_kv", ln_1_kv_);
+  register_child("ln_2", ln_2_);
+  register_child("mlp", mlp_);
+  if (shape.has_layer_scale) register_child("ls_2", ls_2_.emplace(shape.width, options));
+  declare_unit();
+}
+
+at::Tensor CrossBlock::forward(const at::Tensor& x_BLD, const at::Tensor& context_BTD) const {
+  about_to_run();
+  const at::Tensor attended = attn_.forward(ln_1_.forward(x_BLD), ln_1_kv_.forward(context_BTD));
+  const at::Tensor middle = x_BLD.add(ls_1_ ? ls_1_->forward(attended) : attended);
+  const at::Tensor expanded = mlp_.forward(ln_2_.forward(middle));
+  return middle.add(ls_2_ ? ls_2_->forward(expanded) : expanded);
+}
+
 Transformer::Transformer(int64_t num_layers, const BlockShape& shape, bool is_causal, const at::TensorOptions& options)
     : is_causal_(is_causal) {
   for (int64_t i = 0; i < num_layers; ++i) {
@@ -57,15 +79,16 @@ Transformer::Transformer(int64_t num_layers, const BlockShape& shape, bool is_ca
   }
 }
 
-at::Tensor Transformer::run_block(ResidualBlock& block, const at::Tensor& x_BTD) {
-  if (!checkpointing_) return block.forward(x_BTD, is_causal_);
-  return recomputed(block, x_BTD,
-                    [&block, is_causal = is_causal_](const at::Tensor& x) { return block.forward(x, is_causal); });
+at::Tensor Transformer::run_block(ResidualBlock& block, const at::Tensor& x_BTD, const at::Tensor& mask) {
+  if (!checkpointing_) return block.forward(x_BTD, is_causal_, mask);
+  return recomputed(block, x_BTD, [&block, mask, is_causal = is_causal_](const at::Tensor& x) {
+    return block.forward(x, is_causal, mask);
+  });
 }
 
-at::Tensor Transformer::forward(const at::Tensor& x_BTD) {
+at::Tensor Transformer::forward(const at::Tensor& x_BTD, const at::Tensor& mask) {
   at::Tensor x = x_BTD;
-  for (const auto& block : blocks_) x = run_block(*block, x);
+  for (const auto& block : blocks_) x = run_block(*block, x, mask);
   return x;
 }
 

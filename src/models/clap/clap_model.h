@@ -9,6 +9,7 @@
 #include "config/clap_shape.h"
 #include "models/clap/htsat.h"
 #include "models/clap/roberta.h"
+#include "models/projection.h"
 #include "models/two_towers.h"
 
 namespace lockstep::models {
@@ -18,17 +19,6 @@ struct ClapModelOptions {
   bool grad_checkpointing = false;  ///< Transformer blocks keep only their inputs for the backward pass.
   bool exact_shortcuts = true;      ///< False: compute what cannot reach the result as well (for comparisons).
   comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
-};
-
-/// Features to the shared space, under the names that torch.nn.Sequential gives ("0", "2").
-class Projection : public nn::Module {
- public:
-  Projection(int64_t in, int64_t out, const config::ProjectionShape& shape, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x) const;
-
- private:
-  config::ProjectionShape shape_;
-  std::optional<nn::Linear> first_, second_;
 };
 
 /// LAION's CLAP: parameters under its names, in the order of config::clap_param_specs. Without content until

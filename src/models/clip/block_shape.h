@@ -8,8 +8,11 @@ template <typename Tower> nn::BlockShape block_shape(const Tower& tower, int64_t
   return {.width = tower.width,
           .heads = heads,
           .mlp_width = tower.mlp_width(),
-          .activation = has_quick_gelu ? nn::Activation::kQuickGelu : nn::Activation::kGelu,
-          .has_layer_scale = tower.layer_scale.has_value()};
+          .activation = has_quick_gelu        ? nn::Activation::kQuickGelu
+                        : tower.has_tanh_gelu ? nn::Activation::kGeluTanh
+                                              : nn::Activation::kGelu,
+          .has_layer_scale = tower.layer_scale.has_value(),
+          .norm_epsilon = tower.norm_epsilon};
 }
 
 }  // namespace lockstep::models

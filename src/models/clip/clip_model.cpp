@@ -3,30 +3,60 @@
 #include <ATen/core/Tensor.h>
 
 #include "config/image_towers.h"
+#include "config/text_towers.h"
+#include "core/error.h"
 #include "nn/layers.h"
 
 namespace lockstep::models {
 ClipModel::ClipModel(const config::ClipShape& shape, const ClipModelOptions& options)
     : shape_(shape), specs_(config::clip_param_specs(shape)),
       visual_(config::with_tower(shape.vision, [&](auto tower) { return tower.build(shape, options); })),
-      text_(shape, options.exact_shortcuts, options.tensors) {
+      text_(config::with_text_tower(shape.text, [&](auto tower) { return tower.build(shape, options); })) {
   const std::vector<int64_t> scalar = shape.nonscalar_logit_scale ? std::vector<int64_t>{1} : std::vector<int64_t>{};
   logit_scale_ = nn::make_parameter(scalar, options.tensors);
   register_child("visual", *visual_);
-  register_child("", text_);  // OpenCLIP names the text tower's parameters without a prefix
+  // OpenCLIP's CLIP class names the text tower's parameters without a prefix.
+  register_child(shape.has_custom_text ? "text" : "", *text_);
+  if (shape.captions) {
+    decoder_ = std::make_unique<CaptionDecoder>(shape, options.tensors);
+    register_child("text_decoder", *decoder_);
+    decoder_->set_checkpointing(options.grad_checkpointing);
+  }
   register_parameter("logit_scale", logit_scale_);
   if (shape.init_logit_bias) {
     logit_bias_ = nn::make_parameter(scalar, options.tensors);
     register_parameter("logit_bias", logit_bias_);
   }
   visual_->set_checkpointing(options.grad_checkpointing);
-  text_.set_checkpointing(options.grad_checkpointing);
+  text_->set_checkpointing(options.grad_checkpointing);
   visual_->synchronize_batch_norm(options.batch_norm_ranks);
   if (options.freezes_batch_norm) visual_->freeze_batch_norm();
 }
 
 at::Tensor ClipModel::encode_image(const at::Tensor& image_BCYX) { return visual_->forward(image_BCYX, context()); }
 
-at::Tensor ClipModel::encode_text(const at::Tensor& text_BT) { return text_.forward(text_BT); }
+at::Tensor ClipModel::encode_text(const at::Tensor& text_BT) { return text_->forward(text_BT, context()); }
+
+ImageFeatures ClipModel::image_features(const at::Tensor& image_BCYX) {
+  return visual_->forward_with_tokens(image_BCYX, context());
+}
+
+at::Tensor ClipModel::caption_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
+  LOCKSTEP_CHECK(decoder_ != nullptr, "captions of a model without a decoder");
+  return decoder_->logits(decoder_->forward(image_BSD, text_->forward_with_tokens(text_BT, context()).tokens_BTD));
+}
+
+CaptionedPairs ClipModel::encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT) {
+  LOCKSTEP_CHECK(decoder_ != nullptr, "captions of a model without a decoder");
+  const ImageFeatures image = visual_->forward_with_tokens(image_BCYX, context());
+  const TextFeatures text = text_->forward_with_tokens(text_BT, context());
+  const int64_t num_targets = text.tokens_BTD.size(1) - 1;
+  const at::Tensor hidden_BTD = decoder_->forward(image.tokens_BTD, text.tokens_BTD.narrow(1, 0, num_targets));
+  const at::Tensor target_BT = text_BT.narrow(1, 1, num_targets);
+  return {.image_BE = image.pooled_BE,
+          .text_BE = text.pooled_BE,
+          .loss_sum = decoder_->loss_sum(hidden_BTD, target_BT, shape_.text.pad_id),
+          .num_tokens = target_BT.ne(shape_.text.pad_id).sum().to(at::kFloat)};
+}
 
 }  // namespace lockstep::models

@@ -5,20 +5,27 @@
 
 #include "comm/comm.h"
 #include "config/clip_shape.h"
+#include "models/clip/caption_decoder.h"
 #include "models/clip/image_tower.h"
-#include "models/clip/text_transformer.h"
+#include "models/clip/text_tower.h"
 #include "models/two_towers.h"
 
 namespace lockstep::models {
 
-/// OpenCLIP's CLIP class: parameters under its names, in the order of config::clip_param_specs. Without content until
-/// nn::initialize or loaded weights fill it.
+/// OpenCLIP's CLIP, CustomTextCLIP and CoCa classes: parameters under its names, in the order of
+/// config::clip_param_specs. Without content until nn::initialize or loaded weights fill it.
 class ClipModel final : public TwoTowers {
  public:
   ClipModel(const config::ClipShape& shape, const ClipModelOptions& options);
 
   at::Tensor encode_image(const at::Tensor& image_BCYX) override;
   at::Tensor encode_text(const at::Tensor& text_BT) override;
+  bool has_captions() const override { return decoder_ != nullptr; }
+  CaptionedPairs encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT) override;
+  /// Of a captioning model: what its decoder reads of pictures, and the logits [B, T, V] of the token behind each of
+  /// text_BT.
+  ImageFeatures image_features(const at::Tensor& image_BCYX);
+  at::Tensor caption_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT);
   at::Tensor& logit_scale() override { return logit_scale_; }
   at::Tensor* logit_bias() override { return logit_bias_.defined() ? &logit_bias_ : nullptr; }
 
@@ -29,7 +36,8 @@ class ClipModel final : public TwoTowers {
   config::ClipShape shape_;
   std::vector<config::ParamSpec> specs_;
   std::unique_ptr<ImageTower> visual_;
-  TextTransformer text_;
+  std::unique_ptr<TextTower> text_;
+  std::unique_ptr<CaptionDecoder> decoder_;
   at::Tensor logit_scale_, logit_bias_;
 };
 

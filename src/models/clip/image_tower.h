@@ -16,11 +16,19 @@ struct ClipModelOptions {
   comm::Comm* batch_norm_ranks = nullptr;  ///< --use-bn-sync: statistics over these ranks. Must outlive the model.
 };
 
+/// What an image tower gives to a captioning model.
+struct ImageFeatures {
+  at::Tensor pooled_BE;   ///< Not normalised.
+  at::Tensor tokens_BTD;  ///< What the decoder reads.
+};
+
 /// The image half of CLIP: pixels to features in the shared space.
 class ImageTower : public nn::Module {
  public:
   /// [B, 3, Y, X] -> [B, E], not normalised. Y and X must be those of the shape.
   virtual at::Tensor forward(const at::Tensor& image_BCYX, const ForwardContext& context) = 0;
+  /// The same with the tokens of the picture. A tower that no captioning model has refuses (an invariant).
+  virtual ImageFeatures forward_with_tokens(const at::Tensor& image_BCYX, const ForwardContext& context);
   /// Recompute blocks in the backward pass. A tower without blocks to recompute ignores it, as OpenCLIP's
   /// ModifiedResNet does.
   virtual void set_checkpointing(bool) {}

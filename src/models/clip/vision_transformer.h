@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <optional>
+
 #include "config/clip_shape.h"
 #include "models/clip/image_tower.h"
 #include "nn/patch_embedding.h"
@@ -8,21 +10,29 @@
 
 namespace lockstep::models {
 
-/// OpenCLIP's VisionTransformer: patches, class token, position embedding, patch dropout, norm, blocks, norm of the
-/// class token, projection.
+/// OpenCLIP's VisionTransformer: patches, class token, position embedding (learned or fixed), patch dropout, norm,
+/// blocks, pooling (class token, mean of the patches, or a learned query's attention), norm and projection.
 class VisionTransformer final : public ImageTower {
  public:
   VisionTransformer(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& image_BCYX, const ForwardContext& context) override;
+  ImageFeatures forward_with_tokens(const at::Tensor& image_BCYX, const ForwardContext& context) override;
   void set_checkpointing(bool checkpointing) override { transformer_.set_checkpointing(checkpointing); }
 
  private:
+  /// What goes into the blocks.
+  at::Tensor embed(const at::Tensor& image_BCYX, const ForwardContext& context) const;
+  /// The blocks' tokens through the attentional pooler and the norm; of the first `num_queries` queries.
+  at::Tensor attentional_pool(const at::Tensor& x_BTD, int64_t num_queries) const;
+  at::Tensor mean_of_patches(const at::Tensor& x_BTD) const;
+
   config::VisionShape shape_;
   bool exact_shortcuts_;
   nn::PatchEmbedding conv1_;
   at::Tensor class_embedding_, positional_embedding_;
-  nn::LayerNorm ln_pre_;
+  std::optional<nn::LayerNorm> ln_pre_;
   nn::Transformer transformer_;
+  std::optional<nn::AttentionalPooler> attn_pool_;
   nn::LayerNorm ln_post_;
   at::Tensor proj_;
 };

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "core/files.h"
 #include "core/json.h"
 #include "models/clip/vision_transformer.h"
 #include "models/contrastive_task.h"
+#include "models/weights.h"
 #include "nn/init.h"
 #include "support/clip_golden.h"
 
@@ -44,14 +46,28 @@ at::Tensor loss_of(ClipModel& model, const at::Tensor& logits) {
 }
 
 struct ClipPass {
-  at::Tensor image, text, logits, loss;
+  at::Tensor image, text, logits, loss;  ///< `loss` with that of the captions, where the model makes them.
+  at::Tensor captions = {};              ///< Times its weight.
 };
 
+/// Keys shift all scores of a query alike, so the gradient of their bias is rounding noise.
+bool has_noise_for_gradient(const std::string& name) {
+  return name.ends_with("k_proj.bias") || name.ends_with("self.key.bias");
+}
+
 ClipPass run_clip(ClipModel& model, const at::Tensor& image, const at::Tensor& text) {
-  ClipPass pass{normalise_rows(model.encode_image(image)), normalise_rows(model.encode_text(text)), {}, {}};
+  const auto captioned = model.has_captions() ? model.encode_pairs(image, text) : CaptionedPairs{};
+  ClipPass pass{normalise_rows(model.has_captions() ? captioned.image_BE : model.encode_image(image)),
+                normalise_rows(model.has_captions() ? captioned.text_BE : model.encode_text(text)),
+                {},
+                {}};
   pass.logits = model.logit_scale().exp() * pass.image.mm(pass.text.t());
   if (model.logit_bias() != nullptr) pass.logits = pass.logits + *model.logit_bias();
   pass.loss = loss_of(model, pass.logits);
+  if (model.has_captions()) {
+    pass.captions = 2.0 * captioned.loss_sum / captioned.num_tokens;
+    pass.loss = pass.loss + pass.captions;
+  }
   return pass;
 }
 
@@ -104,14 +120,15 @@ void expect_training_equals_openclip(const char* name, const ClipModelOptions& o
   expect_close(pass.image, golden.at("output/train_image"), kClipTolerance, "image");
   expect_close(pass.text, golden.at("output/train_text"), kClipTolerance, "text");
   expect_close(pass.logits, golden.at("output/logits"), kClipTolerance, "logits");
+  if (pass.captions.defined())
+    expect_close(pass.captions, golden.at("output/caption_loss"), kClipTolerance, "captions");
   expect_close(pass.loss, golden.at("output/loss"), kClipTolerance, "loss");
   pass.loss.backward();
   size_t num_compared = 0;
   for (auto& entry : model->named_parameters()) {
     const auto reference = golden.find("grad/" + entry.name);
     if (reference == golden.end()) continue;
-    // Keys shift all scores of a query alike, so the gradient of their bias is rounding noise: no reference.
-    if (entry.name.ends_with("k_proj.bias")) continue;
+    if (has_noise_for_gradient(entry.name)) continue;
     expect_close(entry.tensor->grad(), reference->second, kClipGradientTolerance, entry.name);
     ++num_compared;
   }
@@ -119,10 +136,31 @@ void expect_training_equals_openclip(const char* name, const ClipModelOptions& o
   for (auto& entry : model->named_buffers()) {
     if (entry.name.ends_with("num_batches_tracked")) {
       EXPECT_TRUE(entry.tensor->equal(golden.at("after/" + entry.name)));
+    } else if (entry.name == "visual.positional_embedding") {  // fixed
+      EXPECT_TRUE(entry.tensor->equal(golden.at("param/" + entry.name).to(at::kFloat)));
     } else {
       expect_close(*entry.tensor, golden.at("after/" + entry.name), kClipTolerance, entry.name);
     }
   }
+}
+
+TEST_P(ClipGolden, WeightFilesAreRead) {
+  const TensorMap golden = load_golden(file_of(GetParam()));
+  NamedValues values;
+  for (const auto& [name, value] : golden)
+    if (name.starts_with("param/"))
+      values.emplace_back(name.substr(6), value.is_floating_point() ? value.to(at::kFloat) : value);
+  const core::TempDir folder;
+  const auto path = folder.path() / "weights.safetensors";
+  write_weights_safetensors(path, values);
+  ClipModel model(golden_shape(GetParam()), {});
+  load_weights(model, read_weights(path));
+  model.set_training(false);
+  const at::NoGradGuard no_gradients;
+  expect_close(normalise_rows(model.encode_image(golden_image(golden))), golden.at("output/eval_image"), kClipTolerance,
+               "image");
+  expect_close(normalise_rows(model.encode_text(golden.at("input/text"))), golden.at("output/eval_text"),
+               kClipTolerance, "text");
 }
 
 TEST_P(ClipGolden, TrainingEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {}); }
@@ -133,7 +171,10 @@ TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) {
   expect_training_equals_openclip(GetParam(), {.exact_shortcuts = false});
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ClipGolden, ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet"),
+INSTANTIATE_TEST_SUITE_P(Models, ClipGolden,
+                         ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet", "vit_avg", "vit_fixed",
+                                           "custom_text", "coca", "coca_plain", "siglip", "siglip_head", "roberta",
+                                           "xlm_roberta"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// Features and gradients of two models with equal parameters on equal input.
@@ -147,13 +188,13 @@ void expect_equal_passes(ClipModel& a, ClipModel& b, const at::Tensor& image, co
   auto parameters_a = a.named_parameters(), parameters_b = b.named_parameters();
   ASSERT_EQ(parameters_a.size(), parameters_b.size());
   for (size_t i = 0; i < parameters_a.size(); ++i) {
-    if (parameters_a[i].name.ends_with("k_proj.bias")) continue;
+    if (has_noise_for_gradient(parameters_a[i].name)) continue;
     expect_close(parameters_a[i].tensor->grad(), parameters_b[i].tensor->grad(), tolerance, parameters_a[i].name);
   }
 }
 
 TEST(ClipModel, ShortcutsChangeNeitherFeaturesNorGradients) {
-  for (const char* name : {"vit", "vit_quickgelu", "resnet"}) {
+  for (const char* name : {"vit", "vit_quickgelu", "resnet", "custom_text", "coca", "coca_plain"}) {
     SCOPED_TRACE(name);
     const TensorMap golden = load_golden(file_of(name));
     auto with = golden_model(name, golden, {.exact_shortcuts = true}),
@@ -216,6 +257,25 @@ TEST(ClipModel, EndOfTextIsTheFirstLargestId) {
   expect_close(model->encode_text(repeated), model->encode_text(golden.at("input/text")), kClipTolerance, "text");
 }
 
+TEST(ClipModel, CaptionLogitsEqualOpenClips) {
+  for (const char* name : {"coca", "coca_plain"}) {
+    SCOPED_TRACE(name);
+    const TensorMap golden = load_golden(file_of(name));
+    auto model = golden_model(name, golden);
+    const at::NoGradGuard no_gradients;
+    const at::Tensor picture = model->image_features(golden_image(golden)).tokens_BTD;
+    const at::Tensor text = golden.at("input/text"), want = golden.at("output/caption_logits");
+    ASSERT_EQ(want.size(1), text.size(1) - 1);
+    // Behind the end of a text OpenCLIP's logits depend on padding, and nobody reads them.
+    for (int64_t b = 0; b < text.size(0); ++b) {
+      const int64_t length = text[b].argmax().item<int64_t>() + 1;
+      const at::Tensor logits = model->caption_logits(picture, text.narrow(1, 0, length));
+      const int64_t rows = std::min(length, want.size(1));
+      expect_close(logits[b].narrow(0, 0, rows), want[b].narrow(0, 0, rows), kClipTolerance, "logits");
+    }
+  }
+}
+
 TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
   const TensorMap golden = load_golden(file_of("resnet"));
   auto model = golden_model("resnet", golden);
@@ -227,6 +287,16 @@ TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
   EXPECT_TRUE(model->encode_image(golden_image(golden)).equal(quiet));
   for (auto& entry : model->named_buffers())
     EXPECT_FALSE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
+}
+
+TEST(ClipModel, FixedPositionsAreThoseOfOpenClip) {
+  const TensorMap golden = load_golden(file_of("vit_fixed"));
+  ClipModel model(golden_shape("vit_fixed"), {});
+  nn::initialize(model, model.param_specs(), 1);
+  for (auto& entry : model.named_buffers())
+    if (entry.name == "visual.positional_embedding")
+      return expect_close(*entry.tensor, golden.at("output/visual.positional_embedding"), 1e-6, "positions");
+  FAIL() << "no such buffer";
 }
 
 TEST(ClipModel, WrongImageSizeIsRefused) {

@@ -17,6 +17,7 @@ using models::Outputs;
 /// Features of one micro-batch, or of all joined.
 struct Features {
   at::Tensor image_BE, text_BE, teacher_image_BE, teacher_text_BE;
+  at::Tensor caption_loss_sum, num_caption_tokens;
 };
 
 /// A copy that autograd sees as an input where `like` has a gradient to receive.
@@ -82,7 +83,8 @@ class ContrastiveCacheStep final : public train::StepRunner {
     std::vector<Features> cached;
     for (Batch& batch : micro_batches) {
       const auto outputs = forward(batch, false);
-      cached.push_back({outputs.image_BE, outputs.text_BE, outputs.teacher_image_BE, outputs.teacher_text_BE});
+      cached.push_back({outputs.image_BE, outputs.text_BE, outputs.teacher_image_BE, outputs.teacher_text_BE,
+                        outputs.loss_sum, outputs.weight_sum});
     }
     return cached;
   }
@@ -101,6 +103,15 @@ class ContrastiveCacheStep final : public train::StepRunner {
     if (live.teacher_image_BE.defined()) {
       joined.teacher_image_BE = at::cat(teacher_images);
       joined.teacher_text_BE = at::cat(teacher_texts);
+    }
+    if (live.loss_sum.defined()) {
+      at::Tensor loss_sum = live.loss_sum.detach(), num_tokens = live.weight_sum;
+      for (const auto& features : cached) {
+        loss_sum = loss_sum + features.caption_loss_sum;
+        num_tokens = num_tokens + features.num_caption_tokens;
+      }
+      joined.loss_sum = leaf_of(loss_sum, live.loss_sum);
+      joined.weight_sum = num_tokens;
     }
     joined.image_BE = leaf_of(at::cat(images), live.image_BE);
     joined.text_BE = leaf_of(at::cat(texts), live.text_BE);
@@ -146,6 +157,7 @@ class ContrastiveCacheStep final : public train::StepRunner {
       Cotangents cotangents;
       cotangents.add(live.image_BE, rows_of(joined.image_BE.grad()));
       cotangents.add(live.text_BE, rows_of(joined.text_BE.grad()));
+      if (joined.loss_sum.defined()) cotangents.add(live.loss_sum, joined.loss_sum.grad());
       if (is_last && joined.logit_scale.defined()) cotangents.add(live.logit_scale, joined.logit_scale.grad());
       if (is_last && joined.logit_bias.defined()) cotangents.add(live.logit_bias, joined.logit_bias.grad());
       {

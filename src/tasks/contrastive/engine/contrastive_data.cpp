@@ -10,6 +10,7 @@
 #include "data/pictures/clip_decoder.h"
 #include "data/sounds/clap_decoder.h"
 #include "data/text/clip_assets.h"
+#include "data/text/piece_encoder.h"
 #include "data/text/roberta_tokenizer.h"
 #include "data/text/tokenizer.h"
 #include "tasks/contrastive/front/aug_cfg.h"
@@ -39,16 +40,19 @@ data::TextEncoder load_clip_text_encoder(const std::string& path) {
   return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
 }
 
-data::TextEncoder load_roberta_text_encoder(const std::string& path, const config::RobertaShape& shape) {
-  if (path.empty()) {
-    std::vector<int32_t> ids;
-    for (int64_t t = 0; t < shape.context_length; ++t) {
-      const int64_t id = t % (shape.vocab_size - 1);
-      ids.push_back(static_cast<int32_t>(id < shape.pad_id ? id : id + 1));
-    }
-    return data::make_constant_encoder(ids, static_cast<int32_t>(shape.pad_id));
+/// Every text is the same row of ids, up to the model's length.
+data::TextEncoder made_up_texts(int64_t context_length, int64_t vocab_size, int64_t pad_id) {
+  std::vector<int32_t> ids;
+  for (int64_t t = 0; t < context_length; ++t) {
+    const int64_t id = t % (vocab_size - 1);
+    ids.push_back(static_cast<int32_t>(id < pad_id ? id : id + 1));
   }
-  const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path);
+  return data::make_constant_encoder(ids, static_cast<int32_t>(pad_id));
+}
+
+data::TextEncoder load_roberta_text_encoder(const std::string& path, const config::RobertaShape& shape,
+                                            data::RobertaCleaning cleaning) {
+  const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path, cleaning);
   if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
     throw UsageError(
         fmt::format(
@@ -56,6 +60,44 @@ data::TextEncoder load_roberta_text_encoder(const std::string& path, const confi
             path, tokenizer->vocab_size(), tokenizer->padding_id(), shape.vocab_size, shape.pad_id),
         "give the vocabulary that belongs to --model");
   return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
+}
+
+data::TextEncoder load_piece_encoder(const std::string& path, const config::TextShape& text) {
+  using config::TextTokens;
+  using data::PieceFrame;
+  const PieceFrame frame = text.tokens == TextTokens::kXlmRoberta ? PieceFrame::kXlmRoberta
+                           : text.tokens == TextTokens::kGemma    ? PieceFrame::kGemma
+                           : text.tokens == TextTokens::kMt5      ? PieceFrame::kMt5
+                                                                  : PieceFrame::kT5;
+  const int64_t vocab_size = text.tower == "roberta" ? text.roberta.vocab_size : text.vocab_size;
+  return data::make_piece_encoder(
+      {.model = path,
+       .frame = frame,
+       .cleaning = text.is_canonicalized ? data::PieceCleaning::kCanonical : data::PieceCleaning::kWhiteSpace,
+       .vocab_size = vocab_size});
+}
+
+/// What --tokenizer-vocab must be for a model whose tokens are not CLIP's.
+const char* tokenizer_hint(config::TextTokens tokens) {
+  return tokens == config::TextTokens::kRoberta
+             ? "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face)"
+             : "give its SentencePiece file: sentencepiece.bpe.model, spiece.model, tokenizer.model (Hugging Face)";
+}
+
+data::TextEncoder load_clip_model_text_encoder(const std::string& path, const config::ClipShape& shape) {
+  const config::TextShape& text = shape.text;
+  if (text.tokens == config::TextTokens::kClip) return load_clip_text_encoder(path);
+  if (text.tokens == config::TextTokens::kWordPiece && !path.empty())
+    throw UsageError(
+        fmt::format("train: model '{}' reads BERT's word pieces, which this version cannot make", shape.name),
+        "--dataset-type synthetic needs no tokenizer; its image tower works without one, too");
+  if (path.empty())
+    return [name = shape.name, tokens = text.tokens](std::string_view, std::span<int32_t>) {
+      throw UsageError(fmt::format("train: texts of model '{}' need --tokenizer-vocab", name), tokenizer_hint(tokens));
+    };
+  if (text.tokens == config::TextTokens::kRoberta)
+    return load_roberta_text_encoder(path, text.roberta, data::RobertaCleaning::kWhiteSpace);
+  return load_piece_encoder(path, text);
 }
 
 }  // namespace
@@ -104,13 +146,30 @@ train::BatchMover make_batch_mover(const ContrastiveOptions& options, const conf
 }
 
 data::TextEncoder load_text_encoder(const std::string& path, const config::ContrastiveShape& shape) {
-  return shape.clip() != nullptr ? load_clip_text_encoder(path) : load_roberta_text_encoder(path, shape.clap()->text);
+  if (const auto* clip = shape.clip()) return load_clip_model_text_encoder(path, *clip);
+  const config::RobertaShape& text = shape.clap()->text;
+  return path.empty() ? made_up_texts(text.context_length, text.vocab_size, text.pad_id)
+                      : load_roberta_text_encoder(path, text, data::RobertaCleaning::kNone);
+}
+
+data::TextEncoder ContrastiveData::open_text_encoder() const {
+  const auto* clip = shape_.clip();
+  const bool has_own_tokens = clip != nullptr && clip->text.tokens != config::TextTokens::kClip;
+  if (!has_own_tokens || !options_.tokenizer_vocab.empty()) return load_text_encoder(options_.tokenizer_vocab, shape_);
+  const bool evaluates =
+      !options_.val_data.empty() || !options_.imagenet_val.empty() || !options_.zeroshot_data.empty();
+  if (evaluates || !options_.has_made_up_data())
+    throw UsageError(fmt::format("train: texts of model '{}' need --tokenizer-vocab", clip->name),
+                     tokenizer_hint(clip->text.tokens));
+  const config::TextShape& text = clip->text;
+  return made_up_texts(text.context_length, text.tower == "roberta" ? text.roberta.vocab_size : text.vocab_size,
+                       text.pad_id);
 }
 
 ContrastiveData::ContrastiveData(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
                                  comm::World& world, const plan::BatchPlan& batch)
     : options_(options), shape_(shape), rank_(world.rank()), world_size_(world.size()), batch_(batch) {
-  train::succeed_together(world.comm(), [&] { text_encoder_ = load_text_encoder(options.tokenizer_vocab, shape_); });
+  train::succeed_together(world.comm(), [&] { text_encoder_ = open_text_encoder(); });
   if (!has_train()) return;
   const auto config = train_source();
   std::exception_ptr failure;

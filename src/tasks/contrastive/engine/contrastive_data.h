@@ -41,6 +41,8 @@ class ContrastiveData {
   const data::TextEncoder& text_encoder() const { return text_encoder_; }
 
  private:
+  /// That of the model, or of made-up data, which need no tokenizer.
+  data::TextEncoder open_text_encoder() const;
   data::SourceConfig train_source() const;
   data::SourceConfig eval_source(const std::string& spec) const;
   data::SampleDecoder make_decoder(bool is_train) const;
@@ -82,8 +84,9 @@ train::BatchMover make_batch_mover(const ContrastiveOptions& options, const conf
                                    at::Device device, at::ScalarType input_type);
 
 /// The tokenizer of a model's text tower. CLIP's: a vocabulary file, or the installed one when `path` is empty.
-/// RoBERTa's: its padding must be the tower's and its ids must fit; "" is for made-up data: every text becomes the same
-/// ids, none of them padding, so that a step costs what the nominal context length costs.
+/// RoBERTa's: its padding must be the tower's and its ids must fit. Others: a SentencePiece file. An empty path gives,
+/// for CLAP models, the same ids for every text, none of them padding, so that a step costs what the nominal context
+/// length costs; for CLIP models an encoder that refuses the first text (UsageError): their image tower needs none.
 data::TextEncoder load_text_encoder(const std::string& path, const config::ContrastiveShape& shape);
 
 }  // namespace lockstep::tasks

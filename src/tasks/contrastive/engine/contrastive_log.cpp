@@ -8,7 +8,7 @@ namespace lockstep::tasks {
 namespace {
 
 /// The addends of the loss, in OpenCLIP's order and under its names.
-constexpr const char* kLossParts[] = {"contrastive_loss", "distill_loss"};
+constexpr const char* kLossParts[] = {"contrastive_loss", "caption_loss", "distill_loss"};
 
 record::OpenClipTrainLine line_of(const train::LogWindow& window) {
   const train::TrainLogConfig& config = window.config;

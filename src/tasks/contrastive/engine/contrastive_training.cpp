@@ -77,6 +77,8 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
       models::ContrastiveTaskOptions{
           .loss = {.local_loss = options.local_loss, .gather_with_grad = options.gather_with_grad},
           .has_sigmoid_loss = options.siglip,
+          .contrastive_weight = options.coca_contrastive_loss_weight,
+          .caption_weight = options.coca_caption_loss_weight,
           .teacher = options.has_teacher() ? build_teacher(options, *training.precision, data_axis, device) : nullptr});
   training.faulty_task = train::with_fault(*training.task, hooks.fault, data_axis.rank());
   training.data_axis = &data_axis;

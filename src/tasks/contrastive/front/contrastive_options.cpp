@@ -224,9 +224,11 @@ void declare_preparation(core::OptionSet& set, ContrastiveOptions& o) {
       set, {&o.image_mean, &o.image_std, &o.image_interpolation, &o.image_resize_mode, &o.resize_order});
   set.add("tokenizer-vocab", &o.tokenizer_vocab,
           {.role = OptionRole::kConfiguration,
-           .help = "Byte-pair vocabulary in the format of OpenAI's bpe_simple_vocab_16e6.txt.gz.",
-           .metavar = "FILE",
-           .unset_text = "the one fetched at set-up"});
+           .help = "Byte-pair vocabulary in the format of OpenAI's bpe_simple_vocab_16e6.txt.gz; for models with other "
+                   "tokens RoBERTa's (DIR or tokenizer.json) or a SentencePiece file (FILE.model: SigLIP, XLM-RoBERTa, "
+                   "worldwide models).",
+           .metavar = "FILE|DIR",
+           .unset_text = "CLIP's, fetched at set-up"});
 }
 
 void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {

@@ -195,6 +195,11 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
         fmt::format("--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, "
                     "so a step is not that of one large batch",
                     options.accum_freq, options.use_bn_sync ? " over all ranks" : ""));
+  const bool has_captions = shape.clip() != nullptr && shape.clip()->captions.has_value();
+  if (!has_captions && (options.coca_caption_loss_weight != LossOptions().coca_caption_loss_weight ||
+                        options.coca_contrastive_loss_weight != LossOptions().coca_contrastive_loss_weight))
+    warnings.push_back(
+        fmt::format("--coca-*-loss-weight changes nothing: model '{}' makes no captions (coca_* do)", options.model));
   return warnings;
 }
 
@@ -225,7 +230,12 @@ config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {
     overrides.init_logit_scale = std::log(10.0);
     overrides.init_logit_bias = -10.0;
   }
-  return config::resolve_contrastive_shape(o.model, o.is_clap(), overrides);
+  config::ContrastiveShape shape = config::resolve_contrastive_shape(o.model, o.is_clap(), overrides);
+  config::refuse_if(shape.clip() != nullptr && shape.clip()->captions && (o.siglip || o.has_teacher()),
+                    fmt::format("--model {} makes captions: its loss is OpenCLIP's CoCaLoss, not that of {}", o.model,
+                                o.siglip ? "--siglip" : "--distill-model"),
+                    "drop the flag, or take a model without captions");
+  return shape;
 }
 
 config::ContrastiveShape teacher_shape_of(const ContrastiveOptions& o) {

@@ -1,0 +1,231 @@
+#include "config/clip_families.h"
+
+#include <array>
+
+#include "config/timm_towers.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace {
+
+struct TextSizes {
+  int64_t width, heads, layers;
+  double mlp_ratio = 4.0;
+};
+constexpr TextSizes kText512{512, 8, 12}, kText768{768, 12, 12}, kText1024{1024, 16, 24}, kText1280{1280, 20, 32},
+    kTextSo400m{1152, 16, 27, 3.7362};
+
+struct SiglipRow {
+  std::string_view name, trunk;  ///< timm's name, which tells the pixels, too.
+  int64_t embed_dim;
+  TextSizes text;
+  int64_t context_length = 64;
+};
+// SigLIP2 models read Gemma's tokens and have the approximate GELU; "i18n" ones read those of mC4.
+constexpr std::array kSiglips{
+    SiglipRow{"ViT-B-16-SigLIP", "vit_base_patch16_siglip_224", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP-256", "vit_base_patch16_siglip_256", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP-384", "vit_base_patch16_siglip_384", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP-512", "vit_base_patch16_siglip_512", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP-i18n-256", "vit_base_patch16_siglip_256", 768, kText768},
+    SiglipRow{"ViT-L-16-SigLIP-256", "vit_large_patch16_siglip_256", 1024, kText1024},
+    SiglipRow{"ViT-L-16-SigLIP-384", "vit_large_patch16_siglip_384", 1024, kText1024},
+    SiglipRow{"ViT-SO400M-14-SigLIP", "vit_so400m_patch14_siglip_224", 1152, kTextSo400m, 16},
+    SiglipRow{"ViT-SO400M-14-SigLIP-378", "vit_so400m_patch14_siglip_378", 1152, kTextSo400m},
+    SiglipRow{"ViT-SO400M-14-SigLIP-384", "vit_so400m_patch14_siglip_384", 1152, kTextSo400m},
+    SiglipRow{"ViT-SO400M-16-SigLIP-i18n-256", "vit_so400m_patch16_siglip_256", 1152, kTextSo400m},
+    SiglipRow{"ViT-B-32-SigLIP2-256", "vit_base_patch32_siglip_256", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP2", "vit_base_patch16_siglip_224", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP2-256", "vit_base_patch16_siglip_256", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP2-384", "vit_base_patch16_siglip_384", 768, kText768},
+    SiglipRow{"ViT-B-16-SigLIP2-512", "vit_base_patch16_siglip_512", 768, kText768},
+    SiglipRow{"ViT-L-16-SigLIP2-256", "vit_large_patch16_siglip_256", 1024, kText1024},
+    SiglipRow{"ViT-L-16-SigLIP2-384", "vit_large_patch16_siglip_384", 1024, kText1024},
+    SiglipRow{"ViT-L-16-SigLIP2-512", "vit_large_patch16_siglip_512", 1024, kText1024},
+    SiglipRow{"ViT-SO400M-14-SigLIP2", "vit_so400m_patch14_siglip_224", 1152, kTextSo400m},
+    SiglipRow{"ViT-SO400M-14-SigLIP2-378", "vit_so400m_patch14_siglip_378", 1152, kTextSo400m},
+    SiglipRow{"ViT-SO400M-16-SigLIP2-256", "vit_so400m_patch16_siglip_256", 1152, kTextSo400m},
+    SiglipRow{"ViT-SO400M-16-SigLIP2-384", "vit_so400m_patch16_siglip_384", 1152, kTextSo400m},
+    SiglipRow{"ViT-SO400M-16-SigLIP2-512", "vit_so400m_patch16_siglip_512", 1152, kTextSo400m},
+    SiglipRow{"ViT-gopt-16-SigLIP2-256", "vit_giantopt_patch16_siglip_256", 1536, kTextSo400m},
+    SiglipRow{"ViT-gopt-16-SigLIP2-384", "vit_giantopt_patch16_siglip_384", 1536, kTextSo400m},
+};
+constexpr std::string_view kNoProjection = "ViT-SO400M-16-SigLIP-i18n-256";  // alone among them
+
+/// Models whose image tower is that of a plain one.
+struct RelatedRow {
+  std::string_view name, plain;
+  int64_t image_size;
+  bool has_quick_gelu = false;
+};
+constexpr std::array kClipas{
+    RelatedRow{"ViT-L-14-CLIPA", "ViT-L-14", 224},       RelatedRow{"ViT-L-14-CLIPA-336", "ViT-L-14", 336},
+    RelatedRow{"ViT-H-14-CLIPA", "ViT-H-14", 224},       RelatedRow{"ViT-H-14-CLIPA-336", "ViT-H-14", 336},
+    RelatedRow{"ViT-bigG-14-CLIPA", "ViT-bigG-14", 224}, RelatedRow{"ViT-bigG-14-CLIPA-336", "ViT-bigG-14", 336},
+};
+constexpr std::array kWorldwides{
+    RelatedRow{"ViT-L-14-worldwide", "ViT-L-14", 224},
+    RelatedRow{"ViT-L-14-worldwide-quickgelu", "ViT-L-14", 224, true},
+    RelatedRow{"ViT-H-14-worldwide", "ViT-H-14", 224},
+    RelatedRow{"ViT-H-14-worldwide-378", "ViT-H-14", 378},
+    RelatedRow{"ViT-H-14-worldwide-quickgelu", "ViT-H-14", 224, true},
+    RelatedRow{"ViT-bigG-14-worldwide", "ViT-bigG-14", 224},
+    RelatedRow{"ViT-bigG-14-worldwide-378", "ViT-bigG-14", 378},
+};
+
+struct RobertaClipRow {
+  std::string_view name, plain, roberta;
+  bool has_quick_gelu = false;
+};
+constexpr std::array kRobertaClips{
+    RobertaClipRow{"roberta-ViT-B-32", "ViT-B-32", "roberta-base", true},
+    RobertaClipRow{"xlm-roberta-base-ViT-B-32", "ViT-B-32", "xlm-roberta-base"},
+    RobertaClipRow{"xlm-roberta-large-ViT-H-14", "ViT-H-14", "xlm-roberta-large"},
+};
+
+struct CocaRow {
+  std::string_view name;
+  int64_t embed_dim, image_size, image_layers, image_width, patch_size;
+  bool has_attentional_pool;
+  TextSizes text;
+  int64_t vocab_size;
+};
+constexpr std::array kCocas{
+    CocaRow{"coca_base", 512, 288, 12, 768, 18, false, kText768, 64000},
+    CocaRow{"coca_ViT-B-32", 512, 224, 12, 768, 32, true, kText512, 49408},
+    CocaRow{"coca_ViT-L-14", 768, 224, 24, 1024, 14, true, kText768, 49408},
+};
+
+TextShape text_of(const TextSizes& sizes, int64_t context_length, int64_t vocab_size) {
+  return {.context_length = context_length,
+          .vocab_size = vocab_size,
+          .width = sizes.width,
+          .heads = sizes.heads,
+          .layers = sizes.layers,
+          .mlp_ratio = sizes.mlp_ratio};
+}
+
+ClipShape make(const SiglipRow& row) {
+  const bool is_second = row.name.find("SigLIP2") != std::string_view::npos,
+             is_multilingual = row.name.find("i18n") != std::string_view::npos;
+  ClipShape shape{.embed_dim = row.embed_dim,
+                  .text = text_of(row.text, row.context_length,
+                                  is_second         ? 256000
+                                  : is_multilingual ? 250000
+                                                    : 32000),
+                  .has_custom_text = true,
+                  .init_logit_bias = -10.0};
+  set_timm_tower(shape.vision, row.trunk, std::string(row.name));
+  TextShape& text = shape.text;
+  text.norm_epsilon = 1e-6;
+  text.has_tanh_gelu = is_second;
+  text.is_causal = false;
+  text.pool = TextPool::kLast;
+  text.projection = row.name == kNoProjection ? TextProjection::kNone : TextProjection::kLinear;
+  text.tokens = is_second ? TextTokens::kGemma : TextTokens::kSentencePiece;
+  text.is_canonicalized = true;
+  return shape;
+}
+
+ClipShape related(const RelatedRow& row, const PlainClip& plain) {
+  ClipShape shape = plain(row.plain);
+  shape.vision.image_size = row.image_size;
+  shape.quick_gelu = row.has_quick_gelu;
+  return shape;
+}
+
+ClipShape make_clipa(const RelatedRow& row, const PlainClip& plain) {
+  ClipShape shape = related(row, plain);
+  shape.vision.has_ln_pre = false;
+  shape.vision.pool = ImagePool::kMean;
+  shape.vision.norms_after_pool = true;
+  shape.text.context_length = 32;
+  shape.text.vocab_size = 32000;
+  shape.text.is_causal = false;
+  shape.text.pool = TextPool::kLast;
+  shape.text.tokens = TextTokens::kWordPiece;
+  return shape;
+}
+
+/// The large ones read XLM-V's tokens, the smaller ones mT5's.
+ClipShape make_worldwide(const RelatedRow& row, const PlainClip& plain) {
+  ClipShape shape = related(row, plain);
+  const bool is_small = row.plain == "ViT-L-14";
+  shape.text.vocab_size = is_small ? 250100 : 901629;
+  shape.text.tokens = is_small ? TextTokens::kMt5 : TextTokens::kXlmRoberta;
+  shape.text.is_canonicalized = is_small;
+  shape.text.pool = TextPool::kEndId;
+  shape.text.eos_id = is_small ? 1 : 2;
+  return shape;
+}
+
+ClipShape make(const RobertaClipRow& row, const PlainClip& plain) {
+  ClipShape shape = plain(row.plain);
+  shape.quick_gelu = row.has_quick_gelu;
+  shape.has_custom_text = true;
+  shape.text = TextShape{.tower = "roberta"};
+  TextShape& text = shape.text;
+  LOCKSTEP_CHECK(set_roberta(text.roberta, row.roberta), "{}", row.roberta);
+  text.pad_id = text.roberta.pad_id;
+  text.roberta.pooler = TextPooler::kMean;
+  text.roberta_projection = {.hidden = (text.roberta.width + shape.embed_dim) / 2, .has_bias = false, .is_relu = false};
+  text.tokens = core::starts_with(row.roberta, "xlm") ? TextTokens::kXlmRoberta : TextTokens::kRoberta;
+  return shape;
+}
+
+ClipShape make(const CocaRow& row) {
+  constexpr int64_t kTokens = 76;  // with the class token 77
+  ClipShape shape{.embed_dim = row.embed_dim,
+                  .vision = {.image_size = row.image_size,
+                             .layers = row.image_layers,
+                             .width = row.image_width,
+                             .patch_size = row.patch_size,
+                             .has_attentional_pool = row.has_attentional_pool},
+                  .text = text_of(row.text, kTokens, row.vocab_size),
+                  .has_custom_text = true};
+  shape.text.has_class_token = true;
+  shape.captions = CaptionShape{.context_length = kTokens,
+                                .vocab_size = row.vocab_size,
+                                .width = row.text.width,
+                                .heads = row.text.heads,
+                                .layers = row.text.layers};
+  return shape;
+}
+
+/// visit(name, make) for every model, until it returns true.
+template <class Visit> void visit_families(const PlainClip& plain, const Visit& visit) {
+  const auto any = [&](const auto& rows, const auto& make_row) {
+    for (const auto& row : rows)
+      if (visit(row.name, [&] { return make_row(row); })) return true;
+    return false;
+  };
+  if (any(kSiglips, [](const SiglipRow& row) { return make(row); })) return;
+  if (any(kClipas, [&](const RelatedRow& row) { return make_clipa(row, plain); })) return;
+  if (any(kWorldwides, [&](const RelatedRow& row) { return make_worldwide(row, plain); })) return;
+  if (any(kRobertaClips, [&](const RobertaClipRow& row) { return make(row, plain); })) return;
+  any(kCocas, [](const CocaRow& row) { return make(row); });
+}
+
+}  // namespace
+
+std::vector<std::string> clip_family_names() {
+  std::vector<std::string> names;
+  visit_families({}, [&](std::string_view name, const auto&) {
+    names.emplace_back(name);
+    return false;
+  });
+  return names;
+}
+
+std::optional<ClipShape> find_clip_of_family(std::string_view wanted, const PlainClip& plain) {
+  std::optional<ClipShape> found;
+  visit_families(plain, [&](std::string_view name, const auto& make_shape) {
+    if (name == wanted) found = make_shape();
+    return found.has_value();
+  });
+  if (found) found->name = std::string(wanted);
+  return found;
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,18 @@
+#pragma once
+#include "config/text_tower.h"
+
+namespace lockstep::config {
+
+/// OpenCLIP's TextTransformer: blocks over tokens, causal or not, pooled at one of them. What each function is for
+/// stands at TextTower.
+struct TextTransformerTower {
+  static constexpr std::string_view kName = "transformer";
+  static void check(const ClipShape& shape);
+  static void add_params(ParamList& list, const TextShape& text, int64_t embed_dim, const std::string& prefix);
+  static double forward_flops(const TextShape& text, int64_t embed_dim, int64_t tokens);
+  static BlockDims blocks(const TextShape& text);
+  static std::vector<NameGroup> lock_groups(const TextShape& text, const std::string& prefix);
+  static std::unique_ptr<models::TextTower> build(const ClipShape& shape, const models::ClipModelOptions& options);
+};
+
+}  // namespace lockstep::config

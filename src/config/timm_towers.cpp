@@ -1,0 +1,73 @@
+#include "config/timm_towers.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace {
+
+/// timm's SigLIP towers: "<kind><pixels>".
+struct SiglipVitRow {
+  std::string_view kind;
+  int64_t width, layers, head_width, patch_size;
+  double mlp_ratio;
+  bool has_tanh_gelu;  ///< But for large towers at 512 pixels, which alone have it.
+};
+constexpr double kSo400mRatio = 3.7362;
+constexpr std::array kSiglipVits{
+    SiglipVitRow{"vit_base_patch32_siglip_", 768, 12, 64, 32, 4.0, true},
+    SiglipVitRow{"vit_base_patch16_siglip_", 768, 12, 64, 16, 4.0, false},
+    SiglipVitRow{"vit_large_patch16_siglip_", 1024, 24, 64, 16, 4.0, false},
+    SiglipVitRow{"vit_so400m_patch14_siglip_", 1152, 27, 72, 14, kSo400mRatio, false},
+    SiglipVitRow{"vit_so400m_patch16_siglip_", 1152, 27, 72, 16, kSo400mRatio, true},
+    SiglipVitRow{"vit_giantopt_patch16_siglip_", 1536, 40, 96, 16, 4.0, true},
+};
+constexpr std::string_view kLarge512 = "vit_large_patch16_siglip_512";
+
+bool set_siglip_vit(VisionShape& vision, std::string_view name) {
+  for (const SiglipVitRow& row : kSiglipVits) {
+    if (!core::starts_with(name, row.kind)) continue;
+    const auto pixels = core::parse_int(name.substr(row.kind.size()));
+    if (!pixels) return false;
+    vision = {.tower = "timm_vit",
+              .image_size = *pixels,
+              .layers = row.layers,
+              .width = row.width,
+              .head_width = row.head_width,
+              .patch_size = row.patch_size,
+              .mlp_ratio = row.mlp_ratio,
+              .norm_epsilon = 1e-6,
+              .has_tanh_gelu = row.has_tanh_gelu || name == kLarge512,
+              .has_class_token = false,
+              .pool = ImagePool::kAttention};
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where) {
+  if (set_siglip_vit(vision, name)) return;
+  throw UsageError(
+      fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
+      "towers of timm that are here: vit_*_siglip_*");
+}
+
+void add_timm_head(ParamList& list, const VisionShape& vision, int64_t width, int64_t embed_dim) {
+  const ProjectionShape& head = vision.head;
+  const auto add_layer = [&](const std::string& name, int64_t in, int64_t out, bool has_bias) {
+    list.add(name + ".weight", {out, in}, fan_in(in), true);
+    if (has_bias) list.add(name + ".bias", {out}, fan_in(in), true);
+  };
+  if (head.kind == ProjectionShape::Kind::kLinear) add_layer("visual.head.proj", width, embed_dim, head.has_bias);
+  if (head.kind != ProjectionShape::Kind::kMlp) return;
+  add_layer("visual.head.mlp.fc1", width, head.hidden, true);
+  add_layer("visual.head.mlp.fc2", head.hidden, embed_dim, head.has_bias);
+}
+
+}  // namespace lockstep::config

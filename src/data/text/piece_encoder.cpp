@@ -1,0 +1,84 @@
+#include "data/text/piece_encoder.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "data/text/text_clean.h"
+#include "data/text/text_tokenizer.h"
+
+namespace lockstep::data {
+namespace {
+
+struct FrameIds {
+  std::optional<int32_t> start;
+  int32_t end, padding;
+  bool is_shifted;  ///< Ids are one above the model's; its unknown piece, 0, is 3.
+};
+
+FrameIds ids_of(PieceFrame frame) {
+  switch (frame) {
+    case PieceFrame::kT5: return {.start = {}, .end = 1, .padding = 1, .is_shifted = false};
+    case PieceFrame::kMt5:
+    case PieceFrame::kGemma: return {.start = {}, .end = 1, .padding = 0, .is_shifted = false};
+    case PieceFrame::kXlmRoberta: break;
+  }
+  return {.start = 0, .end = 2, .padding = 1, .is_shifted = true};
+}
+
+int32_t shifted(int32_t piece) {
+  constexpr int32_t kUnknown = 3;
+  return piece == 0 ? kUnknown : piece + 1;
+}
+
+bool is_ascii_punctuation(char letter) {
+  return (letter >= '!' && letter <= '/') || (letter >= ':' && letter <= '@') || (letter >= '[' && letter <= '`') ||
+         (letter >= '{' && letter <= '~');
+}
+
+}  // namespace
+
+std::string canonical_text(std::string_view utf8) {
+  std::string out;
+  for (const char letter : clean_text(utf8)) {
+    if (is_ascii_punctuation(letter) && letter != '_') continue;
+    const bool is_space = letter == '_' || letter == ' ';
+    if (!is_space)
+      out += letter;
+    else if (!out.empty() && out.back() != ' ')
+      out += ' ';
+  }
+  if (!out.empty() && out.back() == ' ') out.pop_back();
+  return out;
+}
+
+TextEncoder make_piece_encoder(const PieceEncoderConfig& config) {
+  const std::string path = config.model.string();
+  if (!core::ends_with(path, ".model"))
+    throw UsageError(fmt::format("data: '{}' is no SentencePiece model", path),
+                     "this model's texts are cut by a SentencePiece file, whose name ends in .model");
+  const std::shared_ptr<const TextTokenizer> pieces = open_text_tokenizer({.model = path});
+  const FrameIds frame = ids_of(config.frame);
+  const int64_t num_ids = pieces->vocab_size() + (frame.is_shifted ? 1 : 0);
+  if (num_ids > config.vocab_size)
+    throw UsageError(
+        fmt::format("data: the tokenizer '{}' has {} ids, the model takes {}", path, num_ids, config.vocab_size),
+        "give the tokenizer that belongs to --model");
+  const bool is_canonical = config.cleaning == PieceCleaning::kCanonical;
+  return [pieces, frame, is_canonical](std::string_view utf8, std::span<int32_t> out) {
+    std::vector<int32_t> ids =
+        pieces->encode(is_canonical ? canonical_text(utf8) : clean_text(utf8, LetterCase::kKept));
+    if (frame.is_shifted) std::transform(ids.begin(), ids.end(), ids.begin(), shifted);
+    const size_t before = frame.start ? 1 : 0;
+    LOCKSTEP_CHECK(out.size() > before, "context length {} leaves no place for the end", out.size());
+    const size_t kept = std::min(ids.size(), out.size() - before - 1);
+    if (frame.start) out[0] = *frame.start;
+    std::copy_n(ids.begin(), kept, out.begin() + static_cast<std::ptrdiff_t>(before));
+    out[before + kept] = frame.end;
+    std::fill(out.begin() + static_cast<std::ptrdiff_t>(before + kept) + 1, out.end(), frame.padding);
+  };
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "data/text/text_encoder.h"
+
+namespace lockstep::data {
+
+/// How a text tower frames and numbers the pieces of a SentencePiece model.
+enum class PieceFrame {
+  kT5,          ///< pieces </s>, padded with </s> (1): SigLIP.
+  kMt5,         ///< pieces </s> (1), padded with 0.
+  kGemma,       ///< pieces <eos> (1), padded with 0: SigLIP2.
+  kXlmRoberta,  ///< <s> (0) pieces </s> (2), padded with 1; numbers are those of Hugging Face, one above the model's.
+};
+
+/// What is done to a text before it is cut: OpenCLIP's cleanings "whitespace" and "canonicalize".
+enum class PieceCleaning { kWhiteSpace, kCanonical };
+
+struct PieceEncoderConfig {
+  std::filesystem::path model;  ///< A SentencePiece .model file.
+  PieceFrame frame = PieceFrame::kT5;
+  PieceCleaning cleaning = PieceCleaning::kWhiteSpace;
+  int64_t vocab_size = 0;  ///< Of the text tower: a model with more pieces is a UsageError.
+};
+
+/// Ids equal those of OpenCLIP 3.3.0's HFTokenizer with the slow (SentencePiece) tokenizers of Hugging Face. Texts that
+/// are too long are cut, and keep their end. UsageError or DataError for a file that is no such model.
+TextEncoder make_piece_encoder(const PieceEncoderConfig& config);
+
+/// OpenCLIP's cleaning "canonicalize": as clean_text in lower case, without ASCII punctuation, "_" a space.
+std::string canonical_text(std::string_view utf8);
+
+}  // namespace lockstep::data

@@ -1,0 +1,36 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+#include <vector>
+
+#include "config/clip_shape.h"
+#include "nn/transformer.h"
+
+namespace lockstep::models {
+
+/// OpenCLIP's MultimodalTransformer: causal blocks over the text tower's tokens, each followed by a block that attends
+/// to the picture's tokens; norm and projection to the vocabulary.
+class CaptionDecoder final : public nn::Module {
+ public:
+  CaptionDecoder(const config::ClipShape& shape, const at::TensorOptions& options);
+  /// What the logits are made of: [B, T, D] of text [B, T, D] and picture [B, S, D].
+  at::Tensor forward(const at::Tensor& image_BSD, const at::Tensor& text_BTD);
+  /// Logits [..., V] of rows of forward().
+  at::Tensor logits(const at::Tensor& hidden) const;
+  /// Sum of the cross entropies of the logits of hidden_BTD with target_BT (int64; pad_id: left out), 0-dim. Logits
+  /// exist in pieces.
+  at::Tensor loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT, int64_t pad_id) const;
+  void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }
+
+ private:
+  at::Tensor attend(nn::CrossBlock& block, const at::Tensor& image_BSD, const at::Tensor& text_BTD) const;
+
+  bool checkpointing_ = false;
+  std::vector<std::unique_ptr<nn::ResidualBlock>> blocks_;
+  std::vector<std::unique_ptr<nn::CrossBlock>> cross_blocks_;
+  nn::LayerNorm ln_final_;
+  at::Tensor text_projection_;
+};
+
+}  // namespace lockstep::models

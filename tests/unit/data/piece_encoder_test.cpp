@@ -1,0 +1,49 @@
+#include "data/text/piece_encoder.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "text_golden.h"
+
+namespace lockstep::data {
+namespace {
+
+std::string pieces_path(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/sentencepiece/" + name; }
+
+TEST(PieceEncoder, IdsAreThoseOfTheHuggingFaceTokenizers) {
+  const std::vector<std::pair<std::string, PieceFrame>> frames = {{"t5", PieceFrame::kT5},
+                                                                  {"mt5", PieceFrame::kMt5},
+                                                                  {"gemma", PieceFrame::kGemma},
+                                                                  {"xlm", PieceFrame::kXlmRoberta}};
+  size_t num_cut = 0, num_padded = 0;
+  for (const auto& [name, frame] : frames) {
+    const TextEncoder encode = make_piece_encoder(
+        {.model = pieces_path("small.model"),
+         .frame = frame,
+         .cleaning = frame == PieceFrame::kXlmRoberta ? PieceCleaning::kWhiteSpace : PieceCleaning::kCanonical,
+         .vocab_size = 700});
+    for (const auto& one : read_golden_lines(pieces_path("frames.jsonl.gz"))) {
+      const auto want = one.at(name).get<std::vector<int32_t>>();
+      std::vector<int32_t> got(want.size(), -1);
+      encode(one.at("text").get<std::string>(), got);
+      EXPECT_EQ(got, want) << name << ": " << escaped(one.at("text").get<std::string>());
+      (want[want.size() - 2] > 2 ? num_cut : num_padded) += 1;
+    }
+  }
+  EXPECT_GT(num_cut, 20u);
+  EXPECT_GT(num_padded, 20u);
+}
+
+TEST(PieceEncoder, CanonicalTextHasNeitherCaseNorPunctuation) {
+  EXPECT_EQ(canonical_text("  A_cat's  (red) HAT... &amp; more! "), "a cats red hat more");
+  EXPECT_EQ(canonical_text("!?"), "");
+}
+
+TEST(PieceEncoder, RefusesWhatDoesNotFit) {
+  EXPECT_THROW(make_piece_encoder({.model = pieces_path("cases.jsonl.gz"), .vocab_size = 700}), UsageError);
+  EXPECT_THROW(make_piece_encoder({.model = pieces_path("small.model"), .vocab_size = 10}), UsageError);
+  EXPECT_THROW(make_piece_encoder({.model = pieces_path("absent.model"), .vocab_size = 700}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::data
