@@ -120,7 +120,7 @@ TEST(ContrastiveOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
     EXPECT_TRUE(holds(error, "\n  hint: ")) << error;
   }
   EXPECT_EQ(num_refused, 4u);
-  EXPECT_EQ(num_ignored, 13u);
+  EXPECT_EQ(num_ignored, 11u);
 }
 
 TEST(ContrastiveOptions, ResumingFromAFileOfWeightsPointsToPretrained) {
