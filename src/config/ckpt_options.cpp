@@ -95,6 +95,9 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
              .metavar = "PATH",
              .unset_text = "that of the run, or beside the weights"});
     if (options.job == CkptJob::kExport)
+      set.add("model-ema", &options.model_ema,
+              {.help = "Of a run of `train imagenet` with --model-ema: the averages of the weights instead of these."});
+    if (options.job == CkptJob::kExport)
       set.add(
           "with-optimizer", &options.with_optimizer,
           {.help = "Of a CLIP, as openclip-pt: AdamW's state as well, so that OpenCLIP's --resume continues from the "

@@ -20,6 +20,7 @@ struct CkptOptions {
   std::string model;  // --model NAME or FILE.json, with --names
   std::string tokenizer_model;  // --tokenizer-model PATH, with --names huggingface of a GPT
   bool with_optimizer = false;  // --with-optimizer, export of a CLIP: AdamW's state, too
+  bool model_ema = false;       // --model-ema, export: the averages that training kept, not the weights
   bool json = false;            // --json, list and verify
 };
 

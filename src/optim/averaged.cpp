@@ -56,7 +56,7 @@ std::vector<SegmentState> AveragedOptimizer::state() const {
   std::vector<SegmentState> out = inner_->state();
   for (size_t i = 0; i < averages_.size(); ++i) {
     if (i == out.size()) out.push_back({.name = segments()[i].name});
-    out[i].tensors.emplace_back("ema", averages_[i]);
+    out[i].tensors.emplace_back(kAverageState, averages_[i]);
     out[i].scalars.emplace_back("ema_steps", counts_[i]);
   }
   return out;
@@ -64,7 +64,7 @@ std::vector<SegmentState> AveragedOptimizer::state() const {
 
 std::vector<std::string> AveragedOptimizer::state_names() const {
   std::vector<std::string> names = inner_->state_names();
-  names.insert(names.end(), {"ema", "ema_steps"});
+  names.insert(names.end(), {kAverageState, "ema_steps"});
   return names;
 }
 

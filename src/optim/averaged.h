@@ -16,8 +16,10 @@ struct AverageConfig {
   int64_t num_copied_steps = 0;  ///< Up to this step an update copies the weights (the warm-up), as the one after it.
 };
 
+inline constexpr const char* kAverageState = "ema";  ///< Its name in checkpoints: "ema.PARAMETER".
+
 /// An optimiser that also keeps averages of what it updates, and of `buffers` (running statistics). They are part of
-/// its state, "ema", so that checkpoints hold them and each rank keeps those of the segments it has.
+/// its state, kAverageState, so that checkpoints hold them and each rank keeps those of the segments it has.
 class AveragedOptimizer final : public Optimizer {
  public:
   /// Averages begin as the present values.

@@ -153,6 +153,16 @@ TEST_F(TrainImagenet, AveragesAreEvaluatedAndGoOnBitForBit) {
   const core::Json of_one = last_result("parts").at("metrics");
   for (const char* loss : {"loss", "ema_loss"})
     EXPECT_NEAR(of_one.at(loss).get<double>(), of_two.at(loss).get<double>(), 1e-4 * of_two.at(loss).get<double>());
+  // Exported averages are the weights of a model that evaluates as they do.
+  const auto exported = run_lockstep({"ckpt", "export", logs("parts"), logs("ema.pth"), "--model-ema"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  const auto of_file = train("of_file", {"--evaluate", "--pretrained", logs("ema.pth")});
+  ASSERT_EQ(of_file.exit_code, 0) << of_file.err;
+  EXPECT_EQ(last_result("of_file").at("metrics").at("loss"), of_one.at("ema_loss"));
+  ASSERT_EQ(train("none", {"--max-steps", "1", "--val-frequency", "0"}).exit_code, 0);
+  const auto none = run_lockstep({"ckpt", "export", logs("none"), logs("none.pth"), "--model-ema"});
+  EXPECT_EQ(none.exit_code, 5);
+  EXPECT_NE(none.err.find("keeps no averages of its weights"), std::string::npos) << none.err;
 }
 
 TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {

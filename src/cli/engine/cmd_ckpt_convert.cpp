@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include <filesystem>
@@ -15,8 +16,11 @@
 #include "models/weights.h"
 #include "models/weights_pt.h"
 #include "nn/init.h"
+#include "optim/averaged.h"
 #include "tasks/contrastive/front/recorded_model.h"
+#include "train/checkpoint_files.h"
 #include "train/openclip_checkpoint.h"
+#include "train/stored_tensors.h"
 #include "train/weight_file.h"
 
 namespace lockstep::cli {
@@ -49,6 +53,25 @@ models::WeightFile read_input(const config::CkptOptions& options, checkpoint::Ch
   const fs::path file = train::weight_file(options.path, manifest);
   if (fs::exists(file)) return models::read_weights(file);
   return {.path = file, .tensors = infer::own_gpt_values(options), .ignored = {}, .epoch = {}};
+}
+
+/// Replaces weights and running statistics by the averages that the checkpoint `folder` keeps of them.
+void take_averages(models::NamedValues& weights, const fs::path& folder,
+                   const checkpoint::CheckpointManifest& manifest) {
+  const auto files = train::optimizer_files(manifest);
+  const train::StoredTensors stored(folder, files);
+  int64_t num_taken = 0;
+  for (auto& [name, tensor] : weights) {
+    const std::string average = fmt::format("{}.{}", optim::kAverageState, name);
+    if (files.empty() || !stored.has(average)) continue;
+    const at::Tensor value = at::empty(tensor.sizes(), tensor.options());
+    stored.read(average, train::part_of(value, {}, average), train::flat_memory(value));
+    tensor = value;
+    ++num_taken;
+  }
+  if (num_taken == 0)
+    throw CheckpointError(fmt::format("ckpt: '{}' keeps no averages of its weights", folder.string()),
+                          "leave out --model-ema; training keeps them with `train imagenet --model-ema`");
 }
 
 /// The state of the optimiser beside the weights that were read.
@@ -87,6 +110,7 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
     return 0;
   }
   models::WeightFile weights = read_input(options, manifest);
+  if (options.model_ema) take_averages(weights.tensors, weights.path.parent_path(), manifest);
   if (options.names != "as-is") weights.tensors = renamed(weights, options);
   if (options.with_optimizer) weights.tensors = models::in_openclip_order(std::move(weights.tensors));
   const auto optimizer = optimizer_beside(weights, options);
