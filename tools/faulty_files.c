@@ -4,6 +4,7 @@
  *   eio 0      the same and fsync and rename, with EIO
  *   slow MS    each write takes MS milliseconds longer
  *   stall 0    each write waits until the trigger is gone
+ *   nolock 0   flock fails with ENOLCK
  *   clock S    the wall clock of this process is S seconds off, from then on
  */
 #define _GNU_SOURCE
@@ -115,6 +116,16 @@ int open(const char *path, int flags, ...) {
   const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(more, mode_t) : 0;
   va_end(more);
   return open64(path, flags, mode);
+}
+
+int flock(int fd, int operation) {
+  char word[16];
+  long number;
+  if (is_file_below(fd) && trigger(word, &number) && strcmp(word, "nolock") == 0) {
+    errno = ENOLCK;
+    return -1;
+  }
+  return (int)syscall(SYS_flock, fd, operation);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

@@ -23,6 +23,7 @@ std::vector<CommandInfo> make_table() {
   const std::vector<CommandInfo> others = {
       {.name = "profile train", .summary = "trace a few training steps", .half = Half::kEngine},
       {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
+      {.name = "doctor", .summary = "check ranks, network, devices, limits, storage and data"},
       {.name = "infer embed", .summary = "embed pictures, sounds and texts", .half = Half::kEngine},
       {.name = "infer classify", .summary = "classify pictures or sounds by class names", .half = Half::kEngine},
       {.name = "infer generate", .summary = "continue texts with a GPT model", .half = Half::kEngine},
@@ -44,7 +45,6 @@ std::vector<CommandInfo> make_table() {
       {.name = "config compare", .summary = "compare two recipes"},
       {.name = "config reference", .summary = "print the reference of all options"},
       later("ckpt reshard", "rewrite a checkpoint for another layout", Half::kEngine),
-      later("doctor", "check environment, devices, network and storage", Half::kFront),
   };
   table.insert(table.end(), others.begin(), others.end());
   return table;

@@ -156,6 +156,7 @@ void visit_own_options(const std::string& command, const OptionVisitor& visit) {
   ReferenceFlags reference;
   if (command == "launch") visit_launch_options(visit);
   if (command == "data") visit_data_options(visit);
+  if (command == "doctor") visit_doctor_options(visit);
   if (command == "sweep") visit_sweep_options(visit);
   if (command == "predict") visit_predict_options(visit);
   if (command == "config show") visit(declare_show(show));

@@ -14,6 +14,7 @@ int cmd_report(const commands::ParsedCommand& command);
 int cmd_report_compare(const commands::ParsedCommand& command);
 int cmd_predict(const commands::ParsedCommand& command);
 int cmd_launch(const commands::ParsedCommand& command);
+int cmd_doctor(const commands::ParsedCommand& command);
 int cmd_sweep(const commands::ParsedCommand& command);
 int cmd_config_show(const commands::ParsedCommand& command);
 int cmd_config_compare(const commands::ParsedCommand& command);
@@ -23,6 +24,7 @@ int cmd_config_reference(const commands::ParsedCommand& command);
 using OptionVisitor = std::function<void(const core::OptionSet&)>;
 void visit_launch_options(const OptionVisitor& visit);
 void visit_data_options(const OptionVisitor& visit);
+void visit_doctor_options(const OptionVisitor& visit);
 void visit_sweep_options(const OptionVisitor& visit);
 void visit_predict_options(const OptionVisitor& visit);
 

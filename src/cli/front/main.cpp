@@ -25,6 +25,7 @@ struct FrontCommand {
 constexpr FrontCommand kFrontCommands[] = {
     {"data", cmd_data},
     {"launch", cmd_launch},
+    {"doctor", cmd_doctor},
     {"sweep", cmd_sweep},
     {"ckpt list", cmd_ckpt},
     {"ckpt verify", cmd_ckpt},

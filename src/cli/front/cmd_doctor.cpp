@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "cli/common/version.h"
+#include "cli/front/commands.h"
+#include "cli/front/engine_exec.h"
+#include "commands/commands.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/hash.h"
+#include "core/host_name.h"
+#include "core/print.h"
+#include "core/strings.h"
+#include "data/shards/shard_list.h"
+#include "doctor/print.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Args = std::vector<std::string>;
+
+struct DoctorOptions {
+  std::vector<std::string> train_data{};
+  std::string logs = "./logs/", system;
+  double timeout_s = 30;
+  bool json = false, strict = false;
+};
+
+core::OptionSet declare_options(DoctorOptions& values) {
+  core::OptionSet options(
+      "doctor",
+      "Checks what a run needs here: ranks, network, GPUs, limits, memory, storage, data; says what to change. A "
+      "command of training may follow after --: its data, its memory and its options are then looked at, too.");
+  options.group("What is looked at");
+  options.add("train-data", &values.train_data,
+              {.help = "Files, folders and lists of shards that must be readable.", .metavar = "PATH"});
+  options.add("logs", &values.logs, {.help = "Folder that runs write to.", .metavar = "DIR"});
+  options.add("system", &values.system,
+              {.help = "System whose known faults are looked for.",
+               .metavar = "NAME",
+               .unset_text = "by the names of host and cluster"});
+  options.group("Report");
+  options.add("json", &values.json, {.help = "Machine-readable output."});
+  options.add("strict", &values.strict, {.help = "A warning, too, makes the exit code differ from 0."});
+  options.add("timeout", &values.timeout_s,
+              {.help = "For each wait for other machines.", .unit = "s", .min = 1, .max = 3600});
+  return options;
+}
+
+std::string hash_of_programs() {
+  core::Xxh3 hash;
+  for (const fs::path& program : {own_program(), engine_path()})
+    if (fs::exists(program)) hash.update(core::MappedFile(program).bytes());
+  return hash.hex();
+}
+
+/// Adds the paths of a list of shards; of long lists the first, the last and some between.
+void add_paths(doctor::Question& question, const std::string& text) {
+  constexpr size_t kMostLookedAt = 64;
+  if (text.empty() || text.find("://") != std::string::npos || core::starts_with(text, "pipe:")) return;
+  for (const std::string& part : core::split(text, "::")) {
+    const auto paths = data::expand_braces(part);
+    const size_t count = std::min(paths.size(), kMostLookedAt);
+    for (size_t i = 0; i < count; ++i)
+      question.data.push_back(paths[count == 1 ? 0 : i * (paths.size() - 1) / (count - 1)]);
+    question.num_data_left_out += paths.size() - count;
+  }
+}
+
+/// What a rank may have for itself: its place, its folders, its threads.
+bool may_differ(const core::Option& option) {
+  static const std::vector<std::string> own{"dist-rank", "dist-local-rank", "dist-url", "log-local",
+                                            "debug",     "threads",         "workers",  "config"};
+  return std::find(own.begin(), own.end(), option.name) != own.end();
+}
+
+/// One rank where the variables make no sense, of which a check tells.
+hw::RankInfo place_of_ranks(const doctor::Question& question) {
+  try {
+    return hw::discover_ranks({}, question.env);
+  } catch (const EnvironmentError&) {
+    return {};
+  }
+}
+
+/// Data, folder and options of a command of training.
+void take_command(doctor::Question& question, const Args& words) {
+  commands::ParsedCommand command = commands::parse_command(words);
+  const config::RunOptions* run = command.run_options();
+  if (run == nullptr)
+    throw UsageError(fmt::format("doctor: `{}` behind -- is no command of training", command.info->name),
+                     fmt::format("for example: lockstep doctor -- {} ...", commands::default_train_command()));
+  question.command = command.info->name;
+  if (!run->logs.empty()) question.folder = run->logs;
+  question.options = core::Json::object();
+  for (const core::Option& option : command.set->options())
+    if (!may_differ(option)) question.options[option.name] = option.value_text();
+  commands::read_files(command);
+  const hw::RankInfo place = place_of_ranks(question);
+  const tasks::DryRunPage page = command.task->dry_run(
+      *command.set, {.num_ranks = place.world_size, .source = place.source, .num_local_ranks = place.local_world_size});
+  question.memory_planned_bytes = page.memory_bytes;
+  question.memory_here_bytes = page.device_bytes.value_or(0);
+  for (const char* name : {"train-data", "val-data", "imagenet-val", "imagenet-v2"})
+    if (const core::Option* option = command.set->find(name); option != nullptr && command.set->is_given(name))
+      add_paths(question, option->value_text());
+}
+
+doctor::Question question_of(const DoctorOptions& values, const Args& command) {
+  const VersionInfo version = version_info();
+  doctor::Question question{
+      .program = {.version = version.version, .commit = version.commit, .file_hash = hash_of_programs()},
+      .folder = values.logs,
+      .system = values.system,
+      .timeout = std::chrono::milliseconds(static_cast<int64_t>(values.timeout_s * 1000))};
+  if (const auto cuda = core::parse_double(version.cuda))
+    question.needed_cuda = static_cast<int>(*cuda * 1000 + 0.5);  // "13.0": 13000
+  for (const std::string& path : values.train_data) add_paths(question, path);
+  if (!command.empty()) take_command(question, command);
+  return question;
+}
+
+}  // namespace
+
+void visit_doctor_options(const OptionVisitor& visit) {
+  DoctorOptions values;
+  visit(declare_options(values));
+}
+
+int cmd_doctor(const commands::ParsedCommand& parsed_command) {
+  const std::vector<std::string>& args = parsed_command.rest;
+  const auto dashes = std::find(args.begin(), args.end(), "--");
+  DoctorOptions values;
+  core::OptionSet options = declare_options(values);
+  options.parse(Args(args.begin(), dashes));
+  if (options.wants_help()) {
+    core::print("{}", options.help_text());
+    return 0;
+  }
+  const doctor::Question question = question_of(values, dashes == args.end() ? Args{} : Args(dashes + 1, args.end()));
+  const auto findings = doctor::run_checks(question);
+  const ExitCode code = doctor::exit_code_of(findings, values.strict);
+  if (values.json)
+    core::print("{}\n", doctor::report_json(findings, question, code).dump(2));
+  else
+    core::print("{}", doctor::report_text(findings, fmt::format("lockstep doctor on {}", core::host_name())));
+  return static_cast<int>(code);
+}
+
+}  // namespace lockstep::cli

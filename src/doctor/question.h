@@ -1,0 +1,37 @@
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "hw/gpus.h"
+#include "hw/ranks.h"
+
+namespace lockstep::doctor {
+
+/// What a program was built from, and a hash of the files that run.
+struct ProgramIdentity {
+  std::string version, commit;
+  std::string file_hash;  ///< XXH3-128 of the front program, and of the engine where it is there.
+};
+
+/// What is looked at.
+struct Question {
+  hw::EnvLookup env = hw::process_env();
+  hw::SystemRoots roots = hw::SystemRoots::here();
+  ProgramIdentity program{};
+  int needed_cuda = 0;              ///< That LibTorch was built for: 13000; 0: without CUDA, or not known.
+  std::filesystem::path folder{};   ///< Where runs write (--logs).
+  std::vector<std::string> data{};  ///< Files and folders that a run reads.
+  size_t num_data_left_out = 0;     ///< Of a list too long to be looked at whole.
+  std::string system{};             ///< Name of a known system; "": by the names of host and cluster.
+  std::string command{};            ///< Command whose run is looked at ("train clip"); may be empty.
+  core::Json options{};             ///< Its options, which all ranks must share.
+  double memory_planned_bytes = 0;  ///< Of its fullest rank; 0: not known.
+  double memory_here_bytes = 0;     ///< What the device of a rank has for it; 0: not known.
+  std::chrono::milliseconds timeout{std::chrono::seconds(30)};
+  bool measures = true;  ///< Measures speeds, too: one rank of each node does.
+};
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,256 @@
+// `lockstep doctor`: each fault is made, and must be found with what was measured and what to change.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <gtest/gtest.h>
+
+#include "commands/run_program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace lockstep::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using Args = std::vector<std::string>;
+using core::Json;
+
+/// Variables of a surrounding job must not leak into the tests.
+EnvChanges clean(EnvChanges changes = {}) {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "GROUP_RANK",
+        "SLURM_STEP_ID", "SLURM_JOB_ID", "SLURM_NTASKS", "TORCHELASTIC_USE_AGENT_STORE", "CUDA_VISIBLE_DEVICES",
+        "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "OMP_NUM_THREADS", "SLURM_CLUSTER_NAME"})
+    changes.emplace(name, std::nullopt);
+  return changes;
+}
+
+struct Examined {
+  int exit_code = 0;
+  Json report;
+  std::string text;
+
+  /// The findings of a check with this severity, as "evidence -> advice" lines.
+  std::string found(const std::string& severity, const std::string& check) const {
+    std::string all;
+    for (const Json& finding : report.at("findings"))
+      if (finding.at("severity") == severity && finding.at("check") == check)
+        all += finding.at("where").get<std::string>() + ": " + finding.at("evidence").get<std::string>() + " -> " +
+               finding.at("advice").get<std::string>() + "\n";
+    return all;
+  }
+};
+
+Examined examine(const ProgramResult& result) {
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.out, "") << result.err;
+  return {.exit_code = result.exit_code, .report = core::parse_json(result.out, "doctor"), .text = result.err};
+}
+
+Examined doctor(Args args, const EnvChanges& changes = {}) {
+  args.insert(args.begin(), {"doctor", "--json"});
+  return examine(run_lockstep(args, clean(changes)));
+}
+
+/// `lockstep doctor --json ARGS` from a shell that first runs `preparation`.
+Examined doctor_after(const std::string& preparation, const std::string& args = "") {
+  return examine(run_program(
+      {"/bin/sh", "-c", preparation + "; exec '" + lockstep_program() + "' doctor --json " + args}, clean()));
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// A listening socket on a port that the system chose.
+struct Listening {
+  core::Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  int port = 0;
+  Listening() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd.get(), 0), 0);
+    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port = ntohs(address.sin_port);
+  }
+};
+
+TEST(Doctor, NothingIsWrongHere) {
+  const core::TempDir folder;
+  const auto root = folder.path() / "machine";
+  fs::create_directories(root / "dev/shm");
+  fs::create_directories(root / "sys/class/net/eth0");
+  core::write_file_atomic(root / "sys/class/net/eth0/operstate", "up\n");
+  core::write_file_atomic(root / "sys/class/net/eth0/mtu", "1500\n");
+  core::write_file_atomic(folder.path() / "shard.tar", "data");
+  const Args args{"doctor", "--logs", folder.path().string(), "--train-data", (folder.path() / "shard.tar").string()};
+  const EnvChanges changes = clean({{"LOCKSTEP_SYSTEM_ROOT", root.string()}});
+  const ProgramResult result = run_lockstep(args, changes);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(holds(result.out, "0 errors")) << result.out;
+  EXPECT_TRUE(holds(result.out, "eth0 (up, MTU 1500)")) << result.out;
+  for (const std::string& line : core::split(result.out, "\n")) EXPECT_LE(line.size(), 80u) << line;
+  const Examined json = doctor(Args(args.begin() + 1, args.end()), changes);
+  EXPECT_EQ(json.report.at("errors"), 0);
+  EXPECT_EQ(json.report.at("exit_code"), 0);
+  EXPECT_GE(json.report.at("findings").size(), 14u);
+}
+
+TEST(Doctor, WrongMasterAddress) {
+  const EnvChanges rank_one{{"RANK", "1"},       {"WORLD_SIZE", "2"},
+                            {"LOCAL_RANK", "0"}, {"MASTER_PORT", "29400"},
+                            {"GROUP_RANK", "1"}, {"LOCAL_WORLD_SIZE", "1"}};
+  EnvChanges unknown = rank_one;
+  unknown["MASTER_ADDR"] = "no-such-host.invalid";
+  const Examined unresolved = doctor({}, unknown);
+  EXPECT_EQ(unresolved.exit_code, 3) << unresolved.report.dump(1);
+  EXPECT_TRUE(holds(unresolved.found("error", "master"), "'no-such-host.invalid' cannot be resolved"));
+  EXPECT_TRUE(holds(unresolved.found("error", "master"), "-> set MASTER_ADDR"));
+  EnvChanges elsewhere = rank_one;
+  elsewhere["RANK"] = "0", elsewhere["MASTER_ADDR"] = "192.0.2.1";  // of no machine (RFC 5737)
+  const Examined other = doctor({}, elsewhere);
+  EXPECT_EQ(other.exit_code, 3);
+  EXPECT_TRUE(holds(other.found("error", "master"), "192.0.2.1 (192.0.2.1) is not an address of"))
+      << other.report.dump(1);
+}
+
+TEST(Doctor, BlockedPort) {
+  const Listening taken;
+  const std::string port = std::to_string(taken.port);
+  EnvChanges rank{
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};
+  const Examined in_use = doctor({}, rank);
+  EXPECT_EQ(in_use.exit_code, 3);
+  EXPECT_TRUE(holds(in_use.found("error", "master"), "rank 0 cannot listen on port " + port + ": Address already"));
+  // A full queue of connections drops packets, as a firewall does.
+  std::vector<core::Fd> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(taken.port));
+    (void)::connect(waiting.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  }
+  rank["RANK"] = "1", rank["LOCAL_RANK"] = "1";
+  const Examined blocked = doctor({}, rank);
+  EXPECT_EQ(blocked.exit_code, 3);
+  EXPECT_TRUE(holds(blocked.found("error", "master"), "does not answer within 3 s: a firewall drops it"))
+      << blocked.report.dump(1);
+}
+
+TEST(Doctor, RanksThatContradictThemselves) {
+  const Examined result = doctor({}, {{"RANK", "4"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_TRUE(holds(result.found("error", "ranks"), "RANK=4 does not lie in [0, 2)")) << result.report.dump(1);
+}
+
+TEST(Doctor, InterfacesAndCards) {
+  const core::TempDir folder;
+  const fs::path net = folder.path() / "sys/class/net", cards = folder.path() / "sys/class/infiniband";
+  for (const auto& [name, state] : {std::pair("eth0", "up"), std::pair("ib0", "down"), std::pair("lo", "unknown")}) {
+    fs::create_directories(net / name);
+    core::write_file_atomic(net / name / "operstate", std::string(state) + "\n");
+    core::write_file_atomic(net / name / "mtu", "9000\n");
+  }
+  for (const auto& [number, state] : {std::pair("1", "4: ACTIVE"), std::pair("2", "1: DOWN")}) {
+    fs::create_directories(cards / "mlx5_0/ports" / number);
+    core::write_file_atomic(cards / "mlx5_0/ports" / number / "state", std::string(state) + "\n");
+    core::write_file_atomic(cards / "mlx5_0/ports" / number / "rate", "200 Gb/sec (4X HDR)\n");
+  }
+  fs::create_directories(folder.path() / "dev/shm");
+  const auto with = [&](EnvChanges changes) {
+    changes["LOCKSTEP_SYSTEM_ROOT"] = folder.path().string();
+    return doctor({}, changes);
+  };
+  const Examined absent = with({{"NCCL_SOCKET_IFNAME", "ib7"}});
+  EXPECT_EQ(absent.exit_code, 3);
+  EXPECT_TRUE(holds(absent.found("error", "interfaces"), "NCCL_SOCKET_IFNAME=ib7 chooses no interface"));
+  EXPECT_TRUE(holds(with({{"GLOO_SOCKET_IFNAME", "ib0"}}).found("error", "interfaces"), "whose link is down: ib0"));
+  EXPECT_EQ(with({{"NCCL_SOCKET_IFNAME", "^lo,ib"}}).found("error", "interfaces"), "");
+  const Examined excluded = with({{"NCCL_SOCKET_IFNAME", "=eth"}});
+  EXPECT_TRUE(holds(excluded.found("error", "interfaces"), "chooses no interface")) << "= asks for the whole name";
+  EXPECT_TRUE(holds(absent.found("warning", "infiniband"), "1 of 2 InfiniBand ports are active"));
+  EXPECT_TRUE(holds(with({{"NCCL_IB_HCA", "hfi1"}}).found("error", "infiniband"), "names no InfiniBand card"));
+  EXPECT_TRUE(holds(with({{"NCCL_IB_DISABLE", "1"}}).found("warning", "infiniband"), "NCCL uses TCP"));
+}
+
+TEST(Doctor, VariablesThatAreKnownFaults) {
+  const Examined known = doctor({"--strict"}, {{"TORCH_NCCL_BLOCKING_WAIT", "1"}, {"SLURM_CLUSTER_NAME", "leonardo"}});
+  EXPECT_EQ(known.exit_code, 6) << "--strict counts warnings";
+  EXPECT_TRUE(holds(known.found("warning", "variables"), "TORCH_NCCL_BLOCKING_WAIT=1"));
+  EXPECT_TRUE(holds(known.found("warning", "variables"), "-> export NCCL_PXN_DISABLE=1"));
+  const Examined set = doctor({"--system", "Leonardo Booster"}, {{"NCCL_PXN_DISABLE", "1"}});
+  EXPECT_EQ(set.found("warning", "variables"), "");
+}
+
+TEST(Doctor, LimitsOfTheProcess) {
+  const Examined result = doctor_after("ulimit -n 256");
+  EXPECT_TRUE(holds(result.found("warning", "limits"), "ulimit -n (open files) is 256")) << result.report.dump(1);
+  EXPECT_EQ(result.found("warning", "limits").find("-u ("), std::string::npos);
+}
+
+TEST(Doctor, TinySharedMemory) {
+  const core::TempDir folder;
+  fs::create_directories(folder.path() / "dev/shm");
+  const std::string root = folder.path().string();
+  const auto probe = run_program({"/usr/bin/unshare", "--mount", "true"});
+  if (probe.exit_code != 0) GTEST_SKIP() << "mounting needs a name space: " << probe.err;
+  const ProgramResult result = run_program(
+      {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
+       "mount -t tmpfs -o size=1m none '" + root + "/dev/shm' && exec '" + lockstep_program() + "' doctor --json"},
+      clean({{"LOCKSTEP_SYSTEM_ROOT", root}}));
+  const Examined examined = examine(result);
+  EXPECT_EQ(examined.exit_code, 6);
+  EXPECT_TRUE(holds(examined.found("error", "shm"), "/dev/shm has 1.00 MiB free of 1.00 MiB"))
+      << examined.report.dump(1);
+  EXPECT_TRUE(holds(examined.found("error", "shm"), "--shm-size")) << examined.report.dump(1);
+}
+
+TEST(Doctor, MissingDataAndFolders) {
+  const core::TempDir folder;
+  core::write_file_atomic(folder.path() / "train-000.tar", "x");
+  core::write_file_atomic(folder.path() / "train-002.tar", "");
+  const Examined result = doctor({"--train-data", (folder.path() / "train-{000..002}.tar").string()});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_TRUE(holds(result.found("error", "data"), "train-001.tar' is not there, and 1 more of 3 looked at"))
+      << result.report.dump(1);
+  const Examined unwritable = doctor({"--logs", "/proc/runs"});
+  EXPECT_EQ(unwritable.exit_code, 6);
+  EXPECT_TRUE(holds(unwritable.found("error", "folder"), "'/proc' cannot be written")) << unwritable.report.dump(1);
+}
+
+TEST(Doctor, FileSystemWithoutLocks) {
+  const core::TempDir folder;
+  const std::string library = (folder.path() / "faulty_files.so").string();
+  const auto built = run_program({"/usr/bin/cc", "-O1", "-shared", "-fPIC", "-o", library,
+                                  std::string(LOCKSTEP_SOURCE_DIR) + "/tools/faulty_files.c", "-ldl"});
+  ASSERT_EQ(built.exit_code, 0) << built.err;
+  const auto trigger = folder.path() / "trigger", runs = folder.path() / "runs";
+  fs::create_directories(runs);
+  const EnvChanges faulty{
+      {"LD_PRELOAD", library}, {"FAULTY_FOLDER", runs.string()}, {"FAULTY_TRIGGER", trigger.string()}};
+  EXPECT_EQ(doctor({"--logs", runs.string()}, faulty).found("error", "locks"), "");
+  core::write_file_atomic(trigger, "nolock 0\n");
+  const Examined result = doctor({"--logs", runs.string()}, faulty);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_TRUE(holds(result.found("error", "locks"), "flock does not work on '" + runs.string() + "'"))
+      << result.report.dump(1);
+}
+
+TEST(Doctor, TheCommandThatIsToRun) {
+  const Examined result = doctor({"--", "train", "clip", "--model", "ViT-B-32", "--train-data", "/no/such/shard.tar",
+                                  "--train-num-samples", "10000000", "--batch-size", "1000000", "--device", "cpu"});
+  EXPECT_EQ(result.exit_code, 6) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "memory"), "the plan of `train clip` needs ")) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "data"), "'/no/such/shard.tar' is not there"));
+  const ProgramResult other = run_lockstep({"doctor", "--", "launch"}, clean());
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_TRUE(holds(other.err, "is no command of training")) << other.err;
+}
+
+}  // namespace
+}  // namespace lockstep::tests
