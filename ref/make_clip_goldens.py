@@ -85,6 +85,12 @@ CASES = {
                        "norm_kwargs": {"eps": 1e-6}, "act_kwargs": {"approximate": "tanh"}},
         "text_cfg": {**TEXT, "layers": 1},
     },
+    "convnext": {
+        "embed_dim": 20,
+        "vision_cfg": {"tower": "convnext", "image_size": 64, "layers": [1, 2, 1, 1], "width": 8, "head_width": 8,
+                       "timm_pool": "", "timm_proj": "linear", "norm_kwargs": {"eps": 1e-6}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
     "roberta": {
         "embed_dim": 20,
         "vision_cfg": {**VIT, "layers": 1},
@@ -165,7 +171,12 @@ OWN_KEYS = ("tower", "hf_config")  # of lockstep's configurations
 
 
 def set_timm_trunk(model, vision, embed_dim):
-    """SigLIP's tower of timm at the sizes of the case."""
+    """SigLIP's or ConvNeXt's tower of timm at the sizes of the case."""
+    if vision["tower"] == "convnext":
+        widths = [vision["width"] << stage for stage in range(4)]
+        model.visual.trunk = timm.models.convnext.ConvNeXt(depths=vision["layers"], dims=widths, num_classes=0)
+        model.visual.head.proj = torch.nn.Linear(widths[-1], embed_dim, bias=False)
+        return
     trunk = timm.models.vision_transformer.VisionTransformer(
         img_size=vision["image_size"], patch_size=vision["patch_size"], embed_dim=vision["width"],
         depth=vision["layers"], num_heads=vision["width"] // vision["head_width"],
@@ -195,9 +206,10 @@ def build(config, cast_dtype=None):
     for part in own:
         for key in OWN_KEYS:
             config[part].pop(key, None)
-    is_timm, is_hf = own["vision_cfg"].get("tower") == "timm_vit", "hf_model_name" in own["text_cfg"]
-    if is_timm:
+    is_timm, is_hf = "tower" in own["vision_cfg"], "hf_model_name" in own["text_cfg"]
+    if is_timm:  # replaced at once
         config["vision_cfg"]["timm_model_name"] = "vit_base_patch32_siglip_256"
+        config["vision_cfg"]["timm_pool"] = config["vision_cfg"]["timm_pool"] or "map"
     if is_hf:  # replaced at once
         config["text_cfg"] = {}
     has_custom_text = config.pop("custom_text", False) or is_hf

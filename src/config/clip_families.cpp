@@ -74,6 +74,26 @@ constexpr std::array kWorldwides{
     RelatedRow{"ViT-bigG-14-worldwide-378", "ViT-bigG-14", 378},
 };
 
+struct ConvNextClipRow {
+  std::string_view name, trunk;
+  int64_t embed_dim, image_size;
+  TextSizes text;
+  bool has_mlp_head = false;
+};
+constexpr std::array kConvNextClips{
+    ConvNextClipRow{"convnext_tiny", "convnext_tiny", 1024, 224, kText512},
+    ConvNextClipRow{"convnext_small", "convnext_small", 512, 224, kText512},
+    ConvNextClipRow{"convnext_base", "convnext_base", 512, 224, kText512},
+    ConvNextClipRow{"convnext_base_w", "convnext_base", 640, 256, {640, 10, 12}},
+    ConvNextClipRow{"convnext_base_w_320", "convnext_base", 640, 320, {640, 10, 12}},
+    ConvNextClipRow{"convnext_large", "convnext_large", 768, 224, kText768},
+    ConvNextClipRow{"convnext_large_d", "convnext_large", 768, 256, {768, 12, 16}, true},
+    ConvNextClipRow{"convnext_large_d_320", "convnext_large", 768, 320, {768, 12, 16}, true},
+    ConvNextClipRow{"convnext_xlarge", "convnext_xlarge", 1024, 256, {1024, 16, 20}},
+    ConvNextClipRow{"convnext_xxlarge", "convnext_xxlarge", 1024, 256, kText1024},
+    ConvNextClipRow{"convnext_xxlarge_320", "convnext_xxlarge", 1024, 320, kText1024},
+};
+
 struct RobertaClipRow {
   std::string_view name, plain, roberta;
   bool has_quick_gelu = false;
@@ -125,6 +145,19 @@ ClipShape make(const SiglipRow& row) {
   text.projection = row.name == kNoProjection ? TextProjection::kNone : TextProjection::kLinear;
   text.tokens = is_second ? TextTokens::kGemma : TextTokens::kSentencePiece;
   text.is_canonicalized = true;
+  return shape;
+}
+
+ClipShape make(const ConvNextClipRow& row) {
+  using Kind = ProjectionShape::Kind;
+  ClipShape shape{.embed_dim = row.embed_dim, .text = text_of(row.text, 77, 49408)};
+  set_timm_tower(shape.vision, row.trunk, std::string(row.name));
+  shape.vision.image_size = row.image_size;
+  shape.vision.drop_path = 0.1;
+  shape.vision.head = {.kind = row.has_mlp_head ? Kind::kMlp : Kind::kLinear,
+                       .hidden = 2 * row.embed_dim,
+                       .has_bias = false,
+                       .is_relu = false};
   return shape;
 }
 
@@ -204,6 +237,7 @@ template <class Visit> void visit_families(const PlainClip& plain, const Visit& 
   if (any(kClipas, [&](const RelatedRow& row) { return make_clipa(row, plain); })) return;
   if (any(kWorldwides, [&](const RelatedRow& row) { return make_worldwide(row, plain); })) return;
   if (any(kRobertaClips, [&](const RobertaClipRow& row) { return make(row, plain); })) return;
+  if (any(kConvNextClips, [](const ConvNextClipRow& row) { return make(row); })) return;
   any(kCocas, [](const CocaRow& row) { return make(row); });
 }
 

@@ -118,7 +118,8 @@ void read_timm_head(JsonSection& section, VisionShape& vision, int64_t embed_dim
   read_choice(section, "timm_proj", {{"linear", Kind::kLinear}, {"mlp", Kind::kMlp}, {"none", Kind::kNone}},
               vision.head.kind);
   section.read("timm_proj_bias", vision.head.has_bias);
-  for (const char* key : {"timm_drop", "timm_drop_path"}) section.find(key);
+  section.only("timm_drop", 0.0, "nothing is dropped in front of the last layer");
+  section.read("timm_drop_path", vision.drop_path);
 }
 
 VisionShape read_vision(const Json& object, const std::string& where, int64_t embed_dim) {
@@ -149,7 +150,12 @@ VisionShape read_vision(const Json& object, const std::string& where, int64_t em
     choose_tower(section, vision);
   else
     section.find("tower");
-  if (vision.tower == TimmVitTower::kName) vision.has_class_token = false;
+  if (vision.tower != ModifiedResnetTower::kName && vision.tower != VisionTransformerTower::kName)
+    vision.has_class_token = false;
+  if (vision.tower == ConvNextTower::kName) {
+    vision.pool = ImagePool::kMean;
+    vision.layer_scale = vision.layer_scale.value_or(kConvNextLayerScale);
+  }
   read_timm_head(section, vision, embed_dim);
   section.finish();
   return vision;

@@ -90,7 +90,6 @@ constexpr std::array kClipRefusals{
     ClipRefusal{"MobileCLIP", "its image tower is FastViT or has a convolutional stem"},
     ClipRefusal{"PE-Core", "its image tower has rotary positions"},
     ClipRefusal{"ViTamin", "its image tower mixes convolutions with attention"},
-    ClipRefusal{"convnext_", "its image tower is ConvNeXt"},
     ClipRefusal{"swin_", "its image tower is Swin"},
     ClipRefusal{"vit_", "its image tower is an averaging or relative-position ViT of timm"},
 };
@@ -141,11 +140,10 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
 }
 
 [[noreturn]] void throw_unknown_clip(std::string_view model) {
-  for (const ClipRefusal& refusal : kClipRefusals)
-    if (model.find(refusal.pattern) != std::string_view::npos)
-      throw UsageError(fmt::format("clip: model '{}' of OpenCLIP is not supported: {}", model, refusal.reason),
-                       "`lockstep train clip --list-models` says which are; or give your own configuration as --model "
-                       "FILE.json");
+  if (const std::string reason = clip_refusal(model); !reason.empty())
+    throw UsageError(fmt::format("clip: model '{}' of OpenCLIP is not supported: {}", model, reason),
+                     "`lockstep train clip --list-models` says which are; or give your own configuration as --model "
+                     "FILE.json");
   const std::vector<std::string> names = clip_model_names();
   const auto nearest = core::nearest_name(model, names);
   throw UsageError(
@@ -228,6 +226,12 @@ double clip_text_activation_bytes(const ClipShape& shape, const ActivationBytes&
     total +=
         static_cast<double>(captions.layers * caption_image_tokens(shape.vision) * captions.width) * 3 * bytes.compute;
   return total;
+}
+
+std::string clip_refusal(std::string_view name) {
+  for (const ClipRefusal& refusal : kClipRefusals)
+    if (name.find(refusal.pattern) != std::string_view::npos) return std::string(refusal.reason);
+  return "";
 }
 
 std::vector<std::string> clip_model_names() {

@@ -23,9 +23,9 @@ enum class ImagePool {
 struct VisionShape {
   std::string tower = "vit";         ///< Its ImageTower::kName.
   int64_t image_size = 224;          ///< Pixels, square.
-  std::vector<int64_t> stages = {};  ///< ModifiedResNet: bottlenecks of its four stages.
+  std::vector<int64_t> stages = {};  ///< ModifiedResNet, ConvNeXt: blocks of its four stages.
   int64_t layers = 12;               ///< ViT: blocks.
-  int64_t width = 768;               ///< ViT: token width; ModifiedResNet: channels after the stem.
+  int64_t width = 768;               ///< ViT: token width; else: channels after the stem.
   int64_t head_width = 64;
   int64_t patch_size = 16;  ///< ViT: pixels.
   double mlp_ratio = 4.0;
@@ -43,6 +43,8 @@ struct VisionShape {
   /// CoCa's pooling: the first of pooler_queries learned queries gives the picture's vector, the others its tokens.
   bool has_attentional_pool = false;
   int64_t pooler_queries = 256, pooler_heads = 8;
+
+  double drop_path = 0.0;  ///< ConvNeXt: share of samples that skip the last block while training; 0 at the first.
 
   // Towers of timm: what stands behind the trunk
   ProjectionShape head = {.kind = ProjectionShape::Kind::kNone};
@@ -144,6 +146,9 @@ struct ClipShape {
 /// Names of the built-in models, in table order: every native configuration of OpenCLIP 3.3.0 that these towers can
 /// express.
 std::vector<std::string> clip_model_names();
+
+/// Why a configuration of OpenCLIP's list cannot be expressed; "" for a name that no reason is known for.
+std::string clip_refusal(std::string_view name);
 
 /// Changes that the command line may make to a named shape.
 struct ClipOverrides {

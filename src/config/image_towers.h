@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "config/clip_shape.h"
+#include "config/image_towers/convnext.h"
 #include "config/image_towers/modified_resnet.h"
 #include "config/image_towers/timm_vit.h"
 #include "config/image_towers/vision_transformer.h"
@@ -10,7 +11,7 @@
 namespace lockstep::config {
 
 /// Every kind of image tower: the only list of them.
-using ImageTowers = std::tuple<ModifiedResnetTower, TimmVitTower, VisionTransformerTower>;
+using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, TimmVitTower, VisionTransformerTower>;
 
 namespace internal {
 

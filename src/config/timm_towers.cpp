@@ -49,13 +49,41 @@ bool set_siglip_vit(VisionShape& vision, std::string_view name) {
   return false;
 }
 
+struct ConvNextRow {
+  std::string_view name;
+  std::array<int64_t, 4> stages;
+  int64_t width;
+  double norm_epsilon = 1e-6;
+};
+constexpr std::array kConvNexts{
+    ConvNextRow{"convnext_tiny", {3, 3, 9, 3}, 96},     ConvNextRow{"convnext_small", {3, 3, 27, 3}, 96},
+    ConvNextRow{"convnext_base", {3, 3, 27, 3}, 128},   ConvNextRow{"convnext_large", {3, 3, 27, 3}, 192},
+    ConvNextRow{"convnext_xlarge", {3, 3, 27, 3}, 256}, ConvNextRow{"convnext_xxlarge", {3, 4, 30, 3}, 384, 1e-5},
+};
+
+bool set_convnext(VisionShape& vision, std::string_view name) {
+  for (const ConvNextRow& row : kConvNexts) {
+    if (row.name != name) continue;
+    vision = {.tower = "convnext",
+              .stages = {row.stages.begin(), row.stages.end()},
+              .layers = 0,
+              .width = row.width,
+              .layer_scale = kConvNextLayerScale,
+              .norm_epsilon = row.norm_epsilon,
+              .has_class_token = false,
+              .pool = ImagePool::kMean};
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where) {
-  if (set_siglip_vit(vision, name)) return;
+  if (set_siglip_vit(vision, name) || set_convnext(vision, name)) return;
   throw UsageError(
       fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
-      "towers of timm that are here: vit_*_siglip_*");
+      "towers of timm that are here: vit_*_siglip_*, convnext_*");
 }
 
 void add_timm_head(ParamList& list, const VisionShape& vision, int64_t width, int64_t embed_dim) {

@@ -7,8 +7,11 @@
 
 namespace lockstep::config {
 
-/// Sets kind and sizes of the image tower that timm 1.0 knows by this name ("vit_base_patch16_siglip_224"). UsageError
-/// for another; `where` names the configuration.
+/// What timm's ConvNeXt blocks begin with.
+inline constexpr double kConvNextLayerScale = 1e-6;
+
+/// Sets kind and sizes of the image tower that timm 1.0 knows by this name ("vit_base_patch16_siglip_224",
+/// "convnext_base"). UsageError for another; `where` names the configuration.
 void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where);
 
 /// Parameters of what OpenCLIP puts behind a tower of timm ("visual.head."): nothing, "proj", or "mlp" with its first

@@ -41,7 +41,8 @@ template <typename Options> const Options& options_as(const FrontTask& task) {
 struct FrontTaskRow {
   std::string name, summary;
   std::unique_ptr<FrontTask> (*make)(const std::string& name);
-  std::vector<std::string> programs{};  ///< Modules and scripts of others whose flags this task takes.
+  std::vector<std::string> programs{};     ///< Modules and scripts of others whose flags this task takes.
+  std::string (*list_models)() = nullptr;  ///< What --list-models prints, where the task has it.
 };
 
 /// All tasks, the default one first: the only place of the torch-free half that makes one by its name.

@@ -1,5 +1,6 @@
 #include <map>
 
+#include "config/clip_list.h"
 #include "core/strings.h"
 #include "tasks/contrastive/front/contrastive_front.h"
 #include "tasks/gpt/front/gpt_front.h"
@@ -13,7 +14,8 @@ std::span<const FrontTaskRow> front_tasks() {
       {"clip",
        "train a CLIP model on pictures and captions",
        make_contrastive_front,
-       {"open_clip_train.main", "open_clip_train/main.py", "training.main", "training/main.py"}},
+       {"open_clip_train.main", "open_clip_train/main.py", "training.main", "training/main.py"},
+       config::openclip_models_page},
       {"clap",
        "train a CLAP model on sounds and captions",
        make_contrastive_front,

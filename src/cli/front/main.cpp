@@ -12,6 +12,7 @@
 #include "commands/commands.h"
 #include "core/error.h"
 #include "core/print.h"
+#include "tasks/tasks.h"
 
 namespace lockstep::cli {
 namespace {
@@ -38,6 +39,15 @@ constexpr FrontCommand kFrontCommands[] = {
 };
 
 bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
+
+/// `train TASK --list-models`: whatever else is asked, the list is printed and nothing run.
+std::string (*asked_list(const Args& args))() {
+  if (args.size() < 3 || args[0] != "train" || std::find(args.begin(), args.end(), "--list-models") == args.end())
+    return nullptr;
+  for (const tasks::FrontTaskRow& row : tasks::front_tasks())
+    if (row.name == args[1]) return row.list_models;
+  return nullptr;
+}
 
 /// Of a training command whose run is to be traced.
 std::string profile_help(const core::OptionSet& set) {
@@ -73,6 +83,10 @@ int run(const Args& args) {
       core::print("{}", help);
       return 0;
     }
+  }
+  if (const auto list = asked_list(args)) {
+    core::print("{}", list());
+    return 0;
   }
   commands::ParsedCommand command = commands::parse_command_here(args);
   if (command.info->half == commands::Half::kEngine) return run_engine_command(command, args);

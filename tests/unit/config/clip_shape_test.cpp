@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "config/clip_list.h"
 #include "config/hub_names.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -74,6 +75,7 @@ TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
     EXPECT_EQ(parsed.vision.norms_after_pool, shape.vision.norms_after_pool);
     EXPECT_EQ(parsed.vision.has_tanh_gelu, shape.vision.has_tanh_gelu);
     EXPECT_EQ(parsed.vision.norm_epsilon, shape.vision.norm_epsilon);
+    EXPECT_EQ(parsed.vision.drop_path, shape.vision.drop_path);
     EXPECT_EQ(parsed.vision.pooler_heads, shape.vision.pooler_heads);
     EXPECT_EQ(parsed.text.tower, shape.text.tower);
     EXPECT_EQ(parsed.text.tokens, shape.text.tokens);
@@ -98,6 +100,26 @@ TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
   EXPECT_EQ(num_known, names.size());
 }
 
+TEST(ClipList, HasEveryConfigurationWithItsReason) {
+  std::vector<std::string> listed, wanted;
+  for (const ClipListEntry& entry : openclip_models()) {
+    listed.push_back(entry.name);
+    const std::string message = usage_error_of([&] { resolve_clip_shape(entry.name); });
+    EXPECT_EQ(message.empty(), entry.missing.empty()) << entry.name;
+    EXPECT_NE(message.find(entry.missing), std::string::npos) << message;
+  }
+  const core::Json configs = openclip_configs();
+  for (const auto& [name, entry] : configs.items()) wanted.push_back(name);
+  std::sort(wanted.begin(), wanted.end());
+  EXPECT_EQ(listed, wanted);
+}
+
+TEST(ClipList, ThePageIsTheListOfThisProgram) {
+  const auto page = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "docs" / "clip_models.md";
+  EXPECT_EQ(core::read_file(page), openclip_models_page())
+      << "write it again: build/lockstep train clip --list-models > docs/clip_models.md";
+}
+
 struct Published {  // OpenCLIP's docs/model_profile.csv: parameters in millions, forward GFLOPs, both of image and text
                     // tower
   const char* model;
@@ -118,6 +140,9 @@ TEST(ClipShape, CostsArePublishedFigures) {
         Published{"ViT-bigG-14", "1844.91", "694.66", "967.50", "97.86"},
         Published{"ViT-B-16-SigLIP", "92.88", "110.27", "35.42", "11.02"},
         Published{"ViT-SO400M-14-SigLIP", "427.68", "449.68", "220.35", "13.19"},
+        Published{"convnext_base", "88.09", "63.43", "30.71", "5.96"},
+        Published{"convnext_large_d_320", "199.77", "152.00", "140.25", "17.73"},
+        Published{"convnext_xxlarge", "846.54", "354.03", "395.94", "47.09"},
         Published{"ViT-L-14-CLIPA", "303.96", "110.25", "162.03", "5.47"},
         Published{"ViT-H-14-CLIPA-336", "632.48", "336.16", "781.45", "19.43"},
         Published{"roberta-ViT-B-32", "87.85", "124.87", "8.82", nullptr}}) {

@@ -173,8 +173,8 @@ TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ClipGolden,
                          ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet", "vit_avg", "vit_fixed",
-                                           "custom_text", "coca", "coca_plain", "siglip", "siglip_head", "roberta",
-                                           "xlm_roberta"),
+                                           "custom_text", "coca", "coca_plain", "siglip", "siglip_head", "convnext",
+                                           "roberta", "xlm_roberta"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// Features and gradients of two models with equal parameters on equal input.

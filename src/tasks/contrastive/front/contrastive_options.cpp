@@ -322,13 +322,19 @@ void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
                              "file in LAION's or OpenCLIP's format."
                            : "Name of an OpenCLIP model (ViT-B-32, RN50, ...), or a JSON file in OpenCLIP's format.",
        .metavar = "NAME|FILE.json"});
+  if (!o.is_clap())
+    set.add("list-models", &o.list_models,
+            {.role = OptionRole::kNoInfluence,
+             .help = "Print which of OpenCLIP's configurations are here and why others are not, and end."});
   set.add(
       "pretrained", &o.pretrained,
       {.role = OptionRole::kConfiguration,
        .help = o.is_clap() ? "Weights to start from: .safetensors or .pt, with the names of LAION's CLAP, OpenCLIP or "
-                             "Hugging Face. Tags are not downloaded."
-                           : "Weights to start from: .safetensors, or an OpenCLIP .pt file. Tags are not downloaded.",
-       .metavar = "FILE"});
+                             "Hugging Face. Nothing is downloaded."
+                           : "Weights to start from: .safetensors, an OpenCLIP .pt file, or what OpenCLIP calls them: "
+                             "a tag (laion2b_s34b_b79k) or hf-hub:ORG/NAME, found in the caches of Hugging Face and "
+                             "OpenCLIP. Nothing is downloaded.",
+       .metavar = o.is_clap() ? "FILE" : "FILE|TAG|hf-hub:ORG/NAME"});
   set.add(
       "precision", &o.precision,
       {.role = OptionRole::kSetup,

@@ -75,6 +75,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::optional<double> grad_clip_norm;  // --grad-clip-norm
 
   // Model and precision
+  bool list_models = false;                     // --list-models; the front prints the list and ends
   std::string pretrained;                       // --pretrained FILE
   bool grad_checkpointing = false;              // --grad-checkpointing
   std::optional<int64_t> force_context_length;  // --force-context-length
