@@ -2,11 +2,10 @@
 
 #include <ATen/Context.h>
 
-#include <filesystem>
 #include <functional>
 #include <vector>
 
-#include "config/hub_names.h"
+#include "config/pretrained_weights.h"
 #include "core/error.h"
 #include "hw/device.h"
 #include "models/clap/clap_model.h"
@@ -23,16 +22,13 @@ namespace {
 
 /// A network, and how the tensors of a weight file get into it.
 struct MadeTowers {
+  std::string model;
   std::unique_ptr<models::TwoTowers> network;
   std::function<void(const models::WeightFile&)> load;
 };
 
-void load_file(const MadeTowers& towers, const std::string& path) {
-  if (!std::filesystem::exists(path))
-    throw UsageError(fmt::format("train: --pretrained '{}' does not exist", path),
-                     config::hint_for_name(path, "give the path of its .pt or .safetensors file",
-                                           "tags of OpenCLIP are not downloaded: fetch the weights and give the path "
-                                           "of the .pt or .safetensors file"));
+void load_file(const MadeTowers& towers, const TowersConfig& config) {
+  const auto path = config::pretrained_file("--pretrained", config.pretrained, towers.model);
   checkpoint::CheckpointManifest ignored;
   models::WeightFile weights = models::read_weights(train::weight_file(path, ignored));
   if (towers.network->logit_bias() == nullptr)  // of a model trained with the sigmoid loss: no softmax depends on it
@@ -42,11 +38,11 @@ void load_file(const MadeTowers& towers, const std::string& path) {
 
 void load_pretrained(const MadeTowers& towers, const TowersConfig& config) {
   if (config.broadcast_from == nullptr) {
-    load_file(towers, config.pretrained);
+    load_file(towers, config);
     return;
   }
   train::decide_on_rank_zero(*config.broadcast_from, [&] {
-    load_file(towers, config.pretrained);
+    load_file(towers, config);
     return std::string();
   });
   models::broadcast_weights(*towers.network, *config.broadcast_from);
@@ -60,7 +56,7 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
                                               .grad_checkpointing = config.grad_checkpointing,
                                               .batch_norm_ranks = config.batch_norm_ranks});
     const auto load = [&model = *clap](const models::WeightFile& file) { models::load_clap_weights(model, file); };
-    return {.network = std::move(clap), .load = load};
+    return {.model = clap_shape->name, .network = std::move(clap), .load = load};
   }
   auto clip = std::make_unique<models::ClipModel>(
       *shape.clip(), models::ClipModelOptions{.tensors = tensors,
@@ -68,7 +64,7 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
                                               .freezes_batch_norm = config.freezes_batch_norm,
                                               .batch_norm_ranks = config.batch_norm_ranks});
   const auto load = [&model = *clip](const models::WeightFile& file) { models::load_weights(model, file); };
-  return {.network = std::move(clip), .load = load};
+  return {.model = shape.clip()->name, .network = std::move(clip), .load = load};
 }
 
 }  // namespace

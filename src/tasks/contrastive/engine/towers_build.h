@@ -14,7 +14,8 @@ namespace lockstep::tasks {
 struct TowersConfig {
   const train::Precision* precision = nullptr;
   at::Device device = at::kCPU;
-  std::string pretrained;  ///< Weight file (safetensors or .pt); "": parameters drawn from `seed`.
+  /// Weights (see config::pretrained_file); "": parameters drawn from `seed`.
+  std::string pretrained = {};
   uint64_t seed = 0;
   bool grad_checkpointing = false;
   bool freezes_batch_norm = false;  ///< CLIP: see models::ImageTower::freeze_batch_norm.

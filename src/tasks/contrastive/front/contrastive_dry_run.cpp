@@ -6,6 +6,8 @@
 
 #include "config/contrastive_shape.h"
 #include "config/precision_names.h"
+#include "config/pretrained_weights.h"
+#include "core/error.h"
 #include "core/units.h"
 #include "data/shards/shard_list.h"
 #include "plan/bucket_plan.h"
@@ -104,7 +106,13 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
     else
       for (const std::string& shards : missing_shards(flag, spec)) missing.push_back(shards);
   }
-  look_for("--pretrained", options.pretrained);
+  if (!options.pretrained.empty()) {
+    try {
+      config::pretrained_file("--pretrained", options.pretrained, options.model);
+    } catch (const UsageError&) {
+      missing.push_back(fmt::format("--pretrained '{}' is not here", options.pretrained));
+    }
+  }
   look_for("--classnames", options.classnames);
   look_for("--templates", options.templates);
   look_for("--tokenizer-vocab", options.tokenizer_vocab);

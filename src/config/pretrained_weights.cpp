@@ -1,0 +1,286 @@
+#include "config/pretrained_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "core/env.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace fs = std::filesystem;
+namespace {
+
+/// Weights that OpenCLIP 3.3.0 knows by a tag, of models that are here: where the Hugging Face Hub has them, and the
+/// name of the file that older releases put into their own cache ("": none).
+struct PretrainedRow {
+  std::string_view model, tag, repository, file;
+};
+constexpr PretrainedRow kPretrained[] = {
+    {"RN50", "openai", "timm/resnet50_clip.openai", "RN50.pt"},
+    {"RN50", "yfcc15m", "timm/resnet50_clip.yfcc15m", "rn50-quickgelu-yfcc15m-455df137.pt"},
+    {"RN50", "cc12m", "timm/resnet50_clip.cc12m", "rn50-quickgelu-cc12m-f000538c.pt"},
+    {"RN101", "openai", "timm/resnet101_clip.openai", "RN101.pt"},
+    {"RN101", "yfcc15m", "timm/resnet101_clip.yfcc15m", "rn101-quickgelu-yfcc15m-3e04b30e.pt"},
+    {"RN50x4", "openai", "timm/resnet50x4_clip.openai", "RN50x4.pt"},
+    {"RN50x16", "openai", "timm/resnet50x16_clip.openai", "RN50x16.pt"},
+    {"RN50x64", "openai", "timm/resnet50x64_clip.openai", "RN50x64.pt"},
+    {"ViT-B-32", "openai", "timm/vit_base_patch32_clip_224.openai", "ViT-B-32.pt"},
+    {"ViT-B-32", "laion400m_e31", "timm/vit_base_patch32_clip_224.laion400m_e31",
+     "vit_b_32-quickgelu-laion400m_e31-d867053b.pt"},
+    {"ViT-B-32", "laion400m_e32", "timm/vit_base_patch32_clip_224.laion400m_e32",
+     "vit_b_32-quickgelu-laion400m_e32-46683a32.pt"},
+    {"ViT-B-32", "laion2b_e16", "timm/vit_base_patch32_clip_224.laion2b_e16", "vit_b_32-laion2b_e16-af8dbd0c.pth"},
+    {"ViT-B-32", "laion2b_s34b_b79k", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", ""},
+    {"ViT-B-32", "datacomp_xl_s13b_b90k", "laion/CLIP-ViT-B-32-DataComp.XL-s13B-b90K", ""},
+    {"ViT-B-32", "datacomp_m_s128m_b4k", "laion/CLIP-ViT-B-32-DataComp.M-s128M-b4K", ""},
+    {"ViT-B-32", "commonpool_m_clip_s128m_b4k", "laion/CLIP-ViT-B-32-CommonPool.M.clip-s128M-b4K", ""},
+    {"ViT-B-32", "commonpool_m_laion_s128m_b4k", "laion/CLIP-ViT-B-32-CommonPool.M.laion-s128M-b4K", ""},
+    {"ViT-B-32", "commonpool_m_image_s128m_b4k", "laion/CLIP-ViT-B-32-CommonPool.M.image-s128M-b4K", ""},
+    {"ViT-B-32", "commonpool_m_text_s128m_b4k", "laion/CLIP-ViT-B-32-CommonPool.M.text-s128M-b4K", ""},
+    {"ViT-B-32", "commonpool_m_basic_s128m_b4k", "laion/CLIP-ViT-B-32-CommonPool.M.basic-s128M-b4K", ""},
+    {"ViT-B-32", "commonpool_m_s128m_b4k", "laion/CLIP-ViT-B-32-CommonPool.M-s128M-b4K", ""},
+    {"ViT-B-32", "datacomp_s_s13m_b4k", "laion/CLIP-ViT-B-32-DataComp.S-s13M-b4K", ""},
+    {"ViT-B-32", "commonpool_s_clip_s13m_b4k", "laion/CLIP-ViT-B-32-CommonPool.S.clip-s13M-b4K", ""},
+    {"ViT-B-32", "commonpool_s_laion_s13m_b4k", "laion/CLIP-ViT-B-32-CommonPool.S.laion-s13M-b4K", ""},
+    {"ViT-B-32", "commonpool_s_image_s13m_b4k", "laion/CLIP-ViT-B-32-CommonPool.S.image-s13M-b4K", ""},
+    {"ViT-B-32", "commonpool_s_text_s13m_b4k", "laion/CLIP-ViT-B-32-CommonPool.S.text-s13M-b4K", ""},
+    {"ViT-B-32", "commonpool_s_basic_s13m_b4k", "laion/CLIP-ViT-B-32-CommonPool.S.basic-s13M-b4K", ""},
+    {"ViT-B-32", "commonpool_s_s13m_b4k", "laion/CLIP-ViT-B-32-CommonPool.S-s13M-b4K", ""},
+    {"ViT-B-32", "metaclip_400m", "timm/vit_base_patch32_clip_224.metaclip_400m", "b32_400m.pt"},
+    {"ViT-B-32", "metaclip_fullcc", "timm/vit_base_patch32_clip_224.metaclip_2pt5b", "b32_fullcc2.5b.pt"},
+    {"ViT-B-32-256", "datacomp_s34b_b86k", "laion/CLIP-ViT-B-32-256x256-DataComp-s34B-b86K", ""},
+    {"ViT-B-16", "openai", "timm/vit_base_patch16_clip_224.openai", "ViT-B-16.pt"},
+    {"ViT-B-16", "laion400m_e31", "timm/vit_base_patch16_clip_224.laion400m_e31", "vit_b_16-laion400m_e31-00efa78f.pt"},
+    {"ViT-B-16", "laion400m_e32", "timm/vit_base_patch16_clip_224.laion400m_e32", "vit_b_16-laion400m_e32-55e67d44.pt"},
+    {"ViT-B-16", "laion2b_s34b_b88k", "laion/CLIP-ViT-B-16-laion2B-s34B-b88K", ""},
+    {"ViT-B-16", "datacomp_xl_s13b_b90k", "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K", ""},
+    {"ViT-B-16", "datacomp_l_s1b_b8k", "laion/CLIP-ViT-B-16-DataComp.L-s1B-b8K", ""},
+    {"ViT-B-16", "commonpool_l_clip_s1b_b8k", "laion/CLIP-ViT-B-16-CommonPool.L.clip-s1B-b8K", ""},
+    {"ViT-B-16", "commonpool_l_laion_s1b_b8k", "laion/CLIP-ViT-B-16-CommonPool.L.laion-s1B-b8K", ""},
+    {"ViT-B-16", "commonpool_l_image_s1b_b8k", "laion/CLIP-ViT-B-16-CommonPool.L.image-s1B-b8K", ""},
+    {"ViT-B-16", "commonpool_l_text_s1b_b8k", "laion/CLIP-ViT-B-16-CommonPool.L.text-s1B-b8K", ""},
+    {"ViT-B-16", "commonpool_l_basic_s1b_b8k", "laion/CLIP-ViT-B-16-CommonPool.L.basic-s1B-b8K", ""},
+    {"ViT-B-16", "commonpool_l_s1b_b8k", "laion/CLIP-ViT-B-16-CommonPool.L-s1B-b8K", ""},
+    {"ViT-B-16", "dfn2b", "apple/DFN2B-CLIP-ViT-B-16", ""},
+    {"ViT-B-16", "metaclip_400m", "timm/vit_base_patch16_clip_224.metaclip_400m", "b16_400m.pt"},
+    {"ViT-B-16", "metaclip_fullcc", "timm/vit_base_patch16_clip_224.metaclip_2pt5b", "b16_fullcc2.5b.pt"},
+    {"ViT-B-16-plus-240", "laion400m_e31", "timm/vit_base_patch16_plus_clip_240.laion400m_e31",
+     "vit_b_16_plus_240-laion400m_e31-8fb26589.pt"},
+    {"ViT-B-16-plus-240", "laion400m_e32", "timm/vit_base_patch16_plus_clip_240.laion400m_e31",
+     "vit_b_16_plus_240-laion400m_e32-699c4b84.pt"},
+    {"ViT-L-14", "openai", "timm/vit_large_patch14_clip_224.openai", "ViT-L-14.pt"},
+    {"ViT-L-14", "laion400m_e31", "timm/vit_large_patch14_clip_224.laion400m_e31",
+     "vit_l_14-laion400m_e31-69988bb6.pt"},
+    {"ViT-L-14", "laion400m_e32", "timm/vit_large_patch14_clip_224.laion400m_e32",
+     "vit_l_14-laion400m_e32-3d133497.pt"},
+    {"ViT-L-14", "laion2b_s32b_b82k", "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", ""},
+    {"ViT-L-14", "datacomp_xl_s13b_b90k", "laion/CLIP-ViT-L-14-DataComp.XL-s13B-b90K", ""},
+    {"ViT-L-14", "commonpool_xl_clip_s13b_b90k", "laion/CLIP-ViT-L-14-CommonPool.XL.clip-s13B-b90K", ""},
+    {"ViT-L-14", "commonpool_xl_laion_s13b_b90k", "laion/CLIP-ViT-L-14-CommonPool.XL.laion-s13B-b90K", ""},
+    {"ViT-L-14", "commonpool_xl_s13b_b90k", "laion/CLIP-ViT-L-14-CommonPool.XL-s13B-b90K", ""},
+    {"ViT-L-14", "metaclip_400m", "timm/vit_large_patch14_clip_224.metaclip_400m", "l14_400m.pt"},
+    {"ViT-L-14", "metaclip_fullcc", "timm/vit_large_patch14_clip_224.metaclip_2pt5b", "l14_fullcc2.5b.pt"},
+    {"ViT-L-14", "dfn2b", "apple/DFN2B-CLIP-ViT-L-14", ""},
+    {"ViT-L-14", "dfn2b_s39b", "apple/DFN2B-CLIP-ViT-L-14-39B", ""},
+    {"ViT-L-14-336", "openai", "timm/vit_large_patch14_clip_336.openai", "ViT-L-14-336px.pt"},
+    {"ViT-H-14", "laion2b_s32b_b79k", "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", ""},
+    {"ViT-H-14", "metaclip_fullcc", "timm/vit_huge_patch14_clip_224.metaclip_2pt5b", "h14_fullcc2.5b.pt"},
+    {"ViT-H-14", "metaclip_altogether", "timm/vit_huge_patch14_clip_224.metaclip_altogether", "h14_v1.2_altogether.pt"},
+    {"ViT-H-14", "dfn5b", "apple/DFN5B-CLIP-ViT-H-14", ""},
+    {"ViT-H-14-378", "dfn5b", "apple/DFN5B-CLIP-ViT-H-14-378", ""},
+    {"ViT-g-14", "laion2b_s12b_b42k", "laion/CLIP-ViT-g-14-laion2B-s12B-b42K", ""},
+    {"ViT-g-14", "laion2b_s34b_b88k", "laion/CLIP-ViT-g-14-laion2B-s34B-b88K", ""},
+    {"ViT-bigG-14", "laion2b_s39b_b160k", "laion/CLIP-ViT-bigG-14-laion2B-39B-b160k", ""},
+    {"ViT-bigG-14", "metaclip_fullcc", "timm/vit_gigantic_patch14_clip_224.metaclip_2pt5b", "G14_fullcc2.5b.pt"},
+    {"roberta-ViT-B-32", "laion2b_s12b_b32k", "laion/CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k", ""},
+    {"xlm-roberta-base-ViT-B-32", "laion5b_s13b_b90k", "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k", ""},
+    {"xlm-roberta-large-ViT-H-14", "frozen_laion5b_s13b_b90k",
+     "laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k", ""},
+    {"convnext_base", "laion400m_s13b_b51k", "laion/CLIP-convnext_base-laion400M-s13B-b51K", ""},
+    {"convnext_base_w", "laion2b_s13b_b82k", "laion/CLIP-convnext_base_w-laion2B-s13B-b82K", ""},
+    {"convnext_base_w", "laion2b_s13b_b82k_augreg", "laion/CLIP-convnext_base_w-laion2B-s13B-b82K-augreg", ""},
+    {"convnext_base_w", "laion_aesthetic_s13b_b82k", "laion/CLIP-convnext_base_w-laion_aesthetic-s13B-b82K", ""},
+    {"convnext_base_w_320", "laion_aesthetic_s13b_b82k", "laion/CLIP-convnext_base_w_320-laion_aesthetic-s13B-b82K",
+     ""},
+    {"convnext_base_w_320", "laion_aesthetic_s13b_b82k_augreg",
+     "laion/CLIP-convnext_base_w_320-laion_aesthetic-s13B-b82K-augreg", ""},
+    {"convnext_large_d", "laion2b_s26b_b102k_augreg", "laion/CLIP-convnext_large_d.laion2B-s26B-b102K-augreg", ""},
+    {"convnext_large_d_320", "laion2b_s29b_b131k_ft", "laion/CLIP-convnext_large_d_320.laion2B-s29B-b131K-ft", ""},
+    {"convnext_large_d_320", "laion2b_s29b_b131k_ft_soup", "laion/CLIP-convnext_large_d_320.laion2B-s29B-b131K-ft-soup",
+     ""},
+    {"convnext_xxlarge", "laion2b_s34b_b82k_augreg", "laion/CLIP-convnext_xxlarge-laion2B-s34B-b82K-augreg", ""},
+    {"convnext_xxlarge", "laion2b_s34b_b82k_augreg_rewind",
+     "laion/CLIP-convnext_xxlarge-laion2B-s34B-b82K-augreg-rewind", ""},
+    {"convnext_xxlarge", "laion2b_s34b_b82k_augreg_soup", "laion/CLIP-convnext_xxlarge-laion2B-s34B-b82K-augreg-soup",
+     ""},
+    {"coca_ViT-B-32", "laion2b_s13b_b90k", "laion/CoCa-ViT-B-32-laion2B-s13B-b90k", ""},
+    {"coca_ViT-B-32", "mscoco_finetuned_laion2b_s13b_b90k", "laion/mscoco_finetuned_CoCa-ViT-B-32-laion2B-s13B-b90k",
+     ""},
+    {"coca_ViT-L-14", "laion2b_s13b_b90k", "laion/CoCa-ViT-L-14-laion2B-s13B-b90k", ""},
+    {"coca_ViT-L-14", "mscoco_finetuned_laion2b_s13b_b90k", "laion/mscoco_finetuned_CoCa-ViT-L-14-laion2B-s13B-b90k",
+     ""},
+    {"ViT-B-16-SigLIP", "webli", "timm/ViT-B-16-SigLIP", ""},
+    {"ViT-B-16-SigLIP-256", "webli", "timm/ViT-B-16-SigLIP-256", ""},
+    {"ViT-B-16-SigLIP-i18n-256", "webli", "timm/ViT-B-16-SigLIP-i18n-256", ""},
+    {"ViT-B-16-SigLIP-384", "webli", "timm/ViT-B-16-SigLIP-384", ""},
+    {"ViT-B-16-SigLIP-512", "webli", "timm/ViT-B-16-SigLIP-512", ""},
+    {"ViT-L-16-SigLIP-256", "webli", "timm/ViT-L-16-SigLIP-256", ""},
+    {"ViT-L-16-SigLIP-384", "webli", "timm/ViT-L-16-SigLIP-384", ""},
+    {"ViT-SO400M-14-SigLIP", "webli", "timm/ViT-SO400M-14-SigLIP", ""},
+    {"ViT-SO400M-16-SigLIP-i18n-256", "webli", "timm/ViT-SO400M-16-SigLIP-i18n-256", ""},
+    {"ViT-SO400M-14-SigLIP-378", "webli", "timm/ViT-SO400M-14-SigLIP-384", ""},
+    {"ViT-SO400M-14-SigLIP-384", "webli", "timm/ViT-SO400M-14-SigLIP-384", ""},
+    {"ViT-B-32-SigLIP2-256", "webli", "timm/ViT-B-32-SigLIP2-256", ""},
+    {"ViT-B-16-SigLIP2", "webli", "timm/ViT-B-16-SigLIP2", ""},
+    {"ViT-B-16-SigLIP2-256", "webli", "timm/ViT-B-16-SigLIP2-256", ""},
+    {"ViT-B-16-SigLIP2-384", "webli", "timm/ViT-B-16-SigLIP2-384", ""},
+    {"ViT-B-16-SigLIP2-512", "webli", "timm/ViT-B-16-SigLIP2-512", ""},
+    {"ViT-L-16-SigLIP2-256", "webli", "timm/ViT-L-16-SigLIP2-256", ""},
+    {"ViT-L-16-SigLIP2-384", "webli", "timm/ViT-L-16-SigLIP2-384", ""},
+    {"ViT-L-16-SigLIP2-512", "webli", "timm/ViT-L-16-SigLIP2-512", ""},
+    {"ViT-SO400M-14-SigLIP2", "webli", "timm/ViT-SO400M-14-SigLIP2", ""},
+    {"ViT-SO400M-14-SigLIP2-378", "webli", "timm/ViT-SO400M-14-SigLIP2-378", ""},
+    {"ViT-SO400M-16-SigLIP2-256", "webli", "timm/ViT-SO400M-16-SigLIP2-256", ""},
+    {"ViT-SO400M-16-SigLIP2-384", "webli", "timm/ViT-SO400M-16-SigLIP2-384", ""},
+    {"ViT-SO400M-16-SigLIP2-512", "webli", "timm/ViT-SO400M-16-SigLIP2-512", ""},
+    {"ViT-gopt-16-SigLIP2-256", "webli", "timm/ViT-gopt-16-SigLIP2-256", ""},
+    {"ViT-gopt-16-SigLIP2-384", "webli", "timm/ViT-gopt-16-SigLIP2-384", ""},
+    {"ViT-L-14-CLIPA", "datacomp1b", "UCSC-VLAA/ViT-L-14-CLIPA-datacomp1B", ""},
+    {"ViT-L-14-CLIPA-336", "datacomp1b", "UCSC-VLAA/ViT-L-14-CLIPA-336-datacomp1B", ""},
+    {"ViT-H-14-CLIPA", "datacomp1b", "UCSC-VLAA/ViT-H-14-CLIPA-datacomp1B", ""},
+    {"ViT-H-14-CLIPA-336", "laion2b", "UCSC-VLAA/ViT-H-14-CLIPA-336-laion2B", ""},
+    {"ViT-H-14-CLIPA-336", "datacomp1b", "UCSC-VLAA/ViT-H-14-CLIPA-336-datacomp1B", ""},
+    {"ViT-bigG-14-CLIPA", "datacomp1b", "UCSC-VLAA/ViT-bigG-14-CLIPA-datacomp1B", ""},
+    {"ViT-bigG-14-CLIPA-336", "datacomp1b", "UCSC-VLAA/ViT-bigG-14-CLIPA-336-datacomp1B", ""},
+    {"ViT-H-14-worldwide", "metaclip2_worldwide", "timm/vit_huge_patch14_clip_224.metaclip2_worldwide", ""},
+    {"ViT-H-14-worldwide-378", "metaclip2_worldwide", "timm/vit_huge_patch14_clip_378.metaclip2_worldwide", ""},
+    {"ViT-bigG-14-worldwide", "metaclip2_worldwide", "timm/vit_gigantic_patch14_clip_224.metaclip2_worldwide", ""},
+    {"ViT-bigG-14-worldwide-378", "metaclip2_worldwide", "timm/vit_gigantic_patch14_clip_378.metaclip2_worldwide", ""},
+    {"RN50-quickgelu", "openai", "timm/resnet50_clip.openai", "RN50.pt"},
+    {"RN50-quickgelu", "yfcc15m", "timm/resnet50_clip.yfcc15m", "rn50-quickgelu-yfcc15m-455df137.pt"},
+    {"RN50-quickgelu", "cc12m", "timm/resnet50_clip.cc12m", "rn50-quickgelu-cc12m-f000538c.pt"},
+    {"RN101-quickgelu", "openai", "timm/resnet101_clip.openai", "RN101.pt"},
+    {"RN101-quickgelu", "yfcc15m", "timm/resnet101_clip.yfcc15m", "rn101-quickgelu-yfcc15m-3e04b30e.pt"},
+    {"RN50x4-quickgelu", "openai", "timm/resnet50x4_clip.openai", "RN50x4.pt"},
+    {"RN50x16-quickgelu", "openai", "timm/resnet50x16_clip.openai", "RN50x16.pt"},
+    {"RN50x64-quickgelu", "openai", "timm/resnet50x64_clip.openai", "RN50x64.pt"},
+    {"ViT-B-32-quickgelu", "openai", "timm/vit_base_patch32_clip_224.openai", "ViT-B-32.pt"},
+    {"ViT-B-32-quickgelu", "laion400m_e31", "timm/vit_base_patch32_clip_224.laion400m_e31",
+     "vit_b_32-quickgelu-laion400m_e31-d867053b.pt"},
+    {"ViT-B-32-quickgelu", "laion400m_e32", "timm/vit_base_patch32_clip_224.laion400m_e32",
+     "vit_b_32-quickgelu-laion400m_e32-46683a32.pt"},
+    {"ViT-B-32-quickgelu", "metaclip_400m", "timm/vit_base_patch32_clip_224.metaclip_400m", "b32_400m.pt"},
+    {"ViT-B-32-quickgelu", "metaclip_fullcc", "timm/vit_base_patch32_clip_224.metaclip_2pt5b", "b32_fullcc2.5b.pt"},
+    {"ViT-B-16-quickgelu", "openai", "timm/vit_base_patch16_clip_224.openai", "ViT-B-16.pt"},
+    {"ViT-B-16-quickgelu", "dfn2b", "apple/DFN2B-CLIP-ViT-B-16", ""},
+    {"ViT-B-16-quickgelu", "metaclip_400m", "timm/vit_base_patch16_clip_224.metaclip_400m", "b16_400m.pt"},
+    {"ViT-B-16-quickgelu", "metaclip_fullcc", "timm/vit_base_patch16_clip_224.metaclip_2pt5b", "b16_fullcc2.5b.pt"},
+    {"ViT-L-14-quickgelu", "openai", "timm/vit_large_patch14_clip_224.openai", "ViT-L-14.pt"},
+    {"ViT-L-14-quickgelu", "metaclip_400m", "timm/vit_large_patch14_clip_224.metaclip_400m", "l14_400m.pt"},
+    {"ViT-L-14-quickgelu", "metaclip_fullcc", "timm/vit_large_patch14_clip_224.metaclip_2pt5b", "l14_fullcc2.5b.pt"},
+    {"ViT-L-14-quickgelu", "dfn2b", "apple/DFN2B-CLIP-ViT-L-14", ""},
+    {"ViT-L-14-336-quickgelu", "openai", "timm/vit_large_patch14_clip_336.openai", "ViT-L-14-336px.pt"},
+    {"ViT-H-14-quickgelu", "metaclip_fullcc", "timm/vit_huge_patch14_clip_224.metaclip_2pt5b", "h14_fullcc2.5b.pt"},
+    {"ViT-H-14-quickgelu", "dfn5b", "apple/DFN5B-CLIP-ViT-H-14", ""},
+    {"ViT-H-14-378-quickgelu", "dfn5b", "apple/DFN5B-CLIP-ViT-H-14-378", ""},
+    {"ViT-bigG-14-quickgelu", "metaclip_fullcc", "timm/vit_gigantic_patch14_clip_224.metaclip_2pt5b",
+     "G14_fullcc2.5b.pt"},
+    {"ViT-H-14-worldwide-quickgelu", "metaclip2_worldwide", "timm/vit_huge_patch14_clip_224.metaclip2_worldwide", ""},
+};
+
+/// Names that OpenCLIP gives to a file of weights in a repository, the one it prefers first.
+constexpr const char* kHubFiles[] = {"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
+                                     "open_clip_pytorch_model.bin"};
+
+fs::path home_cache() {
+  if (const auto folder = core::env("XDG_CACHE_HOME")) return *folder;
+  return fs::path(core::env("HOME").value_or("/")) / ".cache";
+}
+
+std::vector<fs::path> hub_caches() {
+  std::vector<fs::path> folders;
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
+    if (const auto folder = core::env(name)) folders.emplace_back(*folder);
+  if (const auto folder = core::env("HF_HOME")) folders.push_back(fs::path(*folder) / "hub");
+  folders.push_back(home_cache() / "huggingface" / "hub");
+  return folders;
+}
+
+/// Revisions of a repository in a cache: that of "main" first, then the others by name.
+std::vector<fs::path> snapshots(const fs::path& repository) {
+  std::vector<fs::path> folders;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(repository / "snapshots", ignored)) folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  const fs::path main = repository / "refs" / "main";
+  if (!fs::is_regular_file(main, ignored)) return folders;
+  const std::string revision(core::trim(core::read_file(main)));
+  std::stable_partition(folders.begin(), folders.end(),
+                        [&](const fs::path& folder) { return folder.filename() == revision; });
+  return folders;
+}
+
+std::optional<fs::path> find_in_hub_caches(std::string_view repository) {
+  const std::string folder = "models--" + core::replace_all(std::string(repository), "/", "--");
+  std::error_code ignored;
+  for (const fs::path& cache : hub_caches())
+    for (const fs::path& snapshot : snapshots(cache / folder))
+      for (const char* file : kHubFiles)
+        if (fs::is_regular_file(snapshot / file, ignored)) return snapshot / file;
+  return std::nullopt;
+}
+
+std::string places() {
+  std::vector<std::string> names;
+  for (const fs::path& folder : hub_caches()) names.push_back(folder.string());
+  return core::join(names, ", ");
+}
+
+/// "ORG/NAME" of "hf-hub:ORG/NAME" and its like; "" for other names.
+std::string_view repository_of(std::string_view named) {
+  for (const std::string_view prefix : {"hf-hub:", "hf_hub:", "hf://", "https://huggingface.co/"})
+    if (core::starts_with(named, prefix)) return named.substr(prefix.size());
+  return {};
+}
+
+fs::path from_hub(std::string_view flag, const std::string& named, std::string_view repository) {
+  if (const auto file = find_in_hub_caches(repository)) return *file;
+  throw UsageError(fmt::format("options: {} '{}' is not in a local cache: no weights of {} below {}", flag, named,
+                               repository, places()),
+                   fmt::format("nothing is downloaded: fetch it with `hf download {}`, or give the path of a .pt or "
+                               ".safetensors file",
+                               repository));
+}
+
+[[noreturn]] void throw_unknown_tag(std::string_view flag, const std::string& named, std::string_view model) {
+  std::vector<std::string> tags;
+  for (const PretrainedRow& row : kPretrained)
+    if (row.model == model) tags.emplace_back(row.tag);
+  const std::string known = tags.empty() ? fmt::format("OpenCLIP has no weights for model '{}'", model)
+                                         : fmt::format("tags of model '{}': {}", model, core::join(tags, ", "));
+  throw UsageError(fmt::format("options: {} '{}' does not exist", flag, named),
+                   fmt::format("give the path of a .pt or .safetensors file, hf-hub:ORG/NAME, or a tag; {}", known));
+}
+
+}  // namespace
+
+fs::path pretrained_file(std::string_view flag, const std::string& named, std::string_view model) {
+  std::error_code ignored;
+  if (fs::exists(named, ignored)) return named;
+  if (const std::string_view repository = repository_of(named); !repository.empty())
+    return from_hub(flag, named, repository);
+  for (const PretrainedRow& row : kPretrained) {
+    if (row.model != model || row.tag != named) continue;
+    const fs::path own = home_cache() / "clip" / row.file;
+    if (!row.file.empty() && !find_in_hub_caches(row.repository) && fs::is_regular_file(own, ignored)) return own;
+    return from_hub(flag, named, row.repository);
+  }
+  throw_unknown_tag(flag, named, model);
+}
+
+}  // namespace lockstep::config
