@@ -26,6 +26,7 @@ std::vector<CommandInfo> make_table() {
       {.name = "doctor", .summary = "check ranks, network, devices, limits, storage and data"},
       {.name = "infer embed", .summary = "embed pictures, sounds and texts", .half = Half::kEngine},
       {.name = "infer classify", .summary = "classify pictures or sounds by class names", .half = Half::kEngine},
+      {.name = "infer caption", .summary = "describe pictures with a CoCa model", .half = Half::kEngine},
       {.name = "infer generate", .summary = "continue texts with a GPT model", .half = Half::kEngine},
       {.name = "ckpt list", .summary = "list the checkpoints of a run"},
       {.name = "ckpt verify", .summary = "check every checksum of checkpoints"},
@@ -119,7 +120,9 @@ void declare(ParsedCommand& parsed) {
     parsed.set = config::declare_generate_options(*parsed.generate);
   } else if (core::starts_with(name, "infer ")) {
     parsed.infer = std::make_unique<config::InferOptions>();
-    parsed.infer->job = name == "infer embed" ? config::InferJob::kEmbed : config::InferJob::kClassify;
+    parsed.infer->job = name == "infer embed"     ? config::InferJob::kEmbed
+                        : name == "infer caption" ? config::InferJob::kCaption
+                                                  : config::InferJob::kClassify;
     parsed.set = config::declare_infer_options(*parsed.infer);
   } else if (core::starts_with(name, "ckpt ")) {
     parsed.ckpt = std::make_unique<config::CkptOptions>();

@@ -20,7 +20,13 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
   set.add("sounds", &o.sounds,
           {.help = "With a CLAP model: folder of sounds (.flac, .wav, .ogg, .opus), read in the same way.",
            .metavar = "DIR"});
-  if (o.job == InferJob::kEmbed) {
+  if (o.job == InferJob::kCaption) {
+    set.add("output", &o.output,
+            {.help = "Result as JSON Lines, one object per picture: file and caption.",
+             .metavar = "FILE",
+             .unset_text = "standard output",
+             .aliases = {"o", "out"}});
+  } else if (o.job == InferJob::kEmbed) {
     set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE"});
     set.add("output", &o.output,
             {.help = "Result in safetensors with the keys image (or audio) and text: L2-normalised rows in the order "
@@ -44,17 +50,66 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
              .aliases = {"o", "out"}});
   }
 }
+/// Defaults are those of OpenCLIP's CoCa.generate; its 6 beams in 3 groups are three times the same search of 2.
+void declare_captions(core::OptionSet& set, InferOptions& o) {
+  set.group("Captions");
+  set.add("search", &o.caption_search,
+          {.help = "How the next token is found. beam: several captions are followed at a time, the best mean logit "
+                   "wins. greedy: the most probable token. top-k, top-p: drawn among the most probable ones.",
+           .choices = {"beam", "greedy", "top-k", "top-p"},
+           .choice_aliases = {{"beam_search", "beam"}, {"top_k", "top-k"}, {"top_p", "top-p"}}});
+  set.add("num-beams", &o.num_beams, {.help = "Captions followed at a time.", .unit = "captions", .min = 2, .max = 64});
+  set.add("top-k", &o.caption_top_k, {.help = "With --search top-k: draw among so many.", .unit = "tokens", .min = 1});
+  set.add("top-p", &o.caption_top_p,
+          {.help = "With --search top-p: draw among as few as together have this probability.",
+           .min = 0,
+           .max = 1,
+           .is_min_excluded = true});
+  set.add("temperature", &o.temperature,
+          {.help = "Divides the logits in front of a draw.", .min = 0, .is_min_excluded = true});
+  set.add("max-tokens", &o.longest_caption,
+          {.help = "Longest caption, start and end token included.",
+           .unit = "tokens",
+           .min = 3,
+           .max = 65536,
+           .aliases = {"seq-len"}});
+  set.add("min-tokens", &o.shortest_caption,
+          {.help = "No caption ends before it has so many tokens.",
+           .unit = "tokens",
+           .min = 1,
+           .max = 65535,
+           .aliases = {"min-seq-len"}});
+  set.add("seed", &o.seed, {.help = "Keys every draw.", .min = 0});
+}
+
+void check_caption_options(const InferOptions& o, const core::OptionSet& set) {
+  need_flag(set, o.images.empty(), "--images DIR", "give the folder of pictures");
+  need_flag(set, o.pretrained.empty(), "--pretrained FILE", "without weights the captions would be noise");
+  refuse_if(o.shortest_caption >= o.longest_caption,
+            fmt::format("--min-tokens {} must be less than --max-tokens {}", o.shortest_caption, o.longest_caption),
+            "give a longer --max-tokens");
+  for (const auto& [flag, search] : {std::pair{"num-beams", "beam"}, {"top-k", "top-k"}, {"top-p", "top-p"}})
+    refuse_if(set.is_given(flag) && o.caption_search != search,
+              fmt::format("--{} belongs to --search {}, not {}", flag, search, o.caption_search),
+              "drop one of the two");
+  check_image_options(o.image_mean, o.image_std, o.force_image_size);
+}
 }  // namespace
 
 core::OptionSet declare_infer_options(InferOptions& options) {
   const bool is_embed = options.job == InferJob::kEmbed;
-  core::OptionSet set(is_embed ? "infer embed" : "infer classify",
-                      is_embed ? "Embed pictures, sounds and texts with a CLIP or CLAP model."
-                               : "Classify pictures or sounds by class names without training, or pictures with a "
-                                 "trained classifier.");
+  const bool is_caption = options.job == InferJob::kCaption;
+  core::OptionSet set(is_embed     ? "infer embed"
+                      : is_caption ? "infer caption"
+                                   : "infer classify",
+                      is_embed     ? "Embed pictures, sounds and texts with a CLIP or CLAP model."
+                      : is_caption ? "Describe pictures with a captioning model (CoCa)."
+                                   : "Classify pictures or sounds by class names without training, or pictures with a "
+                                     "trained classifier.");
   set.group("Recipe");
   set.add_config_option();
   declare_input(set, options);
+  if (is_caption) declare_captions(set, options);
   set.group("Model");
   set.add("model", &options.model,
           {.help = std::string("Name of an OpenCLIP model (ViT-B-32, RN50, HTSAT-tiny-Roberta-base, ...), or a JSON "
@@ -62,9 +117,10 @@ core::OptionSet declare_infer_options(InferOptions& options) {
                    (options.job == InferJob::kEmbed ? "." : "; or a classifier by torchvision's name (resnet50)."),
            .metavar = "NAME|FILE.json"});
   set.add("pretrained", &options.pretrained,
-          {.help = "Weights: .safetensors, a .pt file of OpenCLIP or LAION, or a run of `lockstep train` (its newest "
-                   "checkpoint) or one of its checkpoints, whose model and preparation need no flags then.",
-           .metavar = "FILE|DIR"});
+          {.help = "Weights: .safetensors, a .pt file of OpenCLIP or LAION, a tag of OpenCLIP or hf-hub:ORG/NAME in a "
+                   "local cache, or a run of `lockstep train` (its newest checkpoint) or one of its checkpoints, whose "
+                   "model and preparation need no flags then.",
+           .metavar = "FILE|DIR|TAG"});
   set.add("precision", &options.precision,
           {.help = "Numbers the towers compute with; amp is fp16 on CUDA and bf16 on the CPU.",
            .choices = {"fp32", "amp", "amp_bf16", "bf16", "pure_bf16"},
@@ -118,6 +174,7 @@ bool InferOptions::has_classifier() const {
 }
 
 void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
+  if (options.job == InferJob::kCaption) return check_caption_options(options, set);
   if (options.has_classifier()) return check_classifier_options(options, set);
   refuse_if(options.resize_pixels.has_value(), "--val-resize-size belongs to classifiers", "drop it");
   const bool is_embed = options.job == InferJob::kEmbed, is_clap = is_clap_model(options.model);

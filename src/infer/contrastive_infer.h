@@ -7,6 +7,10 @@ namespace lockstep::infer {
 /// their names, E] and key "text" [lines, E].
 void embed(const config::InferOptions& options);
 
+/// `infer caption`: one JSON object per picture {"file", "caption"} to --output or standard output. UsageError for a
+/// model without a decoder.
+void caption(const config::InferOptions& options);
+
 /// `infer classify`: one JSON object per picture or sound {"file", "classes": [{"name", "probability"}, ...]} to
 /// --output or standard output; probabilities are the softmax of scale x cosine over all classes.
 void classify(const config::InferOptions& options);

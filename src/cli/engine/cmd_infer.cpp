@@ -10,6 +10,8 @@ int cmd_infer(const commands::ParsedCommand& command) {
     infer::generate(*command.generate);
   else if (command.infer->job == config::InferJob::kEmbed)
     infer::embed(*command.infer);
+  else if (command.infer->job == config::InferJob::kCaption)
+    infer::caption(*command.infer);
   else if (command.infer->has_classifier())
     infer::classify_pictures(*command.infer);
   else

@@ -42,6 +42,29 @@ TEST(FrozenParameters, AResnetIsLockedWholeOrNotAtAll) {
   EXPECT_THROW(frozen_parameters(shape, {.image = true, .image_unlocked_groups = 1}), UsageError);
 }
 
+TEST(FrozenParameters, WhatOpenClipPutsBehindForeignTowersIsTrained) {
+  const auto convnext = frozen_parameters(resolve_clip_shape("convnext_base"), {.image = true});
+  EXPECT_TRUE(convnext.contains("visual.trunk.stages.0.blocks.0.gamma"));
+  EXPECT_FALSE(convnext.contains("visual.head.proj.weight"));
+  EXPECT_THROW(frozen_parameters(resolve_clip_shape("ViT-B-16-SigLIP"), {.image = true, .image_unlocked_groups = 1}),
+               UsageError);
+  const ClipShape roberta = resolve_clip_shape("xlm-roberta-base-ViT-B-32");
+  const auto all = frozen_parameters(roberta, {.text = true}),
+             but_two = frozen_parameters(roberta, {.text = true, .text_unlocked_groups = 2});
+  EXPECT_TRUE(all.contains("text.transformer.encoder.layer.11.output.dense.weight"));
+  EXPECT_FALSE(all.contains("text.proj.0.weight"));
+  EXPECT_TRUE(but_two.contains("text.transformer.embeddings.word_embeddings.weight"));
+  EXPECT_TRUE(but_two.contains("text.transformer.encoder.layer.9.output.dense.weight"));
+  EXPECT_FALSE(but_two.contains("text.transformer.encoder.layer.10.output.dense.weight"));
+}
+
+TEST(FrozenParameters, ALockedTextTowerLeavesTheDecoderFree) {
+  const auto frozen = frozen_parameters(resolve_clip_shape("coca_ViT-B-32"), {.image = true, .text = true});
+  for (const char* name : {"text.cls_emb", "text.text_projection", "visual.attn_pool.query", "visual.proj"})
+    EXPECT_TRUE(frozen.contains(name)) << name;
+  EXPECT_FALSE(frozen.contains("text_decoder.text_projection"));
+}
+
 TEST(TrainedForward, ALockedTowerCountsAThird) {
   const ClipShape shape = resolve_clip_shape("ViT-B-32");
   const ClipCost cost = clip_cost(shape);

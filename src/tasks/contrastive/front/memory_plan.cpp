@@ -72,8 +72,9 @@ MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const 
     const auto& locks = input.locks;
     const bool keeps_image = !locks.image || locks.image_unlocked_groups > 0;
     const bool keeps_text = !locks.text || locks.text_unlocked_groups > 0;
-    plan.activations = samples * ((keeps_image ? config::clip_image_activation_bytes(clip->vision, bytes) : 0) +
-                                  (keeps_text ? config::clip_text_activation_bytes(*clip, bytes) : 0));
+    plan.activations =
+        samples * ((keeps_image ? config::clip_image_activation_bytes(clip->vision, bytes) : 0) +
+                   (keeps_text || clip->captions ? config::clip_text_activation_bytes(*clip, bytes) : 0));
     other_input =
         3.0 * static_cast<double>(clip->vision.image_size * clip->vision.image_size) * (bytes.weight == 2 ? 2 : 4);
   } else {

@@ -1,0 +1,90 @@
+// A CoCa model from its first step to captions of pictures; the list of models.
+#include <algorithm>
+
+#include "commands/train_fixture.h"
+#include "core/strings.h"
+
+namespace lockstep::tests {
+namespace {
+
+constexpr const char* kTinyCoca = R"({"embed_dim": 32, "custom_text": true,
+  "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8,
+                 "attentional_pool": true, "attn_pooler_queries": 4, "attn_pooler_heads": 2},
+  "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1, "embed_cls": true},
+  "multimodal_cfg": {"context_length": 24, "width": 32, "heads": 2, "layers": 1}})";
+
+class TrainCaption : public TrainFixture {
+ protected:
+  void SetUp() override {
+    TrainFixture::SetUp();
+    std::ofstream(logs_.path() / "coca.json") << kTinyCoca;
+  }
+  /// A run of the captioning model.
+  ProgramResult train_coca(int ranks, const std::string& name, std::vector<std::string> more = {}) const {
+    auto args = train_args(name, std::move(more));
+    *(std::find(args.begin(), args.end(), "--model") + 1) = (logs_.path() / "coca.json").string();
+    *(std::find(args.begin(), args.end(), "--batch-size")) = "--global-batch-size";
+    if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
+    return run_lockstep(args, {}, std::chrono::seconds(180));
+  }
+  ProgramResult caption(const std::string& run, std::vector<std::string> more = {}) const {
+    std::vector<std::string> args = {"infer",        "caption",
+                                     "--pretrained", (logs_.path() / run).string(),
+                                     "--images",     shapes("heldout"),
+                                     "--device",     "cpu",
+                                     "--max-tokens", "10"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_lockstep(args, {}, std::chrono::seconds(120));
+  }
+};
+
+TEST_F(TrainCaption, TwoRanksTrainAsOneAndPicturesAreDescribed) {
+  const auto one = train_coca(1, "one"), two = train_coca(2, "two");
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_NE(one.err.find("Caption_loss:"), std::string::npos) << one.err;
+  const std::vector<double> alone = losses("one"), together = losses("two");
+  ASSERT_EQ(alone.size(), 24u);
+  ASSERT_EQ(together.size(), alone.size());
+  for (size_t step = 0; step < alone.size(); ++step)
+    EXPECT_NEAR(together[step], alone[step], 1e-4 * alone[step]) << step;
+  EXPECT_LT(alone.back(), 0.9 * alone.front()) << "nothing was learnt";
+
+  const auto by_beams = caption("one"), again = caption("one"), greedy = caption("one", {"--search", "greedy"});
+  ASSERT_EQ(by_beams.exit_code, 0) << by_beams.err;
+  ASSERT_EQ(greedy.exit_code, 0) << greedy.err;
+  EXPECT_EQ(by_beams.out, again.out);
+  const auto lines = core::split(std::string(core::trim(by_beams.out)), "\n");
+  EXPECT_EQ(lines.size(), 48u);
+  const core::Json first = core::parse_json(lines.front(), "caption");
+  EXPECT_TRUE(fs::exists(fs::path(shapes("heldout")) / first.at("file").get<std::string>()));
+  EXPECT_TRUE(first.at("caption").is_string());
+  const auto drawn = [&](const char* seed) {
+    return caption("one", {"--search", "top-k", "--top-k", "500", "--seed", seed}).out;
+  };
+  EXPECT_EQ(drawn("1"), drawn("1"));
+  EXPECT_NE(drawn("1"), drawn("2"));
+}
+
+TEST_F(TrainCaption, OthersAreRefused) {
+  ASSERT_EQ(train("plain", {"--max-steps", "1"}).exit_code, 0);
+  const auto plain = caption("plain");
+  EXPECT_EQ(plain.exit_code, 2) << plain.err;
+  EXPECT_NE(plain.err.find("makes no captions"), std::string::npos) << plain.err;
+  const auto twice = caption("plain", {"--search", "greedy", "--num-beams", "4"});
+  EXPECT_EQ(twice.exit_code, 2) << twice.err;
+  EXPECT_NE(twice.err.find("--num-beams belongs to --search beam"), std::string::npos) << twice.err;
+  const auto sigmoid = train_coca(1, "sigmoid", {"--siglip"});
+  EXPECT_EQ(sigmoid.exit_code, 2) << sigmoid.err;
+  EXPECT_NE(sigmoid.err.find("makes captions"), std::string::npos) << sigmoid.err;
+}
+
+TEST(ListModels, NamesEachConfigurationOnce) {
+  const auto listed = run_lockstep({"train", "clip", "--list-models"});
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  for (const char* row : {"| ViT-B-32 | 151.3 | 14.8 | yes |", "| coca_ViT-L-14 |", "| EVA02-B-16 | - | - | no: "})
+    EXPECT_NE(listed.out.find(row), std::string::npos) << row;
+}
+
+}  // namespace
+}  // namespace lockstep::tests
