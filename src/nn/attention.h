@@ -28,10 +28,14 @@ class MultiHeadAttention : public Module {
   at::Tensor forward_one_query(const at::Tensor& query_x_B1D, const at::Tensor& x_BTD, const at::Tensor& position_B,
                                bool is_causal) const;
   at::ScalarType parameter_type() const { return in_proj_weight_.scalar_type(); }
+  void prepare_inference(std::optional<at::ScalarType> type) override;
 
  private:
   at::Tensor in_proj_weight_, in_proj_bias_;
   Linear out_proj_;
+  PackedLinear packed_in_;
+  /// The same apart, for forward_one_query(): made by its first call, since most layers never get one.
+  mutable PackedLinear packed_query_, packed_key_value_;
   int64_t heads_;
 };
 

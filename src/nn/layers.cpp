@@ -4,11 +4,14 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/silu.h>
+#include <c10/core/GradMode.h>
+
+#include "nn/fused_norm.h"
+#include "nn/linear_product.h"
 
 namespace lockstep::nn {
+
 
 at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options) {
   return at::empty(shape, options).requires_grad_(true);
@@ -22,7 +25,19 @@ Linear::Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool w
   register_parameter("bias", bias_);
 }
 
-at::Tensor Linear::forward(const at::Tensor& x) const { return at::linear(x, weight_, bias_); }
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  return is_usable(packed_) ? packed_.forward(x) : linear_product(x, weight_, bias_);
+}
+
+void Linear::prepare_inference(std::optional<at::ScalarType> type) {
+  packed_ = pack_where_possible(weight_, bias_, type);
+}
+
+PackedLinear pack_where_possible(const at::Tensor& weight, const at::Tensor& bias, std::optional<at::ScalarType> type) {
+  return type && weight.is_cpu() ? PackedLinear(weight, bias, *type) : PackedLinear();
+}
+
+bool is_usable(const PackedLinear& packed) { return packed.is_ready() && !c10::GradMode::is_enabled(); }
 
 LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options, double epsilon)
     : weight_(make_parameter({width}, options)), bias_(make_parameter({width}, options)), epsilon_(epsilon) {
@@ -30,11 +45,10 @@ LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options, double eps
   register_parameter("bias", bias_);
 }
 
-at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  // The CPU kernel takes mixed types and computes in fp32 either way; the CUDA kernel wants one type.
-  const bool mixed = x.scalar_type() != weight_.scalar_type() && !x.is_cpu();
-  return at::layer_norm(mixed ? x.to(weight_.scalar_type()) : x, weight_.sizes(), weight_, bias_, epsilon_)
-      .to(x.scalar_type());
+at::Tensor LayerNorm::forward(const at::Tensor& x) const { return layer_norm(x, weight_, bias_, epsilon_); }
+
+std::pair<at::Tensor, at::Tensor> LayerNorm::forward_sum(const at::Tensor& x, const at::Tensor& residual) const {
+  return add_layer_norm(x, residual, weight_, bias_, epsilon_);
 }
 
 Embedding::Embedding(int64_t rows, int64_t width, const at::TensorOptions& options)
@@ -54,8 +68,7 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
   if (activation == Activation::kGelu) return at::gelu(x);
   if (activation == Activation::kGeluTanh) return at::gelu(x, "tanh");
   // x sigmoid(a x) = silu(a x) / a keeps one tensor for the backward pass where the plain form keeps two.
-  constexpr double kSlope = 1.702;
-  return at::silu(x.mul(kSlope)).mul(1.0 / kSlope);
+  return at::silu(x.mul(kQuickGeluSlope)).mul(1.0 / kQuickGeluSlope);
 }
 
 }  // namespace lockstep::nn

@@ -1,7 +1,10 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <utility>
+
 #include "nn/module.h"
+#include "nn/packed_linear.h"
 
 namespace lockstep::nn {
 
@@ -13,12 +16,19 @@ class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool with_bias = true);
   at::Tensor forward(const at::Tensor& x) const;
+  void prepare_inference(std::optional<at::ScalarType> type) override;
   const at::Tensor& weight() const { return weight_; }
   const at::Tensor& bias() const { return bias_; }
 
  private:
   at::Tensor weight_, bias_;
+  PackedLinear packed_;
 };
+
+/// Weights of a layer for inference where they lie on the CPU and `type` is given; else nothing.
+PackedLinear pack_where_possible(const at::Tensor& weight, const at::Tensor& bias, std::optional<at::ScalarType> type);
+/// Is it there, and does nobody ask for gradients?
+bool is_usable(const PackedLinear& packed);
 
 /// Layer norm over the last dim. Statistics in fp32 whatever the types of input and weights; the result
 /// has the input's type.
@@ -26,6 +36,8 @@ class LayerNorm : public Module {
  public:
   LayerNorm(int64_t width, const at::TensorOptions& options, double epsilon = 1e-5);
   at::Tensor forward(const at::Tensor& x) const;
+  /// {x + residual, forward() of that}.
+  std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x, const at::Tensor& residual) const;
 
  private:
   at::Tensor weight_, bias_;
@@ -52,8 +64,10 @@ class LayerScale : public Module {
   at::Tensor gamma_;
 };
 
+constexpr double kQuickGeluSlope = 1.702;
 enum class Activation { kGelu, kGeluTanh, kQuickGelu };
-/// kGelu: the exact one (erf). kGeluTanh: its approximation by tanh. kQuickGelu: x * sigmoid(1.702 x).
+/// kGelu: the exact one (erf). kGeluTanh: its approximation by tanh. kQuickGelu: x * sigmoid(1.702 x) = silu(1.702 x) /
+/// 1.702.
 at::Tensor activate(const at::Tensor& x, Activation activation);
 
 }  // namespace lockstep::nn

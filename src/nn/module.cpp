@@ -24,6 +24,11 @@ void Module::set_training(bool training) {
     if (entry.kind == Entry::Kind::kChild) entry.child->set_training(training);
 }
 
+void Module::prepare_inference(std::optional<at::ScalarType> type) {
+  for (Entry& entry : entries_)
+    if (entry.kind == Entry::Kind::kChild) entry.child->prepare_inference(type);
+}
+
 std::vector<Module*> Module::units() {
   std::vector<Module*> found;
   collect_units(found);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,10 @@ class Module {
 
   void set_training(bool training);
   bool is_training() const { return training_; }
+
+  /// Products of layers on the CPU with weights packed for them (nn/packed_linear.h) in `type`, wherever no gradient is
+  /// asked for; nothing: as before. Parameters must not change meanwhile. Takes as much memory as the weights again.
+  virtual void prepare_inference(std::optional<at::ScalarType> type);
 
   /// A unit is a module whose parameters, its children's included, are read by nobody before about_to_run() was called.
   /// So they may arrive late.

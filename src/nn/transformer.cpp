@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/gather.h>
+#include <c10/core/GradMode.h>
 
 #include <string>
 
@@ -15,7 +16,32 @@ Mlp::Mlp(int64_t width, int64_t hidden, Activation activation, const at::TensorO
   register_child("c_proj", c_proj_);
 }
 
-at::Tensor Mlp::forward(const at::Tensor& x) const { return c_proj_.forward(activate(c_fc_.forward(x), activation_)); }
+at::Tensor Mlp::forward(const at::Tensor& x) const {
+  return is_usable(packed_up_) ? packed_down_.forward(expand_packed(x))
+                               : c_proj_.forward(activate(c_fc_.forward(x), activation_));
+}
+
+at::Tensor Mlp::forward_add(const at::Tensor& x, const at::Tensor& residual) const {
+  return is_usable(packed_up_) ? packed_down_.forward_add(expand_packed(x), residual) : residual.add(forward(x));
+}
+
+at::Tensor Mlp::expand_packed(const at::Tensor& x) const {
+  return packed_up_.forward(x,
+                            activation_ == Activation::kGelu ? PackedLinear::Then::kGelu : PackedLinear::Then::kSilu);
+}
+
+/// The factors of QuickGELU go into the weights on both sides of it.
+void Mlp::prepare_inference(std::optional<at::ScalarType> type) {
+  if (activation_ == Activation::kGeluTanh) {  // has no packed form
+    c_fc_.prepare_inference(type);
+    c_proj_.prepare_inference(type);
+    return;
+  }
+  const double slope = activation_ == Activation::kGelu ? 1.0 : kQuickGeluSlope;
+  const c10::NoGradGuard no_grad;
+  packed_up_ = pack_where_possible(c_fc_.weight().mul(slope), c_fc_.bias().mul(slope), type);
+  packed_down_ = pack_where_possible(c_proj_.weight().mul(1.0 / slope), c_proj_.bias(), type);
+}
 
 ResidualBlock::ResidualBlock(const BlockShape& shape, const at::TensorOptions& options)
     : ln_1_(shape.width, options, shape.norm_epsilon), attn_(shape.width, shape.heads, options),
@@ -30,9 +56,8 @@ ResidualBlock::ResidualBlock(const BlockShape& shape, const at::TensorOptions& o
 }
 
 at::Tensor ResidualBlock::finish(const at::Tensor& x, const at::Tensor& attended) const {
-  const at::Tensor middle = x.add(ls_1_ ? ls_1_->forward(attended) : attended);
-  const at::Tensor expanded = mlp_.forward(ln_2_.forward(middle));
-  return middle.add(ls_2_ ? ls_2_->forward(expanded) : expanded);
+  const auto [middle, normed] = ln_2_.forward_sum(x, ls_1_ ? ls_1_->forward(attended) : attended);
+  return ls_2_ ? middle.add(ls_2_->forward(mlp_.forward(normed))) : mlp_.forward_add(normed, middle);
 }
 
 at::Tensor ResidualBlock::forward(const at::Tensor& x_BTD, bool is_causal, const at::Tensor& mask) const {

@@ -16,10 +16,16 @@ class Mlp : public Module {
  public:
   Mlp(int64_t width, int64_t hidden, Activation activation, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
+  /// residual + forward(x).
+  at::Tensor forward_add(const at::Tensor& x, const at::Tensor& residual) const;
+  void prepare_inference(std::optional<at::ScalarType> type) override;
 
  private:
+  at::Tensor expand_packed(const at::Tensor& x) const;
+
   Linear c_fc_, c_proj_;
   Activation activation_;
+  PackedLinear packed_up_, packed_down_;  // the activation rides on the first product
 };
 
 struct BlockShape {
