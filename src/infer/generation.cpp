@@ -94,6 +94,7 @@ class Generation {
       else
         text.reason = row.max_tokens < config_.max_new_tokens ? StopReason::kPositions : StopReason::kLength;
     }
+    if (config_.on_token) config_.on_token();
     return growing;
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -12,8 +13,9 @@ struct GenerationConfig {
   TokenChoice choice;
   uint64_t seed = 0;
   int64_t max_new_tokens = 128;
-  int64_t num_ids = 0;            ///< Only ids below are chosen: what the tokenizer and the model both have.
-  std::vector<int32_t> stop_ids;  ///< Each ends a text, and is its last token.
+  int64_t num_ids = 0;                  ///< Only ids below are chosen: what the tokenizer and the model both have.
+  std::vector<int32_t> stop_ids;        ///< Each ends a text, and is its last token.
+  std::function<void()> on_token = {};  ///< Where set: called after each text that grows has got a token.
 };
 
 /// Why a text ended.

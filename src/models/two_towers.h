@@ -1,6 +1,9 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <cstdint>
+#include <span>
+
 #include "models/forward_context.h"
 #include "nn/module.h"
 
@@ -21,6 +24,8 @@ class TwoTowers : public nn::Module {
   virtual at::Tensor encode_image(const at::Tensor& image_BCYX);
   virtual at::Tensor encode_audio(const at::Tensor& audio_BS);
   virtual at::Tensor encode_text(const at::Tensor& text_BT) = 0;
+  /// How many of a text's leading ids its features depend on: behind them encode_text() may be given fewer columns.
+  virtual int64_t num_used_ids(std::span<const int32_t> ids) const { return static_cast<int64_t>(ids.size()); }
   /// The parameter ln(scale), 0-dim or [1]; a handle, so that optimiser and clamp see the tensor in use.
   virtual at::Tensor& logit_scale() = 0;
   /// The parameter of the bias that is added to all logits; nullptr without one.

@@ -24,7 +24,7 @@ at::Tensor BatchMover::copy(const at::Tensor& host) const {
   return device_.is_cpu() ? host : host.pin_memory().to(device_, /*non_blocking=*/true);
 }
 
-models::Batch BatchMover::to_device(const data::HostBatch& host) const {
+models::Batch BatchMover::to_device(const data::HostBatch& host, Texts texts) const {
   models::Batch batch;
   batch.num_samples = host.num_samples;
   const int64_t B = host.num_samples, Y = host.image_pixels, T = host.context_length;
@@ -42,7 +42,7 @@ models::Batch BatchMover::to_device(const data::HostBatch& host) const {
     const auto audio_BS = copy(at::from_blob(const_cast<float*>(host.audio_BS.data()), {B, S}, at::kFloat));
     batch.audio_BS = device_.is_cpu() ? audio_BS.clone() : audio_BS;  // stays fp32: the spectrogram is computed in it
   }
-  if (T > 0) {
+  if (T > 0 && texts == Texts::kMove) {
     LOCKSTEP_CHECK(static_cast<int64_t>(host.text_BT.size()) >= B * T, "ids={} B={} T={}", host.text_BT.size(), B, T);
     batch.text_BT = copy(at::from_blob(const_cast<int32_t*>(host.text_BT.data()), {B, T}, at::kInt)).to(at::kLong);
   }

@@ -14,8 +14,9 @@ class BatchMover {
  public:
   BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean,
              const std::array<float, 3>& std);
+  enum class Texts { kMove, kLeave };
   /// Host memory may be reused as soon as this returns.
-  models::Batch to_device(const data::HostBatch& host) const;
+  models::Batch to_device(const data::HostBatch& host, Texts texts = Texts::kMove) const;
   at::Device device() const { return device_; }
 
  private:

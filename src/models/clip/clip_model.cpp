@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+
 #include "config/image_towers.h"
 #include "config/text_towers.h"
 #include "core/error.h"
@@ -57,6 +59,15 @@ CaptionedPairs ClipModel::encode_pairs(const at::Tensor& image_BCYX, const at::T
           .text_BE = text.pooled_BE,
           .loss_sum = decoder_->loss_sum(hidden_BTD, target_BT, shape_.text.pad_id),
           .num_tokens = target_BT.ne(shape_.text.pad_id).sum().to(at::kFloat)};
+}
+
+/// Causal attention sees nothing behind the token that is pooled; towers of other kinds look at all.
+int64_t ClipModel::num_used_ids(std::span<const int32_t> ids) const {
+  const config::TextShape& text = shape_.text;
+  const bool is_pooled_at_largest = text.tower == config::TextShape().tower && text.is_causal &&
+                                    !text.has_class_token && text.pool == config::TextPool::kLargestId;
+  if (!is_pooled_at_largest || ids.empty()) return std::ssize(ids);
+  return std::max_element(ids.begin(), ids.end()) - ids.begin() + 1;
 }
 
 }  // namespace lockstep::models

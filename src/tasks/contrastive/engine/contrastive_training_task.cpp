@@ -139,8 +139,8 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
                      "give --classnames FILE with one line for each class folder, in the sorted order of the folders");
   }
 
-  EncoderContext encoder(std::function<void(int64_t)> on_progress = {}) {
-    return {*training_.towers, world_.comm(), *mover_, *training_.precision, std::move(on_progress)};
+  EmbeddingEngine make_engine() const {
+    return EmbeddingEngine(*training_.towers, *mover_, *training_.precision, Weights::kChanging);
   }
 
   /// A line on a terminal: "validation: 512 of 5000 samples". `goal` 0: not known.
@@ -156,8 +156,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   train::Metrics validate() {
     const int64_t goal = options_.val_num_samples.value_or(0);
     const auto loader = data_->open_validation();
-    train::Metrics metrics = validate_pairs(encoder(progress_of("validation", "samples", goal)), shape_.modality(),
-                                            *loader, batch_.micro_batch_size);
+    const EmbeddingEngine engine = make_engine();
+    train::Metrics metrics = validate_pairs({engine, world_.comm(), progress_of("validation", "samples", goal)},
+                                            shape_.modality(), *loader, batch_.micro_batch_size);
     for (const auto& [name, value] : metrics)
       if (name == "num_samples" && goal > 0 && static_cast<int64_t>(value) != goal && world_.rank() == 0)
         core::log_warning("data: --val-data holds {} samples, --val-num-samples says {}", static_cast<int64_t>(value),
@@ -167,12 +168,13 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
 
   train::Metrics zero_shot(const ZeroShotSet& set) {
     const auto num_prompts = static_cast<int64_t>(set.class_names.size() * templates_.size());
-    const auto class_KE =
-        zero_shot_classifier(encoder(progress_of(set.prefix, "prompts", num_prompts)), data_->text_encoder(),
-                             shape_.context_length(), set.class_names, templates_, batch_.micro_batch_size);
+    const EmbeddingEngine engine = make_engine();
+    const auto class_KE = zero_shot_classifier({engine, world_.comm(), progress_of(set.prefix, "prompts", num_prompts)},
+                                               data_->text_encoder(), shape_.context_length(), set.class_names,
+                                               templates_, batch_.micro_batch_size);
     const auto loader = data_->open_labelled(set.spec, set.has_numbered_folders);
-    return zero_shot_accuracy(set.prefix, encode_all(encoder(progress_of(set.prefix, "samples", 0)), *loader),
-                              class_KE);
+    return zero_shot_accuracy(
+        set.prefix, encode_all({engine, world_.comm(), progress_of(set.prefix, "samples", 0)}, *loader), class_KE);
   }
 
   /// With --zeroshot-data --classnames are its own.

@@ -12,22 +12,6 @@
 namespace lockstep::tasks {
 namespace {
 
-/// Evaluation mode for a scope.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(nn::Module& network) : network_(network), was_training_(network.is_training()) {
-    network_.set_training(false);
-  }
-  ~EvaluationMode() { network_.set_training(was_training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  nn::Module& network_;
-  bool was_training_;
-  c10::NoGradGuard no_grad_;
-};
-
 /// Rows of all ranks, rank r's row i at r + i * size: the order of an evaluation stream. Ranks may hold one row more or
 /// less.
 at::Tensor interleave_ranks(const at::Tensor& rows, int64_t total, comm::Comm& comm) {
@@ -60,6 +44,8 @@ int64_t total_over_ranks(int64_t mine, comm::Comm& comm, at::Device device) {
   return sum.item<int64_t>();  // sync: evaluation
 }
 
+constexpr int64_t kBatchesAtOnce = 16;  // of texts
+
 struct RankParts {
   std::vector<at::Tensor> image, text, label;
   int64_t num_samples = 0;
@@ -70,17 +56,12 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
   for (;;) {
     data::HostBatch host = loader.next();
     if (host.num_samples == 0) return parts;
-    const auto batch = context.mover.to_device(host);
+    const EmbeddingEngine::Features features = context.engine.embed(host);
+    if (features.other_BE.defined()) parts.image.push_back(features.other_BE);
+    if (features.text_BE.defined()) parts.text.push_back(features.text_BE);
+    if (features.label_B.defined()) parts.label.push_back(features.label_B);
+    parts.num_samples += host.num_samples;
     loader.recycle(std::move(host));
-    const auto autocast = context.precision.autocast();
-    if (batch.image_BCYX.defined())
-      parts.image.push_back(models::normalise_rows(context.network.encode_image(batch.image_BCYX)));
-    if (batch.audio_BS.defined())
-      parts.image.push_back(models::normalise_rows(context.network.encode_audio(batch.audio_BS)));
-    if (batch.text_BT.defined())
-      parts.text.push_back(models::normalise_rows(context.network.encode_text(batch.text_BT)));
-    if (batch.label_B.defined()) parts.label.push_back(batch.label_B);
-    parts.num_samples += batch.num_samples;
     if (context.on_progress) context.on_progress(parts.num_samples);
   }
 }
@@ -88,9 +69,9 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
 }  // namespace
 
 EncodedSet encode_all(const EncoderContext& context, data::Loader& loader) {
-  const EvaluationMode mode(context.network);
+  const c10::NoGradGuard no_grad;
   const RankParts parts = encode_own(context, loader);
-  const auto device = context.mover.device();
+  const auto device = context.engine.mover().device();
   EncodedSet set;
   set.num_samples = total_over_ranks(parts.num_samples, context.data_axis, device);
   const auto join = [&](const std::vector<at::Tensor>& own, bool wanted, at::IntArrayRef row, at::ScalarType dtype) {
@@ -114,25 +95,22 @@ EncodedSet encode_all(const EncoderContext& context, data::Loader& loader) {
 
 at::Tensor encode_texts(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
                         const std::vector<std::string>& texts, int64_t samples_per_batch) {
-  const EvaluationMode mode(context.network);
+  const c10::NoGradGuard no_grad;
   const int64_t total = static_cast<int64_t>(texts.size());
   const int64_t size = context.data_axis.size();
   std::vector<int64_t> own;
   for (int64_t text = context.data_axis.rank(); text < total; text += size) own.push_back(text);
   LOCKSTEP_CHECK(total >= size, "texts={} ranks={}", total, size);
+  // Texts of like length come together: more at a time than one batch.
+  const auto texts_at_once = static_cast<size_t>(samples_per_batch * kBatchesAtOnce);
   std::vector<at::Tensor> parts;
-  for (size_t first = 0; first < own.size(); first += static_cast<size_t>(samples_per_batch)) {
-    data::HostBatch host;
-    host.num_samples = std::min<int64_t>(samples_per_batch, static_cast<int64_t>(own.size() - first));
-    host.context_length = context_length;
-    host.text_BT.assign(static_cast<size_t>(host.num_samples * context_length), 0);
-    for (int64_t b = 0; b < host.num_samples; ++b)
-      encoder(texts[static_cast<size_t>(own[first + static_cast<size_t>(b)])],
-              std::span(host.text_BT)
-                  .subspan(static_cast<size_t>(b * context_length), static_cast<size_t>(context_length)));
-    const auto autocast = context.precision.autocast();
-    parts.push_back(models::normalise_rows(context.network.encode_text(context.mover.to_device(host).text_BT)));
-    if (context.on_progress) context.on_progress(static_cast<int64_t>(first) + host.num_samples);
+  for (size_t first = 0; first < own.size(); first += texts_at_once) {
+    const size_t count = std::min(texts_at_once, own.size() - first), width = static_cast<size_t>(context_length);
+    std::vector<int32_t> ids(count * width, 0);
+    for (size_t b = 0; b < count; ++b)
+      encoder(texts[static_cast<size_t>(own[first + b])], std::span(ids).subspan(b * width, width));
+    parts.push_back(context.engine.texts(ids, context_length, samples_per_batch));
+    if (context.on_progress) context.on_progress(static_cast<int64_t>(first + count));
   }
   return interleave_ranks(at::cat(parts), total, context.data_axis).to(at::kCPU);
 }
@@ -160,7 +138,8 @@ train::Metrics validate_pairs(const EncoderContext& context, const std::string& 
     throw DataError(
         fmt::format("evaluation: the validation data hold no pair of {} and text", modality),
         fmt::format("check --val-data, and {} and --text-key", modality == "audio" ? "--audio-ext" : "--image-key"));
-  const double scale = context.network.logit_scale().detach().to(at::kDouble).exp().item<double>();  // sync: evaluation
+  const double scale =
+      context.engine.network().logit_scale().detach().to(at::kDouble).exp().item<double>();  // sync: evaluation
   train::Metrics metrics = retrieval_metrics(modality, set.image_NE, set.text_NE);
   metrics.emplace_back(modality == "audio" ? "clap_val_loss" : "clip_val_loss",
                        batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));

@@ -9,19 +9,15 @@
 #include "comm/comm.h"
 #include "data/loader.h"
 #include "data/text/text_encoder.h"
-#include "models/two_towers.h"
+#include "tasks/contrastive/engine/embedding_engine.h"
 #include "tasks/contrastive/engine/retrieval.h"
-#include "train/batch_mover.h"
-#include "train/precision.h"
 
 namespace lockstep::tasks {
 
-/// What evaluation and inference need of a contrastive model on a device. Plain references: the owner outlives it.
+/// What embeds, and the ranks that share the work. Plain references: the owner outlives it.
 struct EncoderContext {
-  models::TwoTowers& network;
+  const EmbeddingEngine& engine;
   comm::Comm& data_axis;
-  const train::BatchMover& mover;
-  const train::Precision& precision;
   /// Where set: called after each batch with the samples of this rank so far.
   std::function<void(int64_t num_done)> on_progress = {};
 };
@@ -35,8 +31,8 @@ struct EncodedSet {
   int64_t num_samples = 0;
 };
 
-/// Encodes the rest of `loader` (an evaluation stream: rank r holds samples r, r + W, ...) without gradient, in
-/// evaluation mode; collective. The network returns to the mode it was in.
+/// Encodes the rest of `loader` (an evaluation stream: rank r holds samples r, r + W, ...) without gradient;
+/// collective.
 EncodedSet encode_all(const EncoderContext& context, data::Loader& loader);
 
 /// Features [N, E] of texts in their order, fp32 on the CPU; each rank encodes its share, all get the whole.

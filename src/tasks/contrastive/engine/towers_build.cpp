@@ -54,6 +54,7 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
     auto clap = std::make_unique<models::ClapModel>(
         *clap_shape, models::ClapModelOptions{.tensors = tensors,
                                               .grad_checkpointing = config.grad_checkpointing,
+                                              .exact_shortcuts = config.exact_shortcuts,
                                               .batch_norm_ranks = config.batch_norm_ranks});
     const auto load = [&model = *clap](const models::WeightFile& file) { models::load_clap_weights(model, file); };
     return {.model = clap_shape->name, .network = std::move(clap), .load = load};
@@ -61,6 +62,7 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
   auto clip = std::make_unique<models::ClipModel>(
       *shape.clip(), models::ClipModelOptions{.tensors = tensors,
                                               .grad_checkpointing = config.grad_checkpointing,
+                                              .exact_shortcuts = config.exact_shortcuts,
                                               .freezes_batch_norm = config.freezes_batch_norm,
                                               .batch_norm_ranks = config.batch_norm_ranks});
   const auto load = [&model = *clip](const models::WeightFile& file) { models::load_weights(model, file); };

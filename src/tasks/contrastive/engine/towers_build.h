@@ -18,6 +18,7 @@ struct TowersConfig {
   std::string pretrained = {};
   uint64_t seed = 0;
   bool grad_checkpointing = false;
+  bool exact_shortcuts = true;      ///< See models::ClipModelOptions.
   bool freezes_batch_norm = false;  ///< CLIP: see models::ImageTower::freeze_batch_norm.
   comm::Comm* batch_norm_ranks = nullptr;
   /// Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.

@@ -1,0 +1,106 @@
+#include "infer/encoder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "data/pictures/clip_decoder.h"
+#include "data/sounds/clap_decoder.h"
+#include "hw/device.h"
+#include "infer/file_list.h"
+#include "models/weights.h"
+#include "tasks/contrastive/engine/contrastive_data.h"
+#include "tasks/contrastive/engine/towers_build.h"
+#include "train/device.h"
+
+namespace lockstep::infer {
+
+Encoder::Encoder(const config::InferOptions& options, const hw::RankInfo& ranks)
+    : options_(options), device_(train::pick_device(options.device, ranks)),
+      precision_(options.precision, device_.type()) {
+  const int64_t share = std::max<int64_t>(1, hw::usable_cpu_cores() / std::max(1, ranks.local_world_size));
+  if (options.threads > 0 || ranks.local_world_size > 1)
+    at::set_num_threads(static_cast<int>(options.threads > 0 ? options.threads : share));
+  shape_ = config::resolve_contrastive_shape(
+      options.model, config::is_clap_model(options.model),
+      config::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
+  encoder_ = tasks::load_text_encoder(options.tokenizer_vocab, shape_);
+  model_ = tasks::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
+  const auto transform = make_transform();
+  mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std);
+  engine_.emplace(*model_, *mover_, precision_, tasks::Weights::kFixed);
+}
+
+at::Tensor Encoder::files(const std::vector<std::filesystem::path>& files) {
+  data::Loader loader(file_list_source(files), make_decoder(), loader_config(/*has_other=*/true, /*has_text=*/false));
+  return tasks::encode_all(context(what(), static_cast<int64_t>(files.size())), loader).image_NE;
+}
+
+at::Tensor Encoder::texts(const std::vector<std::string>& lines) {
+  return tasks::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.context_length(),
+                             lines, options_.samples_per_batch);
+}
+
+at::Tensor Encoder::classes(const std::vector<std::string>& names, const std::vector<std::string>& templates) {
+  return tasks::zero_shot_classifier(
+      context("prompts of classes", static_cast<int64_t>(names.size() * templates.size())), encoder_,
+      shape_.context_length(), names, templates, options_.samples_per_batch);
+}
+
+double Encoder::scale() { return model_->logit_scale().detach().to(at::kDouble).exp().item<double>(); }
+
+int64_t Encoder::embed_dim() const { return is_audio() ? shape_.clap()->embed_dim : shape_.clip()->embed_dim; }
+
+data::TransformConfig Encoder::make_transform() const {
+  data::TransformConfig transform;
+  if (is_audio()) return transform;
+  transform.image_pixels = static_cast<int>(shape_.clip()->vision.image_size);
+  tasks::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.resize_order,
+                            options_.image_mean, options_.image_std, options_.max_image_pixels},
+                           transform);
+  return transform;
+}
+
+data::SampleDecoder Encoder::make_decoder() const {
+  if (!is_audio()) return data::make_clip_decoder({.transform = make_transform()}, encoder_);
+  const tasks::SoundOptions sound{options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize};
+  return data::make_clap_decoder({.waveform = tasks::make_waveform(sound, shape_.clap()->audio, false)}, encoder_);
+}
+
+data::LoaderConfig Encoder::loader_config(bool has_other, bool has_text) const {
+  data::LoaderConfig config{.micro_batch_size = options_.samples_per_batch};
+  if (has_other && is_audio()) config.clip_samples = shape_.clap()->audio.clip_samples;
+  if (has_other && !is_audio()) config.image_pixels = shape_.clip()->vision.image_size;
+  if (has_text) config.context_length = shape_.context_length();
+  config.num_workers = std::max<int64_t>(1, options_.workers);
+  return config;
+}
+
+std::string Encoder::weights_hash() const {
+  std::string digests;
+  for (const auto& [name, tensor] : models::named_values(*model_)) {
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
+    digests += name + core::xxh3_hex({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
+  }
+  return core::xxh3_hex(digests);
+}
+
+/// Tells how far the work has come: on a terminal at once, else now and then.
+tasks::EncoderContext Encoder::context(const std::string& what, int64_t total) {
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kDistance = std::chrono::seconds(30);
+  const auto report = [what, total, next = Clock::now() + kDistance](int64_t done) mutable {
+    const std::string text = fmt::format("{} of {} {}", std::min(done, total), total, what);
+    core::show_progress(text);
+    if (core::stderr_is_terminal() || Clock::now() < next) return;
+    core::log_info("{}", text);
+    next = Clock::now() + kDistance;
+  };
+  return {*engine_, one_rank_, report};
+}
+
+}  // namespace lockstep::infer

@@ -1,0 +1,66 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/comm.h"
+#include "config/contrastive_shape.h"
+#include "config/infer_options.h"
+#include "data/loader.h"
+#include "data/pictures/transform.h"
+#include "data/text/text_encoder.h"
+#include "hw/ranks.h"
+#include "models/clip/clip_model.h"
+#include "tasks/contrastive/engine/embedding_engine.h"
+#include "tasks/contrastive/engine/evaluator.h"
+
+namespace lockstep::infer {
+
+/// A loaded CLIP or CLAP model with all that feeds it. Ranks do not talk: each has one of its own.
+class Encoder {
+ public:
+  /// `options` outlive it. The ranks of a node share its cores and devices.
+  Encoder(const config::InferOptions& options, const hw::RankInfo& ranks);
+
+  bool is_audio() const { return shape_.clap() != nullptr; }
+  const char* what() const { return is_audio() ? "sounds" : "pictures"; }
+
+  /// Features on the CPU, row by row, with progress on the terminal.
+  at::Tensor files(const std::vector<std::filesystem::path>& files);
+  at::Tensor texts(const std::vector<std::string>& lines);
+  /// [K, E], see tasks::zero_shot_classifier.
+  at::Tensor classes(const std::vector<std::string>& names, const std::vector<std::string>& templates);
+  /// The caption of each picture, in order. UsageError unless the model makes captions in CLIP's tokens.
+  std::vector<std::string> captions(const std::vector<std::filesystem::path>& files);
+  double scale();  ///< exp of the logit scale.
+  int64_t embed_dim() const;
+
+  const tasks::EmbeddingEngine& engine() const { return *engine_; }
+  const config::ContrastiveShape& shape() const { return shape_; }
+  /// Of samples with what the towers asked for read.
+  data::SampleDecoder make_decoder() const;
+  data::LoaderConfig loader_config(bool has_other, bool has_text) const;
+  data::TransformConfig make_transform() const;
+  /// A hash of all parameters and buffers as they compute.
+  std::string weights_hash() const;
+
+ private:
+  models::ClipModel& captioning_model();
+  tasks::EncoderContext context(const std::string& what, int64_t total);
+
+  const config::InferOptions& options_;
+  at::Device device_;
+  train::Precision precision_;
+  config::ContrastiveShape shape_;
+  data::TextEncoder encoder_;
+  std::unique_ptr<models::TwoTowers> model_;
+  std::optional<train::BatchMover> mover_;
+  std::optional<tasks::EmbeddingEngine> engine_;  // behind what it refers to
+  comm::Comm one_rank_;
+};
+
+}  // namespace lockstep::infer

@@ -1,0 +1,101 @@
+// Letters: B samples, T token ids, E shared embedding.
+#include "tasks/contrastive/engine/embedding_engine.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "models/contrastive_task.h"
+#include "tasks/contrastive/engine/text_groups.h"
+
+namespace lockstep::tasks {
+namespace {
+
+constexpr int64_t kDeviceLengthStep = 16;
+
+/// The type in which layers multiply.
+at::ScalarType product_type(const train::Precision& precision) {
+  return precision.autocast_type().value_or(precision.input_type());
+}
+
+}  // namespace
+
+EmbeddingEngine::EmbeddingEngine(models::TwoTowers& network, const train::BatchMover& mover,
+                                 const train::Precision& precision, Weights weights)
+    : network_(network), mover_(mover), precision_(precision), was_training_(network.is_training()),
+      is_prepared_(weights == Weights::kFixed) {
+  network_.set_training(false);
+  if (is_prepared_) network_.prepare_inference(product_type(precision));
+}
+
+EmbeddingEngine::~EmbeddingEngine() {
+  if (is_prepared_) network_.prepare_inference(std::nullopt);
+  network_.set_training(was_training_);
+}
+
+EmbeddingEngine::Features EmbeddingEngine::embed(const data::HostBatch& host) const {
+  const c10::NoGradGuard no_grad;
+  const models::Batch batch = mover_.to_device(host, train::BatchMover::Texts::kLeave);
+  Features features;
+  if (batch.image_BCYX.defined()) features.other_BE = pictures(batch.image_BCYX);
+  if (batch.audio_BS.defined()) features.other_BE = sounds(batch.audio_BS);
+  if (host.context_length > 0)
+    features.text_BE = texts(std::span(host.text_BT).first(static_cast<size_t>(host.num_samples * host.context_length)),
+                             host.context_length, host.num_samples);
+  features.label_B = batch.label_B;
+  return features;
+}
+
+at::Tensor EmbeddingEngine::pictures(const at::Tensor& image_BCYX) const {
+  const c10::NoGradGuard no_grad;
+  const auto autocast = precision_.autocast();
+  return models::normalise_rows(network_.encode_image(image_BCYX));
+}
+
+at::Tensor EmbeddingEngine::sounds(const at::Tensor& audio_BS) const {
+  const c10::NoGradGuard no_grad;
+  const auto autocast = precision_.autocast();
+  return models::normalise_rows(network_.encode_audio(audio_BS));
+}
+
+at::Tensor EmbeddingEngine::texts(const at::Tensor& text_BT) const {
+  const c10::NoGradGuard no_grad;
+  const auto autocast = precision_.autocast();
+  return models::normalise_rows(network_.encode_text(text_BT));
+}
+
+at::Tensor EmbeddingEngine::texts(std::span<const int32_t> text_BT, int64_t context_length, int64_t max_rows) const {
+  LOCKSTEP_CHECK(context_length > 0 && std::ssize(text_BT) % context_length == 0, "{} ids of {} columns",
+                 text_BT.size(), context_length);
+  const c10::NoGradGuard no_grad;
+  const auto row = [&](int64_t number) {
+    return text_BT.subspan(static_cast<size_t>(number * context_length), static_cast<size_t>(context_length));
+  };
+  std::vector<int64_t> num_ids;
+  for (int64_t b = 0; b * context_length < std::ssize(text_BT); ++b) num_ids.push_back(network_.num_used_ids(row(b)));
+  const auto groups = group_texts(
+      num_ids, context_length,
+      {.max_rows = std::max<int64_t>(1, max_rows), .length_step = mover_.device().is_cpu() ? 1 : kDeviceLengthStep});
+  std::vector<at::Tensor> parts;
+  std::vector<int64_t> place(num_ids.size());  // of each row among the results
+  int64_t num_done = 0;
+  for (const TextGroup& group : groups) {
+    data::HostBatch host;
+    host.num_samples = std::ssize(group.rows);
+    host.context_length = group.num_ids;
+    for (const int64_t number : group.rows) {
+      const auto ids = row(number).first(static_cast<size_t>(group.num_ids));
+      host.text_BT.insert(host.text_BT.end(), ids.begin(), ids.end());
+      place[static_cast<size_t>(number)] = num_done++;
+    }
+    parts.push_back(texts(mover_.to_device(host).text_BT));
+  }
+  if (parts.empty()) return texts(at::empty({0, 1}, at::TensorOptions(at::kLong).device(mover_.device())));
+  if (parts.size() == 1 && std::is_sorted(place.begin(), place.end())) return parts.front();
+  const auto index = at::tensor(place, at::kLong);
+  return at::cat(parts).index_select(0, mover_.device().is_cpu() ? index : index.to(mover_.device()));
+}
+
+}  // namespace lockstep::tasks
