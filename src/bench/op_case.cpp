@@ -51,7 +51,7 @@ class OpCase final : public BenchCase {
             fmt::format("warmup iters: {} iters: {}; time: median of the iterations, each that of the slowest rank; "
                         "rates of one rank",
                         options().num_warmup, options().num_iterations),
-            "shapes: gemm m x n x k, attention batch x heads x tokens x width, layer-norm rows x width", ""};
+            "shapes: gemm m x n x k, attention batch x heads x tokens x width, norms rows x width", ""};
   }
 
   std::vector<TableColumn> columns() override {
@@ -132,7 +132,8 @@ class OpCase final : public BenchCase {
         shapes.push_back(shape);
     } else {
       shapes.push_back({OpKind::kAttention, "64 wide", {o.op_batch, 8, 256, 64}});
-      shapes.push_back({OpKind::kLayerNorm, "1024 wide", {o.op_batch * 256, 1024}});
+      for (const OpKind norm : {OpKind::kLayerNorm, OpKind::kSumNorm, OpKind::kNormBackward})
+        shapes.push_back({norm, "1024 wide", {o.op_batch * 256, 1024}});
     }
     const auto bytes = config::parse_bytes(o.array_bytes, "--array-bytes");
     const int64_t elements = std::max<int64_t>(1, bytes / static_cast<int64_t>(c10::elementSize(type)));

@@ -3,12 +3,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
+#include "nn/fused_norm.h"
 
 namespace lockstep::bench {
 namespace {
@@ -102,7 +104,7 @@ class LayerNorm final : public OpKernel {
   LayerNorm(const OpShape& shape, at::ScalarType type, at::Device device)
       : x_BD_(random(shape.sizes, type, device, 8)), gain_D_(random({shape.sizes[1]}, type, device, 9)),
         bias_D_(random({shape.sizes[1]}, type, device, 10)) {}
-  void run() override { out_BD_ = at::layer_norm(x_BD_, {x_BD_.size(1)}, gain_D_, bias_D_, kEpsilon); }
+  void run() override { out_BD_ = nn::layer_norm(x_BD_, gain_D_, bias_D_, kEpsilon); }
   int64_t count_wrong() override {
     run();
     const at::Tensor rows = spread(x_BD_.size(0), 64, x_BD_.device());
@@ -118,15 +120,57 @@ class LayerNorm final : public OpKernel {
   at::Tensor x_BD_, gain_D_, bias_D_, out_BD_;
 };
 
+/// x + y and its layer norm, or the gradient of a layer norm with those of gain and bias.
+class FusedNorm final : public OpKernel {
+ public:
+  FusedNorm(const OpShape& shape, at::ScalarType type, at::Device device)
+      : is_backward_(shape.kind == OpKind::kNormBackward), x_BD_(random(shape.sizes, type, device, 8)),
+        other_BD_(random(shape.sizes, type, device, 11)), gain_D_(random({shape.sizes[1]}, type, device, 9)),
+        bias_D_(random({shape.sizes[1]}, type, device, 10)) {
+    if (!is_backward_) return;
+    const at::AutoGradMode with_gradients(true);
+    for (at::Tensor* tensor : {&x_BD_, &gain_D_, &bias_D_}) tensor->requires_grad_(true);
+    out_BD_ = nn::layer_norm(x_BD_, gain_D_, bias_D_, kEpsilon);
+  }
+  void run() override {
+    if (!is_backward_) {
+      out_BD_ = nn::add_layer_norm(x_BD_, other_BD_, gain_D_, bias_D_, kEpsilon).second;
+      return;
+    }
+    for (at::Tensor* tensor : {&x_BD_, &gain_D_, &bias_D_}) tensor->mutable_grad() = at::Tensor();
+    out_BD_.backward(other_BD_, /*retain_graph=*/true);
+  }
+  int64_t count_wrong() override {
+    run();
+    const at::Tensor x = x_BD_.detach().to(at::kDouble), other = other_BD_.to(at::kDouble);
+    const at::Tensor gain = gain_D_.detach().to(at::kDouble), sum = is_backward_ ? x : x + other;
+    const at::Tensor centred = sum - sum.mean(1, true);
+    const at::Tensor rstd = (centred.square().mean(1, true) + kEpsilon).rsqrt(), normed = centred * rstd;
+    if (!is_backward_) return count_off(out_BD_, normed * gain + bias_D_.to(at::kDouble), out_BD_.scalar_type());
+    const at::Tensor weighted = other * gain;
+    const at::Tensor dx = (weighted - weighted.mean(1, true) - normed * (weighted * normed).mean(1, true)) * rstd;
+    return count_off(x_BD_.grad(), dx, x_BD_.scalar_type()) +
+           count_off(gain_D_.grad(), (other * normed).sum(0), x_BD_.scalar_type()) +
+           count_off(bias_D_.grad(), other.sum(0), x_BD_.scalar_type());
+  }
+
+ private:
+  static constexpr double kEpsilon = 1e-5;
+  bool is_backward_;
+  at::Tensor x_BD_, other_BD_, gain_D_, bias_D_, out_BD_;
+};
+
 void add_tower(std::vector<OpShape>& ops, const std::string& tower, int64_t batch, int64_t tokens, int64_t width,
                int64_t heads, int64_t mlp_width) {
   const int64_t rows = batch * tokens;
-  for (const OpShape& op : {OpShape{OpKind::kGemm, tower + " qkv", {rows, 3 * width, width}},
-                            OpShape{OpKind::kGemm, tower + " attention out", {rows, width, width}},
-                            OpShape{OpKind::kGemm, tower + " mlp up", {rows, mlp_width, width}},
-                            OpShape{OpKind::kGemm, tower + " mlp down", {rows, width, mlp_width}},
-                            OpShape{OpKind::kAttention, tower, {batch, heads, tokens, width / heads}},
-                            OpShape{OpKind::kLayerNorm, tower, {rows, width}}}) {
+  for (const OpShape& op :
+       {OpShape{OpKind::kGemm, tower + " qkv", {rows, 3 * width, width}},
+        OpShape{OpKind::kGemm, tower + " attention out", {rows, width, width}},
+        OpShape{OpKind::kGemm, tower + " mlp up", {rows, mlp_width, width}},
+        OpShape{OpKind::kGemm, tower + " mlp down", {rows, width, mlp_width}},
+        OpShape{OpKind::kAttention, tower, {batch, heads, tokens, width / heads}},
+        OpShape{OpKind::kLayerNorm, tower, {rows, width}}, OpShape{OpKind::kSumNorm, tower, {rows, width}},
+        OpShape{OpKind::kNormBackward, tower, {rows, width}}}) {
     const auto is_same = [&](const OpShape& other) { return other.kind == op.kind && other.sizes == op.sizes; };
     if (std::none_of(ops.begin(), ops.end(), is_same)) ops.push_back(op);
   }
@@ -135,7 +179,7 @@ void add_tower(std::vector<OpShape>& ops, const std::string& tower, int64_t batc
 }  // namespace
 
 std::string op_name(OpKind kind) {
-  constexpr const char* kNames[] = {"gemm", "copy", "triad", "attention", "layer-norm"};
+  constexpr const char* kNames[] = {"gemm", "copy", "triad", "attention", "layer-norm", "sum-norm", "norm-backward"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -151,7 +195,8 @@ double OpShape::bytes(int64_t element_bytes) const {
   double elements = 0;
   if (kind == OpKind::kCopy) elements = 2 * static_cast<double>(sizes[0]);
   if (kind == OpKind::kTriad) elements = 3 * static_cast<double>(sizes[0]);
-  if (kind == OpKind::kLayerNorm) elements = 2 * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]);
+  const double arrays = kind == OpKind::kLayerNorm ? 2 : kind == OpKind::kSumNorm ? 4 : 3;
+  if (kind >= OpKind::kLayerNorm) elements = arrays * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]);
   return elements * static_cast<double>(element_bytes);
 }
 
@@ -180,6 +225,8 @@ std::unique_ptr<OpKernel> make_op_kernel(const OpShape& shape, at::ScalarType ty
     case OpKind::kTriad: return std::make_unique<Stream>(shape, type, device);
     case OpKind::kAttention: return std::make_unique<Attention>(shape, type, device);
     case OpKind::kLayerNorm: return std::make_unique<LayerNorm>(shape, type, device);
+    case OpKind::kSumNorm:
+    case OpKind::kNormBackward: return std::make_unique<FusedNorm>(shape, type, device);
   }
   LOCKSTEP_CHECK(false, "op {}", static_cast<int>(shape.kind));
 }

@@ -10,13 +10,13 @@
 
 namespace lockstep::bench {
 
-enum class OpKind { kGemm, kCopy, kTriad, kAttention, kLayerNorm };
+enum class OpKind { kGemm, kCopy, kTriad, kAttention, kLayerNorm, kSumNorm, kNormBackward };
 
 /// One operator of one shape.
 struct OpShape {
   OpKind kind = OpKind::kGemm;
   std::string label;           ///< What it is in a model ("image mlp up"), or "square".
-  std::vector<int64_t> sizes;  ///< GEMM: m n k. Copy, triad: elements. Attention: B H T K. Layer norm: rows, width.
+  std::vector<int64_t> sizes;  ///< GEMM: m n k. Copy, triad: elements. Attention: B H T K. Norms: rows, width.
 
   std::string text() const;                   ///< "4096x4096x4096"
   double flops() const;                       ///< 2 x multiply-adds; 0 for copy, triad and layer norm.

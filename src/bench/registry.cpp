@@ -2,6 +2,7 @@
 
 #include "bench/checkpoint_case.h"
 #include "bench/collective_case.h"
+#include "bench/latency_case.h"
 #include "bench/loader_case.h"
 #include "bench/op_case.h"
 #include "bench/step_case.h"
@@ -22,6 +23,7 @@ constexpr CaseEntry kCases[] = {
     {commands::BenchCaseName::kOp, "op", make_op_case},
     {commands::BenchCaseName::kStep, "step", make_step_case},
     {commands::BenchCaseName::kCheckpoint, "checkpoint", make_checkpoint_case},
+    {commands::BenchCaseName::kLatency, "latency", make_latency_case},
 };
 
 const CaseEntry& entry_of(commands::BenchCaseName which) {

@@ -25,6 +25,7 @@ CaseText case_text(BenchCaseName which) {
     case BenchCaseName::kOp: return {"bench op", "Check and time matrix products and other operators."};
     case BenchCaseName::kStep: return {"bench step", "Time whole training steps on made-up data."};
     case BenchCaseName::kCheckpoint: return {"bench checkpoint", "Time saving and loading of checkpoints."};
+    case BenchCaseName::kLatency: return {"bench latency", "Time single calls of a trained model, stage by stage."};
   }
   return {};
 }
@@ -123,7 +124,10 @@ void declare_loader(core::OptionSet& set, BenchOptions& o) {
 
 void declare_op(core::OptionSet& set, BenchOptions& o) {
   set.group("Operators");
-  set.add("ops", &o.ops, {.help = "What to run: gemm, copy, triad, attention, layer-norm, or all.", .metavar = "NAME"});
+  set.add("ops", &o.ops,
+          {.help = "What to run: gemm, copy, triad, attention, layer-norm, sum-norm (with the residual sum), "
+                   "norm-backward, or all.",
+           .metavar = "NAME"});
   set.add("precisions", &o.precisions, {.help = "Types of the elements: fp32, bf16, fp16, fp64.", .metavar = "NAME"});
   set.add("min-dim", &o.min_dim, {.help = "Smallest square matrix product.", .min = 1, .max = 1e6});
   set.add("max-dim", &o.max_dim, {.help = "Largest square matrix product.", .min = 1, .max = 1e6});
@@ -202,6 +206,42 @@ void declare_checkpoint(core::OptionSet& set, BenchOptions& o) {
       {.help = "Storage to measure: a folder in which a folder is made, and removed at the end.", .metavar = "DIR"});
 }
 
+void declare_latency(core::OptionSet& set, BenchOptions& o) {
+  o.train.model = "ViT-B-32";
+  o.num_iterations = 200;
+  o.precisions = {"fp32"};
+  set.group("What is measured");
+  set.add("model", &o.train.model,
+          {.help = "An OpenCLIP or CLAP model or its JSON file, a classifier (resnet50) or a GPT (gpt2).",
+           .metavar = "NAME|FILE.json"});
+  set.add(
+      "from", &o.latency_from,
+      {.help = "Where a call begins. pictures: encoded pictures or recordings, and texts. pixels: decoded and resized "
+               "pictures or clips, and token ids, in the memory of the host. tokens: the network's input on the "
+               "device.",
+       .metavar = "START",
+       .unset_text = "pixels; GPT: tokens"});
+  set.add("towers", &o.latency_towers,
+          {.help = "image (or sounds), text, both.", .metavar = "TOWER", .unset_text = "both, where there are two"});
+  set.add("batch-size", &o.latency_batches,
+          {.help = "Samples of a call; one measurement for each.", .unit = "samples", .min = 1, .max = 65536});
+  set.add("precisions", &o.precisions, {.help = "Type of weights and products: fp32, bf16, fp16.", .metavar = "NAME"});
+  set.add(
+      "text-length", &o.text_tokens,
+      {.help = "Tokens of made-up texts and prompts, start and end included.", .unit = "tokens", .min = 2, .max = 1e6});
+  set.add("new-tokens", &o.new_tokens, {.help = "GPT: tokens to generate.", .unit = "tokens", .min = 2, .max = 1e6});
+  set.add("images", &o.images,
+          {.help = "Pictures to decode.", .metavar = "DIR", .unset_text = "made-up ones of 500 x 375 pixels"});
+  set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE", .unset_text = "made-up token ids"});
+  borrow(set, o,
+         {"pretrained", "force-image-size", "force-context-length", "force-quick-gelu", "tokenizer-vocab", "seed"});
+  set.add("seconds", &o.latency_seconds,
+          {.help = "A measurement ends after --iters calls, or behind ten after this time.",
+           .unit = "s",
+           .min = 0,
+           .max = 1e6});
+}
+
 /// Names from a list flag, each once; "all" stands for all of them. '_' is as good as '-'.
 std::vector<std::string> resolve_names(std::string_view flag, const std::vector<std::string>& typed,
                                        std::span<const std::string> known, bool has_all) {
@@ -233,7 +273,8 @@ void check_loader(const BenchOptions& o) {
 }
 
 void check_op(BenchOptions& o) {
-  static const std::array<std::string, 5> ops = {"gemm", "copy", "triad", "attention", "layer-norm"};
+  static const std::array<std::string, 7> ops = {"gemm",       "copy",     "triad",        "attention",
+                                                 "layer-norm", "sum-norm", "norm-backward"};
   static const std::array<std::string, 4> precisions = {"fp32", "bf16", "fp16", "fp64"};
   o.ops = resolve_names("--ops", o.ops, ops, true);
   o.precisions = resolve_names("--precisions", o.precisions, precisions, false);
@@ -241,6 +282,15 @@ void check_op(BenchOptions& o) {
     throw UsageError(fmt::format("options: --min-dim {} is above --max-dim {}", o.min_dim, o.max_dim),
                      "give them in rising order");
   config::parse_bytes(o.array_bytes, "--array-bytes");
+}
+
+void check_latency(BenchOptions& o) {
+  static const std::array<std::string, 3> froms = {"pictures", "pixels", "tokens"}, towers = {"both", "image", "text"},
+                                          precisions = {"fp32", "bf16", "fp16"};
+  config::check_image_options({}, {}, o.train.force_image_size);
+  o.latency_from = resolve_names("--from", o.latency_from, froms, true);
+  o.latency_towers = resolve_names("--towers", o.latency_towers, towers, true);
+  o.precisions = resolve_names("--precisions", o.precisions, precisions, true);
 }
 
 void check_step(BenchOptions& o, const core::OptionSet& set) {
@@ -302,6 +352,7 @@ core::OptionSet declare_bench_options(BenchOptions& options) {
     case BenchCaseName::kOp: declare_op(set, options); break;
     case BenchCaseName::kStep: declare_step(set, options); break;
     case BenchCaseName::kCheckpoint: declare_checkpoint(set, options); break;
+    case BenchCaseName::kLatency: declare_latency(set, options); break;
   }
   declare_run(set, options);
   return set;
@@ -327,6 +378,7 @@ void check_bench_options(BenchOptions& options, const core::OptionSet& set) {
     case BenchCaseName::kOp: return check_op(options);
     case BenchCaseName::kStep: return check_step(options, set);
     case BenchCaseName::kCheckpoint: return check_checkpoint(options);
+    case BenchCaseName::kLatency: return check_latency(options);
   }
 }
 

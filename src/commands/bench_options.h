@@ -11,7 +11,7 @@
 
 namespace lockstep::commands {
 
-enum class BenchCaseName { kCollective, kLoader, kOp, kStep, kCheckpoint };
+enum class BenchCaseName { kCollective, kLoader, kOp, kStep, kCheckpoint, kLatency };
 
 /// Options of `bench CASE`. Fields of other cases keep their defaults.
 struct BenchOptions {
@@ -55,6 +55,15 @@ struct BenchOptions {
   std::string memory_limit;           // --memory-limit
   std::optional<double> peak_tflops;  // --peak-tflops
   std::string peak_file;              // --peak-from FILE, result of `bench op --json`
+
+  // latency; --precisions is shared with op
+  std::vector<std::string> latency_from;                // --from; empty: the model's usual starting point
+  std::vector<std::string> latency_towers;              // --towers; empty: all that the model has, together
+  std::vector<int64_t> latency_batches = {1, 2, 4, 8};  // --batch-size
+  int64_t text_tokens = 64;                             // --text-length
+  int64_t new_tokens = 32;                              // --new-tokens
+  std::string images, texts;                            // --images DIR, --texts FILE
+  double latency_seconds = 20;                          // --seconds
 
   // checkpoint
   std::string directory;  // --dir

@@ -27,6 +27,7 @@ std::vector<CommandInfo> make_table() {
       {.name = "infer embed", .summary = "embed pictures, sounds and texts", .half = Half::kEngine},
       {.name = "infer classify", .summary = "classify pictures or sounds by class names", .half = Half::kEngine},
       {.name = "infer caption", .summary = "describe pictures with a CoCa model", .half = Half::kEngine},
+      {.name = "infer retrieve", .summary = "find the nearest embeddings of queries", .half = Half::kEngine},
       {.name = "infer generate", .summary = "continue texts with a GPT model", .half = Half::kEngine},
       {.name = "ckpt list", .summary = "list the checkpoints of a run"},
       {.name = "ckpt verify", .summary = "check every checksum of checkpoints"},
@@ -36,6 +37,7 @@ std::vector<CommandInfo> make_table() {
       {.name = "bench loader", .summary = "time the data path by itself", .half = Half::kEngine},
       {.name = "bench op", .summary = "check and time matrix products and other operators", .half = Half::kEngine},
       {.name = "bench step", .summary = "time training steps, find the largest batch", .half = Half::kEngine},
+      {.name = "bench latency", .summary = "time single calls of a model, stage by stage", .half = Half::kEngine},
       {.name = "bench checkpoint", .summary = "time saving and loading of checkpoints", .half = Half::kEngine},
       {.name = "data", .summary = "make, index, inspect and verify data sets"},
       {.name = "report", .summary = "tables and plots from records and logs"},
@@ -99,6 +101,7 @@ BenchCaseName bench_case_of(const std::string& command) {
   if (command == "bench op") return BenchCaseName::kOp;
   if (command == "bench step") return BenchCaseName::kStep;
   if (command == "bench checkpoint") return BenchCaseName::kCheckpoint;
+  if (command == "bench latency") return BenchCaseName::kLatency;
   if (command == "bench collective") return BenchCaseName::kCollective;
   throw UsageError(fmt::format("options: '{}' is no bench case", command), "`lockstep bench --help` lists them");
 }
@@ -118,6 +121,9 @@ void declare(ParsedCommand& parsed) {
   } else if (name == "infer generate") {
     parsed.generate = std::make_unique<config::GenerateOptions>();
     parsed.set = config::declare_generate_options(*parsed.generate);
+  } else if (name == "infer retrieve") {
+    parsed.retrieve = std::make_unique<config::RetrieveOptions>();
+    parsed.set = config::declare_retrieve_options(*parsed.retrieve);
   } else if (core::starts_with(name, "infer ")) {
     parsed.infer = std::make_unique<config::InferOptions>();
     parsed.infer->job = name == "infer embed"     ? config::InferJob::kEmbed
@@ -167,6 +173,7 @@ void check(ParsedCommand& parsed) {
   if (parsed.task) parsed.warnings = parsed.task->check(*parsed.set);
   if (parsed.infer) config::check_infer_options(*parsed.infer, *parsed.set);
   if (parsed.generate) config::check_generate_options(*parsed.generate, *parsed.set);
+  if (parsed.retrieve) config::check_retrieve_options(*parsed.retrieve, *parsed.set);
   if (parsed.ckpt) config::check_ckpt_options(*parsed.ckpt, *parsed.set);
   if (parsed.report) config::check_report_options(*parsed.report);
   if (parsed.bench) check_bench_options(*parsed.bench, *parsed.set);

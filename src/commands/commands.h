@@ -10,6 +10,7 @@
 #include "config/generate_options.h"
 #include "config/infer_options.h"
 #include "config/report_options.h"
+#include "config/retrieve_options.h"
 #include "core/options.h"
 #include "tasks/tasks.h"
 
@@ -38,6 +39,7 @@ struct ParsedCommand {
   std::unique_ptr<tasks::FrontTask> task;
   std::unique_ptr<config::InferOptions> infer;
   std::unique_ptr<config::GenerateOptions> generate;
+  std::unique_ptr<config::RetrieveOptions> retrieve;
   std::unique_ptr<config::CkptOptions> ckpt;
   std::unique_ptr<config::ReportOptions> report;
   std::unique_ptr<BenchOptions> bench;

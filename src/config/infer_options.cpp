@@ -28,10 +28,22 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
              .aliases = {"o", "out"}});
   } else if (o.job == InferJob::kEmbed) {
     set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE"});
+    set.add(
+        "shards", &o.shards,
+        {.help = "WebDataset shards instead: each becomes a file of the folder --output. Every rank does its share; a "
+                 "start with the same options goes on with what is missing.",
+         .metavar = "SPEC"});
+    set.add("towers", &o.towers,
+            {.help = "With --shards: what of a sample is embedded; image stands for sounds, too.",
+             .choices = {"both", "image", "text"},
+             .choice_aliases = {{"audio", "image"}}});
+    set.add("format", &o.format, {.help = "With --shards: form of the files.", .choices = {"safetensors", "npy"}});
+    set.add("feature-dtype", &o.feature_type,
+            {.help = "With --shards: type of the numbers.", .choices = {"fp32", "fp16"}});
     set.add("output", &o.output,
             {.help = "Result in safetensors with the keys image (or audio) and text: L2-normalised rows in the order "
-                     "of the input. The metadata `files` is a JSON list of the files' names.",
-             .metavar = "FILE",
+                     "of the input. The metadata `files` is a JSON list of the files' names. With --shards a folder.",
+             .metavar = "FILE|DIR",
              .aliases = {"o", "out"}});
   } else {
     set.add("classnames", &o.classnames,
@@ -179,8 +191,15 @@ void check_infer_options(const InferOptions& options, const core::OptionSet& set
   refuse_if(options.resize_pixels.has_value(), "--val-resize-size belongs to classifiers", "drop it");
   const bool is_embed = options.job == InferJob::kEmbed, is_clap = is_clap_model(options.model);
   const char* folder = is_clap ? "--sounds DIR" : "--images DIR";
-  need_flag(set, is_embed && options.input().empty() && options.texts.empty(),
-            is_clap ? "--sounds DIR or --texts FILE" : "--images DIR or --texts FILE", "give what to embed");
+  need_flag(set, is_embed && options.input().empty() && options.texts.empty() && options.shards.empty(),
+            is_clap ? "--sounds DIR, --texts FILE or --shards SPEC" : "--images DIR, --texts FILE or --shards SPEC",
+            "give what to embed");
+  for (const char* flag : {"images", "sounds", "texts"})
+    refuse_if(!options.shards.empty() && set.is_given(flag), fmt::format("--shards and --{} at once", flag),
+              "embed them in two starts");
+  for (const char* flag : {"towers", "format", "feature-dtype"})
+    refuse_if(is_embed && options.shards.empty() && set.is_given(flag), fmt::format("--{} belongs to --shards", flag),
+              "drop it");
   need_flag(set, is_embed && options.output.empty(), "--output FILE", "for example -o embeddings.safetensors");
   need_flag(set, !is_embed && options.input().empty(), folder, "give the folder to classify");
   need_flag(set, !is_embed && options.classnames.empty(), "--classnames FILE",

@@ -100,6 +100,48 @@ TEST_F(Bench, OperatorsAreRightAndGiveThePeakOfEachType) {
   EXPECT_GE(num_rows["layer-norm"], 2);
 }
 
+TEST_F(Bench, LatencyOfEveryStartAndTowerHasStagesAndTheRightResults) {
+  std::string table;
+  const auto json = document_of({"latency", "--model",  demo_model(),
+                                 "--from",  "pixels",   "pictures",
+                                 "tokens",  "--towers", "both",
+                                 "image",   "text",     "--precisions",
+                                 "fp32",    "bf16",     "--batch-size",
+                                 "1",       "3",        "--text-length",
+                                 "9",       "-n",       "3",
+                                 "-w",      "1",        "--device",
+                                 "cpu"},
+                                "bench_latency", &table);
+  EXPECT_NE(table.find("# both from pictures, bf16"), std::string::npos) << table;
+  EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
+  ASSERT_EQ(json.at("rows").size(), 2u * 3u * 3u * 2u);
+  for (const auto& row : json.at("rows")) {
+    const std::string from = row.at("from"), tower = row.at("tower");
+    const auto& stages = row.at("stages_ms");
+    EXPECT_EQ(row.at("samples_ms").size(), 3u);
+    EXPECT_GT(row.at("first_ms").get<double>(), 0);
+    EXPECT_EQ(stages.contains("image"), tower != "text") << row.dump();
+    EXPECT_EQ(stages.contains("text"), tower != "image") << row.dump();
+    EXPECT_EQ(stages.contains("decode"), tower != "text" && from == "pictures") << row.dump();
+    EXPECT_EQ(stages.contains("transfer"), tower != "text" && from != "tokens") << row.dump();
+    EXPECT_EQ(row.value("text_tokens", 0), tower == "image" ? 0 : 9);
+  }
+}
+
+TEST_F(Bench, LatencyOfAClassifierAndAGptAndWhatTheyLack) {
+  const auto picture = document_of({"latency", "--model", "resnet18", "--force-image-size", "32", "--batch-size", "2",
+                                    "-n", "2", "-w", "0", "--device", "cpu"},
+                                   "bench_latency_resnet");
+  EXPECT_EQ(picture.at("summary").at("num_wrong"), 0);
+  EXPECT_EQ(picture.at("rows").at(0).at("tower"), "image");
+  const auto texts = bench({"latency", "--model", "resnet18", "--towers", "text", "--device", "cpu"});
+  EXPECT_EQ(texts.exit_code, 2);
+  EXPECT_NE(texts.err.find("--towers text is nothing that 'resnet18' has"), std::string::npos) << texts.err;
+  const auto longer = bench({"latency", "--model", demo_model(), "--text-length", "33", "--device", "cpu"});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_NE(longer.err.find("--text-length 33 is more than the 32 tokens"), std::string::npos) << longer.err;
+}
+
 TEST_F(Bench, StepWithTheMeasuredPeakHasAnMfu) {
   const core::TempDir folder;
   const std::string peak = (folder.path() / "peak.json").string();

@@ -1,13 +1,20 @@
 #include "cli/engine/commands.h"
+#include "hw/ranks.h"
 #include "infer/classify_pictures.h"
 #include "infer/contrastive_infer.h"
+#include "infer/embed_shards.h"
 #include "infer/generate.h"
+#include "infer/retrieve.h"
 
 namespace lockstep::cli {
 
 int cmd_infer(const commands::ParsedCommand& command) {
   if (command.generate)
     infer::generate(*command.generate);
+  else if (command.retrieve)
+    infer::retrieve(*command.retrieve);
+  else if (!command.infer->shards.empty())
+    infer::embed_shards(*command.infer, hw::discover_ranks({}, hw::process_env()));
   else if (command.infer->job == config::InferJob::kEmbed)
     infer::embed(*command.infer);
   else if (command.infer->job == config::InferJob::kCaption)

@@ -21,7 +21,7 @@ int run_command(const std::vector<std::string>& args) {
     throw UsageError("lockstep-engine runs engine commands only", "start the program lockstep that lies beside it");
   commands::read_files(command);
   if (command.task) return cmd_train(command);
-  if (command.infer || command.generate) return cmd_infer(command);
+  if (command.infer || command.generate || command.retrieve) return cmd_infer(command);
   if (command.ckpt) return cmd_ckpt_convert(command);
   if (command.bench) return cmd_bench(command, args);
   throw UsageError(fmt::format("'{}' is not a command of the engine", command.info->name));

@@ -12,7 +12,8 @@ TEST(OpKernels, EveryOperatorIsRightInEveryType) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
     for (const OpShape& shape : {OpShape{OpKind::kGemm, "", {70, 50, 130}}, OpShape{OpKind::kCopy, "", {1000}},
                                  OpShape{OpKind::kTriad, "", {1000}}, OpShape{OpKind::kAttention, "", {2, 3, 40, 16}},
-                                 OpShape{OpKind::kLayerNorm, "", {30, 64}}})
+                                 OpShape{OpKind::kLayerNorm, "", {30, 64}}, OpShape{OpKind::kSumNorm, "", {30, 72}},
+                                 OpShape{OpKind::kNormBackward, "", {30, 64}}})
       EXPECT_EQ(make_op_kernel(shape, type, at::kCPU)->count_wrong(), 0)
           << op_name(shape.kind) << " " << c10::toString(type);
 }

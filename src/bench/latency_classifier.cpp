@@ -1,0 +1,143 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+#include "bench/latency_subject.h"
+#include "data/parallel_for.h"
+#include "data/pictures/image.h"
+#include "data/pictures/transform.h"
+#include "models/imagenet/classifier_task.h"
+#include "models/imagenet/make_classifier.h"
+#include "models/weights.h"
+#include "nn/init.h"
+#include "train/batch_mover.h"
+#include "train/precision.h"
+#include "train/weight_file.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int64_t kClasses = 1000;
+
+class ClassifierSubject final : public LatencySubject {
+ public:
+  explicit ClassifierSubject(const BenchContext& context)
+      : context_(context), shape_(config::classifier_shape(train_options().model, kClasses, image_pixels())),
+        transform_(data::imagenet_transform(/*is_train=*/false, static_cast<int>(shape_.image_pixels),
+                                            static_cast<int>(shape_.image_pixels * 8 / 7))) {}
+
+  std::vector<std::string> froms() const override { return {"pixels", "pictures", "tokens"}; }
+  std::vector<std::string> towers() const override { return {"image"}; }
+
+  void prepare(const LatencyPoint& point) override {
+    if (!network_ || point_.precision != point.precision) {
+      network_.reset();
+      network_ = load(point.precision);
+      network_->prepare_inference(
+          train::Precision(precision_name(point.precision), context_.device.type()).input_type());
+      mover_.emplace(make_mover(point.precision));
+    }
+    point_ = point;
+    if (std::ssize(files_) < point.batch) files_ = encoded_pictures(context_.options, point.batch);
+    host_.num_samples = point.batch;
+    read_pictures(nullptr);
+    on_device_ = mover_->to_device(host_).image_BCYX;
+  }
+
+  int64_t count_wrong() override {
+    const auto plain = load("fp32");
+    const c10::NoGradGuard no_grad;
+    run(nullptr);
+    const at::Tensor expected = models::class_scores(*plain, make_mover("fp32").to_device(host_).image_BCYX,
+                                                     /*channels_last=*/true)
+                                    .softmax(1)
+                                    .cpu();
+    return count_apart(probability_BK_, expected, feature_tolerance(point_.precision));
+  }
+
+  void run(StageClock* clock) override {
+    const c10::NoGradGuard no_grad;
+    if (clock != nullptr) clock->begin();
+    const auto mark = [&](const char* stage) {
+      if (clock != nullptr) clock->mark(stage);
+    };
+    at::Tensor image_BCYX = on_device_;
+    if (point_.from == "pictures") read_pictures(clock);
+    if (point_.from != "tokens") {
+      image_BCYX = mover_->to_device(host_).image_BCYX;
+      mark("transfer");
+    }
+    const at::Tensor score_BK = models::class_scores(*network_, image_BCYX, /*channels_last=*/true);
+    mark("image");
+    probability_BK_ = score_BK.softmax(1).cpu();  // sync: a call ends when its results are on the host
+    mark("output");
+  }
+
+  core::Json facts() const override { return {{"pixels", shape_.image_pixels}}; }
+
+ private:
+  const tasks::ContrastiveOptions& train_options() const { return context_.options.train; }
+  int64_t image_pixels() const {
+    constexpr int64_t kUsual = 224;
+    return train_options().force_image_size.empty() ? kUsual : train_options().force_image_size.front();
+  }
+
+  train::BatchMover make_mover(const std::string& type) const {
+    return {context_.device, train::Precision(precision_name(type), context_.device.type()).input_type(),
+            transform_.mean, transform_.std};
+  }
+
+  std::unique_ptr<models::Classifier> load(const std::string& type) const {
+    auto network = models::make_classifier(shape_, {.tensors = at::TensorOptions(context_.device)});
+    const auto specs = config::classifier_params(shape_, /*zero_last_norm=*/false);
+    nn::initialize(*network, specs, static_cast<uint64_t>(train_options().seed));
+    checkpoint::CheckpointManifest ignored;
+    if (!train_options().pretrained.empty())
+      models::load_weights(*network, models::read_weights(train::weight_file(train_options().pretrained, ignored)));
+    network->set_training(false);
+    train::Precision(precision_name(type), context_.device.type())
+        .convert_parameters(network->named_parameters(), specs);
+    return network;
+  }
+
+  void read_pictures(StageClock* clock) {
+    const auto count = static_cast<size_t>(point_.batch), pixels = static_cast<size_t>(shape_.image_pixels),
+               bytes = pixels * pixels * 3;
+    const int64_t threads = std::min<int64_t>(point_.batch, at::get_num_threads());
+    images_.resize(count);
+    scratch_.resize(count);
+    data::for_each_parallel(count, threads, [&](size_t i, size_t) {
+      data::decode_image_into(std::as_bytes(std::span(files_[i])), "picture", transform_.limits, images_[i]);
+    });
+    if (clock != nullptr) clock->mark("decode");
+    host_.image_pixels = shape_.image_pixels;
+    host_.image_BYXC.resize(count * bytes);
+    data::for_each_parallel(count, threads, [&](size_t i, size_t) {
+      data::apply(images_[i], transform_, /*rng_key=*/0, std::span(host_.image_BYXC).subspan(i * bytes, bytes),
+                  scratch_[i]);
+    });
+    if (clock != nullptr) clock->mark("resize");
+  }
+
+  BenchContext context_;
+  config::ClassifierShape shape_;
+  data::TransformConfig transform_;
+  std::unique_ptr<models::Classifier> network_;
+  std::optional<train::BatchMover> mover_;
+  LatencyPoint point_;
+  std::vector<std::string> files_;
+  std::vector<data::Image> images_;
+  std::vector<data::TransformScratch> scratch_;
+  data::HostBatch host_;
+  at::Tensor on_device_, probability_BK_;
+};
+
+}  // namespace
+
+std::unique_ptr<LatencySubject> make_classifier_subject(const BenchContext& context) {
+  return std::make_unique<ClassifierSubject>(context);
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,73 @@
+#include "bench/latency_subject.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/sample_timer.h"
+#include "core/files.h"
+#include "core/rng.h"
+#include "data/pictures/image_codecs.h"
+#include "infer/file_list.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int kMadeWidth = 500, kMadeHeight = 375;  // the mean size of ImageNet's pictures
+constexpr int kMadeQuality = 90;
+constexpr int kBlock = 25;  // pixels of one brightness
+
+/// Blocks with a ramp and some noise: its JPEG takes about as many bytes per pixel as that of a photograph.
+std::string made_picture(uint64_t seed) {
+  data::Image image;
+  data::allocate_image(kMadeWidth, kMadeHeight, image);
+  core::CounterRng rng(core::stream_key({seed, 0x6c6174}));
+  std::vector<uint8_t> levels(3 * (kMadeWidth / kBlock + 1) * (kMadeHeight / kBlock + 1));
+  for (uint8_t& level : levels) level = static_cast<uint8_t>(rng.below(200));
+  for (int y = 0; y < kMadeHeight; ++y)
+    for (int x = 0; x < kMadeWidth; ++x)
+      for (int c = 0; c < 3; ++c) {
+        const auto block = static_cast<size_t>((y / kBlock * (kMadeWidth / kBlock + 1) + x / kBlock) * 3 + c);
+        image.rgb_YXC[static_cast<size_t>((y * kMadeWidth + x) * 3 + c)] =
+            static_cast<uint8_t>(levels[block] + x % kBlock + static_cast<int>(rng.below(12)));
+      }
+  const auto bytes = data::encode_jpeg(image, kMadeQuality);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+void StageClock::mark(const char* stage) {
+  synchronize(device_);
+  stages_.emplace_back(stage, core::ms_since(last_));
+  last_ = core::Clock::now();
+}
+
+std::string precision_name(const std::string& type) {
+  return type == "bf16" ? "pure_bf16" : type == "fp16" ? "fp16_master" : type;
+}
+
+int64_t count_apart(const at::Tensor& got, const at::Tensor& expected, double tolerance) {
+  return got.sub(expected).abs().le(tolerance).logical_not().sum().item<int64_t>();  // sync: a check
+}
+
+double feature_tolerance(const std::string& precision) { return precision == "fp32" ? 1e-5 : 1e-2; }
+
+std::vector<std::string> encoded_pictures(const commands::BenchOptions& options, int64_t count) {
+  constexpr int64_t kMostDifferent = 64;
+  std::vector<std::string> different;
+  if (options.images.empty()) {
+    for (int64_t i = 0; i < std::min(count, kMostDifferent); ++i)
+      different.push_back(made_picture(static_cast<uint64_t>(options.train.seed + i)));
+  } else {
+    const auto files = infer::list_files(options.images, /*is_audio=*/false);
+    for (size_t i = 0; i < files.size() && std::ssize(different) < std::min(count, kMostDifferent); ++i)
+      different.push_back(core::read_file(files[i]));
+  }
+  std::vector<std::string> pictures;
+  for (int64_t i = 0; i < count; ++i) pictures.push_back(different[static_cast<size_t>(i) % different.size()]);
+  return pictures;
+}
+
+}  // namespace lockstep::bench

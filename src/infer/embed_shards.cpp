@@ -1,0 +1,299 @@
+#include "infer/embed_shards.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "data/shards/shard_list.h"
+#include "data/train_stream.h"
+#include "infer/embedding_folder.h"
+#include "infer/encoder.h"
+
+namespace lockstep::infer {
+namespace {
+
+constexpr int kFormatVersion = 1;
+constexpr int64_t kBadLabel = -2;  // of a row whose sample could not be used
+
+/// The samples of a shard that could not be used; workers add to it.
+class BadList {
+ public:
+  void add(const data::RawSample& sample, const std::string& reason) {
+    const std::scoped_lock lock(mutex_);
+    by_number_[sample.id] = {sample.shard, sample.offset, sample.key, reason};
+  }
+  std::vector<data::BadSample> in_order() const {
+    std::vector<data::BadSample> list;
+    for (const auto& [number, sample] : by_number_) list.push_back(sample);
+    return list;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, data::BadSample> by_number_;
+};
+
+/// What a shard holds, up to the first damage that nothing behind it can be read after: the stream then ends, and the
+/// rest is one bad sample. A shard that cannot even be opened throws.
+class TolerantSource final : public data::SampleSource {
+ public:
+  TolerantSource(std::unique_ptr<data::SampleSource> source, BadList& bad) : source_(std::move(source)), bad_(bad) {}
+
+  std::optional<data::RawSample> next() override {
+    if (is_over_) return std::nullopt;
+    try {
+      std::optional<data::RawSample> sample = source_->next();
+      if (!sample) {
+        tell_skipped();
+        return sample;
+      }
+      last_.key = sample->key;
+      last_.shard = sample->shard;
+      last_.offset = sample->offset;
+      last_.id = sample->id;
+      has_any_ = true;
+      return sample;
+    } catch (const DataError& error) {
+      if (!has_any_ || is_interrupted_) throw;
+      is_over_ = true;
+      last_.key = fmt::format("all behind {}", last_.key);
+      ++last_.id;
+      bad_.add(last_, error.what());
+      return std::nullopt;
+    }
+  }
+  core::Json position() const override { return source_->position(); }
+  void seek(const core::Json& position) override { source_->seek(position); }
+  data::SourceReport report() const override { return source_->report(); }
+  void interrupt() override {
+    is_interrupted_ = true;
+    source_->interrupt();
+  }
+
+ private:
+  /// What the source passed over, by reason.
+  void tell_skipped() {
+    if (is_over_) return;
+    is_over_ = true;
+    for (const auto& [reason, count] : source_->report().skipped) {
+      last_.key = fmt::format("{} of them", count);
+      ++last_.id;
+      bad_.add(last_, reason);
+    }
+  }
+
+  std::unique_ptr<data::SampleSource> source_;
+  BadList& bad_;
+  data::RawSample last_;
+  bool has_any_ = false, is_over_ = false;
+  std::atomic<bool> is_interrupted_ = false;
+};
+
+/// One shard that is being read ahead.
+struct OpenShard {
+  size_t number = 0;
+  BadList bad;
+  std::unique_ptr<data::Loader> loader;  // before `bad` dies
+};
+
+class ShardEmbedding {
+ public:
+  ShardEmbedding(const config::InferOptions& options, const hw::RankInfo& ranks)
+      : options_(options), ranks_(ranks), encoder_(options, ranks),
+        folder_(options.output, data::expand_braces(options.shards), encoder_.is_audio() ? "audio" : "image",
+                options.format == "npy") {
+    folder_.open(facts());
+    for (size_t shard = 0; shard < folder_.shards().size(); ++shard) {
+      if (static_cast<int>(shard % static_cast<size_t>(ranks.world_size)) != ranks.rank) continue;
+      (folder_.has(shard) ? num_there_ : num_to_do_) += 1;
+      if (!folder_.has(shard)) waiting_.push_back(shard);
+    }
+  }
+
+  void run() {
+    const c10::NoGradGuard no_grad;
+    core::log_info("embed: {} of {} shards are rank {}'s, {} of them there already", num_there_ + num_to_do_,
+                   folder_.shards().size(), ranks_.rank, num_there_);
+    std::unique_ptr<OpenShard> ahead = open_next();
+    while (ahead) {
+      const std::unique_ptr<OpenShard> shard = std::move(ahead);
+      ahead = open_next();  // its first batches are decoded meanwhile
+      try {
+        embed(*shard);
+      } catch (const DataError& error) {
+        fail(shard->number, error.what());
+      } catch (const EnvironmentError& error) {
+        if (!is_reading_) throw;
+        fail(shard->number, error.what());
+      }
+    }
+    core::end_progress();
+    finish();
+  }
+
+ private:
+  bool has_other() const { return options_.towers != "text"; }
+  bool has_text() const { return options_.towers != "image"; }
+
+  /// All that the numbers depend on.
+  core::Json facts() const {
+    const data::TransformConfig transform = encoder_.make_transform();
+    return {{"format_version", kFormatVersion},
+            {"model", options_.model},
+            {"weights", encoder_.weights_hash()},
+            {"precision", options_.precision},
+            {"towers", options_.towers},
+            {"format", options_.format},
+            {"dtype", options_.feature_type},
+            {"batch_size", options_.samples_per_batch},
+            {"preparation",
+             {{"pixels", transform.image_pixels},
+              {"mean", transform.mean},
+              {"std", transform.std},
+              {"interpolation", options_.image_interpolation.value_or("")},
+              {"resize_mode", options_.image_resize_mode.value_or("")},
+              {"resize_order", options_.resize_order},
+              {"audio_fill", options_.audio_fill},
+              {"audio_trunc", options_.audio_trunc},
+              {"context_length", encoder_.shape().context_length()}}},
+            {"shards", folder_.shards()}};
+  }
+
+  data::SampleDecoder tolerant_decoder(BadList& bad) const {
+    return [decode = encoder_.make_decoder(), &bad](const data::RawSample& sample, data::SampleSlot& slot) {
+      try {
+        decode(sample, slot);
+        slot.label = 0;
+      } catch (const DataError& error) {
+        bad.add(sample, error.what());
+        std::fill(slot.image_YXC.begin(), slot.image_YXC.end(), uint8_t{0});
+        std::fill(slot.audio_S.begin(), slot.audio_S.end(), 0.0f);
+        if (!slot.text_T.empty()) slot.text_T[0] = 1;
+        slot.label = kBadLabel;
+      }
+    };
+  }
+
+  std::unique_ptr<OpenShard> open_next() {
+    if (waiting_.empty()) return nullptr;
+    auto shard = std::make_unique<OpenShard>();
+    shard->number = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    data::SourceConfig config;
+    config.spec = folder_.shards()[shard->number];
+    config.type = data::DatasetType::kWebDataset;
+    config.shuffle = false;
+    config.need_image = has_other() && !encoder_.is_audio();
+    config.need_audio = has_other() && encoder_.is_audio();
+    config.need_text = has_text();
+    config.index = data::IndexUse::kOff;
+    shard->loader =
+        std::make_unique<data::Loader>(std::make_unique<TolerantSource>(data::open_eval_source(config), shard->bad),
+                                       tolerant_decoder(shard->bad), encoder_.loader_config(has_other(), has_text()));
+    return shard;
+  }
+
+  void embed(OpenShard& shard) {
+    const std::string& path = folder_.shards()[shard.number];
+    ShardEmbeddings result{.shard = path, .keys = {}, .other_NE = {}, .text_NE = {}, .bad = {}};
+    std::vector<at::Tensor> others, texts;
+    is_reading_ = true;
+    for (data::HostBatch host = shard.loader->next(); host.num_samples > 0; host = shard.loader->next()) {
+      const auto features = encoder_.engine().embed(host);
+      std::vector<int64_t> kept;
+      for (int64_t row = 0; row < host.num_samples; ++row) {
+        if (host.label_B[static_cast<size_t>(row)] == kBadLabel) continue;
+        kept.push_back(row);
+        result.keys.push_back(host.keys[static_cast<size_t>(row)].substr(path.size() + 1));  // "shard:key"
+      }
+      const auto keep = [&](const at::Tensor& rows_BE, std::vector<at::Tensor>& parts) {
+        if (!rows_BE.defined()) return;
+        const bool has_all = std::ssize(kept) == host.num_samples;
+        parts.push_back(has_all ? rows_BE : rows_BE.index_select(0, at::tensor(kept, at::kLong).to(rows_BE.device())));
+      };
+      keep(features.other_BE, others);
+      keep(features.text_BE, texts);
+      num_samples_ += host.num_samples;
+      shard.loader->recycle(std::move(host));
+      show_progress();
+    }
+    is_reading_ = false;
+    const auto joined = [&](const std::vector<at::Tensor>& parts, bool wanted) {
+      if (!wanted) return at::Tensor();
+      const at::ScalarType type = options_.feature_type == "fp16" ? at::kHalf : at::kFloat;
+      const at::Tensor rows_NE = parts.empty() ? at::empty({0, encoder_.embed_dim()}) : at::cat(parts);
+      return rows_NE.to(at::kCPU, type).contiguous();  // sync: once per shard
+    };
+    result.other_NE = joined(others, has_other());
+    result.text_NE = joined(texts, has_text());
+    result.bad = shard.bad.in_order();
+    constexpr int64_t kMostTold = 20;  // the files list all
+    for (const data::BadSample& sample : result.bad)
+      if (++num_bad_ <= kMostTold)
+        core::log_warning("embed: '{}' of '{}' is left out: {}", sample.key, path, sample.reason);
+    folder_.write(shard.number, result);
+    ++num_done_;
+  }
+
+  void fail(size_t shard, const std::string& reason) {
+    failed_.push_back(folder_.shards()[shard]);
+    core::log_warning("embed: shard '{}' is left out: {}", folder_.shards()[shard], reason);
+  }
+
+  /// The rate is that of this start; what lay there before does not count.
+  std::string progress_text() const {
+    const double seconds = core::ms_since(begin_) / 1e3;
+    const auto done = static_cast<double>(num_done_ + std::ssize(failed_));
+    std::string left;
+    if (done > 0) {
+      const auto rest = static_cast<int64_t>(seconds / done * (static_cast<double>(num_to_do_) - done));
+      left = fmt::format(", {:02}:{:02}:{:02} left", rest / 3600, rest / 60 % 60, rest % 60);
+    }
+    return fmt::format("embed: {} of {} shards, {} samples, {:.1f} samples/s{}{}", num_there_ + num_done_,
+                       num_there_ + num_to_do_, num_samples_, static_cast<double>(num_samples_) / seconds, left,
+                       num_bad_ > 0 ? fmt::format(", {} bad", num_bad_) : "");
+  }
+
+  void show_progress() {
+    constexpr double kDistanceMs = 30'000;
+    core::show_progress(progress_text());
+    if (core::stderr_is_terminal() || core::ms_since(last_line_) < kDistanceMs) return;
+    core::log_info("{}", progress_text());
+    last_line_ = core::Clock::now();
+  }
+
+  void finish() const {
+    core::log_info("{} -> {}", progress_text(), options_.output);
+    if (failed_.empty()) return;
+    throw DataError(fmt::format("infer: {} of {} shards could not be read, the first is '{}'", failed_.size(),
+                                num_there_ + num_to_do_, failed_.front()),
+                    "repair or fetch them, and start again with the same options: only they are missing");
+  }
+
+  const config::InferOptions& options_;
+  hw::RankInfo ranks_;
+  Encoder encoder_;
+  EmbeddingFolder folder_;
+  std::vector<size_t> waiting_;
+  std::vector<std::string> failed_;
+  int64_t num_there_ = 0, num_to_do_ = 0, num_done_ = 0, num_samples_ = 0, num_bad_ = 0;
+  bool is_reading_ = false;
+  core::Clock::time_point begin_ = core::Clock::now(), last_line_ = begin_;
+};
+
+}  // namespace
+
+void embed_shards(const config::InferOptions& options, const hw::RankInfo& ranks) {
+  ShardEmbedding(options, ranks).run();
+}
+
+}  // namespace lockstep::infer

@@ -1,0 +1,197 @@
+#include "infer/embedding_folder.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/safetensors.h"
+#include "core/strings.h"
+#include "data/text/text_utf8.h"
+
+namespace lockstep::infer {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFactsName = "embed.json";
+constexpr std::string_view kNpyMagic("\x93NUMPY\x01\x00", 8);
+
+const char* safetensors_type(at::ScalarType type) {
+  LOCKSTEP_CHECK(type == at::kFloat || type == at::kHalf, "type {}", c10::toString(type));
+  return type == at::kFloat ? "F32" : "F16";
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+/// NumPy's format 1.0: the header is padded so that the data begin at a multiple of 64.
+void write_npy(const fs::path& path, const at::Tensor& rows_NE) {
+  constexpr size_t kAlignment = 64, kLengthBytes = 2;
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}",
+                  rows_NE.scalar_type() == at::kFloat ? "<f4" : "<f2", rows_NE.size(0), rows_NE.size(1));
+  const size_t before = kNpyMagic.size() + kLengthBytes;
+  header.append(kAlignment - (before + header.size() + 1) % kAlignment, ' ');
+  header += '\n';
+  std::string start(kNpyMagic);
+  start += static_cast<char>(header.size() & 0xff);
+  start += static_cast<char>(header.size() >> 8);
+  core::AtomicFile file(path);
+  start += header;
+  file.write(std::as_bytes(std::span(start)));
+  file.write(bytes_of(rows_NE));
+  file.commit();
+}
+
+[[noreturn]] void throw_no_embeddings(const fs::path& path, const std::string& reason) {
+  throw DataError(fmt::format("infer: '{}' holds no embeddings: {}", path.string(), reason),
+                  "expected files that `lockstep infer embed` wrote");
+}
+
+at::Tensor read_npy(const fs::path& path) {
+  const core::MappedFile file(path);
+  const auto bytes = file.bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!core::starts_with(text, kNpyMagic) || text.size() < kNpyMagic.size() + 2)
+    throw_no_embeddings(path, "it does not begin as a .npy file of version 1.0 does");
+  const auto length = static_cast<size_t>(static_cast<uint8_t>(text[8]) | static_cast<uint8_t>(text[9]) << 8);
+  const size_t begin = kNpyMagic.size() + 2 + length;
+  if (begin > text.size()) throw_no_embeddings(path, "its header is cut short");
+  const std::string_view header = text.substr(kNpyMagic.size() + 2, length);
+  const bool is_wide = header.find("'<f4'") != std::string_view::npos;
+  const size_t shape = header.find("'shape': (");
+  if ((!is_wide && header.find("'<f2'") == std::string_view::npos) || shape == std::string_view::npos)
+    throw_no_embeddings(path, "expected '<f4' or '<f2' and a shape of two numbers");
+  const std::string_view numbers = header.substr(shape + 10, header.find(')', shape) - shape - 10);
+  const auto parts = core::split(numbers, ",");
+  const auto rows = parts.empty() ? std::nullopt : core::parse_int(core::trim(parts[0])),
+             width = parts.size() < 2 ? std::nullopt : core::parse_int(core::trim(parts[1]));
+  const int64_t element = is_wide ? 4 : 2;
+  if (!rows || !width || *rows < 0 || *width < 1 ||
+      static_cast<uint64_t>(text.size() - begin) / static_cast<uint64_t>(*width * element) <
+          static_cast<uint64_t>(*rows))
+    throw_no_embeddings(path, fmt::format("its {} bytes are fewer than its shape ({}) asks for", text.size(), numbers));
+  return at::from_blob(const_cast<char*>(text.data() + begin), {*rows, *width}, is_wide ? at::kFloat : at::kHalf)
+      .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+}
+
+core::Json bad_json(const std::vector<data::BadSample>& bad) {
+  core::Json list = core::Json::array();
+  for (const data::BadSample& sample : bad)
+    list.push_back({{"key", data::repair_utf8(sample.key)}, {"reason", data::repair_utf8(sample.reason)}});
+  return list;
+}
+
+}  // namespace
+
+EmbeddingFolder::EmbeddingFolder(fs::path folder, std::vector<std::string> shards, std::string other, bool is_npy)
+    : folder_(std::move(folder)), shards_(std::move(shards)), other_(std::move(other)), is_npy_(is_npy) {}
+
+fs::path EmbeddingFolder::path_of(size_t shard, std::string_view ending) const {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  constexpr size_t kMostCharacters = 100;
+  std::string name = fs::path(shards_[shard]).stem().string();
+  for (char& c : name)
+    if (kPlain.find(c) == std::string_view::npos) c = '_';
+  return folder_ / fmt::format("{:06}_{}{}", shard, name.substr(0, kMostCharacters), ending);
+}
+
+void EmbeddingFolder::open(const core::Json& facts) const {
+  std::error_code failure;
+  fs::create_directories(folder_, failure);
+  if (failure)
+    throw EnvironmentError(fmt::format("infer: cannot make the folder '{}': {}", folder_.string(), failure.message()));
+  const fs::path path = folder_ / kFactsName;
+  if (!fs::exists(path)) {
+    core::write_file_atomic(path, facts.dump(2) + "\n");
+    return;
+  }
+  const core::Json there = core::read_json_file(path);
+  if (there == facts) return;
+  for (const auto& [key, value] : facts.items())
+    if (!there.is_object() || !there.contains(key) || there.at(key) != value)
+      throw UsageError(
+          fmt::format("infer: '{}' holds embeddings with another {}: {}, now {}", folder_.string(), key,
+                      there.is_object() && there.contains(key) ? there.at(key).dump() : "none", value.dump()),
+          "give the options of before to go on, or another folder");
+  throw UsageError(fmt::format("infer: '{}' holds embeddings of another version", folder_.string()),
+                   "give another folder");
+}
+
+bool EmbeddingFolder::has(size_t shard) const { return fs::exists(path_of(shard, is_npy_ ? ".json" : ".safetensors")); }
+
+void EmbeddingFolder::write(size_t shard, const ShardEmbeddings& embeddings) const {
+  core::Json keys = core::Json::array();
+  for (const std::string& key : embeddings.keys) keys.push_back(data::repair_utf8(key));
+  const core::Json bad = bad_json(embeddings.bad);
+  const std::string shard_name = data::repair_utf8(embeddings.shard);
+  if (is_npy_) {
+    if (embeddings.other_NE.defined()) write_npy(path_of(shard, "." + other_ + ".npy"), embeddings.other_NE);
+    if (embeddings.text_NE.defined()) write_npy(path_of(shard, ".text.npy"), embeddings.text_NE);
+    const core::Json facts = {{"shard", shard_name}, {"keys", keys}, {"bad", bad}};
+    core::write_file_atomic(path_of(shard, ".json"), facts.dump() + "\n");
+    return;
+  }
+  std::vector<core::SafetensorsEntry> entries;
+  const auto add = [&](const std::string& name, const at::Tensor& rows_NE) {
+    if (!rows_NE.defined()) return;
+    entries.push_back({.name = name,
+                       .dtype = safetensors_type(rows_NE.scalar_type()),
+                       .shape = rows_NE.sizes().vec(),
+                       .bytes = bytes_of(rows_NE)});
+  };
+  add(other_, embeddings.other_NE);
+  add("text", embeddings.text_NE);
+  core::write_safetensors(path_of(shard, ".safetensors"), entries,
+                          {{"shard", shard_name}, {"keys", keys.dump()}, {"bad", bad.dump()}});
+}
+
+std::vector<fs::path> embedding_files(const fs::path& path) {
+  std::error_code failure;
+  if (!fs::is_directory(path, failure)) return {path};
+  const bool has_facts = fs::exists(path / kFactsName);
+  std::vector<fs::path> files;
+  for (const fs::path& file : core::list_folder(path, failure))
+    if (file.extension() == ".safetensors" ||
+        (file.extension() == ".json" && file.filename() != kFactsName && has_facts))
+      files.push_back(file);
+  if (files.empty()) throw_no_embeddings(path, "no .safetensors and no .json beside .npy files is in it");
+  return files;
+}
+
+EmbeddingFile read_embeddings(const fs::path& path, const std::string& key) {
+  EmbeddingFile out{.path = path, .shard = "", .keys = {}, .rows_NE = {}};
+  if (path.extension() == ".json") {
+    const core::Json facts = core::read_json_file(path);
+    if (!facts.is_object() || !facts.contains("keys")) throw_no_embeddings(path, "it has no keys");
+    out.shard = facts.value("shard", "");
+    out.keys = facts.at("keys").get<std::vector<std::string>>();
+    const fs::path npy = path.parent_path() / (path.stem().string() + "." + key + ".npy");
+    if (!fs::exists(npy)) throw_no_embeddings(path, fmt::format("'{}' is not beside it", npy.filename().string()));
+    out.rows_NE = read_npy(npy);
+  } else {
+    const core::SafetensorsFile file(path);
+    const core::SafetensorsEntry& entry = file.at(key);
+    if (entry.shape.size() != 2 || (entry.dtype != "F32" && entry.dtype != "F16"))
+      throw_no_embeddings(path, fmt::format("'{}' is {} with {} dims, expected F32 or F16 with 2", key, entry.dtype,
+                                            entry.shape.size()));
+    out.rows_NE = at::from_blob(const_cast<std::byte*>(entry.bytes.data()), entry.shape,
+                                entry.dtype == "F32" ? at::kFloat : at::kHalf)
+                      .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    const auto& metadata = file.metadata();
+    if (metadata.count("shard") > 0) out.shard = metadata.at("shard");
+    const auto keys = metadata.count("keys") > 0 ? metadata.find("keys") : metadata.find("files");
+    if (keys != metadata.end() && (keys->first == "keys" || key != "text"))
+      out.keys = core::parse_json(keys->second, "keys of '" + path.string() + "'").get<std::vector<std::string>>();
+  }
+  if (!out.keys.empty() && std::ssize(out.keys) != out.rows_NE.size(0))
+    throw_no_embeddings(path, fmt::format("{} keys for {} rows", out.keys.size(), out.rows_NE.size(0)));
+  return out;
+}
+
+}  // namespace lockstep::infer

@@ -1,0 +1,65 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "data/shards/sample.h"
+
+namespace lockstep::infer {
+
+/// Embeddings of one shard. Rows are those of its samples that could be used, in their order.
+struct ShardEmbeddings {
+  std::string shard;              ///< Path of the shard.
+  std::vector<std::string> keys;  ///< Of the rows.
+  at::Tensor other_NE;            ///< Of pictures or sounds, on the CPU; undefined: not asked for.
+  at::Tensor text_NE;             ///< Likewise.
+  std::vector<data::BadSample> bad;
+};
+
+/// The folder that `infer embed --shards` fills.
+///
+/// embed.json says what was asked for. Each shard has NUMBER_NAME.safetensors with "image" (or "audio"), "text" and, in
+/// the metadata, the keys and the bad samples; or the same as NUMBER_NAME.image.npy, NUMBER_NAME.text.npy and
+/// NUMBER_NAME.json. The file named last is there only when the shard is complete (written beside and renamed), so that
+/// work that was killed goes on with the shards that have none.
+class EmbeddingFolder {
+ public:
+  /// `other` names the tower beside the text: "image", "audio". `is_npy`: the second form.
+  EmbeddingFolder(std::filesystem::path folder, std::vector<std::string> shards, std::string other, bool is_npy);
+
+  /// Makes the folder and embed.json, or compares: UsageError where it holds embeddings of something else, with the
+  /// first difference. Any number of ranks at once, with equal facts.
+  void open(const core::Json& facts) const;
+  bool has(size_t shard) const;
+  /// EnvironmentError when it cannot be written.
+  void write(size_t shard, const ShardEmbeddings& embeddings) const;
+  const std::vector<std::string>& shards() const { return shards_; }
+
+ private:
+  std::filesystem::path path_of(size_t shard, std::string_view ending) const;
+
+  std::filesystem::path folder_;
+  std::vector<std::string> shards_;
+  std::string other_;
+  bool is_npy_;
+};
+
+/// Rows of one tower from a file that `infer embed` wrote (either form, with or without --shards).
+struct EmbeddingFile {
+  std::filesystem::path path;
+  std::string shard;              ///< "": no shard.
+  std::vector<std::string> keys;  ///< Of the rows; empty: they have none.
+  at::Tensor rows_NE;             ///< fp32, on the CPU.
+};
+
+/// The files of a folder of embeddings in the order of their names, or the one file. DataError where there is none.
+std::vector<std::filesystem::path> embedding_files(const std::filesystem::path& path);
+/// Reads tower `key` of one of them: "image", "audio", "text". DataError for what is no such file, or lacks the tower.
+EmbeddingFile read_embeddings(const std::filesystem::path& path, const std::string& key);
+
+}  // namespace lockstep::infer

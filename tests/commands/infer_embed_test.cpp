@@ -1,0 +1,143 @@
+// `infer embed --shards` and `infer retrieve` on real shards.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "commands/train_fixture.h"
+#include "core/safetensors.h"
+
+namespace lockstep::tests {
+namespace {
+
+using namespace std::chrono_literals;
+
+class InferEmbed : public TrainFixture {
+ protected:
+  void SetUp() override {
+    TrainFixture::SetUp();
+    const auto run = train("weights", {"--max-steps", "1", "--epochs", "1"});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    const auto made = run_lockstep({"data", "make-shapes", (logs_.path() / "small").string(), "--samples", "60",
+                                    "--val-samples", "28", "--samples-per-shard", "6", "--image-size", "32"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+
+  std::vector<std::string> args(const std::string& output, std::vector<std::string> more = {}) const {
+    std::vector<std::string> words = {"infer",        "embed",
+                                      "--shards",     (logs_.path() / "small/train-{000000..000009}.tar").string(),
+                                      "--pretrained", (logs_.path() / "weights").string(),
+                                      "--output",     (logs_.path() / output).string(),
+                                      "--batch-size", "4",
+                                      "--workers",    "1",
+                                      "--threads",    "1",
+                                      "--device",     "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  /// Content of all files by name.
+  std::map<std::string, std::string> content(const std::string& output) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(logs_.path() / output))
+      files[entry.path().filename().string()] = core::read_file(entry.path());
+    return files;
+  }
+};
+
+TEST_F(InferEmbed, KilledFiveTimesItWritesWhatAnUndisturbedStartWrites) {
+  const auto whole = run_lockstep(args("whole"), {}, 120s);
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const auto expected = content("whole");
+  ASSERT_EQ(expected.size(), 11u) << "ten shards and embed.json";
+  std::mt19937 random(20);
+  int num_killed = 0;
+  for (int kill = 0; kill < 5; ++kill) {
+    const auto start = std::chrono::milliseconds(300 + random() % 1500);
+    num_killed += run_lockstep(args("killed"), {}, start).timed_out;
+  }
+  EXPECT_GE(num_killed, 1);
+  const auto last = run_lockstep(args("killed"), {}, 120s);
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  auto got = content("killed");
+  std::erase_if(got, [](const auto& file) { return file.first.find(".tmp") != std::string::npos; });
+  EXPECT_TRUE(got == expected) << got.size() << " files";
+  const auto again = run_lockstep(args("killed"), {}, 120s);
+  EXPECT_NE(again.err.find("10 of them there already"), std::string::npos) << again.err;
+}
+
+TEST_F(InferEmbed, RanksShareTheShardsAndWriteTheSame) {
+  ASSERT_EQ(run_lockstep(args("one"), {}, 120s).exit_code, 0);
+  auto words = args("three");
+  words.insert(words.begin(), {"launch", "--nproc-per-node", "3", "--"});
+  const auto shared = run_lockstep(words, {}, 180s);
+  ASSERT_EQ(shared.exit_code, 0) << shared.err;
+  EXPECT_TRUE(content("one") == content("three"));
+}
+
+TEST_F(InferEmbed, ABadPictureAndALostShardHarmNoOthers) {
+  ASSERT_EQ(run_lockstep(args("good"), {}, 120s).exit_code, 0);
+  const fs::path shard = logs_.path() / "small/train-000003.tar", lost = logs_.path() / "small/train-000007.tar";
+  std::string bytes = core::read_file(shard);
+  const size_t picture = bytes.find("\xff\xd8\xff");
+  ASSERT_NE(picture, std::string::npos);
+  bytes.replace(picture, 3, "no!");
+  core::write_file_atomic(shard, bytes);
+  fs::remove(lost);
+  const auto result = run_lockstep(args("bad"), {}, 120s);
+  EXPECT_EQ(result.exit_code, 4) << result.err;
+  EXPECT_NE(result.err.find("1 of 10 shards could not be read, the first is '" + lost.string()), std::string::npos)
+      << result.err;
+  auto good = content("good"), bad = content("bad");
+  EXPECT_EQ(bad.size(), good.size() - 1);
+  size_t num_equal = 0;
+  for (const auto& [name, value] : bad) num_equal += value == good[name];
+  EXPECT_EQ(num_equal, bad.size() - 1) << "only the file of the bad picture differs";
+  const core::SafetensorsFile file(logs_.path() / "bad/000003_train-000003.safetensors");
+  EXPECT_EQ(file.at("image").shape, (std::vector<int64_t>{5, 32}));
+  const auto list = core::parse_json(file.metadata().at("bad"), "bad samples");
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_NE(list[0].at("reason").get<std::string>().find("train-000003.tar"), std::string::npos) << list.dump();
+  EXPECT_EQ(core::parse_json(file.metadata().at("keys"), "keys").size(), 5u);
+}
+
+TEST_F(InferEmbed, AFolderOfSomethingElseIsRefused) {
+  ASSERT_EQ(run_lockstep(args("folder"), {}, 120s).exit_code, 0);
+  const auto other = run_lockstep(args("folder", {"--batch-size", "8"}), {}, 120s);
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("holds embeddings with another batch_size: 4, now 8"), std::string::npos) << other.err;
+  const auto both = run_lockstep(args("folder", {"--images", "x"}));
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.err.find("--shards and --images at once"), std::string::npos) << both.err;
+}
+
+TEST_F(InferEmbed, RetrieveFindsTheBestRowsInBothForms) {
+  ASSERT_EQ(run_lockstep(args("rows"), {}, 120s).exit_code, 0);
+  ASSERT_EQ(run_lockstep(args("npy", {"--format", "npy"}), {}, 120s).exit_code, 0);
+  const auto search = [&](const std::string& folder, const std::string& tile) {
+    const auto found = run_lockstep(
+        {"infer", "retrieve", "--embeddings", (logs_.path() / folder).string(), "--queries",
+         (logs_.path() / folder).string(), "--query-key", "image", "-k", "3", "--tile-rows", tile, "--threads", "1"},
+        {}, 120s);
+    EXPECT_EQ(found.exit_code, 0) << found.err;
+    return found.out;
+  };
+  const std::string lines = search("rows", "8192");
+  size_t num_queries = 0;
+  for (const auto& line : core::split(lines, "\n")) {
+    if (line.empty()) continue;
+    const auto json = core::parse_json(line, "line");
+    ASSERT_EQ(json.at("results").size(), 3u);
+    EXPECT_NEAR(json.at("results")[0].at("score").get<double>(), 1.0, 1e-5) << "each picture is its own nearest";
+    ++num_queries;
+  }
+  EXPECT_EQ(num_queries, 60u);
+  const std::string npy = search("npy", "8192");
+  EXPECT_EQ(npy, lines);
+  const auto missing = run_lockstep({"infer", "retrieve", "--embeddings", (logs_.path() / "rows").string(), "--queries",
+                                     (logs_.path() / "small").string()});
+  EXPECT_EQ(missing.exit_code, 4) << missing.err;
+}
+
+}  // namespace
+}  // namespace lockstep::tests
