@@ -12,6 +12,7 @@
 #include "analysis/collectives.h"
 #include "analysis/curve_names.h"
 #include "analysis/json.h"
+#include "analysis/latency.h"
 #include "analysis/losses.h"
 #include "analysis/summary.h"
 #include "analysis/tables.h"
@@ -28,8 +29,9 @@ using Kind = draw::Paragraph::Kind;
 
 draw::Section result_section(const Analysis& analysis) {
   draw::Section section{.id = "result", .title = "Result"};
-  const bool has_benchmarks = std::any_of(analysis.runs.begin(), analysis.runs.end(),
-                                          [](const RunSummary& run) { return !run.collective_points.empty(); });
+  const bool has_benchmarks = std::any_of(analysis.runs.begin(), analysis.runs.end(), [](const RunSummary& run) {
+    return !run.collective_points.empty() || !run.latency_points.empty();
+  });
   if (analysis.curves.empty() && !has_benchmarks)
     add_text(section,
              {"No run here holds a usable measurement. What was read, and why it could not be used, is listed below."},
@@ -117,6 +119,14 @@ draw::Section collective_section(const Analysis& analysis) {
   return section;
 }
 
+draw::Section latency_section(const Analysis& analysis) {
+  draw::Section section{.id = "latency", .title = "Inference latency"};
+  add_block(section, latency_charts(analysis.runs));
+  add_block(section, latency_table(analysis.runs));
+  add_block(section, latency_stage_table(analysis.runs));
+  return section;
+}
+
 draw::Section training_section(const Analysis& analysis) {
   draw::Section section{.id = "training", .title = "Training efficiency"};
   if (auto chart = loss_chart(analysis)) add_block(section, std::vector<draw::Chart>{*chart});
@@ -184,8 +194,8 @@ draw::Document make_document(const Analysis& analysis) {
   document.title = title_of(analysis);
   document.subtitle = subtitle_of(analysis);
   for (draw::Section (*section)(const Analysis&) :
-       {result_section, rate_section, cost_section, step_section, cause_section, collective_section, training_section,
-        trust_section, method_section}) {
+       {result_section, rate_section, cost_section, step_section, cause_section, collective_section, latency_section,
+        training_section, trust_section, method_section}) {
     draw::Section made = section(analysis);
     if (analysis.curves.size() == 1)
       for (draw::Block& block : made.blocks) {

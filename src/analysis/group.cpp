@@ -452,13 +452,13 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
       left_out.push_back(
           {index, "profiled", "a profiler ran",
            "its step times include the profiler's own work: profiles are never mixed with measurements"});
-    else if (!run.series && !run.collective_points.empty())
-      continue;  // a benchmark of collectives has a section of its own
+    else if (!run.series && (!run.collective_points.empty() || !run.latency_points.empty()))
+      continue;  // these benchmarks have sections of their own
     else if (!run.series)
       left_out.push_back(
           {index, "no steps", run.unusable,
            run.format == logs::to_text(logs::LogFormat::kBench)
-               ? "a report reads training runs and collectives; the file itself has the table of this case"
+               ? "a report reads training runs, collectives and latencies; the file itself has the table of this case"
                : "it says nothing about speed"});
     else
       identities[identity_of(run)].push_back(index);

@@ -279,9 +279,11 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.software = run.software;
   summary.collectives = run.collectives;
   summary.collective_points = run.collective_points;
+  summary.latency_points = run.latency_points;
   summary.startup = run.startup;
   summary.results = run.results;
-  if (run.collective_points.empty() && run.format != logs::to_text(logs::LogFormat::kBench))
+  if (run.collective_points.empty() && run.latency_points.empty() &&
+      run.format != logs::to_text(logs::LogFormat::kBench))
     summary.missing = record::missing_facts(run);
   return summary;
 }

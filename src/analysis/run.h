@@ -107,6 +107,7 @@ struct RunSummary {
   std::optional<RankSkew> skew{};
   std::vector<record::CollectiveTotal> collectives{};
   std::vector<record::CollectivePoint> collective_points{};  ///< Of a benchmark of collectives; it has no steps.
+  std::vector<record::LatencyPoint> latency_points{};        ///< Of one of latencies, or a table of them; likewise.
   std::vector<record::StartupTimes> startup{};
   std::vector<record::ResultRecord> results{};
   std::optional<EnergyUse> energy{};

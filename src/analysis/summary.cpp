@@ -11,6 +11,7 @@
 #include "analysis/cells.h"
 #include "analysis/collectives.h"
 #include "analysis/curve_names.h"
+#include "analysis/latency.h"
 #include "analysis/tables.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
@@ -169,6 +170,7 @@ std::vector<std::string> other_tables(const Analysis& analysis) {
   };
   for (const Curve& curve : analysis.curves) add(protocol_table(curve, analysis.runs));
   add(collective_summary_table(analysis.runs));
+  add(latency_table(analysis.runs));
   return tables;
 }
 

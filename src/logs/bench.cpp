@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <set>
 
+#include "core/csv_table.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
@@ -80,6 +82,43 @@ bool read_collective(const Json& row, record::RunData& run) {
   return has_time;
 }
 
+/// One row of `bench latency`; false when it holds no time.
+bool read_latency(const Json& row, record::RunData& run) {
+  const auto batch = amount_of(row, "batch"), p50 = amount_of(row, "p50_ms");
+  if (!batch || *batch < 1 || *batch > 1e9 || !p50) return false;
+  const auto number = [&](const char* key) { return amount_of(row, key).value_or(record::LatencyPoint::kNone); };
+  record::LatencyPoint point{.model = text_of(row, "model"),
+                             .precision = text_of(row, "precision"),
+                             .from = text_of(row, "from"),
+                             .tower = text_of(row, "tower"),
+                             .batch = std::llround(*batch),
+                             .text_tokens = std::llround(std::min(amount_of(row, "text_tokens").value_or(0), 1e9)),
+                             .p50_ms = *p50,
+                             .p50_low_ms = number("p50_low_ms"),
+                             .p50_high_ms = number("p50_high_ms"),
+                             .p90_ms = number("p90_ms"),
+                             .p99_ms = number("p99_ms"),
+                             .per_s = number("per_s"),
+                             .tokens_per_s = number("tokens_per_s"),
+                             .first_ms = number("first_ms")};
+  if (const auto stages = row.find("stages_ms"); stages != row.end() && stages->is_object())
+    for (const auto& [stage, value] : stages->items())
+      if (value.is_number()) point.stages_ms[stage] = value.get<double>();
+  if (run.setup.model.empty()) run.setup.model = point.model;
+  run.latency_points.push_back(std::move(point));
+  return true;
+}
+
+/// The program and type of a column "trt_fp16_s"; nothing for any other.
+std::optional<std::pair<std::string, std::string>> latency_column(const std::string& name) {
+  const auto words = core::split(name, "_");
+  constexpr size_t kWords = 3;
+  if (words.size() != kWords || words.back() != "s") return std::nullopt;
+  const bool is_type = words[1] == "fp32" || words[1] == "fp16" || words[1] == "bf16" || words[1] == "fp8";
+  if (!is_type || words[0].empty()) return std::nullopt;
+  return std::pair(words[0] == "trt" ? "TensorRT" : words[0], words[1]);
+}
+
 /// "; it measured a peak of 0.185 TFLOP/s in bf16": what a report can take from `bench op`.
 std::string measured_peaks(const Json& document) {
   const auto summary = document.find("summary");
@@ -135,19 +174,60 @@ void read_bench_document(const std::filesystem::path& file, record::RunData& run
   read_machine(document, run);
   const auto rows = document.find("rows");
   const bool has_rows = rows != document.end() && rows->is_array();
-  if (name != "collective" || !has_rows) {
+  if ((name != "collective" && name != "latency") || !has_rows) {
     run.message = bench_case_message(name) + measured_peaks(document);
     return;
   }
   int64_t num_untimed = 0, num_wrong = 0;
-  for (const Json& row : *rows) num_untimed += read_collective(row, run) ? 0 : 1;
+  for (const Json& row : *rows)
+    num_untimed += row.is_object() && (name == "latency" ? read_latency(row, run) : read_collective(row, run)) ? 0 : 1;
   for (const record::CollectivePoint& point : run.collective_points)
     num_wrong += point.num_wrong.value_or(0) > 0 ? 1 : 0;
   if (num_untimed > 0)
     run.problems.push_back(fmt::format("{} of {} rows hold no time: only verified (--mode verify), or damaged",
                                        num_untimed, rows->size()));
   if (num_wrong > 0) run.problems.push_back(fmt::format("{} points have wrong results", num_wrong));
-  if (run.collective_points.empty()) run.message = bench_case_message(name) + ", and timed nothing";
+  if (run.collective_points.empty() && run.latency_points.empty())
+    run.message = bench_case_message(name) + ", and timed nothing";
+}
+
+bool is_latency_table(const std::filesystem::path& file) {
+  std::error_code failure;
+  if (file.extension() != ".csv" || !std::filesystem::is_regular_file(file, failure)) return false;
+  try {
+    const auto columns = core::read_table_header(file);
+    return columns && std::count(columns->begin(), columns->end(), "batch") == 1 &&
+           std::any_of(columns->begin(), columns->end(), [](const auto& name) { return latency_column(name); });
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+void read_latency_table(const std::filesystem::path& file, record::RunData& run) {
+  const core::CsvTable table = core::read_table(file);
+  const auto place = [&](std::string_view name) {
+    return static_cast<size_t>(std::find(table.columns.begin(), table.columns.end(), name) - table.columns.begin());
+  };
+  const size_t batch_column = place("batch"), model_column = place("model");
+  for (size_t row = 0; row < table.rows.size(); ++row)
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      const auto told = latency_column(table.columns[column]);
+      const std::string& text = table.rows[row][column];
+      if (!told || text.empty()) continue;
+      const auto seconds = core::parse_double(text);
+      const auto batch = core::parse_int(table.rows[row][batch_column]);
+      if (!seconds || !(*seconds > 0) || !batch || *batch < 1)
+        throw DataError(fmt::format("record: '{}' line {}: batch '{}' with the latency '{}', expected numbers above 0",
+                                    file.string(), table.lines[row], table.rows[row][batch_column], text),
+                        "");
+      constexpr double kMsPerS = 1e3;
+      run.latency_points.push_back({.program = told->first,
+                                    .model = model_column < table.columns.size() ? table.rows[row][model_column] : "",
+                                    .precision = told->second,
+                                    .batch = *batch,
+                                    .p50_ms = kMsPerS * *seconds,
+                                    .per_s = static_cast<double>(*batch) / *seconds});
+    }
 }
 
 LogReader bench_reader() {

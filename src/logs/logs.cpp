@@ -214,6 +214,7 @@ LogFormat parse_log_format(std::string_view name) {
 std::optional<LogFormat> guess_format(const fs::path& path) {
   if (is_record(path)) return LogFormat::kLockstep;
   if (is_bench_document(path)) return LogFormat::kBench;
+  if (is_latency_table(path)) return LogFormat::kCsv;
   constexpr bool kEndsAtReturn = true;
   constexpr int64_t kSearchedLines = 20'000;  // long enough for the start-up chatter of a large job
   core::LineReader lines(log_file_of(path), kEndsAtReturn);
@@ -270,6 +271,8 @@ std::vector<record::RunData> read_log(const fs::path& path, std::optional<LogFor
     record::apply_meta(given, options.meta);
     if (*format == LogFormat::kBench && is_bench_document(file))
       read_bench_document(file, run);
+    else if (*format == LogFormat::kCsv && is_latency_table(file))
+      read_latency_table(file, run);
     else
       runs = read_lines(file, *format, given.setup, record::RunData(run));
     if (runs.back().state.empty()) note_failure_of_log(file, runs.back());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "record/latency_point.h"
 #include "record/steps.h"
 
 namespace lockstep::record {
@@ -121,6 +122,7 @@ struct RunData {
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};
   std::vector<CollectivePoint> collective_points{};  ///< Of a benchmark of collectives instead of steps.
+  std::vector<LatencyPoint> latency_points{};        ///< Likewise of latencies, or of a table of them.
   std::vector<SystemInterval> system{};
   std::map<int, MemoryPeaks> memory_peaks{};  ///< By attempt.
   std::vector<StartupTimes> startup{};

@@ -22,6 +22,7 @@
 #include "core/print.h"
 #include "core/strings.h"
 #include "draw/render.h"
+#include "logs/bench.h"
 #include "logs/column_names.h"
 #include "predict/report_section.h"
 #include "published/recompute.h"
@@ -205,8 +206,15 @@ int cmd_report(const commands::ParsedCommand& command) {
   const ReportOptions& options = *command.report;
   const std::span<const std::string> args = command.rest;
   const std::vector<analysis::Source> sources = analysis::find_sources(options.inputs);
+  // Published latencies are laid beside measured ones; alone they are a table like any other.
+  const bool has_benchmarks = std::any_of(sources.begin(), sources.end(), [](const analysis::Source& source) {
+    return source.damage.empty() && logs::is_bench_document(source.path);
+  });
+  const auto is_table_alone = [&](const analysis::Source& source) {
+    return is_table(source) && !(has_benchmarks && logs::is_latency_table(source.path));
+  };
   const size_t num_tables = options.from.empty() || options.from == "csv"
-                                ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table))
+                                ? static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_table_alone))
                                 : 0;
   const auto num_damaged = static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_damaged));
   if (num_tables > 0 && num_tables + num_damaged == sources.size()) return report_tables(sources, options, set, args);

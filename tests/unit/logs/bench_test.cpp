@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "logs/bench.h"
 #include "logs/logs.h"
 #include "support/fuzz.h"
 #include "unit/logs/read_one.h"
@@ -63,6 +64,40 @@ TEST(BenchDocument, NoMutationCrashes) {
     } catch (const DataError&) {
     }
   }
+}
+
+TEST(BenchDocument, LatenciesAreReadWithTheirIntervalsAndStages) {
+  const core::TempDir folder;
+  const auto path = folder.path() / "latency.json";
+  core::write_file_atomic(path, R"({"format": "lockstep-bench-1", "case": "latency", "rows": [
+    {"model": "ViT-B-32", "precision": "bf16", "from": "pixels", "tower": "both", "batch": 4, "text_tokens": 64,
+     "p50_ms": 50.5, "p50_low_ms": 49, "p50_high_ms": 52, "p90_ms": 60, "per_s": 79, "stages_ms": {"image": 40}},
+    {"model": "ViT-B-32", "batch": 0, "p50_ms": 1}]})");
+  const auto runs = read_log(path);
+  ASSERT_EQ(runs.size(), 1u);
+  ASSERT_EQ(runs[0].latency_points.size(), 1u);
+  const auto& point = runs[0].latency_points[0];
+  EXPECT_EQ(point.batch, 4);
+  EXPECT_EQ(point.text_tokens, 64);
+  EXPECT_EQ(point.p50_high_ms, 52);
+  EXPECT_TRUE(std::isnan(point.p99_ms));
+  EXPECT_EQ(point.stages_ms.at("image"), 40);
+  EXPECT_EQ(runs[0].problems.size(), 1u) << "the second row holds no batch";
+}
+
+TEST(LatencyTable, ThePublishedOneBecomesPointsOfItsPrograms) {
+  const std::filesystem::path path = std::string(LOCKSTEP_GOLDEN_DIR) + "/published/nemo_clip_inference.csv";
+  ASSERT_TRUE(is_latency_table(path));
+  EXPECT_FALSE(is_latency_table(std::string(LOCKSTEP_GOLDEN_DIR) + "/published/nemo_clip_g14.csv"));
+  const auto runs = read_log(path);
+  ASSERT_EQ(runs.at(0).latency_points.size(), 8u);
+  EXPECT_EQ(runs[0].latency_points[0].program, "TensorRT");
+  EXPECT_NEAR(runs[0].latency_points[0].p50_ms, 14, 1e-9);
+  EXPECT_EQ(runs[0].latency_points[7].precision, "fp16");
+  EXPECT_EQ(runs[0].latency_points[7].batch, 8);
+  const core::TempDir folder;
+  core::write_file_atomic(folder.path() / "bad.csv", "batch,trt_fp16_s\n1,soon\n");
+  EXPECT_THROW(read_log(folder.path() / "bad.csv"), DataError);
 }
 
 }  // namespace
