@@ -18,10 +18,10 @@ struct InferOptions {
   std::string images;                                  // --images DIR
   std::string sounds;                                  // --sounds DIR, with a CLAP model instead of --images
   std::string texts;                                   // --texts FILE, embed only
-  std::string shards;                              // --shards SPEC, embed only
-  std::string towers = "both";                     // --towers {both,image,text}, with --shards
-  std::string format = "safetensors";              // --format {safetensors,npy}, with --shards
-  std::string feature_type = "fp32";               // --feature-dtype {fp32,fp16}, with --shards
+  std::string shards;                                  // --shards SPEC, embed only
+  std::string towers = "both";                         // --towers {both,image,text}, with --shards
+  std::string format = "safetensors";                  // --format {safetensors,npy}, with --shards
+  std::string feature_type = "fp32";                   // --feature-dtype {fp32,fp16}, with --shards
   std::string output;                                  // --output FILE
   std::string classnames, templates;                   // --classnames FILE, --templates FILE, classify only
   int64_t top_k = 5;                                   // --top-k, classify only

@@ -12,7 +12,6 @@
 
 namespace lockstep::nn {
 
-
 at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options) {
   return at::empty(shape, options).requires_grad_(true);
 }
