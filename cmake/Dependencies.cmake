@@ -23,6 +23,7 @@ function(lockstep_pkg_library target)
 endfunction()
 
 lockstep_header_library(nlohmann_json nlohmann/json.hpp)
+lockstep_header_library(curl_headers curl/curl.h)  # libcurl itself is loaded when it is needed
 lockstep_pkg_library(xxhash libxxhash)
 lockstep_pkg_library(jpeg libjpeg)
 lockstep_pkg_library(webp libwebp libwebpdemux)

@@ -39,6 +39,7 @@
 #include "published/recompute.h"
 #include "record/reader.h"
 #include "record/run_data.h"
+#include "remote/s3_xml.h"
 #include "sweep/expression.h"
 #include "sweep/points.h"
 #include "sweep/sweep_file.h"
@@ -254,6 +255,19 @@ void add_files_below(const fs::path& folder, const std::function<bool(const std:
     if (entry.is_regular_file() && is_wanted(entry.path().string())) files.push_back(entry.path());
 }
 
+/// Answers of S3: whatever a server sends.
+void read_s3_answer(Bytes bytes) {
+  const std::string_view text = text_of(bytes);
+  remote::parse_fault(text);
+  for (const auto& parse : {std::function<void()>([&] { remote::parse_object_page(text); }),
+                            std::function<void()>([&] { remote::parse_part_page(text); })}) {
+    try {
+      parse();
+    } catch (const DataError&) {
+    }
+  }
+}
+
 std::vector<Target> make_targets() {
   std::vector<Target> list = {
       {"tar", {".tar"}, read_tar},
@@ -281,6 +295,7 @@ std::vector<Target> make_targets() {
       {"formula", {}, read_formula},
       {"arguments", {}, read_arguments},
       {"recipe", {"/recipes/clip_"}, read_recipe},
+      {"s3_answer", {}, read_s3_answer},
   };
   for (const logs::LogFormatInfo& info : logs::kLogFormats) {
     if (info.reader == nullptr) continue;

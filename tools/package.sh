@@ -11,16 +11,25 @@ stage=$build/package/$name
 rm -rf "$build/package"; mkdir -p "$stage"/{bin,lib,share/lockstep}
 
 # Taken from the system (the C library) or from LOCKSTEP_TORCH_DIR at run time; everything else travels along.
-stays='linux-vdso|ld-linux|libc\.so|libm\.so|libutil\.so|libdl\.so|libpthread\.so|librt\.so|libtorch|libc10'
+stays='linux-vdso|ld-linux|libc\.so|libm\.so|libutil\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libtorch|libc10'
 stays+='|libnccl|libcud|libcu|libnv|libgomp'
-for program in lockstep lockstep-engine; do
-  install -m 755 "$build/$program" "$stage/bin/"
-  strip "$stage/bin/$program"
-  LD_LIBRARY_PATH=${LOCKSTEP_TORCH_DIR:+$LOCKSTEP_TORCH_DIR/torch/lib:$LOCKSTEP_TORCH_DIR/lib} ldd "$build/$program" |
+# add_libraries FILE: what it is linked with.
+add_libraries() {
+  LD_LIBRARY_PATH=${LOCKSTEP_TORCH_DIR:+$LOCKSTEP_TORCH_DIR/torch/lib:$LOCKSTEP_TORCH_DIR/lib} ldd "$1" |
     awk '$3 ~ /^\// {print $1, $3}' | grep -vE "^($stays)" | while read -r library path; do
       [ -e "$stage/lib/$library" ] || install -m 644 "$(realpath "$path")" "$stage/lib/$library"
     done
+}
+for program in lockstep lockstep-engine; do
+  install -m 755 "$build/$program" "$stage/bin/"
+  strip "$stage/bin/$program"
+  add_libraries "$build/$program"
 done
+# The programs load it when they need it. The system's own would meet the libcrypto of this archive.
+curl=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '$1 == "libcurl.so.4" {print $NF; exit}')
+[ -n "$curl" ] || { echo "package.sh: libcurl.so.4 is missing" >&2; exit 6; }
+install -m 644 "$(realpath "$curl")" "$stage/lib/libcurl.so.4"
+add_libraries "$curl"
 # DT_RPATH, not DT_RUNPATH: it also holds for the libraries of the libraries and is searched before the caller's
 # library path.
 for program in "$stage"/bin/*; do patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$program"; done

@@ -54,7 +54,7 @@ pip_into() {
     agree "$what, with pip into $folder (once per user)" || fail "it is needed; CONTRIBUTING.md says how to bring your own"
     rm -rf "$folder.partial"
     python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --only-binary :all: --no-deps \
-      --target "$folder.partial" -r "$list" >&2
+      --target "$folder.partial" -r "$list" >&2 || return 1
     mv "$folder.partial" "$folder"
   fi
   exec 9>&-
@@ -66,6 +66,13 @@ find_torch() {
     pip_into "$LOCKSTEP_TORCH_DIR" "LibTorch 2.11.0, about 3 GB" tools/torch-requirements.txt
   fi
   export LOCKSTEP_TORCH_DIR
+}
+
+# What the tests of remote copies run against; without it they are skipped.
+find_s3_server() {
+  [ -n "${LOCKSTEP_MOTO_DIR:-}" ] && return
+  (pip_into "$LOCKSTEP_CACHE/s3-server-moto-5.2.5" "moto 5.2.5, an S3 server for the tests, 60 MB" tools/moto-requirements.txt) ||
+    say "not installed, so tests that need an S3 server are skipped"
 }
 
 fetch_assets() {

@@ -148,6 +148,30 @@ void declare_profile_flags(core::OptionSet& set, RunOptions& o) {
            .choices = {"kineto", "nsys"}});
 }
 
+void declare_remote_flags(core::OptionSet& set, RunOptions& o) {
+  set.add(
+      "remote-sync", &o.remote_sync,
+      {.role = OptionRole::kNoInfluence,
+       .help = "Copy the run's finished files to WHERE/NAME in the background: s3://BUCKET/FOLDER, or a path. Keys, "
+               "region and endpoint are found as AWS's own tools find them.",
+       .metavar = "WHERE",
+       .unset_text = "nowhere",
+       .choice_aliases = {{"none", ""}, {"None", ""}}});
+  set.add("remote-sync-frequency", &o.remote_sync_frequency_s,
+          {.role = OptionRole::kNoInfluence,
+           .help = "Time between two copies by --remote-sync.",
+           .unit = "seconds",
+           .min = 0,
+           .max = 1e6,
+           .is_min_excluded = true});
+  set.add("remote-sync-deadline", &o.remote_sync_deadline_s,
+          {.role = OptionRole::kNoInfluence,
+           .help = "How long the end of a run waits for --remote-sync; what did not arrive is told.",
+           .unit = "seconds",
+           .min = 0,
+           .max = 1e6});
+}
+
 void declare_checkpoint_flags(core::OptionSet& set, RunOptions& o) {
   set.add("save-every-n-steps", &o.save_every_n_steps,
           {.role = OptionRole::kNoInfluence,
@@ -162,8 +186,10 @@ void declare_checkpoint_flags(core::OptionSet& set, RunOptions& o) {
            .min = 1});
   set.add("resume", &o.resume,
           {.role = OptionRole::kIdentity,
-           .help = "Go on from a checkpoint: a path, or latest, which starts afresh where there is none yet.",
+           .help = "Go on from a checkpoint: a path, s3://BUCKET/.../checkpoints/STEP, or latest, which starts afresh "
+                   "where there is none yet. With --remote-sync, latest also looks there.",
            .metavar = "latest|PATH"});
+  declare_remote_flags(set, o);
 }
 
 /// --dist-backend by the name that users of this command know.
@@ -205,6 +231,18 @@ void check_resume(const RunOptions& o) {
   refuse_if(is_weights && !(o.takes_openclip_checkpoints && core::ends_with(path, ".pt")),
             fmt::format("--resume '{}' is a file of weights, expected latest or a checkpoint's folder", path),
             "begin a run with these weights: --pretrained FILE, for `train gpt` --load FILE --finetune");
+}
+
+void check_remote(const RunOptions& o) {
+  const auto is_of = [](const std::string& text, const char* scheme) { return core::starts_with(text, scheme); };
+  const bool is_known = is_of(o.remote_sync, "s3://") || is_of(o.remote_sync, "file:///") ||
+                        o.remote_sync.find("://") == std::string::npos;
+  refuse_if(!is_known, fmt::format("--remote-sync got '{}', expected s3://BUCKET/FOLDER or a path", o.remote_sync),
+            "storage of other makers often speaks S3 as well: s3:// with AWS_ENDPOINT_URL set to its address");
+  const std::string from = o.resume.value_or("");
+  refuse_if(from.find("://") != std::string::npos && !is_of(from, "s3://"),
+            fmt::format("--resume got '{}', expected latest, a path or s3://BUCKET/.../checkpoints/STEP", from),
+            "copy the checkpoint here first");
 }
 
 void check_profile(const RunOptions& o, const StepLimit& limit, const core::OptionSet& set) {
@@ -251,6 +289,7 @@ void check_run_options(const RunOptions& options, const StepLimit& limit, const 
             "put folders into --logs");
   check_profile(options, limit, set);
   check_resume(options);
+  check_remote(options);
 }
 
 std::vector<int64_t> parse_profile_ranks(const std::string& text) {

@@ -44,6 +44,9 @@ struct RunOptions {
   int64_t save_every_n_steps = 0;           // --save-every-n-steps, 0 = off
   std::optional<int64_t> keep;              // --keep, newest checkpoints
   std::optional<std::string> resume;        // --resume latest|PATH
+  std::string remote_sync;                  // --remote-sync, s3://BUCKET/FOLDER or a path; "" = off
+  double remote_sync_frequency_s = 300;     // --remote-sync-frequency
+  double remote_sync_deadline_s = 600;      // --remote-sync-deadline
   bool takes_openclip_checkpoints = false;  // of the task: --resume may name OpenCLIP's epoch_K.pt
 
   // Profile

@@ -54,8 +54,9 @@ std::vector<fs::path> paths_of_shards(const std::string& spec, const std::string
   };
   for (const ShardSource& source : parse_shard_sources(spec, "")) {
     for (const std::string& shard : source.shards) {
-      if (is_pipe(shard))
-        throw UsageError(fmt::format("data: '{}' is a command and cannot be staged", shard), "name files");
+      if (is_streamed(shard))
+        throw UsageError(fmt::format("data: '{}' is no file of this machine and cannot be staged", shard),
+                         "name files");
       const fs::path path = absolute_path(shard);
       paths.insert(path);
       if (index_dir.empty()) {

@@ -11,12 +11,14 @@
 #include "data/parallel_for.h"
 #include "data/shards/index_jobs.h"
 #include "data/shards/lmdb_reader.h"
+#include "data/shards/remote_stream.h"
 #include "data/shards/shard_list.h"
 #include "data/shards/source_lmdb.h"
 #include "data/shards/source_openclip.h"
 #include "data/shards/source_rows.h"
 #include "data/shards/source_webdataset.h"
 #include "data/text/name_table.h"
+#include "remote/address.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -239,8 +241,10 @@ void refuse_missing_shards(const SourceConfig& config, int64_t num_threads) {
   std::vector<char> is_missing(shards.size(), 0);  // not vector<bool>: written by several threads
   for_each_parallel(shards.size(), num_threads, [&](size_t i, size_t) {
     std::error_code code;
-    is_missing[i] = !is_pipe(shards[i]) && !fs::exists(shards[i], code) && !code;
+    is_missing[i] = !is_streamed(shards[i]) && !fs::exists(shards[i], code) && !code;
   });
+  if (const auto remote = std::find_if(shards.begin(), shards.end(), remote::is_url); remote != shards.end())
+    check_remote_shard(*remote);  // the first for all: asking for each would take minutes
   const auto count = std::count(is_missing.begin(), is_missing.end(), 1);
   if (count == 0) return;
   const auto first = std::find(is_missing.begin(), is_missing.end(), 1) - is_missing.begin();
@@ -252,9 +256,8 @@ void refuse_missing_shards(const SourceConfig& config, int64_t num_threads) {
 bool prepare_index(const SourceConfig& config, int64_t num_threads) {
   if (!is_shards(resolved_type(config)) || config.index == IndexUse::kOff) return false;
   const std::vector<std::string> shards = expand_shards(config);
-  const bool has_pipe =
-      std::any_of(shards.begin(), shards.end(), [](const std::string& shard) { return is_pipe(shard); });
-  if (has_pipe || shards.size() >= kMaxAutomaticIndex) {
+  const bool has_streamed = std::any_of(shards.begin(), shards.end(), is_streamed);
+  if (has_streamed || shards.size() >= kMaxAutomaticIndex) {
     refuse_missing_shards(config, num_threads);
   } else {
     IndexSummary summary;

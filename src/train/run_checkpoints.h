@@ -27,6 +27,8 @@ class RunCheckpoints {
   void save(const TrainerPosition& position, const core::Json& data);
   /// Epochs that lie behind what restore() found; 0: it found none.
   int64_t epochs_done() const { return epochs_done_; }
+  /// Of the claim that restore() made; 0 before.
+  int attempt() const { return checkpointer_ ? checkpointer_->attempt() : 0; }
   /// CheckpointError where the last one could not be written.
   void finish_saving();
 

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "train/agree.h"
+#include "train/run_remote.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -64,11 +65,31 @@ RunFolder run_folder_from_text(const std::string& text) {
           .first_made = json.at("first_made").get<std::string>()};
 }
 
+namespace {
+
+/// The folder of a run with all that it needs from elsewhere; where that fails, as if it had never been made.
+RunFolder prepare_run_folder(const TrainRequest& request, int slurm_restart_count) {
+  RunFolder folder = choose_run_folder(request.options, request.facts, time_text_now(), slurm_restart_count);
+  try {
+    const auto fetched =
+        bring_run_here(request.options, {.folder = folder.path, .name = folder.name, .is_resume = folder.is_resume});
+    if (fetched) folder.resume_path = *fetched;
+    folder.has_checkpoint =
+        folder.is_resume && (!folder.resume_latest || !checkpoint::list_checkpoints(folder.path).empty());
+    return folder;
+  } catch (...) {
+    remove_new_folders(folder);
+    throw;
+  }
+}
+
+}  // namespace
+
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
   const config::RunOptions& options = request.options;
-  const RunFolder folder = run_folder_from_text(decide_on_rank_zero(ranks.world.comm(), [&] {
-    return to_text(choose_run_folder(options, request.facts, time_text_now(), ranks.info.slurm_restart_count));
-  }));
+  const RunFolder folder = run_folder_from_text(decide_on_rank_zero(
+      ranks.world.comm(), [&] { return to_text(prepare_run_folder(request, ranks.info.slurm_restart_count)); },
+      [&] { ranks.world.wait_for_rank_zero("it fetches the run's files"); }));
   if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint)
     throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, and --exit-on-missing-checkpoint is given",
                                       folder.checkpoints().string()),

@@ -23,11 +23,14 @@
 #include "train/run_context.h"
 #include "train/run_description.h"
 #include "train/run_profile.h"
+#include "train/run_remote.h"
 #include "train/startup_clock.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
 namespace {
+
+constexpr double kSyncOfFailedRun_s = 15;  // whoever started the ranks may end them soon
 
 /// Every option as a key and a text, for params.txt.
 std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet& set) {
@@ -100,6 +103,7 @@ class TrainRun final : private TrainerCallbacks {
   std::optional<TrainLog> log_;                // rank 0
   std::optional<IntervalRecorder> intervals_;
   std::optional<RunProfile> profile_;
+  std::unique_ptr<remote::RunSync> sync_;  // rank 0, with --remote-sync
 };
 
 TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions, StartedRun& started)
@@ -201,6 +205,7 @@ void TrainRun::open_record(const TrainerConfig& config) {
                                 .to_tensorboard = report_to == "tensorboard" || report_to == "all",
                                 .train_flops_per_step = 3 * run_.task.forward.flops * samples},
                  task_->log_format(), *record_, wandb);
+    sync_ = start_sync(run_.options(), {.folder = run_.folder.path, .name = run_.folder.name}, checkpoints_.attempt());
   });
 }
 
@@ -273,6 +278,9 @@ ExitCode TrainRun::finish(ExitCode code) {
   if (record_)
     record_->finish({.state = code == ExitCode::kOk ? record::RunState::kFinished : record::RunState::kStopped,
                      .exit_code = static_cast<int>(code)});
+  if (sync_) sync_->finish(run_.options().remote_sync_deadline_s);
+  if (!run_.options().remote_sync.empty())  // srun ends a job soon after its first rank
+    run_.ranks.world.wait_for_rank_zero("the last files reach --remote-sync");
   return code;
 }
 
@@ -282,6 +290,7 @@ void TrainRun::note_failure(const Error& error) {
   if (!record_) return;
   record_->finish(
       {.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
+  if (sync_) sync_->finish(std::min(kSyncOfFailedRun_s, run_.options().remote_sync_deadline_s));
 }
 
 /// A run that was stopped at the end of an epoch owes its evaluation. Collective.

@@ -118,7 +118,7 @@ class Setup(unittest.TestCase):
         self.assertTrue((self.folder / "cache/wheels").is_dir())
 
     def test_every_required_wheel_has_a_hash(self):
-        for path in [ROOT / "tools/torch-requirements.txt", *ROOT.glob("ref/*requirements.txt")]:
+        for path in [*ROOT.glob("tools/*-requirements.txt"), *ROOT.glob("ref/*requirements.txt")]:
             lines = path.read_text().splitlines()
             for line, following in zip(lines, lines[1:] + [""]):
                 if "==" in line:

@@ -1,11 +1,8 @@
 #pragma once
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string>
 
 namespace lockstep::data {
 
@@ -22,9 +19,5 @@ class ByteStream {
   /// Called at the end of the stream: a command that failed throws DataError with its exit status.
   virtual void finish() = 0;
 };
-
-/// Opens a local file at `offset`, or runs the command of "pipe:COMMAND" with /bin/sh -c (offset then skips by
-/// reading). `stop`, where given, must outlive the stream: a read that waits throws soon after it becomes true.
-std::unique_ptr<ByteStream> open_byte_stream(const std::string& shard, uint64_t offset, const std::atomic<bool>* stop);
 
 }  // namespace lockstep::data

@@ -38,7 +38,7 @@ namespace {
 
 /// Counts of sizes.json, or of __len__, in the folder of the first shard.
 std::optional<std::pair<int64_t, std::string>> size_beside_shards(const std::vector<std::string>& shards) {
-  if (shards.empty() || is_pipe(shards.front())) return std::nullopt;
+  if (shards.empty() || is_streamed(shards.front())) return std::nullopt;
   const fs::path folder = fs::path(shards.front()).parent_path();
   std::error_code code;
   if (const fs::path file = folder / "sizes.json"; fs::exists(file, code)) {

@@ -157,16 +157,16 @@ VerifyResult verify_shard(const std::string& shard, const std::string& index_dir
   VerifyResult result;
   result.shard = shard;
   std::error_code missing_code;
-  result.is_missing = !is_pipe(shard) && !fs::exists(shard, missing_code) && !missing_code;
+  result.is_missing = !is_streamed(shard) && !fs::exists(shard, missing_code) && !missing_code;
   if (result.is_missing && !fs::path(shard).has_extension()) {  // perhaps the prefix of a tokenized corpus
     result.error = fmt::format("data: '{0}' does not exist, nor are there token files '{0}.idx' and .bin", shard);
     return result;
   }
   try {
-    const auto expected = is_pipe(shard) ? std::nullopt : read_index_header(side_car_path(shard, index_dir));
+    const auto expected = is_streamed(shard) ? std::nullopt : read_index_header(side_car_path(shard, index_dir));
     result.has_index = expected.has_value();
     std::error_code code;
-    const uint64_t bytes = is_pipe(shard) ? 0 : fs::file_size(shard, code);
+    const uint64_t bytes = is_streamed(shard) ? 0 : fs::file_size(shard, code);
     if (expected && !code && bytes != expected->bytes)
       throw DataError(fmt::format("data: shard '{}' has another size than its index says: bytes={}, expected={}", shard,
                                   bytes, expected->bytes),
@@ -187,8 +187,8 @@ VerifyResult verify_shard(const std::string& shard, const std::string& index_dir
 
 IndexSummary build_indexes(const IndexJob& job) {
   for (const std::string& shard : job.shards)
-    if (is_pipe(shard))
-      throw UsageError(fmt::format("data: '{}' cannot be indexed: it is a command, not a file", shard));
+    if (is_streamed(shard))
+      throw UsageError(fmt::format("data: '{}' cannot be indexed: it is no file of this machine", shard));
   std::error_code code;
   if (!job.index_dir.empty()) fs::create_directories(job.index_dir, code);
   if (code) throw EnvironmentError(fmt::format("data: cannot make the folder '{}': {}", job.index_dir, code.message()));
@@ -196,7 +196,7 @@ IndexSummary build_indexes(const IndexJob& job) {
 }
 
 std::optional<ShardIndex> IndexHeaders::find(const std::string& shard) {
-  if (is_pipe(shard)) return std::nullopt;
+  if (is_streamed(shard)) return std::nullopt;
   const fs::path side_car = side_car_path(shard, index_dir_);
   const auto [folder, is_new] = folders_.try_emplace(side_car.parent_path());
   if (is_new) folder->second = read_summary(folder->first);

@@ -6,6 +6,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/json.h"
+#include "data/shards/open_stream.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

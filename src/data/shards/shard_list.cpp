@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "remote/address.h"
 
 namespace lockstep::data {
 namespace {
@@ -180,6 +181,8 @@ std::vector<std::string> expand_braces(std::string_view pattern, const ExpandLim
 }
 
 bool is_pipe(std::string_view shard) { return core::starts_with(shard, "pipe:"); }
+
+bool is_streamed(std::string_view shard) { return is_pipe(shard) || remote::is_url(shard); }
 
 std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors) {
   std::vector<ShardSource> sources;

@@ -30,5 +30,7 @@ std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_
 
 /// True for "pipe:COMMAND".
 bool is_pipe(std::string_view shard);
+/// True for what is no file of this machine: a command, or an address (s3://, http://, https://).
+bool is_streamed(std::string_view shard);
 
 }  // namespace lockstep::data

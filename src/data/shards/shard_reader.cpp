@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/shards/open_stream.h"
 
 namespace lockstep::data {
 namespace {

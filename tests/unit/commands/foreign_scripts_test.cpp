@@ -78,9 +78,13 @@ TEST(ForeignScripts, OpenClipsProductionScriptRunsAsItIs) {
 
 TEST(ForeignScripts, WhatIsNotSupportedIsToldAtOnce) {
   Args warnings;
-  const std::string message = answer(kLargeScale, warnings);
-  EXPECT_TRUE(holds(message, "--remote-sync is not supported")) << message;
-  EXPECT_EQ(answer(changed(kLargeScale, "--remote-sync s3://my-bucket/clip-checkpoints", ""), warnings), "");
+  const std::string message = answer(kLargeScale + " --horovod --use-bnb-linear SwitchBackLinearGlobal", warnings);
+  EXPECT_TRUE(holds(message, "2 things are wrong")) << message;
+  EXPECT_TRUE(holds(message, "--use-bnb-linear is not supported")) << message;
+  EXPECT_TRUE(holds(message, "--horovod is not supported")) << message;
+  EXPECT_EQ(answer(kLargeScale, warnings), "");
+  EXPECT_TRUE(holds(answer(changed(kLargeScale, "s3://my-bucket", "gs://my-bucket"), warnings),
+                    "--remote-sync got 'gs://my-bucket/clip-checkpoints', expected s3://BUCKET/FOLDER or a path"));
 }
 
 // Megatron-LM's examples/llama/train_llama3_8b_h100_fp8.sh with its made-up data, and flags that scripts of other

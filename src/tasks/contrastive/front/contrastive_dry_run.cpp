@@ -78,7 +78,7 @@ std::vector<std::string> missing_shards(const std::string& flag, const std::stri
   std::string first;
   for (const data::ShardSource& source : data::parse_shard_sources(spec, ""))
     for (const std::string& shard : source.shards) {
-      if (data::is_pipe(shard) || num_asked == kMostAsked) continue;
+      if (data::is_streamed(shard) || num_asked == kMostAsked) continue;
       ++num_asked;
       std::error_code ignored;
       if (fs::exists(shard, ignored)) continue;
@@ -100,7 +100,7 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
        {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
         std::pair("--imagenet-val", options.imagenet_val), std::pair("--imagenet-v2", options.imagenet_v2),
         std::pair("--zeroshot-data", options.zeroshot_data)}) {
-    const bool is_shards = spec.find(".tar") != std::string::npos || data::is_pipe(spec);
+    const bool is_shards = spec.find(".tar") != std::string::npos || data::is_streamed(spec);
     if (!is_shards)
       look_for(flag, spec);
     else
@@ -116,7 +116,8 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   look_for("--classnames", options.classnames);
   look_for("--templates", options.templates);
   look_for("--tokenizer-vocab", options.tokenizer_vocab);
-  if (options.resume && *options.resume != "latest") look_for("--resume", *options.resume);
+  if (options.resume && *options.resume != "latest" && !data::is_streamed(*options.resume))
+    look_for("--resume", *options.resume);
   return missing;
 }
 

@@ -84,9 +84,9 @@ void declare_data(core::OptionSet& set, ContrastiveOptions& o) {
        .help =
            o.is_clap()
                ? "Training data, sounds with captions: WebDataset shards as a brace pattern ('/d/{00000..00099}.tar', "
-                 "'pipe:COMMAND'). Several sources are joined with '::'."
+                 "s3:// and https:// too, 'pipe:COMMAND'). Several sources are joined with '::'."
                : "Training data, pictures with captions: WebDataset shards as a brace pattern "
-                 "('/d/{00000..00099}.tar', "
+                 "('/d/{00000..00099}.tar', s3:// and https:// too, "
                  "'pipe:COMMAND'), or a .csv or .tsv file. Several WebDataset sources are joined with '::'.",
        .metavar = "SPEC",
        .unset_text = "none: evaluate only"});
@@ -436,7 +436,7 @@ void declare_checkpoint(core::OptionSet& set, ContrastiveOptions& o) {
              .choices = {"lockstep", "openclip"}});
   set.add("delete-previous-checkpoint", &o.delete_previous_checkpoint,
           {.role = OptionRole::kNoInfluence, .help = "Remove the previous checkpoint when a new one is complete."});
-  config::declare_run_flags(set, o, {"keep", "resume"});
+  config::declare_run_flags(set, o, {"keep", "resume", "remote-sync", "remote-sync-frequency", "remote-sync-deadline"});
 }
 }  // namespace
 

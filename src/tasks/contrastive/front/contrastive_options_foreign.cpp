@@ -12,10 +12,6 @@ std::vector<config::RefusedFlags> release_flags() {
        {"horovod"}},
       {"8-bit layers are not in this version", "use --precision bf16 or amp_bf16", {"use-bnb-linear"}},
       {"nothing is downloaded", "give a file of the whole model: --pretrained FILE", {"pretrained-image"}},
-      {"copying to other storage is not in this version",
-       "copy the run's folder with rsync or `aws s3 sync` from the job script",
-       {"remote-sync"},
-       {"", "none", "None"}},
   };
 }
 
@@ -73,9 +69,7 @@ std::vector<config::IgnoredFlags> ignored_flags() {
       {"models have one parameter naming, OpenCLIP's for native towers", {"force-custom-text"}, {}},
       {"nothing is downloaded, so there is no cache", {}, {"cache-dir"}},
       {"the program is one file; the run's record holds the commit it was built from", {"copy-codebase"}, {}},
-      {"it belongs to --remote-sync, which is not in this version",
-       {},
-       {"remote-sync-frequency", "remote-sync-protocol"}},
+      {"the address given to --remote-sync says it", {}, {"remote-sync-protocol"}},
       {"no optimiser here has it beside its betas", {}, {"momentum"}},
       {"it belongs to --fsdp, which is not in this version",
        {"fsdp-no-reshard-after-forward", "fsdp-offload-cpu"},

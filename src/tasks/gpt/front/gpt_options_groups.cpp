@@ -155,7 +155,12 @@ void declare_gpt_checkpoints(core::OptionSet& set, GptOptions& o) {
                    "also of another layout or global batch. Or weights of Hugging Face or Megatron.",
            .metavar = "DIR"});
   config::declare_run_flags(set, o,
-                            {{"save-every-n-steps", {"save-interval", "persistent-save-interval"}}, "keep", "resume"});
+                            {{"save-every-n-steps", {"save-interval", "persistent-save-interval"}},
+                             "keep",
+                             "resume",
+                             "remote-sync",
+                             "remote-sync-frequency",
+                             "remote-sync-deadline"});
   set.add(
       "ckpt-step", &o.ckpt_step,
       {.role = OptionRole::kIdentity, .help = "Step of --load to start from.", .unset_text = "the newest", .min = 0});

@@ -448,7 +448,8 @@ void declare_imagenet_logging(core::OptionSet& set, ImagenetOptions& o) {
            .help = "Save every N epochs; 0: only at the end.",
            .unit = "epochs",
            .min = 0});
-  config::declare_run_flags(set, o, {"save-every-n-steps", "keep", "resume"});
+  config::declare_run_flags(
+      set, o, {"save-every-n-steps", "keep", "resume", "remote-sync", "remote-sync-frequency", "remote-sync-deadline"});
 }
 
 }  // namespace

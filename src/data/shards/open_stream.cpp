@@ -1,4 +1,4 @@
-#include "data/shards/byte_stream.h"
+#include "data/shards/open_stream.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,6 +17,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "data/shards/remote_stream.h"
 #include "data/shards/shard_list.h"
 
 namespace lockstep::data {
@@ -178,7 +179,8 @@ class PipeStream : public ByteStream {
 }  // namespace
 
 std::unique_ptr<ByteStream> open_byte_stream(const std::string& shard, uint64_t offset, const std::atomic<bool>* stop) {
-  if (!is_pipe(shard)) return std::make_unique<FileStream>(shard, offset, stop);
+  if (!is_streamed(shard)) return std::make_unique<FileStream>(shard, offset, stop);
+  if (!is_pipe(shard)) return open_remote_stream(shard, offset, stop);
   auto stream = std::make_unique<PipeStream>(shard, stop);
   std::vector<std::byte> scratch(1 << 16);
   while (offset > 0) {

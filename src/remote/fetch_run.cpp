@@ -1,0 +1,216 @@
+#include "remote/fetch_run.h"
+
+#include <algorithm>
+#include <map>
+
+#include "checkpoint/manifest.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "core/units.h"
+#include "remote/run_files.h"
+#include "remote/sync_state.h"
+
+namespace lockstep::remote {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char *kCheckpoints = "checkpoints/", *kClaimPrefix = "checkpoints/owner.";
+
+/// Downloads lie in a folder of their own until they are whole and verified.
+class Staging {
+ public:
+  explicit Staging(const fs::path& run_folder) : folder_(run_folder / "fetching.part") {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);  // of a process that was killed
+    fs::create_directories(folder_ / "checkpoints");
+  }
+  ~Staging() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  const fs::path& folder() const { return folder_; }
+
+ private:
+  fs::path folder_;
+};
+
+using Listing = std::map<std::string, int64_t>;  // bytes by name
+
+Listing list_all(ObjectStore& store) {
+  Listing listing;
+  for (const StoredFile& file : store.list("")) listing[file.name] = file.bytes;
+  return listing;
+}
+
+/// "" where every file that the manifest names is listed with its size.
+std::string lacking_file(const Listing& listing, const std::string& folder,
+                         const checkpoint::CheckpointManifest& manifest) {
+  for (const auto& file : manifest.files) {
+    const auto found = listing.find(folder + file.name);
+    if (found == listing.end()) return fmt::format("'{}' is missing", file.name);
+    if (found->second != file.bytes)
+      return fmt::format("'{}' has the wrong size: bytes={}, expected={}", file.name, found->second, file.bytes);
+  }
+  return "";
+}
+
+/// Brings the files of a checkpoint beside the manifest that lies in `to` already, and compares hashes. What is wrong,
+/// or "".
+std::string download_files(ObjectStore& store, const std::string& from, const fs::path& to,
+                           const checkpoint::CheckpointManifest& manifest) {
+  for (const auto& file : manifest.files) {
+    core::show_progress(fmt::format("fetching {} ({}) from {}", file.name,
+                                    core::format_bytes(static_cast<double>(file.bytes)), store.text()));
+    store.download(from + file.name, to / file.name);
+  }
+  core::end_progress();
+  return core::join(checkpoint::verify_files(to, manifest, checkpoint::VerifyDepth::kHashes).problems, "; ");
+}
+
+fs::path move_into_place(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;
+  fs::create_directories(to.parent_path());
+  fs::remove_all(to, ignored);  // what an interrupted save left
+  fs::rename(from, to);
+  core::fsync_directory(to.parent_path());
+  return to;
+}
+
+void fetch_claims(ObjectStore& store, const Listing& listing, const fs::path& run_folder) {
+  for (const auto& [name, bytes] : listing)
+    if (core::starts_with(name, kClaimPrefix) && !fs::exists(run_folder / name))
+      store.download(name, run_folder / name);
+}
+
+void fetch_record(ObjectStore& store, const Listing& listing, const fs::path& run_folder) {
+  for (const auto& [name, bytes] : listing)
+    if (!core::starts_with(name, kCheckpoints) && !core::starts_with(name, ".") && name != kSyncStateName)
+      store.download(name, run_folder / name);
+}
+
+/// Checkpoints of the copy as its claims and manifests tell, newest first; their files are not here yet.
+std::vector<checkpoint::CheckpointEntry> list_remote_checkpoints(ObjectStore& store, const Listing& listing,
+                                                                 const fs::path& staging) {
+  for (const auto& [name, bytes] : listing)
+    if (core::starts_with(name, kCheckpoints) &&
+        (core::starts_with(name, kClaimPrefix) || core::ends_with(name, fmt::format("/{}", checkpoint::kManifestName))))
+      store.download(name, staging / name);
+  return checkpoint::list_checkpoints(staging);
+}
+
+std::pair<int, int64_t> newest_here(const fs::path& run_folder) {
+  const auto choice = checkpoint::choose_latest(run_folder, checkpoint::VerifyDepth::kHashes);
+  return choice.chosen ? std::pair(choice.chosen->attempt, choice.chosen->step) : std::pair(-1, int64_t{-1});
+}
+
+/// A checkpoint beside which no claim of its attempt lies was copied alone: later attempts must count on from it.
+void claim_attempt(const fs::path& run_folder, int attempt) {
+  for (const fs::path& path : {run_folder / "checkpoints"}) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(path, ignored)) {
+      const std::string name = entry.path().filename().string();
+      const auto number = core::starts_with(name, "owner.") ? core::parse_int(name.substr(6)) : std::nullopt;
+      if (number && *number >= attempt) return;
+    }
+  }
+  checkpoint::claim_checkpoints(run_folder, {{"fetched", true}}, attempt);
+}
+
+}  // namespace
+
+bool holds_run(ObjectStore& run_copy) {
+  return !run_copy.list("run.json").empty() || !run_copy.list("checkpoints/").empty();
+}
+
+namespace {
+
+/// What lies here as it lies there need not be sent again.
+void note_fetched(const ObjectStore& run_copy, const Listing& listing, const fs::path& run_folder,
+                  const FetchedRun& fetched) {
+  SyncState state(run_folder, run_copy.text());
+  const std::string checkpoint = fetched.checkpoint ? kCheckpoints + fetched.checkpoint->filename().string() + "/" : "";
+  for (const auto& [name, bytes] : listing) {
+    const bool is_of_record = fetched.has_record && !core::starts_with(name, kCheckpoints);
+    if (!is_of_record && !core::starts_with(name, kClaimPrefix) &&
+        (checkpoint.empty() || !core::starts_with(name, checkpoint)))
+      continue;
+    if (const auto file = describe_run_file(run_folder, name); file && file->bytes == bytes) state.note_arrived(*file);
+  }
+  state.save();
+}
+
+}  // namespace
+
+FetchedRun fetch_latest(ObjectStore& run_copy, const fs::path& run_folder) {
+  FetchedRun fetched;
+  const Listing listing = list_all(run_copy);
+  const Staging staging(run_folder);
+  const auto here = newest_here(run_folder);
+  bool is_ahead = false;
+  std::vector<std::string> problems;
+  for (const auto& entry : list_remote_checkpoints(run_copy, listing, staging.folder())) {
+    if (std::pair(entry.attempt, entry.step) <= here) break;
+    const std::string folder = kCheckpoints + entry.folder.filename().string() + "/";
+    std::string problem = entry.problem;
+    if (problem.empty()) problem = lacking_file(listing, folder, *entry.manifest);
+    if (problem.empty()) problem = download_files(run_copy, folder, entry.folder, *entry.manifest);
+    if (problem.empty()) {
+      fetch_claims(run_copy, listing, run_folder);
+      fetched.checkpoint = move_into_place(entry.folder, run_folder / kCheckpoints / entry.folder.filename());
+      is_ahead = true;
+      break;
+    }
+    problems.push_back(fmt::format("{}: {}", entry.folder.filename().string(), problem));
+    core::log_warning("remote: checkpoint {} at {} is passed over: {}", entry.folder.filename().string(),
+                      run_copy.text(), problem);
+  }
+  if (!problems.empty() && !fetched.checkpoint && here.first < 0)
+    throw CheckpointError(
+        fmt::format("remote: no checkpoint at {} is whole: {}", run_copy.text(), core::join(problems, "; ")),
+        "begin the run again under another --name");
+  if ((is_ahead || !fs::exists(run_folder / "run.json")) && !listing.empty()) {
+    fetch_claims(run_copy, listing, run_folder);
+    fetch_record(run_copy, listing, run_folder);
+    fetched.has_record = true;
+  }
+  if (fetched.has_record || fetched.checkpoint) note_fetched(run_copy, listing, run_folder, fetched);
+  return fetched;
+}
+
+fs::path fetch_checkpoint(const Address& address, const fs::path& run_folder, const ClientConfig& config) {
+  const size_t slash = address.path.find_last_of('/');
+  Address parent = address;
+  parent.path = slash == std::string::npos ? "" : address.path.substr(0, slash);
+  const std::string name = slash == std::string::npos ? address.path : address.path.substr(slash + 1);
+  const auto store = open_store(parent, config);
+  Listing listing;
+  for (const StoredFile& file : store->list(name + "/")) listing[file.name] = file.bytes;
+  if (!listing.contains(fmt::format("{}/{}", name, checkpoint::kManifestName)))
+    throw CheckpointError(
+        fmt::format("remote: {} is no whole checkpoint: it has no {}", address.text(), checkpoint::kManifestName),
+        listing.empty() ? "there is nothing: check the address"
+                        : "name a folder such as s3://BUCKET/RUN/checkpoints/step-00000100.a1");
+  const Staging staging(run_folder);
+  const fs::path staged = staging.folder() / "checkpoints" / name;
+  store->download(fmt::format("{}/{}", name, checkpoint::kManifestName), staged / checkpoint::kManifestName);
+  const auto manifest = checkpoint::read_manifest(staged);
+  const fs::path target = run_folder / "checkpoints" / checkpoint::checkpoint_name(manifest.step, manifest.attempt);
+  std::error_code ignored;
+  if (fs::exists(target / checkpoint::kManifestName, ignored) &&
+      core::read_file(target / checkpoint::kManifestName) == core::read_file(staged / checkpoint::kManifestName) &&
+      checkpoint::verify_files(target, manifest, checkpoint::VerifyDepth::kHashes).problems.empty())
+    return target;
+  std::string problem = lacking_file(listing, name + "/", manifest);
+  if (problem.empty()) problem = download_files(*store, name + "/", staged, manifest);
+  if (!problem.empty())
+    throw CheckpointError(fmt::format("remote: checkpoint {} is damaged: {}", address.text(), problem),
+                          "name an older one, or --resume latest with --remote-sync, which passes over damaged ones");
+  for (const StoredFile& claim : store->list("owner."))
+    if (!fs::exists(run_folder / "checkpoints" / claim.name))
+      store->download(claim.name, run_folder / "checkpoints" / claim.name);
+  move_into_place(staged, target);
+  claim_attempt(run_folder, manifest.attempt);
+  return target;
+}
+
+}  // namespace lockstep::remote

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::remote {
+
+/// Local notes of what has arrived where; never sent.
+inline constexpr const char* kSyncStateName = "remote_sync.json";
+
+struct RunFile {
+  std::string name;  ///< Relative to the run folder, parts joined by '/'.
+  int64_t bytes = 0;
+  int64_t mtime_ns = 0;
+};
+
+/// Files that belong together: they are sent in this order, and none behind one that failed.
+struct RunFileGroup {
+  std::string title;  ///< "checkpoint step-00000012.a1"; "" of a single file.
+  std::vector<RunFile> files;
+};
+
+/// A file as it is now; nothing where there is none.
+std::optional<RunFile> describe_run_file(const std::filesystem::path& run_folder, const std::string& name);
+
+/// What of a run folder is finished: every file of the record as it is now, then each checkpoint that has its manifest,
+/// newest first, the manifest as the last of its files. Neither temporary files nor what is being written or deleted.
+std::vector<RunFileGroup> list_run_files(const std::filesystem::path& run_folder);
+
+}  // namespace lockstep::remote

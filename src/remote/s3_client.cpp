@@ -1,0 +1,167 @@
+#include "remote/s3_client.h"
+
+#include <ctime>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "remote/digest.h"
+
+namespace lockstep::remote {
+namespace {
+
+constexpr int kMaxAdaptions = 3;
+
+/// Where a bucket is: with an endpoint of one's own in its path, at Amazon in the host's name, but for names with dots,
+/// which certificates do not cover.
+std::string url_of_bucket(const Account& account, const std::string& bucket) {
+  if (!account.endpoint.empty()) return fmt::format("{}/{}", account.endpoint, percent_encoded(bucket, false));
+  if (bucket.find('.') != std::string::npos)
+    return fmt::format("https://s3.{}.amazonaws.com/{}", account.region, bucket);
+  return fmt::format("https://{}.s3.{}.amazonaws.com", bucket, account.region);
+}
+
+bool is_about_keys(const S3Fault& fault, int status) {
+  return status == 403 || fault.code == "ExpiredToken" || fault.code == "InvalidToken" ||
+         fault.code == "TokenRefreshRequired";
+}
+
+bool may_succeed_later(const S3Fault& fault, int status) {
+  return status >= 500 || status == 429 || status == 408 || fault.code == "RequestTimeout" ||
+         fault.code == "BadDigest" || fault.code == "XAmzContentSHA256Mismatch" || fault.code == "IncompleteBody" ||
+         fault.code == "OperationAborted";
+}
+
+std::string hint_of(const S3Fault& fault, int status, const Account& account) {
+  if (fault.code == "NoSuchBucket")
+    return fmt::format("check its name{}", account.endpoint.empty()
+                                               ? ", or name the storage with AWS_ENDPOINT_URL if it is not Amazon's"
+                                               : ", and AWS_ENDPOINT_URL");
+  if (fault.code == "ExpiredToken") return "renew the credentials; those in ~/.aws/credentials are read again";
+  if (fault.code == "SignatureDoesNotMatch") return "the secret does not belong to the key id: set both anew";
+  if (is_about_keys(fault, status))
+    return account.credentials.are_there()
+               ? fmt::format("keys are from {}: do they allow it?", account.credentials.origin)
+               : fmt::format("no credentials were found; looked for {}", account.looked_in);
+  return "";
+}
+
+}  // namespace
+
+std::string signing_time(double unix_s) {
+  const auto seconds = static_cast<std::time_t>(unix_s);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
+  return text;
+}
+
+S3Client::S3Client(std::string bucket, ClientConfig config)
+    : bucket_(std::move(bucket)), config_(std::move(config)), account_(config_.find_account()),
+      http_(HttpConfig{.stall_s = config_.stall_s, .is_stopped = config_.is_stopped}) {}
+
+HttpRequest S3Client::signed_request(const S3Request& request) const {
+  const std::string base = url_of_bucket(account_, bucket_);
+  const size_t path_begin = base.find('/', base.find("://") + 3);
+  const std::string host_url = base.substr(0, path_begin);
+  const std::string path =
+      (path_begin == std::string::npos ? "" : base.substr(path_begin)) + "/" + percent_encoded(request.key, true);
+  const std::string query = query_text(request.query);
+  HttpRequest sent{.method = request.method,
+                   .url = host_url + path + (query.empty() ? "" : "?" + query),
+                   .shown_url = fmt::format("s3://{}/{}", bucket_, request.key),
+                   .headers = request.headers,
+                   .body = request.body,
+                   .file = request.file,
+                   .sink = request.sink};
+  if (!account_.credentials.are_there()) return sent;
+  const std::string time_text = signing_time(core::unix_seconds() + clock_offset_s_);
+  const std::string payload = request.file ? request.file_sha256 : to_hex(sha256(request.body.value_or("")));
+  sent.headers["host"] = host_url.substr(host_url.find("://") + 3);
+  sent.headers["x-amz-date"] = time_text;
+  sent.headers["x-amz-content-sha256"] = payload;
+  if (!account_.credentials.token.empty()) sent.headers["x-amz-security-token"] = account_.credentials.token;
+  sent.headers["authorization"] = authorization({.method = request.method,
+                                                 .path = path,
+                                                 .query = request.query,
+                                                 .headers = sent.headers,
+                                                 .payload_sha256 = payload},
+                                                account_.credentials, account_.region, time_text);
+  return sent;
+}
+
+/// Whether something was learnt by which the same request may succeed at once: region, time, new keys.
+bool S3Client::adapts_to(const HttpResponse& response, const S3Fault& fault) {
+  std::string region = response.header("x-amz-bucket-region");
+  if (region.empty()) region = fault.region;
+  const bool is_elsewhere = response.status == 301 || response.status == 307 || response.status == 400;
+  if (is_elsewhere && !region.empty() && region != account_.region) {
+    account_.region = region;
+    return true;
+  }
+  if (fault.code == "RequestTimeTooSkewed" && clock_offset_s_ == 0) {
+    std::tm server{};
+    if (::strptime(response.header("date").c_str(), "%a, %d %b %Y %H:%M:%S GMT", &server) == nullptr) return false;
+    clock_offset_s_ = static_cast<double>(::timegm(&server)) - core::unix_seconds();
+    core::log_warning("remote: the clock of this machine is {:.0f} s behind the server's of s3://{}", clock_offset_s_,
+                      bucket_);
+    return true;
+  }
+  if (is_about_keys(fault, response.status)) {
+    const Account found = config_.find_account();
+    if (found.credentials.key_id == account_.credentials.key_id &&
+        found.credentials.secret == account_.credentials.secret &&
+        found.credentials.token == account_.credentials.token)
+      return false;
+    account_.credentials = found.credentials;
+    return true;
+  }
+  return false;
+}
+
+RemoteError S3Client::error_of(const S3Request& request, const HttpResponse& response, const S3Fault& fault) const {
+  std::string what = fault.code;
+  if (!fault.message.empty()) what += (what.empty() ? "" : ": ") + fault.message.substr(0, 300);
+  if (what.empty()) what = response.status == 404 ? "it is not there" : "the server said no more";
+  S3Fault known = fault;
+  if (known.code.empty() && response.status == 404 && request.key.empty()) known.code = "NoSuchBucket";
+  return RemoteError(fmt::format("remote: {} s3://{}/{} failed: status={} ({})", request.method, bucket_, request.key,
+                                 response.status, what),
+                     hint_of(known, response.status, account_), may_succeed_later(fault, response.status),
+                     response.status, known.code);
+}
+
+HttpResponse S3Client::send_once(const S3Request& request) {
+  for (int adaptions = 0;; ++adaptions) {
+    HttpResponse response = http_.send(signed_request(request));
+    if (response.status >= 200 && response.status < 300) return response;
+    const S3Fault fault = parse_fault(response.body);
+    if (adaptions == kMaxAdaptions || !adapts_to(response, fault)) throw error_of(request, response, fault);
+  }
+}
+
+HttpResponse S3Client::send(const S3Request& request) {
+  HttpResponse response;
+  with_retries(
+      config_.retry, real_clock(config_.is_stopped), [&] { response = send_once(request); },
+      [&](const RemoteError& error, int) {
+        if (config_.on_retry) config_.on_retry(error);
+      });
+  return response;
+}
+
+std::vector<ListedObject> S3Client::list(const std::string& prefix) {
+  std::vector<ListedObject> objects;
+  std::string token;
+  do {
+    S3Request request{.query = {{"list-type", "2"}, {"prefix", prefix}}};
+    if (!token.empty()) request.query["continuation-token"] = token;
+    ObjectPage page = parse_object_page(send(request).body);
+    objects.insert(objects.end(), page.objects.begin(), page.objects.end());
+    token = page.next_token;
+  } while (!token.empty());
+  return objects;
+}
+
+}  // namespace lockstep::remote

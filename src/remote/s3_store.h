@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "remote/address.h"
+#include "remote/object_store.h"
+#include "remote/s3_client.h"
+
+namespace lockstep::remote {
+
+/// Files above so many bytes travel in parts of so many, as AWS's own tools do; more where 10,000 parts do not suffice.
+inline constexpr int64_t kPartBytes = int64_t{8} << 20;
+int64_t part_bytes_of(int64_t file_bytes);
+
+/// Objects below a key of a bucket.
+class S3Store final : public ObjectStore {
+ public:
+  S3Store(const Address& address, const ClientConfig& config);
+  std::string text() const override { return address_.text(); }
+  std::vector<StoredFile> list(const std::string& prefix) override;
+  void put(const std::string& name, std::string_view content) override;
+  void upload(const std::string& name, const OutgoingFile& file, UploadMemory& memory) override;
+  std::string read(const std::string& name) override;
+  void download(const std::string& name, const std::filesystem::path& to) override;
+  void remove(const std::string& name) override;
+
+ private:
+  struct PartDigests;
+  std::string key(const std::string& name) const { return address_.child(name).path; }
+  /// Sends a part of a file, or the whole; compares the ETag, which is returned.
+  std::string send_part(S3Request request, const FilePart& part, const PartDigests& digests);
+  std::string begin_parts(const std::string& name, UploadMemory& memory, int64_t part_bytes);
+  std::vector<UploadedPart> uploaded_parts(const std::string& name, const std::string& upload_id);
+  void upload_parts(const std::string& name, const OutgoingFile& file, UploadMemory& memory);
+  void complete(const std::string& name, const std::string& upload_id, const std::vector<std::string>& etags,
+                const std::string& expected_etag);
+
+  Address address_;
+  std::shared_ptr<S3Client> client_;
+};
+
+}  // namespace lockstep::remote

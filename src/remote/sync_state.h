@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/json.h"
+#include "remote/run_files.h"
+
+namespace lockstep::remote {
+
+/// What of a run folder has arrived at its copy, and which uploads are unfinished; kept in kSyncStateName of the run
+/// folder. A file counts as arrived as long as it has the size and the time it had then. Not thread safe.
+class SyncState {
+ public:
+  /// Reads what an earlier process left, where it sent to the same place; else nothing has arrived yet.
+  SyncState(const std::filesystem::path& run_folder, const std::string& address);
+
+  bool is_empty() const { return state_["files"].empty(); }
+  bool has_arrived(const RunFile& file) const;
+  void note_arrived(const RunFile& file);
+  /// Forgets files that are not at the copy, by name and size.
+  void keep_only(const std::set<std::pair<std::string, int64_t>>& there);
+  /// UploadMemory::state of an upload of this file that was cut off; else an empty object.
+  core::Json unfinished(const RunFile& file) const;
+  void note_unfinished(const RunFile& file, const core::Json& parts);
+  void save() const;
+
+ private:
+  std::filesystem::path path_;
+  core::Json state_;  // {"address", "files": {name: {bytes, mtime_ns}}, "uploads": {name: {bytes, mtime_ns, parts}}}
+};
+
+}  // namespace lockstep::remote

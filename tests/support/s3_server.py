@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""An S3 server for tests, and a gate before it that checks signatures and makes faults.
+
+    s3_server.py store PORT_FILE                  moto's S3 on a free port, which is written into PORT_FILE
+    s3_server.py gate PORT_FILE STORE_PORT [PORT] the gate; PORT: the one it had before it was killed
+
+The gate takes orders at /_gate as a JSON object in a POST, and answers with what it has counted:
+    fail        answer so many of the next requests with status 500
+    drop        close the connection in the middle of so many of the next requests with a body
+    damage      change a byte of so many of the next bodies
+    hang        true: take requests and never answer; false: answer again
+    delay_s     wait so long before each answer
+    expired     true: refuse the key id "old" as expired
+    match       fail, drop, damage and hang concern only requests whose line ("PUT /bucket/key?query") holds this text
+It knows the keys "test" and "old", whose secret is "secret", and verifies signatures with botocore, which is not the
+code under test. A key id "nobody" is refused.
+"""
+import http.client
+import json
+import os
+import sys
+import threading
+import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def write_port(path, port):
+    with open(path + ".new", "w") as file:
+        file.write(str(port))
+    os.rename(path + ".new", path)
+
+
+def run_store(port_file):
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    write_port(port_file, server.get_host_and_port()[1])
+    threading.Event().wait()
+
+
+class Gate:
+    """What the gate was told and what it has seen."""
+
+    def __init__(self, store_port):
+        self.store_port = store_port
+        self.lock = threading.Lock()
+        self.orders = {"fail": 0, "drop": 0, "damage": 0, "hang": False, "delay_s": 0, "expired": False, "match": ""}
+        self.lines = []  # of all requests
+        self.refused = 0
+
+    def takes(self, order, line):
+        """Whether this request has to suffer `order`; counts it down."""
+        with self.lock:
+            if self.orders[order] <= 0 or self.orders["match"] not in line:
+                return False
+            self.orders[order] -= 1
+            return True
+
+
+def signature_problem(method, target, headers, body):
+    """"" for a request signed as botocore would; else the code of S3."""
+    from botocore.auth import S3SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+    import hashlib
+
+    given = headers.get("authorization", "")
+    if not given:
+        return "AccessDenied"
+    parts = dict(item.strip().split("=", 1) for item in given.split(" ", 1)[1].split(","))
+    key_id, _, region, service, _ = parts["Credential"].split("/")
+    if key_id not in ("test", "old"):
+        return "InvalidAccessKeyId"
+    digest = headers.get("x-amz-content-sha256", "")
+    if digest != hashlib.sha256(body).hexdigest():
+        return "XAmzContentSHA256Mismatch"
+    auth = S3SigV4Auth(Credentials(key_id, "secret"), service, region)
+    signed = {name: headers[name] for name in parts["SignedHeaders"].split(";")}
+    request = AWSRequest(method=method, url="http://" + headers["host"] + target, headers=signed, data=body)
+    path, _, query = target.partition("?")
+    request.context["timestamp"] = headers["x-amz-date"]
+    request.context["payload_signing_enabled"] = True
+    request.url = "http://" + headers["host"] + path
+    request.params = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    text = auth.string_to_sign(request, auth.canonical_request(request))
+    return "" if auth.signature(text, request) == parts["Signature"] else "SignatureDoesNotMatch"
+
+
+def make_handler(gate):
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def answer(self, status, body, headers=()):
+            self.send_response(status)
+            for name, value in headers:
+                self.send_header(name, value)
+            if not any(name.lower() == "content-length" for name, _ in headers):
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def refuse(self, status, code):
+            with gate.lock:
+                gate.refused += 1
+            self.answer(status, f"<Error><Code>{code}</Code><Message>said the gate</Message></Error>".encode())
+
+        def take_order(self, body):
+            with gate.lock:
+                gate.orders.update(json.loads(body or b"{}"))
+                seen = {"lines": gate.lines, "refused": gate.refused, "orders": gate.orders}
+                text = json.dumps(seen).encode()
+            self.answer(200, text)
+
+        def pass_on(self, body):
+            store = http.client.HTTPConnection("127.0.0.1", gate.store_port, timeout=60)
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+            store.request(self.command, self.path, body=body, headers=headers)
+            reply = store.getresponse()
+            hop = ("connection", "transfer-encoding", "server", "date")
+            kept = [(name, value) for name, value in reply.getheaders() if name.lower() not in hop]
+            self.answer(reply.status, reply.read(), kept)
+            store.close()
+
+        def handle_request(self):
+            line = f"{self.command} {self.path}"
+            length = int(self.headers.get("Content-Length", 0))
+            if self.path == "/_gate":
+                return self.take_order(self.rfile.read(length))
+            with gate.lock:
+                gate.lines.append(line)
+            if length > 0 and gate.takes("drop", line):
+                self.rfile.read(length // 2)
+                self.close_connection = True
+                self.connection.close()
+                return None
+            body = self.rfile.read(length)
+            while gate.orders["hang"] and gate.orders["match"] in line:
+                time.sleep(0.05)
+            time.sleep(gate.orders["delay_s"])
+            if gate.takes("fail", line):
+                return self.refuse(500, "InternalError")
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            if gate.orders["expired"] and "Credential=old/" in headers.get("authorization", ""):
+                return self.refuse(400, "ExpiredToken")
+            problem = signature_problem(self.command, self.path, headers, body)
+            if problem:
+                return self.refuse(403, problem)
+            if body and gate.takes("damage", line):
+                body = bytes([body[0] ^ 1]) + body[1:]
+                del self.headers["content-md5"]
+            return self.pass_on(body)
+
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_request
+
+    return Handler
+
+
+def run_gate(port_file, store_port, port=0):
+    server = ThreadingHTTPServer(("127.0.0.1", int(port)), make_handler(Gate(int(store_port))))
+    server.daemon_threads = True
+    write_port(port_file, server.server_address[1])
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or sys.argv[1] not in ("store", "gate"):
+        sys.exit(__doc__.strip())
+    {"store": run_store, "gate": run_gate}[sys.argv[1]](*sys.argv[2:])

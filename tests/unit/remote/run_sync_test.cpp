@@ -1,0 +1,215 @@
+// Copies of runs to folders and to S3, and back.
+#include "remote/run_sync.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "checkpoint/manifest.h"
+#include "core/files.h"
+#include "remote/fetch_run.h"
+#include "support/error_text.h"
+#include "support/s3_servers.h"
+
+namespace lockstep::remote {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr const char* kNewest = "checkpoints/step-00000020.a1/";
+
+/// A run folder as training leaves it: a record, claims, checkpoints.
+struct SmallRun {
+  core::TempDir parent{"lockstep_sync"};
+  fs::path folder = parent.path() / "run";
+
+  SmallRun() {
+    write("run.json", "{}");
+    write("steps.jsonl", "{\"step\": 0}\n");
+    checkpoint::claim_checkpoints(folder, {{"host", "here"}});
+    add_checkpoint(10);
+    add_checkpoint(20);
+  }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << text;
+  }
+  void add_checkpoint(int64_t step, int64_t bytes = 1000) const {
+    const fs::path at = folder / "checkpoints" / checkpoint::checkpoint_name(step, 1);
+    checkpoint::CheckpointManifest manifest{.step = step, .attempt = 1};
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+      write(fs::path(at / name).lexically_relative(folder).string(),
+            std::string(static_cast<size_t>(bytes), static_cast<char>('a' + step % 20)) + name);
+      manifest.files.push_back(checkpoint::describe_file(at, name));
+    }
+    checkpoint::write_manifest(at, manifest);
+  }
+};
+
+SyncReport send_all(const fs::path& run, const fs::path& to) {
+  RunSync sync({.run_folder = run, .address = parse_address(to.string()), .retry = {.first_s = 0.01}});
+  return sync.finish(60);
+}
+
+TEST(RunFiles, AreTheFinishedOnesAndManifestsComeLast) {
+  const SmallRun run;
+  run.write("checkpoints/step-00000030.a1/model.safetensors", "being written");
+  run.write("checkpoints/trash.step-00000005.a1/manifest.json", "being deleted");
+  run.write("status.json.tmphost-12-0a0b0c0d", "being written");
+  run.write(kSyncStateName, "{}");
+  run.write("tensorboard/events.1", "x");
+  std::vector<std::string> names;
+  for (const RunFileGroup& group : list_run_files(run.folder))
+    for (const RunFile& file : group.files) names.push_back(file.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                "checkpoints/owner.1", "run.json", "steps.jsonl", "tensorboard/events.1",
+                "checkpoints/step-00000020.a1/model.safetensors", "checkpoints/step-00000020.a1/optimizer.safetensors",
+                "checkpoints/step-00000020.a1/manifest.json", "checkpoints/step-00000010.a1/model.safetensors",
+                "checkpoints/step-00000010.a1/optimizer.safetensors", "checkpoints/step-00000010.a1/manifest.json"}));
+}
+
+TEST(RunSync, ACopyInAFolderCanBeGoneOnFrom) {
+  const SmallRun run;
+  const core::TempDir there;
+  const fs::path copy = there.path() / "deep/er";
+  SyncReport report = send_all(run.folder, copy);
+  EXPECT_EQ(report.num_sent, 9);
+  EXPECT_EQ(report.num_missing, 0);
+  EXPECT_EQ(send_all(run.folder, copy).num_sent, 0);  // all is there, another process knows
+  run.write("steps.jsonl", "{\"step\": 0}\n{\"step\": 1}\n");
+  fs::remove(copy / "run.json");  // lost there
+  EXPECT_EQ(send_all(run.folder, copy).num_sent, 2);
+  EXPECT_EQ(core::read_file(copy / "steps.jsonl"), core::read_file(run.folder / "steps.jsonl"));
+
+  const core::TempDir other;
+  const auto store = open_store(parse_address(copy.string()));
+  EXPECT_TRUE(holds_run(*store));
+  const FetchedRun fetched = fetch_latest(*store, other.path());
+  EXPECT_TRUE(fetched.has_record);
+  ASSERT_TRUE(fetched.checkpoint);
+  EXPECT_EQ(fetched.checkpoint->filename(), "step-00000020.a1");
+  EXPECT_EQ(core::read_file(other.path() / "steps.jsonl"), core::read_file(run.folder / "steps.jsonl"));
+  EXPECT_EQ(send_all(other.path(), copy).num_sent, 0);  // what came from there need not go there
+  EXPECT_FALSE(fs::exists(other.path() / "fetching.part"));
+  const auto choice = checkpoint::choose_latest(other.path(), checkpoint::VerifyDepth::kHashes);
+  ASSERT_TRUE(choice.chosen);
+  EXPECT_EQ(choice.chosen->step, 20);
+  EXPECT_EQ(checkpoint::claim_checkpoints(other.path(), {}).attempt, 2);  // the claim of the first came along
+  const FetchedRun again = fetch_latest(*store, other.path());
+  EXPECT_FALSE(again.checkpoint || again.has_record);  // as new as what is here
+}
+
+TEST(RunSync, ADamagedCopyIsPassedOverForTheOneBefore) {
+  const SmallRun run;
+  const core::TempDir there, other;
+  send_all(run.folder, there.path());
+  std::ofstream(there.path() / kNewest / "model.safetensors", std::ios::in | std::ios::out) << "X";
+  const auto store = open_store(parse_address(there.path().string()));
+  const auto fetched = fetch_latest(*store, other.path());
+  ASSERT_TRUE(fetched.checkpoint);
+  EXPECT_EQ(fetched.checkpoint->filename(), "step-00000010.a1");
+  const auto text = tests::message_of<CheckpointError>(
+      [&] { fetch_checkpoint(parse_address((there.path() / "checkpoints/step-00000020.a1").string()), other.path()); });
+  EXPECT_TRUE(tests::holds(text, "is damaged: '")) << text;
+  EXPECT_TRUE(tests::holds(text, "was altered: xxh3=")) << text;
+  fs::remove(there.path() / "checkpoints/step-00000010.a1/optimizer.safetensors");
+  const core::TempDir third;
+  const auto none = tests::message_of<CheckpointError>([&] { fetch_latest(*store, third.path()); });
+  EXPECT_TRUE(tests::holds(none, "no checkpoint at")) << none;
+  EXPECT_TRUE(tests::holds(none, "'optimizer.safetensors' is missing")) << none;
+}
+
+TEST(RunSync, OneCheckpointIsFetchedWithItsAttempt) {
+  const SmallRun run;
+  const core::TempDir other;
+  const std::string address = (run.folder / "checkpoints/step-00000010.a1").string();
+  const fs::path here = fetch_checkpoint(parse_address(address), other.path());
+  EXPECT_EQ(here, other.path() / "checkpoints/step-00000010.a1");
+  EXPECT_EQ(fetch_checkpoint(parse_address(address), other.path()), here);
+  EXPECT_EQ(checkpoint::claim_checkpoints(other.path(), {}).attempt, 2);
+  const core::TempDir alone, third;  // copied without its claims
+  fs::copy(address, alone.path() / "step_10", fs::copy_options::recursive);
+  fetch_checkpoint(parse_address((alone.path() / "step_10").string()), third.path());
+  EXPECT_EQ(checkpoint::claim_checkpoints(third.path(), {}).attempt, 2);
+  const auto text =
+      tests::message_of<CheckpointError>([&] { fetch_checkpoint(parse_address(run.folder.string()), third.path()); });
+  EXPECT_TRUE(tests::holds(text, "is no whole checkpoint: it has no manifest.json")) << text;
+}
+
+TEST(RunSync, AStoppedRunSendsNothingMore) {
+  const SmallRun run;
+  const core::TempDir there;
+  RunSync sync({.run_folder = run.folder, .address = parse_address(there.path().string()), .reason_to_stop = [] {
+                  return std::string("another attempt has taken over");
+                }});
+  EXPECT_EQ(sync.finish(60).num_sent, 0);
+  EXPECT_TRUE(fs::is_empty(there.path()));
+}
+
+class RunSyncS3 : public tests::S3Test {
+ protected:
+  void SetUp() override {
+    tests::S3Test::SetUp();
+    if (IsSkipped()) return;
+    for (const auto& [name, value] : servers_->variables()) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  SyncConfig config(const SmallRun& run, const std::string& folder) const {
+    return {.run_folder = run.folder,
+            .address = parse_address("s3://runs/" + folder),
+            .frequency_s = 0.01,
+            .retry = {.first_s = 0.01, .cap_s = 0.02, .max_attempts = 3}};
+  }
+  std::unique_ptr<ObjectStore> store(const std::string& folder) const {
+    return open_store(parse_address("s3://runs/" + folder), servers_->config());
+  }
+};
+
+TEST_F(RunSyncS3, AHalfUploadedCheckpointIsNeverTakenForOne) {
+  const SmallRun run;
+  servers_->order({{"fail", 1000}, {"match", "step-00000020.a1/optimizer"}});
+  RunSync sync(config(run, "half"));
+  const SyncReport report = sync.finish(1);
+  EXPECT_EQ(report.num_missing, 2);  // the file and its manifest
+  EXPECT_EQ(servers_->num_requests("PUT", "/runs/half/checkpoints/step-00000020.a1/manifest.json"), 0);
+  EXPECT_GT(servers_->num_requests("PUT", "/runs/half/checkpoints/step-00000020.a1/optimizer"), 2);
+  const core::TempDir other;
+  const auto fetched = fetch_latest(*store("half"), other.path());
+  ASSERT_TRUE(fetched.checkpoint);
+  EXPECT_EQ(fetched.checkpoint->filename(), "step-00000010.a1");
+  servers_->order({{"fail", 0}});
+  RunSync next(config(run, "half"));
+  EXPECT_EQ(next.finish(60).num_missing, 0);
+  const core::TempDir third;
+  EXPECT_EQ(fetch_latest(*store("half"), third.path()).checkpoint->filename(), "step-00000020.a1");
+}
+
+TEST_F(RunSyncS3, AServerThatIsKilledAndComesBackGetsEverything) {
+  const SmallRun run;
+  run.add_checkpoint(40, 3 * (int64_t{8} << 20));
+  RunSync sync(config(run, "killed"));
+  while (servers_->num_requests("PUT", "killed/checkpoints/step-00000040.a1/model.safetensors?partNumber=2") == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  servers_->kill_gate();
+  const int64_t passes = sync.num_passes();
+  while (sync.num_passes() < passes + 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  servers_->start_gate();
+  EXPECT_EQ(sync.finish(120).num_missing, 0);
+  EXPECT_EQ(servers_->num_requests("PUT", "model.safetensors?partNumber=1"), 0);  // the new gate saw no part again
+  const core::TempDir other;
+  EXPECT_EQ(fetch_latest(*store("killed"), other.path()).checkpoint->filename(), "step-00000040.a1");
+}
+
+TEST_F(RunSyncS3, AServerThatNeverAnswersHoldsNobodyUp) {
+  const SmallRun run;
+  servers_->order({{"hang", true}});
+  {
+    RunSync sync(config(run, "hang"));  // destroyed at once, though a request is under way
+  }
+  RunSync sync(config(run, "hang"));
+  const SyncReport report = sync.finish(0.2);
+  servers_->order({{"hang", false}});
+  EXPECT_GT(report.num_missing, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::remote

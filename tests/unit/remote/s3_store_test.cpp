@@ -1,0 +1,171 @@
+// Against moto's S3 server behind the gate, which verifies signatures with botocore.
+#include "remote/s3_store.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/files.h"
+#include "remote/remote_reader.h"
+#include "support/error_text.h"
+#include "support/s3_servers.h"
+
+namespace lockstep::remote {
+namespace {
+namespace fs = std::filesystem;
+
+class S3StoreTest : public tests::S3Test {
+ protected:
+  S3Store store(const std::string& folder, const std::string& key_id = "test") const {
+    return S3Store(parse_address("s3://runs/" + folder), servers_->config(key_id));
+  }
+  /// A file of bytes that tell their place.
+  fs::path make_file(int64_t bytes) const {
+    std::string content(static_cast<size_t>(bytes), '\0');
+    for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 2654435761U >> 13);
+    const fs::path path = folder_.path() / "file";
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+  static OutgoingFile outgoing(const fs::path& path) {
+    return {.file = core::open_for_reading(path), .bytes = static_cast<int64_t>(fs::file_size(path))};
+  }
+  void send(S3Store& store, const std::string& name, const fs::path& path, UploadMemory memory = {}) const {
+    store.upload(name, outgoing(path), memory);
+  }
+
+  core::TempDir folder_{"lockstep_s3_store"};
+};
+
+TEST_F(S3StoreTest, KeepsFilesUnderTheirNames) {
+  auto own = store("plain/a b+c~d");
+  test_writing(own);
+  EXPECT_TRUE(own.list("").empty());
+  own.put("x/1 &<>'\".txt", "one");
+  own.put("x/2.txt", "");
+  const auto files = own.list("x/");
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0].name, "x/1 &<>'\".txt");
+  EXPECT_EQ(files[0].bytes, 3);
+  EXPECT_EQ(own.read("x/1 &<>'\".txt"), "one");
+  own.download("x/2.txt", folder_.path() / "two");
+  EXPECT_EQ(fs::file_size(folder_.path() / "two"), 0u);
+  own.remove("x/2.txt");
+  EXPECT_EQ(own.list("").size(), 1u);
+  EXPECT_EQ(own.text(), "s3://runs/plain/a b+c~d");
+}
+
+TEST_F(S3StoreTest, LargeFilesTravelInParts) {
+  auto own = store("large");
+  const fs::path path = make_file(2 * kPartBytes + 12345);
+  send(own, "file", path);
+  EXPECT_EQ(servers_->num_requests("PUT", "/runs/large/file?partNumber="), 3);
+  own.download("file", folder_.path() / "back");
+  EXPECT_EQ(core::read_file(folder_.path() / "back"), core::read_file(path));
+  EXPECT_EQ(part_bytes_of(1), kPartBytes);
+  EXPECT_GE(part_bytes_of(int64_t{1} << 40) * 10'000, int64_t{1} << 40);
+  EXPECT_LT(part_bytes_of(int64_t{1} << 40) * 9'900, int64_t{1} << 40);
+}
+
+TEST_F(S3StoreTest, AnUploadThatWasCutOffGoesOnWhereItWas) {
+  auto own = store("cut");
+  const fs::path path = make_file(3 * kPartBytes);
+  UploadMemory memory;
+  int num_saved = 0;
+  memory.save = [&] { ++num_saved; };
+  servers_->order({{"fail", 100}, {"match", "partNumber=3"}});
+  EXPECT_THROW(own.upload("file", outgoing(path), memory), RemoteError);
+  EXPECT_EQ(num_saved, 1);
+  EXPECT_TRUE(own.list("").empty());  // what is not whole is not there
+  servers_->order({{"fail", 0}});
+  auto other = store("cut");  // another process
+  UploadMemory restored{.state = core::parse_json(memory.state.dump(), "memory")};
+  other.upload("file", outgoing(path), restored);
+  EXPECT_EQ(servers_->num_requests("PUT", "cut/file?partNumber=1"), 1);
+  EXPECT_EQ(servers_->num_requests("PUT", "cut/file?partNumber=2"), 1);
+  EXPECT_EQ(servers_->num_requests("POST", "cut/file?uploads"), 1);
+  EXPECT_TRUE(restored.state.empty());
+  own.download("file", folder_.path() / "back");
+  EXPECT_EQ(core::read_file(folder_.path() / "back"), core::read_file(path));
+}
+
+TEST_F(S3StoreTest, AForgottenOrForeignUploadBeginsAnew) {
+  auto own = store("forgotten");
+  const fs::path path = make_file(kPartBytes + 1);
+  send(own, "file", path, {.state = {{"upload_id", "nobody-knows-it"}, {"part_bytes", kPartBytes}}});
+  EXPECT_EQ(own.list("").at(0).bytes, kPartBytes + 1);
+}
+
+TEST_F(S3StoreTest, FaultsOnTheWayAreTriedAgain) {
+  auto own = store("faults");
+  const fs::path path = make_file(100'000);
+  for (const char* fault : {"fail", "drop", "damage"}) {
+    servers_->order({{fault, 2}, {"match", "PUT /runs/faults"}});
+    send(own, fault, path);
+    EXPECT_EQ(servers_->order().at("orders").at(fault), 0);
+    EXPECT_EQ(servers_->num_requests("PUT", fmt::format("faults/{}", fault)), 3) << fault;
+    own.download(fault, folder_.path() / fault);
+    EXPECT_EQ(core::read_file(folder_.path() / fault), core::read_file(path)) << fault;
+  }
+  servers_->order({{"damage", 100}, {"match", "PUT /runs/faults"}});
+  EXPECT_TRUE(tests::holds(tests::message_of([&] { send(own, "always", path); }), "arrived damaged: etag="));
+}
+
+TEST_F(S3StoreTest, SaysWhyItIsRefused) {
+  const auto why = [&](S3Store own) { return tests::message_of([&] { test_writing(own); }); };
+  EXPECT_TRUE(tests::holds(why(store("x", "nobody")), "status=403 (InvalidAccessKeyId"));
+  EXPECT_TRUE(tests::holds(why(store("x", "nobody")), "hint: keys are from a test: do they allow it?"));
+  const S3Store bucketless(parse_address("s3://no-such-bucket/x"), servers_->config());
+  EXPECT_TRUE(tests::holds(why(bucketless), "(NoSuchBucket"));
+  EXPECT_TRUE(tests::holds(why(bucketless), "hint: check its name, and AWS_ENDPOINT_URL"));
+  auto config = servers_->config();
+  config.find_account = [endpoint = servers_->endpoint()] {
+    return Account{.endpoint = endpoint, .looked_in = "AWS_ACCESS_KEY_ID"};
+  };
+  EXPECT_TRUE(tests::holds(why(S3Store(parse_address("s3://runs/x"), config)),
+                           "hint: no credentials were found; looked for AWS_ACCESS_KEY_ID"));
+  config = servers_->config();
+  config.find_account = [account = servers_->account()]() mutable {
+    account.credentials.secret = "wrong";
+    return account;
+  };
+  EXPECT_TRUE(tests::holds(why(S3Store(parse_address("s3://runs/x"), config)), "SignatureDoesNotMatch"));
+  config.find_account = [] { return Account{.endpoint = "http://127.0.0.1:9"}; };
+  EXPECT_TRUE(tests::holds(why(S3Store(parse_address("s3://runs/x"), config)), "hint: is the address right"));
+}
+
+TEST_F(S3StoreTest, ExpiredKeysAreLookedUpAnew) {
+  servers_->order({{"expired", true}});
+  int num_found = 0;
+  auto config = servers_->config();
+  config.find_account = [&] { return servers_->account(num_found++ == 0 ? "old" : "test"); };
+  S3Store own(parse_address("s3://runs/expired"), config);
+  own.put("x", "y");
+  EXPECT_EQ(num_found, 2);
+  auto old = store("expired", "old");
+  EXPECT_TRUE(tests::holds(tests::message_of([&] { old.put("x", "y"); }), "hint: renew the credentials"));
+}
+
+TEST_F(S3StoreTest, AReaderGoesOnWhereAnAnswerBrokeOff) {
+  auto own = store("reader");
+  const fs::path path = make_file(3'000'000);
+  send(own, "file", path);
+  const std::string content = core::read_file(path);
+  RemoteReader reader(parse_address("s3://runs/reader/file"), servers_->config());
+  servers_->order({{"fail", 2}, {"match", "GET /runs/reader"}});
+  std::vector<std::byte> buffer(1'000'000);
+  for (const uint64_t offset : {uint64_t{2'500'000}, uint64_t{0}, uint64_t{999'999}}) {
+    const size_t got = reader.read_at(offset, buffer);
+    EXPECT_EQ(got, std::min<size_t>(buffer.size(), content.size() - offset));
+    EXPECT_EQ(content.compare(offset, got, reinterpret_cast<const char*>(buffer.data()), got), 0);
+  }
+  EXPECT_EQ(reader.bytes(), 3'000'000u);
+  EXPECT_EQ(reader.read_at(3'000'000, buffer), 0u);
+  own.put("file", "other");
+  EXPECT_TRUE(tests::holds(tests::message_of([&] { reader.read_at(0, buffer); }), "was replaced while it was read"));
+  RemoteReader missing(parse_address("s3://runs/reader/none"), servers_->config());
+  EXPECT_TRUE(tests::holds(tests::message_of([&] { missing.read_at(0, buffer); }), "(NoSuchKey"));
+}
+
+}  // namespace
+}  // namespace lockstep::remote
