@@ -158,6 +158,16 @@ std::vector<std::string> own_addresses() {
   return addresses;
 }
 
+std::string address_of_interface(const std::string& name) {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
+  for (const ifaddrs* it = found; it != nullptr; it = it->ifa_next)
+    if (it->ifa_addr != nullptr && it->ifa_addr->sa_family == AF_INET && name == it->ifa_name)
+      return text_of(it->ifa_addr);
+  return "";
+}
+
 Listener listen_on(uint16_t port) {
   Listener result;
   core::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

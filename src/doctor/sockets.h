@@ -34,6 +34,9 @@ std::vector<std::string> resolve(const std::string& host, std::string& reason);
 /// Numerical addresses of this machine's interfaces.
 std::vector<std::string> own_addresses();
 
+/// The first address of an interface; "" where it has none.
+std::string address_of_interface(const std::string& name);
+
 struct Listener {
   core::Fd socket{};  ///< Invalid when it could not be opened.
   uint16_t port = 0;

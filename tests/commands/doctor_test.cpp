@@ -252,5 +252,122 @@ TEST(Doctor, TheCommandThatIsToRun) {
   EXPECT_TRUE(holds(other.err, "is no command of training")) << other.err;
 }
 
+/// What rank 0 of a launch says; `script` runs on each rank, with $RANK, and $DOCTOR is the command.
+Examined doctor_of_ranks(int num_ranks, const std::string& script, EnvChanges changes = {}) {
+  changes["DOCTOR"] = lockstep_program() + " doctor --json --nodes";
+  return examine(run_lockstep(
+      {"launch", "--nproc-per-node", std::to_string(num_ranks), "--program", "/bin/sh", "--", "-c", script},
+      clean(changes)));
+}
+
+const std::string kTraining = " -- train clip --model " + std::string(LOCKSTEP_SOURCE_DIR) +
+                              "/examples/demo/model.json --dataset-type synthetic --train-num-samples 64 " +
+                              "--batch-size 2 --device cpu";
+
+TEST(DoctorOfRanks, AllIsWellOnTwoNodes) {
+  const Listening reserved;  // its port is free again below
+  const std::string port = std::to_string(reserved.port - 1);
+  // Two launchers on this machine, as two nodes.
+  const std::string launch = "'" + lockstep_program() + "' launch --nnodes 2 --nproc-per-node 2 --rdzv-endpoint " +
+                             "127.0.0.1:" + port + " --node-rank ";
+  const ProgramResult result =
+      run_program({"/bin/sh", "-c",
+                   launch + "1 -- doctor --nodes" + kTraining + " & " + launch + "0 -- doctor --json --nodes" +
+                       kTraining + "; code=$?; wait $! && exit $code"},
+                  clean());
+  const Examined examined = examine(result);
+  EXPECT_EQ(examined.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(holds(examined.found("ok", "meeting"), "all 4 ranks on 1 hosts met")) << examined.report.dump(1);
+  EXPECT_TRUE(holds(examined.found("ok", "pairs"), "all 2 pairs of nodes reach each other"));
+  EXPECT_TRUE(holds(examined.found("ok", "options"), "every rank has the same options of `train clip`"));
+  EXPECT_TRUE(holds(examined.found("ok", "clocks"), "wall clocks differ by at most"));
+  EXPECT_TRUE(holds(examined.found("ok", "version"), "every rank runs lockstep "));
+}
+
+TEST(DoctorOfRanks, ARankWithOtherOptions) {
+  const Examined result = doctor_of_ranks(
+      3, "lr=0.001; [ $RANK = 2 ] && lr=0.002; exec $DOCTOR" + kTraining + " --threads $((RANK + 1)) --lr $lr");
+  EXPECT_EQ(result.exit_code, 2) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "options"), "rank 2 on ")) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "options"), "--lr is 0.002, on rank 0 0.001 -> start every rank with"));
+}
+
+TEST(DoctorOfRanks, ARankWithAnotherProgram) {
+  const core::TempDir folder;
+  const std::string commit = Json::parse(run_lockstep({"--version", "--json"}).out).at("commit");
+  std::string program = core::read_file(lockstep_program());
+  const std::string other_commit(commit.size(), 'x');
+  ASSERT_FALSE(commit.empty());
+  ASSERT_NE(program.find(commit), std::string::npos);
+  program = core::replace_all(program, commit, other_commit);
+  const fs::path copy = folder.path() / "lockstep";
+  core::write_file_atomic(copy, program);
+  fs::permissions(copy, fs::perms::owner_all);
+  const Examined result =
+      doctor_of_ranks(2, "[ $RANK = 1 ] && exec '" + copy.string() + "' doctor --nodes; exec $DOCTOR");
+  EXPECT_EQ(result.exit_code, 6) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "version"), other_commit + ", rank 0 runs lockstep"))
+      << result.report.dump(1);
+  program += '\0';  // a build that differs in nothing that it says
+  core::write_file_atomic(copy, core::replace_all(program, other_commit, commit));
+  fs::permissions(copy, fs::perms::owner_all);
+  const Examined rebuilt =
+      doctor_of_ranks(2, "[ $RANK = 1 ] && exec '" + copy.string() + "' doctor --nodes; exec $DOCTOR");
+  EXPECT_EQ(rebuilt.exit_code, 0) << rebuilt.report.dump(1);
+  EXPECT_TRUE(holds(rebuilt.found("warning", "version"), "runs another build of lockstep")) << rebuilt.report.dump(1);
+}
+
+TEST(DoctorOfRanks, ClockSkew) {
+  const core::TempDir folder;
+  const std::string library = (folder.path() / "faulty_files.so").string(),
+                    trigger = (folder.path() / "trigger").string();
+  const auto built = run_program({"/usr/bin/cc", "-O1", "-shared", "-fPIC", "-o", library,
+                                  std::string(LOCKSTEP_SOURCE_DIR) + "/tools/faulty_files.c", "-ldl"});
+  ASSERT_EQ(built.exit_code, 0) << built.err;
+  core::write_file_atomic(trigger, "clock 100\n");
+  const Examined result = doctor_of_ranks(
+      2, "[ $RANK = 1 ] && export LD_PRELOAD=" + library + " FAULTY_TRIGGER=" + trigger + "; exec $DOCTOR");
+  EXPECT_EQ(result.exit_code, 6) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "clocks"), "rank 1 on ")) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "clocks"), "its clock is 100.0 s ahead of rank 0's"))
+      << result.report.dump(1);
+}
+
+TEST(DoctorOfRanks, DataThatOneNodeLacks) {
+  const core::TempDir folder;
+  const fs::path data = folder.path() / "data";
+  fs::create_directories(data);
+  core::write_file_atomic(data / "train.tar", "data");
+  if (run_program({"/usr/bin/unshare", "--mount", "true"}).exit_code != 0)
+    GTEST_SKIP() << "needs a name space to mount";
+  const std::string hidden = "[ $RANK = 1 ] && exec unshare --mount sh -c 'mount -t tmpfs none " + data.string() +
+                             " && $PREPARE && exec $DOCTOR --train-data " + (data / "train.tar").string() +
+                             "'; exec $DOCTOR --train-data " + (data / "train.tar").string();
+  const Examined missing = doctor_of_ranks(2, hidden, {{"PREPARE", "true"}});
+  EXPECT_EQ(missing.exit_code, 4) << missing.report.dump(1);
+  EXPECT_TRUE(holds(missing.found("error", "data"), "rank 1 on ")) << missing.report.dump(1);
+  EXPECT_TRUE(holds(missing.found("error", "data"), "train.tar' is not there"));
+  const Examined shorter =
+      doctor_of_ranks(2, hidden, {{"PREPARE", "cp /etc/hostname " + (data / "train.tar").string()}});
+  EXPECT_EQ(shorter.exit_code, 4) << shorter.report.dump(1);
+  EXPECT_TRUE(holds(shorter.found("error", "same-data"), "on rank 0 4 -> copy it again")) << shorter.report.dump(1);
+}
+
+TEST(DoctorOfRanks, ADeadRankIsNamed) {
+  const Examined result = doctor_of_ranks(4, "[ $RANK -ge 2 ] && exit 0; exec $DOCTOR --timeout 2");
+  EXPECT_EQ(result.exit_code, 3) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "meeting"), "ranks 2-3 of 4 did not come within 2 s"))
+      << result.report.dump(1);
+}
+
+TEST(DoctorOfRanks, ARankThatCannotReachRankZeroSaysSo) {
+  const Examined result = doctor(
+      {"--nodes", "--timeout", "2"},
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_TRUE(holds(result.found("error", "meeting"), "rank 1 cannot reach rank 0 at 127.0.0.1:1 within 2 s"))
+      << result.report.dump(1);
+}
+
 }  // namespace
 }  // namespace lockstep::tests

@@ -5,8 +5,10 @@
 namespace lockstep::cli {
 
 VersionInfo version_info() {
+  // Volatile: the text then stands in the file of the program as it is, for strings(1) and tests that patch a copy.
+  static const char* volatile const commit = LOCKSTEP_COMMIT;
   return {.version = LOCKSTEP_VERSION,
-          .commit = LOCKSTEP_COMMIT,
+          .commit = commit,
           .libtorch = LOCKSTEP_TORCH_VERSION,
           .cuda = LOCKSTEP_CUDA_VERSION,
           .nccl = LOCKSTEP_NCCL_VERSION};

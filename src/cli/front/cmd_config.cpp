@@ -11,6 +11,7 @@
 #include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "doctor/checks.h"
 #include "logs/formats.h"
 #include "record/metrics.h"
 #include "record/reader.h"
@@ -215,6 +216,14 @@ std::string checks_rows() {
   return text;
 }
 
+std::string doctor_rows() {
+  std::string text = "| check | finds | exit code of an error |\n|---|---|---|\n";
+  for (const doctor::CheckInfo& check : doctor::checks())
+    text += fmt::format("| `{}`{} | {} | {} |\n", check.name, check.run == nullptr ? " (`--nodes`)" : "", check.finds,
+                        static_cast<int>(check.code));
+  return text;
+}
+
 /// Why a flag of another program has no option here; "" where `reference` does not list it.
 std::string foreign_flag_text(const core::Json& reference, std::string_view name) {
   for (const auto& [list, does] : {std::pair("ignored", "Taken, without effect: "), std::pair("refused", "Refused: ")})
@@ -260,6 +269,9 @@ void write_reference_pages(const fs::path& folder) {
   core::write_file_atomic(folder / "options/report_checks.md",
                           "# Checks of a report\n\n" + note +
                               "How to read their flags: [report.md](../report.md#checks).\n\n" + checks_rows());
+  core::write_file_atomic(folder / "options/doctor_checks.md",
+                          "# Checks of doctor\n\n" + note +
+                              "How to run them and what to do: [doctor.md](../doctor.md).\n\n" + doctor_rows());
   core::write_file_atomic(folder / "options/openclip_flags.md",
                           "# Training flags of OpenCLIP 3.3.0\n\n" + note +
                               "What `lockstep train clip` does with each; results that differ: "

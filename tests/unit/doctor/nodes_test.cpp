@@ -1,0 +1,171 @@
+#include "doctor/nodes.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/error.h"
+#include "doctor/checks.h"
+#include "doctor/print.h"
+#include "doctor/sockets.h"
+
+namespace lockstep::doctor {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string text_of(const std::vector<Finding>& findings, Severity severity, const std::string& check) {
+  std::string text;
+  for (const Finding& finding : findings)
+    if (finding.severity == severity && finding.check == check) text += finding.where + ": " + finding.evidence + "\n";
+  return text;
+}
+
+RankReport report_of(int rank, int world_size) {
+  return {.rank = rank,
+          .world_size = world_size,
+          .local_world_size = 1,
+          .node_rank = rank,
+          .host = fmt::format("node{}", rank),
+          .program = {.version = "0.1.0", .commit = "abc", .file_hash = "11"}};
+}
+
+Meeting meeting_of(int world_size) {
+  Meeting meeting;
+  for (int rank = 0; rank < world_size; ++rank) meeting.ranks.emplace(rank, report_of(rank, world_size));
+  return meeting;
+}
+
+/// A free port that rank 0 of these tests listens on.
+hw::RankInfo place_of(int world_size) {
+  return {.world_size = world_size, .master_port = listen_on(0).port, .source = "flags"};
+}
+
+TEST(Judge, NothingIsWrong) {
+  Meeting meeting = meeting_of(3);
+  meeting.clocks[1] = {.ahead_s = 0.2, .uncertainty_s = 0.001};
+  meeting.pairs.push_back({.from_rank = 0, .to_rank = 1, .is_open = true, .target = "node1:1", .ms = 0.5});
+  const auto findings = judge(meeting, 3, 30);
+  EXPECT_EQ(exit_code_of(findings, true), ExitCode::kOk) << report_text(findings, "");
+  EXPECT_EQ(text_of(findings, Severity::kOk, "clocks"), ": wall clocks differ by at most 201 ms\n");
+}
+
+TEST(Judge, WhatRanksSayAlikeIsToldOnce) {
+  Meeting meeting = meeting_of(5);
+  for (const int rank : {1, 2, 4})
+    meeting.ranks.at(rank).findings.push_back(
+        {Severity::kWarning, "limits", "", "ulimit -n is 256", "ulimit -n 65536"});
+  meeting.ranks.at(3).findings.push_back({Severity::kOk, "limits", "", "-n 65536", ""});
+  const auto findings = judge(meeting, 5, 30);
+  EXPECT_EQ(text_of(findings, Severity::kWarning, "limits"), "ranks 1-2,4 on node1, node2, node4: ulimit -n is 256\n");
+  EXPECT_EQ(text_of(findings, Severity::kOk, "limits"), "") << "what is fine is told by rank 0";
+  EXPECT_EQ(exit_code_of(findings, false), ExitCode::kOk);
+  EXPECT_EQ(exit_code_of(findings, true), ExitCode::kEnvironment);
+}
+
+TEST(Judge, DifferencesNameTheRankAndBothValues) {
+  Meeting meeting = meeting_of(4);
+  meeting.ranks.at(1).program.commit = "def";
+  meeting.ranks.at(2).command = "train clip";
+  meeting.clocks[3] = {.ahead_s = -75, .uncertainty_s = 0.01};
+  meeting.pairs.push_back({.from_rank = 2, .to_rank = 3, .target = "10.0.0.3:4000", .reason = "no answer within 3 s"});
+  const auto findings = judge(meeting, 4, 30);
+  EXPECT_EQ(text_of(findings, Severity::kError, "version"),
+            "rank 1 on node1: runs lockstep 0.1.0 def, rank 0 runs lockstep 0.1.0 abc\n");
+  EXPECT_EQ(text_of(findings, Severity::kError, "options"), "rank 2 on node2: looks at `train clip`, rank 0 at ``\n");
+  EXPECT_EQ(text_of(findings, Severity::kError, "clocks"),
+            "rank 3 on node3: its clock is 75.0 s behind rank 0's (to 10 ms)\n");
+  EXPECT_EQ(text_of(findings, Severity::kError, "pairs"),
+            "rank 2 on node2: does not reach rank 3 on node3 at 10.0.0.3:4000: no answer within 3 s\n");
+  EXPECT_EQ(exit_code_of(findings, false), ExitCode::kEnvironment);
+}
+
+/// Comes as rank 1 and says `then` after its greeting.
+void come(const hw::RankInfo& place, const RankReport& report, const std::function<void(const core::Fd&)>& then) {
+  Connection way;
+  for (int round = 0; round < 200 && way.reach != Reach::kOpen; ++round) {
+    way = connect_to("127.0.0.1", static_cast<uint16_t>(place.master_port), milliseconds(1000));
+    if (way.reach != Reach::kOpen) std::this_thread::sleep_for(milliseconds(20));
+  }
+  ASSERT_EQ(way.reach, Reach::kOpen);
+  receive_message(way.socket, milliseconds(5000));
+  send_message(way.socket, to_json(report).dump(), milliseconds(5000));
+  then(way.socket);
+}
+
+TEST(Meeting, ARankThatDiesWhileItIsAskedIsNamed) {
+  const hw::RankInfo place = place_of(2);
+  const Question question{.timeout = milliseconds(5000)};
+  std::thread guest([&] { come(place, report_of(1, 2), [](const core::Fd&) {}); });
+  const Meeting meeting = host_meeting(question, place, report_of(0, 2));
+  guest.join();
+  const auto findings = judge(meeting, 2, 5);
+  EXPECT_NE(
+      text_of(findings, Severity::kError, "meeting").find("rank 1 on node1: came, and was lost: doctor: the other"),
+      std::string::npos)
+      << report_text(findings, "");
+}
+
+TEST(Meeting, AnotherWorldSizeAndATakenRankAreRefused) {
+  const hw::RankInfo place = place_of(3);
+  const Question question{.timeout = milliseconds(3000)};
+  std::thread guests([&] {
+    come(place, report_of(1, 2), [](const core::Fd&) {});
+    come(place, report_of(0, 3), [](const core::Fd&) {});
+  });
+  const Meeting meeting = host_meeting(question, place, report_of(0, 3));
+  guests.join();
+  const auto findings = judge(meeting, 3, 3);
+  const std::string errors = text_of(findings, Severity::kError, "meeting");
+  EXPECT_NE(errors.find("rank 1 on node1 was told of 2 ranks, rank 0 of 3"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("two processes say that they are rank 0; one is on node0"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("ranks 1-2 of 3 did not come within 3 s"), std::string::npos) << errors;
+}
+
+TEST(Meeting, ANodeThatCannotBeReachedByOthersIsNamed) {
+  const hw::RankInfo place = place_of(2);
+  const Question question{.timeout = milliseconds(5000)};
+  std::thread guest([&] {
+    RankReport report = report_of(1, 2);
+    report.address = "127.0.0.1", report.port = listen_on(0).port;  // closed again
+    come(place, report, [](const core::Fd& socket) {
+      while (true) {
+        const auto message = core::parse_json(receive_message(socket, milliseconds(10000)), "host");
+        if (message.contains("done")) return;
+        core::Json answer{{"wall_s", 1e9}, {"pairs", core::Json::array()}};
+        send_message(socket, answer.dump(), milliseconds(5000));
+      }
+    });
+  });
+  const Meeting meeting = host_meeting(question, place, report_of(0, 2));
+  guest.join();
+  const auto findings = judge(meeting, 2, 5);
+  const std::string pairs = text_of(findings, Severity::kError, "pairs");
+  EXPECT_NE(pairs.find("rank 0 on node0: does not reach rank 1 on node1 at 127.0.0.1:"), std::string::npos) << pairs;
+  EXPECT_NE(pairs.find("Connection refused"), std::string::npos) << pairs;
+  EXPECT_NE(text_of(findings, Severity::kError, "clocks").find("behind rank 0's"), std::string::npos);
+}
+
+TEST(Messages, StrangersAreRefused) {
+  const Listener listener = listen_on(0);
+  const Connection way = connect_to("127.0.0.1", listener.port, milliseconds(1000));
+  const core::Fd guest = accept_within(listener.socket, milliseconds(1000));
+  ASSERT_TRUE(guest.valid());
+  ASSERT_EQ(::write(way.socket.get(), "GET / HTTP/1.1\r\n\r\n", 18), 18);
+  EXPECT_THROW(receive_message(guest, milliseconds(1000)), CommError);
+  EXPECT_THROW(receive_message(way.socket, milliseconds(50)), CommError) << "nothing was sent: it must not wait longer";
+}
+
+TEST(Report, LinesHaveAtMostEightyColumns) {
+  const std::vector<Finding> findings{{Severity::kError, "data", "ranks 0-3", std::string(300, 'x') + " is not there",
+                                       "stage it " + std::string(90, 'y')}};
+  const std::string text = report_text(findings, "lockstep doctor");
+  size_t begin = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; begin = end + 1, end = text.find('\n', begin))
+    EXPECT_LE(end - begin, 80u) << text.substr(begin, end - begin);
+  EXPECT_NE(text.find("1 error, 0 warnings, 0 fine"), std::string::npos);
+  EXPECT_EQ(finding_from_json(to_json(findings[0])), findings[0]);
+}
+
+}  // namespace
+}  // namespace lockstep::doctor
