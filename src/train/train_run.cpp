@@ -9,7 +9,6 @@
 
 #include "core/env.h"
 #include "core/files.h"
-#include "core/hash.h"
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -24,6 +23,7 @@
 #include "train/run_description.h"
 #include "train/run_profile.h"
 #include "train/run_remote.h"
+#include "train/same_start.h"
 #include "train/startup_clock.h"
 #include "train/trainer.h"
 
@@ -51,11 +51,7 @@ RunContext join_run(const TrainRequest& request, const SoftwareVersions& version
   leave_on_stop_signals();
   RunContext run{.request = request, .versions = versions, .ranks = join_ranks(request.options), .batch = {}};
   started.num_ranks = run.ranks.info.world_size;
-  auto options = request.set.values_json();
-  for (const char* own : {"dist_rank", "dist_local_rank", "dist_url", "log_local", "debug", "threads", "workers"})
-    options.erase(own);
-  agree_on(run.world(), fmt::format("options {} of version {}", core::xxh3_hex(options.dump()), versions.lockstep),
-           "start every rank with the same command line");
+  require_same_start(run.world(), request.set, versions);
   run.batch = request.plan_batch(run.ranks.info.world_size);
   run.hosts = run.world().gather_strings(core::host_name());
   install_signal_handlers(run.ranks.is_first(),
