@@ -16,8 +16,8 @@ class TrainStart : public TrainFixture {
 };
 
 TEST_F(TrainStart, OtherOptionsAreRefusedWithBothValuesAndTheRank) {
-  const ProgramResult result =
-      start("[ $RANK = 1 ] && set -- \"$@\" --lr 0.5; exec '" + lockstep_program() + "' \"$@\" --threads $((RANK + 1))");
+  const ProgramResult result = start("[ $RANK = 1 ] && set -- \"$@\" --lr 0.5; exec '" + lockstep_program() +
+                                     "' \"$@\" --threads $((RANK + 1))");
   EXPECT_EQ(result.exit_code, 2) << result.err;
   EXPECT_NE(result.err.find("--lr is 0.001 on rank 0 and 0.5 on rank 1"), std::string::npos) << result.err;
   EXPECT_FALSE(fs::exists(logs_.path() / "start"));
