@@ -37,6 +37,7 @@ std::string hint_of(const S3Fault& fault, int status, const Account& account) {
     return fmt::format("check its name{}", account.endpoint.empty()
                                                ? ", or name the storage with AWS_ENDPOINT_URL if it is not Amazon's"
                                                : ", and AWS_ENDPOINT_URL");
+  if (fault.code == "NoSuchKey") return "check the address, and the range in the braces of a list";
   if (fault.code == "ExpiredToken") return "renew the credentials; those in ~/.aws/credentials are read again";
   if (fault.code == "SignatureDoesNotMatch") return "the secret does not belong to the key id: set both anew";
   if (is_about_keys(fault, status))

@@ -140,7 +140,7 @@ TEST_F(TrainRemote, BadPlacesAreRefusedBeforeTheFirstStep) {
   refused("s3://runs/x", none, "hint: no credentials were found; looked for AWS_ACCESS_KEY_ID");
   refused("gs://runs/x", keys(), "--remote-sync got 'gs://runs/x', expected s3://BUCKET/FOLDER or a path");
   refused("s3://x", keys(), "names no bucket");
-  refused("/proc/no/such", {}, "remote: ");
+  refused("/proc/no/such", {}, "cannot use '/proc/no/such/refused'");
   servers_->order({{"expired", true}});
   refused("s3://runs/x", keys("old"), "hint: renew the credentials");
 }
@@ -154,6 +154,7 @@ class TrainOnAddresses : public TrainRemote {
       const std::string name = fmt::format("train-{:06}.tar", shard);
       client.send({.method = "PUT",
                    .key = "data/" + name,
+                   .headers = {{"x-amz-acl", "public-read"}},
                    .body = core::read_file(fs::path(shapes("train_shards")).parent_path() / name)});
     }
     return "s3://runs/data/train-{000000..000003}.tar";
@@ -173,6 +174,9 @@ TEST_F(TrainOnAddresses, ShardsOfABucketGiveTheLossesOfFiles) {
   EXPECT_EQ(servers_->order().at("orders").at("fail"), 0);
   EXPECT_EQ(losses("bucket"), losses("files"));
   EXPECT_EQ(losses("files").size(), 14u);
+  const auto web = train("web", on(servers_->store_endpoint() + "/runs/data/train-{000000..000003}.tar"));
+  ASSERT_EQ(web.exit_code, 0) << web.err;
+  EXPECT_EQ(losses("web"), losses("files"));
 }
 
 TEST_F(TrainOnAddresses, SaysWhatIsWrongWithAShard) {

@@ -41,6 +41,8 @@ class S3Servers {
   }
 
   std::string endpoint() const { return "http://127.0.0.1:" + gate_port_; }
+  /// Past the gate: of objects that everybody may read.
+  std::string store_endpoint() const { return "http://127.0.0.1:" + store_port_; }
   /// Of a process: variables that let it in.
   std::vector<std::pair<std::string, std::string>> variables(const std::string& key_id = "test") const {
     return {{"AWS_ENDPOINT_URL", endpoint()},
