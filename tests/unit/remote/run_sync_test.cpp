@@ -168,7 +168,8 @@ TEST_F(RunSyncS3, AHalfUploadedCheckpointIsNeverTakenForOne) {
   const SmallRun run;
   servers_->order({{"fail", 1000}, {"match", "step-00000020.a1/optimizer"}});
   RunSync sync(config(run, "half"));
-  const SyncReport report = sync.finish(1);
+  while (sync.num_passes() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const SyncReport report = sync.finish(0);
   EXPECT_EQ(report.num_missing, 2);  // the file and its manifest
   EXPECT_EQ(servers_->num_requests("PUT", "/runs/half/checkpoints/step-00000020.a1/manifest.json"), 0);
   EXPECT_GT(servers_->num_requests("PUT", "/runs/half/checkpoints/step-00000020.a1/optimizer"), 2);
