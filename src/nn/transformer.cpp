@@ -37,6 +37,8 @@ void Mlp::prepare_inference(std::optional<at::ScalarType> type) {
     c_proj_.prepare_inference(type);
     return;
   }
+  packed_up_ = packed_down_ = {};
+  if (!type || !c_fc_.weight().is_cpu()) return;
   const double slope = activation_ == Activation::kGelu ? 1.0 : kQuickGeluSlope;
   const c10::NoGradGuard no_grad;
   packed_up_ = pack_where_possible(c_fc_.weight().mul(slope), c_fc_.bias().mul(slope), type);

@@ -95,7 +95,9 @@ at::Tensor EmbeddingEngine::texts(std::span<const int32_t> text_BT, int64_t cont
   if (parts.empty()) return texts(at::empty({0, 1}, at::TensorOptions(at::kLong).device(mover_.device())));
   if (parts.size() == 1 && std::is_sorted(place.begin(), place.end())) return parts.front();
   const auto index = at::tensor(place, at::kLong);
-  return at::cat(parts).index_select(0, mover_.device().is_cpu() ? index : index.to(mover_.device()));
+  const bool is_on_host = mover_.device().is_cpu();
+  return at::cat(parts).index_select(
+      0, is_on_host ? index : index.pin_memory().to(mover_.device(), /*non_blocking=*/true));
 }
 
 }  // namespace lockstep::tasks
