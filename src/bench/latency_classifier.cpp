@@ -97,8 +97,12 @@ class ClassifierSubject final : public LatencySubject {
     if (!train_options().pretrained.empty())
       models::load_weights(*network, models::read_weights(train::weight_file(train_options().pretrained, ignored)));
     network->set_training(false);
-    train::Precision(precision_name(type), context_.device.type())
-        .convert_parameters(network->named_parameters(), specs);
+    const train::Precision precision(precision_name(type), context_.device.type());
+    precision.convert_parameters(network->named_parameters(), specs);
+    auto statistics = network->named_buffers();
+    std::erase_if(statistics,
+                  [](const auto& buffer) { return !buffer.tensor->is_floating_point(); });  // counters stay integers
+    precision.convert_parameters(statistics, specs);
     return network;
   }
 

@@ -128,9 +128,9 @@ TEST_F(Bench, LatencyOfEveryStartAndTowerHasStagesAndTheRightResults) {
   }
 }
 
-TEST_F(Bench, LatencyOfAClassifierAndAGptAndWhatTheyLack) {
+TEST_F(Bench, LatencyOfAClassifierInBf16AndWhatModelsLack) {
   const auto picture = document_of({"latency", "--model", "resnet18", "--force-image-size", "32", "--batch-size", "2",
-                                    "-n", "2", "-w", "0", "--device", "cpu"},
+                                    "--precisions", "bf16", "-n", "2", "-w", "0", "--device", "cpu"},
                                    "bench_latency_resnet");
   EXPECT_EQ(picture.at("summary").at("num_wrong"), 0);
   EXPECT_EQ(picture.at("rows").at(0).at("tower"), "image");
