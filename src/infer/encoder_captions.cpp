@@ -63,9 +63,9 @@ std::vector<std::string> Encoder::captions(const std::vector<std::filesystem::pa
     const auto autocast = precision_.autocast();
     const at::Tensor picture_BSD = model.image_features(batch.image_BCYX).tokens_BTD;
     const NextLogits next_logits = [&](const at::Tensor& picture_N, const at::Tensor& ids_NT) {
-      const at::Tensor logits_NTV =
-          model.caption_logits(picture_BSD.index_select(0, picture_N.to(device_)), ids_NT.to(device_));
-      return logits_NTV.select(1, ids_NT.size(1) - 1).to(at::kFloat).cpu();
+      const at::Tensor logits_NV =
+          model.next_token_logits(picture_BSD.index_select(0, picture_N.to(device_)), ids_NT.to(device_));
+      return logits_NV.to(at::kFloat).cpu();
     };
     for (std::vector<int32_t>& ids : search_captions(next_logits, batch.num_samples, search)) {
       std::erase_if(ids, [&](int32_t id) { return id == search.start_id || id == search.end_id; });

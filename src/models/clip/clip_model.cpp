@@ -1,6 +1,9 @@
 #include "models/clip/clip_model.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/constant_pad_nd.h>
+
+#include <algorithm>
 
 #include <algorithm>
 
@@ -43,9 +46,24 @@ ImageFeatures ClipModel::image_features(const at::Tensor& image_BCYX) {
   return visual_->forward_with_tokens(image_BCYX, context());
 }
 
-at::Tensor ClipModel::caption_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
+at::Tensor ClipModel::caption_hidden(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
   LOCKSTEP_CHECK(decoder_ != nullptr, "captions of a model without a decoder");
-  return decoder_->logits(decoder_->forward(image_BSD, text_->forward_with_tokens(text_BT, context()).tokens_BTD));
+  // A caption may end in tokens that are padding elsewhere: a column behind them keeps the text tower from leaving them
+  // out. No token sees what is behind it.
+  const int64_t length = text_BT.size(1);
+  const bool has_room = length < shape_.text.context_length;
+  const at::Tensor guarded_BT = has_room ? at::constant_pad_nd(text_BT, {0, 1}, shape_.text.pad_id + 1) : text_BT;
+  const at::Tensor tokens_BTD = text_->forward_with_tokens(guarded_BT, context()).tokens_BTD;
+  return decoder_->forward(image_BSD, tokens_BTD.narrow(1, 0, std::min(length, tokens_BTD.size(1))));
+}
+
+at::Tensor ClipModel::caption_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
+  return decoder_->logits(caption_hidden(image_BSD, text_BT));
+}
+
+at::Tensor ClipModel::next_token_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
+  const at::Tensor hidden_BTD = caption_hidden(image_BSD, text_BT);
+  return decoder_->logits(hidden_BTD.select(1, hidden_BTD.size(1) - 1));
 }
 
 CaptionedPairs ClipModel::encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT) {

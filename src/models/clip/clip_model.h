@@ -26,6 +26,8 @@ class ClipModel final : public TwoTowers {
   /// text_BT.
   ImageFeatures image_features(const at::Tensor& image_BCYX);
   at::Tensor caption_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT);
+  /// The last row of caption_logits() alone: [B, V].
+  at::Tensor next_token_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT);
   int64_t num_used_ids(std::span<const int32_t> ids) const override;
   at::Tensor& logit_scale() override { return logit_scale_; }
   at::Tensor* logit_bias() override { return logit_bias_.defined() ? &logit_bias_ : nullptr; }
@@ -34,6 +36,8 @@ class ClipModel final : public TwoTowers {
   const std::vector<config::ParamSpec>& param_specs() const { return specs_; }
 
  private:
+  at::Tensor caption_hidden(const at::Tensor& image_BSD, const at::Tensor& text_BT);
+
   config::ClipShape shape_;
   std::vector<config::ParamSpec> specs_;
   std::unique_ptr<ImageTower> visual_;

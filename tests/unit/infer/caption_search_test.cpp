@@ -41,7 +41,7 @@ TEST(CaptionSearch, CaptionsAreThoseOfOpenClip) {
     }
     const auto captions = search_captions(
         [&](const at::Tensor& picture_N, const at::Tensor& ids_NT) {
-          return model->caption_logits(picture_BSD.index_select(0, picture_N), ids_NT).select(1, ids_NT.size(1) - 1);
+          return model->next_token_logits(picture_BSD.index_select(0, picture_N), ids_NT);
         },
         picture_BSD.size(0), search);
     for (size_t picture = 0; picture < captions.size(); ++picture) {
