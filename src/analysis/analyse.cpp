@@ -159,7 +159,7 @@ void fill_flops(Point& point, const std::vector<RunSummary>& runs, const Analysi
 void fill_cost(Point& point, const AnalysisOptions& options) {
   const bool is_tokens = is_token_task(point);
   const double rate = is_tokens ? point.tokens_per_s : point.samples_per_s.value;
-  const double budget = is_tokens ? options.budget_tokens : options.budget_samples;
+  const double budget = budget_of(point, options);
   const double nodes = point.nodes > 0 ? static_cast<double>(point.nodes) : record::kUnknown;
   point.node_hours_per_sample = nodes / 3600 / point.samples_per_s.value;
   point.budget_days = budget / rate / kSecondsPerDay;

@@ -126,12 +126,22 @@ draw::Column text_column(std::string title, std::string key) {
 }
 
 std::string work_text(const Point& point, const AnalysisOptions& options) {
-  return is_token_task(point) ? fmt::format("{} tokens", power_text(options.budget_tokens))
-                              : fmt::format("{} {}", power_text(options.budget_samples), point.setup.sample_unit);
+  return fmt::format("{} {}", power_text(budget_of(point, options)),
+                     is_token_task(point) ? "tokens" : point.setup.sample_unit);
 }
 
 bool is_work_given(const Point& point, const AnalysisOptions& options) {
-  return is_token_task(point) ? options.is_tokens_budget_given : options.is_samples_budget_given;
+  return is_token_task(point) ? options.is_tokens_budget_given || has_budget_of_samples(point, options)
+                              : options.is_samples_budget_given;
+}
+
+std::string work_source(const Point& point, const AnalysisOptions& options) {
+  if (!is_work_given(point, options))
+    return fmt::format("default; give --budget-{}", is_token_task(point) ? "tokens or --budget-samples" : "samples");
+  if (has_budget_of_samples(point, options))
+    return fmt::format("{} samples of {} tokens, given with --budget-samples", power_text(options.budget_samples),
+                       figure_text(point.tokens_per_step / point.samples_per_step));
+  return fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples");
 }
 
 std::string work_note(const Point& point, const AnalysisOptions& options) {

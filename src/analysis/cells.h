@@ -39,6 +39,8 @@ draw::Column text_column(std::string title, std::string key);
 std::string work_text(const Point& point, const AnalysisOptions& options);
 /// Whether the user gave it.
 bool is_work_given(const Point& point, const AnalysisOptions& options);
+/// Where that amount is from: "given with --budget-tokens".
+std::string work_source(const Point& point, const AnalysisOptions& options);
 /// " The amount is the default; --budget-samples changes it."; nothing where it was given.
 std::string work_note(const Point& point, const AnalysisOptions& options);
 

@@ -55,6 +55,17 @@ bool is_token_task(const Point& point) {
   return std::isfinite(point.tokens_per_step) && point.setup.counts_sequences();
 }
 
+bool has_budget_of_samples(const Point& point, const AnalysisOptions& options) {
+  return is_token_task(point) && options.is_samples_budget_given && !options.is_tokens_budget_given &&
+         std::isfinite(point.tokens_per_step / point.samples_per_step);
+}
+
+double budget_of(const Point& point, const AnalysisOptions& options) {
+  if (has_budget_of_samples(point, options))
+    return options.budget_samples * point.tokens_per_step / point.samples_per_step;
+  return is_token_task(point) ? options.budget_tokens : options.budget_samples;
+}
+
 bool is_of_table(const Curve& curve) { return !curve.points.empty() && curve.points.front().is_of_table; }
 
 std::string point_name(const Curve& curve, const Point& point) {

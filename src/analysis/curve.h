@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/options.h"
 #include "analysis/run.h"
 
 namespace lockstep::analysis {
@@ -145,10 +146,15 @@ std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
 /// Are its points rows of a table of results?
 bool is_of_table(const Curve& curve);
 
-const char* scaling_name(ScalingKind kind);                      ///< "weak scaling", ...
-const char* unit_name(const Curve& curve);                       ///< Of its sizes: "node" or "device".
-std::string size_text(const Curve& curve, int64_t size);         ///< "1 node", "4 nodes", "2 devices"
-bool is_token_task(const Point& point);                          ///< Rates are told in tokens.
+const char* scaling_name(ScalingKind kind);               ///< "weak scaling", ...
+const char* unit_name(const Curve& curve);                ///< Of its sizes: "node" or "device".
+std::string size_text(const Curve& curve, int64_t size);  ///< "1 node", "4 nodes", "2 devices"
+bool is_token_task(const Point& point);                   ///< Rates are told in tokens.
+/// The work of --budget-*: tokens where rates are told in tokens, else samples. Samples that were given for a language
+/// model count as their tokens.
+double budget_of(const Point& point, const AnalysisOptions& options);
+/// Is it samples that were given, and tokens that are counted?
+bool has_budget_of_samples(const Point& point, const AnalysisOptions& options);
 std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32, 4 nodes"
 
 }  // namespace lockstep::analysis

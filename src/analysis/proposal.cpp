@@ -149,8 +149,7 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& 
   estimate.rate_per_s = estimate.optimistic_rate_per_s;
   if (!estimate.kept_source.empty() && std::isfinite(estimate.kept_per_doubling))
     estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
-  const double hours = (is_token_task(point) ? analysis.options.budget_tokens : analysis.options.budget_samples) /
-                       estimate.rate_per_s / 3600;
+  const double hours = budget_of(point, analysis.options) / estimate.rate_per_s / 3600;
   estimate.days = hours / 24;
   estimate.node_hours = (is_one_machine(curve) ? 1 : nodes) * hours;
   fill_factors(curve, options, estimate);
@@ -196,11 +195,8 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
       is_extrapolated          ? "extrapolated, not measured (M15)"
       : estimate.is_prediction ? "not measured: a prediction (M15)"
                                : "measured");
-  add("work", figure_cell(is_token_task(point) ? analysis.budget_tokens : analysis.budget_samples, 3),
-      is_token_task(point) ? "tokens" : point.setup.sample_unit,
-      is_work_given(point, analysis)
-          ? fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples")
-          : "default; give --budget-samples / --budget-tokens");
+  add("work", figure_cell(budget_of(point, analysis), 3), is_token_task(point) ? "tokens" : point.setup.sample_unit,
+      work_source(point, analysis));
   add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
       is_extrapolated          ? estimate.kept_source
       : estimate.is_prediction ? measured + ", the same rate per node assumed"
@@ -255,8 +251,7 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
     const bool is_tokens = is_token_task(point);
     const double per_sample = point.energy->joules / point.energy->samples;
     const double joules = is_tokens ? per_sample * point.samples_per_step / point.tokens_per_step : per_sample;
-    add("energy of the training",
-        figure_cell(joules * (is_tokens ? analysis.budget_tokens : analysis.budget_samples) / 3.6e6, 3), "kWh",
+    add("energy of the training", figure_cell(joules * budget_of(point, analysis) / 3.6e6, 3), "kWh",
         fmt::format("{} J per {}, meters: {}", figure_text(joules, 3), is_tokens ? "token" : "sample",
                     point.energy->scope));
   }

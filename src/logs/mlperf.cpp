@@ -129,8 +129,15 @@ class MlperfParser : public LogParser {
     if (key == "submission_benchmark" && value.is_string() && setup().model.empty())
       setup().model = value.get<std::string>();
     if (key == "submission_platform" && value.is_string() && setup().system.empty())
-      setup().system = value.get<std::string>();
+      setup().system = without_count(value.get<std::string>());
     return LineUse::kUsed;
+  }
+
+  /// "2xDGX H100" is two of a machine, which runs on four have as well.
+  static std::string without_count(const std::string& platform) {
+    const size_t digits = platform.find_first_not_of("0123456789");
+    if (digits == 0 || digits == std::string::npos || platform[digits] != 'x') return platform;
+    return std::string(core::trim(std::string_view(platform).substr(digits + 1)));
   }
 
   LineUse read_stats(const LogLine& line, const Json& value, const Json& metadata) {

@@ -2,6 +2,7 @@
 // and a proposal make of them must be what was generated, however often lines come.
 #include <algorithm>
 
+#include "analysis/cells.h"
 #include "analysis/document.h"
 #include "analysis/proposal.h"
 #include "core/strings.h"
@@ -95,6 +96,21 @@ TEST_P(EveryReader, GivesThePauseShareOfARunThatEndsWithAnEvaluation) {
   ASSERT_TRUE(estimate);
   EXPECT_NEAR(estimate->pause_share, run.pause_share(), 0.02 * run.pause_share());  // stamps of whole seconds
   EXPECT_NE(estimate->pause_source.find(" pauses in the runs"), std::string::npos) << estimate->pause_source;
+}
+
+TEST_P(EveryReader, TakesABudgetOfSamplesAlsoWhereRatesAreToldInTokens) {
+  Timeline run(1, 5, 50);
+  run.num_steps = 100;
+  const Analysis of_samples = analyse({read(run)}, {.budget_samples = kSamples, .is_samples_budget_given = true}),
+                 of_tokens = analyse({read(run)}, {.budget_samples = kSamples,
+                                                   .budget_tokens = kSamples * kSequence,
+                                                   .is_tokens_budget_given = true});
+  ASSERT_EQ(of_samples.curves.size(), 1u);
+  const auto hours = [](const Analysis& analysis) {
+    return estimate_resources(analysis.curves[0], analysis, {.job_size = 1}).value().node_hours;
+  };
+  EXPECT_NEAR(hours(of_samples), hours(of_tokens), 1e-9 * hours(of_tokens));
+  EXPECT_TRUE(is_work_given(of_samples.curves[0].points[0], of_samples.options));
 }
 
 /// The whole estimate of a log whose lines tell some steps only.

@@ -298,7 +298,7 @@ TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
     EXPECT_NEAR(run.steps.step_ms[row], 9800 + 10.0 * static_cast<double>(row + 1), 1e-6);
   EXPECT_EQ(run.steps.num_steps[5], 10);
   EXPECT_EQ(run.setup.model, "gpt3");
-  EXPECT_EQ(run.setup.system, "64xDGX");
+  EXPECT_EQ(run.setup.system, "DGX");
   EXPECT_EQ(run.setup.global_batch, 1536);
   EXPECT_EQ(run.steps.tokens[3], 1536.0 * 2048);
   EXPECT_EQ(run.state, "finished");
