@@ -91,6 +91,12 @@ CASES = {
                        "timm_pool": "", "timm_proj": "linear", "norm_kwargs": {"eps": 1e-6}},
         "text_cfg": {**TEXT, "layers": 1},
     },
+    "eva02": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**VIT, "tower": "eva02", "mlp_ratio": 2.6, "timm_pool": "token", "timm_proj": None,
+                       "norm_kwargs": {"eps": 1e-6}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
     "roberta": {
         "embed_dim": 20,
         "vision_cfg": {**VIT, "layers": 1},
@@ -130,7 +136,7 @@ def draw_weights(model, generator):
         noise = torch.randn(value.shape, generator=generator)
         if name.endswith("attn_mask") or name.endswith("num_batches_tracked") or name == "logit_bias":
             continue
-        if name.endswith(("position_ids", "token_type_ids")):
+        if name.endswith(("position_ids", "token_type_ids")) or ".rope." in name:
             continue
         if name == "logit_scale":
             value.data.fill_(math.log(1 / 0.07))
@@ -141,7 +147,7 @@ def draw_weights(model, generator):
         elif value.ndim < 2:
             gain = name.endswith("weight") or name.endswith("gamma")
             value.data.copy_((1.0 if gain else 0.0) + 0.2 * noise)
-        elif name.endswith(EMBEDDINGS):
+        elif name.endswith(EMBEDDINGS) or name.endswith("cls_token"):
             value.data.copy_(0.5 * noise)
         else:
             is_matrix = name == "visual.proj" or (name.endswith("text_projection") and value.ndim == 2)
@@ -177,6 +183,15 @@ def set_timm_trunk(model, vision, embed_dim):
         model.visual.trunk = timm.models.convnext.ConvNeXt(depths=vision["layers"], dims=widths, num_classes=0)
         model.visual.head.proj = torch.nn.Linear(widths[-1], embed_dim, bias=False)
         return
+    if vision["tower"] == "eva02":
+        model.visual.trunk = timm.models.eva.Eva(
+            img_size=vision["image_size"], patch_size=vision["patch_size"], embed_dim=vision["width"],
+            depth=vision["layers"], num_heads=vision["width"] // vision["head_width"], mlp_ratio=vision["mlp_ratio"],
+            qkv_fused=False, swiglu_mlp=True, scale_mlp=True, scale_attn_inner=True, use_rot_pos_emb=True,
+            ref_feat_shape=(16, 16), global_pool="token", num_classes=embed_dim,
+        )
+        model.visual.head = torch.nn.Identity()
+        return
     trunk = timm.models.vision_transformer.VisionTransformer(
         img_size=vision["image_size"], patch_size=vision["patch_size"], embed_dim=vision["width"],
         depth=vision["layers"], num_heads=vision["width"] // vision["head_width"],
@@ -209,7 +224,7 @@ def build(config, cast_dtype=None):
     is_timm, is_hf = "tower" in own["vision_cfg"], "hf_model_name" in own["text_cfg"]
     if is_timm:  # replaced at once
         config["vision_cfg"]["timm_model_name"] = "vit_base_patch32_siglip_256"
-        config["vision_cfg"]["timm_pool"] = config["vision_cfg"]["timm_pool"] or "map"
+        config["vision_cfg"] |= {"timm_pool": "map", "timm_proj": config["vision_cfg"]["timm_proj"] or "none"}
     if is_hf:  # replaced at once
         config["text_cfg"] = {}
     has_custom_text = config.pop("custom_text", False) or is_hf

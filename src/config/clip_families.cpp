@@ -94,6 +94,17 @@ constexpr std::array kConvNextClips{
     ConvNextClipRow{"convnext_xxlarge_320", "convnext_xxlarge", 1024, 320, kText1024},
 };
 
+struct Eva02ClipRow {
+  std::string_view name, trunk;
+  int64_t embed_dim;
+  TextSizes text;
+};
+constexpr std::array kEva02Clips{
+    Eva02ClipRow{"EVA02-B-16", "eva02_base_patch16_clip_224", 512, kText512},
+    Eva02ClipRow{"EVA02-L-14", "eva02_large_patch14_clip_224", 768, kText768},
+    Eva02ClipRow{"EVA02-L-14-336", "eva02_large_patch14_clip_336", 768, kText768},
+};
+
 struct RobertaClipRow {
   std::string_view name, plain, roberta;
   bool has_quick_gelu = false;
@@ -158,6 +169,12 @@ ClipShape make(const ConvNextClipRow& row) {
                        .hidden = 2 * row.embed_dim,
                        .has_bias = false,
                        .is_relu = false};
+  return shape;
+}
+
+ClipShape make(const Eva02ClipRow& row) {
+  ClipShape shape{.embed_dim = row.embed_dim, .text = text_of(row.text, 77, 49408), .has_custom_text = true};
+  set_timm_tower(shape.vision, row.trunk, std::string(row.name));
   return shape;
 }
 
@@ -238,6 +255,7 @@ template <class Visit> void visit_families(const PlainClip& plain, const Visit& 
   if (any(kWorldwides, [&](const RelatedRow& row) { return make_worldwide(row, plain); })) return;
   if (any(kRobertaClips, [&](const RobertaClipRow& row) { return make(row, plain); })) return;
   if (any(kConvNextClips, [](const ConvNextClipRow& row) { return make(row); })) return;
+  if (any(kEva02Clips, [](const Eva02ClipRow& row) { return make(row); })) return;
   any(kCocas, [](const CocaRow& row) { return make(row); });
 }
 

@@ -118,6 +118,11 @@ void read_timm_head(JsonSection& section, VisionShape& vision, int64_t embed_dim
   read_choice(section, "timm_proj", {{"linear", Kind::kLinear}, {"mlp", Kind::kMlp}, {"none", Kind::kNone}},
               vision.head.kind);
   section.read("timm_proj_bias", vision.head.has_bias);
+  // Without "timm_proj" (null) the tower's own classifier is the head; of EVA02 alone here.
+  if (vision.tower == Eva02Tower::kName) {
+    section.only("timm_proj", nullptr, "an EVA02 tower ends in its own linear head");
+    vision.head.kind = Kind::kNone;
+  }
   section.only("timm_drop", 0.0, "nothing is dropped in front of the last layer");
   section.read("timm_drop_path", vision.drop_path);
 }
@@ -150,8 +155,7 @@ VisionShape read_vision(const Json& object, const std::string& where, int64_t em
     choose_tower(section, vision);
   else
     section.find("tower");
-  if (vision.tower != ModifiedResnetTower::kName && vision.tower != VisionTransformerTower::kName)
-    vision.has_class_token = false;
+  if (vision.tower == TimmVitTower::kName || vision.tower == ConvNextTower::kName) vision.has_class_token = false;
   if (vision.tower == ConvNextTower::kName) {
     vision.pool = ImagePool::kMean;
     vision.layer_scale = vision.layer_scale.value_or(kConvNextLayerScale);

@@ -14,11 +14,8 @@ namespace {
 /// Names of OpenCLIP's list that are not here.
 constexpr const char* kMissingModels[] = {"EVA01-g-14",
                                           "EVA01-g-14-plus",
-                                          "EVA02-B-16",
                                           "EVA02-E-14",
                                           "EVA02-E-14-plus",
-                                          "EVA02-L-14",
-                                          "EVA02-L-14-336",
                                           "MobileCLIP-B",
                                           "MobileCLIP-S1",
                                           "MobileCLIP-S2",

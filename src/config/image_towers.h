@@ -3,6 +3,7 @@
 
 #include "config/clip_shape.h"
 #include "config/image_towers/convnext.h"
+#include "config/image_towers/eva02.h"
 #include "config/image_towers/modified_resnet.h"
 #include "config/image_towers/timm_vit.h"
 #include "config/image_towers/vision_transformer.h"
@@ -11,7 +12,7 @@
 namespace lockstep::config {
 
 /// Every kind of image tower: the only list of them.
-using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, TimmVitTower, VisionTransformerTower>;
+using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, Eva02Tower, TimmVitTower, VisionTransformerTower>;
 
 namespace internal {
 

@@ -77,13 +77,38 @@ bool set_convnext(VisionShape& vision, std::string_view name) {
   return false;
 }
 
+struct Eva02Row {
+  std::string_view name;
+  int64_t image_size, patch_size, width, layers;
+};
+constexpr std::array kEva02s{
+    Eva02Row{"eva02_base_patch16_clip_224", 224, 16, 768, 12},
+    Eva02Row{"eva02_large_patch14_clip_224", 224, 14, 1024, 24},
+    Eva02Row{"eva02_large_patch14_clip_336", 336, 14, 1024, 24},
+};
+
+bool set_eva02(VisionShape& vision, std::string_view name) {
+  for (const Eva02Row& row : kEva02s) {
+    if (row.name != name) continue;
+    vision = {.tower = "eva02",
+              .image_size = row.image_size,
+              .layers = row.layers,
+              .width = row.width,
+              .patch_size = row.patch_size,
+              .mlp_ratio = 4.0 * 2.0 / 3.0,
+              .norm_epsilon = 1e-6};
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where) {
-  if (set_siglip_vit(vision, name) || set_convnext(vision, name)) return;
+  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_eva02(vision, name)) return;
   throw UsageError(
       fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
-      "towers of timm that are here: vit_*_siglip_*, convnext_*");
+      "towers of timm that are here: vit_*_siglip_*, convnext_*, eva02_{base,large}_*_clip_*");
 }
 
 void add_timm_head(ParamList& list, const VisionShape& vision, int64_t width, int64_t embed_dim) {

@@ -127,25 +127,27 @@ struct Published {  // OpenCLIP's docs/model_profile.csv: parameters in millions
 };
 
 TEST(ClipShape, CostsArePublishedFigures) {
-  for (const Published& row :
-       {Published{"ViT-S-32", "22.64", "40.44", "2.29", "3.38"},
-        Published{"ViT-M-32", "39.69", "63.43", "3.99", "5.96"},
-        Published{"ViT-B-32", "87.85", "63.43", "8.82", "5.96"},
-        Published{"ViT-B-16", "86.19", "63.43", "35.13", "5.96"},
-        Published{"ViT-B-32-256", "87.86", "63.43", "11.50", "5.96"},
-        Published{"RN101", "56.26", "63.43", "19.54", "5.96"}, Published{"RN50", "38.32", "63.69", "12.22", "5.96"},
-        Published{"ViT-L-14", "303.97", "123.65", "162.03", "13.30"},
-        Published{"ViT-H-14", "632.08", "354.03", "334.59", "47.09"},
-        Published{"ViT-g-14", "1012.65", "354.03", "534.06", "47.09"},
-        Published{"ViT-bigG-14", "1844.91", "694.66", "967.50", "97.86"},
-        Published{"ViT-B-16-SigLIP", "92.88", "110.27", "35.42", "11.02"},
-        Published{"ViT-SO400M-14-SigLIP", "427.68", "449.68", "220.35", "13.19"},
-        Published{"convnext_base", "88.09", "63.43", "30.71", "5.96"},
-        Published{"convnext_large_d_320", "199.77", "152.00", "140.25", "17.73"},
-        Published{"convnext_xxlarge", "846.54", "354.03", "395.94", "47.09"},
-        Published{"ViT-L-14-CLIPA", "303.96", "110.25", "162.03", "5.47"},
-        Published{"ViT-H-14-CLIPA-336", "632.48", "336.16", "781.45", "19.43"},
-        Published{"roberta-ViT-B-32", "87.85", "124.87", "8.82", nullptr}}) {
+  for (const Published& row : {Published{"ViT-S-32", "22.64", "40.44", "2.29", "3.38"},
+                               Published{"ViT-M-32", "39.69", "63.43", "3.99", "5.96"},
+                               Published{"ViT-B-32", "87.85", "63.43", "8.82", "5.96"},
+                               Published{"ViT-B-16", "86.19", "63.43", "35.13", "5.96"},
+                               Published{"ViT-B-32-256", "87.86", "63.43", "11.50", "5.96"},
+                               Published{"RN101", "56.26", "63.43", "19.54", "5.96"},
+                               Published{"RN50", "38.32", "63.69", "12.22", "5.96"},
+                               Published{"ViT-L-14", "303.97", "123.65", "162.03", "13.30"},
+                               Published{"ViT-H-14", "632.08", "354.03", "334.59", "47.09"},
+                               Published{"ViT-g-14", "1012.65", "354.03", "534.06", "47.09"},
+                               Published{"ViT-bigG-14", "1844.91", "694.66", "967.50", "97.86"},
+                               Published{"ViT-B-16-SigLIP", "92.88", "110.27", "35.42", "11.02"},
+                               Published{"ViT-SO400M-14-SigLIP", "427.68", "449.68", "220.35", "13.19"},
+                               Published{"EVA02-B-16", "86.26", "63.43", "35.13", "5.96"},
+                               Published{"EVA02-L-14-336", "304.43", "123.65", "381.86", "13.30"},
+                               Published{"convnext_base", "88.09", "63.43", "30.71", "5.96"},
+                               Published{"convnext_large_d_320", "199.77", "152.00", "140.25", "17.73"},
+                               Published{"convnext_xxlarge", "846.54", "354.03", "395.94", "47.09"},
+                               Published{"ViT-L-14-CLIPA", "303.96", "110.25", "162.03", "5.47"},
+                               Published{"ViT-H-14-CLIPA-336", "632.48", "336.16", "781.45", "19.43"},
+                               Published{"roberta-ViT-B-32", "87.85", "124.87", "8.82", nullptr}}) {
     SCOPED_TRACE(row.model);
     const ClipCost cost = clip_cost(resolve_clip_shape(row.model));
     EXPECT_EQ(fmt::format("{:.2f}", static_cast<double>(cost.image_parameters) / 1e6), row.image_mparams);

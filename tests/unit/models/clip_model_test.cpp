@@ -174,7 +174,7 @@ TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) {
 INSTANTIATE_TEST_SUITE_P(Models, ClipGolden,
                          ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet", "vit_avg", "vit_fixed",
                                            "custom_text", "coca", "coca_plain", "siglip", "siglip_head", "convnext",
-                                           "roberta", "xlm_roberta"),
+                                           "eva02", "roberta", "xlm_roberta"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// Features and gradients of two models with equal parameters on equal input.
