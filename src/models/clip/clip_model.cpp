@@ -57,10 +57,6 @@ at::Tensor ClipModel::caption_hidden(const at::Tensor& image_BSD, const at::Tens
   return decoder_->forward(image_BSD, tokens_BTD.narrow(1, 0, std::min(length, tokens_BTD.size(1))));
 }
 
-at::Tensor ClipModel::caption_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
-  return decoder_->logits(caption_hidden(image_BSD, text_BT));
-}
-
 at::Tensor ClipModel::next_token_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
   const at::Tensor hidden_BTD = caption_hidden(image_BSD, text_BT);
   return decoder_->logits(hidden_BTD.select(1, hidden_BTD.size(1) - 1));

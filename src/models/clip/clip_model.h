@@ -22,11 +22,9 @@ class ClipModel final : public TwoTowers {
   at::Tensor encode_text(const at::Tensor& text_BT) override;
   bool has_captions() const override { return decoder_ != nullptr; }
   CaptionedPairs encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT) override;
-  /// Of a captioning model: what its decoder reads of pictures, and the logits [B, T, V] of the token behind each of
-  /// text_BT.
+  /// Of a captioning model: what its decoder reads of pictures.
   ImageFeatures image_features(const at::Tensor& image_BCYX);
-  at::Tensor caption_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT);
-  /// The last row of caption_logits() alone: [B, V].
+  /// Of a captioning model: logits [B, V] of the token behind text_BT, given what image_features() has of the pictures.
   at::Tensor next_token_logits(const at::Tensor& image_BSD, const at::Tensor& text_BT);
   int64_t num_used_ids(std::span<const int32_t> ids) const override;
   at::Tensor& logit_scale() override { return logit_scale_; }

@@ -119,8 +119,8 @@ TEST(ContrastiveOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
     EXPECT_TRUE(holds(error, "--" + flag + " is not supported: ")) << error;
     EXPECT_TRUE(holds(error, "\n  hint: ")) << error;
   }
-  EXPECT_EQ(num_refused, 4u);
-  EXPECT_EQ(num_ignored, 11u);
+  EXPECT_EQ(num_refused, 3u);
+  EXPECT_EQ(num_ignored, 10u);
 }
 
 TEST(ContrastiveOptions, ResumingFromAFileOfWeightsPointsToPretrained) {

@@ -34,7 +34,7 @@ TEST(Commands, EmbedAndClassify) {
       Args{"infer", "classify", "--pretrained", "w.pt", "--images", "d", "--classnames", "c.txt", "--top-k", "3"});
   EXPECT_EQ(classify.infer->job, InferJob::kClassify);
   EXPECT_EQ(classify.infer->top_k, 3);
-  EXPECT_TRUE(holds(line_error("infer embed --pretrained w -o x"), "needs --images DIR or --texts FILE"));
+  EXPECT_TRUE(holds(line_error("infer embed --pretrained w -o x"), "needs --images DIR"));
   EXPECT_TRUE(holds(line_error("infer embed --pretrained w --images d"), "needs --output FILE"));
   EXPECT_TRUE(holds(line_error("infer embed --images d -o x"), "needs --pretrained FILE"));
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w --images d"), "needs --classnames FILE"));
