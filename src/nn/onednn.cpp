@@ -40,7 +40,7 @@ at::Tensor onednn_linear_add(const at::Tensor& x, const at::Tensor& residual, co
 }
 
 at::Tensor onednn_packed(const at::Tensor& weight) {
-  if (!has_onednn()) return {};
+  if (!at::hasMKLDNN() || !at::globalContext().userEnabledMkldnn()) return {};
   static const auto pack = find_op<Pack>("mkldnn::_reorder_linear_weight", "");
   try {
     return pack.call(weight, kTypicalRows);
@@ -48,7 +48,5 @@ at::Tensor onednn_packed(const at::Tensor& weight) {
     return {};
   }
 }
-
-bool has_onednn() { return at::hasMKLDNN() && at::globalContext().userEnabledMkldnn(); }
 
 }  // namespace lockstep::nn

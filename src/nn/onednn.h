@@ -15,6 +15,5 @@ at::Tensor onednn_linear_add(const at::Tensor& x, const at::Tensor& residual, co
                              const at::Tensor& bias);
 /// A weight in oneDNN's blocked layout; undefined where this processor has none for the type, or LibTorch no oneDNN.
 at::Tensor onednn_packed(const at::Tensor& weight);
-bool has_onednn();
 
 }  // namespace lockstep::nn

@@ -5,7 +5,6 @@
 
 #include "nn/fused_norm.h"
 #include "nn/layers.h"
-#include "nn/linear_product.h"
 #include "nn/packed_linear.h"
 #include "support/tensor_golden.h"
 
@@ -66,24 +65,6 @@ TEST(FusedNorm, OnlyOneOfBothResultsIsUsed) {
   add_layer_norm(x, r, gain, bias, 1e-5).first.square().sum().backward();
   expect_close(x.grad(), 2 * (x + r).detach(), 1e-6, "of the sum alone");
   EXPECT_EQ(gain.grad().abs().max().item<float>(), 0);
-}
-
-TEST(LinearProduct, EqualsAtenWithEveryGradient) {
-  for (const bool has_bias : {true, false})
-    for (const int64_t rows : {1, 7, 96}) {
-      const std::vector<at::Tensor> given = {draw({2, rows, 40}, 1), draw({24, 40}, 2), draw({24}, 3)};
-      const at::Tensor to = draw({2, rows, 24}, 4).detach();
-      Way own(given, false), plain(given, true);
-      const at::Tensor y = linear_product(own.inputs[0], own.inputs[1], has_bias ? own.inputs[2] : at::Tensor());
-      const at::Tensor expected =
-          at::linear(plain.inputs[0], plain.inputs[1], has_bias ? plain.inputs[2] : at::Tensor());
-      expect_close(y.detach().to(at::kDouble), expected.detach(), 1e-6, "value");
-      (y * to).sum().backward();
-      (expected * to).sum().backward();
-      for (size_t i = 0; i < (has_bias ? 3u : 2u); ++i)
-        expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), 2e-6,
-                     "gradient " + std::to_string(i));
-    }
 }
 
 TEST(PackedLinear, AnyNumberOfRowsAndEveryTypeEqualAten) {
