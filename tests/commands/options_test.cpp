@@ -115,7 +115,7 @@ TEST(OptionCommands, UsageErrorsEndWithTwo) {
       {{"train", "gpt", "--output_dir", "x"}, "hint: use --logs DIR --name NAME"},
       {{"train", "gpt", "--gpus-per-node", "4"}, "hint: start them with `lockstep launch"},
       {{"train", "clip"}, "there is nothing to do"},
-      {{"infer", "embed"}, "needs --images DIR or --texts FILE"},
+      {{"infer", "embed"}, "needs --images DIR, --texts FILE or --shards SPEC"},
       {{"ckpt", "export", "x"}, "needs OUT"},
       {{"config", "compare", "/a.toml"}, "needs SECOND"},
       {{"config", "compare", "/a.toml", "/b.toml"}, "recipe '/a.toml' does not exist"},
