@@ -6,8 +6,7 @@
 include_guard(GLOBAL)
 
 option(LOCKSTEP_UNITY "Compile several files at a time behind precompiled headers" ON)
-set(LOCKSTEP_UNITY_FILES 12 CACHE STRING "Most source files of one unit")
-set(LOCKSTEP_ENGINE_UNITY_FILES 20 CACHE STRING "The same of the engine's modules, where a unit costs more to begin")
+set(LOCKSTEP_UNITY_FILES 20 CACHE STRING "Most source files of one unit")
 set(LOCKSTEP_SINGLE_FILES "" CACHE STRING "Pattern of files to compile alone, such as those that are being worked on or new:
 the units of all other files stay as they are")
 # These do not share a unit. Highway compiles resize_kernels.cpp again for each instruction set. The front needs none of
@@ -18,18 +17,23 @@ if(LOCKSTEP_SINGLE_FILES)
   string(APPEND lockstep_single_files "|${LOCKSTEP_SINGLE_FILES}")
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(--param=ggc-min-heapsize=600000)  # 600 MB before GCC collects garbage: a tenth of its time
+endif()
 if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-subobject-linkage)  # a class of one .cpp looks as if it came from a header
 endif()
 
-# lockstep_precompiled_header(<name> <libraries> <headers...>): a precompiled header for lockstep_sources(... <name>).
-function(lockstep_precompiled_header name libraries)
+# lockstep_precompiled_header(<name> <options> <libraries> <headers...>): a precompiled header for
+# lockstep_sources(... <name>). GCC takes it only where the same options of the compiler are given.
+function(lockstep_precompiled_header name options libraries)
   if(NOT LOCKSTEP_UNITY)
     return()
   endif()
   set(source "${CMAKE_BINARY_DIR}/units/${name}_headers.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "// Holds a precompiled header.\n")
   add_library(lockstep_pch_${name} OBJECT "${source}")
+  target_compile_options(lockstep_pch_${name} PRIVATE ${options})
   target_link_libraries(lockstep_pch_${name} PRIVATE ${libraries})
   target_precompile_headers(lockstep_pch_${name} PRIVATE ${ARGN})
 endfunction()
@@ -46,11 +50,7 @@ function(lockstep_sources target header)
   list(FILTER files EXCLUDE REGEX "${lockstep_single_files}")
   list(LENGTH files num_files)
   if(num_files GREATER 0)
-    set(most ${LOCKSTEP_UNITY_FILES})
-    if(header STREQUAL engine AND NOT target MATCHES "^test_")
-      set(most ${LOCKSTEP_ENGINE_UNITY_FILES})
-    endif()
-    math(EXPR num_units "(${num_files} + ${most} - 1) / ${most}")
+    math(EXPR num_units "(${num_files} + ${LOCKSTEP_UNITY_FILES} - 1) / ${LOCKSTEP_UNITY_FILES}")
     math(EXPR last_unit "${num_units} - 1")
     math(EXPR per_unit "(${num_files} + ${num_units} - 1) / ${num_units}")
     foreach(unit RANGE ${last_unit})

@@ -94,7 +94,7 @@ test_targets() {
   local name
   for name in "$@"; do
     case $name in
-      commands) echo lockstep lockstep-engine test_commands ;;
+      commands | slurm) echo lockstep lockstep-engine "test_$name" ;;
       additions) echo lockstep lockstep-engine ;;
       setup | includes | checks | stray_tests | unused) echo lockstep ;;  # scripts
       *) echo "test_$name" ;;

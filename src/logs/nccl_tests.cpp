@@ -230,8 +230,8 @@ void NcclTestsParser::finish() {
     point.kind = own != nullptr ? own->kind : "";
     point.num_ranks = num_ranks;
     if (point.num_wrong.value_or(0) > 0) ++num_wrong;
-    constexpr double kBytesPerUsToGb = 1e-3, kDigits = 0.006, kRelative = 0.02, kSmallestPrinted = 0.01;
-    const double algbw = point.bytes / point.time_us * kBytesPerUsToGb;
+    constexpr double kMbToGb = 1e-3, kDigits = 0.006, kRelative = 0.02, kSmallestPrinted = 0.01;
+    const double algbw = point.bytes / point.time_us * kMbToGb;
     if (std::abs(algbw - point.algbw_gbytes_per_s) > kDigits + kRelative * algbw) ++num_far;
     if (own != nullptr && num_ranks > 0)
       point.busbw_gbytes_per_s = algbw * record::bus_factor(own->kind, num_ranks).value();

@@ -32,7 +32,7 @@ constexpr uint32_t kTimeSeconds = 1, kTimeNanos = 2;
 constexpr const char* kMinConsumer = "0.12.0";  ///< Of wandb: the first that reads these records.
 
 constexpr size_t kBlockBytes = 32768, kFrameHeaderBytes = 7;
-enum FrameType : uint8_t { kFull = 1, kFirst = 2, kMiddle = 3, kLast = 4 };
+enum FrameType : uint8_t { kWholeRecord = 1, kFirstFrame = 2, kMiddleFrame = 3, kLastFrame = 4 };
 
 /// As Python's json writes it: numbers that are none have names there.
 std::string number_json(double value) {
@@ -137,7 +137,7 @@ std::string WandbFrames::frame(std::string_view record) {
     const std::string_view piece = record.substr(0, left - kFrameHeaderBytes);
     record.remove_prefix(piece.size());
     is_last = record.empty();
-    const uint8_t type = is_first ? (is_last ? kFull : kFirst) : (is_last ? kLast : kMiddle);
+    const uint8_t type = is_first ? (is_last ? kWholeRecord : kFirstFrame) : (is_last ? kLastFrame : kMiddleFrame);
     const uLong of_type = ::crc32(0, &type, 1);
     const uLong crc = ::crc32(of_type, reinterpret_cast<const Bytef*>(piece.data()), static_cast<uInt>(piece.size()));
     protobuf::put_little_endian(bytes, static_cast<uint32_t>(crc));

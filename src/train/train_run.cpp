@@ -16,6 +16,7 @@
 #include "parallel/replica_check.h"
 #include "record/reader.h"
 #include "record/run_record.h"
+#include "train/agree.h"
 #include "train/interval_recorder.h"
 #include "train/out_of_memory.h"
 #include "train/run_checkpoints.h"
@@ -337,10 +338,11 @@ ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
     return train_in(started, request, versions);
   } catch (const Error& error) {
     // What the user can correct and start again under the same name leaves nothing in its way.
-    // So does what this machine cannot do (a model beyond its memory), unless there is a record that tells of it.
+    // So does what this machine cannot do (a model beyond its memory) and a checkpoint that is none, unless there is
+    // a record that tells of it.
     const bool is_refusal = error.code() == ExitCode::kUsage || error.code() == ExitCode::kData;
-    const bool is_unfit = error.code() == ExitCode::kEnvironment && started.folder &&
-                          !std::filesystem::exists(started.folder->path / "run.json");
+    const bool is_unfit = (error.code() == ExitCode::kEnvironment || error.code() == ExitCode::kCheckpoint) &&
+                          started.folder && !std::filesystem::exists(started.folder->path / "run.json");
     if ((is_refusal || is_unfit) && started.folder) remove_new_folders(*started.folder);
     throw;
   }

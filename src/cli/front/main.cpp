@@ -12,6 +12,7 @@
 #include "commands/commands.h"
 #include "core/error.h"
 #include "core/print.h"
+#include "core/strings.h"
 #include "tasks/tasks.h"
 
 namespace lockstep::cli {

@@ -13,7 +13,6 @@ json_text() { sed -n "s/^ *\"$1\": \"\(.*\)\",\{0,1\}$/\1/p" <<<"$made"; }
 shards=$(json_text train_shards) heldout=$(json_text heldout) classes=$(json_text class_names) templates=$(json_text templates)
 model=$repository/examples/demo/model.json
 small=(--model "$model" --train-num-samples 96 --batch-size 4 --warmup 2 --epochs 1 --workers 1 --threads 1 --device cpu --log-every-n-steps 1)
-known=$("$LOCKSTEP" train clip --help)
 
 # keep NAME COMMAND...: its output goes to NAME.out, its exit code to NAME.code.
 keep() {
@@ -48,8 +47,8 @@ scaled() {
       --warmup) line+=("$1" 2); shift 2 ;;
       --epochs | --workers) line+=("$1" 1); shift 2 ;;
       --model) line+=("$1" "$model"); shift 2 ;;
-      --remote-sync) grep -qe "--remote-sync " <<<"$known" && line+=("$1" "$folder/remote"); shift 2 ;;
-      --remote-sync-frequency) grep -qe "--remote-sync " <<<"$known" && line+=("$1" 1); shift 2 ;;
+      --remote-sync) line+=("$1" "$folder/remote"); shift 2 ;;
+      --remote-sync-frequency) line+=("$1" 1); shift 2 ;;
       *) line+=("$1"); shift ;;
     esac
   done

@@ -32,7 +32,7 @@ class SweepOnSlurm : public ::testing::Test {
     }
     *skip_reason_ = "";
     const auto run =
-        run_program({kOnebox, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/commands/sweep_slurm.sh",
+        run_program({kOnebox, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/slurm/sweep_slurm.sh",
                      lockstep_program(), LOCKSTEP_SOURCE_DIR, folder_->path().string()},
                     {{"SLURM_CONF", std::nullopt}}, std::chrono::minutes(30));
     ASSERT_EQ(run.exit_code, 0) << run.out << run.err << logs();

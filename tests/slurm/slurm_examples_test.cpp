@@ -28,7 +28,7 @@ class SlurmExamples : public ::testing::Test {
         fs::exists(std::string(LOCKSTEP_BUILD_DIR) + "/lockstep-engine") ? "" : "built without lockstep-engine";
     if (!skip_reason_->empty()) return;
     const auto run = run_program(
-        {kCluster, "--nodes", "2", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/commands/slurm_examples.sh",
+        {kCluster, "--nodes", "2", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/slurm/slurm_examples.sh",
          lockstep_program(), LOCKSTEP_SOURCE_DIR, folder_->path().string()},
         {{"SLURM_CONF", std::nullopt}, {"MASTER_ADDR", std::nullopt}, {"MASTER_PORT", std::nullopt}},
         std::chrono::minutes(20));
