@@ -247,8 +247,9 @@ template <typename Read> auto read_archive(const fs::path& path, Read&& read) {
     PtReader reader(path);
     return read(reader);
   } catch (const c10::Error& error) {
+    const std::string_view told = error.what_without_backtrace();  // what went wrong, then guesses at why
     throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", path.string(),
-                                error.what_without_backtrace()),
+                                told.substr(0, told.find(". "))),
                     "copy or download the file again; files from before PyTorch 1.6 must be saved anew");
   }
 }

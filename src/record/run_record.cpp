@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -68,6 +70,20 @@ void write_status_file(const fs::path& path, const std::string& text) {
   }
 }
 
+/// Steps that an attempt has done by the end of steps.jsonl; nothing where it tells of none.
+std::optional<int64_t> steps_on_record(const fs::path& folder, int attempt) {
+  constexpr std::streamoff kTailBytes = 1 << 20;  // hundreds of steps, also of a long run
+  const fs::path path = folder / "steps.jsonl";
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return std::nullopt;
+  file.seekg(-std::min<std::streamoff>(file.tellg(), kTailBytes), std::ios::end);
+  const std::string tail(std::istreambuf_iterator<char>(file), {});
+  std::optional<int64_t> done;
+  for (const StepRecord& step : parse_steps(tail, path.string()).steps)
+    if (step.attempt == attempt) done = std::max(done.value_or(0), step.step + 1);
+  return done;
+}
+
 }  // namespace
 
 std::string to_text(RunState state) {
@@ -127,6 +143,10 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
       status["exit_code"] = failure.exit_code;
       status["message"] = cause;
       status["ended_s"] = core::unix_seconds();
+      if (const auto done = steps_on_record(folder, status.value("attempt", 0))) {  // since the last heartbeat
+        status["steps_done"] = *done;
+        status["last_step"] = *done - 1;
+      }
     } else if (status.value("exit_code", core::Json(nullptr)) == static_cast<int>(ExitCode::kCommunication) &&
                failure.rank != 0) {  // rank 0 only noticed it
       status["exit_code"] = failure.exit_code;

@@ -93,6 +93,15 @@ TEST_F(TrainFaults, APictureOfAbsurdSizeIsRefusedByItsHeader) {
   EXPECT_FALSE(fs::exists(logs_.path() / "bomb")) << "a start that is refused leaves no folder";
 }
 
+TEST_F(TrainFaults, AResumeFromWhatIsNoCheckpointLeavesNoFolder) {
+  const auto file = logs_.path() / "foreign.pt";
+  core::write_file_atomic(file, "no checkpoint at all");
+  expect_error(train("none", {"--resume", file.string()}), 4, {"foreign.pt", "is no weight file"});
+  EXPECT_FALSE(fs::exists(logs_.path() / "none"));
+  expect_error(train("none", {"--resume", (logs_.path() / "nowhere.pt").string()}), 5, {"nowhere.pt", "hint: "});
+  EXPECT_FALSE(fs::exists(logs_.path() / "none"));
+}
+
 TEST_F(TrainFaults, AnUndecodableTextIsRefusedOrSkippedAndCounted) {
   const std::string shard = shard_with("text.tar", "003", "", "caf\xE9 \xFF\xFE");
   expect_error(train("text", {"--train-data", shard}), 4, {"text.tar", "key='003'", "UTF-8", "hint: "});

@@ -240,12 +240,16 @@ TEST(RunRecord, ALauncherNotesWhoFailedFirst) {
   const core::TempDir folder;
   {
     RunRecord record(folder.path(), Json::object());
+    for (const int64_t step : {0, 1, 2}) record.append_step({.step = step});
+    record.flush();
+    EXPECT_FALSE(read_status(folder.path()).steps_done) << "no heartbeat has come since";
     note_first_failure(folder.path(), {.rank = 1, .exit_code = 137, .text = "signal 9"});
     const StatusRead killed = read_status(folder.path());  // as if rank 0 had died without a word
     EXPECT_EQ(killed.state, "failed");
     EXPECT_EQ(killed.exit_code, 137);
     EXPECT_EQ(killed.first_failing_rank, 1);
     EXPECT_EQ(killed.message, "rank 1 ended with signal 9");
+    EXPECT_EQ(killed.steps_done, 3);
     record.finish({.state = RunState::kFailed, .exit_code = 3, .message = "comm: rank 1 is gone"});
   }
   note_first_failure(folder.path(), {.rank = 1, .exit_code = 137, .text = "signal 9"});
