@@ -139,6 +139,28 @@ TEST(ForeignScripts, Megatrons175bScriptNeedsOneChange) {
   EXPECT_EQ(answer(changed(script, "--step-batch-size-schedule 0:16_2.4B:320", ""), warnings), "");
 }
 
+// What job scripts of a computing centre add to Megatron-LM's own: a resubmitted job, wandb, timers, profiling.
+TEST(ForeignScripts, AResubmittedJobOfMegatronRunsAsItIs) {
+  const std::string script =
+      "train gpt --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+      "--max-position-embeddings 1024 --micro-batch-size 8 --global-batch-size 64 --train-iters 500000 "
+      "--lr-decay-iters 320000 --lr 0.00015 --min-lr 1.0e-5 --lr-decay-style cosine --lr-warmup-fraction .01 "
+      "--weight-decay 1e-2 --clip-grad 1.0 --fp16 --loss-scale-window 500 --initial-loss-scale 65536 "
+      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel "
+      "--recompute-activations --distributed-backend nccl --distributed-timeout-minutes 30 "
+      "--data-path 0.7 /d/one_text_document 0.3 /d/two_text_document --vocab-file v.json --merge-file m.txt "
+      "--split 949,50,1 --num-workers 8 --log-interval 10 --log-throughput --log-params-norm "
+      "--timing-log-level 1 --save-interval 1000 --eval-interval 1000 --eval-iters 10 --save /ckpt/run --load "
+      "/ckpt/run "
+      "--no-load-optim --no-load-rng --ckpt-format torch_dist --async-save --wandb-project gpt --wandb-exp-name run "
+      "--wandb-save-dir /wandb --tensorboard-dir /tb --tensorboard-queue-size 5 --log-timers-to-tensorboard "
+      "--seed 1234 --use-flash-attn --attention-dropout 0 --no-gradient-accumulation-fusion --exit-signal-handler";
+  Args warnings;
+  EXPECT_EQ(answer(script, warnings), "");
+  EXPECT_TRUE(holds(core::join(warnings, "\n"), "--no-load-optim changes nothing without --load of another run"))
+      << core::join(warnings, "\n");
+}
+
 TEST(ForeignScripts, AMixtureOfExpertsIsRefusedInOneRound) {
   Args warnings;
   const std::string script =

@@ -136,8 +136,6 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--attention-backend fused --attention-dropout 0.2", "attention dropout of 0.2"},
            {"--use-checkpoint-opt-param-scheduler", "give the flags of the schedule again"},
            {"--ckpt-step 4", "belongs to --load"},
-           {"--no-load-optim", "belongs to --load of another run"},
-           {"--no-load-optim --save /c/run --load /c/run", "belongs to --load of another run"},
            {"--no-load-optim --load /c/run --finetune", "contradict each other"},
            {"--no-save-optim", "`lockstep ckpt export` writes the weights alone"},
            {"--dataloader-type cyclic", "shuffled once for the whole run"},

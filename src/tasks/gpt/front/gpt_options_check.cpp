@@ -168,8 +168,6 @@ void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
 
 namespace {
 void check_checkpoints(const GptOptions& options) {
-  config::refuse_if(options.no_load_optim && options.load.empty(), "--no-load-optim belongs to --load of another run",
-                    "name it; a run that goes on with its own checkpoints goes on with its optimiser");
   config::refuse_if(options.no_load_optim && options.finetune, "--no-load-optim and --finetune contradict each other",
                     "--finetune takes the weights alone, --no-load-optim the position, too: drop one of the two");
   config::refuse_if(options.ckpt_step && options.load.empty(), "--ckpt-step belongs to --load",
@@ -203,6 +201,10 @@ std::vector<std::string> gpt_warnings(const GptOptions& options) {
   if (!options.tensorboard_dir.empty())
     warnings.push_back(fmt::format("--tensorboard-dir '{}' stays as it is: event files go into the run's folder",
                                    options.tensorboard_dir));
+  if (options.no_load_optim && options.load.empty())
+    warnings.emplace_back(
+        "--no-load-optim changes nothing without --load of another run: a run that goes on with its own "
+        "checkpoints goes on with its optimiser");
   if (options.sequence_parallel && options.tensor_model_parallel_size == 1)
     warnings.emplace_back("--sequence-parallel changes nothing with one tensor rank");
   if (!options.global_batch_size && options.pipeline_model_parallel_size > 1)
