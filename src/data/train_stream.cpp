@@ -274,8 +274,10 @@ bool prepare_index(const SourceConfig& config, int64_t num_threads) {
     }
     if (!summary.damaged.empty()) throw_unreadable(summary, shards.size());
     if (!summary.kept_damage.empty())
-      core::log_warning("data: {} of {} shards are damaged; what is lost counts as bad samples; the first: {}",
-                        summary.kept_damage.size(), shards.size(), summary.kept_damage.front());
+      core::log_warning(
+          "data: {} of {} shards are damaged; nobody knows how many samples they had, so the rest of each counts as "
+          "one bad sample; the first: {}",
+          summary.kept_damage.size(), shards.size(), summary.kept_damage.front());
     if (summary.num_built > 0)
       core::log_info("data: indexed {} shards, {} samples", summary.num_built, summary.num_samples);
   }

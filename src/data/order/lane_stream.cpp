@@ -148,13 +148,16 @@ RawSample PieceWalker::take_lost(const DataError& damage) {
   const ShardPiece& piece = pieces_[place_.piece];
   RawSample sample;
   sample.shard = context_.set->shards[static_cast<size_t>(piece.shard)];
-  sample.damage = std::make_shared<const DataError>(damage);
   num_barren_ = 0;
   if (piece.count >= 0) {
+    sample.damage = std::make_shared<const DataError>(damage);
     sample.offset = offset_of(static_cast<uint64_t>(piece.first + place_.taken));
     close();
     place_ = {.piece = place_.piece, .taken = place_.taken + 1, .offset = 0};  // the next one may be whole
   } else {
+    sample.damage = std::make_shared<const DataError>(
+        fmt::format("{}; every sample behind it is lost as well, and counted as this one", damage.what()),
+        "lockstep data index tells how many samples a shard has: then each lost one is counted and replaced by itself");
     sample.offset = reader_ ? reader_->next_offset() : place_.offset;
     context_.known_samples[static_cast<size_t>(piece.shard)] = place_.taken + 1;
     next_piece();

@@ -528,9 +528,16 @@ TEST(LostSamples, OneStandsForTheUnknownRestOfAShardThatNeverWasWhole) {
   config.index = IndexUse::kOff;
   config.keep_lost = true;
   std::map<std::string, int> unindexed;
+  std::string reason;
   const auto stream = open_train_source(config);
-  for (int64_t i = 0; i < 77; ++i) ++unindexed[name_of(*stream->next())];
+  for (int64_t i = 0; i < 77; ++i) {
+    const RawSample sample = *stream->next();
+    ++unindexed[name_of(sample)];
+    if (sample.damage) reason = sample.damage->what();
+  }
   EXPECT_EQ(unindexed, count);
+  EXPECT_NE(reason.find("every sample behind it is lost as well, and counted as this one"), std::string::npos)
+      << reason;
 }
 
 TEST(BadData, ACommandIsReadAsAShardUnlessForbidden) {
