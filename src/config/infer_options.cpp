@@ -14,12 +14,12 @@ namespace lockstep::config {
 namespace {
 void declare_input(core::OptionSet& set, InferOptions& o) {
   set.group("Input and output");
-  set.add(
-      "images", &o.images,
-      {.help = "Folder of pictures, read with its sub-folders in the order of their sorted names.", .metavar = "DIR"});
+  set.add("images", &o.images,
+          {.help = "Folder of pictures, read with its sub-folders in the order of their sorted names, or one picture.",
+           .metavar = "DIR|FILE"});
   set.add("sounds", &o.sounds,
-          {.help = "With a CLAP model: folder of sounds (.flac, .wav, .ogg, .opus), read in the same way.",
-           .metavar = "DIR"});
+          {.help = "With a CLAP model: folder of sounds (.flac, .wav, .ogg, .opus), or one, read in the same way.",
+           .metavar = "DIR|FILE"});
   if (o.job == InferJob::kCaption) {
     set.add("output", &o.output,
             {.help = "Result as JSON Lines, one object per picture: file and caption.",

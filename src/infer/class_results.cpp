@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "infer/file_list.h"
 
 namespace lockstep::infer {
 
@@ -21,9 +22,7 @@ void write_class_results(const at::Tensor& probability_NK, const std::vector<std
     for (int64_t k = 0; k < index.size(1); ++k)
       classes.push_back({{"name", names[static_cast<size_t>(index[static_cast<int64_t>(file)][k].item<int64_t>())]},
                          {"probability", value[static_cast<int64_t>(file)][k].item<double>()}});
-    lines +=
-        core::Json{{"file", files[file].lexically_relative(options.input()).string()}, {"classes", classes}}.dump() +
-        "\n";
+    lines += core::Json{{"file", name_in(options.input(), files[file])}, {"classes", classes}}.dump() + "\n";
   }
   if (!options.output.empty()) return core::write_file_atomic(options.output, lines);
   if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)

@@ -39,7 +39,7 @@ void embed(const config::InferOptions& options) {
   if (!options.input().empty()) {
     const auto files = list_files(options.input(), encoder.is_audio());
     core::Json names = core::Json::array();
-    for (const auto& file : files) names.push_back(file.lexically_relative(options.input()).string());
+    for (const auto& file : files) names.push_back(name_in(options.input(), file));
     facts["files"] = names.dump(-1, ' ', false, core::Json::error_handler_t::replace);
     other_NE = encoder.files(files).contiguous();
     entries.push_back(entry(encoder.is_audio() ? "audio" : "image", other_NE));
@@ -62,7 +62,7 @@ void caption(const config::InferOptions& options) {
   core::end_progress();
   std::string lines;
   for (size_t i = 0; i < files.size(); ++i) {
-    const core::Json line = {{"file", files[i].lexically_relative(options.images).string()}, {"caption", captions[i]}};
+    const core::Json line = {{"file", name_in(options.images, files[i])}, {"caption", captions[i]}};
     lines += line.dump(-1, ' ', false, core::Json::error_handler_t::replace) + "\n";
   }
   if (options.output.empty())

@@ -48,6 +48,11 @@ void add_files(const fs::path& folder, bool is_audio, std::vector<fs::path>& fil
 
 std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
   std::vector<fs::path> files;
+  std::error_code unknown;
+  if (fs::is_regular_file(folder, unknown)) {
+    require_utf8(folder);
+    return {folder};
+  }
   add_files(folder, is_audio, files);
   if (files.empty())
     throw DataError(fmt::format("infer: no {} in '{}': expected files that end in .{}", is_audio ? "sound" : "picture",
@@ -55,6 +60,10 @@ std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
                                 fmt::join(is_audio ? data::audio_extensions() : data::picture_extensions(), ", .")));
   std::sort(files.begin(), files.end());
   return files;
+}
+
+std::string name_in(const fs::path& folder, const fs::path& file) {
+  return (file == folder ? file.filename() : file.lexically_relative(folder)).string();
 }
 
 std::vector<std::string> read_lines(const fs::path& path) {

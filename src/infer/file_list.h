@@ -9,8 +9,10 @@
 namespace lockstep::infer {
 
 /// Pictures or sounds (data::picture_extensions, data::audio_extensions) of a folder and its sub-folders, sorted by
-/// path. DataError when there is none.
+/// path; of a file that file, whatever its name. DataError when there is none.
 std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder, bool is_audio);
+/// What results call a file of that list: its path below the folder, or its name.
+std::string name_in(const std::filesystem::path& folder, const std::filesystem::path& file);
 /// The lines of a text file (a line end at the end of the file makes no further line). DataError when there is none.
 std::vector<std::string> read_lines(const std::filesystem::path& path);
 

@@ -189,6 +189,13 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
     ASSERT_EQ(of_file.exit_code, 0) << of_file.err;
     EXPECT_EQ(of_file.out, of_run.out) << file;
   }
+  const std::string name = first.at("file");
+  const auto alone = run_lockstep({"infer", "classify", "--images", path("shapes/heldout/" + name), "--pretrained",
+                                   logs("run"), "--device", "cpu", "--threads", "1", "--top-k", "3"});
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  const core::Json of_one = core::parse_json(core::trim(alone.out), "line");
+  EXPECT_EQ(of_one.at("file"), name.substr(name.rfind('/') + 1));
+  EXPECT_EQ(of_one.at("classes")[0].at("name"), first.at("classes")[0].at("name"));
   const auto named = classify({"--pretrained", logs("run"), "--classnames", path("shapes/classnames.txt")});
   ASSERT_EQ(named.exit_code, 0) << named.err;
   const core::Json first_named = core::parse_json(core::split(named.out, "\n")[0], "line");
