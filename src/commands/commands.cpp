@@ -171,6 +171,7 @@ void take_models_of_runs(ParsedCommand& parsed) {
 void check(ParsedCommand& parsed) {
   take_models_of_runs(parsed);
   if (parsed.task) parsed.warnings = parsed.task->check(*parsed.set);
+  if (parsed.infer) config::fill_infer_defaults(*parsed.infer, *parsed.set);
   if (parsed.infer) config::check_infer_options(*parsed.infer, *parsed.set);
   if (parsed.generate) config::check_generate_options(*parsed.generate, *parsed.set);
   if (parsed.retrieve) config::check_retrieve_options(*parsed.retrieve, *parsed.set);

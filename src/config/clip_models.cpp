@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "config/clip_families.h"
-#include "config/hub_names.h"
 #include "config/image_towers.h"
+#include "config/pretrained_weights.h"
 #include "config/shape_check.h"
 #include "config/text_towers.h"
 #include "core/error.h"
@@ -147,12 +147,9 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
                      "FILE.json");
   const std::vector<std::string> names = clip_model_names();
   const auto nearest = core::nearest_name(model, names);
-  throw UsageError(
-      fmt::format("clip: unknown model '{}'", model),
-      hint_for_name(model,
-                    "give its shape with --model NAME or --model FILE.json, and its weights with --pretrained FILE",
-                    nearest ? fmt::format("did you mean '{}'?", *nearest)
-                            : fmt::format("known: {}; or a path that ends in .json", core::join(names, ", "))));
+  throw UsageError(fmt::format("clip: unknown model '{}'", model),
+                   nearest ? fmt::format("did you mean '{}'?", *nearest)
+                           : fmt::format("known: {}; or a path that ends in .json", core::join(names, ", ")));
 }
 
 void check_vision(const ClipShape& shape) {
@@ -267,6 +264,10 @@ ClipShape resolve_clip_shape(std::string_view model, const ClipOverrides& overri
   ClipShape shape;
   if (core::ends_with(model, ".json")) {
     shape = parse_clip_shape(core::read_named_file(std::filesystem::path(model), "model configuration"), model);
+  } else if (is_hub_model(model)) {
+    const HubConfig config = read_hub_config(model);
+    shape = parse_clip_shape(config.json.at("model_cfg").dump(), config.path.string());
+    shape.name = model;
   } else if (auto found = find_named_clip(model)) {
     shape = std::move(*found);
   } else {

@@ -1,5 +1,6 @@
 #include "config/image_options.h"
 
+#include "config/pretrained_weights.h"
 #include "core/error.h"
 
 namespace lockstep::config {
@@ -48,6 +49,25 @@ void declare_shape_overrides(core::OptionSet& set, const ShapeFields& fields) {
   set.add("force-quick-gelu", fields.quick_gelu,
           {.role = OptionRole::kConfiguration,
            .help = "x * sigmoid(1.702 x) in place of GELU, as OpenAI's weights want it."});
+}
+
+void fill_from_weights(core::OptionSet& set, const std::string& model, std::string& pretrained,
+                       const ImageFields& fields) {
+  if (pretrained.empty() && is_hub_model(model)) {
+    pretrained = model;
+    set.mark_derived("pretrained", "--model");
+  }
+  if (pretrained.empty()) return;
+  const PicturePreparation preparation = preparation_of_weights(pretrained, model);
+  const auto fill = [&](const char* flag, auto& field, const auto& value, bool is_told) {
+    if (!is_told || set.is_given(flag)) return;
+    field = value;
+    set.mark_derived(flag, "--pretrained " + pretrained);
+  };
+  fill("image-mean", *fields.mean, preparation.mean, !preparation.mean.empty());
+  fill("image-std", *fields.std, preparation.std, !preparation.std.empty());
+  fill("image-interpolation", *fields.interpolation, preparation.interpolation, preparation.interpolation.has_value());
+  fill("image-resize-mode", *fields.resize_mode, preparation.resize_mode, preparation.resize_mode.has_value());
 }
 
 void check_image_options(const std::vector<double>& mean, const std::vector<double>& std,

@@ -25,6 +25,11 @@ struct ShapeFields {
 void declare_image_options(core::OptionSet& set, const ImageFields& fields);
 void declare_shape_overrides(core::OptionSet& set, const ShapeFields& fields);
 
+/// Where --model names a configuration with weights beside it, --pretrained is that, too; and where `pretrained` tells
+/// how its pictures are prepared (preparation_of_weights), flags that nobody gave say so.
+void fill_from_weights(core::OptionSet& set, const std::string& model, std::string& pretrained,
+                       const ImageFields& fields);
+
 /// UsageError unless mean and std have no, one or three values, and the image size no value, one, or two equal ones.
 void check_image_options(const std::vector<double>& mean, const std::vector<double>& std,
                          const std::vector<int64_t>& image_size);

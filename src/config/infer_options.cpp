@@ -185,6 +185,13 @@ bool InferOptions::has_classifier() const {
   return std::find(names.begin(), names.end(), model) != names.end();
 }
 
+void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
+  if (options.has_classifier() || is_clap_model(options.model)) return;
+  fill_from_weights(set, options.model, options.pretrained,
+                    {&options.image_mean, &options.image_std, &options.image_interpolation, &options.image_resize_mode,
+                     &options.resize_order});
+}
+
 void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
   if (options.job == InferJob::kCaption) return check_caption_options(options, set);
   if (options.has_classifier()) return check_classifier_options(options, set);

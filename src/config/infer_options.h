@@ -53,6 +53,9 @@ struct InferOptions {
 };
 
 core::OptionSet declare_infer_options(InferOptions& options);
+/// What --model and --pretrained tell of each other and of the preparation of pictures. UsageError for a configuration
+/// beside weights that cannot be read.
+void fill_infer_defaults(InferOptions& options, core::OptionSet& set);
 /// UsageError when a needed flag is missing or flags contradict each other.
 void check_infer_options(const InferOptions& options, const core::OptionSet& set);
 

@@ -6,7 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/env.h"
+#include "config/hub_cache.h"
+#include "config/hub_names.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -194,64 +195,32 @@ constexpr PretrainedRow kPretrained[] = {
 };
 
 /// Names that OpenCLIP gives to a file of weights in a repository, the one it prefers first.
-constexpr const char* kHubFiles[] = {"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
-                                     "open_clip_pytorch_model.bin"};
+constexpr std::string_view kHubFiles[] = {"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
+                                          "open_clip_pytorch_model.bin"};
 
-fs::path home_cache() {
-  if (const auto folder = core::env("XDG_CACHE_HOME")) return *folder;
-  return fs::path(core::env("HOME").value_or("/")) / ".cache";
-}
+constexpr std::string_view kHubConfig[] = {"open_clip_config.json"};
+constexpr std::string_view kLocalDir = "local-dir:";
 
-std::vector<fs::path> hub_caches() {
-  std::vector<fs::path> folders;
-  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
-    if (const auto folder = core::env(name)) folders.emplace_back(*folder);
-  if (const auto folder = core::env("HF_HOME")) folders.push_back(fs::path(*folder) / "hub");
-  folders.push_back(home_cache() / "huggingface" / "hub");
-  return folders;
-}
-
-/// Revisions of a repository in a cache: that of "main" first, then the others by name.
-std::vector<fs::path> snapshots(const fs::path& repository) {
-  std::vector<fs::path> folders;
+/// One of `files` of what "hf-hub:ORG/NAME" or "local-dir:DIR" names.
+std::optional<fs::path> find_in_named(std::string_view named, std::span<const std::string_view> files) {
+  if (!core::starts_with(named, kLocalDir)) return find_in_hub_caches(hub_repository(named), files);
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(repository / "snapshots", ignored)) folders.push_back(entry.path());
-  std::sort(folders.begin(), folders.end());
-  const fs::path main = repository / "refs" / "main";
-  if (!fs::is_regular_file(main, ignored)) return folders;
-  const std::string revision(core::trim(core::read_file(main)));
-  std::stable_partition(folders.begin(), folders.end(),
-                        [&](const fs::path& folder) { return folder.filename() == revision; });
-  return folders;
-}
-
-std::optional<fs::path> find_in_hub_caches(std::string_view repository) {
-  const std::string folder = "models--" + core::replace_all(std::string(repository), "/", "--");
-  std::error_code ignored;
-  for (const fs::path& cache : hub_caches())
-    for (const fs::path& snapshot : snapshots(cache / folder))
-      for (const char* file : kHubFiles)
-        if (fs::is_regular_file(snapshot / file, ignored)) return snapshot / file;
+  for (const std::string_view file : files)
+    if (const fs::path path = fs::path(named.substr(kLocalDir.size())) / file; fs::is_regular_file(path, ignored))
+      return path;
   return std::nullopt;
 }
 
-std::string places() {
-  std::vector<std::string> names;
-  for (const fs::path& folder : hub_caches()) names.push_back(folder.string());
-  return core::join(names, ", ");
-}
-
-/// "ORG/NAME" of "hf-hub:ORG/NAME" and its like; "" for other names.
-std::string_view repository_of(std::string_view named) {
-  for (const std::string_view prefix : {"hf-hub:", "hf_hub:", "hf://", "https://huggingface.co/"})
-    if (core::starts_with(named, prefix)) return named.substr(prefix.size());
-  return {};
+[[noreturn]] void throw_not_in_folder(std::string_view flag, std::string_view named,
+                                      std::span<const std::string_view> files) {
+  throw UsageError(fmt::format("options: {} '{}': the folder has no {}", flag, named, fmt::join(files, ", ")),
+                   "name a folder as OpenCLIP's push to the Hub makes it, with its configuration and its weights");
 }
 
 fs::path from_hub(std::string_view flag, const std::string& named, std::string_view repository) {
-  if (const auto file = find_in_hub_caches(repository)) return *file;
+  if (const auto file = find_in_hub_caches(repository, kHubFiles)) return *file;
   throw UsageError(fmt::format("options: {} '{}' is not in a local cache: no weights of {} below {}", flag, named,
-                               repository, places()),
+                               repository, hub_cache_places()),
                    fmt::format("nothing is downloaded: fetch it with `hf download {}`, or give the path of a .pt or "
                                ".safetensors file",
                                repository));
@@ -272,15 +241,91 @@ fs::path from_hub(std::string_view flag, const std::string& named, std::string_v
 fs::path pretrained_file(std::string_view flag, const std::string& named, std::string_view model) {
   std::error_code ignored;
   if (fs::exists(named, ignored)) return named;
-  if (const std::string_view repository = repository_of(named); !repository.empty())
+  if (core::starts_with(named, kLocalDir)) {
+    if (const auto file = find_in_named(named, kHubFiles)) return *file;
+    throw_not_in_folder(flag, named, kHubFiles);
+  }
+  if (const std::string_view repository = hub_repository(named); !repository.empty())
     return from_hub(flag, named, repository);
   for (const PretrainedRow& row : kPretrained) {
     if (row.model != model || row.tag != named) continue;
     const fs::path own = home_cache() / "clip" / row.file;
-    if (!row.file.empty() && !find_in_hub_caches(row.repository) && fs::is_regular_file(own, ignored)) return own;
+    if (!row.file.empty() && !find_in_hub_caches(row.repository, kHubFiles) && fs::is_regular_file(own, ignored))
+      return own;
     return from_hub(flag, named, row.repository);
   }
   throw_unknown_tag(flag, named, model);
+}
+
+namespace {
+
+const std::vector<double> kHalf(3, 0.5), kImagenetMean = {0.485, 0.456, 0.406}, kImagenetStd = {0.229, 0.224, 0.225};
+
+PicturePreparation preparation_of_tag(std::string_view tag, std::string_view model) {
+  const bool is_squashed = tag == "dfn5b" || core::ends_with(model, "-worldwide-378");
+  if (model.find("SigLIP") != std::string_view::npos)
+    return {.mean = kHalf, .std = kHalf, .interpolation = {}, .resize_mode = "squash"};
+  if (model.find("CLIPA") != std::string_view::npos)
+    return {.mean = kImagenetMean, .std = kImagenetStd, .interpolation = "bilinear", .resize_mode = "squash"};
+  if (model == "ViT-L-14" && tag == "laion2b_s32b_b82k")
+    return {.mean = kHalf, .std = kHalf, .interpolation = {}, .resize_mode = {}};
+  if (is_squashed) return {.mean = {}, .std = {}, .interpolation = {}, .resize_mode = "squash"};
+  return {};
+}
+
+PicturePreparation preparation_of_config(const HubConfig& config) {
+  const core::Json given = config.json.value("preprocess_cfg", core::Json::object());
+  PicturePreparation preparation;
+  try {
+    preparation.mean = given.value("mean", std::vector<double>());
+    preparation.std = given.value("std", std::vector<double>());
+    if (given.contains("interpolation")) preparation.interpolation = given.at("interpolation").get<std::string>();
+    if (given.contains("resize_mode")) preparation.resize_mode = given.at("resize_mode").get<std::string>();
+  } catch (const core::Json::exception& error) {
+    throw UsageError(
+        fmt::format("options: '{}': 'preprocess_cfg' cannot be read: {}", config.path.string(), error.what()));
+  }
+  const auto require_known = [&](const std::optional<std::string>& value,
+                                 std::initializer_list<std::string_view> known) {
+    if (value && std::find(known.begin(), known.end(), *value) == known.end())
+      throw UsageError(fmt::format("options: '{}': 'preprocess_cfg' has '{}', expected {}", config.path.string(),
+                                   *value, fmt::join(known, " or ")));
+  };
+  require_known(preparation.interpolation, {"bicubic", "bilinear"});
+  require_known(preparation.resize_mode, {"shortest", "longest", "squash"});
+  return preparation;
+}
+
+}  // namespace
+
+PicturePreparation preparation_of_weights(const std::string& named, std::string_view model) {
+  std::error_code ignored;
+  if (fs::exists(named, ignored)) return {};
+  if (is_hub_model(named))
+    return find_in_named(named, kHubConfig) ? preparation_of_config(read_hub_config(named)) : PicturePreparation{};
+  for (const PretrainedRow& row : kPretrained)
+    if (row.model == model && row.tag == named) return preparation_of_tag(row.tag, row.model);
+  return {};
+}
+
+bool is_hub_model(std::string_view model) {
+  return core::starts_with(model, kLocalDir) || !hub_repository(model).empty();
+}
+
+HubConfig read_hub_config(std::string_view model) {
+  const auto file = find_in_named(model, kHubConfig);
+  if (!file && core::starts_with(model, kLocalDir)) throw_not_in_folder("--model", model, kHubConfig);
+  if (!file)
+    throw UsageError(fmt::format("options: --model '{}' is not in a local cache: no {} of {} below {}", model,
+                                 kHubConfig[0], hub_repository(model), hub_cache_places()),
+                     fmt::format("nothing is downloaded: fetch it with `hf download {}`, or give its shape with "
+                                 "--model NAME and its weights with --pretrained FILE",
+                                 hub_repository(model)));
+  HubConfig config{.path = *file, .json = core::parse_json(core::read_file(*file), file->string())};
+  if (!config.json.is_object() || !config.json.contains("model_cfg"))
+    throw UsageError(fmt::format("options: '{}' has no 'model_cfg'", file->string()),
+                     "it is no configuration that OpenCLIP has pushed to the Hub");
+  return config;
 }
 
 }  // namespace lockstep::config

@@ -1,14 +1,41 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "core/json.h"
 
 namespace lockstep::config {
 
 /// The file of weights that --pretrained names: a path that exists, as it is; "hf-hub:ORG/NAME", or a tag of OpenCLIP
-/// 3.3.0 for `model` ("laion2b_s34b_b79k"), in the local caches of Hugging Face (HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-/// HF_HOME/hub, $XDG_CACHE_HOME or ~/.cache, then huggingface/hub) and of OpenCLIP (~/.cache/clip). Nothing is
-/// downloaded: UsageError where it is not there, with the command that fetches it; `flag` is named in it.
+/// 3.3.0 for `model` ("laion2b_s34b_b79k"), or "local-dir:DIR", in the local caches of Hugging Face (HF_HUB_CACHE,
+/// HUGGINGFACE_HUB_CACHE, HF_HOME/hub, $XDG_CACHE_HOME or ~/.cache, then huggingface/hub) and of OpenCLIP
+/// (~/.cache/clip). Nothing is downloaded: UsageError where it is not there, with the command that fetches it; `flag`
+/// is named in it.
 std::filesystem::path pretrained_file(std::string_view flag, const std::string& named, std::string_view model);
+
+/// How pictures must be prepared for some weights, as far as that is not OpenAI's way (its mean and standard deviation,
+/// bicubic, the shortest side to size): values of --image-mean, --image-std, --image-interpolation,
+/// --image-resize-mode.
+struct PicturePreparation {
+  std::vector<double> mean, std;  ///< None or 3 values.
+  std::optional<std::string> interpolation, resize_mode;
+};
+/// Of a tag as OpenCLIP 3.3.0 lists it for `model`; of "hf-hub:ORG/NAME" and "local-dir:DIR" as `preprocess_cfg` of
+/// their open_clip_config.json says. Empty for files, which do not tell. UsageError for such a file that cannot be
+/// read.
+PicturePreparation preparation_of_weights(const std::string& named, std::string_view model);
+
+/// Does --model name a configuration that lies beside its weights: "hf-hub:ORG/NAME", "local-dir:DIR"?
+bool is_hub_model(std::string_view model);
+/// Its open_clip_config.json, an object with `model_cfg`. UsageError where it is not there, with the command that
+/// fetches it.
+struct HubConfig {
+  std::filesystem::path path;
+  core::Json json;
+};
+HubConfig read_hub_config(std::string_view model);
 
 }  // namespace lockstep::config

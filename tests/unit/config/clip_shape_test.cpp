@@ -187,7 +187,7 @@ TEST(ClipShape, NamesOfTheHubAreToldHowToFetchThem) {
   const std::string message =
       usage_error_of([] { resolve_clip_shape("hf-hub:laion/CLIP-ViT-B-32-laion2B-s34B-b79K"); });
   for (const char* text :
-       {"not downloaded", "`hf download laion/CLIP-ViT-B-32-laion2B-s34B-b79K`", "--pretrained FILE"})
+       {"nothing is downloaded", "`hf download laion/CLIP-ViT-B-32-laion2B-s34B-b79K`", "--pretrained FILE"})
     EXPECT_NE(message.find(text), std::string::npos) << text << " in: " << message;
   EXPECT_EQ(message.find("known: "), std::string::npos) << message;
   EXPECT_EQ(hint_for_name("hf-data/a.pt", "give it", "its path"), "its path");

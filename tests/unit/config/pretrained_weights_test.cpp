@@ -1,11 +1,14 @@
 #include "config/pretrained_weights.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "config/clip_shape.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/strings.h"
 
 namespace lockstep::config {
 namespace {
@@ -82,6 +85,73 @@ TEST_F(PretrainedWeights, WhatIsMissingIsToldHowToFetch) {
   EXPECT_NE(hub.find("`hf download a/b`"), std::string::npos) << hub;
   EXPECT_NE(unknown.find("laion2b_s34b_b79k"), std::string::npos) << "the tags there are: " << unknown;
   EXPECT_NE(other.find("no weights for model 'coca_base'"), std::string::npos) << other;
+}
+
+TEST_F(PretrainedWeights, EveryTagIsPreparedAsByOpenClip) {
+  const std::vector<double> openai_mean = {0.481455, 0.457827, 0.408211}, openai_std = {0.26863, 0.261303, 0.275777};
+  const auto numbers = [](const std::vector<double>& values, const std::vector<double>& otherwise) {
+    std::vector<std::string> words;
+    for (const double value : values.empty() ? otherwise : values) words.push_back(fmt::format("{:.6g}", value));
+    return core::join(words, " ");
+  };
+  const auto lines =
+      core::split(core::trim(core::read_file(fs::path(LOCKSTEP_GOLDEN_DIR) / "pretrained/3.3.0.txt")), "\n");
+  int num_known = 0, num_special = 0;
+  for (const std::string& line : lines) {
+    const auto field = core::split(line, "\t");
+    ASSERT_EQ(field.size(), 6u) << line;
+    if (refusal(field[1], field[0]).find("does not exist") != std::string::npos) continue;  // a model that is not here
+    ++num_known;
+    const PicturePreparation own = preparation_of_weights(field[1], field[0]);
+    num_special += !own.mean.empty() || own.resize_mode.has_value();
+    EXPECT_EQ(numbers(own.mean, openai_mean), field[2]) << line;
+    EXPECT_EQ(numbers(own.std, openai_std), field[3]) << line;
+    EXPECT_EQ(own.interpolation.value_or("bicubic"), field[4]) << line;
+    EXPECT_EQ(own.resize_mode.value_or("shortest"), field[5]) << line;
+  }
+  EXPECT_GT(num_known, 100);
+  EXPECT_GT(num_special, 30);
+}
+
+TEST_F(PretrainedWeights, AModelOfTheHubBringsItsConfigurationWeightsAndPreparation) {
+  const std::string hub = ".cache/huggingface/hub/models--a--b/snapshots/1/";
+  const std::string config = R"({"model_cfg": {"embed_dim": 32,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 64, "patch_size": 16},
+    "text_cfg": {"context_length": 16, "vocab_size": 64, "width": 64, "heads": 1, "layers": 2}},
+    "preprocess_cfg": {"mean": [0.5, 0.25, 0.125], "std": [1, 1, 1], "interpolation": "bilinear",
+                       "resize_mode": "squash"}})";
+  const fs::path of_hub = put(hub + "open_clip_config.json", config);
+  const fs::path weights = put(hub + "open_clip_model.safetensors");
+  const fs::path folder = put("own/open_clip_config.json", config).parent_path();
+  put("own/open_clip_pytorch_model.bin");
+  for (const std::string& name : {std::string("hf-hub:a/b"), "local-dir:" + folder.string()}) {
+    EXPECT_TRUE(is_hub_model(name));
+    const ClipShape shape = resolve_clip_shape(name);
+    EXPECT_EQ(shape.name, name);
+    EXPECT_EQ(shape.embed_dim, 32);
+    EXPECT_EQ(shape.vision.width, 64);
+    const PicturePreparation preparation = preparation_of_weights(name, "any");
+    EXPECT_EQ(preparation.mean, (std::vector<double>{0.5, 0.25, 0.125}));
+    EXPECT_EQ(preparation.interpolation, "bilinear");
+    EXPECT_EQ(preparation.resize_mode, "squash");
+  }
+  EXPECT_EQ(pretrained_file("--pretrained", "hf-hub:a/b", "hf-hub:a/b"), weights);
+  EXPECT_EQ(pretrained_file("--pretrained", "local-dir:" + folder.string(), ""),
+            folder / "open_clip_pytorch_model.bin");
+  const auto text_of = [](const std::string& model) {
+    try {
+      resolve_clip_shape(model);
+    } catch (const UsageError& error) {
+      return error.text();
+    }
+    return std::string();
+  };
+  EXPECT_NE(text_of("hf-hub:a/c").find("`hf download a/c`"), std::string::npos) << text_of("hf-hub:a/c");
+  EXPECT_NE(text_of("local-dir:" + folder_.path().string()).find("has no open_clip_config.json"), std::string::npos);
+  put(hub + "open_clip_config.json", "{}");
+  EXPECT_NE(text_of("hf-hub:a/b").find("has no 'model_cfg'"), std::string::npos) << text_of("hf-hub:a/b");
+  put(hub + "open_clip_config.json", R"({"model_cfg": {}, "preprocess_cfg": {"resize_mode": "stretch"}})");
+  EXPECT_THROW(preparation_of_weights("hf-hub:a/b", ""), UsageError);
 }
 
 }  // namespace

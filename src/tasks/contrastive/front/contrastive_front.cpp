@@ -11,7 +11,7 @@ class ContrastiveFront final : public FrontTask {
   explicit ContrastiveFront(const std::string& name) { options_.task = name; }
   const config::RunOptions& options() const override { return options_; }
   core::OptionSet declare() override { return declare_contrastive_options(options_); }
-  void fill_defaults(core::OptionSet& set) override { fill_optimizer_defaults(options_, set); }
+  void fill_defaults(core::OptionSet& set) override { fill_contrastive_defaults(options_, set); }
   std::vector<std::string> check(const core::OptionSet& set) const override {
     return check_contrastive_options(options_, set);
   }

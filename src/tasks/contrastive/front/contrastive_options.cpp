@@ -320,8 +320,9 @@ void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
       {.role = OptionRole::kSetup,
        .help = o.is_clap() ? "Name of a CLAP model (HTSAT-tiny-Roberta-base, HTSAT-base-Roberta-base, ...), or a JSON "
                              "file in LAION's or OpenCLIP's format."
-                           : "Name of an OpenCLIP model (ViT-B-32, RN50, ...), or a JSON file in OpenCLIP's format.",
-       .metavar = "NAME|FILE.json"});
+                           : "Name of an OpenCLIP model (ViT-B-32, RN50, ...), a JSON file in OpenCLIP's format, or a "
+                             "configuration with weights beside it: hf-hub:ORG/NAME in a local cache, local-dir:DIR.",
+       .metavar = o.is_clap() ? "NAME|FILE.json" : "NAME|FILE.json|hf-hub:ORG/NAME|local-dir:DIR"});
   if (!o.is_clap())
     set.add("list-models", &o.list_models,
             {.role = OptionRole::kNoInfluence,

@@ -104,6 +104,9 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
 /// are refused or have no effect here.
 core::OptionSet declare_contrastive_options(ContrastiveOptions& options);
 
+/// What the weights and the model's name decide where the user did not. UsageError for a configuration beside weights
+/// that cannot be read.
+void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set);
 /// OpenCLIP's defaults by model name for lr, beta1, beta2 and eps where the user gave none ("vit" anywhere in the name,
 /// any case, or not).
 void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set);

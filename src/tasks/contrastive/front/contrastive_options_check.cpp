@@ -146,6 +146,14 @@ std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
 }
 }  // namespace
 
+void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set) {
+  if (!options.is_clap())
+    config::fill_from_weights(set, options.model, options.pretrained,
+                              {&options.image_mean, &options.image_std, &options.image_interpolation,
+                               &options.image_resize_mode, &options.resize_order});
+  fill_optimizer_defaults(options, set);
+}
+
 void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set) {
   const bool is_vit = core::to_lower_ascii(options.model).find("vit") != std::string::npos;
   const auto fill = [&](const char* flag, std::optional<double>& field, double value) {
