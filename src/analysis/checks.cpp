@@ -282,13 +282,15 @@ void check_debugging(const Adder& add, const std::vector<RunSummary>& runs) {
   static const std::map<std::string, std::set<std::string>> kHarmless = {{"NCCL_DEBUG", {"", "WARN", "VERSION"}},
                                                                          {"TORCH_DISTRIBUTED_DEBUG", {"", "OFF"}},
                                                                          {"CUDA_LAUNCH_BLOCKING", {"", "0"}}};
-  for (const size_t index : add.point.runs)
+  for (const size_t index : add.point.runs) {
+    const auto software = software_facts(runs[index]);  // without what a run on processors does not read
     for (const auto& [name, harmless] : kHarmless) {
-      const auto found = runs[index].software.find(name);
-      if (found == runs[index].software.end() || harmless.contains(found->second)) continue;
+      const auto found = software.find(name);
+      if (found == software.end() || harmless.contains(found->second)) continue;
       add("M16", "profiler-on", fmt::format("{} ran with {}={}", runs[index].name, name, found->second),
           "unset it for measurements");
     }
+  }
 }
 
 void check_flops(const Adder& add) {

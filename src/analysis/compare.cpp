@@ -212,6 +212,11 @@ void note_differences(const Runs& a, const Runs& b, std::vector<std::string>& no
 /// Time of a step, or of a sample where batches differ.
 double scale_of(const RunSummary& run, bool is_per_sample) { return is_per_sample ? 1 / run.samples_per_step : 1; }
 
+/// That of a run as every report tells it.
+double median_ms(const RunSummary& run, bool is_per_sample) {
+  return run.series->median_ms * scale_of(run, is_per_sample);
+}
+
 /// Wall clock per sample over the runs of a side that have a clock, ms; NaN where none has.
 double billed_ms(const Runs& runs) {
   double seconds = 0, samples = 0;
@@ -222,7 +227,7 @@ double billed_ms(const Runs& runs) {
 
 std::vector<double> run_medians(const Runs& runs, bool is_per_sample) {
   std::vector<double> medians;
-  for (const RunSummary* run : runs) medians.push_back(run->series->median_ms * scale_of(*run, is_per_sample));
+  for (const RunSummary* run : runs) medians.push_back(median_ms(*run, is_per_sample));
   return medians;
 }
 
@@ -323,17 +328,21 @@ SizeComparison compare_size(const std::string& size, bool is_across_sizes, const
   const Sides sides = sides_of(a, b, is_paired, is_per_sample);
   one.basis = sides.basis;
   one.only_about = sides.only_about;
-  const size_t least_count = std::min(sides.a.size(), sides.b.size());
-  if (one.only_about == "runs" && least_count < stats::kMinIntervalValues) {
-    // The centre of a run is the median of its steps, as the report tells it; too few of them have no interval.
-    one.a_ms = stats::median(sides.a);
-    one.b_ms = stats::median(sides.b);
-    one.comparison = {.ratio = one.a_ms / one.b_ms};
+  const double rounding = std::hypot(rounding_of(a), rounding_of(b));
+  if (one.only_about == "runs") {
+    one.a_ms = median_ms(middle_run(a), is_per_sample);
+    one.b_ms = median_ms(middle_run(b), is_per_sample);
+    if (std::min(sides.a.size(), sides.b.size()) >= stats::kMinIntervalValues)  // fewer have no interval
+      one.comparison = stats::compare_samples(sides.a, sides.b, false, rounding);
+    one.comparison.ratio = one.a_ms / one.b_ms;
+    if (auto& interval = one.comparison.interval) {  // that of logarithms, whose median may differ between two values
+      interval->low = std::min(interval->low, one.comparison.ratio);
+      interval->high = std::max(interval->high, one.comparison.ratio);
+    }
   } else {
-    one.a_ms = stats::side_centre(sides.a, least_count);
-    one.b_ms = stats::side_centre(sides.b, least_count);
-    one.comparison = stats::compare_samples(sides.a, sides.b, is_paired && one.only_about != "runs",
-                                            std::hypot(rounding_of(a), rounding_of(b)));
+    one.a_ms = stats::centre_of_runs(sides.a);
+    one.b_ms = stats::centre_of_runs(sides.b);
+    one.comparison = stats::compare_samples(sides.a, sides.b, is_paired, rounding, stats::SampleKind::kRuns);
   }
   note_repeats(one, a, b, sides, notes);
   if (is_per_sample) one.a_billed_ms = billed_ms(a), one.b_billed_ms = billed_ms(b);

@@ -14,8 +14,8 @@ struct SizeComparison {
   bool is_across_sizes = false;  ///< A and B have different sizes: no verdict, only times per sample.
   size_t num_a = 0, num_b = 0;   ///< Runs.
   std::string basis{};           ///< What was compared: run medians, or the steps of one run each.
-  double a_ms = 0, b_ms = 0;     ///< Per step or per sample: of one run the median step, as in a
-                                 ///< report, else stats::side_centre.
+  double a_ms = 0, b_ms = 0;     ///< Per step or per sample, as in a report: of one run the median step, else
+                                 ///< stats::centre_of_runs.
   /// Wall clock per sample, pauses included; NaN where no run tells it, and of times per step.
   double a_billed_ms = record::kUnknown, b_billed_ms = record::kUnknown;
   std::string only_about{};  ///< "runs" or "jobs": one of each stands behind the interval, which then says nothing

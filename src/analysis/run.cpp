@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/megatron_flops.h"
+#include "analysis/wall_clock.h"
 #include "config/flops.h"
 #include "logs/logs.h"
 #include "record/measured_steps.h"
@@ -39,132 +40,60 @@ void fill_work(const record::RunData& run, std::span<const size_t> rows, RunSumm
 
 bool is_sampled(const Rows& rows) { return rows.covered_per_row > rows.steps_per_row; }
 
-/// The first step of an epoch waits for the loader: it is like no other.
-bool does_begin_epoch(const record::RunData& run, const Rows& rows, size_t i) {
-  const size_t row = rows.index[i], before = i > 0 ? rows.index[i - 1] : row;
-  return row < run.steps.epoch.size() && run.steps.epoch[row] >= 0 && run.steps.epoch[row] != run.steps.epoch[before];
-}
-
 /// Steps that row i stands for in the window: the first one only for itself, the others for all since the row before.
 double steps_of_row(const Rows& rows, size_t first, size_t i) {
   return i == first ? rows.num_steps[i] : rows.covered_steps[i];
 }
 
-/// What these steps took by the step times. A row stands for all of them, whether it is their mean or one of them; but
-/// where it is one, the first of an epoch only for itself.
-double step_seconds(const record::RunData& run, const Rows& rows, size_t first, size_t i, double median_ms) {
-  const double steps = steps_of_row(rows, first, i),
-               own = is_sampled(rows) && does_begin_epoch(run, rows, i) ? std::min(rows.num_steps[i], steps) : steps;
-  return (rows.step_ms[i] * own + median_ms * (steps - own)) / 1e3;
+/// What these steps took by the step times: a row stands for all of them, whether it is their mean or one of them, but
+/// for those that are told beside it.
+double step_seconds(const Rows& rows, size_t first, size_t i) {
+  const bool has_starts = i != first;
+  const double steps = steps_of_row(rows, first, i), starts = has_starts ? rows.epoch_starts[i] : 0;
+  return (rows.step_ms[i] * (steps - starts) + (has_starts ? rows.epoch_starts_ms[i] : 0)) / 1e3;
 }
 
-/// The end of the evaluation behind the last row, where a source tells it, and the steps that lie before it.
-struct LastEvaluation {
-  double steps = 0, end_s = 0;
-};
-std::optional<LastEvaluation> last_evaluation(const record::RunData& run, const Rows& rows) {
-  const int64_t last_step = run.steps.step[rows.index.back()];
-  const double last_s = record::value_or_nan(run.steps.time_s, rows.index.back());
-  constexpr double kReach = 1.5;  // rows; what comes later is not of this row
-  std::optional<LastEvaluation> last;
-  double seconds = 0;
-  for (const record::ResultRecord& result : run.results) {
-    const double steps = std::max(0.0, static_cast<double>(result.step - last_step - 1));
-    if (result.step < last_step || steps > kReach * rows.covered_per_row) continue;
-    if (result.ended_s && run.num_attempts == 1 && *result.ended_s > last_s)
-      last = LastEvaluation{steps, *result.ended_s};
-    if (result.seconds && steps == 0 && result.step > last_step && run.format == "lockstep" &&
-        result.attempt == run.measured_attempt)
-      seconds += *result.seconds;
-  }
-  if (seconds > 0) last = LastEvaluation{0, last_s + seconds};
-  return last;
-}
-
-/// Time between steps in the window, by the clock of the rows.
-struct Pauses {
-  size_t count = 0;
-  double seconds = 0, first_at = 0, last_at = 0;  ///< Places: steps done since the window began.
-
-  void add(double pause_s, double at) {
-    if (count++ == 0) first_at = at;
-    last_at = at;
-    seconds += pause_s;
-  }
-  /// Of so many steps: as many as come between the first and the last, since where a window ends is chance.
-  double seconds_in(double num_steps) const {
-    constexpr double kLeastSpan = 0.5;  // of the window
-    const double span = last_at - first_at;
-    if (count < 2 || span < kLeastSpan * num_steps) return seconds;
-    return seconds / static_cast<double>(count) * static_cast<double>(count - 1) / span * num_steps;
-  }
-};
-
-/// Shortest time between two rows, above that of their steps, that is a pause.
-double least_pause_s(const record::RunData& run, double median_ms, double steps_s) {
-  const bool has_whole_seconds = std::all_of(run.steps.time_s.begin(), run.steps.time_s.end(),
-                                             [](double time_s) { return time_s == std::floor(time_s); });
-  constexpr double kSteps = 0.5, kShare = 0.03, kWholeS = 1.5;
-  return std::max({kSteps * median_ms / 1e3, kShare * steps_s, has_whole_seconds ? kWholeS : 0});
-}
-
-/// Wall clock of the window up to the end of its last evaluation. Where the log tells one step of several it holds even
-/// if it leaves less than these steps would take.
-void fill_billed(const record::RunData& run, const Rows& rows, size_t first, double told_s, RunSummary& summary) {
-  const double median_ms = summary.series->median_ms;
-  const auto time_of = [&](size_t i) { return record::value_or_nan(run.steps.time_s, rows.index[i]); };
-  double wall_s = time_of(rows.index.size() - 1) - time_of(first) + rows.step_ms[first] * rows.num_steps[first] / 1e3;
+/// Wall clock of the window up to the end of its last evaluation. Where the log tells one step of several it holds, and
+/// what is no pause in it is time of steps.
+void fill_billed(const record::RunData& run, const record::MeasuredSteps& steps, double told_s, RunSummary& summary) {
+  const bool is_sample = is_sampled(steps.rows);
+  const double window_s = window_seconds(run, steps);
   constexpr double kLeastWallShare = 0.5, kAgreedWallShare = 0.95;  // of the step times; stamps may be whole seconds
-  if (wall_s < kLeastWallShare * (is_sampled(rows) ? told_s : summary.measured_s)) {
+  if (window_s < kLeastWallShare * (is_sample ? told_s : summary.measured_s)) {
     summary.problems.push_back(fmt::format(
         "its times of day tell {:.1f} s for steps that take {:.1f} s by their own times: they are not used, and the "
         "time between steps is not known",
-        wall_s, summary.measured_s));
+        window_s, summary.measured_s));
     return;
   }
-  if (!std::isfinite(wall_s)) return;
-  if (is_sampled(rows) && wall_s < kAgreedWallShare * summary.measured_s)
+  if (!std::isfinite(window_s)) return;
+  if (is_sample && window_s < kAgreedWallShare * summary.measured_s)
     summary.problems.push_back(fmt::format(
         "the steps that the log tells take {:.1f} % longer than the wall clock leaves for all steps: those between the "
         "lines are faster, and hours are those of the wall clock",
-        100 * (summary.measured_s / wall_s - 1)));
-  if (is_sampled(rows) && wall_s < summary.measured_s) {
-    summary.is_sample_slower = true;
-    summary.measured_s = wall_s;
-  }
-  Pauses pauses;
-  double num_steps = rows.num_steps[first];
-  for (size_t i = first + 1; i < rows.index.size(); ++i) {
-    const double steps_s = step_seconds(run, rows, first, i, median_ms),
-                 pause_s = time_of(i) - time_of(i - 1) - steps_s;
-    if (pause_s > least_pause_s(run, median_ms, steps_s)) pauses.add(pause_s, num_steps);
-    num_steps += rows.covered_steps[i];
-  }
-  wall_s = std::max(wall_s, summary.measured_s);
-  if (const auto last = last_evaluation(run, rows)) {
-    const double steps_s = last->steps * median_ms / 1e3,
-                 pause_s = last->end_s - time_of(rows.index.size() - 1) - steps_s;
-    if (pause_s > least_pause_s(run, median_ms, steps_s)) {
-      num_steps += last->steps;
-      wall_s += steps_s + pause_s;
-      summary.measured_s += steps_s;
-      summary.measured_samples += last->steps * summary.samples_per_step;
-      pauses.add(pause_s, num_steps);
-    }
-  }
-  summary.num_pauses = pauses.count;
+        100 * (summary.measured_s / window_s - 1)));
+  const WallClock clock = read_wall_clock(run, steps);
+  const double by_times_s = summary.measured_s + clock.seconds_behind,
+               by_clock_s = clock.seconds - clock.pauses.seconds;
+  summary.is_sample_slower = is_sample && by_clock_s < by_times_s;
+  summary.measured_s = is_sample ? by_clock_s : by_times_s;
+  summary.measured_samples += clock.steps_behind * summary.samples_per_step;
+  summary.num_pauses = clock.pauses.count;
   summary.billed_samples = summary.measured_samples;
-  summary.billed_s = std::max(summary.measured_s, wall_s - pauses.seconds + pauses.seconds_in(num_steps));
+  summary.billed_s = std::max(summary.measured_s, std::max(clock.seconds, summary.measured_s) - clock.pauses.seconds +
+                                                      clock.pauses.seconds_in(clock.num_steps));
 }
 
 /// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock.
-void fill_window(const record::RunData& run, const Rows& rows, size_t first, RunSummary& summary) {
+void fill_window(const record::RunData& run, const record::MeasuredSteps& measured, RunSummary& summary) {
+  const Rows& rows = measured.rows;
+  const size_t first = measured.first;
   double wait_ms = 0, wait_steps_ms = 0, told_s = 0;
   bool has_wait = false;
   for (size_t i = first; i < rows.index.size(); ++i) {
     const size_t row = rows.index[i];
     const double steps = steps_of_row(rows, first, i), samples = record::value_or_nan(run.steps.samples, row);
-    summary.measured_s += step_seconds(run, rows, first, i, summary.series->median_ms);
+    summary.measured_s += step_seconds(rows, first, i);
     told_s += rows.step_ms[i] * rows.num_steps[i] / 1e3;
     wait_steps_ms += rows.step_ms[i] * steps;
     summary.measured_samples += (std::isfinite(samples) ? samples : summary.samples_per_step) * steps;
@@ -176,7 +105,7 @@ void fill_window(const record::RunData& run, const Rows& rows, size_t first, Run
   summary.data_wait_share = has_wait && wait_steps_ms > 0 ? wait_ms / wait_steps_ms : record::kUnknown;
   summary.billed_samples = summary.measured_samples;
   summary.billed_s = record::kUnknown;
-  fill_billed(run, rows, first, told_s, summary);
+  fill_billed(run, measured, told_s, summary);
 }
 
 void fill_phases(const record::RunData& run, std::span<const size_t> rows, RunSummary& summary) {
@@ -290,8 +219,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
 
 /// What is counted over whole attempts, then leaves only the measured one in `run`.
 void take_measured_attempt(record::RunData& run, RunSummary& summary) {
-  for (size_t row = 0; row < run.steps.size(); ++row)
-    summary.num_steps += static_cast<int64_t>(record::steps_since_row_before(run.steps, row));
+  summary.num_steps = record::count_steps(run.steps);
   summary.losses = loss_points(run);
   const size_t num_rows = run.steps.size();
   const int attempt = record::longest_attempt(run.steps);
@@ -339,13 +267,13 @@ RunSummary summarise_run(record::RunData run, const AnalysisOptions& options) {
     return summary;
   }
   summary.steps_per_row = rows.steps_per_row;
-  summary.series = std::move(steps.series);
+  summary.series = steps.series;
   summary.num_measured_steps = steps.num_steps;
   summary.samples_per_step = steps.samples_per_step;
   const size_t first = steps.first;
   const std::span<const size_t> measured = std::span(rows.index).subspan(first);
   fill_work(run, measured, summary);
-  fill_window(run, rows, first, summary);
+  fill_window(run, steps, summary);
   fill_phases(run, measured, summary);
   fill_trace(run, rows, summary);
   fill_notes(rows, summary);

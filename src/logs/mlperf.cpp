@@ -5,7 +5,8 @@
 // between start and stop over the steps in between, counted by metadata (samples_count, step) and the global batch.
 // The step of metadata may be the samples so far: it is where every one is a multiple of the global batch and the steps
 // would have taken far longer than the clock allows.
-// `throughput` may count launches instead of finished steps: kept, not used.
+// `throughput` may count launches instead of finished steps: kept, not used. Whether a step time is the mean since the
+// line before or that of the last step differs between submissions: the clock tells.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,8 +68,10 @@ class MlperfParser : public LogParser {
   /// Gives the builder the rows of one start.
   void add_start() {
     const int64_t samples_per_count = are_counts_samples() ? known_batch().value_or(1) : 1;
+    const bool are_samples = are_times_of_last_steps(samples_per_count);
     for (Stats& stats : stats_) {
       if (samples_per_count > 1) stats.row.step = stats.row.step / samples_per_count - 1;
+      if (are_samples) stats.row.num_steps = 1;
       if (stats.is_start) builder_.start_attempt();
       builder_.add({.text = {}, .rank = stats.rank, .time_s = stats.time_s}, stats.row);
     }
@@ -176,6 +179,27 @@ class MlperfParser : public LogParser {
     const auto middle = needed.begin() + static_cast<std::ptrdiff_t>(needed.size() / 2);
     std::nth_element(needed.begin(), middle, needed.end());
     return *middle > std::sqrt(static_cast<double>(batch));
+  }
+
+  /// Is a time of several steps that of the last one? A mean agrees with the clock better than the line before does.
+  bool are_times_of_last_steps(int64_t samples_per_count) const {
+    std::vector<double> own, other;  // by which shares the clock's mean differs from these
+    for (size_t at = 1; at < stats_.size(); ++at) {
+      const Stats &stats = stats_[at], &before = stats_[at - 1];
+      const int64_t num_steps = (stats.row.step - before.row.step) / samples_per_count;
+      if (num_steps < 2 || stats.is_start || stats.rank != before.rank || !stats.time_s || !before.time_s) continue;
+      const double mean_ms = (*stats.time_s - *before.time_s) * kMsPerSecond / static_cast<double>(num_steps);
+      own.push_back(std::abs(mean_ms / stats.row.step_ms - 1)),
+          other.push_back(std::abs(mean_ms / before.row.step_ms - 1));
+    }
+    constexpr size_t kEnough = 8;
+    if (own.size() < kEnough) return false;
+    const auto low = static_cast<std::ptrdiff_t>(own.size() / 4);  // many of the others may hold evaluations
+    std::nth_element(own.begin(), own.begin() + low, own.end());
+    std::nth_element(other.begin(), other.begin() + low, other.end());
+    constexpr double kBetter = 0.5, kAlike = 1e-3, kUnlike = 0.5;  // the last: a clock that is not of these steps
+    const double least = own[static_cast<size_t>(low)], least_other = other[static_cast<size_t>(low)];
+    return least_other > kAlike && least < kUnlike && least > kBetter * least_other;
   }
 
   std::optional<int64_t> step_of(const Json& metadata, const Json& value) const {

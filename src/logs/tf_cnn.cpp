@@ -5,9 +5,13 @@
 // rate1). The batch stands at the top ("Batch size:  256 global") or must be given. It is that of all workers, as the
 // total is, while a step's rate is that of the worker that prints it: with Horovod each device is one. Steps count from
 // 1. The program prints no times of day; a stamp in front is of what collected the lines.
+// The rate has one decimal: far from the start the totals of two neighbouring lines differ by less than rounding. Lines
+// are then taken together until they tell the time between them, and each has the mean of them all.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/strings.h"
 #include "logs/merged.h"
@@ -52,30 +56,50 @@ class TfCnnParser : public LogParser {
     }
     const auto batch = static_cast<double>(*known_batch());
     Progress& progress = progress_[line.rank.value_or(-1)];
-    if (*step < progress.last.step) progress = {};                    // a new start
-    if (*step > progress.last.step) progress.before = progress.last;  // else the line of another rank
-    const double total_s = *step * batch / *rate;
+    if (*step < progress.last.step) close_group(progress), progress = {};  // a new start
+    const double rounding = kHalfDigit / *rate, total_s = *step * batch / *rate;
+    const Moment now = {.step = *step, .total_s = total_s, .error_s = total_s * rounding};
     LogRow row{.step = static_cast<int64_t>(*step) - 1, .samples = batch, .samples_per_s = *rate};
     row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
-    row.step_ms = (total_s - progress.before.total_s) / (*step - progress.before.step) * kMsPerSecond;
     row.loss = loss_of(text);
-    if (!(row.step_ms > 0)) return LineUse::kRejected;
+    if (*step == progress.before.step) {  // the line of another rank
+      row.step_ms = progress.step_ms;
+      waiting_.push_back({.row = row, .rank = line.rank, .time_s = line.time_s});
+      return LineUse::kUsed;
+    }
+    progress.last = now;
+    progress.group.push_back(waiting_.size());
     waiting_.push_back({.row = row, .rank = line.rank, .time_s = line.time_s});
-    progress.last = {*step, total_s};
+    const double allowed = std::max(kMaxError, kSlowFactor * rounding) * (now.total_s - progress.before.total_s);
+    if (now.error_s + progress.before.error_s <= allowed) close_group(progress);
     return LineUse::kUsed;
   }
 
   void finish() override {
     close_start();
     if (setup().sample_unit == "samples") setup().sample_unit = "images";
+    builder_.run().are_times_rounded_sums = true;
   }
 
  private:
+  /// Of the printed rate; of the time that a row tells; and how many times the former are allowed where rates are slow.
+  static constexpr double kHalfDigit = 0.05, kMaxError = 0.01, kSlowFactor = 4;
+
   /// A measurement whose rate is of one worker.
   struct Waiting {
     LogRow row{};
     std::optional<int> rank{};
     std::optional<double> time_s{};
+  };
+
+  struct Moment {
+    double step = 0, total_s = 0;
+    double error_s = 0;  // by the digits of the rate
+  };
+  struct Progress {
+    Moment before{}, last{};      // the lines around the group
+    std::vector<size_t> group{};  // of waiting_
+    double step_ms = 0;           // of the group before
   };
 
   /// How many workers the batch is of; nothing where nobody can tell.
@@ -92,7 +116,20 @@ class TfCnnParser : public LogParser {
     return std::nullopt;
   }
 
+  /// Gives the lines of a group their mean; those that end too early to tell one, that of the group before.
+  void close_group(Progress& progress) {
+    if (progress.group.empty()) return;
+    const Moment from = std::exchange(progress.before, progress.last);
+    const double steps = progress.last.step - from.step, total_s = progress.last.total_s - from.total_s;
+    const bool is_told = progress.last.error_s + from.error_s < total_s && steps > 0;
+    if (is_told || progress.step_ms == 0) progress.step_ms = total_s / std::max(steps, 1.0) * kMsPerSecond;
+    for (const size_t at : progress.group) waiting_[at].row.step_ms = progress.step_ms;
+    if (progress.group.size() > 1) longest_group_ = std::max(longest_group_, static_cast<int64_t>(steps));
+    progress.group.clear();
+  }
+
   void close_start() override {
+    for (auto& [rank, progress] : progress_) close_group(progress);
     const auto workers = num_workers();
     for (Waiting& waiting : waiting_) {
       if (!workers) {
@@ -110,6 +147,11 @@ class TfCnnParser : public LogParser {
     if (workers && *workers > 1)
       builder_.run().problems.push_back(fmt::format(
           "each step's rate is that of one of {} workers: step times are those of the whole batch", *workers));
+    if (longest_group_ > longest_told_)
+      builder_.run().problems.push_back(
+          fmt::format("the rate is a mean since the start, with one decimal: step times are means over up to {} steps, "
+                      "which hide single slow ones",
+                      longest_told_ = longest_group_));
     waiting_.clear();
     progress_.clear();
     total_rate_.reset(), printed_batch_.reset(), device_batch_.reset();
@@ -144,14 +186,9 @@ class TfCnnParser : public LogParser {
       if (!setup().is_synthetic) setup().is_synthetic = text.find("synthetic") != std::string_view::npos;
   }
 
-  struct Moment {
-    double step = 0, total_s = 0;
-  };
-  struct Progress {
-    Moment before{}, last{};  // the printed steps
-  };
-  std::map<int, Progress> progress_{};  // by rank; -1: lines without a label
-  std::vector<Waiting> waiting_{};      // of the present start
+  std::map<int, Progress> progress_{};            // by rank; -1: lines without a label
+  std::vector<Waiting> waiting_{};                // of the present start
+  int64_t longest_group_ = 1, longest_told_ = 1;  // steps
   std::optional<double> total_rate_{};
   std::optional<int64_t> printed_batch_{}, device_batch_{};
   std::string variables_{};

@@ -3,21 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "stats/statistics.h"
 
 namespace lockstep::record {
 namespace {
 constexpr double kMinWarmupSteps = 10, kMinWarmupS = 30, kMaxWarmupShare = 0.1;
-
-double row_step_ms(const RunData& run, size_t row) {
-  const double direct = value_or_nan(run.steps.step_ms, row);
-  if (std::isfinite(direct) && direct > 0) return direct;
-  double samples = value_or_nan(run.steps.samples, row);
-  if (!std::isfinite(samples) && run.setup.global_batch) samples = static_cast<double>(*run.setup.global_batch);
-  const double rate = value_or_nan(run.steps.logged_samples_per_s, row);
-  return rate > 0 && samples > 0 ? 1e3 * samples / rate : kUnknown;
-}
 
 /// Rows that stand for far fewer steps than the others (the first line of an epoch is one step among hundreds) weigh
 /// like the others in every figure: they are joined with the row behind them, or the last with the one before, into the
@@ -46,6 +38,28 @@ void join_short_rows(UsableRows& rows) {
   }
 }
 
+/// Where a log tells one step of several, the first step of an epoch counts for itself only: not as a row, but with
+/// its time beside the row behind it. Not done where a log tells hardly any others.
+void set_epoch_starts_apart(const RunData& run, UsableRows& rows) {
+  const UsableRows all = std::move(rows);
+  rows = {.steps_per_row = all.steps_per_row, .num_unusable = all.num_unusable};
+  double steps = 0, covered = 0, ms = 0;  // of epoch starts since the last row
+  for (size_t i = 0; i < all.index.size(); ++i) {
+    if (i > 0 && does_begin_epoch(run.steps, all.index[i], all.index[i - 1])) {
+      steps += all.num_steps[i], covered += all.covered_steps[i], ms += all.step_ms[i] * all.num_steps[i];
+      continue;
+    }
+    rows.index.push_back(all.index[i]);
+    rows.step_ms.push_back(all.step_ms[i]);
+    rows.num_steps.push_back(all.num_steps[i]);
+    rows.covered_steps.push_back(all.covered_steps[i] + std::exchange(covered, 0));
+    rows.epoch_starts.push_back(std::exchange(steps, 0));
+    rows.epoch_starts_ms.push_back(std::exchange(ms, 0));
+  }
+  constexpr double kLeastShare = 0.3;
+  if (static_cast<double>(rows.index.size()) < kLeastShare * static_cast<double>(all.index.size())) rows = all;
+}
+
 UsableRows usable_rows(const RunData& run) {
   UsableRows rows;
   const int attempt = longest_attempt(run.steps);
@@ -66,12 +80,17 @@ UsableRows usable_rows(const RunData& run) {
   }
   if (rows.index.empty()) return rows;
   rows.steps_per_row = stats::median(rows.num_steps);
-  if (rows.steps_per_row > 1) join_short_rows(rows);
+  if (rows.steps_per_row > 1)
+    join_short_rows(rows);
+  else if (stats::median(rows.covered_steps) > rows.steps_per_row)
+    set_epoch_starts_apart(run, rows);
+  rows.epoch_starts.resize(rows.index.size()), rows.epoch_starts_ms.resize(rows.index.size());
   rows.covered_per_row = stats::median(rows.covered_steps);
   return rows;
 }
 
-stats::SeriesOptions series_options(const UsableRows& rows, const std::optional<size_t>& warmup_steps) {
+stats::SeriesOptions series_options(const RunData& run, const UsableRows& rows,
+                                    const std::optional<size_t>& warmup_steps) {
   double total_s = 0;
   for (size_t row = 0; row < rows.index.size(); ++row) total_s += rows.step_ms[row] * rows.covered_steps[row] / 1e3;
   stats::SeriesOptions series;
@@ -79,7 +98,7 @@ stats::SeriesOptions series_options(const UsableRows& rows, const std::optional<
   // Rows hold the time of one step, whose floor is scaled by the steps from row to row.
   series.min_warmup_s = std::min(kMinWarmupS, total_s * kMaxWarmupShare) / rows.covered_per_row;
   series.warmup_steps = warmup_steps;
-  series.has_every_step = rows.covered_per_row <= 1;
+  series.has_every_step = rows.covered_per_row <= 1 && !run.are_times_rounded_sums;
   return series;
 }
 }  // namespace
@@ -93,6 +112,15 @@ int longest_attempt(const StepColumns& steps) {
   return best;
 }
 
+double row_step_ms(const RunData& run, size_t row) {
+  const double direct = value_or_nan(run.steps.step_ms, row);
+  if (std::isfinite(direct) && direct > 0) return direct;
+  double samples = value_or_nan(run.steps.samples, row);
+  if (!std::isfinite(samples) && run.setup.global_batch) samples = static_cast<double>(*run.setup.global_batch);
+  const double rate = value_or_nan(run.steps.logged_samples_per_s, row);
+  return rate > 0 && samples > 0 ? 1e3 * samples / rate : kUnknown;
+}
+
 double num_steps_of(const StepColumns& steps, size_t row) {
   return row < steps.num_steps.size() ? std::max(1, steps.num_steps[row]) : 1;
 }
@@ -104,6 +132,26 @@ double steps_since_row_before(const StepColumns& steps, size_t row) {
   return std::max(own, static_cast<double>(steps.step[row] - steps.step[row - 1]));
 }
 
+int64_t count_steps(const StepColumns& steps) {
+  std::vector<double> since;
+  for (size_t row = 0; row < steps.size(); ++row) since.push_back(steps_since_row_before(steps, row));
+  if (since.empty()) return 0;
+  const double usual = stats::median(since);
+  const bool tells_single_steps =
+      std::all_of(steps.num_steps.begin(), steps.num_steps.end(), [](int32_t num_steps) { return num_steps <= 1; });
+  double sum = 0;
+  for (size_t row = 0; row < steps.size(); ++row) {
+    const bool is_first = row == 0 || (row < steps.attempt.size() && steps.attempt[row] != steps.attempt[row - 1]);
+    sum += is_first && tells_single_steps ? std::clamp(usual, since[row], static_cast<double>(steps.step[row] + 1))
+                                          : since[row];
+  }
+  return static_cast<int64_t>(sum);
+}
+
+bool does_begin_epoch(const StepColumns& steps, size_t row, size_t before) {
+  return row < steps.epoch.size() && steps.epoch[row] >= 0 && steps.epoch[row] != steps.epoch[before];
+}
+
 double median_of_rows(const std::vector<double>& column, std::span<const size_t> rows) {
   std::vector<double> values;
   for (const size_t row : rows)
@@ -113,7 +161,7 @@ double median_of_rows(const std::vector<double>& column, std::span<const size_t>
 
 MeasuredSteps measure_steps(const RunData& run, const std::optional<size_t>& warmup_steps) {
   MeasuredSteps steps{.rows = usable_rows(run)};
-  steps.options = series_options(steps.rows, warmup_steps);
+  steps.options = series_options(run, steps.rows, warmup_steps);
   steps.samples_per_step = kUnknown;
   if (steps.rows.index.empty()) return steps;
   steps.series = stats::summarise_series(steps.rows.step_ms, steps.options);

@@ -14,11 +14,18 @@ namespace lockstep::record {
 /// without rows.
 int longest_attempt(const StepColumns& steps);
 
+/// Time of the steps of a row: as recorded, else from the printed rate; NaN: neither.
+double row_step_ms(const RunData& run, size_t row);
 /// Optimiser steps that the time of a row is the mean of.
 double num_steps_of(const StepColumns& steps, size_t row);
 /// Optimiser steps since the row before of the same attempt: more than num_steps_of where a program tells the time of
 /// one step of several, or lines of it were lost. Of an attempt's first row num_steps_of.
 double steps_since_row_before(const StepColumns& steps, size_t row);
+/// Optimiser steps of all attempts. Where a program tells one step of several, those before its first line count as
+/// those between lines, as far as there are any.
+int64_t count_steps(const StepColumns& steps);
+/// Is it of another epoch than the row before? Its step waits for the loader then.
+bool does_begin_epoch(const StepColumns& steps, size_t row, size_t before);
 /// A column that a source did not tell is empty, one that it began late is short: NaN then.
 inline double value_or_nan(const std::vector<double>& column, size_t row) {
   return row < column.size() ? column[row] : std::numeric_limits<double>::quiet_NaN();
@@ -30,7 +37,10 @@ struct UsableRows {
   std::vector<double> step_ms{};        ///< As recorded, else from the printed rate.
   std::vector<double> num_steps{};      ///< Steps that step_ms is the mean of.
   std::vector<double> covered_steps{};  ///< Steps since the row before, those included that no row tells.
-  double steps_per_row = 1;             ///< Median of num_steps; above 1 the source logs means over so many steps.
+  /// First steps of epochs among the covered ones, which a log that tells some steps only tells too: they wait for the
+  /// loader and are no sample of the others. How many they are, and their time.
+  std::vector<double> epoch_starts{}, epoch_starts_ms{};
+  double steps_per_row = 1;    ///< Median of num_steps; above 1 the source logs means over so many steps.
   double covered_per_row = 1;  ///< Median of covered_steps; above steps_per_row the rows are a sample of the steps.
   size_t num_unusable = 0;     ///< Rows whose time is missing, not finite or not positive.
 };

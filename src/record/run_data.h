@@ -118,6 +118,9 @@ struct RunData {
   int measured_attempt = 0;  ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives
                              ///< are of this one. 0: unknown.
   bool is_unit_guessed = false;  ///< The source does not tell the unit of its step times.
+  /// Its step times are differences of totals that were rounded: where one is too long the next is too short, so
+  /// nothing can be told of launch pacing.
+  bool are_times_rounded_sums = false;
   StepColumns steps{};
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};

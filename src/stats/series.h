@@ -33,17 +33,23 @@ PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const 
 /// empty names stand for themselves.
 std::vector<double> values_by_allocation(std::span<const double> values, std::span<const std::string> allocations);
 
+/// The one value of several runs, or of the jobs they were in: the geometric mean of theirs (all > 0). The median of a
+/// few values lies outside the interval of their mean where they are skewed or fall in two groups.
+double centre_of_runs(std::span<const double> values);
+
 /// Comparison of two sides, each several runs (or blocks of one run).
 struct Comparison {
-  double ratio = 1;  ///< side_centre of a / that of b (paired: that of the ratios); inside `interval`.
+  double ratio = 1;  ///< Centre of a / that of b (paired: that of the ratios); inside `interval`.
   std::optional<Interval> interval{};
   std::string verdict{};  ///< One plain sentence.
 };
 /// `a` and `b` are paired by index when `is_paired` (equal length), else compared as two samples (Mann-Whitney beside
 /// the interval). A single value against a few is given their spread. The interval's arms are at least `least_log_half`
-/// on logarithms: what rounding hides.
+/// on logarithms: what rounding hides. The centre of a side is the median of the logarithms where both are long series
+/// of steps, else centre_of_runs.
+enum class SampleKind { kSteps, kRuns };
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired,
-                           double least_log_half = 0);
+                           double least_log_half = 0, SampleKind kind = SampleKind::kSteps);
 
 /// A distribution of bounded size that can be pooled with others: each value with the number of steps it stands for.
 struct WeightedValue {

@@ -148,9 +148,8 @@ void note_runs(std::span<const SeriesSummary> runs, size_t num_values, PointEsti
         "{} of {} runs show launch pacing in single steps: means over several steps were used", num, runs.size()));
 }
 
-/// Geometric mean of the values of allocations, or of runs of one allocation, and Student's interval of it, no narrower
-/// than what each run knows of its own median. Both are of the mean of the logarithms: the median of a few values lies
-/// outside that interval where they are skewed or fall in two groups.
+/// The centre of the values of allocations, or of runs of one allocation, and Student's interval of it, no narrower
+/// than what each run knows of its own median.
 void set_estimate(std::span<const SeriesSummary> runs, std::span<const double> values, const char* what,
                   PointEstimate& point) {
   if (runs.size() == 1) {
@@ -168,7 +167,7 @@ void set_estimate(std::span<const SeriesSummary> runs, std::span<const double> v
     if (run.median_interval) squares += std::pow(std::log(run.median_interval->high / run.median_interval->low) / 2, 2);
   }
   const double noise = std::sqrt(squares) / static_cast<double>(runs.size()), widest = std::max({half, digit, noise});
-  point.median_ms = std::exp(centre);
+  point.median_ms = centre_of_runs(values);
   point.median_interval = Interval{std::exp(centre - widest), std::exp(centre + widest),
                                    fmt::format("Student t on logarithms of {} {}", logs.size(), what)};
   if (half >= widest) return;
@@ -195,6 +194,8 @@ RankWins count_rank_wins(std::span<const double> a, std::span<const double> b) {
   return result;
 }
 
+double centre_of_runs(std::span<const double> values) { return std::exp(mean(logarithms(values))); }
+
 std::vector<double> values_by_allocation(std::span<const double> values, std::span<const std::string> allocations) {
   LOCKSTEP_CHECK(values.size() == allocations.size(), "values={} allocations={}", values.size(), allocations.size());
   std::vector<std::pair<std::string, std::vector<double>>> groups;
@@ -206,7 +207,7 @@ std::vector<double> values_by_allocation(std::span<const double> values, std::sp
   }
   std::vector<double> centres;
   for (const auto& group : groups)
-    centres.push_back(group.second.size() == 1 ? group.second.front() : std::exp(mean(logarithms(group.second))));
+    centres.push_back(group.second.size() == 1 ? group.second.front() : centre_of_runs(group.second));
   return centres;
 }
 
@@ -235,12 +236,12 @@ PointEstimate combine_runs(std::span<const SeriesSummary> runs, std::span<const 
   return point;
 }
 
-Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired,
-                           double least_log_half) {
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, bool is_paired, double least_log_half,
+                           SampleKind kind) {
   LOCKSTEP_CHECK(!a.empty() && !b.empty() && (!is_paired || a.size() == b.size()), "count_a={} count_b={}", a.size(),
                  b.size());
   const std::vector<double> log_a = logarithms(a), log_b = logarithms(b);
-  const bool is_median = std::min(a.size(), b.size()) >= kMinIntervalValues;  // as side_centre
+  const bool is_median = kind == SampleKind::kSteps && std::min(a.size(), b.size()) >= kMinIntervalValues;
   const LogEstimate left = estimate_logs(log_a, is_median), right = estimate_logs(log_b, is_median);
   Comparison comparison{.ratio = std::exp(left.centre - right.centre)};
   std::optional<Interval> interval;

@@ -39,12 +39,6 @@ std::optional<Interval> median_interval(std::span<const double> sorted, const De
                   method_text("ranks", dependence)};
 }
 
-double side_centre(std::span<const double> values, size_t least_count) {
-  std::vector<double> logs;
-  for (const double value : values) logs.push_back(std::log(value));
-  return std::exp(least_count >= kMinIntervalValues ? median(logs) : mean(logs));
-}
-
 std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence) {
   if (!is_enough(values.size(), dependence)) return std::nullopt;
   const double error =

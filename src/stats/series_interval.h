@@ -23,10 +23,6 @@ std::optional<Interval> median_interval(std::span<const double> sorted, const De
 inline constexpr const char* kMedianIntervalMethod =
     "the range between two ranks around the median, as far from it as Student's t asks for, widened by the "
     "autocorrelation time of an autoregressive model of the steps' normal scores";
-/// What a side of a comparison is reduced to: the median where both sides are series (the shorter one has `least_count`
-/// >= kMinIntervalValues values), else the geometric mean, since a few values have no interval of their median. Values
-/// > 0.
-double side_centre(std::span<const double> values, size_t least_count);
 /// Interval of the mean with the same dependence.
 std::optional<Interval> mean_interval(std::span<const double> values, const Dependence& dependence);
 

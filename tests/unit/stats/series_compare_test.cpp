@@ -245,7 +245,7 @@ TEST(Comparisons, RatiosOfTwoModesLieInsideTheirInterval) {
       const Comparison comparison = compare_samples(a, b, is_paired);
       ASSERT_LE(comparison.interval->low, comparison.ratio) << "trial " << trial;
       ASSERT_LE(comparison.ratio, comparison.interval->high) << "trial " << trial;
-      ASSERT_NEAR(side_centre(a, 11) / side_centre(b, 11), comparison.ratio, 1e-12)
+      ASSERT_NEAR(centre_of_runs(a) / centre_of_runs(b), comparison.ratio, 1e-12)
           << "what is printed beside the ratio gives it";
     }
 }
@@ -262,8 +262,8 @@ TEST(Comparisons, ALongSeriesAndAFewValuesAreReducedAlike) {
     const Comparison comparison = compare_samples(many, few, false);
     double sum = 0;
     for (const double value : many) sum += std::log(value) / 300;
-    ASSERT_NEAR(side_centre(many, 6), std::exp(sum), 1e-9);
-    ASSERT_NEAR(side_centre(many, 6) / side_centre(few, 6), comparison.ratio, 1e-12);
+    ASSERT_NEAR(centre_of_runs(many), std::exp(sum), 1e-9);
+    ASSERT_NEAR(centre_of_runs(many) / centre_of_runs(few), comparison.ratio, 1e-12);
     ASSERT_TRUE(comparison.interval->low <= comparison.ratio && comparison.ratio <= comparison.interval->high);
     num_covered += comparison.interval->low <= 1 && 1 <= comparison.interval->high;
   }
