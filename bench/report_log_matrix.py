@@ -178,7 +178,8 @@ def imagenet_stamped(run: Run) -> str:
 
 
 def tf_cnn_lines(run: Run, prefix) -> str:
-    text = ["Model:       resnet50", f"Batch size:  {run.batch} global", f"             {SAMPLES_PER_DEVICE} per device",
+    text = ["Model:       resnet50", f"Batch size:  {run.batch} global",
+            f"             {SAMPLES_PER_DEVICE} per device",
             "Devices:     [" + ", ".join(["'gpu'"] * run.devices) + "]", "Variables:   horovod"]
     for step in range(1, run.steps + 1):
         if step == 1 or step % run.every == 0:
@@ -275,7 +276,8 @@ PROGRAMS = dict(openclip=Program(openclip, has_epochs=True), megatron=Program(me
 
 def report(program: str, logs: list, *flags: str) -> str:
     command = [program, "report", *map(str, logs), "--devices-per-node", str(DEVICES_PER_NODE),
-               "--meta", "/n(?<nodes>[0-9]+)", "--samples-per-device", str(SAMPLES_PER_DEVICE), "--budget-samples", str(BUDGET_SAMPLES), *flags]
+               "--meta", "/n(?<nodes>[0-9]+)", "--samples-per-device", str(SAMPLES_PER_DEVICE),
+               "--budget-samples", str(BUDGET_SAMPLES), *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{command} ended with {done.returncode}: {done.stderr}")

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "analysis/cells.h"
 #include "analysis/checks.h"
 #include "analysis/group.h"
 #include "analysis/losses.h"
@@ -20,13 +21,24 @@ namespace {
 constexpr double kSecondsPerDay = 86400;
 
 /// Repeats with a 95 % interval whose ends lie further than this from the value, on logarithms, get none: two that
-/// differ by 9 % already have one of 60 to 160 % of the value.
-constexpr double kMaxLogHalf = 0.5;
+/// differ by 9 % already have one of 60 to 160 % of the value. Of a single run the upper end may be 1.65 times the
+/// lower.
+constexpr double kMaxLogHalf = 0.5, kMaxLogHalfOfRun = 0.25;
 
 /// Takes an interval that says nothing away, and puts what it says into words.
 void drop_empty_interval(Point& point, std::span<const stats::SeriesSummary> series) {
   const auto& interval = point.estimate.median_interval;
-  if (!interval || series.size() < 2 || std::log(interval->high / interval->low) / 2 <= kMaxLogHalf) return;
+  const bool is_single = series.size() == 1;
+  const double log_half = interval && interval->low > 0 ? std::log(interval->high / interval->low) / 2 : 0;
+  if (log_half <= (is_single ? kMaxLogHalfOfRun : kMaxLogHalf)) return;
+  if (is_single) {
+    point.no_interval = fmt::format(
+        "the steps of the only run vary so much that their median may be anything from {} to {} ms: no "
+        "interval",
+        figure_text(interval->low, 3), figure_text(interval->high, 3));
+    point.estimate.median_interval.reset();
+    return;
+  }
   const auto [fastest, slowest] = std::minmax_element(
       series.begin(), series.end(), [](const auto& a, const auto& b) { return a.median_ms < b.median_ms; });
   point.no_interval = fmt::format("{} repeats that differ by {:.0f} %: no interval", series.size(),
@@ -75,6 +87,7 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   }
   for (const size_t index : point.runs) {
     point.num_steps += runs[index].num_measured_steps;
+    point.num_window_steps += runs[index].num_window_steps;
     point.steps_per_row = std::max(point.steps_per_row, runs[index].steps_per_row);
   }
   const std::set<std::string> distinct(allocations.begin(), allocations.end());
@@ -84,7 +97,7 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   point.is_of_table = runs[point.runs.front()].format == kTableRow;
   for (const size_t index : point.runs) point.has_step_time = point.has_step_time && runs[index].has_step_time;
   if (point.is_of_table) {
-    point.num_steps = 0;
+    point.num_steps = point.num_window_steps = 0;
     point.p50_ms = point.p95_ms = point.p99_ms = record::kUnknown;
     return;
   }

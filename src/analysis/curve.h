@@ -39,12 +39,14 @@ struct Point {
   /// Different jobs; nothing where one of several runs does not name its own.
   std::optional<size_t> num_allocations{};
   stats::PointEstimate estimate{};
-  /// Why several runs have no interval: they differ by so much that it would say nothing. Empty otherwise.
+  /// Why there is no interval: runs, or the steps of the only one, vary so much that it would say nothing. Empty
+  /// otherwise.
   std::string no_interval{};
-  int64_t num_steps = 0;      ///< Optimiser steps behind the estimate, of all runs.
-  double steps_per_row = 1;   ///< Above 1: `estimate` is of means over so many steps each.
-  bool is_of_table = false;   ///< Its runs are rows of a table: values without steps, quantiles and pauses.
-  bool has_step_time = true;  ///< False: the table tells rates only.
+  int64_t num_steps = 0;         ///< Optimiser steps behind the estimate, of all runs.
+  int64_t num_window_steps = 0;  ///< With those between lines that no line tells.
+  double steps_per_row = 1;      ///< Above 1: `estimate` is of means over so many steps each.
+  bool is_of_table = false;      ///< Its runs are rows of a table: values without steps, quantiles and pauses.
+  bool has_step_time = true;     ///< False: the table tells rates only.
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
   double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs; p99 is NaN below 100 of them.
   std::vector<stats::WeightedValue> distribution{};  ///< The same steps, ascending, each run by its number of steps.

@@ -39,13 +39,10 @@ std::string base_of(const Curve& curve, const RunSummary& run) {
   const record::RunSetup& setup = curve.points.front().setup;
   size_t num_runs = 0;
   for (const Point& point : curve.points) num_runs += point.runs.size();
-  const std::string unknown = num_runs > 1 ? fmt::format("{} runs (model unknown)", num_runs)
-                                           : run.name;  // one file's name would stand for all
+  const std::string unknown =
+      num_runs > 1 ? run.format + " runs (model unknown)" : run.name;  // one file's name would stand for all
   std::string base = !setup.model.empty() ? setup.model : !setup.task.empty() ? setup.task : unknown;
-  const bool tells_precision = std::any_of(curve.traits.begin(), curve.traits.end(), [](const std::string& trait) {
-    return trait.find("precision") != std::string::npos;
-  });
-  if (!setup.precision.empty() && !tells_precision) base += ", " + setup.precision;
+  if (!setup.precision.empty()) base += ", " + setup.precision;
   if (!setup.system.empty()) base += " on " + setup.system;
   return base;
 }
@@ -76,17 +73,33 @@ std::map<std::string, std::vector<size_t>> by_text(const Names& names) {
   return groups;
 }
 
+using Fact = std::function<std::string(const Curve&)>;
+
+/// Which program, task or device it is, where curves that begin alike differ in one: it parts them whatever else does.
+void name_origins(const std::vector<Curve>& curves, const std::vector<Fact>& facts, Names& names) {
+  std::vector<std::string> begins;  // what they have in common so far
+  for (const CurveName& name : names) begins.push_back(name.base);
+  std::vector<size_t> places(names.size(), 0);
+  for (const Fact& fact : facts) {
+    std::map<std::string, std::vector<size_t>> groups;
+    for (size_t i = 0; i < names.size(); ++i) groups[begins[i]].push_back(i);
+    for (const auto& [begin, members] : groups) {
+      std::set<std::string> values;
+      for (const size_t i : members) values.insert(fact(curves[i]));
+      if (values.size() < 2) continue;
+      for (const size_t i : members) {
+        const std::string value = fact(curves[i]);
+        begins[i] += ", " + value;
+        if (!value.empty())
+          names[i].traits.insert(names[i].traits.begin() + static_cast<ptrdiff_t>(places[i]++), value);
+      }
+    }
+  }
+}
+
 /// Tells curves of equal names apart by what else is known of them: one fact after another until none is left.
-void tell_apart(const std::vector<Curve>& curves, const std::vector<RunSummary>& runs, Names& names) {
-  const auto run_of = [&](const Curve& curve) -> const RunSummary& { return runs[curve.points.front().runs.front()]; };
-  const std::vector<std::function<std::string(const Curve&)>> facts = {
-      [&](const Curve& curve) { return run_of(curve).format; },
-      [&](const Curve& curve) { return curve.points.front().setup.task; },
-      [&](const Curve& curve) { return curve.points.front().setup.device; },
-      batch_text,
-      [&](const Curve& curve) { return run_of(curve).name; },
-  };
-  for (const auto& fact : facts)
+void tell_apart(const std::vector<Curve>& curves, const std::vector<Fact>& facts, Names& names) {
+  for (const Fact& fact : facts)
     for (const auto& [text, members] : by_text(names)) {
       std::set<std::string> values;
       for (const size_t i : members) values.insert(fact(curves[i]));
@@ -127,8 +140,18 @@ void name_curves(std::vector<Curve>& curves, const std::vector<RunSummary>& runs
   Names names;
   for (const Curve& curve : curves)
     names.push_back({.base = base_of(curve, runs[curve.points.front().runs.front()]), .traits = curve.traits});
-  for (CurveName& name : names) std::erase(name.traits, name.base);  // a run's name may be both
-  tell_apart(curves, runs, names);
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::erase(names[i].traits, names[i].base);  // a run's name may be both
+    if (const std::string& precision = curves[i].points.front().setup.precision; !precision.empty())
+      std::erase(names[i].traits, "precision " + precision);  // as the base tells
+  }
+  const auto run_of = [&](const Curve& curve) -> const RunSummary& { return runs[curve.points.front().runs.front()]; };
+  name_origins(curves,
+               {[&](const Curve& curve) { return run_of(curve).format; },
+                [](const Curve& curve) { return curve.points.front().setup.task; },
+                [](const Curve& curve) { return curve.points.front().setup.device; }},
+               names);
+  tell_apart(curves, {batch_text, [&](const Curve& curve) { return run_of(curve).name; }}, names);
   const Names whole = names;
   shorten(names);
   std::set<std::string> taken;

@@ -70,11 +70,14 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
   estimate.slow_share = lost_share(point.slow_ratio);
   estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}",
                                      size_text(curve, point.size));
-  if (point.is_sample_slower && point.slow_ratio < 1) {
+  constexpr double kLess = 0.995;  // what is less is told
+  if (point.slow_ratio < (point.is_sample_slower ? 1 : kLess)) {
     estimate.slow_share = point.slow_ratio - 1;
+    const std::string where = "in the runs at " + size_text(curve, point.size);
     estimate.slow_source =
-        fmt::format("measured: by the wall clock all steps of the runs at {} take less than those that their logs tell",
-                    size_text(curve, point.size));
+        "measured: " + (point.is_sample_slower
+                            ? "by the wall clock all steps " + where + " take less than those that their logs tell"
+                            : where + " steps take less on average than the median one");
   }
   if (!std::isfinite(estimate.slow_share)) {
     estimate.slow_share = 0;
@@ -94,9 +97,10 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
           fmt::format("measured: wall clock between steps over step time, {} pauses in the runs at {}",
                       point.num_pauses, size_text(curve, point.size));
     else
-      estimate.pause_source = fmt::format(
-          "{} in the {} measured at {}: {}", point.num_pauses == 1 ? "one pause" : "no pause",
-          count_text(static_cast<size_t>(point.num_steps), "step"), size_text(curve, point.size), kNoMeasurement);
+      estimate.pause_source =
+          fmt::format("{} in the {} measured at {}: {}", point.num_pauses == 1 ? "one pause" : "no pause",
+                      count_text(static_cast<size_t>(point.num_window_steps), "step"), size_text(curve, point.size),
+                      kNoMeasurement);
     if (!std::isfinite(estimate.pause_share)) {
       estimate.pause_share = 0;
       estimate.is_pause_known = estimate.has_few_pauses = false;
@@ -296,12 +300,12 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   std::vector<std::string> texts;
   size_t num_runs = 0, num_jobs = 0;
   bool has_all_jobs = true;  // told by name
-  int64_t num_steps = 0;
+  int64_t num_steps = 0, num_told = 0;
   for (const Point& point : curve.points) {
     num_runs += point.runs.size();
     num_jobs += point.num_allocations.value_or(0);
     for (const size_t index : point.runs) has_all_jobs = has_all_jobs && !analysis.runs[index].allocation.empty();
-    num_steps += point.num_steps;
+    num_steps += point.num_window_steps, num_told += point.num_steps;
   }
   const record::RunSetup& setup = curve.points.front().setup;
   const std::string jobs = has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)";
@@ -310,9 +314,10 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
           ? fmt::format(
                 "Scaling of {} is taken from {} of a table of results, which does not tell how they were measured.",
                 curve.name, count_text(num_runs, "row"))
-          : fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all.", curve.name,
+          : fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all{}.", curve.name,
                         setup.device.empty() ? "" : fmt::format("on {} ", setup.device), count_text(num_runs, "run"),
-                        jobs, count_text(static_cast<size_t>(num_steps), "optimiser step"));
+                        jobs, count_text(static_cast<size_t>(num_steps), "optimiser step"),
+                        num_told < num_steps ? fmt::format(", of which the logs tell the time of {}", num_told) : "");
   if (setup.is_synthetic)
     first += *setup.is_synthetic
                  ? " The input was synthetic: the cost of reading and decoding data is not in the numbers."

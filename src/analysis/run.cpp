@@ -76,7 +76,7 @@ void fill_billed(const record::RunData& run, const record::MeasuredSteps& steps,
   const double by_times_s = summary.measured_s + clock.seconds_behind,
                by_clock_s = clock.seconds - clock.pauses.seconds;
   summary.is_sample_slower = is_sample && by_clock_s < by_times_s;
-  summary.measured_s = is_sample ? by_clock_s : by_times_s;
+  summary.measured_s = is_sample || run.rounding_of_sums > 0 ? by_clock_s : by_times_s;
   summary.measured_samples += clock.steps_behind * summary.samples_per_step;
   summary.num_pauses = clock.pauses.count;
   summary.billed_samples = summary.measured_samples;
@@ -93,6 +93,7 @@ void fill_window(const record::RunData& run, const record::MeasuredSteps& measur
   for (size_t i = first; i < rows.index.size(); ++i) {
     const size_t row = rows.index[i];
     const double steps = steps_of_row(rows, first, i), samples = record::value_or_nan(run.steps.samples, row);
+    summary.num_window_steps += static_cast<int64_t>(steps);
     summary.measured_s += step_seconds(rows, first, i);
     told_s += rows.step_ms[i] * rows.num_steps[i] / 1e3;
     wait_steps_ms += rows.step_ms[i] * steps;

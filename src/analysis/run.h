@@ -82,7 +82,8 @@ struct RunSummary {
   bool is_unit_guessed = false;                      ///< The source does not tell the unit of its step times.
   bool has_step_time = true;       ///< False: a row of a table that tells a rate only; its step is one sample.
   int64_t num_steps = 0;           ///< Optimiser steps, of all attempts.
-  int64_t num_measured_steps = 0;  ///< Of the measured attempt after its warm-up, as all below.
+  int64_t num_measured_steps = 0;  ///< Whose time is told, of the measured attempt after its warm-up, as all below.
+  int64_t num_window_steps = 0;    ///< In all, with those between lines that no line tells.
   /// Sum of step times after warm-up and what was done in it; steps that the source does not tell count as those that
   /// it tells.
   double measured_s = 0, measured_samples = 0;

@@ -127,12 +127,13 @@ draw::Table distribution_table(const Curve& curve, const std::vector<RunSummary>
       const RunSummary& run = runs[index];
       const stats::SeriesSummary& series = *run.series;
       const auto& interval = series.median_interval;
+      const bool is_told = interval && (point.runs.size() > 1 || point.no_interval.empty());
       const draw::Cell half =
-          interval ? draw::Cell{.text = fmt::format("{:+.2f} {:+.2f}", 100 * (interval->low / series.median_ms - 1),
-                                                    100 * (interval->high / series.median_ms - 1)),
-                                .value = 50 * (interval->high - interval->low) / series.median_ms,
-                                .note = {}}
-                   : missing_cell("too few steps for an interval");
+          is_told ? draw::Cell{.text = fmt::format("{:+.2f} {:+.2f}", 100 * (interval->low / series.median_ms - 1),
+                                                   100 * (interval->high / series.median_ms - 1)),
+                               .value = 50 * (interval->high - interval->low) / series.median_ms,
+                               .note = {}}
+                  : missing_cell(interval ? point.no_interval : "too few steps for an interval");
       const draw::Cell p99 =
           series.p99_ms ? fixed_cell(*series.p99_ms / series.median_ms, 3) : missing_cell("from 100 measured steps on");
       table.rows.push_back(

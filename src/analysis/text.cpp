@@ -202,7 +202,8 @@ std::vector<std::string> limits_of(const Curve& curve) {
     else if (*point.num_allocations < 2)
       (point.is_of_table ? single_rows : single).push_back(size);
     if (!point.no_interval.empty())
-      differing.push_back(fmt::format("at {} there are {}", size, point.no_interval));
+      differing.push_back(
+          fmt::format("at {}{}{}", size, point.runs.size() > 1 ? " there are " : " ", point.no_interval));
     else if (!point.estimate.median_interval && !point.is_of_table)
       no_interval.push_back(size);
     for (const Flag& flag : point.flags)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "stats/statistics.h"
@@ -49,6 +50,25 @@ std::vector<ClockInterval> clock_intervals(const RunData& run, const MeasuredSte
     intervals.push_back(open);
     open = {};
     last_s = time_s;
+  }
+  return intervals;
+}
+
+/// The same between all lines of a log whose rows may be longer than from line to line: it tells no single step.
+std::vector<ClockInterval> line_intervals(const RunData& run, const MeasuredSteps& steps) {
+  std::vector<std::pair<double, int64_t>> lines;  // time and step
+  for (size_t row = steps.rows.index[steps.first]; row <= steps.rows.index.back(); ++row)
+    if (std::isfinite(run.steps.time_s[row])) lines.emplace_back(run.steps.time_s[row], run.steps.step[row]);
+  const double begin_s = lines.front().first, end_s = lines.back().first;
+  for (const auto& [step, time_s] : run.line_times)
+    if (time_s > begin_s && time_s < end_s) lines.emplace_back(time_s, step);
+  std::sort(lines.begin(), lines.end());
+  std::vector<ClockInterval> intervals;
+  auto [last_s, last_step] = lines.front();
+  for (const auto& [time_s, step] : lines) {
+    if (step <= last_step) continue;
+    intervals.push_back({.seconds = time_s - last_s, .num_steps = static_cast<double>(step - last_step)});
+    last_s = time_s, last_step = step;
   }
   return intervals;
 }
@@ -146,7 +166,8 @@ double window_seconds(const RunData& run, const MeasuredSteps& steps) {
 }
 
 WallClock read_wall_clock(const RunData& run, const MeasuredSteps& steps) {
-  const std::vector<ClockInterval> intervals = clock_intervals(run, steps);
+  const std::vector<ClockInterval> intervals =
+      run.rounding_of_sums > 0 ? line_intervals(run, steps) : clock_intervals(run, steps);
   const Tolerance tolerance = tolerance_of(run, steps);
   const double step_ms = untold_step_ms(intervals, tolerance, steps.rows.index.size() - steps.first);
   WallClock clock{.seconds = window_seconds(run, steps), .num_steps = steps.rows.num_steps[steps.first]};

@@ -37,7 +37,7 @@ class CollectiveCase final : public BenchCase {
     if (options().mode == "list") return;
     if (world().size() == 1)
       throw UsageError("bench: one rank alone sends nothing",
-                       "start two or more: lockstep launch --nproc-per-node 2 -- bench collective ...");
+                       "start two or more: lockstep launch --nproc-per-node 2 -- bench ...");
     if (options().root >= world().size())
       throw UsageError(fmt::format("bench: --root {} is none of the {} ranks", options().root, world().size()),
                        "ranks count from 0");

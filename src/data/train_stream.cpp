@@ -248,8 +248,11 @@ void refuse_missing_shards(const SourceConfig& config, int64_t num_threads) {
   const auto count = std::count(is_missing.begin(), is_missing.end(), 1);
   if (count == 0) return;
   const auto first = std::find(is_missing.begin(), is_missing.end(), 1) - is_missing.begin();
-  throw DataError(fmt::format("data: {} of {} shards do not exist; the first: '{}'", count, shards.size(),
-                              shards[static_cast<size_t>(first)]),
+  const std::string missing =
+      static_cast<size_t>(count) == shards.size()
+          ? count == 1 ? "the shard does not exist" : fmt::format("none of {} shards exists", count)
+          : fmt::format("{} of {} shards do not exist", count, shards.size());
+  throw DataError(fmt::format("data: {}; the first: '{}'", missing, shards[static_cast<size_t>(first)]),
                   "check the range in the braces of the list, and that the folder is visible on every node");
 }
 

@@ -55,6 +55,13 @@ std::string contents_html(const Document& document, const BlockNames& names) {
 /// Texts up to this length stay on one line; longer ones are prose, which wraps between words.
 constexpr size_t kOneLineLength = 24;
 
+/// "4 devices": a number is not parted from its unit.
+bool is_amount(const std::string& text) {
+  const size_t space = text.find(' ');
+  return space != std::string::npos && space > 0 && text.find(' ', space + 1) == std::string::npos &&
+         text.find_first_not_of("0123456789,") == space;
+}
+
 std::string cell_html(const Cell& cell, bool is_text, bool is_row_head, size_t note_number, const std::string& name) {
   std::string attributes = is_row_head ? " scope=\"row\"" : "";
   const std::string text = cell_text(cell);
@@ -65,6 +72,8 @@ std::string cell_html(const Cell& cell, bool is_text, bool is_row_head, size_t n
     css += "r";
     content = fmt::format("{} <span class=\"i\">{}</span>", escape_xml(text.substr(0, range)),
                           escape_xml(text.substr(range + 1)));
+  } else if (is_text && is_amount(text)) {
+    content = core::replace_all(std::move(content), " ", "&nbsp;");
   } else if (is_text && text.size() > kOneLineLength) {
     content = core::replace_all(content, "/", "/<wbr>");
   }

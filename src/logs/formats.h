@@ -52,7 +52,7 @@ inline constexpr LogFormatInfo kLogFormats[] = {
     {LogFormat::kMlperf, "mlperf", "MLPerf (MLLOG lines)",
      "`train_step_time`, `train_step_timing` or `train_step_timing in s` of `tracked_stats`; without them blocks from "
      "start to stop",
-     "the interval", mlperf_reader},
+     "the interval; 1 where the clock shows that times are those of the last step", mlperf_reader},
     {LogFormat::kNemo, "nemo", "NeMo and Lightning", "`train_step_timing`", "of a bar 1, of a line the log interval",
      nemo_reader},
     {LogFormat::kMegatron, "megatron", "Megatron-LM", "`elapsed time per iteration (ms)` or `(s)`", "the log interval",
@@ -63,7 +63,8 @@ inline constexpr LogFormatInfo kLogFormats[] = {
     {LogFormat::kDeepSpeed, "deepspeed", "DeepSpeed", "batch / `CurrSamplesPerSec`", "1", deepspeed_reader},
     {LogFormat::kImageNet, "imagenet", "the ImageNet example of PyTorch", "the value of `Time`", "1", imagenet_reader},
     {LogFormat::kTfCnn, "tf_cnn", "tf_cnn_benchmarks",
-     "batch x (k2 / rate2 - k1 / rate1), since the rate is a mean from the start", "the interval", tf_cnn_reader},
+     "batch x (k2 / rate2 - k1 / rate1), since the rate is a mean from the start",
+     "the interval; several together where the digits of the rate tell no less", tf_cnn_reader},
     {LogFormat::kNcclTests, "nccl-tests", "nccl-tests (all_reduce_perf and others)",
      "(points of a collective: time and size)", "", nccl_tests_reader, true},
     {LogFormat::kBench, "bench", "results of lockstep bench", "(points of a collective)", "", bench_reader, true},

@@ -6,7 +6,7 @@
 // total is, while a step's rate is that of the worker that prints it: with Horovod each device is one. Steps count from
 // 1. The program prints no times of day; a stamp in front is of what collected the lines.
 // The rate has one decimal: far from the start the totals of two neighbouring lines differ by less than rounding. Lines
-// are then taken together until they tell the time between them, and each has the mean of them all.
+// are then taken together until they tell the time between them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,29 +56,40 @@ class TfCnnParser : public LogParser {
     }
     const auto batch = static_cast<double>(*known_batch());
     Progress& progress = progress_[line.rank.value_or(-1)];
-    if (*step < progress.last.step) close_group(progress), progress = {};  // a new start
+    if (*step < progress.seen_step) end_progress(progress);  // a new start
+    progress.seen_step = *step;
     const double rounding = kHalfDigit / *rate, total_s = *step * batch / *rate;
     const Moment now = {.step = *step, .total_s = total_s, .error_s = total_s * rounding};
+    const bool is_next = *step > progress.last.step;  // else the line of another rank
+    const bool is_passed =
+        is_next && now.error_s + progress.last.error_s >
+                       std::max(kMaxError, kSlowFactor * rounding) * (total_s - progress.last.total_s);
+    if (is_next && !is_passed) progress.before = progress.last;
+    const double num_steps = *step - progress.before.step;
     LogRow row{.step = static_cast<int64_t>(*step) - 1, .samples = batch, .samples_per_s = *rate};
     row.first_num_steps = static_cast<int32_t>(std::min(*step, 1e9));
+    row.step_ms = (total_s - progress.before.total_s) / num_steps * kMsPerSecond;
     row.loss = loss_of(text);
-    if (*step == progress.before.step) {  // the line of another rank
-      row.step_ms = progress.step_ms;
-      waiting_.push_back({.row = row, .rank = line.rank, .time_s = line.time_s});
+    if (!(row.step_ms > 0)) return LineUse::kRejected;
+    const Waiting waiting = {.row = row, .rank = line.rank, .time_s = line.time_s};
+    rounding_ = rounding;
+    if (is_passed) {
+      progress.passed = waiting;
+      if (line.time_s) builder_.run().line_times.emplace_back(row.step, *line.time_s);
       return LineUse::kUsed;
     }
+    if (std::exchange(progress.passed, std::nullopt))
+      longest_row_ = std::max(longest_row_, static_cast<int64_t>(num_steps));
     progress.last = now;
-    progress.group.push_back(waiting_.size());
-    waiting_.push_back({.row = row, .rank = line.rank, .time_s = line.time_s});
-    const double allowed = std::max(kMaxError, kSlowFactor * rounding) * (now.total_s - progress.before.total_s);
-    if (now.error_s + progress.before.error_s <= allowed) close_group(progress);
+    progress.last_row = waiting_.size();
+    waiting_.push_back(waiting);
     return LineUse::kUsed;
   }
 
   void finish() override {
     close_start();
     if (setup().sample_unit == "samples") setup().sample_unit = "images";
-    builder_.run().are_times_rounded_sums = true;
+    builder_.run().rounding_of_sums = rounding_;
   }
 
  private:
@@ -97,10 +108,17 @@ class TfCnnParser : public LogParser {
     double error_s = 0;  // by the digits of the rate
   };
   struct Progress {
-    Moment before{}, last{};      // the lines around the group
-    std::vector<size_t> group{};  // of waiting_
-    double step_ms = 0;           // of the group before
+    Moment before{}, last{};          // the lines that rows end with
+    double seen_step = 0;             // of any line
+    size_t last_row = 0;              // index of waiting_
+    std::optional<Waiting> passed{};  // the last line since then: it tells all steps since `before`
   };
+
+  /// The last row ends with the last line.
+  void end_progress(Progress& progress) {
+    if (progress.passed && progress.last.step > 0) waiting_[progress.last_row] = *progress.passed;
+    progress = {};
+  }
 
   /// How many workers the batch is of; nothing where nobody can tell.
   std::optional<int64_t> num_workers() const {
@@ -116,20 +134,8 @@ class TfCnnParser : public LogParser {
     return std::nullopt;
   }
 
-  /// Gives the lines of a group their mean; those that end too early to tell one, that of the group before.
-  void close_group(Progress& progress) {
-    if (progress.group.empty()) return;
-    const Moment from = std::exchange(progress.before, progress.last);
-    const double steps = progress.last.step - from.step, total_s = progress.last.total_s - from.total_s;
-    const bool is_told = progress.last.error_s + from.error_s < total_s && steps > 0;
-    if (is_told || progress.step_ms == 0) progress.step_ms = total_s / std::max(steps, 1.0) * kMsPerSecond;
-    for (const size_t at : progress.group) waiting_[at].row.step_ms = progress.step_ms;
-    if (progress.group.size() > 1) longest_group_ = std::max(longest_group_, static_cast<int64_t>(steps));
-    progress.group.clear();
-  }
-
   void close_start() override {
-    for (auto& [rank, progress] : progress_) close_group(progress);
+    for (auto& [rank, progress] : progress_) end_progress(progress);
     const auto workers = num_workers();
     for (Waiting& waiting : waiting_) {
       if (!workers) {
@@ -147,11 +153,11 @@ class TfCnnParser : public LogParser {
     if (workers && *workers > 1)
       builder_.run().problems.push_back(fmt::format(
           "each step's rate is that of one of {} workers: step times are those of the whole batch", *workers));
-    if (longest_group_ > longest_told_)
-      builder_.run().problems.push_back(
-          fmt::format("the rate is a mean since the start, with one decimal: step times are means over up to {} steps, "
-                      "which hide single slow ones",
-                      longest_told_ = longest_group_));
+    if (longest_row_ > 1)
+      builder_.run().problems.push_back(fmt::format(
+          "the rate is a mean since the start, with one decimal: it tells only the means of up to {} steps, "
+          "which hide single slow ones",
+          std::exchange(longest_row_, 1)));
     waiting_.clear();
     progress_.clear();
     total_rate_.reset(), printed_batch_.reset(), device_batch_.reset();
@@ -186,9 +192,10 @@ class TfCnnParser : public LogParser {
       if (!setup().is_synthetic) setup().is_synthetic = text.find("synthetic") != std::string_view::npos;
   }
 
-  std::map<int, Progress> progress_{};            // by rank; -1: lines without a label
-  std::vector<Waiting> waiting_{};                // of the present start
-  int64_t longest_group_ = 1, longest_told_ = 1;  // steps
+  std::map<int, Progress> progress_{};  // by rank; -1: lines without a label
+  std::vector<Waiting> waiting_{};      // of the present start
+  int64_t longest_row_ = 1;             // steps, where rounding made it longer than from line to line
+  double rounding_ = 0;                 // of the last rate
   std::optional<double> total_rate_{};
   std::optional<int64_t> printed_batch_{}, device_batch_{};
   std::string variables_{};

@@ -98,7 +98,8 @@ stats::SeriesOptions series_options(const RunData& run, const UsableRows& rows,
   // Rows hold the time of one step, whose floor is scaled by the steps from row to row.
   series.min_warmup_s = std::min(kMinWarmupS, total_s * kMaxWarmupShare) / rows.covered_per_row;
   series.warmup_steps = warmup_steps;
-  series.has_every_step = rows.covered_per_row <= 1 && !run.are_times_rounded_sums;
+  series.has_every_step = rows.covered_per_row <= 1 && run.rounding_of_sums == 0;
+  series.least_rounding = run.rounding_of_sums;
   return series;
 }
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "record/latency_point.h"
@@ -118,9 +119,11 @@ struct RunData {
   int measured_attempt = 0;  ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives
                              ///< are of this one. 0: unknown.
   bool is_unit_guessed = false;  ///< The source does not tell the unit of its step times.
-  /// Its step times are differences of totals that were rounded: where one is too long the next is too short, so
-  /// nothing can be told of launch pacing.
-  bool are_times_rounded_sums = false;
+  /// Above 0: its step times are differences of totals that are known up to this share only. Where one is too long the
+  /// next is too short, so nothing can be told of launch pacing.
+  double rounding_of_sums = 0;
+  /// Lines with a time of day that are no rows, as (step, Unix time): they tell where in a row's steps a pause lies.
+  std::vector<std::pair<int64_t, double>> line_times{};
   StepColumns steps{};
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};

@@ -138,8 +138,9 @@ void widen(std::optional<Interval>& interval, double centre, double half) {
 
 /// No interval is narrower than the digit that the source prints; of the mean only where the values do not scatter over
 /// several digits, which average out.
-void apply_resolution(std::span<const double> measured, SeriesSummary& summary) {
-  summary.resolution_ms = printed_resolution(measured, summary.median_ms);
+void apply_resolution(std::span<const double> measured, double least_rounding, SeriesSummary& summary) {
+  summary.resolution_ms =
+      std::max(printed_resolution(measured, summary.median_ms), 2 * least_rounding * summary.median_ms);
   widen(summary.median_interval, summary.median_ms, summary.resolution_ms / 2);
   if (summary.max_ms - summary.min_ms <= summary.resolution_ms)
     widen(summary.mean_interval, summary.mean_ms, summary.resolution_ms / 2);
@@ -279,7 +280,7 @@ SeriesSummary summarise_series(std::span<const double> step_ms, const SeriesOpti
   std::vector<Outlier> outliers = find_outliers(values);
   const Undisturbed undisturbed = without_spikes(values, outliers);
   const Dependence dependence = describe_intervals(values, sorted, undisturbed.values, summary);
-  apply_resolution(measured, summary);
+  apply_resolution(measured, options.least_rounding, summary);
   describe_changes(values, undisturbed, dependence, summary);
   describe_outliers(values, std::move(outliers), summary);
   return summary;

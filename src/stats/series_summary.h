@@ -27,6 +27,7 @@ struct SeriesOptions {
   std::optional<size_t> warmup_steps{};  ///< Given by the user instead of detected.
   /// Each value is of one step and none is missing between two: only then launch pacing is looked for.
   bool has_every_step = true;
+  double least_rounding = 0;  ///< Share that the source's rounding hides of any mean, whatever the values show.
 };
 
 /// A stretch of measured steps between two changes of level.

@@ -178,7 +178,7 @@ TEST_F(TrainFaults, MissingShardsAreNamed) {
                {"2 of 6 shards do not exist; the first: '", "train-000004.tar", "hint: check the range"});
   const auto dry = train("dry", {"--train-data", shards, "--dry-run"});
   EXPECT_EQ(dry.exit_code, 2) << dry.err;
-  EXPECT_NE(dry.out.find("2 of 6 shards looked for are not"), std::string::npos) << dry.out;
+  EXPECT_NE(dry.out.find("2 of 6 shards are not here"), std::string::npos) << dry.out;
   EXPECT_EQ(train("dry", {"--train-data", shards, "--dry-run", "--world-size", "4"}).exit_code, 0);
   const auto nowhere = train("nowhere", {"--train-data", "/nonexistent/{0..1}.tar"});
   expect_error(nowhere, 4, {"cannot open shard '/nonexistent/0.tar'"});

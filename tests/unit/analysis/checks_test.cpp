@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <random>
 #include <regex>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "analysis/checks.h"
 #include "analysis/curve.h"
 #include "analysis/document.h"
+#include "analysis/summary.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
 #include "core/files.h"
@@ -249,6 +251,41 @@ TEST(Checks, DebuggingAndLossesThatAreNotFinite) {
   const Analysis analysis = analysis_of(runs);
   EXPECT_EQ(count_flags(analysis, "M16"), 2u);
   EXPECT_EQ(count_flags(analysis, "M17"), 1u);
+}
+
+TEST(Checks, SettingsOfNcclAndCudaAreNoDebuggingOfARunOnProcessors) {
+  for (const bool is_on_cpu : {false, true}) {
+    record::RunData run = make_run({});
+    run.setup.is_on_cpu = is_on_cpu;
+    run.software["NCCL_DEBUG"] = "INFO";
+    run.software["CUDA_LAUNCH_BLOCKING"] = "1";
+    EXPECT_EQ(count_flags(analysis_of({run}), "M16"), is_on_cpu ? 0u : 2u);
+    run.software["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL";
+    EXPECT_EQ(count_flags(analysis_of({run}), "M16"), is_on_cpu ? 1u : 3u) << "Gloo reads it, too";
+  }
+}
+
+TEST(Checks, ASingleRunWhoseIntervalSaysNothingHasWordsInstead) {
+  record::RunData run = make_run({.num_steps = 60});
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  for (double& ms : run.steps.step_ms) ms = 100 * std::exp(normal(random));
+  run.steps.time_s.assign(run.steps.size(), std::nan(""));
+  const Analysis analysis = analysis_of({run}, {.warmup_steps = 10});
+  const Point& point = analysis.curves.at(0).points.at(0);
+  ASSERT_TRUE(analysis.runs.at(0).series->median_interval);
+  EXPECT_FALSE(point.estimate.median_interval);
+  EXPECT_FALSE(point.samples_per_s.has_range);
+  EXPECT_EQ(point.no_interval.find("the steps of the only run vary so much that their median may be anything from "),
+            0u)
+      << point.no_interval;
+  const std::string text = summary_text(analysis);
+  EXPECT_EQ(text.find("samples/s)  ("), std::string::npos) << text;
+  EXPECT_NE(core::replace_all(core::replace_all(text, "\n      ", " "), "\n", " ").find("may be anything from"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(count_flags(analysis, "M03"), 1u);
+  EXPECT_TRUE(analysis_of({make_run({.num_steps = 60})}).curves.at(0).points.at(0).no_interval.empty());
 }
 
 TEST(Checks, SkippedStepsAreCountedWithTheFirst) {

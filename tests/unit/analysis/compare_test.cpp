@@ -73,6 +73,37 @@ TEST(Compare, TellsTheBilledRateThatAReportTells) {
   EXPECT_EQ(compare_sides(side(unclocked), side(b), false).table.rows.size(), 1u);
 }
 
+TEST(Compare, TellsTheRateOfAnEvenNumberOfStepsThatAReportTells) {
+  record::RunData a = make_run({.name = "a", .num_steps = 120}), b = make_run({.name = "b", .num_steps = 120});
+  for (size_t i = 0; i < a.steps.size(); ++i)  // two groups, half of the steps in each: the median lies between
+    a.steps.step_ms[i] = (37 * i % 100 < 50 ? 100 : 150) + 0.01 * static_cast<double>(i);
+  a.steps.time_s.assign(a.steps.size(), std::nan(""));
+  const auto warmup = [](const std::vector<record::RunData>& runs) {
+    std::vector<RunSummary> all;
+    for (const record::RunData& run : runs)
+      all.push_back(summarise_run(run, {.warmup_steps = 20, .keeps_steps = true}));
+    return all;
+  };
+  const SizeComparison one = compare_sides(warmup({a}), warmup({b}), false).sizes.at(0);
+  const Analysis analysis = analyse(warmup({a}), {});
+  EXPECT_DOUBLE_EQ(1e3 / one.a_ms, analysis.curves.at(0).points.at(0).samples_per_s.value);
+  EXPECT_DOUBLE_EQ(one.comparison.ratio, one.a_ms / one.b_ms);
+  if (const auto& interval = one.comparison.interval) {
+    EXPECT_LE(interval->low, one.comparison.ratio);
+    EXPECT_GE(interval->high, one.comparison.ratio);
+  }
+}
+
+TEST(Compare, TellsTheRateOfManyRepeatsThatAReportTells) {
+  std::vector<double> a_ms, b_ms;
+  for (int i = 0; i < 24; ++i) a_ms.push_back(i < 14 ? 100 + 0.1 * i : 140), b_ms.push_back(120 + 0.1 * i);
+  const std::vector<record::RunData> a = repeats("a", a_ms);
+  const SizeComparison one = compare_sides(side(a), side(repeats("b", b_ms)), false).sizes.at(0);
+  const double reported = tests::analysis_of(a).curves.at(0).points.at(0).samples_per_s.value;
+  EXPECT_NEAR(1e3 / one.a_ms, reported, 1e-9 * reported);
+  EXPECT_NEAR(one.comparison.ratio, one.a_ms / one.b_ms, 1e-12);
+}
+
 TEST(Compare, NoiseIsNotADifference) {
   const SideComparison result =
       compare_sides(side(repeats("a", {100, 104, 97, 101})), side(repeats("b", {101, 98, 103, 99})), false);

@@ -751,6 +751,19 @@ TEST(Curve, ManyLogsOfOneReasonShareALineAndMissingFactsAreAList) {
   EXPECT_NE(draw::to_markdown(page).find("- one\n- two\n"), std::string::npos) << draw::to_markdown(page);
 }
 
+TEST(Curve, NamesTellTheProgramTheDeviceAndThePrecisionInOneForm) {
+  record::RunData half = make_run({.name = "half"}), full = half, processor = half, foreign = half;
+  full.name = "full", full.setup.precision = "fp32";
+  processor.name = "processor", processor.setup.device = "AMD EPYC 7742", processor.setup.is_on_cpu = true;
+  foreign.name = "foreign", foreign.format = "openclip";
+  std::vector<std::string> names;
+  for (const Curve& curve : analysis_of({half, full, processor, foreign}).curves) names.push_back(curve.name);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"ViT-B-32, bf16, lockstep, AMD EPYC 7742",
+                                             "ViT-B-32, bf16, lockstep, NVIDIA GH200", "ViT-B-32, bf16, openclip",
+                                             "ViT-B-32, fp32"}));
+}
+
 TEST(Curve, WithoutAModelACurveIsNotNamedAfterOneOfItsLogs) {
   std::vector<record::RunData> runs = weak_sweep();
   for (record::RunData& run : runs) {
@@ -758,7 +771,7 @@ TEST(Curve, WithoutAModelACurveIsNotNamedAfterOneOfItsLogs) {
     run.setup.model.clear();
     run.setup.precision.clear();
   }
-  EXPECT_EQ(analysis_of(runs).curves.at(0).name, "6 runs (model unknown)");
+  EXPECT_EQ(analysis_of(runs).curves.at(0).name, "lockstep runs (model unknown)");
   EXPECT_EQ(analysis_of({runs[0]}).curves.at(0).name, "n1_r0");
 }
 

@@ -29,26 +29,28 @@ struct SlowSteps {
 struct Timeline {
   int64_t nodes = 1, steps_per_line = 1, steps_per_evaluation = 0;
   SlowSteps slow{};
+  double ripple = 0.005;  ///< Of the step times.
+  double evaluation_s = kEvaluationS;
   int64_t num_steps = 0;
   int64_t steps_before = 0;      ///< Of the run that this one goes on with.
   std::vector<double> end_s{0};  ///< By step; [0] is the start.
 
-  Timeline(int64_t num_nodes, int64_t line, int64_t evaluation, const SlowSteps& slow_steps = {})
-      : nodes(num_nodes), steps_per_line(line), steps_per_evaluation(evaluation), slow(slow_steps),
-        num_steps((line < 100 ? 3000 : 12000) + line) {
+  Timeline(int64_t num_nodes, int64_t line, int64_t evaluation, const SlowSteps& slow_steps = {},
+           double step_ripple = 0.005, double seconds_of_evaluation = kEvaluationS)
+      : nodes(num_nodes), steps_per_line(line), steps_per_evaluation(evaluation), slow(slow_steps), ripple(step_ripple),
+        evaluation_s(seconds_of_evaluation), num_steps((line < 100 ? 3000 : 12000) + line) {
     for (int64_t step = 1; step <= num_steps; ++step) end_s.push_back(begin_s(step) + step_s(step));
   }
   double step_s(int64_t step) const {
-    constexpr double kRipple = 0.005;
     const double slow_s = slow.every > 0 && step % slow.every == slow.at ? slow.seconds : 0;
     return slow_s +
-           kStepS / (nodes > 1 ? kWeakEfficiency : 1) * (1 + kRipple * tests::ripple_at(static_cast<size_t>(step)));
+           kStepS / (nodes > 1 ? kWeakEfficiency : 1) * (1 + ripple * tests::ripple_at(static_cast<size_t>(step)));
   }
   bool is_evaluated_after(int64_t step) const {
     return steps_per_evaluation > 0 && step > 0 && step % steps_per_evaluation == 0;
   }
   double begin_s(int64_t step) const {
-    return end_s[static_cast<size_t>(step - 1)] + (is_evaluated_after(step - 1) ? kEvaluationS : 0);
+    return end_s[static_cast<size_t>(step - 1)] + (is_evaluated_after(step - 1) ? evaluation_s : 0);
   }
   /// Mean of the steps after `from`, up to `to`, without what lay between them.
   double mean_s(int64_t from, int64_t to) const {
@@ -61,7 +63,7 @@ struct Timeline {
   /// Evaluations over the time of the steps.
   double pause_share() const {
     if (steps_per_evaluation == 0) return 0;
-    return kEvaluationS / static_cast<double>(steps_per_evaluation) / mean_s(0, num_steps);
+    return evaluation_s / static_cast<double>(steps_per_evaluation) / mean_s(0, num_steps);
   }
   double node_hours(double samples) const {
     return static_cast<double>(nodes) * samples / static_cast<double>(global_batch()) * mean_s(0, num_steps) *
@@ -101,6 +103,7 @@ struct Program {
   std::string (*log)(const Timeline& run) = nullptr;
   /// What it prints before, with the number of devices; null: nothing that the log does not begin with.
   std::string (*start)(const Timeline& run) = nullptr;
+  bool has_epochs = false;  ///< An evaluation ends one, and the first step of the next waits for the loader.
 };
 inline void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
 

@@ -6,6 +6,7 @@
 #include "analysis/document.h"
 #include "analysis/proposal.h"
 #include "core/strings.h"
+#include "draw/render.h"
 #include "unit/analysis/log_writers.h"
 
 namespace lockstep::analysis::intervals {
@@ -46,6 +47,103 @@ TEST_P(EveryReader, GivesEfficiencyPausesAndNodeHoursOfTheRunHoweverOftenItPrint
       EXPECT_EQ(is_stall_flagged(analysis), are_pauses_long);
       EXPECT_EQ(is_base_doubted_for_stalls(analysis), are_pauses_long);
     }
+}
+
+/// The bar of all readers: 1 %, with steps that vary by several percent, and first steps of epochs that wait for their
+/// loader, however many of the printed ones these are.
+TEST_P(EveryReader, IsWithinOnePercentOfTheTruthWithNoiseAndSlowStartsOfEpochs) {
+  constexpr double kAllowed = 0.01, kNoise = 0.03, kLoaderS = 9, kEvaluationShare = 0.125;
+  for (const int64_t steps_per_line : {1, 5, 10, 100})
+    for (const int64_t steps_per_evaluation : {0, 200, 1000}) {
+      SCOPED_TRACE(fmt::format("a line every {} steps, an evaluation every {}", steps_per_line, steps_per_evaluation));
+      const SlowSteps starts = GetParam().has_epochs && steps_per_evaluation > 0
+                                   ? SlowSteps{steps_per_evaluation, 1, kLoaderS}
+                                   : SlowSteps{};
+      const double evaluation_s = kEvaluationShare * kStepS * static_cast<double>(steps_per_evaluation);
+      const Timeline one(1, steps_per_line, steps_per_evaluation, starts, kNoise, evaluation_s),
+          two(2, steps_per_line, steps_per_evaluation, starts, kNoise, evaluation_s);
+      const Analysis analysis =
+          analyse({read(one), read(two)}, {.budget_samples = kSamples, .budget_tokens = kSamples * kSequence});
+      ASSERT_EQ(analysis.curves.size(), 1u);
+      ASSERT_EQ(analysis.curves[0].points.size(), 2u);
+      EXPECT_NEAR(analysis.curves[0].points[1].efficiency.value, kWeakEfficiency, kAllowed * kWeakEfficiency);
+      for (const Timeline* run : {&one, &two}) {
+        const auto estimate = estimate_resources(analysis.curves[0], analysis, {.job_size = run->nodes});
+        ASSERT_TRUE(estimate);
+        EXPECT_NEAR(estimate->total_node_hours / run->node_hours(kSamples), 1, kAllowed);
+        if (steps_per_evaluation > 0)
+          EXPECT_NEAR(estimate->pause_share / run->pause_share(), 1, kAllowed);
+        else
+          EXPECT_LT(estimate->pause_share, 1e-3);
+      }
+    }
+}
+
+/// Logs without times of day: their step times hold, and of pauses the report says that nothing was measured.
+TEST(LogsWithoutTimesOfDay, GiveTheStepsWithinOnePercentAndSayThatPausesAreNotKnown) {
+  const core::TempDir folder;
+  for (const auto& [name, log] : {std::pair("imagenet", &imagenet_log), {"tf_cnn", &tf_cnn_log}})
+    for (const int64_t steps_per_line : {1, 5, 10, 100}) {
+      SCOPED_TRACE(fmt::format("{}, a line every {} steps", name, steps_per_line));
+      const bool has_epochs = std::string_view(name) == "imagenet";
+      const Timeline run(1, steps_per_line, 200, has_epochs ? SlowSteps{200, 1, 9} : SlowSteps{}, 0.05);
+      std::string text;
+      for (const std::string& line : core::split(log(run), "\n"))
+        text +=
+            std::string(line.starts_with("2026-") ? std::string_view(line).substr(stamp(0).size() + 1) : line) + "\n";
+      const std::filesystem::path path = folder.path() / "run.log";
+      std::ofstream(path, std::ios::binary) << text;
+      const RunSummary summary =
+          summarise_run(logs::read_log(path, std::nullopt,
+                                       {.meta = {.values = {{"nodes", "1"},
+                                                            {"devices", std::to_string(run.devices())},
+                                                            {"global_batch", std::to_string(run.global_batch())}}}})
+                            .front(),
+                        {});
+      const Analysis analysis = analyse({summary}, {.budget_samples = kSamples});
+      ASSERT_EQ(analysis.curves.size(), 1u);
+      const auto estimate = estimate_resources(analysis.curves[0], analysis, {.job_size = 1});
+      ASSERT_TRUE(estimate);
+      const double hours = run.node_hours(kSamples) / (1 + run.pause_share());
+      EXPECT_NEAR(estimate->total_node_hours / hours, 1, 0.01);
+      EXPECT_FALSE(estimate->is_pause_known);
+      EXPECT_NE(estimate->pause_source.find("not measured: the logs tell no times of day"), std::string::npos)
+          << estimate->pause_source;
+    }
+}
+
+TEST(DeepSpeedLogs, TellAllStepsOfARunAndHowManyOfThemAreTimed) {
+  const core::TempDir folder;
+  Timeline run(1, 10, 50);
+  run.num_steps = 1000;
+  const std::filesystem::path path = folder.path() / "run.log";
+  std::ofstream(path, std::ios::binary) << deepspeed_start(run) << deepspeed_log(run);
+  const RunSummary summary = summarise_run(logs::read_log(path, std::nullopt, {}).front(), {});
+  EXPECT_EQ(summary.num_steps, 1000);
+  EXPECT_NEAR(static_cast<double>(summary.num_window_steps), 10 * static_cast<double>(summary.num_measured_steps), 10);
+  const Analysis analysis = analyse({summary}, {.budget_samples = kSamples});
+  const std::string text = draw::to_markdown(make_proposal(analysis, {.job_size = 1}));
+  EXPECT_NE(text.find(fmt::format("{} optimiser steps after warm-up in all, of which the logs tell the time of {}",
+                                  summary.num_window_steps, summary.num_measured_steps)),
+            std::string::npos)
+      << text;
+}
+
+TEST(TfCnnLogs, TellNothingOfLaunchPacing) {
+  const core::TempDir folder;
+  const std::filesystem::path path = folder.path() / "run.log";
+  const Timeline run(1, 1, 0, {}, 0.0002);  // steadier than the last digit of the rate
+  std::ofstream(path, std::ios::binary) << tf_cnn_log(run);
+  const RunSummary summary = summarise_run(logs::read_log(path, std::nullopt, {}).front(), {});
+  ASSERT_TRUE(summary.series);
+  EXPECT_FALSE(summary.series->is_dispatch_limited);
+  EXPECT_NEAR(summary.series->median_ms, 1000 * kStepS, 0.005 * 1000 * kStepS);
+  EXPECT_NE(core::join(summary.problems, "\n").find("with one decimal"), std::string::npos);
+  EXPECT_EQ(summary.num_steps, run.num_steps) << "those behind the last line that tells a time, too";
+  const auto& interval = summary.series->median_interval;
+  ASSERT_TRUE(interval);
+  EXPECT_GE(interval->high / interval->low - 1, 0.04 / (static_cast<double>(run.global_batch()) / kStepS))
+      << "no narrower than the rate's last digit";
 }
 
 /// Sizes, batches and rates of a log with a restart on more devices are of one start: the longer one.

@@ -25,7 +25,7 @@ inline std::string openclip_log(const Timeline& run) {
     }
     if (run.is_evaluated_after(last))
       text += fmt::format("{} | INFO | Eval Epoch: {} clip_val_loss: 3.1000\n",
-                          stamp(run.end_s[static_cast<size_t>(last)] + kEvaluationS, ",", false), epoch + 1);
+                          stamp(run.end_s[static_cast<size_t>(last)] + run.evaluation_s, ",", false), epoch + 1);
   }
   return text;
 }
@@ -121,7 +121,7 @@ inline std::string torchtitan_log(const Timeline& run) {
       text += fmt::format(
           "[titan] {} - root - INFO - validate step: {}  loss: 6.9000  memory: 41.2GiB(52%)  tps: "
           "99,123\n",
-          stamp(run.end_s[static_cast<size_t>(step)] + kEvaluationS), step);
+          stamp(run.end_s[static_cast<size_t>(step)] + run.evaluation_s), step);
     }
   }
   return text;
@@ -139,8 +139,8 @@ inline std::string imagenet_log(const Timeline& run) {
           "(6.9e+00)\tAcc@1   0.39 (  0.20)\tAcc@5   1.50 (  1.10)\n",
           stamp_after(run, step), epoch, batch, in_epoch, run.step_s(step), run.mean_s(epoch * in_epoch, step));
     if (run.is_evaluated_after(step))
-      text +=
-          fmt::format("{}  * Acc@1 71.123 Acc@5 90.456\n", stamp(run.end_s[static_cast<size_t>(step)] + kEvaluationS));
+      text += fmt::format("{}  * Acc@1 71.123 Acc@5 90.456\n",
+                          stamp(run.end_s[static_cast<size_t>(step)] + run.evaluation_s));
   }
   return text;
 }
@@ -191,6 +191,15 @@ inline std::string mlperf_stats(const Timeline& run, int64_t samples_per_count) 
                          fmt::format("\"step\": {}", (run.steps_before + step) * samples_per_count));
   return text;
 }
+/// The means since the line before, as other submissions print them.
+inline std::string mlperf_means_log(const Timeline& run) {
+  return mlperf_event(0, "global_batch_size", std::to_string(run.global_batch()), "") +
+         means(run.lines(), [&](int64_t from, int64_t to) {
+           return mlperf_event(run.end_s[static_cast<size_t>(to)], "tracked_stats",
+                               fmt::format("{{\"train_step_time\": {}}}", run.mean_s(from, to)),
+                               fmt::format("\"step\": {}", to));
+         });
+}
 inline std::string mlperf_steps_log(const Timeline& run) { return mlperf_stats(run, 1); }
 inline std::string mlperf_samples_log(const Timeline& run) { return mlperf_stats(run, run.global_batch()); }
 
@@ -217,17 +226,18 @@ inline std::string csv_log(const Timeline& run) {
          });
 }
 
-inline constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, openclip_log, openclip_start},
+inline constexpr Program kPrograms[] = {{"openclip", logs::LogFormat::kOpenClip, openclip_log, openclip_start, true},
                                         {"megatron", logs::LogFormat::kMegatron, megatron_log, megatron_start},
                                         {"deepspeed", logs::LogFormat::kDeepSpeed, deepspeed_log, deepspeed_start},
                                         {"nemo_bar", logs::LogFormat::kNemo, nemo_bar_log},
                                         {"nemo_lines", logs::LogFormat::kNemo, nemo_lines_log},
                                         {"torchtitan", logs::LogFormat::kTorchTitan, torchtitan_log},
-                                        {"imagenet", logs::LogFormat::kImageNet, imagenet_log},
+                                        {"imagenet", logs::LogFormat::kImageNet, imagenet_log, nullptr, true},
                                         {"tf_cnn", logs::LogFormat::kTfCnn, tf_cnn_log},
                                         {"tf_cnn_horovod", logs::LogFormat::kTfCnn, tf_cnn_horovod_log},
                                         {"tf_cnn_unfinished", logs::LogFormat::kTfCnn, tf_cnn_unfinished_log},
                                         {"mlperf_steps", logs::LogFormat::kMlperf, mlperf_steps_log, mlperf_start},
+                                        {"mlperf_means", logs::LogFormat::kMlperf, mlperf_means_log},
                                         {"mlperf_samples", logs::LogFormat::kMlperf, mlperf_samples_log, mlperf_start},
                                         {"mlperf_blocks", logs::LogFormat::kMlperf, mlperf_blocks_log, mlperf_start},
                                         {"csv", logs::LogFormat::kCsv, csv_log}};

@@ -74,19 +74,23 @@ void add_model_facts(const ContrastiveOptions& options, const config::Contrastiv
 /// The shards of a data flag that are not here, in a sentence.
 std::vector<std::string> missing_shards(const std::string& flag, const std::string& spec) {
   constexpr size_t kMostAsked = 10000;  // each costs a question to the file system
-  size_t num_asked = 0, num_missing = 0;
+  size_t num_shards = 0, num_asked = 0, num_missing = 0;
   std::string first;
   for (const data::ShardSource& source : data::parse_shard_sources(spec, ""))
     for (const std::string& shard : source.shards) {
-      if (data::is_streamed(shard) || num_asked == kMostAsked) continue;
+      if (data::is_streamed(shard) || num_shards++ >= kMostAsked) continue;
       ++num_asked;
       std::error_code ignored;
       if (fs::exists(shard, ignored)) continue;
       if (num_missing++ == 0) first = shard;
     }
   if (num_missing == 0) return {};
-  return {
-      fmt::format("{}: {} of {} shards looked for are not here; the first: '{}'", flag, num_missing, num_asked, first)};
+  const std::string asked = num_asked < num_shards ? fmt::format("the first {} of {} shards", num_asked, num_shards)
+                                                   : fmt::format("{} shards", num_asked);
+  const std::string missing = num_missing < num_asked ? fmt::format("{} of {} are not here", num_missing, asked)
+                              : num_asked == 1        ? "the shard is not here"
+                                                      : fmt::format("none of {} is here", asked);
+  return {fmt::format("{}: {}; the first: '{}'", flag, missing, first)};
 }
 
 /// Files and folders that the command line names and that are not here, a sentence each.
