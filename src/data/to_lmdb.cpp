@@ -31,8 +31,9 @@ std::string hash_key(int64_t chunk) { return fmt::format("{}{:09}", LmdbKeys::kH
 /// The hash of a value as 16 bytes.
 std::string value_hash(std::string_view value) {
   const std::string hex = core::xxh3_hex(value);
+  const auto digit = [&](size_t i) { return hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10; };
   std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(digit(i) * 16 + digit(i + 1));
   return bytes;
 }
 
@@ -232,10 +233,10 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads) {
                   .num_bad = 0,
                   .bad = {}};
   std::mutex mutex;
-  const auto verify_one = [&](int64_t picture, std::string_view hashes) {
+  const auto verify_one = [&](int64_t picture, std::string_view hashes, LmdbReader::Ahead& ahead) {
     const std::string key = pictures.key(picture), where = fmt::format("data: LMDB '{}' key '{}'", path.string(), key);
     try {
-      const auto value = reader.get(key);
+      const auto value = reader.get_ahead(key, ahead);
       if (!value) throw DataError(fmt::format("{}: there is no such key", where));
       const auto at = static_cast<size_t>(picture % kLmdbHashedTogether) * kHashBytes;
       if (check.has_hashes && (at + kHashBytes > hashes.size() || hashes.substr(at, kHashBytes) != value_hash(*value)))
@@ -248,12 +249,13 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads) {
     }
   };
   const int64_t num_chunks = (pictures.num_pictures + kLmdbHashedTogether - 1) / kLmdbHashedTogether;
-  for_each_parallel(static_cast<size_t>(num_chunks), num_threads, [&](size_t chunk, size_t) {
+  std::vector<LmdbReader::Ahead> aheads(static_cast<size_t>(std::max<int64_t>(num_threads, 1)));
+  for_each_parallel(static_cast<size_t>(num_chunks), num_threads, [&](size_t chunk, size_t worker) {
     const auto first = static_cast<int64_t>(chunk) * kLmdbHashedTogether;
     const std::string hashes =
         check.has_hashes ? reader.get(hash_key(static_cast<int64_t>(chunk))).value_or("") : std::string();
-    for (int64_t i = first; i < std::min(first + kLmdbHashedTogether, pictures.num_pictures); ++i)
-      verify_one(i, hashes);
+    const int64_t end = std::min(first + kLmdbHashedTogether, pictures.num_pictures);
+    for (int64_t i = first; i < end; ++i) verify_one(i, hashes, aheads[worker]);
   });
   std::sort(check.bad.begin(), check.bad.end());
   return check;

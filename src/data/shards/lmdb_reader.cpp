@@ -1,8 +1,13 @@
 #include "data/shards/lmdb_reader.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -24,6 +29,8 @@ constexpr uint16_t kBigData = 0x01;  // node flags
 constexpr uint64_t kNoPage = ~uint64_t{0};
 constexpr int kMaxTreeDepth = 32;  // liblmdb's own limit
 constexpr uint32_t kMinPageBytes = 256, kMaxPageBytes = 65536;
+constexpr size_t kMaxKeptBytes = size_t{64} << 20;   // 16384 pages hold the keys of 2 million pictures
+constexpr uint64_t kAheadBytes = uint64_t{1} << 20;  // smaller reads are slower, and the system has asked for as much
 
 /// The number at `offset`; the caller has checked that it lies inside.
 template <typename T> T number_at(std::string_view bytes, size_t offset) {
@@ -32,13 +39,16 @@ template <typename T> T number_at(std::string_view bytes, size_t offset) {
   return value;
 }
 
-std::string read_bytes_at(const core::Fd& file, uint64_t offset, size_t count, const fs::path& path) {
-  std::string bytes(count, '\0');
-  bytes.resize(core::read_at(file, std::as_writable_bytes(std::span(bytes)), offset, path));
-  return bytes;
-}
-
 }  // namespace
+
+/// Pages of keys do not change while no commit is made, and a commit is refused.
+struct LmdbReader::PageCache {
+  std::shared_mutex mutex;
+  std::unordered_map<uint64_t, std::shared_ptr<const Page>> pages;
+};
+
+LmdbReader::LmdbReader(LmdbReader&&) noexcept = default;
+LmdbReader::~LmdbReader() = default;
 
 fs::path lmdb_data_file(const fs::path& path) {
   std::error_code code;
@@ -57,7 +67,8 @@ void LmdbReader::refuse(const std::string& what) const {
                   "copy or convert it again (`lockstep data to-lmdb`)");
 }
 
-LmdbReader::LmdbReader(const fs::path& path) : path_(path), file_name_(lmdb_data_file(path)) {
+LmdbReader::LmdbReader(const fs::path& path)
+    : path_(path), file_name_(lmdb_data_file(path)), cache_(std::make_unique<PageCache>()) {
   try {
     file_ = core::open_for_reading(file_name_);
     num_bytes_ = core::file_bytes(file_, file_name_);
@@ -68,15 +79,21 @@ LmdbReader::LmdbReader(const fs::path& path) : path_(path), file_name_(lmdb_data
   constexpr uint16_t kOtherOrders = 0x02 | 0x04 | 0x08;  // reverse keys, several values of a key, integers as keys
   if ((table_.flags & kOtherOrders) != 0)
     refuse(fmt::format("its keys have an order that no picture data use, flags=0x{:x}", table_.flags));
-  const uint64_t expected = (table_.last_page + 1) * table_.page_bytes;
-  if (table_.last_page >= kNoPage / kMaxPageBytes || num_bytes_ < expected)
-    refuse(fmt::format("it is cut short: bytes={}, expected at least {}", num_bytes_, expected));
+  check_length();
+}
+
+void LmdbReader::check_length() const {
+  const uint64_t expected = (table_.last_page + 1) * table_.page_bytes, seen = core::file_bytes(file_, file_name_);
+  if (table_.last_page >= kNoPage / kMaxPageBytes || seen < expected)
+    refuse(fmt::format("it is cut short: bytes={}, expected at least {}", seen, expected));
 }
 
 /// Nothing where no meta page lies.
 std::optional<LmdbReader::Table> LmdbReader::read_meta(uint64_t offset) const {
-  const std::string page = read_bytes_at(file_, offset, kPageHeader + kMetaBytes, file_name_);
-  if (page.size() < kPageHeader + kMetaBytes || (number_at<uint16_t>(page, 10) & kMetaPage) == 0 ||
+  std::array<char, kPageHeader + kMetaBytes> bytes;
+  const size_t got = core::read_at(file_, std::as_writable_bytes(std::span(bytes)), offset, file_name_);
+  const std::string_view page(bytes.data(), bytes.size());
+  if (got < page.size() || (number_at<uint16_t>(page, 10) & kMetaPage) == 0 ||
       number_at<uint32_t>(page, kPageHeader) != kMagic)
     return std::nullopt;
   const auto version = number_at<uint32_t>(page, kPageHeader + 4);
@@ -106,6 +123,7 @@ LmdbReader::Table LmdbReader::newest_table() const {
 }
 
 void LmdbReader::check_unchanged() const {
+  check_length();
   const uint64_t now = newest_table().transaction;
   if (now != table_.transaction)
     throw DataError(fmt::format("data: LMDB '{}' was written to while it was read: transaction={}, expected {}",
@@ -116,16 +134,28 @@ void LmdbReader::check_unchanged() const {
 LmdbReader::Page LmdbReader::read_page(uint64_t number) const {
   if (number < 2 || number > table_.last_page)
     refuse(fmt::format("a link to page {}, expected 2 to {}", number, table_.last_page));
-  Page page{.bytes = read_bytes_at(file_, number * table_.page_bytes, table_.page_bytes, file_name_),
-            .number = number,
-            .flags = 0,
-            .num_nodes = 0};
-  if (page.bytes.size() < table_.page_bytes) refuse(fmt::format("page {} is cut", number));
+  Page page{.bytes = std::string(table_.page_bytes, '\0'), .number = number, .flags = 0, .num_nodes = 0};
+  const auto out = std::as_writable_bytes(std::span(page.bytes));
+  if (core::read_at(file_, out, number * table_.page_bytes, file_name_) < out.size())
+    refuse(fmt::format("page {} is cut", number));
   page.flags = number_at<uint16_t>(page.bytes, 10);
   if ((page.flags & (kBranchPage | kLeafPage)) == 0) return page;
   const size_t lower = number_at<uint16_t>(page.bytes, 12);
   if (lower < kPageHeader || lower > page.bytes.size()) refuse(fmt::format("page {} has a broken header", number));
   page.num_nodes = (lower - kPageHeader) / 2;
+  return page;
+}
+
+std::shared_ptr<const LmdbReader::Page> LmdbReader::kept_page(uint64_t number) const {
+  {
+    const std::shared_lock lock(cache_->mutex);
+    const auto found = cache_->pages.find(number);
+    if (found != cache_->pages.end()) return found->second;
+  }
+  auto page = std::make_shared<const Page>(read_page(number));
+  check_unchanged();
+  const std::unique_lock lock(cache_->mutex);
+  if (cache_->pages.size() < kMaxKeptBytes / table_.page_bytes) cache_->pages.emplace(number, page);
   return page;
 }
 
@@ -155,49 +185,96 @@ LmdbReader::Node LmdbReader::node_of(const Page& page, size_t index) const {
   return node;
 }
 
-std::string LmdbReader::read_big_value(const Node& node) const {
+void LmdbReader::check_big_value(const Node& node) const {
   const uint64_t num_pages = (kPageHeader + node.value_bytes + table_.page_bytes - 1) / table_.page_bytes;
   if (node.value_page < 2 || node.value_page > table_.last_page || num_pages > table_.last_page + 1 - node.value_page)
     refuse(fmt::format("the value of key '{}' lies at pages {} and {} more, expected 2 to {}", node.key,
                        node.value_page, num_pages - 1, table_.last_page));
-  std::string bytes =
-      read_bytes_at(file_, node.value_page * table_.page_bytes, kPageHeader + node.value_bytes, file_name_);
-  if (bytes.size() < kPageHeader + node.value_bytes || (number_at<uint16_t>(bytes, 10) & kOverflowPage) == 0)
-    refuse(fmt::format("the value of key '{}' is not at page {}", node.key, node.value_page));
-  bytes.erase(0, kPageHeader);
-  return bytes;
 }
 
-std::optional<std::string> LmdbReader::get(std::string_view key) const {
-  std::optional<std::string> value;
+void LmdbReader::refuse_big_value(const Node& node) const {
+  refuse(fmt::format("the value of key '{}' is not at page {}", node.key, node.value_page));
+}
+
+void LmdbReader::read_big_value(const Node& node, std::string& value) const {
+  check_big_value(node);
+  std::array<char, kPageHeader> header;
+  value.resize(node.value_bytes);
+  const uint64_t begin = node.value_page * table_.page_bytes;
+  const std::span<std::byte> header_bytes = std::as_writable_bytes(std::span(header)),
+                             bytes = std::as_writable_bytes(std::span(value));
+  if (core::read_at(file_, header_bytes, begin, file_name_) < header.size() ||
+      core::read_at(file_, bytes, begin + kPageHeader, file_name_) < value.size() ||
+      (number_at<uint16_t>({header.data(), header.size()}, 10) & kOverflowPage) == 0)
+    refuse_big_value(node);
+}
+
+std::optional<LmdbReader::Found> LmdbReader::find(std::string_view key) const {
   uint64_t number = table_.root;
   for (int depth = 0; number != kNoPage; ++depth) {
     if (depth == kMaxTreeDepth) refuse("its tree does not end");
-    const Page page = read_page(number);
-    if ((page.flags & (kBranchPage | kLeafPage)) == 0) refuse(fmt::format("page {} is no page of keys", number));
+    const std::shared_ptr<const Page> page = kept_page(number);
+    if ((page->flags & (kBranchPage | kLeafPage)) == 0) refuse(fmt::format("page {} is no page of keys", number));
     // The first node of a branch stands for all keys before the second.
-    const bool is_branch = (page.flags & kBranchPage) != 0;
-    size_t low = is_branch ? 1 : 0, high = page.num_nodes;
+    const bool is_branch = (page->flags & kBranchPage) != 0;
+    size_t low = is_branch ? 1 : 0, high = page->num_nodes;
     if (is_branch && high == 0) refuse(fmt::format("page {} is empty", number));
     while (low < high) {
       const size_t middle = low + (high - low) / 2;
-      if (node_of(page, middle).key <= key)
+      if (node_of(*page, middle).key <= key)
         low = middle + 1;
       else
         high = middle;
     }
     if (is_branch) {
-      number = node_of(page, low - 1).child;
+      number = node_of(*page, low - 1).child;
       continue;
     }
-    if (low > 0) {
-      const Node node = node_of(page, low - 1);
-      if (node.key == key) value = node.is_big ? read_big_value(node) : std::string(node.value);
-    }
-    break;
+    if (low == 0) return std::nullopt;
+    const Node node = node_of(*page, low - 1);
+    return node.key == key ? std::optional(Found{page, node}) : std::nullopt;
   }
+  return std::nullopt;
+}
+
+bool LmdbReader::get_into(std::string_view key, std::string& value) const {
+  const std::optional<Found> found = find(key);
+  if (found && found->node.is_big) read_big_value(found->node, value);
+  if (found && !found->node.is_big) value = found->node.value;
   check_unchanged();
-  return value;
+  return found.has_value();
+}
+
+std::optional<std::string> LmdbReader::get(std::string_view key) const {
+  std::string value;
+  return get_into(key, value) ? std::optional(std::move(value)) : std::nullopt;
+}
+
+std::optional<std::string_view> LmdbReader::get_ahead(std::string_view key, Ahead& ahead) const {
+  const std::optional<Found> found = find(key);
+  if (!found) return std::nullopt;
+  const Node& node = found->node;
+  if (!node.is_big) {
+    ahead.leaf_ = found->page;
+    return node.value;
+  }
+  check_big_value(node);
+  const uint64_t begin = node.value_page * table_.page_bytes, size = kPageHeader + node.value_bytes;
+  if (begin < ahead.begin_ || begin + size > ahead.begin_ + ahead.size_) {
+    constexpr uint64_t kBlock = sizeof(Ahead::Block);
+    const uint64_t wanted = (std::max(size, kAheadBytes) + kBlock - 1) / kBlock * kBlock;
+    if (ahead.memory_.size() * kBlock < wanted) ahead.memory_.resize(wanted / kBlock);
+    ahead.begin_ = begin;
+    ahead.size_ =
+        core::read_at(file_, std::as_writable_bytes(std::span(ahead.memory_)).first(wanted), begin, file_name_);
+    ::posix_fadvise(file_.get(), static_cast<off_t>(begin + wanted), kAheadBytes, POSIX_FADV_WILLNEED);
+    check_unchanged();
+    if (ahead.size_ < size) refuse_big_value(node);
+  }
+  const std::string_view held(reinterpret_cast<const char*>(ahead.memory_.data()), ahead.size_);
+  const std::string_view here = held.substr(begin - ahead.begin_, size);
+  if ((number_at<uint16_t>(here, 10) & kOverflowPage) == 0) refuse_big_value(node);
+  return here.substr(kPageHeader);
 }
 
 void LmdbReader::walk(uint64_t number, int depth, uint64_t& pages_left,

@@ -91,11 +91,16 @@ struct LmdbRows {
 
   void load(const std::string& key, RawSample& sample) const {
     const std::string where = place_of(reader, key);
-    const auto value = reader.get(key);
-    if (!value) throw DataError(fmt::format("{}: there is no such key", where), "its __keys__ list others than it has");
-    const LmdbValue parsed = parse_lmdb_value(*value, where);
+    std::string value;
+    if (!reader.get_into(key, value))
+      throw DataError(fmt::format("{}: there is no such key", where), "its __keys__ list others than it has");
+    const LmdbValue parsed = parse_lmdb_value(value, where);
     if (needs_label) sample.label = label_of(key, parsed, where);
-    sample.members.push_back({extension_of(parsed.picture), std::string(parsed.picture)});
+    const char* extension = extension_of(parsed.picture);
+    const auto begin = static_cast<size_t>(parsed.picture.data() - value.data()), size = parsed.picture.size();
+    value.resize(begin + size);
+    value.erase(0, begin);
+    sample.members.push_back({extension, std::move(value)});
   }
 
  private:

@@ -253,6 +253,37 @@ TEST_F(Lmdb, FollowsATreeOfManyLevels) {
   });
 }
 
+TEST_F(Lmdb, ReadingAheadGivesTheSameValues) {
+  LmdbWriter::Pairs pairs;
+  core::CounterRng rng(3);
+  for (int i = 0; i < 300; ++i) {
+    const size_t bytes = i == 7 ? 3'000'000 : rng.below(30'000);  // in pages of keys, of their own, above 1 MiB
+    pairs.emplace_back(fmt::to_string(i), std::string(bytes, static_cast<char>('a' + i % 26)));
+  }
+  fs::create_directories(out());
+  LmdbWriter(out(), 1 << 20).commit(pairs);
+  const LmdbReader reader(out());
+  LmdbReader::Ahead ahead;
+  for (const auto& [key, value] : pairs) ASSERT_EQ(reader.get_ahead(key, ahead), value) << key;
+  for (size_t i = pairs.size(); i-- > 0;) ASSERT_EQ(reader.get_ahead(pairs[i].first, ahead), pairs[i].second) << i;
+  EXPECT_EQ(reader.get_ahead("300", ahead), std::nullopt);
+}
+
+TEST_F(Lmdb, AFileThatShrinksWhileItIsReadIsNoticed) {
+  fs::create_directories(out());
+  LmdbWriter(out(), 1 << 20).commit({{"0", std::string(9000, 'x')}, {"1", std::string(9000, 'y')}, {"2", "small"}});
+  const LmdbReader reader(out());
+  EXPECT_EQ(reader.get("2"), "small");
+  fs::resize_file(out() + "/data.mdb", reader.num_bytes() - 4096);
+  LmdbReader::Ahead ahead;
+  for (const char* key : {"0", "1", "2"}) {
+    EXPECT_NE(refused<DataError>([&] { reader.get(key); }).find("cannot be read"), std::string::npos) << key;
+    if (*key == '2') continue;  // ahead of the file, what was read stays good
+    EXPECT_NE(refused<DataError>([&] { reader.get_ahead(key, ahead); }).find("cannot be read"), std::string::npos)
+        << key;
+  }
+}
+
 TEST_F(Lmdb, ACommitWhileItIsReadIsNoticed) {
   to_lmdb({.source = labelled_config(write_class_folders(folder_.path() / "folders")), .output = out()});
   const auto source = open_train_source(labelled_config(out()));
