@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "nn/fused_batch_norm.h"
 #include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
 
@@ -35,20 +36,24 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const at::TensorOptions& options)
   register_buffer("num_batches_tracked", num_batches_tracked_);
 }
 
-at::Tensor BatchNorm2d::forward(const at::Tensor& x_BCYX) {
+at::Tensor BatchNorm2d::normalise(const at::Tensor& x_BCYX, const at::Tensor& residual_BCYX, bool has_relu) {
   const bool measures = is_training() && !has_frozen_statistics_;  // the micro-batch, as against what is stored
   const bool updates = measures && updates_statistics_;
   if (updates) num_batches_tracked_.add_(1);
-  if (measures && comm_ != nullptr && comm_->size() > 1) {
-    const RunningStatistics running{updates ? running_mean_ : at::Tensor(), updates ? running_var_ : at::Tensor(),
-                                    kMomentum};
-    return sync_batch_norm(x_BCYX, weight_, bias_, running, kEpsilon, *comm_);
-  }
-  const bool reads_running = !measures || updates;
-  const at::Tensor none;
-  return at::batch_norm(x_BCYX, weight_, bias_, reads_running ? running_mean_ : none,
-                        reads_running ? running_var_ : none, measures, kMomentum, kEpsilon,
-                        /*cudnn_enabled=*/true);
+  const RunningStatistics running{updates ? running_mean_ : at::Tensor(), updates ? running_var_ : at::Tensor(),
+                                  kMomentum};
+  const bool is_joined = measures && comm_ != nullptr && comm_->size() > 1;
+  const bool is_alike = !residual_BCYX.defined() ||
+                        (residual_BCYX.scalar_type() == x_BCYX.scalar_type() &&
+                         residual_BCYX.sizes() == x_BCYX.sizes() && has_fused_batch_norm(residual_BCYX, weight_));
+  if (measures && !is_joined && is_alike && has_fused_batch_norm(x_BCYX, weight_))
+    return fused_batch_norm(x_BCYX, weight_, bias_, residual_BCYX, has_relu, running, kEpsilon);
+  const at::Tensor mean = measures ? running.mean_C : running_mean_, var = measures ? running.var_C : running_var_;
+  at::Tensor y_BCYX = is_joined ? sync_batch_norm(x_BCYX, weight_, bias_, running, kEpsilon, *comm_)
+                                : at::batch_norm(x_BCYX, weight_, bias_, mean, var, measures, kMomentum, kEpsilon,
+                                                 /*cudnn_enabled=*/true);
+  if (residual_BCYX.defined()) y_BCYX.add_(residual_BCYX);
+  return has_relu ? y_BCYX.relu_() : y_BCYX;
 }
 
 }  // namespace lockstep::nn

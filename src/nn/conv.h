@@ -24,7 +24,12 @@ class Conv2d : public Module {
 class BatchNorm2d : public Module {
  public:
   BatchNorm2d(int64_t channels, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x_BCYX);
+  at::Tensor forward(const at::Tensor& x_BCYX) { return normalise(x_BCYX, {}, false); }
+  /// ReLU of forward(x), or of forward(x) + residual: one fused operator where there is one (nn/fused_batch_norm.h).
+  at::Tensor forward_relu(const at::Tensor& x_BCYX) { return normalise(x_BCYX, {}, true); }
+  at::Tensor forward_add_relu(const at::Tensor& x_BCYX, const at::Tensor& residual_BCYX) {
+    return normalise(x_BCYX, residual_BCYX, true);
+  }
 
   /// All ranks of `comm` must run forward and backward in the same order: one all-gather forward, one all-reduce
   /// backward, each blocking the caller. `comm` must outlive the backward pass. nullptr: local statistics.
@@ -36,6 +41,8 @@ class BatchNorm2d : public Module {
   at::ScalarType parameter_type() const { return weight_.scalar_type(); }
 
  private:
+  at::Tensor normalise(const at::Tensor& x_BCYX, const at::Tensor& residual_BCYX, bool has_relu);
+
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
   comm::Comm* comm_ = nullptr;
   bool updates_statistics_ = true, has_frozen_statistics_ = false;

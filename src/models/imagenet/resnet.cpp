@@ -30,10 +30,10 @@ ResnetBlock::ResnetBlock(const config::ResidualBlockShape& block, const config::
 
 at::Tensor ResnetBlock::forward(const at::Tensor& x_BCYX) {
   about_to_run();
-  at::Tensor y = bn1_.forward(conv1_.forward(x_BCYX)).relu_();
-  y = bn2_.forward(conv2_.forward(y));
-  if (conv3_) y = bn3_->forward(conv3_->forward(y.relu_()));
-  return y.add_(projection_ ? projection_norm_->forward(projection_->forward(x_BCYX)) : x_BCYX).relu_();
+  const at::Tensor shortcut = projection_ ? projection_norm_->forward(projection_->forward(x_BCYX)) : x_BCYX;
+  const at::Tensor y = conv2_.forward(bn1_.forward_relu(conv1_.forward(x_BCYX)));
+  return conv3_ ? bn3_->forward_add_relu(conv3_->forward(bn2_.forward_relu(y)), shortcut)
+                : bn2_.forward_add_relu(y, shortcut);
 }
 
 std::vector<nn::BatchNorm2d*> ResnetBlock::batch_norms() {
@@ -60,7 +60,7 @@ Resnet::Resnet(const config::ClassifierShape& shape, const ClassifierOptions& op
 }
 
 at::Tensor Resnet::forward(const at::Tensor& image_BCYX) {
-  at::Tensor x = bn1_.forward(conv1_.forward(image_BCYX)).relu_();
+  at::Tensor x = bn1_.forward_relu(conv1_.forward(image_BCYX));
   x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
   for (const auto& block : blocks_) x = block->forward(x);
   return fc_.forward(x.mean(at::IntArrayRef{2, 3}));
