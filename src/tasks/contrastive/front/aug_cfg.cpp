@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -12,8 +13,6 @@
 
 namespace lockstep::tasks {
 namespace {
-constexpr const char* kKeys = "scale, ratio, color_jitter, color_jitter_prob or gray_scale_prob";
-
 /// "(1,2)", "[1,2]" or "1,2"; nullopt where a part is no finite number.
 std::optional<std::vector<double>> parse_numbers(std::string_view text) {
   const bool is_tuple =
@@ -33,28 +32,50 @@ void refuse_value(bool is_wrong, const std::string& key, std::string_view value,
                     fmt::format("for example --aug-cfg '{}'", example));
 }
 
-void set_value(AugConfig& config, const std::string& key, std::string_view value) {
+void set_range(AugConfig& config, const std::string& key, std::string_view value) {
   const auto numbers = parse_numbers(value);
-  const size_t count = numbers ? numbers->size() : 0;
-  if (key == "scale" || key == "ratio") {
-    const bool is_scale = key == "scale";
-    const bool is_range = count == 2 && (*numbers)[0] > 0 && (*numbers)[0] <= (*numbers)[1];
-    refuse_value(!is_range || (is_scale && (*numbers)[1] > 1), key, value,
-                 fmt::format("(MIN,MAX) with 0 < MIN <= MAX{}", is_scale ? " <= 1" : ""),
-                 is_scale ? "scale=(0.4,1.0)" : "ratio=(0.75,1.33)");
-    (is_scale ? config.scale_min : config.ratio_min) = (*numbers)[0];
-    (is_scale ? config.scale_max : config.ratio_max) = (*numbers)[1];
-  } else if (key == "color_jitter") {
-    const bool is_jitter = count == 4 && *std::min_element(numbers->begin(), numbers->end()) >= 0;
-    refuse_value(!is_jitter || (*numbers)[3] > 0.5, key, value,
-                 "(BRIGHTNESS,CONTRAST,SATURATION,HUE), none below 0, the hue at most 0.5",
-                 "color_jitter=(0.32,0.32,0.32,0.08)");
-    std::copy(numbers->begin(), numbers->end(), config.color_jitter.begin());
-  } else {
-    refuse_value(count != 1 || (*numbers)[0] < 0 || (*numbers)[0] > 1, key, value, "a probability from 0 to 1",
-                 key + "=0.2");
-    (key == "gray_scale_prob" ? config.gray_scale_prob : config.color_jitter_prob) = (*numbers)[0];
-  }
+  const bool is_scale = key == "scale";
+  const bool is_range =
+      numbers && numbers->size() == 2 && (*numbers)[0] > 0 && (*numbers)[0] <= (*numbers)[1];
+  refuse_value(!is_range || (is_scale && (*numbers)[1] > 1), key, value,
+               fmt::format("(MIN,MAX) with 0 < MIN <= MAX{}", is_scale ? " <= 1" : ""),
+               is_scale ? "scale=(0.4,1.0)" : "ratio=(0.75,1.33)");
+  (is_scale ? config.scale_min : config.ratio_min) = (*numbers)[0];
+  (is_scale ? config.scale_max : config.ratio_max) = (*numbers)[1];
+}
+
+void set_color_jitter(AugConfig& config, const std::string& key, std::string_view value) {
+  const auto numbers = parse_numbers(value);
+  const bool is_jitter =
+      numbers && numbers->size() == 4 && *std::min_element(numbers->begin(), numbers->end()) >= 0;
+  refuse_value(!is_jitter || (*numbers)[3] > 0.5, key, value,
+               "(BRIGHTNESS,CONTRAST,SATURATION,HUE), none below 0, the hue at most 0.5",
+               "color_jitter=(0.32,0.32,0.32,0.08)");
+  std::copy(numbers->begin(), numbers->end(), config.color_jitter.begin());
+}
+
+template <double AugConfig::*Field>
+void set_probability(AugConfig& config, const std::string& key, std::string_view value) {
+  const auto numbers = parse_numbers(value);
+  refuse_value(!numbers || numbers->size() != 1 || (*numbers)[0] < 0 || (*numbers)[0] > 1, key, value,
+               "a probability from 0 to 1", key + "=0.2");
+  config.*Field = (*numbers)[0];
+}
+
+struct AugKey {
+  std::string_view name;
+  void (*set)(AugConfig& config, const std::string& key, std::string_view value);
+};
+constexpr AugKey kKeys[] = {{"scale", set_range},
+                            {"ratio", set_range},
+                            {"color_jitter", set_color_jitter},
+                            {"color_jitter_prob", set_probability<&AugConfig::color_jitter_prob>},
+                            {"gray_scale_prob", set_probability<&AugConfig::gray_scale_prob>}};
+
+std::string known_keys() {
+  std::vector<std::string> names;
+  for (const AugKey& key : kKeys) names.emplace_back(key.name);
+  return core::join(names, ", ");
 }
 }  // namespace
 
@@ -69,13 +90,13 @@ AugConfig parse_aug_cfg(const std::vector<std::string>& pairs) {
     const std::vector<std::string> of_timm = {"re_prob", "re_count", "use_timm", "interpolation"};
     config::refuse_if(std::count(of_timm.begin(), of_timm.end(), key) > 0,
                       fmt::format("--aug-cfg {} is not supported in this version", key),
-                      fmt::format("{} are; drop the others", kKeys));
-    const std::vector<std::string> known = {"scale", "ratio", "color_jitter", "color_jitter_prob", "gray_scale_prob"};
-    config::refuse_if(std::count(known.begin(), known.end(), key) == 0,
-                      fmt::format("--aug-cfg key '{}' is unknown, expected {}", key, kKeys),
+                      fmt::format("{} are; drop the others", known_keys()));
+    const AugKey* known = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const AugKey& k) { return k.name == key; });
+    config::refuse_if(known == std::end(kKeys),
+                      fmt::format("--aug-cfg key '{}' is unknown, expected one of {}", key, known_keys()),
                       "for example --aug-cfg 'scale=(0.4,1.0)'");
     given.push_back(key);
-    set_value(config, key, core::trim(std::string_view(pair).substr(equals + 1)));
+    known->set(config, key, core::trim(std::string_view(pair).substr(equals + 1)));
   }
   const auto is_given = [&](const char* key) { return std::count(given.begin(), given.end(), key) > 0; };
   config::refuse_if(is_given("color_jitter") != is_given("color_jitter_prob"),
