@@ -327,12 +327,13 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
   if (estimate) {
     const Point& point = *estimate->measured_at;
     second += fmt::format(
-        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % for slow steps, {} for pauses "
-        "({}), "
-        "{:.1f} % for restarts ({}).",
+        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % {}, {} for pauses ({}), {:.1f} % "
+        "for "
+        "restarts ({}).",
         second.empty() ? "" : " ", work_text(point, analysis.options), size_text(curve, estimate->size),
         figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4),
-        100 * estimate->slow_share,
+        100 * std::abs(estimate->slow_share),
+        estimate->slow_share < 0 ? "less for steps faster than the median one" : "for slow steps",
         estimate->is_pause_known ? fmt::format("{:.1f} %", 100 * estimate->pause_share) : "nothing",
         estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
     if (!estimate->kept_source.empty())

@@ -64,7 +64,7 @@ inline constexpr LogFormatInfo kLogFormats[] = {
     {LogFormat::kImageNet, "imagenet", "the ImageNet example of PyTorch", "the value of `Time`", "1", imagenet_reader},
     {LogFormat::kTfCnn, "tf_cnn", "tf_cnn_benchmarks",
      "batch x (k2 / rate2 - k1 / rate1), since the rate is a mean from the start",
-     "the interval; several together where the digits of the rate tell no less", tf_cnn_reader},
+     "the interval; longer where the digits tell no less", tf_cnn_reader},
     {LogFormat::kNcclTests, "nccl-tests", "nccl-tests (all_reduce_perf and others)",
      "(points of a collective: time and size)", "", nccl_tests_reader, true},
     {LogFormat::kBench, "bench", "results of lockstep bench", "(points of a collective)", "", bench_reader, true},

@@ -258,6 +258,7 @@ TEST_F(Bench, BadInputIsAUsageError) {
   const auto alone = bench({"collective", "--device", "cpu"});
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_NE(alone.err.find("one rank alone sends nothing"), std::string::npos) << alone.err;
+  for (const std::string& line : core::split(alone.err, "\n")) EXPECT_LE(line.size(), 80u) << line;
   EXPECT_EQ(bench({"collective", "-b", "lots"}).exit_code, 2);
   EXPECT_EQ(bench({"collective", "--wings", "2"}).exit_code, 2);
   EXPECT_EQ(bench({"collectives"}).exit_code, 2);
