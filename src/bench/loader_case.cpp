@@ -56,8 +56,9 @@ bool is_classifier(const std::string& model) {
 }
 
 /// The flags of `bench loader` as `train imagenet` has them.
-tasks::ImagenetOptions imagenet_options(const tasks::ContrastiveOptions& options) {
+tasks::ImagenetOptions imagenet_options(const tasks::ContrastiveOptions& options, const std::string& jpeg_decode) {
   tasks::ImagenetOptions imagenet;
+  imagenet.jpeg_decode = jpeg_decode;
   imagenet.model = options.model;
   imagenet.train_data = options.train_data;
   imagenet.train_num_samples = options.train_num_samples;
@@ -86,8 +87,8 @@ tasks::ImagenetOptions imagenet_options(const tasks::ContrastiveOptions& options
 /// Pictures with labels, as `train imagenet` reads them.
 class LabelledData final : public MeasuredData {
  public:
-  LabelledData(const tasks::ContrastiveOptions& options, comm::World& world, const plan::BatchPlan& plan)
-      : options_(imagenet_options(options)), data_(options_, world, plan) {}
+  LabelledData(tasks::ImagenetOptions options, comm::World& world, const plan::BatchPlan& plan)
+      : options_(std::move(options)), data_(options_, world, plan) {}
   std::unique_ptr<data::Loader> open_train() override { return data_.open_train(nullptr); }
 
  private:
@@ -213,7 +214,8 @@ class LoaderCase final : public BenchCase {
   std::string what_text() const {
     const tasks::ContrastiveOptions& options = context_.options.train;
     if (is_classifier(options.model))
-      return fmt::format("pictures of {} pixels with labels", imagenet_options(options).image_pixels);
+      return fmt::format("pictures of {} pixels with labels",
+                         imagenet_options(options, context_.options.jpeg_decode).image_pixels);
     const config::ContrastiveShape shape = tasks::contrastive_shape_of(options);
     if (const auto* clip = shape.clip()) return fmt::format("pictures of {} pixels", clip->vision.image_size);
     const auto& audio = shape.clap()->audio;
@@ -227,7 +229,8 @@ class LoaderCase final : public BenchCase {
     tasks::ContrastiveOptions options = context_.options.train;
     options.workers = row["workers"];
     if (is_classifier(options.model))
-      data_ = std::make_unique<LabelledData>(options, *context_.processes, plan_);
+      data_ = std::make_unique<LabelledData>(imagenet_options(options, context_.options.jpeg_decode),
+                                             *context_.processes, plan_);
     else
       data_ = std::make_unique<CaptionedData>(options, *context_.processes, plan_);
   }

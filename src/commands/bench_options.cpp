@@ -6,6 +6,7 @@
 #include "config/borrowed_flags.h"
 #include "config/contrastive_shape.h"
 #include "config/image_options.h"
+#include "config/imagenet_models.h"
 #include "config/option_checks.h"
 #include "core/error.h"
 #include "core/strings.h"
@@ -108,6 +109,8 @@ void declare_loader(core::OptionSet& set, BenchOptions& o) {
   borrow(set, o,
          {"model", "force-image-size", "force-context-length", "train-transform", "aug-cfg", "image-mean", "image-std",
           "image-interpolation", "image-resize-mode", "resize-order", "tokenizer-vocab"});
+  set.add("jpeg-decode", &o.jpeg_decode,
+          {.help = "With a classifier as --model: as in `train imagenet`.", .choices = {"exact", "scaled"}});
   set.group("Load");
   set.add("workers", &o.loader_workers,
           {.help = "Decoding threads of each rank; one measurement for each number.",
@@ -270,6 +273,11 @@ void check_loader(const BenchOptions& o) {
   if (o.train.train_data.empty() && !o.train.has_made_up_data())
     throw UsageError("options: 'bench loader' needs --train-data SPEC",
                      "or --dataset-type synthetic with --train-num-samples");
+  const std::vector<std::string> classifiers = config::classifier_names();
+  if (o.jpeg_decode != "exact" && std::find(classifiers.begin(), classifiers.end(), o.train.model) == classifiers.end())
+    throw UsageError(
+        fmt::format("options: '--jpeg-decode {}' with --model {}, expected a classifier", o.jpeg_decode, o.train.model),
+        "give --model resnet50, or leave it out");
 }
 
 void check_op(BenchOptions& o) {

@@ -38,6 +38,7 @@ struct BenchOptions {
   // loader
   std::vector<int64_t> loader_workers = {4};  // --workers
   double think_ms = 0.0;                      // --think-ms
+  std::string jpeg_decode = "exact";          // --jpeg-decode, of classifiers
 
   // op
   std::vector<std::string> ops = {"all"};                  // --ops; after check_bench_options without "all"

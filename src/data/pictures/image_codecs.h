@@ -12,14 +12,19 @@
 namespace lockstep::data {
 
 /// One JPEG: the constructor parses the header and checks the size, then exactly one of the read functions may be
-/// called. `bytes` must outlive the reader. All throw DataError.
+/// called, after reduce() or without it. `bytes` must outlive the reader. All throw DataError.
 class JpegReader {
  public:
   JpegReader(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits);
   ~JpegReader();
 
+  /// Of what the read functions give.
   int width() const;
   int height() const;
+
+  /// From here on the picture is one of 1 / divisor (2, 4 or 8) of its width and height, rounded up: libjpeg decodes
+  /// that many coefficients of each block alone, so its pixels are not means of those of the whole.
+  void reduce(int divisor);
 
   /// True where read_region gives the very pixels of the whole picture: baseline, grey or 4:4:4, 4:2:2, 4:2:0, and
   /// complete at its end.

@@ -26,6 +26,7 @@ struct JpegReader::State {
   char message[JMSG_LENGTH_MAX];
   std::span<const std::byte> bytes;
   std::string name;
+  JDIMENSION result_width = 0, result_height = 0;
 
   static State& of(j_common_ptr common) { return *static_cast<State*>(common->client_data); }
 
@@ -46,6 +47,7 @@ struct JpegReader::State {
   }
 
   bool open();
+  bool reduce(unsigned divisor);
   bool start();
   bool crop(JDIMENSION& x, JDIMENSION& width);
   bool read_rows(int first_row, int num_rows, uint8_t* out, size_t stride_bytes);
@@ -66,6 +68,14 @@ bool JpegReader::State::open() {
   decoder.progress = &progress;
   jpeg_mem_src(&decoder, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(&decoder, TRUE);
+  return true;
+}
+
+bool JpegReader::State::reduce(unsigned divisor) {
+  if (setjmp(jump)) return false;
+  decoder.scale_num = 1;
+  decoder.scale_denom = divisor;
+  jpeg_calc_output_dimensions(&decoder);
   return true;
 }
 
@@ -112,6 +122,8 @@ JpegReader::JpegReader(std::span<const std::byte> bytes, std::string_view name, 
     throw error;
   }
   try {
+    state_->result_width = state_->decoder.image_width;
+    state_->result_height = state_->decoder.image_height;
     check_image_size(state_->decoder.image_width, state_->decoder.image_height, name, limits);
     const int channels = state_->decoder.num_components;
     if (channels != 1 && channels != 3 && channels != 4) {
@@ -126,8 +138,14 @@ JpegReader::JpegReader(std::span<const std::byte> bytes, std::string_view name, 
 
 JpegReader::~JpegReader() { jpeg_destroy_decompress(&state_->decoder); }
 
-int JpegReader::width() const { return static_cast<int>(state_->decoder.image_width); }
-int JpegReader::height() const { return static_cast<int>(state_->decoder.image_height); }
+int JpegReader::width() const { return static_cast<int>(state_->result_width); }
+int JpegReader::height() const { return static_cast<int>(state_->result_height); }
+
+void JpegReader::reduce(int divisor) {
+  if (!state_->reduce(static_cast<unsigned>(divisor))) throw state_->damage();
+  state_->result_width = state_->decoder.output_width;
+  state_->result_height = state_->decoder.output_height;
+}
 
 bool JpegReader::can_read_region() const {
   const jpeg_decompress_struct& d = state_->decoder;

@@ -46,13 +46,15 @@ std::pair<int, int> source_range(const AxisWeights& weights, int window_first, i
 
 }  // namespace
 
-AxisWeights make_axis_weights(int in_size, int out_size, int first, int num_outputs, ResizeFilter filter) {
+AxisWeights make_axis_weights(int in_size, int out_size, int first, int num_outputs, ResizeFilter filter,
+                              const AxisBox& box) {
   LOCKSTEP_CHECK(in_size > 0 && out_size > 0 && first >= 0 && num_outputs > 0 && first + num_outputs <= out_size,
                  "in_size={}, out_size={}, first={}, num_outputs={}", in_size, out_size, first, num_outputs);
   AxisWeights axis;
-  axis.is_identity = in_size == out_size;
+  axis.is_identity = box.size == 0 && in_size == out_size;
   if (axis.is_identity) return axis;
-  const double scale = static_cast<double>(in_size) / out_size, reduction = std::max(scale, 1.0);
+  const double scale = (box.size > 0 ? box.size : static_cast<double>(in_size)) / out_size,
+               reduction = std::max(scale, 1.0);
   const double support = (filter == ResizeFilter::kBilinear ? 1.0 : 2.0) * reduction;
   const auto evaluate = filter == ResizeFilter::kBilinear ? bilinear : bicubic;
   const size_t outputs = static_cast<size_t>(num_outputs);
@@ -62,7 +64,7 @@ AxisWeights make_axis_weights(int in_size, int out_size, int first, int num_outp
   axis.weights.assign(outputs * static_cast<size_t>(axis.num_taps), 0);
   std::vector<double> taps(static_cast<size_t>(axis.num_taps));
   for (size_t i = 0; i < outputs; ++i) {
-    const double centre = (first + static_cast<double>(i) + 0.5) * scale;
+    const double centre = box.begin + (first + static_cast<double>(i) + 0.5) * scale;
     const int begin = std::max(0, static_cast<int>(centre - support + 0.5));
     const int count = std::min(in_size, static_cast<int>(centre + support + 0.5)) - begin;
     LOCKSTEP_CHECK(count > 0 && count <= axis.num_taps, "count={}, num_taps={}", count, axis.num_taps);
@@ -82,8 +84,8 @@ AxisWeights make_axis_weights(int in_size, int out_size, int first, int num_outp
 
 Resizer::Resizer(const ResizeSpec& spec) : spec_(spec), is_vertical_first_(goes_vertical_first(spec)) {
   const Region& window = spec.window;
-  horizontal_ = make_axis_weights(spec.source.width, spec.width, window.x, window.width, spec.filter);
-  vertical_ = make_axis_weights(spec.source.height, spec.height, window.y, window.height, spec.filter);
+  horizontal_ = make_axis_weights(spec.source.width, spec.width, window.x, window.width, spec.filter, spec.box_x);
+  vertical_ = make_axis_weights(spec.source.height, spec.height, window.y, window.height, spec.filter, spec.box_y);
   const auto [x, columns] = source_range(horizontal_, window.x, window.width);
   const auto [y, rows] = source_range(vertical_, window.y, window.height);
   needed_ = {spec.source.x + x, spec.source.y + y, columns, rows};

@@ -19,6 +19,11 @@ enum class PassOrder {
   kHorizontalFirst,  ///< Pillow up to 12.
 };
 
+/// A part of an axis between pixels: coordinates from `begin` on; size 0: all of it.
+struct AxisBox {
+  double begin = 0, size = 0;
+};
+
 /// `source` of a picture is resized to width x height, and of that only `window` is computed.
 struct ResizeSpec {
   Region source;
@@ -26,10 +31,13 @@ struct ResizeSpec {
   Region window;
   ResizeFilter filter = ResizeFilter::kBicubic;
   PassOrder order = PassOrder::kPillow13;
+  AxisBox box_x = {}, box_y = {};  ///< Of source, what the result shows.
 };
 
-/// Weights of output coordinates first .. first + num_outputs - 1 of an axis that goes from in_size to out_size.
-AxisWeights make_axis_weights(int in_size, int out_size, int first, int num_outputs, ResizeFilter filter);
+/// Weights of output coordinates first .. first + num_outputs - 1 of an axis that goes from in_size, or its part `box`,
+/// to out_size.
+AxisWeights make_axis_weights(int in_size, int out_size, int first, int num_outputs, ResizeFilter filter,
+                              const AxisBox& box = {});
 
 /// Memory kept between calls of one thread.
 struct ResizeScratch {

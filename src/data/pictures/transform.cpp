@@ -117,6 +117,34 @@ void run_plan(const TransformPlan& plan, const Resizer& resizer, const Image& pa
   if (plan.is_flipped) mirror_rows(out_YXC, side);
 }
 
+/// The largest reduction that leaves at least as many pixels as the result has.
+int jpeg_divisor(const ResizeSpec& resize) {
+  for (const int divisor : {8, 4, 2})
+    if (resize.source.width >= divisor * resize.width && resize.source.height >= divisor * resize.height)
+      return divisor;
+  return 1;
+}
+
+/// The pixels of a reduced axis that cover `size` pixels of the whole from `first` on, and where among them they lie.
+struct ReducedAxis {
+  int first, count;
+  AxisBox box;
+};
+ReducedAxis reduced_axis(int first, int size, int divisor) {
+  const int begin = first / divisor, end = (first + size + divisor - 1) / divisor;
+  return {begin, end - begin, {static_cast<double>(first) / divisor - begin, static_cast<double>(size) / divisor}};
+}
+
+/// The same part of a picture of 1 / divisor of the size.
+ResizeSpec reduced(ResizeSpec resize, int divisor) {
+  const ReducedAxis x = reduced_axis(resize.source.x, resize.source.width, divisor),
+                    y = reduced_axis(resize.source.y, resize.source.height, divisor);
+  resize.source = {x.first, y.first, x.count, y.count};
+  resize.box_x = x.box;
+  resize.box_y = y.box;
+  return resize;
+}
+
 }  // namespace
 
 TransformConfig imagenet_transform(bool is_train, int image_pixels, int resize_pixels) {
@@ -182,7 +210,12 @@ void apply_encoded(std::span<const std::byte> bytes, std::string_view name, cons
     return;
   }
   JpegReader reader(bytes, name, config.limits);
-  const TransformPlan plan = plan_transform(reader.width(), reader.height(), config, rng_key);
+  TransformPlan plan = plan_transform(reader.width(), reader.height(), config, rng_key);
+  const int divisor = config.jpeg_decode == JpegDecode::kScaled ? jpeg_divisor(plan.resize) : 1;
+  if (divisor > 1) {
+    reader.reduce(divisor);
+    plan.resize = reduced(plan.resize, divisor);
+  }
   const Resizer resizer(plan.resize);
   const Region& needed = resizer.needed();
   const double share =

@@ -17,6 +17,12 @@ enum class ResizeMode {
   kSquash,    ///< Both sides to image_pixels, whatever the ratio.
 };
 
+/// How JPEG pictures are decoded.
+enum class JpegDecode {
+  kExact,   ///< Each pixel that the result depends on, in full.
+  kScaled,  ///< At a half, a quarter or an eighth of their size, as long as that is no less than the result's.
+};
+
 /// Random or fixed way from a decoded picture to image_pixels x image_pixels bytes. Defaults are OpenCLIP's.
 struct TransformConfig {
   int image_pixels = 224;  ///< Side of the square result.
@@ -32,6 +38,7 @@ struct TransformConfig {
   uint8_t fill_color = 0;  ///< All three channels, kLongest only.
   PassOrder pass_order = PassOrder::kPillow13;
   DecodeLimits limits = {};
+  JpegDecode jpeg_decode = JpegDecode::kExact;
   /// Carried for those who turn bytes into floats, (x / 255 - mean) / std; not applied here.
   std::array<float, 3> mean{0.48145466f, 0.4578275f, 0.40821073f};
   std::array<float, 3> std{0.26862954f, 0.26130258f, 0.27577711f};
@@ -70,7 +77,7 @@ void apply(const Image& image, const TransformConfig& config, uint64_t rng_key, 
 
 /// Decode and apply in one go, with the same bytes as the two steps. Of a JPEG only the part the result needs is
 /// decoded where that is exact and saves enough; damage in the part left out is then not noticed (a file cut short
-/// always is).
+/// always is). With JpegDecode::kScaled the bytes differ from those: docs/imagenet.md says by how much.
 void apply_encoded(std::span<const std::byte> bytes, std::string_view name, const TransformConfig& config,
                    uint64_t rng_key, std::span<uint8_t> out_YXC, TransformScratch& scratch);
 

@@ -209,6 +209,39 @@ TEST(Image, JpegRegionHasThePixelsOfTheWhole) {
   EXPECT_GT(num_partial, 500);
 }
 
+TEST(Image, RegionOfAReducedJpegHasThePixelsOfTheReducedWhole) {
+  core::CounterRng rng(core::stream_key({78}));
+  Image whole, part;
+  for (const int divisor : {2, 4, 8}) {
+    for (const std::string name : {"jpeg_444.jpg", "jpeg_422.jpg", "jpeg_420.jpg", "jpeg_grey.jpg", "large"}) {
+      const auto bytes =
+          name == "large" ? encode_jpeg(golden::generate(399, 333, 1), 85) : read_bytes(golden::folder() / name);
+      JpegReader all(bytes, name, {});
+      const int full_width = all.width();
+      all.reduce(divisor);
+      EXPECT_EQ(all.width(), (full_width + divisor - 1) / divisor);
+      all.read_all(whole);
+      for (int i = 0; i < 60; ++i) {
+        const int w = 1 + static_cast<int>(rng.below(static_cast<uint64_t>(whole.width)));
+        const int h = 1 + static_cast<int>(rng.below(static_cast<uint64_t>(whole.height)));
+        const Region wanted{static_cast<int>(rng.below(static_cast<uint64_t>(whole.width - w) + 1)),
+                            static_cast<int>(rng.below(static_cast<uint64_t>(whole.height - h) + 1)), w, h};
+        JpegReader reader(bytes, name, {});
+        reader.reduce(divisor);
+        const Region held = reader.read_region(wanted, part);
+        for (int y = 0; y < h; ++y) {
+          const size_t seen_at = static_cast<size_t>((wanted.y + y - held.y) * held.width + wanted.x - held.x) * 3;
+          const size_t expected_at = static_cast<size_t>((wanted.y + y) * whole.width + wanted.x) * 3;
+          ASSERT_EQ(std::memcmp(part.rgb_YXC.data() + seen_at, whole.rgb_YXC.data() + expected_at,
+                                static_cast<size_t>(w) * 3),
+                    0)
+              << name << " / " << divisor << " row " << wanted.y + y;
+        }
+      }
+    }
+  }
+}
+
 TEST(Image, RegionIsRefusedWhereItWouldNotBeExact) {
   for (const char* name : {"jpeg_420_progressive.jpg", "jpeg_cmyk.jpg", "jpeg_ycck.jpg"}) {
     const auto bytes = read_bytes(golden::folder() / name);

@@ -148,6 +148,54 @@ TEST(Transform, EncodedEqualsDecodeThenApply) {
   }
 }
 
+/// How far results with JpegDecode::kScaled are from the exact ones: in levels of 255.
+struct Apart {
+  double worst_mean = 0;  ///< Of all numbers of one picture.
+  int num_reduced = 0;    ///< Pictures whose results differ.
+};
+Apart scaled_apart(const std::vector<std::vector<std::byte>>& files, int image_pixels, ResizeFilter filter) {
+  TransformScratch scratch;
+  Apart apart;
+  for (const auto& bytes : files) {
+    for (uint64_t key = 0; key < 12; ++key) {
+      TransformConfig config{.image_pixels = image_pixels, .is_train = key > 0, .scale_min = 0.3, .filter = filter};
+      std::vector<uint8_t> exact(static_cast<size_t>(image_pixels * image_pixels) * 3), scaled(exact.size());
+      apply_encoded(bytes, "exact", config, key, exact, scratch);
+      config.jpeg_decode = JpegDecode::kScaled;
+      apply_encoded(bytes, "scaled", config, key, scaled, scratch);
+      double sum = 0;
+      for (size_t i = 0; i < exact.size(); ++i)
+        sum += std::abs(static_cast<int>(exact[i]) - static_cast<int>(scaled[i]));
+      if (sum == 0) continue;
+      ++apart.num_reduced;
+      apart.worst_mean = std::max(apart.worst_mean, sum / static_cast<double>(exact.size()));
+    }
+  }
+  return apart;
+}
+
+TEST(Transform, ScaledDecodingStaysWithinItsBound) {
+  std::vector<std::vector<std::byte>> edges, noise;
+  for (const auto& [width, height] : {std::pair(500, 375), {301, 399}}) {
+    edges.push_back(encode_jpeg(golden::generate(width, height, 1), 90));
+    noise.push_back(encode_jpeg(golden::generate(width, height, 0), 90));
+  }
+  for (const ResizeFilter filter : {ResizeFilter::kBilinear, ResizeFilter::kBicubic}) {
+    for (const int pixels : {24, 64, 112}) {
+      const Apart apart = scaled_apart(edges, pixels, filter), worst = scaled_apart(noise, pixels, filter);
+      EXPECT_GT(apart.num_reduced, 6) << pixels;
+      EXPECT_GT(worst.num_reduced, 6) << pixels;
+      EXPECT_LT(apart.worst_mean, 5) << pixels;   // docs/imagenet.md states both bounds
+      EXPECT_LT(worst.worst_mean, 12) << pixels;  // nothing but noise: no picture is worse
+    }
+  }
+}
+
+TEST(Transform, ScaledDecodingLeavesPicturesAloneThatAreTooSmall) {
+  const std::vector<std::vector<std::byte>> files = {encode_jpeg(golden::generate(120, 90, 1), 90)};
+  EXPECT_EQ(scaled_apart(files, 64, ResizeFilter::kBilinear).num_reduced, 0);
+}
+
 TEST(Transform, EncodedRefusesTruncatedFiles) {
   const auto whole = encode_jpeg(golden::generate(333, 250, 1), 85);
   const TransformConfig config{.image_pixels = 32, .is_train = true, .scale_min = 0.05, .scale_max = 0.1};

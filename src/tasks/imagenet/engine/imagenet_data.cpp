@@ -32,6 +32,7 @@ data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bo
   transform.ratio_max = options.ratio[1];
   transform.flip_probability = is_train ? options.hflip : 0;
   if (options.interpolation == "bicubic") transform.filter = data::ResizeFilter::kBicubic;
+  if (options.jpeg_decode == "scaled") transform.jpeg_decode = data::JpegDecode::kScaled;
   transform.limits.max_pixels = options.max_image_pixels;
   transform.mean = of_colours(options.image_mean, transform.mean);
   transform.std = of_colours(options.image_std, transform.std);

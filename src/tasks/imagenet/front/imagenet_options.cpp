@@ -166,6 +166,13 @@ void declare_imagenet_preparation(core::OptionSet& set, ImagenetOptions& o) {
   set.add("interpolation", &o.interpolation,
           {.role = OptionRole::kConfiguration, .help = "Filter of the resize.", .choices = {"bilinear", "bicubic"}});
   set.add(
+      "jpeg-decode", &o.jpeg_decode,
+      {.role = OptionRole::kConfiguration,
+       .help = "exact: torchvision's pixels. scaled: JPEG pictures whose crop has at least twice the result's width "
+               "and height are decoded at a half, a quarter or an eighth of their size, which is faster; "
+               "docs/imagenet.md tells how far the results are apart.",
+       .choices = {"exact", "scaled"}});
+  set.add(
       "auto-augment", &o.auto_augment,
       {.role = OptionRole::kConfiguration,
        .help = "Operations on training pictures, drawn as torchvision draws them: imagenet (AutoAugment's pairs), ra "

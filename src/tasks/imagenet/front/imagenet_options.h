@@ -52,6 +52,7 @@ struct ImagenetOptions : config::RunOptions {
   std::vector<double> ratio{0.75, 1.0 / 0.75};  // --ratio MIN MAX
   double hflip = 0.5;                           // --hflip
   std::string interpolation = "bilinear";       // --interpolation {bilinear,bicubic}
+  std::string jpeg_decode = "exact";            // --jpeg-decode {exact,scaled}
   std::vector<double> image_mean, image_std;    // --image-mean, --image-std
   std::string auto_augment = "none";            // --auto-augment {none,imagenet,ra,ta_wide}
   int64_t ra_magnitude = 9;                     // --ra-magnitude
