@@ -52,7 +52,7 @@ inline constexpr LogFormatInfo kLogFormats[] = {
     {LogFormat::kMlperf, "mlperf", "MLPerf (MLLOG lines)",
      "`train_step_time`, `train_step_timing` or `train_step_timing in s` of `tracked_stats`; without them blocks from "
      "start to stop",
-     "the interval; 1 where the clock shows that times are those of the last step", mlperf_reader},
+     "the interval; 1 where the clock shows last steps", mlperf_reader},
     {LogFormat::kNemo, "nemo", "NeMo and Lightning", "`train_step_timing`", "of a bar 1, of a line the log interval",
      nemo_reader},
     {LogFormat::kMegatron, "megatron", "Megatron-LM", "`elapsed time per iteration (ms)` or `(s)`", "the log interval",
