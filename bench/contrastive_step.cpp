@@ -33,7 +33,7 @@ core::Json run(const StepOptions& options, StepNetwork network, const train::Pre
                std::vector<models::Batch> batches) {
   const auto sync = parallel::make_grad_sync_none(network.towers->named_parameters());
   const auto optimizer = std::make_unique<optim::AdamW>(
-      train::optimizer_segments(sync->holding(), network.specs),
+      train::optimizer_segments(sync->partition(), network.specs),
       optim::AdamWConfig{.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.eps, .weight_decay = 0.2});
   comm::Comm one_rank;
   models::ContrastiveTask task(std::move(network.towers), one_rank, {});

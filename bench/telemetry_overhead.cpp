@@ -71,9 +71,9 @@ class Sides {
                 ? parallel::make_grad_sync_ddp(model->named_parameters(), world_.comm(), int64_t{25} << 20)
                 : parallel::make_grad_sync_none(model->named_parameters());
     optimizer_ = std::make_unique<optim::AdamW>(
-        train::optimizer_segments(sync_->holding(), config::clip_param_specs(shape_)), optim::AdamWConfig{});
+        train::optimizer_segments(sync_->partition(), config::clip_param_specs(shape_)), optim::AdamWConfig{});
     task_.emplace(std::move(model), world_.comm(),
-                  models::ContrastiveLossOptions{.local_loss = true, .gather_with_grad = true});
+                  models::ContrastiveTaskOptions{.loss = {.local_loss = true, .gather_with_grad = true}});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
     bare_ = train::make_plain_step(parts);
     parts.phases = &clock_;
@@ -96,12 +96,8 @@ class Sides {
     const auto outcome = measured_->run(std::span(&batch_, 1), static_cast<uint64_t>(step_));
     const auto gradients = update(outcome);
     clock_.mark(train::Phase::kOptimizer);
-    train::StepSample sample{.step = step_++,
-                             .samples_seen = 0,
-                             .lr = 1e-4,
-                             .phases = clock_.finish_step(),
-                             .wish = {},
-                             .scalars = outcome.scalars};
+    train::StepSample sample{
+        .step = step_++, .samples_seen = 0, .lr = 1e-4, .phases = clock_.finish_step(), .scalars = outcome.scalars};
     sample.scalars.emplace_back("grad_norm", gradients.norm);
     sample.scalars.emplace_back("found_inf", gradients.found_inf);
     telemetry_.push(std::move(sample));

@@ -35,8 +35,7 @@ void refuse_value(bool is_wrong, const std::string& key, std::string_view value,
 void set_range(AugConfig& config, const std::string& key, std::string_view value) {
   const auto numbers = parse_numbers(value);
   const bool is_scale = key == "scale";
-  const bool is_range =
-      numbers && numbers->size() == 2 && (*numbers)[0] > 0 && (*numbers)[0] <= (*numbers)[1];
+  const bool is_range = numbers && numbers->size() == 2 && (*numbers)[0] > 0 && (*numbers)[0] <= (*numbers)[1];
   refuse_value(!is_range || (is_scale && (*numbers)[1] > 1), key, value,
                fmt::format("(MIN,MAX) with 0 < MIN <= MAX{}", is_scale ? " <= 1" : ""),
                is_scale ? "scale=(0.4,1.0)" : "ratio=(0.75,1.33)");
@@ -46,8 +45,7 @@ void set_range(AugConfig& config, const std::string& key, std::string_view value
 
 void set_color_jitter(AugConfig& config, const std::string& key, std::string_view value) {
   const auto numbers = parse_numbers(value);
-  const bool is_jitter =
-      numbers && numbers->size() == 4 && *std::min_element(numbers->begin(), numbers->end()) >= 0;
+  const bool is_jitter = numbers && numbers->size() == 4 && *std::min_element(numbers->begin(), numbers->end()) >= 0;
   refuse_value(!is_jitter || (*numbers)[3] > 0.5, key, value,
                "(BRIGHTNESS,CONTRAST,SATURATION,HUE), none below 0, the hue at most 0.5",
                "color_jitter=(0.32,0.32,0.32,0.08)");
@@ -91,7 +89,8 @@ AugConfig parse_aug_cfg(const std::vector<std::string>& pairs) {
     config::refuse_if(std::count(of_timm.begin(), of_timm.end(), key) > 0,
                       fmt::format("--aug-cfg {} is not supported in this version", key),
                       fmt::format("{} are; drop the others", known_keys()));
-    const AugKey* known = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const AugKey& k) { return k.name == key; });
+    const AugKey* known =
+        std::find_if(std::begin(kKeys), std::end(kKeys), [&](const AugKey& k) { return k.name == key; });
     config::refuse_if(known == std::end(kKeys),
                       fmt::format("--aug-cfg key '{}' is unknown, expected one of {}", key, known_keys()),
                       "for example --aug-cfg 'scale=(0.4,1.0)'");
