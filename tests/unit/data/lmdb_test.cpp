@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <lmdb.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -293,6 +294,23 @@ TEST_F(Lmdb, ACommitWhileItIsReadIsNoticed) {
   RawSample second = *source->next();
   const std::string message = refused<DataError>([&] { load_deferred(second); });
   EXPECT_NE(message.find("was written to while it was read"), std::string::npos) << message;
+}
+
+TEST_F(Lmdb, WhoHasItLockedAndHasNotCommittedDoesNotDisturb) {
+  to_lmdb({.source = labelled_config(write_class_folders(folder_.path() / "folders")), .output = out()});
+  MDB_env* other = nullptr;
+  ASSERT_EQ(mdb_env_create(&other), 0);
+  ASSERT_EQ(mdb_env_set_mapsize(other, 1 << 24), 0);
+  ASSERT_EQ(mdb_env_open(other, out().c_str(), 0, 0644), 0);
+  MDB_txn* writing = nullptr;
+  ASSERT_EQ(mdb_txn_begin(other, nullptr, 0, &writing), 0);  // holds the lock of writers
+  MDB_dbi table = 0;
+  ASSERT_EQ(mdb_dbi_open(writing, nullptr, 0, &table), 0);
+  MDB_val key{.mv_size = 1, .mv_data = const_cast<char*>("0")}, value{.mv_size = 1, .mv_data = const_cast<char*>("x")};
+  ASSERT_EQ(mdb_put(writing, table, &key, &value, 0), 0);
+  EXPECT_EQ(all_pictures(labelled_config(out())), expected_pictures());
+  mdb_txn_abort(writing);
+  mdb_env_close(other);
 }
 
 TEST_F(Lmdb, StatedKeysMustBeThere) {
