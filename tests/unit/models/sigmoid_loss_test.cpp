@@ -13,7 +13,7 @@ using comm::Comm;
 using tests::expect_close;
 using tests::run_ranks;
 
-constexpr double kFp32 = 1e-5;  // sums of a few hundred terms, relative to the largest gradient
+constexpr double kFp32Bound = 1e-5;  // sums of a few hundred terms, relative to the largest gradient
 
 struct PairProblem {
   at::Tensor image_NE, text_NE, scale, bias;
@@ -54,7 +54,7 @@ at::Tensor averaged(Comm& comm, const at::Tensor& gradient) {
 }
 
 void check_sigmoid(Comm& comm, const PairProblem& problem, const PairGradients& want, int64_t logit_bytes,
-                   double tolerance = kFp32, at::ScalarType type = at::kFloat) {
+                   double tolerance = kFp32Bound, at::ScalarType type = at::kFloat) {
   const int64_t B = problem.image_NE.size(0) / comm.size(), first = comm.rank() * B;
   const auto image = leaf_of(problem.image_NE.narrow(0, first, B).to(type));
   const auto text = leaf_of(problem.text_NE.narrow(0, first, B).to(type));
@@ -105,7 +105,7 @@ TEST(SigmoidLoss, OneTowerAloneMayBeTrained) {
       const auto text = leaf_of(problem.text_NE.narrow(0, first, B));
       sigmoid_loss(image, text, problem.scale, problem.bias, comm, 1 << 20).loss.backward();
       EXPECT_FALSE(image.grad().defined());
-      expect_close(text.grad() / comm.size(), want.text_NE.narrow(0, first, B), kFp32, "text");
+      expect_close(text.grad() / comm.size(), want.text_NE.narrow(0, first, B), kFp32Bound, "text");
     });
 }
 
@@ -145,10 +145,10 @@ TEST(DistillationLoss, AnyNumberOfRanksEqualsTheWholeMatrix) {
           {.image_BE = own(taught_image), .text_BE = own(taught_text), .logit_scale = at::full({}, teacher_scale)},
           comm);
       got.loss.backward();
-      EXPECT_NEAR(got.global_loss.item<double>(), want.item<double>(), kFp32 * want.item<double>());
-      expect_close(my_image.grad() / comm.size(), own(image.grad()), kFp32, "image");
-      expect_close(my_text.grad() / comm.size(), own(text.grad()), kFp32, "text");
-      expect_close(averaged(comm, my_scale.grad()), scale.grad(), 5 * kFp32, "scale");
+      EXPECT_NEAR(got.global_loss.item<double>(), want.item<double>(), kFp32Bound * want.item<double>());
+      expect_close(my_image.grad() / comm.size(), own(image.grad()), kFp32Bound, "image");
+      expect_close(my_text.grad() / comm.size(), own(text.grad()), kFp32Bound, "text");
+      expect_close(averaged(comm, my_scale.grad()), scale.grad(), 5 * kFp32Bound, "scale");
     });
 }
 
