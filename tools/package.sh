@@ -5,7 +5,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(cd "$1" && pwd)
-version=$("$build/lockstep" --version | sed -n 's/^lockstep \([^ ]*\).*/\1/p' | head -n 1)
+version=$("$build/lockstep" --version | awk '$1 == "lockstep" && !found++ {print $2}')
 name=lockstep-$version-$(uname -m)
 stage=$build/package/$name
 rm -rf "$build/package"; mkdir -p "$stage"/{bin,lib,share/lockstep}
@@ -13,6 +13,7 @@ rm -rf "$build/package"; mkdir -p "$stage"/{bin,lib,share/lockstep}
 # Taken from the system (the C library) or from LOCKSTEP_TORCH_DIR at run time; everything else travels along.
 stays='linux-vdso|ld-linux|libc\.so|libm\.so|libutil\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libtorch|libc10'
 stays+='|libnccl|libcud|libcu|libnv|libgomp'
+# awk reads to the end everywhere: a reader that ends early ends its writer by a signal, and pipefail this script.
 # add_libraries FILE: what it is linked with.
 add_libraries() {
   LD_LIBRARY_PATH=${LOCKSTEP_TORCH_DIR:+$LOCKSTEP_TORCH_DIR/torch/lib:$LOCKSTEP_TORCH_DIR/lib} ldd "$1" |
@@ -26,7 +27,7 @@ for program in lockstep lockstep-engine; do
   add_libraries "$build/$program"
 done
 # The programs load it when they need it. The system's own would meet the libcrypto of this archive.
-curl=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '$1 == "libcurl.so.4" {print $NF; exit}')
+curl=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '$1 == "libcurl.so.4" && !found++ {print $NF}')
 [ -n "$curl" ] || { echo "package.sh: libcurl.so.4 is missing" >&2; exit 6; }
 install -m 644 "$(realpath "$curl")" "$stage/lib/libcurl.so.4"
 add_libraries "$curl"
@@ -43,7 +44,7 @@ licence_of() {
 }
 mkdir -p "$stage/share/lockstep/licences"
 for library in "$stage"/lib/*; do
-  path=$(ldconfig -p | awk -v name="$(basename "$library")" '$1 == name {print $NF; exit}')
+  path=$(ldconfig -p | awk -v name="$(basename "$library")" '$1 == name && !found++ {print $NF}')
   [ -z "$path" ] || licence_of "$(realpath "$path")"
 done
 licence_of /usr/include/nlohmann/json.hpp
