@@ -86,7 +86,8 @@ build() {
   cmake -S "$LOCKSTEP_ROOT" -B "$LOCKSTEP_BUILD" -G Ninja -DLOCKSTEP_TORCH_DIR="$LOCKSTEP_TORCH_DIR" >"$LOCKSTEP_BUILD.configure.log" 2>&1 ||
     { cat "$LOCKSTEP_BUILD.configure.log" >&2; fail "CMake could not configure the build; its output is above"; }
   rm -f "$LOCKSTEP_BUILD.configure.log"
-  cmake --build "$LOCKSTEP_BUILD" ${1:+--target "$@"} >&2 || fail "the build failed; the compiler's output is above"
+  # One compiler a core: ninja's own two more only take each other's cache.
+  cmake --build "$LOCKSTEP_BUILD" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" ${1:+--target "$@"} >&2 || fail "the build failed; the compiler's output is above"
 }
 
 # test_targets [name...]: what ./test builds for these tests; nothing, which is everything, for none.
