@@ -104,15 +104,20 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   fill_distribution(point, runs);
 }
 
-/// Ratios within each run, combined over the runs; those without a clock tell nothing of pauses.
+/// Ratios within each run, combined over the runs; those without a clock tell nothing of pauses, and one pause or none
+/// in a run tells nothing of how many a longer run has.
 void fill_ratios(Point& point, const std::vector<RunSummary>& runs) {
+  const auto has_pauses = [&](size_t index) { return runs[index].num_pauses >= 2; };
+  point.are_pauses_measured = std::any_of(point.runs.begin(), point.runs.end(), has_pauses);
   double slow = 0, pause = 0, num_clocks = 0;
   for (const size_t index : point.runs) {
     const RunSummary& run = runs[index];
     const double mean_ms = 1e3 * run.measured_s / run.measured_samples * run.samples_per_step;
     slow += std::log(mean_ms / run.series->median_ms);
-    if (!std::isfinite(run.billed_s)) continue;
-    pause += std::log(run.billed_s / run.billed_samples * run.measured_samples / run.measured_s);
+    if (!std::isfinite(run.pause_ratio) || (point.are_pauses_measured && !has_pauses(index))) continue;
+    pause += std::log(run.pause_ratio);
+    point.num_pauses += run.num_pauses;
+    point.are_pauses_doubtful = point.are_pauses_doubtful || run.are_pauses_doubtful;
     ++num_clocks;
   }
   point.slow_ratio = point.is_of_table ? record::kUnknown : std::exp(slow / static_cast<double>(point.runs.size()));
@@ -138,8 +143,8 @@ void fill_rates(Point& point, const std::vector<RunSummary>& runs) {
     if (std::isfinite(runs[index].billed_s)) {  // others have no clock
       samples += runs[index].billed_samples;
       billed_s += runs[index].billed_s;
-      point.num_pauses += runs[index].num_pauses;
     }
+    point.tells_some_steps = point.tells_some_steps || runs[index].tells_some_steps;
     point.is_sample_slower = point.is_sample_slower || runs[index].is_sample_slower;
     mean_samples += runs[index].measured_samples;
     mean_s += runs[index].measured_s;

@@ -56,9 +56,14 @@ struct Point {
   /// Total step time over that of median steps, and wall clock over step time: of each run, then their geometric mean,
   /// since runs that disagree have no slow steps by that. NaN: unknown.
   double slow_ratio = 0, pause_ratio = 0;
-  size_t num_pauses = 0;          ///< Between steps, in the windows of the runs that have a clock.
-  bool is_sample_slower = false;  ///< Its logs tell slower steps than their clock leaves for all.
-  double mean_samples_per_s = 0;  ///< Total samples over total step seconds.
+  /// Between steps, in the runs that `pause_ratio` is of: those with a clock and two pauses or more, or where none has,
+  /// all with a clock.
+  size_t num_pauses = 0;
+  bool are_pauses_measured = false;  ///< There is a run with two or more.
+  bool are_pauses_doubtful = false;  ///< In one of them they may be slow steps.
+  bool tells_some_steps = false;     ///< A log has steps between its lines whose time it does not tell.
+  bool is_sample_slower = false;     ///< Its logs tell slower steps than their clock leaves for all.
+  double mean_samples_per_s = 0;     ///< Total samples over total step seconds.
   double tokens_per_s = 0;
   double tflops_per_device = 0;      ///< Model FLOPs; NaN: unknown.
   double mfu = 0, mfu_measured = 0;  ///< Against the table or given peak, and the measured one; NaN: unknown.

@@ -27,12 +27,17 @@ struct CurveName {
 };
 using Names = std::vector<CurveName>;
 
-/// A text without its middle, where it is longer.
+/// A text without its middle, where it has more bytes; whole characters of UTF-8 stay.
 std::string cut(const std::string& text, size_t length) {
   constexpr std::string_view kBetween = "...";
   if (text.size() <= length) return text;
-  const size_t end = (length - kBetween.size()) / 2, begin = length - kBetween.size() - end;
-  return text.substr(0, begin) + std::string(kBetween) + text.substr(text.size() - end);
+  const auto is_inside_character = [&](size_t place) {
+    return place < text.size() && (static_cast<unsigned char>(text[place]) & 0xC0) == 0x80;
+  };
+  size_t end = (length - kBetween.size()) / 2, begin = text.size() - (length - kBetween.size() - end);
+  while (end > 0 && is_inside_character(end)) --end;
+  while (is_inside_character(begin)) ++begin;
+  return text.substr(0, end) + std::string(kBetween) + text.substr(begin);
 }
 
 std::string base_of(const Curve& curve, const RunSummary& run) {

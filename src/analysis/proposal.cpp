@@ -68,9 +68,11 @@ void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
 void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
   estimate.slow_share = lost_share(point.slow_ratio);
-  estimate.slow_source = fmt::format("measured: total step time over that of median steps, in the runs at {}",
-                                     size_text(curve, point.size));
   constexpr double kLess = 0.995;  // what is less is told
+  const bool has_untold = point.tells_some_steps && point.slow_ratio * kLess > 1;
+  estimate.slow_source =
+      fmt::format("measured: total step time over that of median steps, in the runs at {}{}",
+                  size_text(curve, point.size), has_untold ? " (or short pauses: not every step's time is told)" : "");
   if (point.slow_ratio < (point.is_sample_slower ? 1 : kLess)) {
     estimate.slow_share = point.slow_ratio - 1;
     const std::string where = "in the runs at " + size_text(curve, point.size);
@@ -89,18 +91,21 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
                                         options.checkpoint_share.value_or(0));
   } else {
     estimate.pause_share = lost_share(point.pause_ratio);
-    estimate.has_few_pauses = point.num_pauses < 2;
+    estimate.has_few_pauses = !point.are_pauses_measured;
     constexpr const char* kNoMeasurement =
         "what evaluations and checkpoints cost is not measured; give --eval-share and --checkpoint-share";
-    if (point.num_pauses >= 2)
+    if (point.are_pauses_measured)
       estimate.pause_source =
-          fmt::format("measured: wall clock between steps over step time, {} pauses in the runs at {}",
-                      point.num_pauses, size_text(curve, point.size));
+          fmt::format("measured: wall clock between steps over step time, {} pauses in the runs at {}{}",
+                      point.num_pauses, size_text(curve, point.size),
+                      point.are_pauses_doubtful ? " (or slow steps: not every step's time is told)" : "");
     else
-      estimate.pause_source =
-          fmt::format("{} in the {} measured at {}: {}", point.num_pauses == 1 ? "one pause" : "no pause",
-                      count_text(static_cast<size_t>(point.num_window_steps), "step"), size_text(curve, point.size),
-                      kNoMeasurement);
+      estimate.pause_source = fmt::format("{} in the {} measured at {}: {}",
+                                          point.num_pauses == 0   ? "no pause"
+                                          : point.num_pauses == 1 ? "one pause"
+                                                                  : "one pause or none in each run",
+                                          count_text(static_cast<size_t>(point.num_window_steps), "step"),
+                                          size_text(curve, point.size), kNoMeasurement);
     if (!std::isfinite(estimate.pause_share)) {
       estimate.pause_share = 0;
       estimate.is_pause_known = estimate.has_few_pauses = false;

@@ -75,13 +75,16 @@ void fill_billed(const record::RunData& run, const record::MeasuredSteps& steps,
   const WallClock clock = read_wall_clock(run, steps);
   const double by_times_s = summary.measured_s + clock.seconds_behind,
                by_clock_s = clock.seconds - clock.pauses.seconds;
+  summary.tells_some_steps = is_sample;
   summary.is_sample_slower = is_sample && by_clock_s < by_times_s;
   summary.measured_s = is_sample || run.rounding_of_sums > 0 ? by_clock_s : by_times_s;
   summary.measured_samples += clock.steps_behind * summary.samples_per_step;
   summary.num_pauses = clock.pauses.count;
   summary.billed_samples = summary.measured_samples;
-  summary.billed_s = std::max(summary.measured_s, std::max(clock.seconds, summary.measured_s) - clock.pauses.seconds +
-                                                      clock.pauses.seconds_in(clock.num_steps));
+  summary.billed_s = std::max(summary.measured_s, clock.seconds);
+  const double usual_s = summary.billed_s - clock.pauses.seconds + clock.pauses.seconds_in(clock.num_steps);
+  summary.pause_ratio = std::max(1.0, usual_s / summary.measured_s);
+  summary.are_pauses_doubtful = clock.are_pauses_doubtful;
 }
 
 /// Seconds, samples and data wait of the measured rows; time on the wall where steps carry their clock.

@@ -87,12 +87,16 @@ struct RunSummary {
   /// Sum of step times after warm-up and what was done in it; steps that the source does not tell count as those that
   /// it tells.
   double measured_s = 0, measured_samples = 0;
-  /// Wall clock over the same window, pauses between steps included (of several as often as they come between the
-  /// first and the last); NaN: the source tells no times of day.
+  /// Wall clock over the same window, pauses between steps included; NaN: the source tells no times of day.
   double billed_s = 0, billed_samples = 0;
-  size_t num_pauses = 0;          ///< In it: fewer than two are no measurement of how much pauses cost.
-  bool is_sample_slower = false;  ///< The steps that the log tells take longer than the clock leaves for all.
-  double data_wait_share = 0;     ///< Of the measured time; NaN: unknown.
+  /// The same over `measured_s`, with regular pauses as often as they come between the first and the last of them,
+  /// since where a window ends is chance.
+  double pause_ratio = NAN;
+  size_t num_pauses = 0;             ///< In it: fewer than two are no measurement of how much pauses cost.
+  bool are_pauses_doubtful = false;  ///< They may be steps slower than those that the log tells.
+  bool tells_some_steps = false;     ///< There are steps between the lines whose time is not told.
+  bool is_sample_slower = false;     ///< The steps that the log tells take longer than the clock leaves for all.
+  double data_wait_share = 0;        ///< Of the measured time; NaN: unknown.
   std::map<std::string, double> phases_ms{};         ///< Means per step over the measured window.
   std::vector<double> measured_ms{};                 ///< Only with AnalysisOptions::keeps_steps.
   std::vector<stats::WeightedValue> distribution{};  ///< Of measured step times, ms; a weight is a number of rows.

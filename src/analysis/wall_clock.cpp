@@ -147,16 +147,30 @@ std::optional<LastEvaluation> last_evaluation(const RunData& run, const record::
 }  // namespace
 
 void Pauses::add(double pause_s, double at) {
+  if (count > 0) {
+    const double gap = at - last_at;
+    shortest_gap = count == 1 ? gap : std::min(shortest_gap, gap);
+    longest_gap = std::max(longest_gap, gap);
+  }
+  shortest_s = count == 0 ? pause_s : std::min(shortest_s, pause_s);
+  longest_s = std::max(longest_s, pause_s);
   if (count++ == 0) first_at = at;
   last_at = at;
   seconds += pause_s;
 }
 
+bool Pauses::are_regular() const {
+  constexpr double kUnequal = 1.5;
+  return count >= 2 && longest_gap <= kUnequal * shortest_gap && longest_s <= kUnequal * shortest_s;
+}
+
 double Pauses::seconds_in(double num_steps) const {
   constexpr double kLeastSpan = 0.5;  // of the window
-  const double span = last_at - first_at;
-  if (count < 2 || span < kLeastSpan * num_steps) return seconds;
-  return seconds / static_cast<double>(count) * static_cast<double>(count - 1) / span * num_steps;
+  const double span = last_at - first_at, num_gaps = static_cast<double>(count) - 1;
+  if (!are_regular() || span < kLeastSpan * num_steps) return seconds;
+  const double num_periods = num_steps / (span / num_gaps);
+  if (std::abs(num_periods - static_cast<double>(count)) > 1) return seconds;  // they began late or ended early
+  return seconds / static_cast<double>(count) * num_periods;
 }
 
 double window_seconds(const RunData& run, const MeasuredSteps& steps) {
@@ -171,12 +185,18 @@ WallClock read_wall_clock(const RunData& run, const MeasuredSteps& steps) {
   const Tolerance tolerance = tolerance_of(run, steps);
   const double step_ms = untold_step_ms(intervals, tolerance, steps.rows.index.size() - steps.first);
   WallClock clock{.seconds = window_seconds(run, steps), .num_steps = steps.rows.num_steps[steps.first]};
+  size_t num_untold = 0;  // intervals with steps that no line tells
   for (const ClockInterval& one : intervals) {
     const double steps_s = one.told_s + one.untold_steps() * step_ms / 1e3, pause_s = one.seconds - steps_s;
     if (pause_s > tolerance.seconds(steps_s, one.untold_steps()))
       clock.pauses.add(pause_s, clock.num_steps + one.steps_to_pause);
     clock.num_steps += one.num_steps;
+    num_untold += one.untold_steps() > 0;
   }
+  constexpr double kDoubtfulShare = 1.0 / 3;
+  clock.are_pauses_doubtful =
+      num_untold > 0 && run.results.empty() && clock.pauses.count >= 2 &&
+      static_cast<double>(clock.pauses.count) > kDoubtfulShare * static_cast<double>(num_untold);
   if (const auto last = last_evaluation(run, steps.rows)) {
     const double steps_s = last->steps * step_ms / 1e3,
                  pause_s = last->end_s - record::value_or_nan(run.steps.time_s, steps.rows.index.back()) - steps_s;

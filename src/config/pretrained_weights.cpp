@@ -217,6 +217,12 @@ std::optional<fs::path> find_in_named(std::string_view named, std::span<const st
                    "name a folder as OpenCLIP's push to the Hub makes it, with its configuration and its weights");
 }
 
+const PretrainedRow* find_tag(std::string_view named, std::string_view model) {
+  for (const PretrainedRow& row : kPretrained)
+    if (row.model == model && row.tag == named) return &row;
+  return nullptr;
+}
+
 fs::path from_hub(std::string_view flag, const std::string& named, std::string_view repository) {
   if (const auto file = find_in_hub_caches(repository, kHubFiles)) return *file;
   throw UsageError(fmt::format("options: {} '{}' is not in a local cache: no weights of {} below {}", flag, named,
@@ -240,21 +246,19 @@ fs::path from_hub(std::string_view flag, const std::string& named, std::string_v
 
 fs::path pretrained_file(std::string_view flag, const std::string& named, std::string_view model) {
   std::error_code ignored;
-  if (fs::exists(named, ignored)) return named;
+  const PretrainedRow* tag = find_tag(named, model);  // as in OpenCLIP before a file of that name
+  if (!tag && fs::exists(named, ignored)) return named;
   if (core::starts_with(named, kLocalDir)) {
     if (const auto file = find_in_named(named, kHubFiles)) return *file;
     throw_not_in_folder(flag, named, kHubFiles);
   }
   if (const std::string_view repository = hub_repository(named); !repository.empty())
     return from_hub(flag, named, repository);
-  for (const PretrainedRow& row : kPretrained) {
-    if (row.model != model || row.tag != named) continue;
-    const fs::path own = home_cache() / "clip" / row.file;
-    if (!row.file.empty() && !find_in_hub_caches(row.repository, kHubFiles) && fs::is_regular_file(own, ignored))
-      return own;
-    return from_hub(flag, named, row.repository);
-  }
-  throw_unknown_tag(flag, named, model);
+  if (!tag) throw_unknown_tag(flag, named, model);
+  const fs::path own = home_cache() / "clip" / tag->file;
+  if (!tag->file.empty() && !find_in_hub_caches(tag->repository, kHubFiles) && fs::is_regular_file(own, ignored))
+    return own;
+  return from_hub(flag, named, tag->repository);
 }
 
 namespace {
@@ -283,13 +287,15 @@ PicturePreparation preparation_of_config(const HubConfig& config) {
     if (given.contains("resize_mode")) preparation.resize_mode = given.at("resize_mode").get<std::string>();
   } catch (const core::Json::exception& error) {
     throw UsageError(
-        fmt::format("options: '{}': 'preprocess_cfg' cannot be read: {}", config.path.string(), error.what()));
+        fmt::format("options: '{}': 'preprocess_cfg' cannot be read: {}", config.path.string(), error.what()),
+        "mend the file, or drop 'preprocess_cfg' from it and give --image-mean and the flags beside it");
   }
   const auto require_known = [&](const std::optional<std::string>& value,
                                  std::initializer_list<std::string_view> known) {
     if (value && std::find(known.begin(), known.end(), *value) == known.end())
       throw UsageError(fmt::format("options: '{}': 'preprocess_cfg' has '{}', expected {}", config.path.string(),
-                                   *value, fmt::join(known, " or ")));
+                                   *value, fmt::join(known, " or ")),
+                       "drop it from the file and give --image-interpolation or --image-resize-mode");
   };
   require_known(preparation.interpolation, {"bicubic", "bilinear"});
   require_known(preparation.resize_mode, {"shortest", "longest", "squash"});
@@ -299,12 +305,11 @@ PicturePreparation preparation_of_config(const HubConfig& config) {
 }  // namespace
 
 PicturePreparation preparation_of_weights(const std::string& named, std::string_view model) {
+  if (const PretrainedRow* tag = find_tag(named, model)) return preparation_of_tag(tag->tag, tag->model);
   std::error_code ignored;
   if (fs::exists(named, ignored)) return {};
   if (is_hub_model(named))
     return find_in_named(named, kHubConfig) ? preparation_of_config(read_hub_config(named)) : PicturePreparation{};
-  for (const PretrainedRow& row : kPretrained)
-    if (row.model == model && row.tag == named) return preparation_of_tag(row.tag, row.model);
   return {};
 }
 

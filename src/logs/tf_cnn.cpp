@@ -90,6 +90,9 @@ class TfCnnParser : public LogParser {
     close_start();
     if (setup().sample_unit == "samples") setup().sample_unit = "images";
     builder_.run().rounding_of_sums = rounding_;
+    if (rounding_ > kMaxError)
+      builder_.run().problems.push_back(
+          fmt::format("the rate is printed with one decimal: step times are known to {:.1f} % only", 100 * rounding_));
   }
 
  private:

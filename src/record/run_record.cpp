@@ -144,8 +144,10 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
       status["message"] = cause;
       status["ended_s"] = core::unix_seconds();
       if (const auto done = steps_on_record(folder, status.value("attempt", 0))) {  // since the last heartbeat
-        status["steps_done"] = *done;
-        status["last_step"] = *done - 1;
+        const auto told = status.value("steps_done", Json(nullptr));                // more where lines were lost
+        const int64_t steps = told.is_number_integer() ? std::max(told.get<int64_t>(), *done) : *done;
+        status["steps_done"] = steps;
+        status["last_step"] = steps - 1;
       }
     } else if (status.value("exit_code", core::Json(nullptr)) == static_cast<int>(ExitCode::kCommunication) &&
                failure.rank != 0) {  // rank 0 only noticed it

@@ -434,6 +434,43 @@ TEST(Proposal, ARepeatWithoutAClockLeavesThePausesOfTheOthers) {
   EXPECT_NEAR(pauses({paused, no_clock}), alone, 0.02);
 }
 
+/// A pause of five seconds before each of these steps.
+record::RunData run_paused_before(const std::string& name, const std::vector<size_t>& steps) {
+  record::RunData run = make_run({.name = name, .nodes = 2});
+  for (const size_t step : steps)
+    for (size_t i = step; i < run.steps.size(); ++i) run.steps.time_s[i] += 5;
+  return run;
+}
+
+std::optional<ResourceEstimate> estimate_of(const std::vector<record::RunData>& of) {
+  std::vector<RunSummary> runs;
+  for (const record::RunData& run : of) runs.push_back(summarise_run(run, {}));
+  const Analysis analysis = analyse(std::move(runs), {});
+  return estimate_resources(analysis.curves.at(0), analysis, {});
+}
+
+TEST(Proposal, SinglePausesOfSeveralRunsAreNoMeasurement) {
+  const auto single =
+      estimate_of({run_paused_before("a", {300}), run_paused_before("b", {400}), run_paused_before("c", {500})});
+  ASSERT_TRUE(single);
+  EXPECT_TRUE(single->has_few_pauses);
+  EXPECT_NE(single->pause_source.find("one pause or none in each run"), std::string::npos) << single->pause_source;
+  const record::RunData often = run_paused_before("often", {100, 300, 500, 700});
+  const auto alone = estimate_of({often}), with_others = estimate_of({often, run_paused_before("b", {400})});
+  ASSERT_TRUE(alone && with_others);
+  EXPECT_FALSE(with_others->has_few_pauses);
+  EXPECT_NEAR(with_others->pause_share, alone->pause_share, 1e-9) << "that of the run that tells it";
+}
+
+TEST(Billed, IsTheClockWhateverPeriodPausesHave) {
+  // One in 200 steps; the window ends elsewhere than a period does.
+  const record::RunData run = run_paused_before("often", {100, 300, 500});
+  const RunSummary summary = summarise_run(run, {});
+  const double clock_s = run.steps.time_s.back() - run.steps.time_s[run.steps.size() - summary.num_measured_steps - 1];
+  EXPECT_NEAR(summary.billed_s, clock_s, 0.01 * clock_s);
+  EXPECT_GT(std::abs(summary.pause_ratio * summary.measured_s - clock_s), 0.5) << "which tells of longer runs";
+}
+
 TEST(Proposal, TellsTheUtilisationByOurCountElseByTheProgramsOwn) {
   record::RunData run = make_run({.name = "counted"});
   run.steps.logged_tflops_per_device.assign(run.steps.size(), 98.9);

@@ -129,6 +129,20 @@ TEST(DeepSpeedLogs, TellAllStepsOfARunAndHowManyOfThemAreTimed) {
       << text;
 }
 
+TEST(TfCnnLogs, TellHowCoarseSlowRatesAre) {
+  const auto problems_at = [](double rate) {
+    const core::TempDir folder;
+    const std::filesystem::path path = folder.path() / "run.log";
+    std::string text = "Model:       resnet50\nBatch size:  64 global\n             64 per device\n";
+    for (int step = 10; step <= 200; step += 10)
+      text += fmt::format("{}\timages/sec: {:.1f} +/- 0.0 (jitter = 0.1)\t7.123\n", step, rate);
+    std::ofstream(path, std::ios::binary) << text << fmt::format("total images/sec: {:.1f}\n", rate);
+    return core::join(logs::read_log(path, std::nullopt, {}).front().problems, "\n");
+  };
+  EXPECT_NE(problems_at(2.5).find("known to 2.0 % only"), std::string::npos) << problems_at(2.5);
+  EXPECT_EQ(problems_at(25).find("known to"), std::string::npos);
+}
+
 TEST(TfCnnLogs, TellNothingOfLaunchPacing) {
   const core::TempDir folder;
   const std::filesystem::path path = folder.path() / "run.log";
@@ -229,6 +243,17 @@ TEST_P(SampledLogs, AreBilledByTheWallClockWhereTheToldStepsAreSlowerThanTheRest
     ASSERT_TRUE(estimate);
     EXPECT_NEAR(estimate->total_node_hours, run.node_hours(kSamples), 0.01 * run.node_hours(kSamples));
   }
+}
+
+TEST_P(SampledLogs, SayThatWhatLooksLikeAPauseInEachIntervalMayBeASlowStep) {
+  const Timeline run(1, 10, 0, {10, 5, 2 * kStepS});  // between the steps that are told
+  const Analysis analysis = analyse({read(run)}, {.budget_samples = kSamples});
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const auto estimate = estimate_resources(analysis.curves[0], analysis, {.job_size = 1});
+  ASSERT_TRUE(estimate);
+  EXPECT_NEAR(estimate->total_node_hours, run.node_hours(kSamples), 0.01 * run.node_hours(kSamples));
+  EXPECT_NE((estimate->pause_source + estimate->slow_source).find("not every step's time is told"), std::string::npos)
+      << estimate->pause_source;
 }
 
 TEST_P(SampledLogs, TellASlowStepInEveryThirdOrFourthAsLostTimeAndNotAsLaunchPacing) {

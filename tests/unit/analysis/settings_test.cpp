@@ -6,8 +6,10 @@
 #include <set>
 
 #include "analysis/curve.h"
+#include "analysis/curve_names.h"
 #include "analysis/text.h"
 #include "core/strings.h"
+#include "draw/text_metrics.h"
 #include "unit/analysis/synthetic_runs.h"
 
 namespace lockstep::analysis {
@@ -293,6 +295,18 @@ TEST(CurveNames, OfManyDifferencesStayOneLineAndTheRestIsARemark) {
         << words_of(analysis);
   }
   EXPECT_NE(words_of(analysis).find("The whole name"), std::string::npos);
+}
+
+TEST(CurveNames, AreCutBetweenCharacters) {
+  std::vector<record::RunData> runs;
+  for (const std::string begin : {"", "x"}) {  // one of them is cut where a character is, whatever the place
+    runs.push_back(make_run({.name = "run" + begin, .model = begin}));
+    for (int i = 0; i < 60; ++i) runs.back().setup.model += "\u00e9";
+  }
+  for (const Curve& curve : analysis_of(runs).curves) {
+    EXPECT_LE(curve.name.size(), kMaxNameLength);
+    EXPECT_EQ(draw::clean_text(curve.name), curve.name) << "a broken character becomes another one";
+  }
 }
 
 /// A run on processor cores.

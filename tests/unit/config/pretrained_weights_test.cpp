@@ -63,6 +63,15 @@ TEST_F(PretrainedWeights, ATagIsFoundInTheHubsCache) {
   EXPECT_EQ(pretrained_file("--pretrained", newer.string(), "any"), newer) << "a path stays what it is";
 }
 
+TEST_F(PretrainedWeights, ATagComesBeforeAFolderOfItsName) {
+  const fs::path file = put(".cache/clip/RN50.pt"), before = fs::current_path();
+  fs::create_directories(folder_.path() / "work" / "openai");
+  fs::current_path(folder_.path() / "work");
+  EXPECT_EQ(pretrained_file("--pretrained", "openai", "RN50"), file);
+  EXPECT_EQ(pretrained_file("--pretrained", "openai", "no model of OpenCLIP"), "openai");
+  fs::current_path(before);
+}
+
 TEST_F(PretrainedWeights, TheVariablesOfTheHubComeFirst) {
   put(kRepository + "snapshots/aaa/open_clip_model.safetensors");
   const fs::path other =

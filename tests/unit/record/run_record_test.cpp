@@ -261,6 +261,19 @@ TEST(RunRecord, ALauncherNotesWhoFailedFirst) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "none"));
 }
 
+TEST(RunRecord, ALauncherNeverTellsFewerStepsThanAHeartbeat) {
+  const core::TempDir folder;
+  RunRecord record(folder.path(), Json::object());
+  for (const int64_t step : {0, 1, 2}) record.append_step({.step = step});
+  record.flush();
+  Json status = Json::parse(core::read_file(folder.path() / "status.json"));
+  status["steps_done"] = 42;  // lines of steps that a full disk dropped
+  core::write_file_atomic(folder.path() / "status.json", status.dump());
+  note_first_failure(folder.path(), {.rank = 1, .exit_code = 137, .text = "signal 9"});
+  EXPECT_EQ(read_status(folder.path()).steps_done, 42);
+  EXPECT_EQ(Json::parse(core::read_file(folder.path() / "status.json")).at("last_step"), 41);
+}
+
 TEST(RunRecord, TheHeartbeatBeatsAndItsEndMeansDeath) {
   const core::TempDir folder;
   RunRecord record(folder.path(), Json::object(), {.flush_every = 2ms, .heartbeat_every = 5ms});
