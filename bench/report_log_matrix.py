@@ -3,8 +3,10 @@
 
 Writes the logs of one and of two nodes of each case (seeded noise, slow first steps of epochs, evaluations of different
 lengths, pauses that no line tells), runs `report --json` and `report --proposal` on them, and compares efficiency,
-node-hours and share of pauses with the truth. Usage: bench/report_log_matrix.py build/lockstep [--programs NAME,...] [--keep FOLDER] [--out
-bench/results/report_log_matrix.json]; ends with 1 when a number is more than 1 % off.
+node-hours and share of pauses with the truth.
+
+Usage: bench/report_log_matrix.py build/lockstep [--programs NAME,...] [--keep FOLDER]
+[--out bench/results/report_log_matrix.json]; ends with 1 when a number is more than 1 % off.
 """
 import argparse
 import csv
@@ -278,8 +280,9 @@ class Program:
     tells_last_step: bool = False  # only that one of every k: the others may have been slow
 
 
-PROGRAMS = dict(openclip=Program(openclip, has_epochs=True), megatron=Program(megatron), deepspeed=Program(deepspeed, tells_last_step=True),
-                nemo_bar=Program(nemo_bar, tells_last_step=True), nemo_lines=Program(nemo_lines), torchtitan=Program(torchtitan),
+PROGRAMS = dict(openclip=Program(openclip, has_epochs=True), megatron=Program(megatron),
+                deepspeed=Program(deepspeed, tells_last_step=True), nemo_bar=Program(nemo_bar, tells_last_step=True),
+                nemo_lines=Program(nemo_lines), torchtitan=Program(torchtitan),
                 imagenet=Program(imagenet, has_epochs=True, has_stamps=False, tells_last_step=True),
                 imagenet_stamped=Program(imagenet_stamped, has_epochs=True, tells_last_step=True),
                 tf_cnn=Program(tf_cnn, has_stamps=False), tf_cnn_stamped=Program(tf_cnn_stamped),
@@ -362,7 +365,8 @@ def main() -> None:
     parser.add_argument("--keep", help="folder that the logs and reports stay in")
     parser.add_argument("--out")
     args = parser.parse_args()
-    print("errors in percent\nprogram            k  pauses                     effic.  hours 1  hours 2  pause 1  pause 2", flush=True)
+    print("errors in percent\n"
+          "program            k  pauses                     effic.  hours 1  hours 2  pause 1  pause 2", flush=True)
     cases = []
     with tempfile.TemporaryDirectory() as scratch:
         for name in args.programs.split(","):
