@@ -26,6 +26,7 @@
 #include "data/sounds/audio.h"
 #include "data/sounds/sound_caption.h"
 #include "data/text/bpe_model.h"
+#include "data/text/json_caption.h"
 #include "data/text/json_lines.h"
 #include "data/text/text_clean.h"
 #include "data/text/text_tokenizer.h"
@@ -174,6 +175,7 @@ void read_caption(Bytes bytes) {
   data::RawSample sample;
   sample.members = {{.extension = "json", .bytes = std::string(text_of(bytes))}};
   data::clean_text(data::sound_caption(sample, {"json"}, 1, true));
+  data::json_caption(sample.members[0].bytes, {.keys = {"text", "caption"}, .weights = {1, 2}}, 1);
 }
 
 void read_caption_text(Bytes bytes) { data::clean_text(text_of(bytes)); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "config/layer_groups.h"
 #include "config/text_towers.h"
 #include "core/error.h"
 #include "core/strings.h"
@@ -12,28 +13,14 @@
 namespace lockstep::config {
 namespace {
 
-std::vector<NameGroup> image_groups(const ClipShape& shape) {
-  std::vector<NameGroup> groups = {
-      {"visual.conv1.", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre."}};
-  for (int64_t block = 0; block < shape.vision.layers; ++block)
-    groups.push_back({fmt::format("visual.transformer.resblocks.{}.", block)});
-  groups.back().push_back("visual.ln_post.");
-  groups.push_back({"visual.proj"});
-  return groups;
-}
-
-bool is_in(const std::string& name, const NameGroup& group) {
-  return std::any_of(group.begin(), group.end(),
-                     [&](const std::string& prefix) { return core::starts_with(name, prefix); });
-}
-
 bool is_in_any(const std::string& name, const std::vector<NameGroup>& groups) {
-  return std::any_of(groups.begin(), groups.end(), [&](const NameGroup& group) { return is_in(name, group); });
+  return std::any_of(groups.begin(), groups.end(), [&](const NameGroup& group) { return is_in_group(name, group); });
 }
 
 bool is_in_last(const std::string& name, const std::vector<NameGroup>& groups, int64_t num_last) {
   const auto count = std::min(num_last, std::ssize(groups));
-  return std::any_of(groups.end() - count, groups.end(), [&](const NameGroup& group) { return is_in(name, group); });
+  return std::any_of(groups.end() - count, groups.end(),
+                     [&](const NameGroup& group) { return is_in_group(name, group); });
 }
 
 bool is_image_parameter(const std::string& name) { return core::starts_with(name, "visual."); }
@@ -60,7 +47,7 @@ double counted_flops(double forward_flops, double num_parameters, double num_tra
 std::set<std::string> frozen_parameters(const ClipShape& shape, const TowerLocks& locks) {
   check_locks(shape, locks);
   const bool has_image_groups = locks.image_unlocked_groups > 0;
-  const auto of_image = has_image_groups ? image_groups(shape) : std::vector<NameGroup>();
+  const auto of_image = has_image_groups ? image_layer_groups(shape) : std::vector<NameGroup>();
   const auto of_text =
       with_text_tower(shape.text, [&](auto tower) { return tower.lock_groups(shape.text, shape.text_prefix()); });
   std::set<std::string> frozen;

@@ -57,6 +57,8 @@ struct SourceType {
 
 bool is_class_folder(const std::string& spec) { return is_folder(spec) && !is_lmdb(spec); }
 
+constexpr const char* kAfterEpochs = "after_epochs";
+
 constexpr SourceType kSourceTypes[] = {
     {.name = DatasetType::kWebDataset,
      .alias = "webdataset-audio",
@@ -225,6 +227,24 @@ std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config) {
   }
   if (config.order == DataOrder::kOpenClip) return open_openclip_source(config);
   return open_lane_source(config);
+}
+
+core::Json position_after_epochs(int64_t num_epochs, int64_t num_samples) {
+  return {{"kind", kAfterEpochs}, {"epochs", num_epochs}, {"samples", num_samples}};
+}
+
+void seek_source(SampleSource& source, const core::Json& position) {
+  if (position.value("kind", "") != kAfterEpochs) return source.seek(position);
+  core::Json begin = source.position();
+  const auto pass_samples = begin.value("epoch_samples", uint64_t{0});
+  if (pass_samples > 0) {
+    const auto num_samples = position.at("samples").get<uint64_t>();
+    begin["epoch"] = num_samples / pass_samples;
+    begin["consumed"] = num_samples % pass_samples;
+  } else if (begin.contains("taken")) {  // OpenCLIP's order counts epochs
+    begin["epoch"] = position.at("epochs").get<uint64_t>();
+  }
+  source.seek(begin);
 }
 
 std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config) {

@@ -47,6 +47,12 @@ std::string size_warning(const SourceConfig& config);
 /// Endless stream of one rank for training.
 std::unique_ptr<SampleSource> open_train_source(const SourceConfig& config);
 
+/// A position for checkpoints of other programs, which tell how many epochs were trained, and no more.
+core::Json position_after_epochs(int64_t num_epochs, int64_t num_samples);
+/// Seeks to a position of the source's own, or to one of position_after_epochs: there the pass that a run of this
+/// program would be in (with --data-order openclip: the epoch). A stream whose size nobody knows begins anew.
+void seek_source(SampleSource& source, const core::Json& position);
+
 /// Each sample exactly once over all ranks, in the order given, then the end: rank r gets samples r, r + world_size,
 /// ... (RawSample::id is the sample's number). The numbers of samples per rank differ by one at most.
 std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config);

@@ -37,8 +37,9 @@ void AdamW::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& fo
         steps.push_back(moments_.steps[i]);
       }
       at::_foreach_add_(steps, 1);
-      at::_fused_adamw_(parameters, updates, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, config_.beta1,
-                        config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon, /*amsgrad=*/false,
+      at::_fused_adamw_(parameters, updates, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr * group.lr_scale,
+                        config_.beta1, config_.beta2, group.decays ? config_.weight_decay : 0.0, config_.epsilon,
+                        /*amsgrad=*/false,
                         /*maximize=*/false, optional(grad_divisor), optional(found_inf));
       if (found_inf.defined()) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), found_inf));
     }

@@ -25,7 +25,7 @@ void Lamb::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& fou
     const at::Tensor parameter = segments()[i].parameter.detach();
     const at::Tensor keep = update_weight(parameter, found_inf);
     const at::Tensor direction = update_direction(i, updates[i] / clip.to(parameter.scalar_type()), keep);
-    parameter.sub_(direction.mul_(keep * lr));
+    parameter.sub_(direction.mul_(keep * (lr * segments()[i].lr_scale)));
   }
   clamp_to_bounds();
 }

@@ -20,8 +20,9 @@ void Lion::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& fou
     const at::Tensor gradient = finite_gradient(all_gradients[i], parameter, grad_divisor, found_inf);
     const at::Tensor keep = update_weight(parameter, found_inf);
     const at::Tensor direction = exp_avgs_[i].lerp(gradient, 1 - config_.beta1).sign_();
-    if (segments()[i].decays) parameter.sub_(parameter * (keep * (lr * config_.weight_decay)));
-    parameter.sub_(direction.mul_(keep * lr));
+    const double own_lr = lr * segments()[i].lr_scale;
+    if (segments()[i].decays) parameter.sub_(parameter * (keep * (own_lr * config_.weight_decay)));
+    parameter.sub_(direction.mul_(keep * own_lr));
     exp_avgs_[i].lerp_(gradient, keep * (1 - config_.beta2));
   }
   clamp_to_bounds();

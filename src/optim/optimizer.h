@@ -19,7 +19,8 @@ struct Segment {
   at::Tensor gradient = {};
   /// ParamSpec::bounds: clamped to these after each update.
   std::optional<std::pair<double, double>> bounds = std::nullopt;
-  int64_t offset = 0;  ///< Of a part: its first element, counted in the parameter's memory.
+  int64_t offset = 0;   ///< Of a part: its first element, counted in the parameter's memory.
+  double lr_scale = 1;  ///< By ParamSpec: times the learning rate of a step.
 };
 
 /// What an optimiser keeps of one segment; handles to its own tensors.

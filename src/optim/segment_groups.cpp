@@ -19,11 +19,14 @@ std::vector<SegmentGroup> group_segments(const std::vector<Segment>& segments,
     const auto type = segment.parameter.scalar_type();
     const auto device = segment.parameter.device();
     const auto is_alike = [&](const SegmentGroup& group) {
-      return group.decays == segment.decays && group.type == type && group.device == device;
+      return group.decays == segment.decays && group.lr_scale == segment.lr_scale && group.type == type &&
+             group.device == device;
     };
     auto group = std::find_if(groups.begin(), groups.end(), is_alike);
     if (group == groups.end())
-      group = groups.insert(groups.end(), SegmentGroup{.decays = segment.decays, .type = type, .device = device});
+      group = groups.insert(
+          groups.end(),
+          SegmentGroup{.decays = segment.decays, .lr_scale = segment.lr_scale, .type = type, .device = device});
     group->segments.push_back(i);
   }
   return groups;

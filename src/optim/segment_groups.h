@@ -7,9 +7,10 @@
 
 namespace lockstep::optim {
 
-/// Segments that fused kernels update in one call: of one decay group, type and device.
+/// Segments that fused kernels update in one call: of one decay group, learning rate, type and device.
 struct SegmentGroup {
   bool decays;
+  double lr_scale;
   at::ScalarType type;
   at::Device device;
   std::vector<size_t> segments = {};  ///< Indices, ascending.

@@ -30,7 +30,8 @@ void Sgd::step(double lr, const at::Tensor& grad_divisor, const at::Tensor& foun
       updates.push_back(matched_gradient(all_gradients[i].detach(), parameters.back()));
       if (!momentum_buffers_.empty()) buffers.push_back(momentum_buffers_[i]);
     }
-    at::_fused_sgd_(parameters, updates, buffers, group.decays ? config_.weight_decay : 0.0, config_.momentum, lr,
+    at::_fused_sgd_(parameters, updates, buffers, group.decays ? config_.weight_decay : 0.0, config_.momentum,
+                    lr * group.lr_scale,
                     /*dampening=*/0.0, config_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
                     if_defined(grad_divisor), if_defined(found_inf));
   }

@@ -127,6 +127,7 @@ void import_openclip_checkpoint(const fs::path& file, const fs::path& folder, co
   manifest.epoch = *saved.model.epoch;
   manifest.step = manifest.epoch * epoch.steps;
   manifest.samples_seen = manifest.epoch * epoch.samples;
+  manifest.data_position = data::position_after_epochs(manifest.epoch, manifest.samples_seen);
   manifest.created_s = core::unix_seconds();
   manifest.extra = core::Json::object();
   if (saved.scaler)

@@ -95,7 +95,6 @@ RestoredCheckpoint RunCheckpoints::import_openclip(const Training& training) {
     std::filesystem::remove_all(folder);  // of an earlier start
     import_openclip_checkpoint(run_.folder.resume_path, folder, checkpoint_state(training),
                                {.steps = steps_per_epoch_, .samples = steps_per_epoch_ * run_.batch.global_batch});
-    core::log_info("{} tells no position in the data: a new pass begins", run_.folder.resume_path.string());
     return std::string();
   });
   RestoredCheckpoint restored = checkpointer_->load(folder);

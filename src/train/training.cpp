@@ -30,8 +30,10 @@ std::vector<optim::Segment> optimizer_segments(const parallel::Partition& partit
   for (const auto& spec : specs) by_name[spec.name] = &spec;
   auto segments = partition.segments;
   for (auto& segment : segments) {
-    segment.decays = by_name.at(segment.name)->weight_decay;
-    segment.bounds = by_name.at(segment.name)->bounds;
+    const config::ParamSpec& spec = *by_name.at(segment.name);
+    segment.decays = spec.weight_decay;
+    segment.lr_scale = spec.lr_scale;
+    segment.bounds = spec.bounds;
   }
   return segments;
 }

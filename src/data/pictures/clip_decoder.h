@@ -6,6 +6,7 @@
 
 #include "data/pictures/picture_decoder.h"
 #include "data/shards/sample.h"
+#include "data/text/json_caption.h"
 #include "data/text/text_encoder.h"
 
 namespace lockstep::data {
@@ -15,7 +16,8 @@ struct ClipDecoderConfig {
   AugmentConfig augment = {};
   std::vector<std::string> image_keys = default_image_keys();  ///< Tried in this order.
   std::vector<std::string> text_keys = {"txt"};
-  uint64_t seed = 0;  ///< With the sample's position in the stream it keys the random crop.
+  JsonCaptionKeys json_keys = {};  ///< With keys: the caption is in the .json member.
+  uint64_t seed = 0;               ///< With the sample's position in the stream it keys what is drawn.
   PictureDecoderConfig picture() const {
     return {.transform = transform, .augment = augment, .image_keys = image_keys, .seed = seed};
   }

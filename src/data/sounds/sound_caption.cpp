@@ -4,44 +4,29 @@
 #include "core/json.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "data/text/json_caption.h"
 #include "data/text/text_utf8.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr size_t kMaxJsonBytes = 16 << 20;
-
-[[noreturn]] void throw_no_caption(const std::string& what) {
-  throw DataError(
-      fmt::format("data: no caption in its .json: {}", what),
-      "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
-}
-
 const std::string& text_of(const core::Json& value, std::string_view where) {
-  if (!value.is_string()) throw_no_caption(fmt::format("{} is {}, expected a string", where, value.type_name()));
+  if (!value.is_string()) throw_no_json_caption(fmt::format("{} is {}, expected a string", where, value.type_name()));
   return value.get_ref<const std::string&>();
 }
 
 /// The caption in a JSON member: LAION's "text", else "caption". Of a list `draw` picks one.
 std::string caption_of_json(const std::string& bytes, uint64_t caption_key, bool is_train) {
-  if (bytes.size() > kMaxJsonBytes)
-    throw_no_caption(fmt::format("it has {} bytes, expected at most {}", bytes.size(), kMaxJsonBytes));
-  core::Json json;
-  try {
-    json = core::parse_json(bytes, "its .json");
-  } catch (const DataError& error) {
-    throw_no_caption(fmt::format("it is no valid JSON ({})", error.what()));
-  }
-  if (!json.is_object()) throw_no_caption(fmt::format("it is {}, expected an object", json.type_name()));
+  const core::Json json = read_sample_json(bytes);
   const char* name = json.contains("text") ? "text" : "caption";
   if (!json.contains(name)) {
     std::vector<std::string> names;
     for (const auto& item : json.items()) names.push_back(item.key());
-    throw_no_caption(fmt::format("it has only [{}]", core::join(names, ", ").substr(0, 200)));
+    throw_no_json_caption(fmt::format("it has only [{}]", core::join(names, ", ").substr(0, 200)));
   }
   const core::Json& value = json.at(name);
   if (!value.is_array()) return text_of(value, fmt::format("\"{}\"", name));
-  if (value.empty()) throw_no_caption(fmt::format("\"{}\" is an empty list", name));
+  if (value.empty()) throw_no_json_caption(fmt::format("\"{}\" is an empty list", name));
   const size_t pick = is_train ? core::CounterRng(caption_key).below(value.size()) : 0;
   return text_of(value[pick], fmt::format("number {} of \"{}\"", pick, name));
 }

@@ -209,7 +209,7 @@ data::SourceConfig ContrastiveData::train_source() const {
   config.num_workers = std::max<int64_t>(1, options_.workers);
   config.micro_batch_size = batch_.micro_batch_size;
   config.image_keys = core::split(options_.image_key, ";");
-  config.text_keys = core::split(options_.text_key, ";");
+  config.text_keys = options_.json_text_key ? std::vector<std::string>{"json"} : core::split(options_.text_key, ";");
   config.csv_separator = options_.csv_separator;
   config.csv_image_key = options_.csv_img_key;
   config.csv_caption_key = options_.csv_caption_key;
@@ -238,6 +238,12 @@ data::SourceConfig ContrastiveData::eval_source(const std::string& spec) const {
   return config;
 }
 
+data::JsonCaptionKeys ContrastiveData::json_caption_keys(bool is_train) const {
+  if (!options_.json_text_key) return {};
+  return {.keys = core::split(*options_.json_text_key, ";"),
+          .weights = is_train ? options_.json_text_key_probs : std::vector<double>()};
+}
+
 data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
   const auto text_keys = core::split(options_.text_key, ";");
   const auto seed = static_cast<uint64_t>(options_.seed);
@@ -255,6 +261,7 @@ data::SampleDecoder ContrastiveData::make_decoder(bool is_train) const {
                                   .augment = is_random ? make_augment(options_.aug_cfg) : data::AugmentConfig{},
                                   .image_keys = core::split(options_.image_key, ";"),
                                   .text_keys = text_keys,
+                                  .json_keys = json_caption_keys(is_train),
                                   .seed = seed},
                                  text_encoder_);
 }
@@ -275,7 +282,7 @@ std::unique_ptr<data::Loader> ContrastiveData::make_loader(std::unique_ptr<data:
 
 std::unique_ptr<data::Loader> ContrastiveData::open_train(const core::Json& position) {
   auto source = data::open_train_source(train_source());
-  if (!position.is_null()) source->seek(position);  // before the loader begins to read ahead
+  if (!position.is_null()) data::seek_source(*source, position);  // before the loader begins to read ahead
   return make_loader(std::move(source), true, true);
 }
 

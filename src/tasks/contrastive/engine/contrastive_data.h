@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "data/pictures/transform.h"
 #include "data/sounds/waveform.h"
+#include "data/text/json_caption.h"
 #include "data/text/text_encoder.h"
 #include "data/train_stream.h"
 #include "plan/batch_plan.h"
@@ -46,6 +47,7 @@ class ContrastiveData {
   data::SourceConfig train_source() const;
   data::SourceConfig eval_source(const std::string& spec) const;
   data::SampleDecoder make_decoder(bool is_train) const;
+  data::JsonCaptionKeys json_caption_keys(bool is_train) const;
   std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool with_text,
                                             bool is_train) const;
 

@@ -31,15 +31,6 @@ std::unique_ptr<parallel::GradSync> build_sync(const ContrastiveOptions& options
   return parallel::make_grad_sync_none(parameters);
 }
 
-/// The parameters with their decay groups: OpenCLIP's own for AdamW, for optimisers of timm those of timm.
-std::vector<config::ParamSpec> decay_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
-  auto specs = shape.param_specs();
-  if (options.opt == "adamw") return specs;
-  for (config::ParamSpec& spec : specs)
-    if (core::ends_with(spec.name, "positional_embedding")) spec.weight_decay = false;
-  return specs;
-}
-
 void lock_towers(models::TwoTowers& towers, const std::set<std::string>& frozen) {
   for (const auto& parameter : towers.named_parameters())
     if (frozen.contains(parameter.name)) parameter.tensor->set_requires_grad(false);
@@ -91,7 +82,7 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
                              .beta2 = *options.beta2,
                              .epsilon = *options.eps,
                              .weight_decay = options.wd},
-                            train::optimizer_segments(training.sync->partition(), decay_specs(options, shape)));
+                            train::optimizer_segments(training.sync->partition(), updated_specs(options, shape)));
   if (training.precision->needs_loss_scaler())
     training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
   const auto parts = train::step_runner_parts(training, data_axis.rank(), hooks.phases);

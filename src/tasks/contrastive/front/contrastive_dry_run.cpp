@@ -153,6 +153,7 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
     page.facts.push_back(std::move(fact));
   page.memory_bytes = planned_memory(options, shape, batch, world.num_ranks, memory).total();
   if (memory) page.device_bytes = memory->bytes;
+  updated_specs(options, shape);  // refuses what the run would refuse
   page.warnings = shape_warnings(options, shape);
   page.missing = missing_inputs(options);
   return page;

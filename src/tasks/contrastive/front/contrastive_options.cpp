@@ -57,6 +57,8 @@ void declare_members(core::OptionSet& set, ContrastiveOptions& o) {
              .help = "WebDataset members that hold the caption, joined with ';'. Of a json member the value of "
                      "\"text\" counts; of a list one is drawn.",
              .metavar = "EXT;EXT"});
+    for (const char* name : {"json-text-key", "json-text-key-probs"})
+      set.refuse(name, "of a json member \"text\" or \"caption\" is the caption of a sound", "drop it");
     return;
   }
   set.add("csv-separator", &o.csv_separator,
@@ -74,6 +76,18 @@ void declare_members(core::OptionSet& set, ContrastiveOptions& o) {
           {.role = OptionRole::kConfiguration,
            .help = "WebDataset members that hold the caption, joined with ';'.",
            .metavar = "EXT;EXT"});
+  set.add("json-text-key", &o.json_text_key,
+          {.role = OptionRole::kConfiguration,
+           .help = "WebDataset: the caption is in the json member, in the first of these of its values that is a text "
+                   "and not empty; joined with ';'. --text-key is then not used.",
+           .metavar = "KEY;KEY"});
+  set.add("json-text-key-probs", &o.json_text_key_probs,
+          {.role = OptionRole::kConfiguration,
+           .help = "In training an order of the keys is drawn for each sample by these weights, one a key; keys of "
+                   "weight 0, or without one, come last. Evaluation takes the keys as they stand.",
+           .metavar = "P...",
+           .unset_text = "the order of the keys",
+           .min = 0});
 }
 
 void declare_data(core::OptionSet& set, ContrastiveOptions& o) {

@@ -34,6 +34,8 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   bool dataset_resampled = false;     // --dataset-resampled
   std::string csv_separator = "\t", csv_img_key = "filepath", csv_caption_key = "title";
   std::string image_key{data::kDefaultImageKeys}, text_key = "txt";  // --image-key, --text-key
+  std::optional<std::string> json_text_key;                          // --json-text-key, "A;B"
+  std::vector<double> json_text_key_probs;                           // --json-text-key-probs
   int64_t micro_batch_size = 64;                                     // --batch-size; see plan/batch_plan.h
   std::optional<int64_t> global_batch;                               // --global-batch-size
   int64_t workers = 4;                                               // --workers, decoding threads per rank
@@ -126,6 +128,10 @@ std::vector<std::string> check_contrastive_options(const ContrastiveOptions& opt
 
 /// Warnings that only the model's shape gives reason for.
 std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const config::ContrastiveShape& shape);
+
+/// All parameters, with decay groups and learning rates as the options say: the groups are OpenCLIP's for AdamW, those
+/// of timm for optimisers of timm. UsageError as config::set_layer_decay and config::exclude_from_decay.
+std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape);
 
 /// What a run must know of the options.
 config::RunFacts contrastive_run_facts(const ContrastiveOptions& options);

@@ -6,6 +6,7 @@
 
 #include "config/contrastive_shape.h"
 #include "config/image_options.h"
+#include "config/layer_groups.h"
 #include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "config/precision_names.h"
@@ -72,6 +73,13 @@ void check_data(const ContrastiveOptions& o, const core::OptionSet& set) {
   config::refuse_if(o.dataset_resampled && o.shuffle == "off",
                     "--dataset-resampled draws shards at random, --shuffle off keeps their order",
                     "drop one of the two");
+  const auto num_keys = o.json_text_key ? std::ssize(core::split(*o.json_text_key, ";")) : 0;
+  config::refuse_if(o.json_text_key && o.json_text_key->empty(), "--json-text-key names no key",
+                    "give the names of the values that hold captions, joined with ';'");
+  config::refuse_if(std::ssize(o.json_text_key_probs) > num_keys,
+                    fmt::format("--json-text-key-probs has {} weights, --json-text-key names {} keys",
+                                o.json_text_key_probs.size(), num_keys),
+                    "give one weight a key");
   config::refuse_if(o.csv_separator.size() != 1,
                     fmt::format("--csv-separator got '{}', expected one character", o.csv_separator),
                     "a tab is written $'\\t' in the shell");
@@ -125,6 +133,11 @@ void check_kept_checkpoints(const ContrastiveOptions& o) {
   config::refuse_if(writes_openclip && o.opt != "adamw",
                     fmt::format("--save-format openclip: OpenCLIP continues AdamW alone, --opt is {}", o.opt),
                     "drop it; `lockstep ckpt export` writes the weights for OpenCLIP");
+  config::refuse_if(
+      writes_openclip && o.has_update_groups(),
+      "--save-format openclip: OpenCLIP 3.3.0 has two groups of parameters, one learning rate and its own "
+      "rule of weight decay",
+      "drop it, or --image-layer-decay, --text-layer-decay and --wd-exclude");
   config::refuse_if(
       writes_openclip && config::has_masters(o.precision),
       fmt::format("--save-format openclip: OpenCLIP has no fp32 copies of weights, --precision is {}", o.precision),
@@ -209,6 +222,17 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
     warnings.push_back(
         fmt::format("--coca-*-loss-weight changes nothing: model '{}' makes no captions (coca_* do)", options.model));
   return warnings;
+}
+
+std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
+  auto specs = shape.param_specs();
+  if (options.opt != "adamw")
+    for (config::ParamSpec& spec : specs)
+      if (core::ends_with(spec.name, "positional_embedding")) spec.weight_decay = false;
+  if (const config::ClipShape* clip = shape.clip())
+    config::set_layer_decay(*clip, {.image = options.image_layer_decay, .text = options.text_layer_decay}, specs);
+  config::exclude_from_decay(options.wd_exclude, specs);
+  return specs;
 }
 
 GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks) {

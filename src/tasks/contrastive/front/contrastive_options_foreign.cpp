@@ -49,13 +49,9 @@ std::vector<config::RefusedFlags> development_flags() {
        "use --lr and --wd",
        {"split-opt", "lr-pretrained", "lr-new", "wd-new", "wd-pretrained"}},
       {"towers are not loaded apart", "give a file of the whole model: --pretrained FILE", {"pretrained-audio"}},
-      {"captions come from text members", "use --text-key EXT", {"json-text-key", "json-text-key-probs"}},
-      {"one learning rate serves all layers",
-       "use --lr and --wd",
-       {"text-layer-decay", "image-layer-decay", "visual-layer-decay", "audio-layer-decay", "text-pooler-own-group"}},
-      {"AdamW has named flags",
-       "use --lr, --beta1, --beta2, --eps, --wd",
-       {"opt-kwargs", "opt-fallback-list", "wd-exclude"}},
+      {"sounds have one learning rate for all layers", "use --lr and --wd", {"audio-layer-decay"}},
+      {"the pooler of the text belongs to its projection", "drop it", {"text-pooler-own-group"}},
+      {"AdamW has named flags", "use --lr, --beta1, --beta2, --eps, --wd", {"opt-kwargs", "opt-fallback-list"}},
   };
 }
 

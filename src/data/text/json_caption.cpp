@@ -1,0 +1,77 @@
+#include "data/text/json_caption.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "core/strings.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr size_t kMaxJsonBytes = 16 << 20;
+
+/// Indices of the keys in the order in which they are tried.
+std::vector<size_t> drawn_order(const JsonCaptionKeys& keys, uint64_t draw_key) {
+  std::vector<size_t> order(keys.keys.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (keys.weights.empty()) return order;
+  std::vector<double> weights = keys.weights;
+  weights.resize(order.size(), 0.0);
+  core::CounterRng rng(draw_key);
+  const auto weight_of = [&](size_t index) { return std::max(0.0, weights[index]); };
+  for (auto next = order.begin(); next != order.end(); ++next) {
+    const double total =
+        std::accumulate(next, order.end(), 0.0, [&](double sum, size_t index) { return sum + weight_of(index); });
+    if (!(total > 0)) break;  // those of weight 0 keep their order
+    double place = rng.uniform() * total;
+    auto chosen = next;
+    for (auto one = next; one != order.end(); ++one) {
+      if (weight_of(*one) == 0) continue;
+      chosen = one;
+      place -= weight_of(*one);
+      if (place < 0) break;
+    }
+    std::rotate(next, chosen, chosen + 1);
+  }
+  return order;
+}
+
+}  // namespace
+
+void throw_no_json_caption(const std::string& what) {
+  throw DataError(
+      fmt::format("data: no caption in its .json: {}", what),
+      "it must hold \"text\" (or \"caption\"): a string or a list of them; or name other members with --text-key");
+}
+
+core::Json read_sample_json(const std::string& bytes) {
+  if (bytes.size() > kMaxJsonBytes)
+    throw_no_json_caption(fmt::format("it has {} bytes, expected at most {}", bytes.size(), kMaxJsonBytes));
+  core::Json json;
+  try {
+    json = core::parse_json(bytes, "its .json");
+  } catch (const DataError& error) {
+    throw_no_json_caption(fmt::format("it is no valid JSON ({})", error.what()));
+  }
+  if (!json.is_object()) throw_no_json_caption(fmt::format("it is {}, expected an object", json.type_name()));
+  return json;
+}
+
+std::string json_caption(const std::string& bytes, const JsonCaptionKeys& keys, uint64_t draw_key) {
+  const core::Json json = read_sample_json(bytes);
+  for (const size_t index : drawn_order(keys, draw_key)) {
+    const auto found = json.find(keys.keys[index]);
+    if (found == json.end() || !found->is_string()) continue;
+    std::string text(core::trim(found->get_ref<const std::string&>()));
+    if (!text.empty()) return text;
+  }
+  throw DataError(fmt::format("data: no caption in its .json: none of [{}] is a text that is not empty",
+                              core::join(keys.keys, ", ")),
+                  "name other keys with --json-text-key, or leave such samples out with --on-bad-sample skip");
+}
+
+}  // namespace lockstep::data
