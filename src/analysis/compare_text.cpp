@@ -26,12 +26,19 @@ std::string size_verdict(const SizeComparison& one, bool is_per_sample) {
     return fmt::format(
         "At {} A took {:.2f} % {} time than B, but there are too few values to tell noise from a difference.", one.size,
         percent, one.comparison.ratio < 1 ? "less" : "more");
+  const auto& rank_p = one.comparison.rank_p;
   const std::string range =
-      fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}", one.comparison.ratio, interval->low, interval->high);
+      fmt::format("A/B {:.4f}, 95 % interval {:.4f} to {:.4f}{}", one.comparison.ratio, interval->low, interval->high,
+                  rank_p ? fmt::format(", rank test p = {:.2g}", *rank_p) : "");
   const bool is_slower = interval->low > 1, is_faster = interval->high < 1;
   if (one.only_about.empty()) {
-    if (is_slower) return fmt::format("At {} A is slower than B: {:.2f} % more time ({}).", one.size, percent, range);
-    if (is_faster) return fmt::format("At {} A is faster than B: {:.2f} % less time ({}).", one.size, percent, range);
+    constexpr double kUsualLevel = 0.05;
+    if (is_slower || is_faster)
+      return fmt::format("At {} A is {} than B: {:.2f} % {} time ({}).{}", one.size, is_slower ? "slower" : "faster",
+                         percent, is_slower ? "more" : "less", range,
+                         rank_p.value_or(0) > kUsualLevel
+                             ? " The ranks alone do not confirm it, with so few values they cannot; more runs would."
+                             : "");
     return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
   }
   const std::string found = is_slower || is_faster
@@ -124,6 +131,7 @@ std::string comparison_json(const SideComparison& sides) {
     if (std::isfinite(one.b_billed_ms)) json["b_billed_samples_per_s"] = 1e3 / one.b_billed_ms;
     if (const auto& interval = one.comparison.interval)
       json["interval"] = {interval->low, interval->high}, json["method"] = interval->method;
+    if (one.comparison.rank_p) json["rank_test_p"] = *one.comparison.rank_p;
     sizes.push_back(std::move(json));
   }
   return core::Json{{"a", sides.name_a},

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <set>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -55,7 +57,6 @@ void AppendQueue::append(int file, std::string bytes) {
     return;
   }
   queued_bytes_ += bytes.size();
-  ++queued_;
   queue_.push_back({file, std::move(bytes)});
 }
 
@@ -66,10 +67,19 @@ void AppendQueue::set_tick(std::function<void()> tick) {
 
 void AppendQueue::flush() {
   std::unique_lock lock(mutex_);
-  const uint64_t target = queued_;
+  if (queue_.empty() && done_passes_ == begun_) return;
+  const uint64_t target = begun_ + 1;  // one that is under way may not see what was queued last
   is_flush_wanted_ = true;
   wake_.notify_all();
-  done_.wait(lock, [&] { return written_ >= target; });
+  done_.wait(lock, [&] { return done_passes_ >= target; });
+}
+
+void AppendQueue::drop_unwritten() {
+  flush();
+  const std::scoped_lock lock(mutex_);
+  health_.dropped += std::ssize(queue_);
+  for (const Piece& piece : queue_) queued_bytes_ -= piece.bytes.size();
+  queue_.clear();
 }
 
 AppendQueue::Health AppendQueue::health() const {
@@ -83,33 +93,50 @@ void AppendQueue::run() {
     wake_.wait_for(lock, config_.flush_every, [&] { return is_closing_ || is_flush_wanted_; });
     is_flush_wanted_ = false;
     const bool is_last = is_closing_;
+    ++begun_;
     std::deque<Piece> pieces;
     pieces.swap(queue_);
     const std::function<void()> tick = tick_;
     lock.unlock();
-    write_pieces(pieces);
+    std::deque<Piece> unwritten = write_pieces(std::move(pieces));
     if (tick && !is_last) tick();
     lock.lock();
-    for (const Piece& piece : pieces) queued_bytes_ -= piece.bytes.size();
-    written_ += pieces.size();
+    queue_.insert(queue_.begin(), std::make_move_iterator(unwritten.begin()), std::make_move_iterator(unwritten.end()));
+    queued_bytes_ = 0;
+    for (const Piece& piece : queue_) queued_bytes_ += piece.bytes.size();
+    ++done_passes_;
     done_.notify_all();
-    if (is_last && queue_.empty()) return;
+    if (is_last) return;
   }
 }
 
-void AppendQueue::write_pieces(const std::deque<Piece>& pieces) {
-  for (const Piece& piece : pieces) {
-    const File* file = nullptr;
+/// Those that could not be written, in order.
+std::deque<AppendQueue::Piece> AppendQueue::write_pieces(std::deque<Piece> pieces) {
+  std::deque<Piece> unwritten;
+  std::set<int> failing;
+  for (Piece& piece : pieces) {
+    File* file = nullptr;
     {
       const std::scoped_lock lock(mutex_);
       file = &files_[static_cast<size_t>(piece.file)];
     }
-    if (!write_piece(*file, piece.bytes))
-      count_drop(fmt::format("'{}': {}", file->path.string(), std::strerror(errno)));
+    if (!failing.contains(piece.file) && write_piece(*file, piece.bytes)) continue;
+    if (failing.insert(piece.file).second)
+      note_failure(fmt::format("'{}': {}", file->path.string(), std::strerror(errno)));
+    unwritten.push_back(std::move(piece));
   }
+  return unwritten;
 }
 
-bool AppendQueue::write_piece(const File& file, const std::string& bytes) {
+bool AppendQueue::take_back(File& file) {
+  if (!file.torn_at) return true;
+  if (::ftruncate(file.fd.get(), static_cast<off_t>(*file.torn_at)) != 0) return false;
+  file.torn_at.reset();
+  return true;
+}
+
+bool AppendQueue::write_piece(File& file, const std::string& bytes) {
+  if (!take_back(file)) return false;
   struct stat before {};
   if (::fstat(file.fd.get(), &before) != 0) return false;
   size_t done = 0;
@@ -118,8 +145,8 @@ bool AppendQueue::write_piece(const File& file, const std::string& bytes) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const int reason = written == 0 ? ENOSPC : errno;
-      if (done > 0 && ::ftruncate(file.fd.get(), before.st_size) != 0)
-        core::log_warning("record: cannot take back half a line of '{}'", file.path.string());
+      if (done > 0) file.torn_at = static_cast<uint64_t>(before.st_size);
+      take_back(file);  // else before the next attempt
       errno = reason;
       return false;
     }
@@ -128,17 +155,17 @@ bool AppendQueue::write_piece(const File& file, const std::string& bytes) {
   return true;
 }
 
-void AppendQueue::count_drop(const std::string& error) {
+void AppendQueue::note_failure(const std::string& error) {
   bool is_first = false;
   {
     const std::scoped_lock lock(mutex_);
     is_first = health_.write_errors == 0;
-    ++health_.dropped;
     ++health_.write_errors;
     health_.last_error = error;
   }
   if (is_first)
-    core::log_warning("record: cannot write {}; the run goes on, what is lost is counted in status.json", error);
+    core::log_warning(
+        "record: cannot write {}; the run goes on and tries again, what is lost is counted in status.json", error);
 }
 
 }  // namespace lockstep::record

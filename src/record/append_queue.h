@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,9 +17,9 @@ namespace lockstep::record {
 
 /// Appends to files from one background thread, so that a stalled or full file system never delays the caller.
 ///
-/// append() only queues. What does not fit into the bounded queue is dropped and counted; a piece that cannot be
-/// written whole is taken back (the file is cut to its length before), dropped and counted. Nothing throws after
-/// open_file(). Thread safe.
+/// append() only queues. What does not fit into the bounded queue is dropped and counted. A piece that cannot be
+/// written whole is taken back (the file is cut to its length before) and waits with all behind it until its file can
+/// be written again, or until drop_unwritten(). Nothing throws after open_file(). Thread safe.
 class AppendQueue {
  public:
   struct Config {
@@ -26,8 +27,8 @@ class AppendQueue {
     size_t max_queued_bytes = size_t{32} << 20;
   };
   struct Health {
-    int64_t dropped = 0;  ///< Pieces lost: queue full, or not writable.
-    int64_t write_errors = 0;
+    int64_t dropped = 0;       ///< Pieces lost: queue full, or not writable to the end.
+    int64_t write_errors = 0;  ///< Attempts that failed.
     std::string last_error;
   };
 
@@ -35,7 +36,7 @@ class AppendQueue {
   explicit AppendQueue(const Config& config);
   AppendQueue(const AppendQueue&) = delete;
   AppendQueue& operator=(const AppendQueue&) = delete;
-  ~AppendQueue();  ///< Writes what is queued, then ends the thread.
+  ~AppendQueue();  ///< Tries to write what is queued, then ends the thread.
 
   /// Opens (creates) a file for appending; returns its number. `ends_cut_line`: a last line without its end gets one
   /// first, so that what a crash left does not swallow the next line. Throws EnvironmentError when the file cannot be
@@ -44,14 +45,17 @@ class AppendQueue {
   void append(int file, std::string bytes);
   /// Called by the background thread after each flush, and never while another call of it runs.
   void set_tick(std::function<void()> tick);
-  /// Blocks until all that was queued before has been written or dropped.
+  /// Blocks until each file that something was queued for before has been written to, or could not be.
   void flush();
+  /// As flush(), then drops and counts what could not be written.
+  void drop_unwritten();
   Health health() const;
 
  private:
   struct File {
     std::filesystem::path path;
     core::Fd fd;
+    std::optional<uint64_t> torn_at = std::nullopt;  ///< Half a piece stands behind this length.
   };
   struct Piece {
     int file;
@@ -59,9 +63,10 @@ class AppendQueue {
   };
 
   void run();
-  void write_pieces(const std::deque<Piece>& pieces);
-  bool write_piece(const File& file, const std::string& bytes);
-  void count_drop(const std::string& error);
+  std::deque<Piece> write_pieces(std::deque<Piece> pieces);
+  static bool write_piece(File& file, const std::string& bytes);
+  static bool take_back(File& file);
+  void note_failure(const std::string& error);
 
   Config config_;
   mutable std::mutex mutex_;
@@ -69,7 +74,7 @@ class AppendQueue {
   std::deque<File> files_;  // stable addresses: the thread reads them without the lock
   std::deque<Piece> queue_;
   size_t queued_bytes_ = 0;
-  uint64_t queued_ = 0, written_ = 0;  // pieces since the start
+  uint64_t begun_ = 0, done_passes_ = 0;  // passes of the thread over the queue
   bool is_flush_wanted_ = false, is_closing_ = false;
   std::function<void()> tick_;
   Health health_;

@@ -247,7 +247,7 @@ void RunRecord::finish(const RunEnd& end) {
     if (!end.message.empty()) status_["message"] = end.message;
     status_["ended_s"] = core::unix_seconds();
   }
-  queue_->flush();
+  queue_->drop_unwritten();
   try {
     write_status();
   } catch (const Error& error) {  // the run itself is done; its end must not turn into a failure

@@ -41,7 +41,7 @@ double centre_of_runs(std::span<const double> values);
 struct Comparison {
   double ratio = 1;  ///< Centre of a / that of b (paired: that of the ratios); inside `interval`.
   std::optional<Interval> interval{};
-  std::string verdict{};  ///< One plain sentence.
+  std::optional<double> rank_p{};  ///< Two-sided p-value of the Mann-Whitney test; not of pairs.
 };
 /// `a` and `b` are paired by index when `is_paired` (equal length), else compared as two samples (Mann-Whitney beside
 /// the interval). A single value against a few is given their spread. The interval's arms are at least `least_log_half`

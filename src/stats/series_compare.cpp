@@ -107,29 +107,6 @@ double mann_whitney_p(std::span<const double> a, std::span<const double> b, doub
   return std::min(1.0, 2 * normal_cdf(-std::max(0.0, std::fabs(wins - pairs / 2) - 0.5) / std::sqrt(variance)));
 }
 
-std::string percent_text(double ratio) { return fmt::format("{:+.2f} %", 100 * (ratio - 1)); }
-
-void set_verdict(Comparison& comparison, std::optional<double> rank_p) {
-  if (!comparison.interval) {
-    comparison.verdict = fmt::format(
-        "a differs from b by {}, but the values are too few to tell noise from a difference: nothing can be concluded",
-        percent_text(comparison.ratio));
-    return;
-  }
-  const Interval& interval = *comparison.interval;
-  const std::string range =
-      fmt::format("95 % interval {} to {}", percent_text(interval.low), percent_text(interval.high));
-  const bool is_different = interval.low > 1 || interval.high < 1;
-  comparison.verdict = is_different
-                           ? fmt::format("a is {:.2f} % {} b ({}", 100 * std::fabs(comparison.ratio - 1),
-                                         interval.low > 1 ? "above" : "below", range)
-                           : fmt::format("no difference can be told: {} ({}", percent_text(comparison.ratio), range);
-  if (rank_p) comparison.verdict += fmt::format("; rank test p = {:.2g}", *rank_p);
-  comparison.verdict += ")";
-  if (rank_p && is_different && *rank_p > 0.05)
-    comparison.verdict += "; the rank test alone does not confirm it, more runs would";
-}
-
 void note_runs(std::span<const SeriesSummary> runs, size_t num_values, PointEstimate& point) {
   const auto count = [&](auto&& is_counted) { return std::count_if(runs.begin(), runs.end(), is_counted); };
   if (runs.size() == 1)
@@ -245,7 +222,6 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
   const LogEstimate left = estimate_logs(log_a, is_median), right = estimate_logs(log_b, is_median);
   Comparison comparison{.ratio = std::exp(left.centre - right.centre)};
   std::optional<Interval> interval;
-  std::optional<double> rank_p;
   if (is_paired) {
     std::vector<double> gaps;
     for (size_t i = 0; i < log_a.size(); ++i) gaps.push_back(log_a[i] - log_b[i]);
@@ -258,7 +234,7 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
       interval = is_few ? welch_interval(left, a.size(), right, b.size()) : difference_interval(left, right);
     else if (is_few && std::max(a.size(), b.size()) >= 2)
       interval = pooled_interval(left, a.size(), right, b.size());
-    rank_p = mann_whitney_p(a, b, left.time_median, right.time_median);
+    comparison.rank_p = mann_whitney_p(a, b, left.time_median, right.time_median);
   }
   if (const double gap = std::log(comparison.ratio);
       interval && std::min(gap - interval->low, interval->high - gap) < least_log_half) {
@@ -267,7 +243,6 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
     interval->method += ", widened to the printed digit";
   }
   if (interval) comparison.interval = Interval{std::exp(interval->low), std::exp(interval->high), interval->method};
-  set_verdict(comparison, rank_p);
   return comparison;
 }
 

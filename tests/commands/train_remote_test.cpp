@@ -90,6 +90,19 @@ TEST_F(TrainRemote, AServerThatNeverAnswersStopsNoStep) {
   EXPECT_EQ(record::read_status(logs_.path() / "hung").state, "finished");
 }
 
+TEST_F(TrainRemote, ASlowServerGetsTheFinalState) {
+  constexpr double kDelayS = 0.1;  // of each answer; the steps take less
+  servers_->order({{"delay_s", kDelayS}});
+  const auto done = train_to("slow", "slow", {"--max-steps", "12", "--remote-sync-frequency", "0.01"});
+  servers_->order({{"delay_s", 0}});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.err.find("remote: the run has arrived at s3://runs/slow/slow"), std::string::npos) << done.err;
+  forget("slow");
+  const auto more = train_to("slow", "slow", {"--max-steps", "13", "--resume", "latest"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_NE(more.err.find("continuing after step 12"), std::string::npos) << more.err;
+}
+
 TEST_F(TrainRemote, FailuresOfTheServerReachNoStepAndTheFinalStateArrives) {
   servers_->order({{"fail", 5}, {"drop", 2}, {"damage", 2}, {"match", "PUT /runs/bad/bad/checkpoints"}});
   const auto done = train_to("bad", "bad", {"--max-steps", "12", "--remote-sync-frequency", "0.01"});

@@ -45,7 +45,7 @@ std::vector<config::RefusedFlags> development_flags() {
       {"checkpoints are kept by age",
        "use --keep N; results.jsonl says which epoch was best",
        {"top-k-checkpoint-select-dataset", "top-k-checkpoint-select-metric", "save-top-performance"}},
-      {"one learning rate serves all parameters",
+      {"LAION's trainer splits by names that no model with RoBERTa has, so that --lr-pretrained reaches nothing",
        "use --lr and --wd",
        {"split-opt", "lr-pretrained", "lr-new", "wd-new", "wd-pretrained"}},
       {"towers are not loaded apart", "give a file of the whole model: --pretrained FILE", {"pretrained-audio"}},
