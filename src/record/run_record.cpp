@@ -96,10 +96,10 @@ std::string to_text(RunState state) {
   return "failed";
 }
 
-RunRecord::RunRecord(const fs::path& folder, Json attempt, const RunRecordConfig& config)
+RunRecord::RunRecord(const fs::path& folder, const Json& attempt, const RunRecordConfig& config)
     : folder_(folder), config_(config) {
   make_folder(folder_);
-  add_attempt(std::move(attempt));
+  add_attempt(attempt);
   status_ = Json{{"record_version", kRecordVersion},
                  {"state", to_text(RunState::kRunning)},
                  {"attempt", attempt_},
@@ -165,7 +165,7 @@ RunRecord::~RunRecord() {
   finish({.state = RunState::kFailed, .exit_code = 1, .message = "the run ended without saying how"});
 }
 
-void RunRecord::add_attempt(Json attempt) {
+void RunRecord::add_attempt(const Json& attempt) {
   Json attempts = load_attempts(folder_ / "run.json");
   attempt_ = config_.attempt ? *config_.attempt : highest_attempt(attempts, folder_) + 1;
   Json entry{

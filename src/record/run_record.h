@@ -55,7 +55,7 @@ class RunRecord {
   /// Creates the folder where needed, adds `attempt` (resolved options, model shape, plan, hardware, versions, ...) to
   /// run.json and writes the first status.json. A run.json that cannot be read is kept as run.json.damaged.
   /// EnvironmentError when the folder cannot be written.
-  RunRecord(const std::filesystem::path& folder, core::Json attempt, const RunRecordConfig& config = {});
+  RunRecord(const std::filesystem::path& folder, const core::Json& attempt, const RunRecordConfig& config = {});
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
   /// Without finish() the run is recorded as failed.
@@ -82,7 +82,7 @@ class RunRecord {
   AppendQueue& queue() { return *queue_; }
 
  private:
-  void add_attempt(core::Json attempt);
+  void add_attempt(const core::Json& attempt);
   void append(int file, const core::Json& line);
   template <typename Record> void append_numbered(int file, Record record);
   void write_status();
