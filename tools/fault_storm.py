@@ -141,7 +141,7 @@ class Run:
         self.task, self.lockstep, self.logs, self.name, self.rng = task, lockstep, logs, name, rng
         self.changes_layout = changes_layout
         self.folder = logs / name
-        self.output = logs / (name + ".out")
+        self.output = logs.parent / (name + ".out")  # not among the files that fail: it is what a terminal shows
         self.num_starts = 0
         self.newest_saved = 0  # step of the newest checkpoint that was reported saved
 
@@ -280,6 +280,16 @@ def check_end(run, reference):
     return "bit for bit"
 
 
+def write_result(args, rows, runs):
+    """What there is so far, in --output."""
+    if not args.output:
+        return
+    command = f"tools/fault_storm.py --rounds {args.rounds} --faults {','.join(args.faults)} --seed {args.seed}"
+    rounds, ended = (",\n".join("  " + json.dumps(one) for one in list_) for list_ in (rows, runs))
+    args.output.write_text(f'{{\n "command": {json.dumps(command)},\n "steps": {STEPS}, "save_every": {SAVE_EVERY},\n'
+                           f' "rounds": [\n{rounds}\n ],\n "runs": [\n{ended}\n ]\n}}\n')
+
+
 def storm(args, folder):
     rng = random.Random(args.seed)
     tasks = make_tasks(args.lockstep, folder)
@@ -334,16 +344,14 @@ def storm(args, folder):
             if not problem:
                 shutil.rmtree(run.folder)
             run = None
+            write_result(args, rows, runs)
     if len(rows) >= 8 * len(args.faults) and {row["fault"] for row in rows} != set(args.faults):
         sys.exit(f"the storm did not have each of {args.faults}: it shows nothing")
     num_held = sum(not row["problem"] for row in rows)
     failed_runs = [one for one in runs if not one["result"] or one["result"].startswith("FAILED")]
     print(f"{num_held} of {len(rows)} faults held, {len(runs) - len(failed_runs)} of {len(runs)} runs ended as the "
           f"undisturbed one")
-    if args.output:
-        args.output.write_text(json.dumps({"command": " ".join(sys.argv), "steps": STEPS, "save_every": SAVE_EVERY,
-                                           "rounds": rows,
-                                           "runs": runs}, indent=1) + "\n")
+    write_result(args, rows, runs)
     return 0 if num_held == len(rows) and not failed_runs else 1
 
 

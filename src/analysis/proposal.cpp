@@ -48,21 +48,31 @@ double lost_share(double ratio) { return std::isfinite(ratio) ? std::max(0.0, ra
 
 double rate_of(const Point& point) { return is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value; }
 
-/// Beyond the largest size: the rate per node goes on as it did between the last two sizes, and never improves.
-void fill_extrapolation(const Curve& curve, ResourceEstimate& estimate) {
+/// Beyond the largest size: what is predicted; else the rate per node goes on as it did between the last two sizes, and
+/// never improves.
+void fill_extrapolation(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   if (estimate.size <= curve.points.back().size) return;
+  if (options.predict_kept_rate) estimate.predicted = options.predict_kept_rate(curve, estimate.size);
+  if (estimate.predicted) {
+    estimate.kept = estimate.predicted->median;
+    estimate.kept_source = estimate.predicted->source;
+    return;
+  }
   if (curve.points.size() < 2) {
-    estimate.kept_per_doubling = NAN;
+    estimate.kept = NAN;
     estimate.kept_source =
         "extrapolated, not measured: one size only was measured, so the rate per node is taken without any loss";
     return;
   }
   const Point &last = curve.points.back(), &before = curve.points[curve.points.size() - 2];
   const double sizes = static_cast<double>(last.size) / static_cast<double>(before.size);
-  estimate.kept_per_doubling = std::min(1.0, std::pow(rate_of(last) / rate_of(before) / sizes, 1 / std::log2(sizes)));
+  const double kept_per_doubling =
+      std::min(1.0, std::pow(rate_of(last) / rate_of(before) / sizes, 1 / std::log2(sizes)));
+  estimate.kept =
+      std::pow(kept_per_doubling, std::log2(static_cast<double>(estimate.size) / static_cast<double>(last.size)));
   estimate.kept_source =
       fmt::format("extrapolated, not measured: each doubling keeps {:.1f} % of the rate per node, as from {} to {}",
-                  100 * estimate.kept_per_doubling, size_text(curve, before.size), size_text(curve, last.size));
+                  100 * kept_per_doubling, size_text(curve, before.size), size_text(curve, last.size));
 }
 
 void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
@@ -151,13 +161,10 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& 
   const Point& point = *estimate.measured_at;
   estimate.is_prediction = point.size != estimate.size;
   const double nodes = static_cast<double>(estimate.size);
-  fill_extrapolation(curve, estimate);
+  fill_extrapolation(curve, options, estimate);
   estimate.optimistic_rate_per_s = rate_of(point) * nodes / static_cast<double>(point.size);
   if (!std::isfinite(estimate.optimistic_rate_per_s)) return std::nullopt;
-  const double doublings = std::log2(nodes / static_cast<double>(point.size));
-  estimate.rate_per_s = estimate.optimistic_rate_per_s;
-  if (!estimate.kept_source.empty() && std::isfinite(estimate.kept_per_doubling))
-    estimate.rate_per_s *= std::pow(estimate.kept_per_doubling, doublings);
+  estimate.rate_per_s = estimate.optimistic_rate_per_s * (std::isfinite(estimate.kept) ? estimate.kept : 1);
   const double hours = budget_of(point, analysis.options) / estimate.rate_per_s / 3600;
   estimate.days = hours / 24;
   estimate.node_hours = (is_one_machine(curve) ? 1 : nodes) * hours;
@@ -169,8 +176,15 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& 
   const double startup =
       estimate.num_jobs > 0 ? estimate.num_jobs * estimate.startup_s / 3600 * (is_one_machine(curve) ? 1 : nodes) : 0;
   estimate.total_node_hours = training + startup + options.sweep_node_hours;
-  estimate.optimistic_total_node_hours =
-      training * estimate.rate_per_s / estimate.optimistic_rate_per_s + startup + options.sweep_node_hours;
+  const auto total_at = [&](double kept) {
+    return training * estimate.rate_per_s / (estimate.optimistic_rate_per_s * kept) + startup +
+           options.sweep_node_hours;
+  };
+  estimate.optimistic_total_node_hours = total_at(1);
+  if (estimate.predicted) {
+    estimate.low_total_node_hours = total_at(estimate.predicted->high);
+    estimate.high_total_node_hours = total_at(estimate.predicted->low);
+  }
   return estimate;
 }
 
@@ -201,7 +215,8 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
                                     : "median step over " + count_text(point.runs.size(), "run"),
                   size_text(curve, point.size));
   add("job size", count_cell(estimate.size), unit_of(curve),
-      is_extrapolated          ? "extrapolated, not measured (M15)"
+      estimate.predicted       ? "predicted, not measured (M15)"
+      : is_extrapolated        ? "extrapolated, not measured (M15)"
       : estimate.is_prediction ? "not measured: a prediction (M15)"
                                : "measured");
   add("work", figure_cell(budget_of(point, analysis), 3), is_token_task(point) ? "tokens" : point.setup.sample_unit,
@@ -246,7 +261,11 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
       : is_in_device_hours(curve)   ? "given in node-hours: not counted"
                                     : "given with --sweep-node-hours");
   add("total", figure_cell(estimate.total_node_hours), hours_of(curve),
-      is_extrapolated ? "extrapolated, not measured" : "");
+      estimate.predicted
+          ? fmt::format("predicted, not measured: 90 % interval {} to {}",
+                        figure_text(estimate.low_total_node_hours, 4), figure_text(estimate.high_total_node_hours, 4))
+      : is_extrapolated ? "extrapolated, not measured"
+                        : "");
   if (const auto unit = billed_per_hour(curve, point))
     add(fmt::format("total in {}", unit->name), figure_cell(unit->count * estimate.total_node_hours), unit->name,
         fmt::format("{:g} to a {}", unit->count, is_in_device_hours(curve) ? "device" : "node"));
@@ -341,6 +360,10 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
         estimate->slow_share < 0 ? "less for steps faster than the median one" : "for slow steps",
         estimate->is_pause_known ? fmt::format("{:.1f} %", 100 * estimate->pause_share) : "nothing",
         estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
+    if (estimate->predicted)
+      second +=
+          fmt::format(" The 90 % interval of this is {} to {} {}.", figure_text(estimate->low_total_node_hours, 4),
+                      figure_text(estimate->high_total_node_hours, 4), hours_of(curve));
     if (!estimate->kept_source.empty())
       second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} {}.",
                             estimate->kept_source, size_text(curve, point.size),

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include "core/error.h"
 #include "predict/document.h"
@@ -81,6 +84,45 @@ std::optional<draw::Section> prediction_section(const analysis::Analysis& runs) 
   }
   if (section.blocks.empty()) return std::nullopt;
   return section;
+}
+
+namespace {
+std::optional<analysis::KeptRate> kept_rate(const MeasuredCurve& curve, int64_t size) {
+  const CurvePoint& last = curve.points.back();
+  const auto target = static_cast<double>(size);
+  const Size at = size_of(curve, target);
+  try {
+    const CurvePrediction prediction = predict_curve(curve, {}, {{target, at}});
+    const Interval& step_s = prediction.forecast.steps.front().step_s;
+    const Size& from = last.measured.size;
+    const double work_per_node = at.work * at.devices / target / (from.work * from.devices / last.size);
+    const auto kept = [&](double seconds) { return work_per_node * last.measured.step_s / seconds; };
+    const analysis::KeptRate rate{.low = kept(step_s.p95), .median = kept(step_s.p50), .high = kept(step_s.p5)};
+    return analysis::KeptRate{
+        rate.low, rate.median, rate.high,
+        fmt::format(
+            "predicted, not measured: of the rate per node at {:g} {} it keeps {:.1f} % (90 % interval {:.1f} to "
+            "{:.1f} %) by the model of `lockstep predict`, calibrated on the {} measured sizes",
+            last.size, curve.size_name, 100 * rate.median, 100 * rate.low, 100 * rate.high, curve.points.size())};
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+}  // namespace
+
+analysis::PredictKeptRate kept_rate_predictor(const analysis::Analysis& runs) {
+  std::map<std::string, MeasuredCurve> curves;
+  for (MeasuredCurve& curve : curves_of(runs))
+    if (curve.points.size() >= 2) curves.emplace(curve.name, std::move(curve));
+  auto known = std::make_shared<std::map<std::pair<std::string, int64_t>, std::optional<analysis::KeptRate>>>();
+  return [curves = std::move(curves), known](const analysis::Curve& curve,
+                                             int64_t size) -> std::optional<analysis::KeptRate> {
+    const auto found = curves.find(curve.name);
+    if (found == curves.end()) return std::nullopt;
+    const auto [entry, is_new] = known->try_emplace({curve.name, size});
+    if (is_new) entry->second = kept_rate(found->second, size);
+    return entry->second;
+  };
 }
 
 }  // namespace lockstep::predict

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "analysis/curve.h"
+#include "analysis/proposal.h"
 #include "draw/document.h"
 
 namespace lockstep::predict {
@@ -10,5 +11,9 @@ namespace lockstep::predict {
 /// with what was measured, and continued for two doublings, marked as not measured. Nothing where no curve is so long,
 /// or where what is known of it does not make sense together.
 std::optional<draw::Section> prediction_section(const analysis::Analysis& runs);
+
+/// What `size` is predicted to keep of the rate per node of the curve's largest size, from all of its sizes. Nothing
+/// below two sizes, or where what is known of the curve does not make sense together.
+analysis::PredictKeptRate kept_rate_predictor(const analysis::Analysis& runs);
 
 }  // namespace lockstep::predict

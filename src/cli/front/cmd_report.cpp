@@ -140,9 +140,10 @@ void warn_of_old_proposal(const ReportOptions& options) {
 /// The evidence pack beside the report; prints what it lacks and where it is.
 void write_proposal(const analysis::Analysis& analysis, const ReportOptions& options,
                     std::span<const std::string> args) {
-  const analysis::ProposalOptions of_job{options.job_nodes,        options.restart_share, options.eval_share,
-                                         options.checkpoint_share, options.job_hours,     options.sweep_node_hours,
-                                         report_command(args),     version_info().version};
+  const analysis::ProposalOptions of_job{
+      options.job_nodes,        options.restart_share,  options.eval_share,
+      options.checkpoint_share, options.job_hours,      options.sweep_node_hours,
+      report_command(args),     version_info().version, predict::kept_rate_predictor(analysis)};
   for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) print_wrapped("missing: ", fact);
   const auto pack = write_formats(analysis::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
                                   config::report_formats(options));

@@ -1,0 +1,64 @@
+#include "predict/report_section.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/analyse.h"
+#include "draw/render.h"
+#include "unit/analysis/synthetic_runs.h"
+
+namespace lockstep::predict {
+namespace {
+
+/// Weak scaling on 1 to `largest` nodes; each doubling costs so many milliseconds.
+analysis::Analysis runs_to(int64_t largest, double ms_per_doubling) {
+  std::vector<analysis::RunSummary> runs;
+  for (int64_t nodes = 1; nodes <= largest; nodes *= 2)
+    runs.push_back(analysis::summarise_run(
+        tests::make_run({.name = "n" + std::to_string(nodes),
+                         .nodes = nodes,
+                         .step_ms = 100 + ms_per_doubling * std::log2(static_cast<double>(nodes))}),
+        {}));
+  return analysis::analyse(std::move(runs), {.budget_samples = 1e9});
+}
+
+TEST(KeptRate, OfASizeThatWasNotMeasuredHoldsTheTruth) {
+  constexpr double kMsPerDoubling = 2;
+  const analysis::Analysis analysis = runs_to(8, kMsPerDoubling);
+  ASSERT_EQ(analysis.curves.size(), 1u);
+  const auto kept = kept_rate_predictor(analysis)(analysis.curves[0], 32);
+  ASSERT_TRUE(kept);
+  const double truth = (100 + 3 * kMsPerDoubling) / (100 + 5 * kMsPerDoubling);
+  EXPECT_LT(kept->low, truth);
+  EXPECT_GT(kept->high, truth);
+  EXPECT_NEAR(kept->median, truth, 0.03);
+  EXPECT_LT(kept->low, kept->median);
+}
+
+TEST(KeptRate, IsWhatAProposalAsksFor) {
+  const analysis::Analysis analysis = runs_to(8, 5);
+  const analysis::ProposalOptions options{.job_size = 32, .predict_kept_rate = kept_rate_predictor(analysis)};
+  const auto estimate = analysis::estimate_resources(analysis.curves[0], analysis, options);
+  ASSERT_TRUE(estimate && estimate->predicted);
+  EXPECT_TRUE(estimate->is_prediction) << "M15";
+  EXPECT_NEAR(estimate->rate_per_s, estimate->optimistic_rate_per_s * estimate->predicted->median, 1e-6);
+  EXPECT_LT(estimate->low_total_node_hours, estimate->total_node_hours);
+  EXPECT_GT(estimate->high_total_node_hours, estimate->total_node_hours);
+  EXPECT_NEAR(estimate->optimistic_total_node_hours / estimate->total_node_hours, estimate->predicted->median, 1e-9);
+  const std::string text = draw::to_markdown(make_proposal(analysis, options));
+  EXPECT_NE(text.find("predicted, not measured: 90 % interval"), std::string::npos) << text;
+  EXPECT_NE(text.find("by the model of"), std::string::npos);
+  const auto measured = analysis::estimate_resources(analysis.curves[0], analysis,
+                                                     {.job_size = 8, .predict_kept_rate = options.predict_kept_rate});
+  ASSERT_TRUE(measured);
+  EXPECT_FALSE(measured->predicted) << "a size that was measured";
+}
+
+TEST(KeptRate, OfOneSizeIsNotTold) {
+  const analysis::Analysis analysis = runs_to(1, 0);
+  EXPECT_FALSE(kept_rate_predictor(analysis)(analysis.curves[0], 4));
+}
+
+}  // namespace
+}  // namespace lockstep::predict
