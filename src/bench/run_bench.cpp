@@ -133,11 +133,12 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
   const at::Device device = train::pick_device(options.train.device, ranks);
   const std::string backend =
       options.train.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.train.dist_backend;
-  auto world = comm::World::join(
-      ranks, {.backend = backend,
-              .device = device,
-              .device_key = train::gpu_key(device),
-              .timeout = std::chrono::milliseconds(static_cast<int64_t>(options.train.dist_timeout_s * 1000))});
+  const auto ms = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
+  auto world = comm::World::join(ranks, {.backend = backend,
+                                         .device = device,
+                                         .device_key = train::gpu_key(device),
+                                         .timeout = ms(options.train.dist_timeout_s),
+                                         .join_timeout = ms(options.train.join_timeout_s)});
   try {
     // No kept memory: --find-batch watches what a process holds.
     train::set_compute_threads(world.comm(), options.train.threads, ranks.local_world_size);

@@ -17,9 +17,9 @@ struct WorldOptions {
   std::string backend = "gloo";              ///< "gloo" or "nccl"; anything else is a UsageError.
   at::Device device = at::Device(at::kCPU);  ///< NCCL: the GPU of this rank.
   std::string device_key{};                  ///< Two ranks of a host with the same one are refused; "": not known.
-  std::chrono::milliseconds timeout{std::chrono::minutes(10)};      ///< Of one collective.
-  std::chrono::milliseconds join_timeout{std::chrono::minutes(5)};  ///< Until all ranks have come.
-  NoticeTimes notice_times{};                                       ///< When the log says whom this rank waits for.
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};       ///< Of one collective.
+  std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};  ///< Until all ranks have come.
+  NoticeTimes notice_times{};                                        ///< When the log says whom this rank waits for.
   std::chrono::milliseconds report_interval{500};  ///< Between two signs of life in the store; longer in big jobs.
   /// Gloo: compare operation, size and type on all ranks before each collective (slow).
   bool check_collectives = false;

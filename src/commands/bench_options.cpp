@@ -52,7 +52,7 @@ void declare_run(core::OptionSet& set, BenchOptions& o) {
           {.help = "Iterations before the measured ones.", .min = 0, .max = 1e6, .aliases = {"w"}});
   set.add("iters", &o.num_iterations,
           {.help = "Measured iterations; each is one sample.", .min = 1, .max = 1e7, .aliases = {"n"}});
-  borrow(set, o, {"device", "dist-backend", "dist-timeout", "threads"});
+  borrow(set, o, {"device", "dist-backend", "dist-timeout", "join-timeout", "threads"});
 }
 
 void declare_collective(core::OptionSet& set, BenchOptions& o) {

@@ -65,6 +65,14 @@ void declare_rank_flags(core::OptionSet& set, RunOptions& o) {
            .min = 0,
            .max = 1e6,
            .is_min_excluded = true});
+  set.add("join-timeout", &o.join_timeout_s,
+          {.role = OptionRole::kIdentity,
+           .help = "Ranks that have not come after this long are named, and the run ends. Hundreds of nodes that load "
+                   "the program from one file system need minutes.",
+           .unit = "seconds",
+           .min = 0,
+           .max = 1e6,
+           .is_min_excluded = true});
 }
 
 void declare_compute_flags(core::OptionSet& set, RunOptions& o) {

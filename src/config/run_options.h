@@ -27,6 +27,7 @@ struct RunOptions {
   std::string dist_url;               // --dist-url
   std::optional<int64_t> dist_rank, dist_world_size, dist_local_rank;
   double dist_timeout_s = 600.0;       // --dist-timeout
+  double join_timeout_s = 900.0;       // --join-timeout
   int64_t threads = 0;                 // --threads, compute threads per rank, 0 = auto
   bool deterministic = false;          // --deterministic
   int64_t check_replicas_steps = 500;  // --check-replicas, 0 = never

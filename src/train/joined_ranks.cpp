@@ -59,12 +59,14 @@ JoinedRanks join_ranks(const config::RunOptions& options) {
   const at::Device device = set_up_device(options, info);
   const std::string backend =
       options.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.dist_backend;
-  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(options.dist_timeout_s * 1000));
-  JoinedRanks ranks{
-      .info = info,
-      .device = device,
-      .world = comm::World::join(
-          info, {.backend = backend, .device = device, .device_key = gpu_key(device), .timeout = timeout})};
+  const auto ms = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
+  JoinedRanks ranks{.info = info,
+                    .device = device,
+                    .world = comm::World::join(info, {.backend = backend,
+                                                      .device = device,
+                                                      .device_key = gpu_key(device),
+                                                      .timeout = ms(options.dist_timeout_s),
+                                                      .join_timeout = ms(options.join_timeout_s)})};
   set_compute_threads(ranks.world.comm(), options.threads, info.local_world_size);
   return ranks;
 }

@@ -86,6 +86,23 @@ TEST_F(TrainFaults, APortInUseNamesItsOwner) {
   EXPECT_FALSE(fs::exists(logs_.path() / "port"));
 }
 
+TEST_F(TrainFaults, RanksThatDoNotComeAreNamedAfterTheTimeToJoin) {
+  const auto free_port = [] {
+    const core::Fd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    return ntohs(address.sin_port);
+  };
+  expect_error(train("alone", {"--dist-rank", "0", "--dist-world-size", "3", "--join-timeout", "2", "--dist-url",
+                               fmt::format("tcp://127.0.0.1:{}", free_port())}),
+               3, {"not all 3 ranks came within 2 s: missing rank 1,2", "hint: "});
+  EXPECT_FALSE(fs::exists(logs_.path() / "alone"));
+}
+
 TEST_F(TrainFaults, APictureOfAbsurdSizeIsRefusedByItsHeader) {
   const std::string shard = shard_with("bomb.tar", "005", png_header(100000, 100000), "");
   expect_error(train("bomb", {"--train-data", shard}), 4,

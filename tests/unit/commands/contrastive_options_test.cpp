@@ -49,7 +49,7 @@ const char* const kFlags =
     "csv-separator data-lanes data-order "
     "dataset-resampled dataset-type debug delete-previous-checkpoint deterministic device device-memory dist-backend "
     "dist-local-rank dist-rank "
-    "dist-timeout dist-url "
+    "dist-timeout dist-url join-timeout "
     "dist-world-size dry-run epochs epochs-cooldown eps force-context-length force-image-size force-patch-dropout "
     "force-quick-gelu gather-with-grad "
     "global-batch-size grad-checkpointing grad-clip-norm grad-sync image-interpolation image-key image-mean "

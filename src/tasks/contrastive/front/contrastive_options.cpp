@@ -390,9 +390,9 @@ void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
 
 void declare_distributed(core::OptionSet& set, ContrastiveOptions& o) {
   set.group("Device and ranks");
-  config::declare_run_flags(
-      set, o,
-      {"device", "dist-backend", "dist-url", "dist-rank", "dist-world-size", "dist-local-rank", "dist-timeout"});
+  config::declare_run_flags(set, o,
+                            {"device", "dist-backend", "dist-url", "dist-rank", "dist-world-size", "dist-local-rank",
+                             "dist-timeout", "join-timeout"});
   set.add("grad-sync", &o.grad_sync,
           {.role = OptionRole::kConfiguration,
            .help = "auto: ddp with several ranks, none with one. ddp: gradients averaged in buckets while backward "

@@ -95,6 +95,7 @@ void declare_gpt_logging(core::OptionSet& set, GptOptions& o) {
                              "dist-world-size",
                              "dist-local-rank",
                              "dist-timeout",
+                             "join-timeout",
                              "threads",
                              {"deterministic", {"deterministic-mode"}},
                              {"check-replicas", {"check-weight-hash-across-dp-replicas-interval"}}});

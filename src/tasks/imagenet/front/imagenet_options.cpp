@@ -407,9 +407,9 @@ void declare_imagenet_model(core::OptionSet& set, ImagenetOptions& o) {
 
 void declare_imagenet_distributed(core::OptionSet& set, ImagenetOptions& o) {
   set.group("Device and ranks");
-  config::declare_run_flags(
-      set, o,
-      {"device", "dist-backend", "dist-url", "dist-rank", "dist-world-size", "dist-local-rank", "dist-timeout"});
+  config::declare_run_flags(set, o,
+                            {"device", "dist-backend", "dist-url", "dist-rank", "dist-world-size", "dist-local-rank",
+                             "dist-timeout", "join-timeout"});
   set.add("grad-sync", &o.grad_sync,
           {.role = OptionRole::kConfiguration,
            .help = "auto: ddp with several ranks, none with one. ddp: gradients averaged in buckets while backward "
