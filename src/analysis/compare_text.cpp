@@ -34,11 +34,10 @@ std::string size_verdict(const SizeComparison& one, bool is_per_sample) {
   if (one.only_about.empty()) {
     constexpr double kUsualLevel = 0.05;
     if (is_slower || is_faster)
-      return fmt::format("At {} A is {} than B: {:.2f} % {} time ({}).{}", one.size, is_slower ? "slower" : "faster",
-                         percent, is_slower ? "more" : "less", range,
-                         rank_p.value_or(0) > kUsualLevel
-                             ? " The ranks alone do not confirm it, with so few values they cannot; more runs would."
-                             : "");
+      return fmt::format(
+          "At {} A is {} than B: {:.2f} % {} time ({}).{}", one.size, is_slower ? "slower" : "faster", percent,
+          is_slower ? "more" : "less", range,
+          rank_p.value_or(0) > kUsualLevel ? " The rank test alone does not confirm it; more runs would." : "");
     return fmt::format("At {} no difference between A and B can be shown ({}).", one.size, range);
   }
   const std::string found = is_slower || is_faster

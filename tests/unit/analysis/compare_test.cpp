@@ -44,6 +44,19 @@ TEST(Compare, AClearDifferenceIsToldWithItsInterval) {
   EXPECT_TRUE(result.is_per_sample);
 }
 
+TEST(Compare, SaysWhatTheRankTestSaysBesideTheInterval) {
+  const std::vector<double> fast{100, 100.2, 99.9, 100.1}, slow{110, 110.3, 109.8, 110.1};
+  const auto verdict_of = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return compare_sides(side(repeats("a", a)), side(repeats("b", b)), false).verdict;
+  };
+  EXPECT_NE(verdict_of(fast, slow).find("rank test p = 0.029)."), std::string::npos) << verdict_of(fast, slow);
+  EXPECT_EQ(verdict_of(fast, slow).find("does not confirm"), std::string::npos);
+  const std::vector<double> three_fast(fast.begin(), fast.end() - 1), three_slow(slow.begin(), slow.end() - 1);
+  EXPECT_NE(verdict_of(three_fast, three_slow).find("p = 0.1). The rank test alone does not confirm it"),
+            std::string::npos)
+      << "no order of six runs is rarer";
+}
+
 /// A run whose steps are followed by pauses: every tenth takes `pause_s` on the wall clock alone.
 record::RunData paused_run(const std::string& name, double pause_s) {
   record::RunData run = make_run({.name = name});
