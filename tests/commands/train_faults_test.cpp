@@ -70,35 +70,35 @@ TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {
   EXPECT_EQ(checkpoint::read_manifest(newest_checkpoint("full")).step, 3);
 }
 
+/// A socket with a port that was free.
+struct BoundSocket {
+  core::Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::string port{};
+
+  explicit BoundSocket(in_addr_t to) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(to);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port = std::to_string(ntohs(address.sin_port));
+  }
+};
+
 TEST_F(TrainFaults, APortInUseNamesItsOwner) {
-  const core::Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  const std::string port = std::to_string(ntohs(address.sin_port));
+  const BoundSocket socket(INADDR_ANY);
+  ASSERT_EQ(::listen(socket.fd.get(), 1), 0);
   expect_error(
-      train("port", {"--dist-rank", "0", "--dist-world-size", "2", "--dist-url", "tcp://127.0.0.1:" + port}), 6,
-      {"rank 0 cannot open port " + port, fmt::format("in use by pid {}", ::getpid()), "hint: ", "MASTER_PORT"});
+      train("port", {"--dist-rank", "0", "--dist-world-size", "2", "--dist-url", "tcp://127.0.0.1:" + socket.port}), 6,
+      {"rank 0 cannot open port " + socket.port, fmt::format("in use by pid {}", ::getpid()), "hint: ", "MASTER_PORT"});
   EXPECT_FALSE(fs::exists(logs_.path() / "port"));
 }
 
 TEST_F(TrainFaults, RanksThatDoNotComeAreNamedAfterTheTimeToJoin) {
-  const auto free_port = [] {
-    const core::Fd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    return ntohs(address.sin_port);
-  };
+  const std::string port = BoundSocket(INADDR_LOOPBACK).port;  // free again
   expect_error(train("alone", {"--dist-rank", "0", "--dist-world-size", "3", "--join-timeout", "2", "--dist-url",
-                               fmt::format("tcp://127.0.0.1:{}", free_port())}),
+                               "tcp://127.0.0.1:" + port}),
                3, {"not all 3 ranks came within 2 s: missing rank 1,2", "hint: "});
   EXPECT_FALSE(fs::exists(logs_.path() / "alone"));
 }
