@@ -6,6 +6,7 @@
 
 #include "commands/train_fixture.h"
 #include "core/safetensors.h"
+#include "core/strings.h"
 
 namespace lockstep::tests {
 namespace {

@@ -111,6 +111,10 @@ TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {
   const fs::path stopped = newest_checkpoint("zero1");
   EXPECT_TRUE(fs::exists(stopped / "optimizer-00001-of-00002.safetensors"));
   EXPECT_EQ(run_lockstep({"ckpt", "verify", (logs_.path() / "zero1").string()}).exit_code, 0);
+  const auto exported = run_lockstep(
+      {"ckpt", "export", (logs_.path() / "zero1").string(), (logs_.path() / "zero1.pt").string(), "--with-optimizer"});
+  EXPECT_EQ(exported.exit_code, 5);
+  EXPECT_NE(exported.err.find("has layer decay or --wd-exclude"), std::string::npos) << exported.err;
   for (const auto& [name, ranks, sync] : {std::tuple("zero1_on_two", 2, "zero1"),
                                           {"zero1_on_one", 1, "zero1"},
                                           {"ddp_on_two", 2, "ddp"},

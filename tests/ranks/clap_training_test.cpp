@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "support/ranks/run_ranks.h"
 #include "tasks/contrastive/engine/contrastive_training.h"
 
 namespace lockstep::tasks {

@@ -1,6 +1,7 @@
 // Ten training steps under each loss and each lock, and checkpoints both ways: one rank, several ranks and accumulation
 // against OpenCLIP.
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "models/openclip_order.h"
 #include "models/weights.h"
 #include "support/clip_golden.h"
+#include "support/ranks/run_ranks.h"
 #include "tasks/contrastive/engine/contrastive_training.h"
 #include "train/openclip_checkpoint.h"
 #include "train/weight_file.h"

@@ -83,6 +83,12 @@ std::optional<models::PtOptimizer> optimizer_beside(const models::WeightFile& we
     throw CheckpointError(fmt::format("ckpt: the record beside '{}' tells of no run of `train clip` with --opt adamw",
                                       weights.path.string()),
                           "name the run's folder; OpenCLIP continues AdamW alone");
+  if (recorded->has_update_groups)
+    throw CheckpointError(
+        fmt::format("ckpt: the run of '{}' has layer decay or --wd-exclude: OpenCLIP 3.3.0 would go on "
+                    "with one learning rate and its own rule of weight decay",
+                    weights.path.string()),
+        "export the weights alone, without --with-optimizer");
   auto optimizer = train::openclip_optimizer(weights.path.parent_path(), weights.tensors,
                                              {.parameters = {},
                                               .lr = recorded->lr,

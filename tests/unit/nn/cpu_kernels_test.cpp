@@ -1,6 +1,7 @@
 // Own CPU kernels against ATen's plain forms, values and every gradient.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "nn/fused_norm.h"

@@ -1,6 +1,7 @@
 #include "nn/fused_batch_norm.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "nn/conv.h"

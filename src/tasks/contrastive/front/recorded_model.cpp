@@ -27,12 +27,16 @@ std::optional<RecordedOptimizer> recorded_optimizer(const std::string& weights) 
   const core::Json& options = attempt->options;
   for (const char* name : {"lr", "beta1", "beta2", "eps", "wd"})
     if (!options.contains(name) || !options.at(name).is_number()) return std::nullopt;
+  bool has_update_groups = false;
+  for (const char* name : {"image_layer_decay", "text_layer_decay", "wd_exclude"})
+    has_update_groups = has_update_groups || (options.contains(name) && !options.at(name).empty());
   return RecordedOptimizer{.name = options.value("opt", ""),
                            .lr = options.at("lr"),
                            .beta1 = options.at("beta1"),
                            .beta2 = options.at("beta2"),
                            .epsilon = options.at("eps"),
-                           .weight_decay = options.at("wd")};
+                           .weight_decay = options.at("wd"),
+                           .has_update_groups = has_update_groups};
 }
 
 }  // namespace lockstep::tasks
