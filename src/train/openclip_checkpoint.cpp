@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/train_stream.h"
 #include "models/weights.h"
 #include "train/checkpoint_files.h"
 #include "train/stored_tensors.h"
