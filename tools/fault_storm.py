@@ -2,8 +2,8 @@
 """Disturbs training runs at random moments, resumes them, and compares what they end with to runs that nobody
 disturbed.
 
-usage: tools/fault_storm.py [--rounds 200] [--faults rank,launcher,node,...] [--seed N] [--lockstep build/lockstep]
-                            [--output FILE.json] [--keep-folder]
+usage: tools/fault_storm.py [--rounds 200] [--faults rank,launcher,node,...] [--seed N] [--steps 120]
+                            [--lockstep build/lockstep] [--output FILE.json] [--keep-folder]
 
 A round is one fault at a random moment between the start and the end of the run, saving included:
 
@@ -36,7 +36,7 @@ import sys
 import tempfile
 import time
 
-STEPS = 120
+STEPS_PER_EPOCH = 24  # of CLIP, whose runs are whole epochs
 SAVE_EVERY = 5
 LOSS_TOLERANCE = 0.02
 START_LIMIT_S = 300
@@ -66,20 +66,21 @@ class Task:
                                                   "--save-every-n-steps", str(SAVE_EVERY), "--keep", "4"]
 
 
-def make_tasks(lockstep, folder):
+def make_tasks(lockstep, folder, num_steps):
     (folder / "tiny.json").write_text(json.dumps(TINY_CLIP))
-    made = subprocess.run([lockstep, "data", "make-shapes", str(folder / "shapes"), "--samples", "768",
+    made = subprocess.run([lockstep, "data", "make-shapes", str(folder / "shapes"), "--samples",
+                           str(32 * STEPS_PER_EPOCH),
                            "--samples-per-shard", "96",
                            "--image-size", "32", "--json"], capture_output=True, text=True, check=True)
     clip = ["train", "clip", "--train-data", json.loads(made.stdout)["train_shards"], "--model",
             str(folder / "tiny.json"),
             "--global-batch-size", "32", "--workers", "1", "--precision", "fp32", "--lr", "1e-3", "--warmup", "10",
-            "--epochs", str(STEPS * 32 // 768), "--log-every-n-steps", "1", "--grad-sync", "zero1", "--save-frequency",
+            "--epochs", str(num_steps // STEPS_PER_EPOCH), "--log-every-n-steps", "1", "--grad-sync", "zero1", "--save-frequency",
             "0"]
     gpt = ["train", "gpt", "--mock-data", "--vocab-size", "96", "--make-vocab-size-divisible-by", "4", "--num-layers",
            "4",
            "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "32", "--max-position-embeddings", "32",
-           "--micro-batch-size", "1", "--global-batch-size", "16", "--train-iters", str(STEPS), "--lr", "1e-3",
+           "--micro-batch-size", "1", "--global-batch-size", "16", "--train-iters", str(num_steps), "--lr", "1e-3",
            "--log-interval", "1",
            "--use-distributed-optimizer"]
     tensor, pipeline = "--tensor-model-parallel-size", "--pipeline-model-parallel-size"
@@ -286,13 +287,13 @@ def write_result(args, rows, runs):
         return
     command = f"tools/fault_storm.py --rounds {args.rounds} --faults {','.join(args.faults)} --seed {args.seed}"
     rounds, ended = (",\n".join("  " + json.dumps(one) for one in list_) for list_ in (rows, runs))
-    args.output.write_text(f'{{\n "command": {json.dumps(command)},\n "steps": {STEPS}, "save_every": {SAVE_EVERY},\n'
+    args.output.write_text(f'{{\n "command": {json.dumps(command)},\n "steps": {args.steps}, "save_every": {SAVE_EVERY},\n'
                            f' "rounds": [\n{rounds}\n ],\n "runs": [\n{ended}\n ]\n}}\n')
 
 
 def storm(args, folder):
     rng = random.Random(args.seed)
-    tasks = make_tasks(args.lockstep, folder)
+    tasks = make_tasks(args.lockstep, folder, args.steps)
     logs = folder / "logs"
     logs.mkdir()
     faulty = FaultyFiles(folder, logs) if set(args.faults) - set(KILLS) else None
@@ -362,6 +363,8 @@ def main():
                         help="kinds that rounds draw from; default: rank,launcher,node; all: with all of the list "
                              "above")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=5 * STEPS_PER_EPOCH,
+                        help=f"steps of each run, a multiple of {STEPS_PER_EPOCH}")
     parser.add_argument("--lockstep", type=lambda text: str(pathlib.Path(text).resolve()), default="build/lockstep")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE.json")
     parser.add_argument("--keep-folder", action="store_true", help="leave the runs for a look")
@@ -370,6 +373,8 @@ def main():
     args.faults = known if args.faults == ["all"] else args.faults
     if unknown := set(args.faults) - set(known):
         parser.error(f"--faults: {', '.join(sorted(unknown))}; known are {', '.join(known)}, all")
+    if args.steps < STEPS_PER_EPOCH or args.steps % STEPS_PER_EPOCH:
+        parser.error(f"--steps {args.steps}: it must be a multiple of {STEPS_PER_EPOCH}")
     args.lockstep = str(pathlib.Path(args.lockstep).resolve())
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-storm-"))
     try:

@@ -96,7 +96,7 @@ test_targets() {
   for name in "$@"; do
     case $name in
       commands | slurm) echo lockstep lockstep-engine "test_$name" ;;
-      additions) echo lockstep lockstep-engine ;;
+      additions | storm) echo lockstep lockstep-engine ;;
       setup | includes | checks | stray_tests | unused) echo lockstep ;;  # scripts
       *) echo "test_$name" ;;
     esac
