@@ -24,7 +24,8 @@ constexpr double kMaxUnexplained = 0.1, kMinLoss = 0.01;
 constexpr double kMaxTelemetry = 0.01;
 constexpr size_t kMinRankIntervals = 5;
 
-/// A new check is a row with its function, which stands in a file of its own.
+/// A new check of a point is a row with its function, in a file of its own; one that reads runs or the whole curve has
+/// a row alone, and its function is called in check_curve or check_whole.
 constexpr CheckInfo kChecks[] = {
     {"M01", "few-steps", "fewer than 30 effective steps, or 60 s, were measured"},
     {"M02", "warm-up", "more than half of a run is warm-up, or its quarters differ"},
