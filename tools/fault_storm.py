@@ -75,8 +75,8 @@ def make_tasks(lockstep, folder, num_steps):
     clip = ["train", "clip", "--train-data", json.loads(made.stdout)["train_shards"], "--model",
             str(folder / "tiny.json"),
             "--global-batch-size", "32", "--workers", "1", "--precision", "fp32", "--lr", "1e-3", "--warmup", "10",
-            "--epochs", str(num_steps // STEPS_PER_EPOCH), "--log-every-n-steps", "1", "--grad-sync", "zero1", "--save-frequency",
-            "0"]
+            "--epochs", str(num_steps // STEPS_PER_EPOCH), "--log-every-n-steps", "1", "--grad-sync", "zero1",
+            "--save-frequency", "0"]
     gpt = ["train", "gpt", "--mock-data", "--vocab-size", "96", "--make-vocab-size-divisible-by", "4", "--num-layers",
            "4",
            "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "32", "--max-position-embeddings", "32",
@@ -285,9 +285,11 @@ def write_result(args, rows, runs):
     """What there is so far, in --output."""
     if not args.output:
         return
-    command = f"tools/fault_storm.py --rounds {args.rounds} --faults {','.join(args.faults)} --seed {args.seed}"
+    command = (f"tools/fault_storm.py --rounds {args.rounds} --faults {','.join(args.faults)} --seed {args.seed} "
+               f"--steps {args.steps}")
     rounds, ended = (",\n".join("  " + json.dumps(one) for one in list_) for list_ in (rows, runs))
-    args.output.write_text(f'{{\n "command": {json.dumps(command)},\n "steps": {args.steps}, "save_every": {SAVE_EVERY},\n'
+    args.output.write_text(f'{{\n "command": {json.dumps(command)},\n "steps": {args.steps},'
+                           f' "save_every": {SAVE_EVERY},\n'
                            f' "rounds": [\n{rounds}\n ],\n "runs": [\n{ended}\n ]\n}}\n')
 
 
