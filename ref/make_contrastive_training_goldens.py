@@ -47,11 +47,13 @@ def batch_of(config, step):
     size, text_config = config["vision_cfg"]["image_size"], config["text_cfg"]
     index = torch.arange(BATCH * 3 * size * size, dtype=torch.float64)
     image = torch.sin(0.37 * index + 1.3 * step + torch.cos(0.11 * index)).reshape(BATCH, 3, size, size).float()
-    text = torch.zeros(BATCH, text_config["context_length"], dtype=torch.int64)
+    hugging_face = text_config.get("hf_config", {})
+    padding, vocab_size = (1, hugging_face["vocab_size"]) if hugging_face else (0, text_config["vocab_size"])
+    text = torch.full((BATCH, text_config["context_length"]), padding, dtype=torch.int64)
     for row in range(BATCH):
         end = 2 + (3 * row + step) % (text_config["context_length"] - 3)
-        text[row, :end] = 1 + (torch.arange(end) * 7 + row * 11 + step * 5) % (text_config["vocab_size"] - 3)
-        text[row, end] = text_config["vocab_size"] - 1
+        text[row, :end] = 1 + padding + (torch.arange(end) * 7 + row * 11 + step * 5) % (vocab_size - 3 - padding)
+        text[row, end] = vocab_size - 1
     return image, text
 
 
@@ -139,6 +141,10 @@ def main():
         "lock_resnet_frozen_norms": train(
             "resnet", ClipLoss(), lambda model: model.lock_image_tower(freeze_bn_stats=True)
         ),
+        "convnext": train("convnext", ClipLoss()),
+        "eva02": train("eva02", ClipLoss()),
+        "roberta": train("roberta", ClipLoss()),
+        "xlm_roberta": train("xlm_roberta", ClipLoss()),
     }
     (folder / "losses.json").write_text(json.dumps(cases, indent=1) + "\n")
 

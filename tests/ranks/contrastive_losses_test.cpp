@@ -54,12 +54,15 @@ models::Batch make_loss_batch(const config::ClipShape& shape, int64_t step, int6
                          .reshape({count, 3, side, side})
                          .to(at::kFloat)
                          .contiguous(at::MemoryFormat::ChannelsLast);
-  batch.text_BT = at::zeros({count, shape.text.context_length}, at::kLong);
+  const bool is_roberta = shape.text.tower == "roberta";
+  const int64_t vocab_size = is_roberta ? shape.text.roberta.vocab_size : shape.text.vocab_size;
+  const int64_t padding = is_roberta ? shape.text.pad_id : 0;
+  batch.text_BT = at::full({count, shape.text.context_length}, padding, at::kLong);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = first + i, end = 2 + (3 * row + step) % (shape.text.context_length - 3);
     batch.text_BT[i].narrow(0, 0, end).copy_(
-        (at::arange(end, at::kLong) * 7 + row * 11 + step * 5).remainder(shape.text.vocab_size - 3) + 1);
-    batch.text_BT[i][end] = shape.text.vocab_size - 1;
+        (at::arange(end, at::kLong) * 7 + row * 11 + step * 5).remainder(vocab_size - 3 - padding) + 1 + padding);
+    batch.text_BT[i][end] = vocab_size - 1;
   }
   return batch;
 }
@@ -383,7 +386,8 @@ TEST(OpenClipOrder, IsThatOfItsStateDict) {
 INSTANTIATE_TEST_SUITE_P(OpenClip, ContrastiveLosses,
                          ::testing::Values("softmax", "siglip", "siglip_resnet", "siglip_tower", "coca",
                                            "coca_captions", "distill", "lock_image", "lock_image_2_groups",
-                                           "lock_text_1_layer", "lock_both", "lock_resnet", "lock_resnet_frozen_norms"),
+                                           "lock_text_1_layer", "lock_both", "lock_resnet", "lock_resnet_frozen_norms",
+                                           "convnext", "eva02", "roberta", "xlm_roberta"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 }  // namespace
