@@ -30,6 +30,7 @@
 #include "data/text/json_lines.h"
 #include "data/text/text_clean.h"
 #include "data/text/text_tokenizer.h"
+#include "data/text/word_pieces.h"
 #include "data/tokens/indexed_dataset.h"
 #include "logs/formats.h"
 #include "logs/logs.h"
@@ -202,6 +203,20 @@ void read_sentencepiece(Bytes bytes) {
   tokenizer->decode(tokenizer->encode("A cat and 3 dogs."));
 }
 
+void read_word_pieces(Bytes bytes) {
+  const MemoryFolder folder;
+  static const data::WordPieces known = [&] {
+    constexpr std::string_view kPieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##a\ncat\n##t\n,\n\xe4\xb8\xad\n";
+    return data::WordPieces(folder.write("known.txt", std::as_bytes(std::span(kPieces))));
+  }();
+  try {
+    for (const int32_t id : known.ids(text_of(bytes)))
+      LOCKSTEP_CHECK(id >= 0 && id < known.vocab_size(), "id {} of a vocabulary of {}", id, known.vocab_size());
+  } catch (const DataError&) {  // no UTF-8: it may be a vocabulary that is refused, too
+  }
+  data::WordPieces(folder.write("vocab.txt", bytes)).ids("A cat, 3 dogs & [SEP] caf\xc3\xa9.");
+}
+
 void read_manifest(Bytes bytes) {
   const auto manifest = checkpoint::parse_manifest(text_of(bytes), "manifest.json");
   const MemoryFolder folder;
@@ -288,6 +303,7 @@ std::vector<Target> make_targets() {
       {"json_lines", {}, read_json_lines},
       {"tokenizer", {"/bpe/gpt2.json", "/bpe/prefix.json"}, read_tokenizer},
       {"sentencepiece", {"/sentencepiece/small.model"}, read_sentencepiece},
+      {"word_pieces", {"/word_pieces/vocab.txt"}, read_word_pieces},
       {"manifest", {}, read_manifest},
       {"csv", {"/published/", "steps.csv"}, read_csv},
       {"machine", {}, read_machine},

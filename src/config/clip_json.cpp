@@ -182,6 +182,8 @@ void read_tokenizer(JsonSection& section, TextShape& text) {
   if (const Json* tokenizer = section.find("hf_tokenizer_name")) text.tokens = tokens_of(section, *tokenizer);
   section.only("tokenizer_mode", nullptr, "texts are tokenized as the tokenizer's files say");
   const Json* kwargs = section.find("tokenizer_kwargs");
+  if (text.tokens == TextTokens::kWordPiece && (kwargs == nullptr || !kwargs->value("strip_sep_token", false)))
+    section.fail("tokenizer_kwargs", "{\"strip_sep_token\": true}, as CLIPA has it", kwargs ? *kwargs : Json());
   if (kwargs == nullptr) return;
   if (!kwargs->is_object()) section.fail("tokenizer_kwargs", "an object", *kwargs);
   for (const auto& [key, value] : kwargs->items()) {

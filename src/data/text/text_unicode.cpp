@@ -48,6 +48,27 @@ bool is_word_character(char32_t c) {
 
 bool is_decimal_digit(char32_t c) { return u_isdigit(static_cast<UChar32>(c)) != 0; }
 
+bool is_control(char32_t c) {
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK | U_GC_CS_MASK)) != 0;
+}
+
+bool is_punctuation(char32_t c) {
+  if (c < 0x80) return u_isgraph(static_cast<UChar32>(c)) != 0 && u_isalnum(static_cast<UChar32>(c)) == 0;
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_P_MASK) != 0;
+}
+
+bool is_nonspacing_mark(char32_t c) { return u_charType(static_cast<UChar32>(c)) == U_NON_SPACING_MARK; }
+
+char32_t to_lower(char32_t c) { return static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))); }
+
+std::u32string to_nfd(std::u32string text) {
+  if (std::all_of(text.begin(), text.end(), [](char32_t c) { return c < 0xC0; })) return text;
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* const form = icu::Normalizer2::getNFDInstance(status);
+  check_icu(status);
+  return normalise(form, text);
+}
+
 std::u32string to_nfc(std::u32string text) {
   constexpr char32_t kFirstThatMayChange = 0x300;  // all below are composed and combine with nothing before them
   if (std::all_of(text.begin(), text.end(), [](char32_t c) { return c < kFirstThatMayChange; })) return text;

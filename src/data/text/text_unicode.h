@@ -11,6 +11,16 @@ uint32_t text_classes(char32_t c);
 bool is_word_character(char32_t c);
 /// A decimal digit of any script.
 bool is_decimal_digit(char32_t c);
+/// A control, format or private character.
+bool is_control(char32_t c);
+/// ASCII's signs, and punctuation of any script.
+bool is_punctuation(char32_t c);
+/// A mark that takes no place of its own: an accent.
+bool is_nonspacing_mark(char32_t c);
+/// Lower case of one character.
+char32_t to_lower(char32_t c);
+/// Canonical decomposition.
+std::u32string to_nfd(std::u32string text);
 /// Canonical composition.
 std::u32string to_nfc(std::u32string text);
 /// Compatibility composition.
