@@ -48,6 +48,7 @@ struct VisionShape {
 
   // Towers of timm: what stands behind the trunk
   ProjectionShape head = {.kind = ProjectionShape::Kind::kNone};
+  std::string timm_weights = {};  ///< Repository of the Hub with the weights that timm takes for it by default.
 
   int64_t feature_width() const;  ///< Width in front of the last projection.
   int64_t heads() const { return feature_width() / head_width; }

@@ -8,6 +8,7 @@
 #include "config/imagenet_models.h"
 #include "config/inference_options.h"
 #include "config/option_checks.h"
+#include "config/tower_weights.h"
 #include "core/error.h"
 
 namespace lockstep::config {
@@ -186,7 +187,11 @@ bool InferOptions::has_classifier() const {
 }
 
 void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
-  if (options.has_classifier() || is_clap_model(options.model)) return;
+  if (options.has_classifier()) return;
+  const bool is_clap = is_clap_model(options.model);
+  fill_text_vocabulary(set, options.tokenizer_vocab,
+                       [&] { return resolve_contrastive_shape(options.model, is_clap, {}); });
+  if (is_clap) return;
   fill_from_weights(set, options.model, options.pretrained,
                     {&options.image_mean, &options.image_std, &options.image_interpolation, &options.image_resize_mode,
                      &options.resize_order});

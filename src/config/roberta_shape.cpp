@@ -47,6 +47,19 @@ bool set_roberta(RobertaShape& text, std::string_view name) {
   return false;
 }
 
+std::string_view roberta_name(const RobertaShape& text) {
+  for (const RobertaRow& row : kRobertas) {
+    RobertaShape named = text;
+    set_roberta(named, row.name);
+    const bool has_sizes = named.width == text.width && named.heads == text.heads && named.layers == text.layers &&
+                           named.mlp_width == text.mlp_width && named.vocab_size == text.vocab_size;
+    if (has_sizes && text.max_positions == RobertaShape().max_positions) return row.name;
+  }
+  return "";
+}
+
+std::string roberta_repository(std::string_view name) { return std::string(kOrganisation) + std::string(name); }
+
 void add_roberta(ParamList& list, const std::string& prefix, const RobertaShape& text) {
   const InitLaw law = normal(kRobertaDeviation);
   list.add(prefix + "embeddings.word_embeddings.weight", {text.vocab_size, text.width}, law, false);

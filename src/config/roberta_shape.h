@@ -41,6 +41,10 @@ struct ProjectionShape {
 /// Sets the sizes of "roberta-base", "roberta-large", "xlm-roberta-base" or "xlm-roberta-large" (with or without the
 /// organisation in front); false for another name.
 bool set_roberta(RobertaShape& text, std::string_view name);
+/// The one of those names that has just these sizes; "" for others.
+std::string_view roberta_name(const RobertaShape& text);
+/// Where the Hugging Face Hub has the weights of one of those names.
+std::string roberta_repository(std::string_view name);
 
 /// Parameters of the tower under Hugging Face's names behind `prefix`, in forward order.
 void add_roberta(ParamList& list, const std::string& prefix, const RobertaShape& text);

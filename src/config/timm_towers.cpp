@@ -102,10 +102,22 @@ bool set_eva02(VisionShape& vision, std::string_view name) {
   return false;
 }
 
+/// The tag of the weights that timm 1.0 takes for a tower by default.
+std::string_view default_weights(std::string_view name) {
+  if (name == "convnext_tiny" || name == "convnext_small") return "in12k_ft_in1k";
+  if (name == "convnext_xxlarge") return "clip_laion2b_soup_ft_in1k";
+  if (core::starts_with(name, "convnext_")) return "fb_in22k_ft_in1k";
+  if (core::starts_with(name, "eva02_")) return "merged2b";
+  return name == "vit_so400m_patch14_siglip_384" ? "webli" : "v2_webli";
+}
+
 }  // namespace
 
 void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where) {
-  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_eva02(vision, name)) return;
+  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_eva02(vision, name)) {
+    vision.timm_weights = fmt::format("timm/{}.{}", name, default_weights(name));
+    return;
+  }
   throw UsageError(
       fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
       "towers of timm that are here: vit_*_siglip_*, convnext_*, eva02_{base,large}_*_clip_*");

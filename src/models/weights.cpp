@@ -180,8 +180,10 @@ void require_fit(const NamedValues& targets, const WeightFile& weights) {
   require_fit(match_names(targets, weights.tensors), weights);
 }
 
-void load_weights(nn::Module& module, const WeightFile& weights) {
-  const auto match = match_names(named_values(module), weights.tensors);
+void load_weights(nn::Module& module, const WeightFile& weights) { load_values(named_values(module), weights); }
+
+void load_values(const NamedValues& targets, const WeightFile& weights) {
+  const auto match = match_names(targets, weights.tensors);
   require_fit(match, weights);
   const c10::NoGradGuard no_grad;
   for (const auto& [handle, value] : match.pairs) handle.detach().copy_(value);

@@ -37,6 +37,8 @@ WeightFile normalised_weights(const std::filesystem::path& path, PtStateDict dic
 /// one-element tensors of shape [] and [1]; a missing logit_bias (becomes 0) and num_batches_tracked. Otherwise a
 /// DataError lists missing, unexpected and mis-shaped names, and nothing was changed.
 void load_weights(nn::Module& module, const WeightFile& weights);
+/// The same into some of a module's values.
+void load_values(const NamedValues& targets, const WeightFile& weights);
 
 /// DataError as of load_weights unless the file holds just the tensors of `targets`, of which names and shapes count
 /// alone (they may lie on the meta device).

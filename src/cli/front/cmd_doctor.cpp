@@ -107,7 +107,7 @@ void take_command(doctor::Question& question, const Args& words) {
       *command.set, {.num_ranks = place.world_size, .source = place.source, .num_local_ranks = place.local_world_size});
   question.memory_planned_bytes = page.memory_bytes;
   question.memory_here_bytes = page.device_bytes.value_or(0);
-  for (const char* name : {"train-data", "val-data", "imagenet-val", "imagenet-v2"})
+  for (const char* name : {"train-data", "val-data", "imagenet-val", "imagenet-v2", "zeroshot-data"})
     if (const core::Option* option = command.set->find(name); option != nullptr && command.set->is_given(name))
       add_paths(question, option->value_text());
 }

@@ -9,38 +9,14 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "support/local_caches.h"
 
 namespace lockstep::config {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Caches of this test alone.
-class PretrainedWeights : public ::testing::Test {
- protected:
-  void SetUp() override {
-    for (const char* name : kNames) {
-      const char* value = std::getenv(name);
-      before_.emplace_back(name, value == nullptr ? std::optional<std::string>() : std::string(value));
-      unsetenv(name);
-    }
-    setenv("HOME", folder_.path().c_str(), 1);
-  }
-  void TearDown() override {
-    for (const auto& [name, value] : before_) value ? setenv(name, value->c_str(), 1) : unsetenv(name);
-  }
-
-  fs::path put(const fs::path& path, const std::string& content = "x") const {
-    fs::create_directories((folder_.path() / path).parent_path());
-    core::write_file_atomic(folder_.path() / path, content);
-    return folder_.path() / path;
-  }
-
-  static constexpr const char* kNames[] = {"HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE",
-                                           "HUGGINGFACE_HUB_CACHE"};
-  core::TempDir folder_;
-  std::vector<std::pair<const char*, std::optional<std::string>>> before_;
-};
+class PretrainedWeights : public tests::LocalCaches {};
 
 const std::string kRepository = ".cache/huggingface/hub/models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K/";
 
@@ -65,8 +41,8 @@ TEST_F(PretrainedWeights, ATagIsFoundInTheHubsCache) {
 
 TEST_F(PretrainedWeights, ATagComesBeforeAFolderOfItsName) {
   const fs::path file = put(".cache/clip/RN50.pt"), before = fs::current_path();
-  fs::create_directories(folder_.path() / "work" / "openai");
-  fs::current_path(folder_.path() / "work");
+  fs::create_directories(home() / "work" / "openai");
+  fs::current_path(home() / "work");
   EXPECT_EQ(pretrained_file("--pretrained", "openai", "RN50"), file);
   EXPECT_EQ(pretrained_file("--pretrained", "openai", "no model of OpenCLIP"), "openai");
   fs::current_path(before);
@@ -77,7 +53,7 @@ TEST_F(PretrainedWeights, TheVariablesOfTheHubComeFirst) {
   const fs::path other =
       put("other/hub/models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K/snapshots/c/"
           "open_clip_model.safetensors");
-  setenv("HF_HOME", (folder_.path() / "other").c_str(), 1);
+  setenv("HF_HOME", (home() / "other").c_str(), 1);
   EXPECT_EQ(pretrained_file("--pretrained", "laion2b_s34b_b79k", "ViT-B-32"), other);
 }
 
@@ -156,7 +132,7 @@ TEST_F(PretrainedWeights, AModelOfTheHubBringsItsConfigurationWeightsAndPreparat
     return std::string();
   };
   EXPECT_NE(text_of("hf-hub:a/c").find("`hf download a/c`"), std::string::npos) << text_of("hf-hub:a/c");
-  EXPECT_NE(text_of("local-dir:" + folder_.path().string()).find("has no open_clip_config.json"), std::string::npos);
+  EXPECT_NE(text_of("local-dir:" + home().string()).find("has no open_clip_config.json"), std::string::npos);
   put(hub + "open_clip_config.json", "{}");
   EXPECT_NE(text_of("hf-hub:a/b").find("has no 'model_cfg'"), std::string::npos) << text_of("hf-hub:a/b");
   put(hub + "open_clip_config.json", R"({"model_cfg": {}, "preprocess_cfg": {"resize_mode": "stretch"}})");

@@ -13,6 +13,7 @@
 #include "data/text/piece_encoder.h"
 #include "data/text/roberta_tokenizer.h"
 #include "data/text/tokenizer.h"
+#include "data/text/word_pieces.h"
 #include "tasks/contrastive/front/aug_cfg.h"
 #include "train/agree.h"
 
@@ -79,24 +80,25 @@ data::TextEncoder load_piece_encoder(const std::string& path, const config::Text
 
 /// What --tokenizer-vocab must be for a model whose tokens are not CLIP's.
 const char* tokenizer_hint(config::TextTokens tokens) {
+  if (tokens == config::TextTokens::kWordPiece)
+    return "give bert-base-uncased's vocab.txt, or fetch it into the local cache with `hf download "
+           "google-bert/bert-base-uncased`";
   return tokens == config::TextTokens::kRoberta
-             ? "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face)"
+             ? "give the folder with roberta-base's vocab.json and merges.txt, or fetch it into the local cache with "
+               "`hf download FacebookAI/roberta-base`"
              : "give its SentencePiece file: sentencepiece.bpe.model, spiece.model, tokenizer.model (Hugging Face)";
 }
 
 data::TextEncoder load_clip_model_text_encoder(const std::string& path, const config::ClipShape& shape) {
   const config::TextShape& text = shape.text;
   if (text.tokens == config::TextTokens::kClip) return load_clip_text_encoder(path);
-  if (text.tokens == config::TextTokens::kWordPiece && !path.empty())
-    throw UsageError(
-        fmt::format("train: model '{}' reads BERT's word pieces, which this version cannot make", shape.name),
-        "--dataset-type synthetic needs no tokenizer; its image tower works without one, too");
   if (path.empty())
     return [name = shape.name, tokens = text.tokens](std::string_view, std::span<int32_t>) {
       throw UsageError(fmt::format("train: texts of model '{}' need --tokenizer-vocab", name), tokenizer_hint(tokens));
     };
   if (text.tokens == config::TextTokens::kRoberta)
     return load_roberta_text_encoder(path, text.roberta, data::RobertaCleaning::kWhiteSpace);
+  if (text.tokens == config::TextTokens::kWordPiece) return data::make_word_piece_encoder(path, text.vocab_size);
   return load_piece_encoder(path, text);
 }
 
@@ -156,9 +158,7 @@ data::TextEncoder ContrastiveData::open_text_encoder() const {
   const auto* clip = shape_.clip();
   const bool has_own_tokens = clip != nullptr && clip->text.tokens != config::TextTokens::kClip;
   if (!has_own_tokens || !options_.tokenizer_vocab.empty()) return load_text_encoder(options_.tokenizer_vocab, shape_);
-  const bool evaluates =
-      !options_.val_data.empty() || !options_.imagenet_val.empty() || !options_.zeroshot_data.empty();
-  if (evaluates || !options_.has_made_up_data())
+  if (!options_.val_data.empty() || options_.has_zero_shot() || !options_.has_made_up_data())
     throw UsageError(fmt::format("train: texts of model '{}' need --tokenizer-vocab", clip->name),
                      tokenizer_hint(clip->text.tokens));
   const config::TextShape& text = clip->text;

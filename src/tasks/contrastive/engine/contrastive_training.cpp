@@ -55,7 +55,9 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
   training.precision = std::make_unique<train::Precision>(options.precision, device.type());
   auto towers = build_towers(shape, {.precision = training.precision.get(),
                                      .device = device,
-                                     .pretrained = options.pretrained,
+                                     .pretrained = hooks.is_restored ? "" : options.pretrained,
+                                     .tower_weights = hooks.is_restored ? std::vector<config::TowerWeights>()
+                                                                        : tower_weights_of(options, shape),
                                      .seed = static_cast<uint64_t>(options.seed),
                                      .grad_checkpointing = options.grad_checkpointing,
                                      .freezes_batch_norm = options.lock_image_freeze_bn_stats,

@@ -7,10 +7,13 @@
 
 #include "config/pretrained_weights.h"
 #include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
 #include "hw/device.h"
 #include "models/clap/clap_model.h"
 #include "models/clap/clap_weights.h"
 #include "models/clip/clip_model.h"
+#include "models/tower_weights.h"
 #include "models/weights.h"
 #include "nn/init.h"
 #include "train/agree.h"
@@ -36,15 +39,37 @@ void load_file(const MadeTowers& towers, const TowersConfig& config) {
   towers.load(weights);
 }
 
-void load_pretrained(const MadeTowers& towers, const TowersConfig& config) {
+const char* name_of(config::Tower tower) {
+  switch (tower) {
+    case config::Tower::kImage: return "image";
+    case config::Tower::kAudio: return "audio";
+    case config::Tower::kText: break;
+  }
+  return "text";
+}
+
+void load_towers(const MadeTowers& towers, const config::ContrastiveShape& shape, const TowersConfig& config) {
+  for (const config::TowerWeights& weights : config.tower_weights) {
+    const auto kept =
+        models::load_tower_weights(*towers.network, shape, weights.tower, models::read_weights(weights.file));
+    core::log_info("the {} tower begins with {}{}", name_of(weights.tower), weights.file.string(),
+                   kept.empty() ? "" : ", which does not have " + core::join(kept, ", "));
+  }
+}
+
+/// Collective: the files may be read by one rank.
+void load_weights_of(const MadeTowers& towers, const config::ContrastiveShape& shape, const TowersConfig& config) {
+  if (config.pretrained.empty() && config.tower_weights.empty()) return;
+  const auto load = [&] {
+    if (!config.pretrained.empty()) load_file(towers, config);
+    load_towers(towers, shape, config);
+    return std::string();
+  };
   if (config.broadcast_from == nullptr) {
-    load_file(towers, config);
+    load();
     return;
   }
-  train::decide_on_rank_zero(*config.broadcast_from, [&] {
-    load_file(towers, config);
-    return std::string();
-  });
+  train::decide_on_rank_zero(*config.broadcast_from, load);
   models::broadcast_weights(*towers.network, *config.broadcast_from);
 }
 
@@ -77,7 +102,7 @@ std::unique_ptr<models::TwoTowers> build_towers(const config::ContrastiveShape& 
   models::TwoTowers& model = *towers.network;
   const auto specs = shape.param_specs();
   nn::initialize(model, specs, config.seed);
-  if (!config.pretrained.empty()) load_pretrained(towers, config);
+  load_weights_of(towers, shape, config);
   config.precision->convert_parameters(model.named_parameters(), specs);
   auto statistics = model.named_buffers();
   std::erase_if(statistics,

@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/comm.h"
 #include "config/contrastive_shape.h"
+#include "config/tower_weights.h"
 #include "models/two_towers.h"
 #include "train/precision.h"
 
@@ -16,12 +18,13 @@ struct TowersConfig {
   at::Device device = at::kCPU;
   /// Weights (see config::pretrained_file); "": parameters drawn from `seed`.
   std::string pretrained = {};
+  std::vector<config::TowerWeights> tower_weights = {};  ///< Of towers that were trained alone.
   uint64_t seed = 0;
   bool grad_checkpointing = false;
   bool exact_shortcuts = true;      ///< See models::ClipModelOptions.
   bool freezes_batch_norm = false;  ///< CLIP: see models::ImageTower::freeze_batch_norm.
   comm::Comm* batch_norm_ranks = nullptr;
-  /// Rank 0 of this group reads the file and sends it to the others; nullptr: this process reads.
+  /// Rank 0 of this group reads the files and sends it to the others; nullptr: this process reads.
   comm::Comm* broadcast_from = nullptr;
 };
 

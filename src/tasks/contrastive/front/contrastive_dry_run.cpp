@@ -117,6 +117,13 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
       missing.push_back(fmt::format("--pretrained '{}' is not here", options.pretrained));
     }
   }
+  if (!options.resume) {  // else a checkpoint has all weights
+    try {
+      tower_weights_of(options, contrastive_shape_of(options));
+    } catch (const UsageError& error) {
+      missing.push_back(error.what());
+    }
+  }
   look_for("--classnames", options.classnames);
   look_for("--templates", options.templates);
   look_for("--tokenizer-vocab", options.tokenizer_vocab);

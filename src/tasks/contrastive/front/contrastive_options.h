@@ -6,6 +6,7 @@
 
 #include "config/contrastive_shape.h"
 #include "config/run_options.h"
+#include "config/tower_weights.h"
 #include "core/options.h"
 #include "data/shards/sample.h"
 #include "plan/batch_plan.h"
@@ -132,6 +133,10 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
 /// All parameters, with decay groups and learning rates as the options say: the groups are OpenCLIP's for AdamW, those
 /// of timm for optimisers of timm. UsageError as config::set_layer_decay and config::exclude_from_decay.
 std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape);
+
+/// Weights that single towers of a run without checkpoint begin with. UsageError as config::find_tower_weights.
+std::vector<config::TowerWeights> tower_weights_of(const ContrastiveOptions& options,
+                                                   const config::ContrastiveShape& shape);
 
 /// What a run must know of the options.
 config::RunFacts contrastive_run_facts(const ContrastiveOptions& options);

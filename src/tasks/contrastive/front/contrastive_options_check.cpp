@@ -62,8 +62,8 @@ void check_data(const ContrastiveOptions& o, const core::OptionSet& set) {
   config::refuse_if(
       o.is_clap() && needs_text && o.tokenizer_vocab.empty(),
       "--tokenizer-vocab is needed: captions become token ids by RoBERTa's vocabulary",
-      "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face); `lockstep data make-sounds` "
-      "writes a small one beside its sounds");
+      "give the folder with roberta-base's vocab.json and merges.txt, or fetch it into the local cache with `hf "
+      "download FacebookAI/roberta-base`; `lockstep data make-sounds` writes a small one beside its sounds");
   config::refuse_if(is_synthetic && !o.train_num_samples,
                     fmt::format("--dataset-type {} needs --train-num-samples", o.dataset_type),
                     "give the samples of one epoch");
@@ -164,6 +164,8 @@ void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,
                                &options.image_resize_mode, &options.resize_order});
+  if (!options.has_made_up_data())
+    config::fill_text_vocabulary(set, options.tokenizer_vocab, [&] { return contrastive_shape_of(options); });
   fill_optimizer_defaults(options, set);
 }
 
@@ -222,6 +224,17 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
     warnings.push_back(
         fmt::format("--coca-*-loss-weight changes nothing: model '{}' makes no captions (coca_* do)", options.model));
   return warnings;
+}
+
+std::vector<config::TowerWeights> tower_weights_of(const ContrastiveOptions& options,
+                                                   const config::ContrastiveShape& shape) {
+  const bool continues_a_file = options.resume && *options.resume != "latest";
+  const bool begins_at_random = options.pretrained.empty() && !continues_a_file && !options.has_made_up_data();
+  return config::find_tower_weights({.text = options.pretrained_text,
+                                     .image = options.pretrained_image,
+                                     .audio = options.pretrained_audio,
+                                     .text_by_default = begins_at_random},
+                                    shape);
 }
 
 std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {

@@ -11,7 +11,6 @@ std::vector<config::RefusedFlags> release_flags() {
        "drop it; start ranks with `lockstep launch`, torchrun or srun",
        {"horovod"}},
       {"8-bit layers are not in this version", "use --precision bf16 or amp_bf16", {"use-bnb-linear"}},
-      {"nothing is downloaded", "give a file of the whole model: --pretrained FILE", {"pretrained-image"}},
   };
 }
 
@@ -48,7 +47,6 @@ std::vector<config::RefusedFlags> development_flags() {
       {"LAION's trainer splits by names that no model with RoBERTa has, so that --lr-pretrained reaches nothing",
        "use --lr and --wd",
        {"split-opt", "lr-pretrained", "lr-new", "wd-new", "wd-pretrained"}},
-      {"towers are not loaded apart", "give a file of the whole model: --pretrained FILE", {"pretrained-audio"}},
       {"sounds have one learning rate for all layers", "use --lr and --wd", {"audio-layer-decay"}},
       {"the pooler of the text belongs to its projection", "drop it", {"text-pooler-own-group"}},
       {"AdamW has named flags", "use --lr, --beta1, --beta2, --eps, --wd", {"opt-kwargs", "opt-fallback-list"}},

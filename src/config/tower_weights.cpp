@@ -1,0 +1,150 @@
+#include "config/tower_weights.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "config/hub_cache.h"
+#include "config/hub_names.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace lockstep::config {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::array<std::string_view, 2> kWeightFiles{"model.safetensors", "pytorch_model.bin"};
+constexpr std::string_view kXlmVocabulary = "sentencepiece.bpe.model";
+constexpr std::string_view kNone = "none";
+
+/// The text tower as RoBERTa; nullptr where it is another.
+const RobertaShape* roberta_of(const ContrastiveShape& shape) {
+  if (shape.clap() != nullptr) return &shape.clap()->text;
+  const TextShape& text = shape.clip()->text;
+  return text.tower == "roberta" ? &text.roberta : nullptr;
+}
+
+const std::string& model_name(const ContrastiveShape& shape) {
+  return shape.clip() != nullptr ? shape.clip()->name : shape.clap()->name;
+}
+
+/// `named` itself where it is a file, the weights in it where it is a folder.
+std::optional<fs::path> file_or_folder(const std::string& flag, const std::string& named) {
+  std::error_code ignored;
+  if (!fs::exists(named, ignored)) return std::nullopt;
+  if (!fs::is_directory(named, ignored)) return named;
+  for (const std::string_view file : kWeightFiles)
+    if (fs::is_regular_file(fs::path(named) / file, ignored)) return fs::path(named) / file;
+  throw UsageError(fmt::format("options: {} '{}' has no weights: neither {}", flag, named,
+                               core::join(std::vector<std::string>(kWeightFiles.begin(), kWeightFiles.end()), " nor ")),
+                   "name a folder that save_pretrained wrote, or a .safetensors or .bin file");
+}
+
+/// The first of `files` of "roberta-base", as the Hub calls it today and as older caches do.
+std::optional<fs::path> encoder_in_caches(const std::string& name, std::span<const std::string_view> files) {
+  const size_t slash = name.find('/');
+  const std::string bare = slash == std::string::npos ? name : name.substr(slash + 1);
+  std::vector<std::string> repositories = {name};
+  RobertaShape sizes;
+  if (set_roberta(sizes, bare)) repositories = {roberta_repository(bare), bare};
+  for (const std::string& repository : repositories)
+    if (const auto file = find_in_hub_caches(repository, files)) return file;
+  return std::nullopt;
+}
+
+std::optional<fs::path> text_file(const TowerWeightNames& names, const ContrastiveShape& shape) {
+  if (names.text == kNone) return std::nullopt;
+  if (!names.text.empty() && roberta_of(shape) == nullptr)
+    throw UsageError(fmt::format("options: --pretrained-text '{}': the text tower of model '{}' is none of Hugging "
+                                 "Face's encoders",
+                                 names.text, model_name(shape)),
+                     "drop it; --pretrained takes the weights of a whole model");
+  if (!names.text.empty()) {
+    if (const auto file = file_or_folder("--pretrained-text", names.text)) return file;
+    const std::string_view hub = hub_repository(names.text);
+    const std::string name = hub.empty() ? names.text : std::string(hub);
+    if (const auto file = encoder_in_caches(name, kWeightFiles)) return file;
+    throw UsageError(
+        fmt::format("options: --pretrained-text '{}' is no file, and not in a local cache: no weights of "
+                    "it below {}",
+                    names.text, hub_cache_places()),
+        fmt::format("nothing is downloaded: fetch it with `hf download {}`, or name a file or folder", name));
+  }
+  const std::string encoder = names.text_by_default ? text_encoder_name(shape) : "";
+  if (encoder.empty()) return std::nullopt;
+  if (const auto file = encoder_in_caches(encoder, kWeightFiles)) return file;
+  throw UsageError(
+      fmt::format("options: the text tower of model '{}' begins with the weights of {}, as in {}; they "
+                  "are not in a local cache: none below {}",
+                  model_name(shape), encoder, shape.clap() != nullptr ? "LAION-CLAP" : "OpenCLIP", hub_cache_places()),
+      fmt::format("nothing is downloaded: fetch them with `hf download {}`, name a file or folder with "
+                  "--pretrained-text, or begin at random with --pretrained-text none",
+                  roberta_repository(encoder)));
+}
+
+fs::path image_file(const ContrastiveShape& shape) {
+  const std::string& repository = shape.clip()->vision.timm_weights;
+  if (repository.empty())
+    throw UsageError(fmt::format("options: --pretrained-image: the image tower of model '{}' is none of timm's, which "
+                                 "alone have weights of their own",
+                                 model_name(shape)),
+                     "drop it: OpenCLIP begins at random, too; --pretrained takes the weights of a whole model");
+  if (const auto file = find_in_hub_caches(repository, kWeightFiles)) return *file;
+  throw UsageError(fmt::format("options: --pretrained-image: no weights of {} in a local cache: none below {}",
+                               repository, hub_cache_places()),
+                   fmt::format("nothing is downloaded: fetch them with `hf download {}`", repository));
+}
+
+fs::path audio_file(const std::string& named) {
+  if (const auto file = file_or_folder("--pretrained-audio", named)) return *file;
+  throw UsageError(fmt::format("options: --pretrained-audio '{}' does not exist", named),
+                   "give the file of an HTSAT that was trained on labelled sounds");
+}
+
+}  // namespace
+
+std::string text_encoder_name(const ContrastiveShape& shape) {
+  const RobertaShape* text = roberta_of(shape);
+  return text != nullptr ? std::string(roberta_name(*text)) : "";
+}
+
+std::string text_encoder_vocabulary(const ContrastiveShape& shape) {
+  if (shape.clip() != nullptr && shape.clip()->text.tokens == TextTokens::kWordPiece) {
+    constexpr std::array<std::string_view, 1> kPieces{"vocab.txt"};
+    for (const char* repository : {"google-bert/bert-base-uncased", "bert-base-uncased"})
+      if (const auto found = find_in_hub_caches(repository, kPieces)) return found->string();
+  }
+  const std::string encoder = text_encoder_name(shape);
+  if (encoder.empty()) return "";
+  const bool is_xlm = core::starts_with(encoder, "xlm");
+  const std::array<std::string_view, 1> files{is_xlm ? kXlmVocabulary : "vocab.json"};
+  const auto found = encoder_in_caches(encoder, files);
+  if (!found) return "";
+  std::error_code ignored;
+  if (is_xlm) return found->string();
+  return fs::is_regular_file(found->parent_path() / "merges.txt", ignored) ? found->parent_path().string() : "";
+}
+
+void fill_text_vocabulary(core::OptionSet& set, std::string& vocabulary,
+                          const std::function<ContrastiveShape()>& shape) {
+  if (!vocabulary.empty()) return;
+  try {
+    vocabulary = text_encoder_vocabulary(shape());
+  } catch (const UsageError&) {
+    return;
+  }
+  if (!vocabulary.empty()) set.mark_derived("tokenizer-vocab", "the local cache of Hugging Face");
+}
+
+std::vector<TowerWeights> find_tower_weights(const TowerWeightNames& names, const ContrastiveShape& shape) {
+  std::vector<TowerWeights> found;
+  if (names.image) found.push_back({Tower::kImage, image_file(shape)});
+  if (!names.audio.empty()) found.push_back({Tower::kAudio, audio_file(names.audio)});
+  if (const auto file = text_file(names, shape)) found.push_back({Tower::kText, *file});
+  return found;
+}
+
+}  // namespace lockstep::config
