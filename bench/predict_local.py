@@ -7,6 +7,8 @@ and two pipeline ranks are predicted before they are measured. Every configurati
 the median of the medians counts. Needs an idle machine.
 
     bench/predict_local.py --lockstep build/lockstep --output bench/results/predict_local.json
+
+--again FILE takes machine and measurements from an earlier result, and predicts anew: what a change of the model does.
 """
 
 import argparse
@@ -103,6 +105,27 @@ class Bench:
         return next(p["step_s"] for p in answer["predicted"] if p["nodes"] == ranks)
 
 
+def measure(bench, folder, rounds):
+    """Writes machine.toml; returns the steps of all cases, and of the two that calibrate, by name."""
+    op, collective = folder / "op.json", folder / "collective.json"
+    bench.run("bench", "op", "--ops", "gemm", "triad", "--threads", 1, "--max-dim", 1024, "--output", op)
+    sizes = ["-b", "1M", "-e", "16M", "-f", "4"]
+    bench.run("launch", "--nproc-per-node", 2, "--", "bench", "collective", *sizes, "--output", collective)
+    (folder / "machine.toml").write_text(bench.run("predict", "--describe-this-machine", op, collective))
+    seen = {}
+    for _ in range(rounds):
+        for name, ranks, flags in [("1 rank", 1, []), ("2 ranks", 2, [])] + CASES:
+            seen.setdefault(name, []).append(bench.step_s(ranks, flags))
+    return seen
+
+
+def earlier(folder, result):
+    """The same out of an earlier result."""
+    (folder / "machine.toml").write_text(result["machine"])
+    seen = {case["case"]: case["all_measured_s"] for case in result["cases"]}
+    return seen | {"1 rank": [result["calibrated_s"]["1"]], "2 ranks": [result["calibrated_s"]["2"]]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lockstep", default="build/lockstep")
@@ -110,38 +133,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--again", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--output", default="")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         (folder / "gpt_local.toml").write_text(RECIPE.format(layers=options.layers, width=options.width))
         bench = Bench(options.lockstep, folder, options.steps)
-        bench.run(
-            "bench", "op", "--ops", "gemm", "triad", "--threads", 1, "--max-dim", 1024, "--output", folder / "op.json"
-        )
-        bench.run(
-            "launch",
-            "--nproc-per-node",
-            2,
-            "--",
-            "bench",
-            "collective",
-            "-b",
-            "1M",
-            "-e",
-            "16M",
-            "-f",
-            "4",
-            "--output",
-            folder / "collective.json",
-        )
-        (folder / "machine.toml").write_text(
-            bench.run("predict", "--describe-this-machine", folder / "op.json", folder / "collective.json")
-        )
-        seen = {}
-        for _ in range(options.rounds):
-            for name, ranks, flags in [("1 rank", 1, []), ("2 ranks", 2, [])] + CASES:
-                seen.setdefault(name, []).append(bench.step_s(ranks, flags))
+        result = json.loads(options.again.read_text()) if options.again else {}
+        seen = earlier(folder, result) if options.again else measure(bench, folder, options.rounds)
         measured = {1: statistics.median(seen["1 rank"]), 2: statistics.median(seen["2 ranks"])}
         rows = []
         for name, ranks, flags in CASES:
@@ -172,6 +172,7 @@ def main():
                     "cores": os.cpu_count(),
                     "steps": options.steps,
                     "rounds": options.rounds,
+                    **({"predicted": "anew from earlier measurements, --again"} if options.again else {}),
                     "machine": machine,
                     "calibrated_s": measured,
                     "cases": rows,

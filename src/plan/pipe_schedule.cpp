@@ -1,7 +1,9 @@
 #include "plan/pipe_schedule.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -95,9 +97,12 @@ class PassEnds {
   std::vector<double> ends_;
 };
 
+/// Time of a pass of a part.
+using PassTime = std::function<double(bool is_forward, size_t part)>;
+
 /// Runs the passes of all stages in order, each as early as possible.
-PipeTimes time_orders(const PipeShape& shape, const std::vector<std::vector<PipePass>>& orders, double forward_time,
-                      double backward_time) {
+PipeTimes time_orders(const PipeShape& shape, const std::vector<std::vector<PipePass>>& orders,
+                      const PassTime& pass_time) {
   PassEnds ends(shape);
   PipeTimes times{.start = std::vector<std::vector<double>>(orders.size())};
   std::vector<double> free_at(orders.size(), 0.0);
@@ -112,8 +117,8 @@ PipeTimes time_orders(const PipeShape& shape, const std::vector<std::vector<Pipe
         if (input < 0) break;
         const double start = std::max(input, free_at[stage]);
         times.start[stage].push_back(start);
-        free_at[stage] = ends.end(static_cast<int>(stage), pass) =
-            start + (pass.is_forward ? forward_time : backward_time);
+        const size_t part = static_cast<size_t>(pass.chunk) * orders.size() + stage;
+        free_at[stage] = ends.end(static_cast<int>(stage), pass) = start + pass_time(pass.is_forward, part);
         times.total = std::max(times.total, free_at[stage]);
         --num_left;
       }
@@ -213,7 +218,7 @@ void check_pipe_shape(const PipeShape& shape, int64_t micro_batch_size) {
 PipeSchedule make_pipe_schedule(const PipeShape& shape) {
   check_pipe_shape(shape);
   const auto orders = all_orders(shape);
-  const PipeTimes times = time_orders(shape, orders, 1.0, 1.0);
+  const PipeTimes times = time_orders(shape, orders, [](bool, size_t) { return 1.0; });
   std::vector<SlotTransfers> slots(orders.size());
   for (size_t stage = 0; stage < orders.size(); ++stage)
     for (size_t i = 0; i < orders[stage].size(); ++i)
@@ -225,10 +230,30 @@ PipeSchedule make_pipe_schedule(const PipeShape& shape) {
   return schedule;
 }
 
-PipeTimes time_passes(const PipeSchedule& schedule, double forward_time, double backward_time) {
+namespace {
+std::vector<std::vector<PipePass>> orders_of(const PipeSchedule& schedule) {
   std::vector<std::vector<PipePass>> orders;
   for (int stage = 0; stage < schedule.shape.num_stages; ++stage) orders.push_back(schedule.passes_of(stage));
-  return time_orders(schedule.shape, orders, forward_time, backward_time);
+  return orders;
+}
+}  // namespace
+
+PipeTimes time_passes(const PipeSchedule& schedule, double forward_time, double backward_time) {
+  return time_orders(schedule.shape, orders_of(schedule),
+                     [&](bool is_forward, size_t) { return is_forward ? forward_time : backward_time; });
+}
+
+double idle_over_work(const PipeSchedule& schedule, const std::vector<double>& part_work) {
+  constexpr double kBackward = 2;
+  const PipeShape& shape = schedule.shape;
+  LOCKSTEP_CHECK(part_work.size() == static_cast<size_t>(shape.num_stages) * static_cast<size_t>(shape.num_chunks),
+                 "work of {} parts", part_work.size());
+  const double total = time_orders(shape, orders_of(schedule), [&](bool is_forward, size_t part) {
+                         return part_work[part] * (is_forward ? 1 : kBackward);
+                       }).total;
+  const double mean = std::accumulate(part_work.begin(), part_work.end(), 0.0) / shape.num_stages * (1 + kBackward) *
+                      static_cast<double>(shape.num_micro_batches);
+  return total / mean - 1;
 }
 
 int64_t peak_in_flight(const PipeShape& shape, int stage) {

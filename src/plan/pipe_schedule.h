@@ -81,6 +81,11 @@ struct PipeTimes {
 };
 PipeTimes time_passes(const PipeSchedule& schedule, double forward_time, double backward_time);
 
+/// What the passes cost where parts have unequal work, by number of part: backward passes are two forward passes.
+/// Returns the time that a step takes beyond the mean work of a stage, over that work: bubble_over_ideal where all
+/// parts are equal.
+double idle_over_work(const PipeSchedule& schedule, const std::vector<double>& part_work);
+
 /// Most (micro-batch, chunk) pairs whose activations a stage keeps at once: those forwarded and not yet gone back.
 int64_t peak_in_flight(const PipeShape& shape, int stage);
 

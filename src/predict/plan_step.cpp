@@ -165,7 +165,7 @@ PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page,
   if (const auto steps = facts.find("total_steps"); steps != facts.end() && steps->is_number_integer())
     step.num_steps = steps->get<int64_t>();
   step.memory_bytes = page.memory_bytes;
-  step.bubble = facts.value("bubble_over_ideal", 0.0);
+  step.bubble = facts.value("pipeline_idle_over_work", 0.0);
   if (facts.contains("mesh")) {
     step.tp = facts.at("mesh").at("tp"), step.pp = facts.at("mesh").at("pp"), step.dp = facts.at("mesh").at("dp");
   } else {
@@ -379,7 +379,7 @@ core::Json memory_json(const std::vector<PlannedStep>& steps, const Machine& mac
                     {"ranks", step.num_ranks},
                     {"global_batch", step.global_batch},
                     {"mesh", {{"tp", step.tp}, {"pp", step.pp}, {"dp", step.dp}}},
-                    {"bubble_over_ideal", step.bubble},
+                    {"pipeline_idle_over_work", step.bubble},
                     {"memory_bytes", step.memory_bytes},
                     {"fits", step.memory_bytes <= usable_memory_bytes(machine)}});
   return json;

@@ -23,7 +23,7 @@ struct PlannedStep {
   std::optional<int64_t> tokens_per_sample{};
   int64_t num_micro = 1;
   int64_t tp = 1, pp = 1, dp = 1;
-  double bubble = 0;  ///< Idle over busy time of the schedule.
+  double bubble = 0;  ///< Idle time of the schedule over the mean work of a stage: stages with more work are in it.
   double parameters_per_rank = 0;
   std::vector<double> gradient_bucket_bytes{};  ///< Both passes of a rank's buckets (reduced and gathered, or reduced).
   double tensor_bytes = 0;                      ///< Through a ring of the tensor ranks, without the factor (k - 1) / k.

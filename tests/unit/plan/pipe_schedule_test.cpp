@@ -112,8 +112,23 @@ TEST(PipeSchedule, BubbleIsTheFormula) {
       ASSERT_NEAR(time_passes(schedule, 1.0, backward).total / ideal - 1, bubble_over_ideal(shape), 1e-12)
           << "backward takes " << backward;
     }
+    const std::vector<double> equal(static_cast<size_t>(shape.num_stages * shape.num_chunks), 0.7);
+    ASSERT_NEAR(idle_over_work(schedule, equal), bubble_over_ideal(shape), 1e-9);
   });
   EXPECT_GT(count, 1000u);
+}
+
+// The last stage, with twice the work of the first, never waits: a step is its work, and one pass of the other before
+// and behind it.
+TEST(PipeSchedule, AStageWithMoreWorkHoldsUpTheOthers) {
+  for (const int64_t m : {1, 2, 5, 16}) {
+    const auto schedule = make_pipe_schedule({Kind::kOneForwardOneBackward, 2, 1, m, 0});
+    const double micro = static_cast<double>(m);
+    EXPECT_NEAR(idle_over_work(schedule, {1, 2}), (1 + 6 * micro + 2) / (4.5 * micro) - 1, 1e-12) << m;
+  }
+  const auto interleaved = make_pipe_schedule({Kind::kInterleaved, 4, 2, 8, 4});
+  EXPECT_GT(idle_over_work(interleaved, {1, 1, 1, 1, 1, 1, 1, 2}), bubble_over_ideal(interleaved.shape) + 0.2)
+      << "the fullest stage has 3 of 9 parts, a third more than the mean";
 }
 
 TEST(PipeSchedule, TimesAndPeaksOfTheTable) {

@@ -50,17 +50,20 @@ TEST(PlanStep, HoldsWhatTheDryRunPrints) {
   }
 }
 
-// The share that the model works with is that of the schedule as it is played, pass by pass.
-TEST(PlanStep, BubbleIsThatOfThePlayedSchedule) {
+// The share that the model works with is that of the schedule as it is played, pass by pass, with the head's work.
+TEST(PlanStep, IdleTimeIsThatOfThePlayedSchedule) {
   const PlannedStep step = planned(nemotron(), find_machine("dgx-h100"), {16}).at(0);
   const plan::PipeShape shape{.kind = plan::ScheduleKind::kInterleaved,
                               .num_stages = static_cast<int>(step.pp),
                               .num_chunks = 12,
                               .num_micro_batches = step.num_micro};
-  const double busy = 12.0 * static_cast<double>(step.num_micro) * 3;  // a forward of 1, a backward of 2
-  const double total = plan::time_passes(plan::make_pipe_schedule(shape), 1, 2).total;
-  EXPECT_NEAR(step.bubble, total / busy - 1, 1e-9);
-  EXPECT_GT(step.bubble, 0.03);
+  const plan::PipeSchedule schedule = plan::make_pipe_schedule(shape);
+  const double hidden = 18432, ffn = 73728, vocab = 256000, sequence = 4096, key_width = 8 * 192;
+  const double layer = 2 * hidden * hidden + 2 * hidden * key_width + 2 * hidden * ffn + sequence * hidden;
+  std::vector<double> parts(static_cast<size_t>(step.pp * 12), layer);
+  parts.back() += hidden * vocab;
+  EXPECT_NEAR(step.bubble, plan::idle_over_work(schedule, parts), 0.002);
+  EXPECT_GT(step.bubble, plan::bubble_over_ideal(shape) + 0.05);
 }
 
 TEST(PlanStep, AContrastiveCommandHasGradientsAndGathers) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "config/flops.h"
@@ -154,6 +155,33 @@ void add_tensor_nodes(const GptLayout& layout, const WorldSize& world, DryRunPag
                   page.nodes_of_tensor_group, per_node, per_node));
 }
 
+/// FLOPs of a sequence in each part of the pipeline: its layers, and the head of the last one.
+std::vector<double> part_work(const GptLayout& layout) {
+  const auto work_of = [&](int64_t layers) {
+    config::GptDims dims = config::gpt_dims(layout.shape, layout.tp());
+    dims.layers = layers;
+    return config::gpt_model(dims, config::AttentionCount::kCausal).flops;
+  };
+  const double layer = work_of(2) - work_of(1), head = work_of(1) - layer;
+  std::vector<double> work;
+  for (const config::GptPart& part : layout.parts)
+    work.push_back(layer * static_cast<double>(part.num_layers) + (part.has_head ? head : 0));
+  return work;
+}
+
+/// How long stages wait, the bubble included, because one of them has more to do.
+DryRunFact pipeline_idle_fact(const GptLayout& layout, const plan::PipeSchedule& schedule) {
+  const std::vector<double> parts = part_work(layout);
+  const double idle = plan::idle_over_work(schedule, parts);
+  std::vector<double> stages(static_cast<size_t>(layout.pp()), 0.0);
+  for (size_t part = 0; part < parts.size(); ++part) stages[part % stages.size()] += parts[part];
+  const auto fullest = std::max_element(stages.begin(), stages.end());
+  const double mean = std::accumulate(stages.begin(), stages.end(), 0.0) / static_cast<double>(stages.size());
+  return {"pipeline_idle_over_work", "pipeline idle", idle,
+          fmt::format("{:.2f} % on top of the mean work of a stage; stage {} has {:.2f} x the mean", 100 * idle,
+                      fullest - stages.begin(), *fullest / mean)};
+}
+
 void add_gpt_step_facts(const GptLayout& layout, std::vector<DryRunFact>& facts) {
   const plan::BatchPlan& batch = layout.batch;
   const double per_sequence =
@@ -251,6 +279,7 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
   add_gpt_model_facts(options, layout, run.facts);
   add_mesh_facts(layout, world, run.facts);
   add_gpt_step_facts(layout, run.facts);
+  if (layout.pp() > 1) run.facts.push_back(pipeline_idle_fact(layout, schedule));
   std::vector<StagePlan> stages;
   double most_bytes = 0;
   for (int stage = 0; stage < layout.pp(); ++stage) {
