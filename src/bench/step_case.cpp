@@ -249,7 +249,7 @@ class StepCase final : public BenchCase {
 
   tasks::MemoryPlan memory_plan(int64_t micro_batch_size) const {
     const auto& o = train_options();
-    const bool is_zero1 = tasks::grad_sync_kind(o, plan_.num_data_ranks) == tasks::GradSyncKind::kZero1;
+    const bool is_zero1 = tasks::grad_sync_kind(o, plan_.num_data_ranks) == config::GradSyncKind::kZero1;
     return tasks::plan_contrastive_memory(
         shape_, {.precision = o.precision,
                  .num_moments = config::optimizer_info(o.opt).num_moments,

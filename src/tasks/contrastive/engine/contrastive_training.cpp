@@ -8,6 +8,7 @@
 #include "optim/make_optimizer.h"
 #include "tasks/contrastive/engine/contrastive_cache_step.h"
 #include "tasks/contrastive/engine/towers_build.h"
+#include "train/grad_sync_choice.h"
 
 namespace lockstep::tasks {
 
@@ -16,19 +17,11 @@ namespace {
 std::unique_ptr<parallel::GradSync> build_sync(const ContrastiveOptions& options,
                                                const std::vector<comm::NamedTensor>& parameters,
                                                comm::Comm& data_axis) {
-  if (options.grad_sync == "none" && data_axis.size() > 1)
-    throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models",
-                                 data_axis.size(), data_axis.size()),
-                     "leave --grad-sync out, or start one rank");
-  const parallel::MasterOptions masters{.has_masters = config::has_masters(options.precision),
-                                        .fp32_gradients = options.fp32_gradients};
-  const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
-  switch (grad_sync_kind(options, data_axis.size())) {
-    case GradSyncKind::kZero1: return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes, masters);
-    case GradSyncKind::kDdp: return parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes, masters);
-    case GradSyncKind::kNone: break;
-  }
-  return parallel::make_grad_sync_none(parameters);
+  return train::make_grad_sync(
+      {.flag = options.grad_sync,
+       .bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024),
+       .masters = {.has_masters = config::has_masters(options.precision), .fp32_gradients = options.fp32_gradients}},
+      parameters, data_axis);
 }
 
 void lock_towers(models::TwoTowers& towers, const std::set<std::string>& frozen) {

@@ -28,9 +28,9 @@ std::string other_text(const config::ContrastiveShape& shape) {
 
 void add_bucket_facts(const ContrastiveOptions& options, const config::ContrastiveShape& shape, int64_t num_ranks,
                       std::vector<DryRunFact>& facts) {
-  const GradSyncKind sync = grad_sync_kind(options, num_ranks);
-  if (sync == GradSyncKind::kNone) return;
-  const bool is_zero1 = sync == GradSyncKind::kZero1;
+  const config::GradSyncKind sync = grad_sync_kind(options, num_ranks);
+  if (sync == config::GradSyncKind::kNone) return;
+  const bool is_zero1 = sync == config::GradSyncKind::kZero1;
   const auto frozen = config::frozen_parameters(shape, options.tower_locks());
   std::vector<plan::BucketItem> items;
   for (const config::ParamSpec& param : shape.param_specs()) {

@@ -49,7 +49,7 @@ std::optional<RankMemory> contrastive_rank_memory(const ContrastiveOptions& opti
 MemoryPlan planned_memory(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
                           const plan::BatchPlan& batch, int64_t num_ranks, const std::optional<RankMemory>& memory) {
   const bool is_gpu = memory ? memory->is_gpu : options.device != "cpu";
-  const bool is_zero1 = grad_sync_kind(options, num_ranks) == GradSyncKind::kZero1;
+  const bool is_zero1 = grad_sync_kind(options, num_ranks) == config::GradSyncKind::kZero1;
   const double teacher_parameters =
       options.has_teacher() ? static_cast<double>(config::contrastive_cost(teacher_shape_of(options)).parameters) : 0;
   return plan_contrastive_memory(shape, {.precision = options.precision,

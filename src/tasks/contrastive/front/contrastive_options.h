@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/contrastive_shape.h"
+#include "config/grad_sync_kind.h"
 #include "config/run_options.h"
 #include "config/tower_weights.h"
 #include "core/options.h"
@@ -114,14 +115,8 @@ void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set
 /// any case, or not).
 void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set);
 
-/// How ranks keep their gradients equal, and what holds the fp32 copies of 16-bit weights.
-enum class GradSyncKind {
-  kNone,   ///< One rank, no buckets.
-  kDdp,    ///< Every rank reduces every bucket.
-  kZero1,  ///< Ranks share gradients and optimiser.
-};
-/// --grad-sync on `num_ranks` ranks, with auto decided. Weights with fp32 copies have buckets on one rank, too.
-GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks);
+/// --grad-sync on `num_ranks` ranks, with auto decided.
+config::GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks);
 
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what
 /// is meant.

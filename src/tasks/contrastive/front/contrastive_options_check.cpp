@@ -248,11 +248,8 @@ std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, 
   return specs;
 }
 
-GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks) {
-  if (options.grad_sync == "zero1") return GradSyncKind::kZero1;
-  const bool has_buckets = options.grad_sync == "ddp" || config::has_masters(options.precision) ||
-                           (options.grad_sync == "auto" && num_ranks > 1);
-  return has_buckets ? GradSyncKind::kDdp : GradSyncKind::kNone;
+config::GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks) {
+  return config::grad_sync_kind(options.grad_sync, num_ranks, config::has_masters(options.precision));
 }
 
 config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {

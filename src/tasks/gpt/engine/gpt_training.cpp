@@ -21,6 +21,7 @@
 #include "tasks/gpt/front/gpt_plan.h"
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
+#include "train/grad_sync_choice.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -64,10 +65,10 @@ std::unique_ptr<parallel::GradSync> build_data_sync(const GptOptions& options,
   const plan::GptTrafficInput traffic = train_gpt_traffic(options);
   const parallel::MasterOptions masters{.has_masters = options.precision != "fp32",
                                         .fp32_gradients = options.accumulate_allreduce_grads_in_fp32};
-  const int64_t bucket_bytes = plan::gpt_bucket_elements(traffic, dp.size()) * traffic.bytes.gradient;
-  if (options.use_distributed_optimizer) return parallel::make_grad_sync_zero1(parameters, dp, bucket_bytes, masters);
-  return dp.size() > 1 || masters.has_masters ? parallel::make_grad_sync_ddp(parameters, dp, bucket_bytes, masters)
-                                              : parallel::make_grad_sync_none(parameters);
+  return train::make_grad_sync({.flag = options.use_distributed_optimizer ? "zero1" : "auto",
+                                .bucket_bytes = plan::gpt_bucket_elements(traffic, dp.size()) * traffic.bytes.gradient,
+                                .masters = masters},
+                               parameters, dp);
 }
 
 std::unique_ptr<parallel::GradSync> build_sync(const GptOptions& options, const plan::GptLayout& layout,

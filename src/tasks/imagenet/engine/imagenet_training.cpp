@@ -11,6 +11,7 @@
 #include "optim/epoch_schedule.h"
 #include "optim/make_optimizer.h"
 #include "train/agree.h"
+#include "train/grad_sync_choice.h"
 #include "train/weight_file.h"
 
 namespace lockstep::tasks {
@@ -26,22 +27,6 @@ void load_pretrained_classifier(models::Classifier& network, const std::string& 
     return std::string();
   });
   models::broadcast_weights(network, data_axis);
-}
-
-std::unique_ptr<parallel::GradSync> build_imagenet_sync(const ImagenetOptions& options,
-                                                        const std::vector<comm::NamedTensor>& parameters,
-                                                        comm::Comm& data_axis) {
-  if (options.grad_sync == "none" && data_axis.size() > 1)
-    throw UsageError(fmt::format("train: --grad-sync none on {} ranks would train {} different models",
-                                 data_axis.size(), data_axis.size()),
-                     "leave --grad-sync out, or start one rank");
-  const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
-  switch (imagenet_sync(options, data_axis.size())) {
-    case ImagenetSync::kZero1: return parallel::make_grad_sync_zero1(parameters, data_axis, bucket_bytes);
-    case ImagenetSync::kDdp: return parallel::make_grad_sync_ddp(parameters, data_axis, bucket_bytes);
-    case ImagenetSync::kNone: break;
-  }
-  return parallel::make_grad_sync_none(parameters);
 }
 
 std::unique_ptr<models::Classifier> build_classifier(const ImagenetOptions& options, comm::Comm& data_axis,
@@ -71,7 +56,9 @@ ImagenetTraining build_imagenet_training(const ImagenetOptions& options, comm::C
   training.faulty_task = train::with_fault(*training.task, hooks.fault, data_axis.rank());
   training.data_axis = &data_axis;
   const auto parameters = training.task->network().named_parameters();
-  training.sync = build_imagenet_sync(options, parameters, data_axis);
+  const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
+  training.sync =
+      train::make_grad_sync({.flag = options.grad_sync, .bucket_bytes = bucket_bytes}, parameters, data_axis);
   train::wait_where_used(training.task->network(), *training.sync);
   training.optimizer =
       optim::make_optimizer({.name = options.opt,

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "config/grad_sync_kind.h"
 #include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "core/error.h"
@@ -45,14 +46,14 @@ void add_network_facts(const ImagenetOptions& options, int64_t num_ranks, std::v
   facts.push_back({"forward_flops_per_sample", "forward pass", forward.flops,
                    fmt::format("{}FLOP per picture of {} pixels (2 x multiply-adds)", core::format_count(forward.flops),
                                options.image_pixels)});
-  const ImagenetSync sync = imagenet_sync(options, num_ranks);
-  if (sync == ImagenetSync::kNone) return;
+  const config::GradSyncKind sync = config::grad_sync_kind(options.grad_sync, num_ranks, /*has_masters=*/false);
+  if (sync == config::GradSyncKind::kNone) return;
   std::vector<plan::BucketItem> items;
   for (const config::ParamSpec& spec : specs)
     if (!spec.is_buffer)
       items.push_back({.name = spec.name, .num_elements = spec.numel(), .dtype = "fp32", .element_bytes = 4});
   const auto buckets = plan::plan_buckets(items, static_cast<int64_t>(options.bucket_mib * 1024 * 1024),
-                                          sync == ImagenetSync::kZero1 ? num_ranks : 1);
+                                          sync == config::GradSyncKind::kZero1 ? num_ranks : 1);
   int64_t bytes = 0;
   for (const plan::Bucket& bucket : buckets) bytes += bucket.num_elements * bucket.element_bytes;
   facts.push_back(
@@ -112,7 +113,7 @@ std::vector<std::string> missing_imagenet_inputs(const ImagenetOptions& options)
 ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micro_batch_size, int64_t num_ranks) {
   const config::ClassifierShape shape = classifier_of(options);
   const auto samples = static_cast<double>(micro_batch_size), pixels = static_cast<double>(options.image_pixels);
-  const double shares = imagenet_sync(options, num_ranks) == ImagenetSync::kZero1 ? static_cast<double>(num_ranks) : 1;
+  const double shares = options.grad_sync == "zero1" ? static_cast<double>(num_ranks) : 1;
   ImagenetMemory plan;
   for (const config::ParamSpec& spec : classifier_params_of(options)) {
     const double bytes = static_cast<double>(spec.numel()) * kFloatBytes;

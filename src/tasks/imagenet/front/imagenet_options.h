@@ -139,10 +139,6 @@ std::vector<config::ParamSpec> classifier_params_of(const ImagenetOptions& optio
 /// How the batch flags share out samples over this many ranks. UsageError with the nearest legal values on a misfit.
 plan::BatchPlan imagenet_batch_plan(const ImagenetOptions& options, const core::OptionSet& set, int64_t num_ranks);
 
-/// How ranks keep their gradients equal.
-enum class ImagenetSync { kNone, kDdp, kZero1 };
-ImagenetSync imagenet_sync(const ImagenetOptions& options, int64_t num_ranks);
-
 /// The share of an average that stays at an update: torchvision's rule, by which --model-ema-decay suits any batch and
 /// any number of epochs.
 double average_decay_of(const ImagenetOptions& options, int64_t global_batch);

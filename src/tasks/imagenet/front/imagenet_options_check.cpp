@@ -253,11 +253,6 @@ plan::BatchPlan imagenet_batch_plan(const ImagenetOptions& o, const core::Option
                                {.micro_batch_size = "--micro-batch-size", .global_batch = "--batch-size"});
 }
 
-ImagenetSync imagenet_sync(const ImagenetOptions& o, int64_t num_ranks) {
-  if (o.grad_sync == "zero1") return ImagenetSync::kZero1;
-  return o.grad_sync == "ddp" || (o.grad_sync == "auto" && num_ranks > 1) ? ImagenetSync::kDdp : ImagenetSync::kNone;
-}
-
 double average_decay_of(const ImagenetOptions& o, int64_t global_batch) {
   const double factor =
       static_cast<double>(global_batch) * static_cast<double>(o.average_steps) / static_cast<double>(o.epochs);
