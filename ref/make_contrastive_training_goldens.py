@@ -145,6 +145,8 @@ def main():
         "eva02": train("eva02", ClipLoss()),
         "roberta": train("roberta", ClipLoss()),
         "xlm_roberta": train("xlm_roberta", ClipLoss()),
+        "lock_text_roberta": train("roberta", ClipLoss(), lambda model: model.lock_text_tower(0, False)),
+        "lock_text_roberta_norms": train("roberta", ClipLoss(), lambda model: model.lock_text_tower(0, True)),
     }
     (folder / "losses.json").write_text(json.dumps(cases, indent=1) + "\n")
 

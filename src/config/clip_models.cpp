@@ -268,7 +268,7 @@ ClipShape resolve_clip_shape(std::string_view model, const ClipOverrides& overri
     const HubConfig config = read_hub_config(model);
     shape = parse_clip_shape(config.json.at("model_cfg").dump(), config.path.string());
     shape.name = model;
-  } else if (auto found = find_named_clip(model)) {
+  } else if (auto found = find_named_clip(core::replace_all(std::string(model), "/", "-"))) {  // "ViT-B/32"
     shape = std::move(*found);
   } else {
     throw_unknown_clip(model);

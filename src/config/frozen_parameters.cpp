@@ -26,6 +26,8 @@ bool is_in_last(const std::string& name, const std::vector<NameGroup>& groups, i
 bool is_image_parameter(const std::string& name) { return core::starts_with(name, "visual."); }
 /// What OpenCLIP puts behind a tower of timm is trained even where the tower is locked.
 bool is_timm_head(const std::string& name) { return core::starts_with(name, "visual.head."); }
+/// What a locked encoder of Hugging Face goes on to train.
+bool is_encoder_norm(const std::string& name) { return name.find(".LayerNorm.") != std::string::npos; }
 bool is_scalar_of_loss(const std::string& name) { return name == "logit_scale" || name == "logit_bias"; }
 
 void check_locks(const ClipShape& shape, const TowerLocks& locks) {
@@ -56,7 +58,7 @@ std::set<std::string> frozen_parameters(const ClipShape& shape, const TowerLocks
     const bool is_locked =
         is_image_parameter(spec.name)
             ? locks.image && !is_timm_head(spec.name) && !is_in_last(spec.name, of_image, locks.image_unlocked_groups)
-            : locks.text && is_in_any(spec.name, of_text) &&
+            : locks.text && is_in_any(spec.name, of_text) && (locks.text_layer_norms || !is_encoder_norm(spec.name)) &&
                   !is_in_last(spec.name, of_text, locks.text_unlocked_groups);
     if (is_locked) frozen.insert(spec.name);
   }

@@ -15,6 +15,7 @@ namespace lockstep::config {
 struct TowerLocks {
   bool image = false, text = false;
   int64_t image_unlocked_groups = 0, text_unlocked_groups = 0;
+  bool text_layer_norms = false;  ///< Of a text tower of Hugging Face: else its layer norms are trained all the same.
 };
 
 /// Names of the parameters that stay as they are. More unlocked groups than there are: all are trained. UsageError for

@@ -261,6 +261,21 @@ fs::path pretrained_file(std::string_view flag, const std::string& named, std::s
   return from_hub(flag, named, tag->repository);
 }
 
+std::string gelu_warning(const std::string& named, std::string_view model, bool has_quick_gelu) {
+  constexpr std::string_view kQuick = "-quickgelu";
+  const std::string_view plain = core::ends_with(model, kQuick) ? model.substr(0, model.size() - kQuick.size()) : model;
+  if (!find_tag(named, model)) return "";
+  // OpenCLIP lists a model under a second name for just these weights.
+  const bool wants_quick = find_tag(named, std::string(plain) + std::string(kQuick)) != nullptr;
+  if (wants_quick == has_quick_gelu) return "";
+  return wants_quick
+             ? fmt::format(
+                   "the weights '{}' were trained with QuickGELU, which model '{}' does not have: use "
+                   "--model {}{} or --force-quick-gelu",
+                   named, model, plain, kQuick)
+             : fmt::format("the weights '{}' were trained without QuickGELU, which model '{}' has here", named, model);
+}
+
 namespace {
 
 const std::vector<double> kHalf(3, 0.5), kImagenetMean = {0.485, 0.456, 0.406}, kImagenetStd = {0.229, 0.224, 0.225};

@@ -16,6 +16,10 @@ namespace lockstep::config {
 /// is named in it.
 std::filesystem::path pretrained_file(std::string_view flag, const std::string& named, std::string_view model);
 
+/// A warning where weights that OpenCLIP 3.3.0 lists by a tag want the other kind of GELU than the model has
+/// (x sigmoid(1.702 x) or the exact one); "" else. They load all the same, and are worse for it.
+std::string gelu_warning(const std::string& named, std::string_view model, bool has_quick_gelu);
+
 /// How pictures must be prepared for some weights, as far as that is not OpenAI's way (its mean and standard deviation,
 /// bicubic, the shortest side to size): values of --image-mean, --image-std, --image-interpolation,
 /// --image-resize-mode.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "config/pretrained_weights.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "data/pictures/clip_decoder.h"
@@ -28,6 +29,10 @@ Encoder::Encoder(const config::InferOptions& options, const hw::RankInfo& ranks)
   shape_ = config::resolve_contrastive_shape(
       options.model, config::is_clap_model(options.model),
       config::forced_overrides(options.force_image_size, options.force_context_length, options.force_quick_gelu));
+  if (const config::ClipShape* clip = shape_.clip())
+    if (const auto warning = config::gelu_warning(options.pretrained, options.model, clip->quick_gelu);
+        !warning.empty())
+      core::log_warning("{}", warning);
   encoder_ = tasks::load_text_encoder(options.tokenizer_vocab, shape_);
   model_ = tasks::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
   const auto transform = make_transform();

@@ -183,6 +183,12 @@ fs::path fetch_checkpoint(const Address& address, const fs::path& run_folder, co
   parent.path = slash == std::string::npos ? "" : address.path.substr(0, slash);
   const std::string name = slash == std::string::npos ? address.path : address.path.substr(slash + 1);
   const auto store = open_store(parent, config);
+  if (core::ends_with(name, ".pt")) {  // OpenCLIP's: one file
+    const fs::path target = run_folder / "fetched" / name;
+    fs::create_directories(target.parent_path());
+    store->download(name, target);
+    return target;
+  }
   Listing listing;
   for (const StoredFile& file : store->list(name + "/")) listing[file.name] = file.bytes;
   if (!listing.contains(fmt::format("{}/{}", name, checkpoint::kManifestName)))

@@ -12,6 +12,37 @@
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
+namespace {
+
+/// The checkpoint that OpenCLIP would go on from in a run folder of its own: epoch_latest.pt, else that of the highest
+/// epoch; "" where there is none.
+fs::path openclip_checkpoint(const fs::path& run_folder) {
+  const fs::path checkpoints = run_folder / "checkpoints";
+  std::error_code error;
+  if (fs::exists(run_folder / "run.json", error)) return {};  // it is ours
+  if (fs::exists(checkpoints / "epoch_latest.pt", error)) return checkpoints / "epoch_latest.pt";
+  fs::path newest;
+  int64_t highest = -1;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
+    const std::string stem = entry.path().stem().string();
+    if (entry.path().extension() != ".pt" || !core::starts_with(stem, "epoch_")) continue;
+    const auto epoch = core::parse_int(std::string_view(stem).substr(std::string_view("epoch_").size()));
+    if (epoch && *epoch > highest) highest = *epoch, newest = entry.path();
+  }
+  return newest;
+}
+
+/// Refuses to write into the folder of a run that this start does not continue.
+void refuse_other_run(const RunFolder& folder, const std::string& logs, const fs::path& openclip) {
+  if (!fs::exists(folder.path / "run.json") && openclip.empty()) return;
+  throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name,
+                               openclip.empty() ? "" : " of OpenCLIP", logs),
+                   !openclip.empty() || checkpoint::has_usable_checkpoint(folder.path)
+                       ? "continue it with --resume latest, or choose another --name"
+                       : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest");
+}
+
+}  // namespace
 
 RunFolder choose_run_folder(const config::RunOptions& options, const config::RunFacts& facts,
                             const std::string& time_text, int slurm_restart_count) {
@@ -25,12 +56,14 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
   folder.is_resume = options.resume.has_value() || is_latest;
   folder.resume_latest = is_latest;
   if (options.resume && !is_latest) folder.resume_path = *options.resume;
-  folder.has_checkpoint = folder.is_resume && (!is_latest || !checkpoint::list_checkpoints(folder.path).empty());
-  if (fs::exists(folder.path / "run.json") && !folder.is_resume)
-    throw UsageError(fmt::format("train: run '{}' already exists in '{}'", folder.name, options.logs),
-                     checkpoint::has_usable_checkpoint(folder.path)
-                         ? "continue it with --resume latest, or choose another --name"
-                         : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest");
+  const fs::path openclip = options.task == "clip" ? openclip_checkpoint(folder.path) : fs::path();
+  if (!folder.is_resume) refuse_other_run(folder, options.logs, openclip);
+  if (is_latest && !openclip.empty() && checkpoint::list_checkpoints(folder.path).empty()) {
+    folder.resume_latest = false;
+    folder.resume_path = openclip;
+  }
+  folder.has_checkpoint =
+      folder.is_resume && (!folder.resume_latest || !checkpoint::list_checkpoints(folder.path).empty());
   std::error_code error;
   const fs::path absolute = fs::absolute(folder.path).lexically_normal();
   for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())

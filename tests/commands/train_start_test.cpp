@@ -41,5 +41,35 @@ TEST_F(TrainStart, AnotherBuildIsRefusedWithBothCommitsAndTheRank) {
       << result.err;
 }
 
+TEST_F(TrainStart, AnEncoderWithoutItsWeightsIsRefusedBeforeDataAreRead) {
+  const core::TempDir home;
+  auto args = train_args("encoder", {"--tokenizer-vocab", shapes("train_shards")});
+  *(std::find(args.begin(), args.end(), "--model") + 1) = "roberta-ViT-B-32";
+  const ProgramResult result = run_lockstep(args, {{"HF_HOME", home.path().string()}, {"HOME", home.path().string()}});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("begins with the weights of roberta-base, as in OpenCLIP"), std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("`hf download FacebookAI/roberta-base`"), std::string::npos) << result.err;
+  EXPECT_FALSE(fs::exists(logs_.path() / "encoder"));
+}
+
+TEST_F(TrainStart, ARunOfOpenClipIsContinuedAndNeverWrittenOver) {
+  ASSERT_EQ(train("ours", {"--epochs", "1", "--save-format", "openclip"}).exit_code, 0);
+  const fs::path theirs = logs_.path() / "theirs";  // what OpenCLIP leaves
+  fs::create_directories(theirs / "checkpoints");
+  fs::copy_file(logs_.path() / "ours/checkpoints/epoch_1.pt", theirs / "checkpoints/epoch_1.pt");
+  core::write_file_atomic(theirs / "checkpoints/epoch_0.pt", "an older one");
+  core::write_file_atomic(theirs / "out.log", "their log\n");
+  const ProgramResult refused = train("theirs", {});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("run 'theirs' of OpenCLIP already exists"), std::string::npos) << refused.err;
+  EXPECT_EQ(core::read_file(theirs / "out.log"), "their log\n");
+  const ProgramResult result = train("theirs", {"--resume", "latest"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE((result.out + result.err).find("checkpoints/epoch_1.pt"), std::string::npos) << result.err;
+  EXPECT_EQ(record::read_steps(theirs).steps.front().step, record::read_steps(logs_.path() / "ours").steps.size());
+  EXPECT_EQ(train("theirs", {"--resume", "latest"}).exit_code, 0) << "with checkpoints of our own beside theirs";
+}
+
 }  // namespace
 }  // namespace lockstep::tests

@@ -40,6 +40,7 @@ void set_loss_case(ContrastiveOptions& options, const std::string& name) {
     options.coca_caption_loss_weight = 1;
     options.coca_contrastive_loss_weight = 0.5;
   }
+  options.lock_text_freeze_layer_norm = name == "lock_text_roberta_norms";
   if (name == "lock_both") options.lock_text_unlocked_layers = 9;  // more than there are: all
   options.lock_image_freeze_bn_stats = name == "lock_resnet_frozen_norms";
 }
@@ -387,7 +388,8 @@ INSTANTIATE_TEST_SUITE_P(OpenClip, ContrastiveLosses,
                          ::testing::Values("softmax", "siglip", "siglip_resnet", "siglip_tower", "coca",
                                            "coca_captions", "distill", "lock_image", "lock_image_2_groups",
                                            "lock_text_1_layer", "lock_both", "lock_resnet", "lock_resnet_frozen_norms",
-                                           "convnext", "eva02", "roberta", "xlm_roberta"),
+                                           "convnext", "eva02", "roberta", "xlm_roberta", "lock_text_roberta",
+                                           "lock_text_roberta_norms"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 }  // namespace

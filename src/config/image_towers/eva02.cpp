@@ -12,10 +12,11 @@ namespace lockstep::config {
 namespace {
 
 constexpr double kEvaDeviation = 0.02;
+constexpr double kHeadScale = 0.001;  ///< timm's head_init_scale
 
-void add_eva_matrix(ParamList& list, const std::string& name, int64_t in, int64_t out, bool has_bias = true) {
-  list.add(name + ".weight", {out, in}, normal(kEvaDeviation), true);
-  if (has_bias) list.add(name + ".bias", {out}, zeros(), true);
+void add_eva_matrix(ParamList& list, const std::string& name, int64_t in, int64_t out, double scale = 1) {
+  list.add(name + ".weight", {out, in}, normal(scale * kEvaDeviation), true);
+  list.add(name + ".bias", {out}, zeros(), true);
 }
 
 }  // namespace
@@ -49,18 +50,19 @@ void Eva02Tower::add_params(ParamList& list, const VisionShape& vision, int64_t 
     const std::string block = fmt::format("visual.trunk.blocks.{}", i);
     list.add_layer_norm(block + ".norm1", width);
     add_eva_matrix(list, block + ".attn.q_proj", width, width);
-    add_eva_matrix(list, block + ".attn.k_proj", width, width, /*has_bias=*/false);
+    list.add(block + ".attn.k_proj.weight", {width, width}, normal(kEvaDeviation), true);
     add_eva_matrix(list, block + ".attn.v_proj", width, width);
     list.add_layer_norm(block + ".attn.norm", width);
-    add_eva_matrix(list, block + ".attn.proj", width, width);
+    const double depth_scale = 1 / std::sqrt(2.0 * static_cast<double>(i + 1));  // of what a block adds (timm)
+    add_eva_matrix(list, block + ".attn.proj", width, width, depth_scale);
     list.add_layer_norm(block + ".norm2", width);
-    list.add_linear(block + ".mlp.fc1_g", width, mlp_width, normal(1e-6), ones());  // gates begin open, as in timm
+    add_eva_matrix(list, block + ".mlp.fc1_g", width, mlp_width);
     add_eva_matrix(list, block + ".mlp.fc1_x", width, mlp_width);
     list.add_layer_norm(block + ".mlp.norm", mlp_width);
-    add_eva_matrix(list, block + ".mlp.fc2", mlp_width, width);
+    add_eva_matrix(list, block + ".mlp.fc2", mlp_width, width, depth_scale);
   }
   list.add_layer_norm("visual.trunk.norm", width);
-  add_eva_matrix(list, "visual.trunk.head", width, embed_dim);
+  add_eva_matrix(list, "visual.trunk.head", width, embed_dim, kHeadScale);
 }
 
 double Eva02Tower::forward_flops(const VisionShape& vision, int64_t embed_dim, int64_t tokens) {

@@ -5,6 +5,8 @@
 
 #include <jpeglib.h>
 
+#include <jerror.h>
+
 #include "data/pictures/image_codecs.h"
 
 namespace lockstep::data {
@@ -35,9 +37,9 @@ struct JpegReader::State {
     (*common->err->format_message)(common, state.message);
     std::longjmp(state.jump, 1);
   }
-  /// Warnings (level -1) mean that pixels were made up: as bad as errors.
+  /// Of warnings (level -1) only a file that ends too early counts: Pillow, too, reads over all others.
   static void on_message(j_common_ptr common, int level) {
-    if (level < 0) leave(common);
+    if (level < 0 && common->err->msg_code == JWRN_JPEG_EOF) leave(common);
   }
   static void on_progress(j_common_ptr common) {
     State& state = of(common);

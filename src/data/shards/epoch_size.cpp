@@ -85,10 +85,21 @@ void refuse_empty(const EpochSize& size, const SourceConfig& config) {
                     kTooFewSamplesHint);
 }
 
+/// OpenCLIP's epoch: as many micro-batches for every worker, then whole steps of them.
+EpochSize in_whole_workers(EpochSize size, const SourceConfig& config) {
+  const auto divided_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t micro_global = config.micro_batch_size * config.world_size;
+  const int64_t micro_batches =
+      divided_up(divided_up(size.num_known, micro_global), config.num_workers) * config.num_workers;
+  size.num_batches = micro_batches * micro_global / config.global_batch;
+  size.num_samples = size.num_batches * config.global_batch;
+  return size;
+}
+
 EpochSize shards_epoch_size(const SourceConfig& config) {
-  const EpochSize size = config.num_samples > 0
-                             ? rounded_up(config.num_samples, config.global_batch, "--train-num-samples")
-                             : size_found(config);
+  EpochSize size = config.num_samples > 0 ? rounded_up(config.num_samples, config.global_batch, "--train-num-samples")
+                                          : size_found(config);
+  if (config.order == DataOrder::kOpenClip && config.micro_batch_size > 0) size = in_whole_workers(size, config);
   refuse_empty(size, config);
   return size;
 }

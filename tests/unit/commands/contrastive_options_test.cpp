@@ -120,7 +120,7 @@ TEST(ContrastiveOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
     EXPECT_TRUE(holds(error, "\n  hint: ")) << error;
   }
   EXPECT_EQ(num_refused, 2u);
-  EXPECT_EQ(num_ignored, 10u);
+  EXPECT_EQ(num_ignored, 9u);
 }
 
 TEST(ContrastiveOptions, ResumingFromAFileOfWeightsPointsToPretrained) {

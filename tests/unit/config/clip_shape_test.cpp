@@ -325,5 +325,26 @@ TEST(ClipShape, InitialLaws) {
   EXPECT_DOUBLE_EQ(law("logit_scale").mean, std::log(1 / 0.07));
 }
 
+// timm 1.0.19: Eva.apply(_init_weights), fix_init_weight, head_init_scale.
+TEST(ClipShape, InitialLawsOfEva02) {
+  const auto specs = clip_param_specs(resolve_clip_shape("EVA02-B-16"));
+  const auto law = [&](const std::string& name) {
+    const auto it = std::find_if(specs.begin(), specs.end(),
+                                 [&](const ParamSpec& spec) { return spec.name == "visual.trunk." + name; });
+    EXPECT_NE(it, specs.end()) << name;
+    return it->init;
+  };
+  EXPECT_DOUBLE_EQ(law("blocks.3.mlp.fc1_g.weight").deviation, 0.02);
+  EXPECT_EQ(law("blocks.3.mlp.fc1_g.bias").kind, InitLaw::Kind::kZeros);
+  for (const int block : {0, 3, 11})
+    for (const char* part : {"attn.proj", "mlp.fc2"})
+      EXPECT_DOUBLE_EQ(law(fmt::format("blocks.{}.{}.weight", block, part)).deviation,
+                       0.02 / std::sqrt(2.0 * (block + 1)));
+  EXPECT_DOUBLE_EQ(law("blocks.3.mlp.fc1_x.weight").deviation, 0.02);
+  EXPECT_DOUBLE_EQ(law("head.weight").deviation, 2e-5);
+}
+
+TEST(ClipShape, ASlashInANameIsADash) { EXPECT_EQ(resolve_clip_shape("ViT-B/32").vision.patch_size, 32); }
+
 }  // namespace
 }  // namespace lockstep::config

@@ -48,6 +48,17 @@ TEST_F(PretrainedWeights, ATagComesBeforeAFolderOfItsName) {
   fs::current_path(before);
 }
 
+TEST_F(PretrainedWeights, AnotherGeluThanTheWeightsHadIsWarnedOf) {
+  EXPECT_NE(gelu_warning("openai", "ViT-B-32", false).find("--model ViT-B-32-quickgelu"), std::string::npos);
+  EXPECT_EQ(gelu_warning("openai", "ViT-B-32-quickgelu", true), "");
+  EXPECT_EQ(gelu_warning("openai", "ViT-B-32", true), "") << "--force-quick-gelu";
+  EXPECT_EQ(gelu_warning("laion2b_s34b_b79k", "ViT-B-32", false), "");
+  EXPECT_NE(gelu_warning("laion2b_s34b_b79k", "ViT-B-32", true).find("without QuickGELU"), std::string::npos);
+  EXPECT_NE(gelu_warning("dfn5b", "ViT-H-14", false), "");
+  EXPECT_EQ(gelu_warning("webli", "ViT-B-16-SigLIP", false), "");
+  EXPECT_EQ(gelu_warning("weights.pt", "ViT-B-32", false), "") << "a file does not tell";
+}
+
 TEST_F(PretrainedWeights, TheVariablesOfTheHubComeFirst) {
   put(kRepository + "snapshots/aaa/open_clip_model.safetensors");
   const fs::path other =

@@ -616,6 +616,28 @@ TEST(EpochSize, FollowsOpenClipsRules) {
   EXPECT_THROW(epoch_size(config), DataError);
 }
 
+// Micro-batches in whole workers, then whole steps: OpenCLIP 3.3.0's get_wds_dataset and train_one_epoch.
+TEST(EpochSize, OpenClipsOrderHasItsEpoch) {
+  const core::TempDir folder;
+  struct Row {
+    int64_t samples, micro_batch, accumulation, workers, steps;
+  };
+  for (const Row& row : {Row{10'000, 512, 1, 1, 3}, Row{10'000, 512, 1, 4, 4}, Row{10'000, 512, 1, 8, 8},
+                         Row{10'968'539, 320, 1, 4, 4288}, Row{1'000'000, 256, 3, 1, 163},
+                         Row{1'000'000, 256, 3, 4, 164}, Row{1'000'000, 256, 3, 8, 165}}) {
+    SourceConfig config;
+    config.spec = write_shards(folder.path(), {5, 6});
+    config.order = DataOrder::kOpenClip;
+    config.world_size = 8;
+    config.num_samples = row.samples;
+    config.micro_batch_size = row.micro_batch;
+    config.num_workers = row.workers;
+    config.global_batch = row.micro_batch * row.accumulation * 8;
+    EXPECT_EQ(epoch_size(config).num_batches, row.steps) << row.samples << ", " << row.workers << " workers";
+    EXPECT_EQ(epoch_size(config).num_samples, row.steps * config.global_batch);
+  }
+}
+
 TEST(EpochSize, ToldAboveFoundIsWarnedAboutOnce) {
   const core::TempDir folder;
   SourceConfig config;

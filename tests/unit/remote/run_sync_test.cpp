@@ -136,6 +136,15 @@ TEST(RunSync, OneCheckpointIsFetchedWithItsAttempt) {
   EXPECT_TRUE(tests::holds(text, "is no whole checkpoint: it has no manifest.json")) << text;
 }
 
+TEST(RunSync, ACheckpointOfOpenClipIsOneFile) {
+  const core::TempDir there, here;
+  core::write_file_atomic(there.path() / "epoch_3.pt", "weights");
+  const fs::path file = fetch_checkpoint(parse_address((there.path() / "epoch_3.pt").string()), here.path());
+  EXPECT_EQ(file.filename(), "epoch_3.pt");
+  EXPECT_EQ(core::read_file(file), "weights");
+  EXPECT_THROW(fetch_checkpoint(parse_address((there.path() / "epoch_4.pt").string()), here.path()), Error);
+}
+
 TEST(RunSync, AStoppedRunSendsNothingMore) {
   const SmallRun run;
   const core::TempDir there;

@@ -86,7 +86,11 @@ const char* tokenizer_hint(config::TextTokens tokens) {
   return tokens == config::TextTokens::kRoberta
              ? "give the folder with roberta-base's vocab.json and merges.txt, or fetch it into the local cache with "
                "`hf download FacebookAI/roberta-base`"
-             : "give its SentencePiece file: sentencepiece.bpe.model, spiece.model, tokenizer.model (Hugging Face)";
+         : tokens == config::TextTokens::kXlmRoberta
+             ? "give its SentencePiece file: `hf download FacebookAI/xlm-roberta-base sentencepiece.bpe.model`"
+         : tokens == config::TextTokens::kSentencePiece
+             ? "give its SentencePiece file: `hf download google/siglip-base-patch16-224 spiece.model`"
+             : "give its SentencePiece file: tokenizer.model of Gemma (SigLIP2), spiece.model of mT5 (Hugging Face)";
 }
 
 data::TextEncoder load_clip_model_text_encoder(const std::string& path, const config::ClipShape& shape) {
@@ -126,6 +130,7 @@ data::TransformConfig make_transform(const ContrastiveOptions& options, const co
   apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
                      options.image_std, options.max_image_pixels},
                     transform);
+  if (is_train) transform.filter = data::ResizeFilter::kBicubic;  // OpenCLIP's random crops have no other
   return transform;
 }
 

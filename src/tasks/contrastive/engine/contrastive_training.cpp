@@ -34,6 +34,7 @@ std::unique_ptr<models::TwoTowers> build_teacher(const ContrastiveOptions& optio
   auto teacher = build_towers(teacher_shape_of(options), {.precision = &precision,
                                                           .device = device,
                                                           .pretrained = options.distill_pretrained,
+                                                          .pretrained_flag = "--distill-pretrained",
                                                           .broadcast_from = &data_axis});
   for (const auto& parameter : teacher->named_parameters()) parameter.tensor->set_requires_grad(false);
   return teacher;

@@ -31,7 +31,7 @@ struct MadeTowers {
 };
 
 void load_file(const MadeTowers& towers, const TowersConfig& config) {
-  const auto path = config::pretrained_file("--pretrained", config.pretrained, towers.model);
+  const auto path = config::pretrained_file(config.pretrained_flag, config.pretrained, towers.model);
   checkpoint::CheckpointManifest ignored;
   models::WeightFile weights = models::read_weights(train::weight_file(path, ignored));
   if (towers.network->logit_bias() == nullptr)  // of a model trained with the sigmoid loss: no softmax depends on it

@@ -18,6 +18,7 @@ struct TowersConfig {
   at::Device device = at::kCPU;
   /// Weights (see config::pretrained_file); "": parameters drawn from `seed`.
   std::string pretrained = {};
+  std::string pretrained_flag = "--pretrained";          ///< That named them, for messages.
   std::vector<config::TowerWeights> tower_weights = {};  ///< Of towers that were trained alone.
   uint64_t seed = 0;
   bool grad_checkpointing = false;

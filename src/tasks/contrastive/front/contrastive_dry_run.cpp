@@ -8,6 +8,7 @@
 #include "config/precision_names.h"
 #include "config/pretrained_weights.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "core/units.h"
 #include "data/shards/shard_list.h"
 #include "plan/bucket_plan.h"
@@ -121,7 +122,7 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
     try {
       tower_weights_of(options, contrastive_shape_of(options));
     } catch (const UsageError& error) {
-      missing.push_back(error.what());
+      missing.push_back(core::replace_all(error.what(), "options: ", ""));
     }
   }
   look_for("--classnames", options.classnames);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "config/contrastive_shape.h"
@@ -10,6 +11,7 @@
 #include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "config/precision_names.h"
+#include "config/pretrained_weights.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -160,6 +162,7 @@ std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
 }  // namespace
 
 void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set) {
+  if (!options.cache_dir.empty()) setenv("HF_HUB_CACHE", options.cache_dir.c_str(), /*overwrite=*/1);
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,
@@ -170,7 +173,10 @@ void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set
 }
 
 void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set) {
-  const bool is_vit = core::to_lower_ascii(options.model).find("vit") != std::string::npos;
+  const std::string name = core::ends_with(options.model, ".json")
+                               ? std::filesystem::path(options.model).filename().string()  // not its folder
+                               : options.model;
+  const bool is_vit = core::to_lower_ascii(name).find("vit") != std::string::npos;
   const auto fill = [&](const char* flag, std::optional<double>& field, double value) {
     if (field) return;
     field = value;
@@ -218,6 +224,10 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
         fmt::format("--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, "
                     "so a step is not that of one large batch",
                     options.accum_freq, options.use_bn_sync ? " over all ranks" : ""));
+  if (const config::ClipShape* clip = shape.clip())
+    if (std::string warning = config::gelu_warning(options.pretrained, options.model, clip->quick_gelu);
+        !warning.empty())
+      warnings.push_back(std::move(warning));
   const bool has_captions = shape.clip() != nullptr && shape.clip()->captions.has_value();
   if (!has_captions && (options.coca_caption_loss_weight != LossOptions().coca_caption_loss_weight ||
                         options.coca_contrastive_loss_weight != LossOptions().coca_contrastive_loss_weight))
@@ -253,6 +263,8 @@ config::GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t n
 }
 
 config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
+  const bool is_rolling = o.save_most_recent && o.save_frequency_epochs == 0;  // OpenCLIP's epoch_latest.pt alone
+  const bool keeps_one = o.delete_previous_checkpoint || is_rolling;
   return {.model = o.model,
           .precision = o.precision,
           .lr = o.lr,
@@ -262,7 +274,7 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
           .max_steps = o.max_steps,
           .grad_clip_norm = o.grad_clip_norm,
           .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
-          .num_kept_checkpoints = o.keep.value_or(o.delete_previous_checkpoint ? 1 : 0)};
+          .num_kept_checkpoints = o.keep.value_or(keeps_one ? 1 : 0)};
 }
 
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {

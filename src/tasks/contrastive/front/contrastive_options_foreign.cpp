@@ -61,7 +61,6 @@ std::vector<config::IgnoredFlags> ignored_flags() {
       {"gradient buckets are planned once, before the first step", {"ddp-static-graph"}, {}},
       {"a rank takes the only visible GPU, else the one of its local rank", {"no-set-device-rank"}, {}},
       {"models have one parameter naming, OpenCLIP's for native towers", {"force-custom-text"}, {}},
-      {"local caches are found by HF_HUB_CACHE and HF_HOME", {}, {"cache-dir"}},
       {"the program is one file; the run's record holds the commit it was built from", {"copy-codebase"}, {}},
       {"the address given to --remote-sync says it", {}, {"remote-sync-protocol"}},
       {"no optimiser here has it beside its betas", {}, {"momentum"}},

@@ -38,8 +38,9 @@ void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
            .min = 0});
   set.add(
       "lock-text-freeze-layer-norm", &lock_text_freeze_layer_norm,
-      {.role = OptionRole::kNoInfluence,
-       .help = "With --lock-text: norms are locked as all weights are, with and without this flag, as in OpenCLIP."});
+      {.role = OptionRole::kConfiguration,
+       .help = "With --lock-text, for text towers of Hugging Face: their layer norms are locked, too. Those of other "
+               "towers always are, as in OpenCLIP."});
 }
 
 void TowerLockOptions::check(const core::OptionSet& set, const std::string& task) const {

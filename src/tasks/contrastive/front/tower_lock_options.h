@@ -15,7 +15,7 @@ struct TowerLockOptions {
   int64_t lock_text_unlocked_layers = 0;                        // --lock-text-unlocked-layers
 
   config::TowerLocks tower_locks() const {
-    return {lock_image, lock_text, lock_image_unlocked_groups, lock_text_unlocked_layers};
+    return {lock_image, lock_text, lock_image_unlocked_groups, lock_text_unlocked_layers, lock_text_freeze_layer_norm};
   }
   void declare(core::OptionSet& set, const std::string& task);
   void check(const core::OptionSet& set, const std::string& task) const;

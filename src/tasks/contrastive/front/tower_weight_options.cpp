@@ -13,6 +13,11 @@ void TowerWeightOptions::declare(core::OptionSet& set, const std::string& task) 
                    "the local caches, a folder or a file; none: drawn at random. Nothing is downloaded.",
            .metavar = "NAME|PATH|none",
            .unset_text = "those of the encoder that it is, but for made-up data and with --pretrained"});
+  set.add("cache-dir", &cache_dir,
+          {.role = OptionRole::kConfiguration,
+           .help = "Local cache of the Hugging Face Hub in which weights and vocabularies are looked for first.",
+           .metavar = "DIR",
+           .unset_text = "HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub"});
   if (task == "clap") {
     set.add("pretrained-audio", &pretrained_audio,
             {.role = OptionRole::kConfiguration,

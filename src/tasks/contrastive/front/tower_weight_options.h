@@ -11,6 +11,7 @@ struct TowerWeightOptions {
   std::string pretrained_text;    // --pretrained-text NAME|PATH|none
   bool pretrained_image = false;  // --pretrained-image
   std::string pretrained_audio;   // --pretrained-audio FILE
+  std::string cache_dir;          // --cache-dir DIR
 
   void declare(core::OptionSet& set, const std::string& task);
   void check(const core::OptionSet& set, const std::string& task) const;
