@@ -188,7 +188,7 @@ void declare_checkpoint_flags(core::OptionSet& set, RunOptions& o) {
            .min = 0});
   set.add("keep", &o.keep,
           {.role = OptionRole::kNoInfluence,
-           .help = "Keep the newest N checkpoints.",
+           .help = "Keep the newest N checkpoints; with --remote-sync at least 2, as one may be on its way.",
            .unit = "checkpoints",
            .unset_text = "all",
            .min = 1});
@@ -312,6 +312,11 @@ std::vector<int64_t> parse_profile_ranks(const std::string& text) {
     for (int64_t rank = *first; rank <= *last; ++rank) ranks.push_back(rank);
   }
   return ranks;
+}
+
+int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default) {
+  const int64_t kept = options.keep.value_or(by_default);
+  return kept == 1 && !options.remote_sync.empty() ? 2 : kept;
 }
 
 std::string auto_run_name(const RunFacts& facts, const std::string& time_text) {

@@ -98,6 +98,10 @@ struct RunFacts {
   bool logs_params_norm = false, logs_num_zeros = false;    ///< Of the steps that are logged.
 };
 
+/// Checkpoints that --keep leaves, else `by_default`; 0: all. With --remote-sync two at least: the newest may replace
+/// the one before while that is still on its way to the copy.
+int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default = 0);
+
 /// OpenCLIP's name for a run without --name, from the time as "2026_01_31-12_00_00".
 std::string auto_run_name(const RunFacts& facts, const std::string& time_text);
 

@@ -123,6 +123,51 @@ TEST(ContrastiveOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
   EXPECT_EQ(num_ignored, 9u);
 }
 
+/// Every flag of LAION-CLAP's trainer (laion_clap/training/params.py, 2025).
+const char* const kLaionFlags =
+    "amodel batch-size beta1 beta1-new beta1-pretrained beta2 beta2-new beta2-pretrained clap-mlploss "
+    "class-label-path copy-codebase csv-caption-key csv-img-key csv-separator data-filling data-truncating "
+    "dataset-proportion dataset-type datasetinfos datasetnames datasetpath ddp-static-graph debug dist-backend "
+    "dist-url enable-fusion epochs eps eps-new eps-pretrained exclude-eval-dataset force-quick-gelu freeze-text "
+    "freeze-text-after full-train-dataset fusion-type gather-with-grad horovod imagenet-v2 imagenet-val kappa "
+    "local-loss lock-image lock-image-freeze-bn-stats lock-image-unlocked-groups log-local logs lp-act lp-freeze "
+    "lp-loss lp-lr lp-metrics lp-mlp lr lr-new lr-pretrained mixup momentum momentum-new momentum-pretrained "
+    "name no-eval no-set-device-rank openai-model-cache-dir optimizer parallel-eval precision prefetch-factor "
+    "pretrained pretrained-audio pretrained-image pretrained-text remotedata report-to resume save-frequency "
+    "save-most-recent save-top-performance seed skip-scheduler sleep split-opt text-augment-selection tmodel "
+    "top-k-checkpoint-select-dataset top-k-checkpoint-select-metric torchscript trace train-data train-ipc "
+    "train-num-samples use-bn-sync val-data val-frequency val-ipc val-num-samples wandb-id wandb-notes warmup wd "
+    "wd-new wd-pretrained workers zeroshot-frequency";
+
+TEST(ContrastiveOptions, EveryFlagOfLaionClapIsKnown) {
+  const auto flags = core::split(kLaionFlags, " ");
+  ASSERT_EQ(flags.size(), 104u);
+  for (const std::string& flag : flags) {
+    ContrastiveOptions options;
+    options.task = "clap";
+    core::OptionSet set = declare_contrastive_options(options);
+    Args args = {"--" + flag};
+    if (set.takes_value(flag)) args.emplace_back("1");
+    const std::string error = tests::message_of([&] { set.parse(args); });
+    EXPECT_FALSE(holds(error, "unknown")) << error;
+  }
+}
+
+TEST(ContrastiveOptions, TheCheckpointOnItsWayToACopyIsKept) {
+  const auto num_kept = [](Args args) {
+    ContrastiveOptions options;
+    declare_contrastive_options(options).parse(args);
+    return contrastive_run_facts(options).num_kept_checkpoints;
+  };
+  EXPECT_EQ(num_kept({}), 0) << "all";
+  EXPECT_EQ(num_kept({"--keep", "1"}), 1);
+  EXPECT_EQ(num_kept({"--delete-previous-checkpoint"}), 1);
+  EXPECT_EQ(num_kept({"--save-most-recent"}), 0);
+  EXPECT_EQ(num_kept({"--save-most-recent", "--save-frequency", "0"}), 1) << "as OpenCLIP's epoch_latest.pt";
+  EXPECT_EQ(num_kept({"--delete-previous-checkpoint", "--remote-sync", "/copy"}), 2);
+  EXPECT_EQ(num_kept({"--keep", "5", "--remote-sync", "/copy"}), 5);
+}
+
 TEST(ContrastiveOptions, ResumingFromAFileOfWeightsPointsToPretrained) {
   for (const char* file : {"logs/exp/checkpoints/epoch_10.pth", "openclip.safetensors"}) {
     const std::string error = clip_error({"--resume", file});

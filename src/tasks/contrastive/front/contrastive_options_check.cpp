@@ -274,7 +274,7 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
           .max_steps = o.max_steps,
           .grad_clip_norm = o.grad_clip_norm,
           .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
-          .num_kept_checkpoints = o.keep.value_or(keeps_one ? 1 : 0)};
+          .num_kept_checkpoints = config::num_kept_checkpoints(o, keeps_one ? 1 : 0)};
 }
 
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {

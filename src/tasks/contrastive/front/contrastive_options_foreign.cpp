@@ -33,23 +33,48 @@ std::vector<config::RefusedFlags> development_flags() {
       {"the loss over two extra MLPs is not in this version",
        "drop it: the loss is LAION's default, over one scale",
        {"clap-mlploss"}},
-      {"losses weighted by classes are not in this version", "drop it", {"kappa", "class-label-path"}},
+      {"losses weighted by classes are not in this version",
+       "drop it",
+       {"kappa", "class-label-path", "train-ipc", "val-ipc"}},
       {"one flag names both towers", "use --model HTSAT-tiny-Roberta-base", {"amodel", "tmodel"}},
       {"linear probes are not in this version",
        "train or embed (`lockstep infer embed`) and probe elsewhere",
-       {"lp-loss", "lp-metrics", "lp-lr", "lp-mlp", "lp-freeze"}},
+       {"lp-loss", "lp-metrics", "lp-lr", "lp-mlp", "lp-freeze", "lp-act"}},
       {"shards are named, not looked up by the name of a data set",
        "use --train-data 'DIR/{000..099}.tar' and --val-data",
        {"datasetnames", "datasetpath", "datasetinfos", "full-train-dataset", "exclude-eval-dataset", "train-ratio"}},
       {"checkpoints are kept by age",
-       "use --keep N; results.jsonl says which epoch was best",
+       "drop it, and --keep as well: results.jsonl says which of the epochs was best",
        {"top-k-checkpoint-select-dataset", "top-k-checkpoint-select-metric", "save-top-performance"}},
       {"LAION's trainer splits by names that no model with RoBERTa has, so that --lr-pretrained reaches nothing",
        "use --lr and --wd",
-       {"split-opt", "lr-pretrained", "lr-new", "wd-new", "wd-pretrained"}},
+       {"split-opt", "lr-pretrained", "lr-new", "wd-new", "wd-pretrained", "beta1-new", "beta1-pretrained", "beta2-new",
+        "beta2-pretrained", "eps-new", "eps-pretrained", "momentum-new", "momentum-pretrained"}},
       {"sounds have one learning rate for all layers", "use --lr and --wd", {"audio-layer-decay"}},
       {"the pooler of the text belongs to its projection", "drop it", {"text-pooler-own-group"}},
       {"AdamW has named flags", "use --lr, --beta1, --beta2, --eps, --wd", {"opt-kwargs", "opt-fallback-list"}},
+  };
+}
+
+/// Of LAION-CLAP's trainer, beside those that OpenCLIP's development version has taken over.
+std::vector<config::RefusedFlags> laion_flags() {
+  return {
+      {"the optimiser has OpenCLIP's flag", "use --opt adamw, lion or lamb", {"optimizer"}, {"adamw", "AdamW"}},
+      {"locked towers are for `train clip`", "drop it", {"freeze-text", "freeze-text-after"}},
+      {"a part of the data is named by its shards", "name fewer shards in --train-data", {"dataset-proportion"}},
+      {"a caption is drawn from the texts of its sample", "drop it", {"text-augment-selection"}},
+      {"evaluation is where --val-data is", "drop it, and --val-data", {"no-eval"}},
+      {"a run is continued by its folder", "use --resume latest", {"wandb-id"}},
+  };
+}
+
+std::vector<config::IgnoredFlags> laion_ignored_flags() {
+  return {
+      {"shards behind s3:// and https:// are known by their address", {"remotedata"}, {}},
+      {"evaluation is always divided among the ranks", {"parallel-eval"}, {}},
+      {"threads decode ahead as far as their buffer goes", {}, {"prefetch-factor"}},
+      {"nothing is downloaded", {}, {"openai-model-cache-dir"}},
+      {"a start waits for nothing", {}, {"sleep"}},
   };
 }
 
@@ -102,6 +127,9 @@ void declare_openclip_foreign_flags(core::OptionSet& set, bool is_clap) {
   config::refuse_flags(set, release_flags());
   config::refuse_flags(set, development_flags());
   config::ignore_flags(set, ignored_flags());
+  if (!is_clap) return;
+  config::refuse_flags(set, laion_flags());
+  config::ignore_flags(set, laion_ignored_flags());
 }
 
 }  // namespace lockstep::tasks

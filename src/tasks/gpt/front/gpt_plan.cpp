@@ -60,7 +60,7 @@ config::RunFacts gpt_run_facts(const GptOptions& options) {
           .epochs = (steps + epoch - 1) / epoch,
           .max_steps = steps,
           .grad_clip_norm = options.clip_grad,
-          .num_kept_checkpoints = options.keep.value_or(0),
+          .num_kept_checkpoints = config::num_kept_checkpoints(options),
           .needs_checkpoint = options.exit_on_missing_checkpoint,
           .exit_interval = options.exit_interval,
           .exit_after_minutes = options.exit_duration_in_mins,

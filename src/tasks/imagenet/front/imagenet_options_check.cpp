@@ -225,7 +225,7 @@ config::RunFacts imagenet_run_facts(const ImagenetOptions& o) {
           .max_steps = o.max_steps,
           .grad_clip_norm = o.clip_grad_norm,
           .save_frequency_epochs = o.save_frequency_epochs,
-          .num_kept_checkpoints = o.keep.value_or(0)};
+          .num_kept_checkpoints = config::num_kept_checkpoints(o)};
 }
 
 config::ClassifierShape classifier_of(const ImagenetOptions& o) {
