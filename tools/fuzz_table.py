@@ -22,7 +22,7 @@ After reading this page you know how often each parser of foreign bytes was trie
 was found.
 
 `tools/fuzz_table.py {arguments}` (libFuzzer of clang 19, address and undefined-behaviour
-sanitizers), {jobs} at a time on two cores of an EPYC, {day}: {total:,} executions in all, {found}.
+sanitizers), {jobs} at a time, {day}: {total:,} executions in all, {found}.
 A target ended after {seconds} s or {runs:,} executions. Edges are the branches that some input has taken.
 
 | target | executions | a second | edges | found |

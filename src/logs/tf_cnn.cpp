@@ -127,8 +127,9 @@ class TfCnnParser : public LogParser {
   std::optional<int64_t> num_workers() const {
     if (total_rate_ && !waiting_.empty()) {  // two means of one run
       const double ratio = *total_rate_ / waiting_.back().row.samples_per_s, whole = std::round(ratio);
-      constexpr double kAgreed = 0.2;
-      if (whole >= 1 && std::abs(ratio - whole) < kAgreed * whole) return static_cast<int64_t>(whole);
+      constexpr double kAgreed = 0.2, kMostWorkers = 1e6;
+      if (whole >= 1 && whole <= kMostWorkers && std::abs(ratio - whole) < kAgreed * whole)
+        return static_cast<int64_t>(whole);
     }
     if (!printed_batch_ || !device_batch_ || *printed_batch_ % *device_batch_ != 0) return std::nullopt;
     const int64_t num_devices = *printed_batch_ / *device_batch_;
