@@ -139,6 +139,12 @@ void fill_text_vocabulary(core::OptionSet& set, std::string& vocabulary,
   if (!vocabulary.empty()) set.mark_derived("tokenizer-vocab", "the local cache of Hugging Face");
 }
 
+bool names_weights(const TowerWeightNames& names, const ContrastiveShape& shape) {
+  if (names.image || !names.audio.empty()) return true;
+  if (!names.text.empty()) return names.text != kNone;
+  return names.text_by_default && !text_encoder_name(shape).empty();
+}
+
 std::vector<TowerWeights> find_tower_weights(const TowerWeightNames& names, const ContrastiveShape& shape) {
   std::vector<TowerWeights> found;
   if (names.image) found.push_back({Tower::kImage, image_file(shape)});

@@ -39,6 +39,9 @@ std::string text_encoder_vocabulary(const ContrastiveShape& shape);
 void fill_text_vocabulary(core::OptionSet& set, std::string& vocabulary,
                           const std::function<ContrastiveShape()>& shape);
 
+/// Do they ask for any weights? Known without looking for files, so that all ranks agree.
+bool names_weights(const TowerWeightNames& names, const ContrastiveShape& shape);
+
 /// Files of those weights, in the order image, audio, text. Names are looked for in the local caches of the Hugging
 /// Face Hub (see hub_cache.h). Nothing is downloaded: UsageError where they are not there, with the command that
 /// fetches them, and for a model without such a tower.

@@ -32,6 +32,10 @@ fs::path openclip_checkpoint(const fs::path& run_folder) {
   return newest;
 }
 
+bool has_checkpoint(const RunFolder& folder) {
+  return folder.is_resume && (!folder.resume_latest || !checkpoint::list_checkpoints(folder.path).empty());
+}
+
 /// Refuses to write into the folder of a run that this start does not continue.
 void refuse_other_run(const RunFolder& folder, const std::string& logs, const fs::path& openclip) {
   if (!fs::exists(folder.path / "run.json") && openclip.empty()) return;
@@ -62,8 +66,7 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
     folder.resume_latest = false;
     folder.resume_path = openclip;
   }
-  folder.has_checkpoint =
-      folder.is_resume && (!folder.resume_latest || !checkpoint::list_checkpoints(folder.path).empty());
+  folder.has_checkpoint = has_checkpoint(folder);
   std::error_code error;
   const fs::path absolute = fs::absolute(folder.path).lexically_normal();
   for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
@@ -107,8 +110,7 @@ RunFolder prepare_run_folder(const TrainRequest& request, int slurm_restart_coun
     const auto fetched =
         bring_run_here(request.options, {.folder = folder.path, .name = folder.name, .is_resume = folder.is_resume});
     if (fetched) folder.resume_path = *fetched;
-    folder.has_checkpoint =
-        folder.is_resume && (!folder.resume_latest || !checkpoint::list_checkpoints(folder.path).empty());
+    folder.has_checkpoint = has_checkpoint(folder);
     return folder;
   } catch (...) {
     remove_new_folders(folder);

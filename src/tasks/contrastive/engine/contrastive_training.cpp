@@ -47,16 +47,16 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
                                                const train::TrainingHooks& hooks) {
   ContrastiveTraining training;
   training.precision = std::make_unique<train::Precision>(options.precision, device.type());
-  auto towers = build_towers(shape, {.precision = training.precision.get(),
-                                     .device = device,
-                                     .pretrained = hooks.is_restored ? "" : options.pretrained,
-                                     .tower_weights = hooks.is_restored ? std::vector<config::TowerWeights>()
-                                                                        : tower_weights_of(options, shape),
-                                     .seed = static_cast<uint64_t>(options.seed),
-                                     .grad_checkpointing = options.grad_checkpointing,
-                                     .freezes_batch_norm = options.lock_image_freeze_bn_stats,
-                                     .batch_norm_ranks = options.use_bn_sync ? &data_axis : nullptr,
-                                     .broadcast_from = &data_axis});
+  auto towers = build_towers(
+      shape, {.precision = training.precision.get(),
+              .device = device,
+              .pretrained = hooks.is_restored ? "" : options.pretrained,
+              .tower_weights = hooks.is_restored ? config::TowerWeightNames() : tower_weight_names(options),
+              .seed = static_cast<uint64_t>(options.seed),
+              .grad_checkpointing = options.grad_checkpointing,
+              .freezes_batch_norm = options.lock_image_freeze_bn_stats,
+              .batch_norm_ranks = options.use_bn_sync ? &data_axis : nullptr,
+              .broadcast_from = &data_axis});
   training.towers = towers.get();
   lock_towers(*towers, config::frozen_parameters(shape, options.tower_locks()));
   training.task = std::make_unique<models::ContrastiveTask>(

@@ -37,9 +37,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     if (world.rank() == 0)
       for (const auto& warning : shape_warnings(options_, shape_)) core::log_warning("{}", warning);
     train::check_memory_fits(planned(), world.comm(), device_);
-    if (options_.resume) return;  // a checkpoint may have all weights
-    train::decide_on_rank_zero(world.comm(), [&] {
-      tower_weights_of(options_, shape_);  // refused here, before hours of indexing
+    train::decide_on_rank_zero(world.comm(), [&] {  // before hours of indexing
+      const bool may_have_checkpoint = options_.resume.has_value();
+      if (!may_have_checkpoint) config::find_tower_weights(tower_weight_names(options_), shape_);
       return std::string();
     });
   }

@@ -49,7 +49,7 @@ const char* name_of(config::Tower tower) {
 }
 
 void load_towers(const MadeTowers& towers, const config::ContrastiveShape& shape, const TowersConfig& config) {
-  for (const config::TowerWeights& weights : config.tower_weights) {
+  for (const config::TowerWeights& weights : config::find_tower_weights(config.tower_weights, shape)) {
     const auto kept =
         models::load_tower_weights(*towers.network, shape, weights.tower, models::read_weights(weights.file));
     core::log_info("the {} tower begins with {}{}", name_of(weights.tower), weights.file.string(),
@@ -59,7 +59,7 @@ void load_towers(const MadeTowers& towers, const config::ContrastiveShape& shape
 
 /// Collective: the files may be read by one rank.
 void load_weights_of(const MadeTowers& towers, const config::ContrastiveShape& shape, const TowersConfig& config) {
-  if (config.pretrained.empty() && config.tower_weights.empty()) return;
+  if (config.pretrained.empty() && !config::names_weights(config.tower_weights, shape)) return;
   const auto load = [&] {
     if (!config.pretrained.empty()) load_file(towers, config);
     load_towers(towers, shape, config);

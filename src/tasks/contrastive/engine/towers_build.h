@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "comm/comm.h"
 #include "config/contrastive_shape.h"
@@ -18,8 +17,8 @@ struct TowersConfig {
   at::Device device = at::kCPU;
   /// Weights (see config::pretrained_file); "": parameters drawn from `seed`.
   std::string pretrained = {};
-  std::string pretrained_flag = "--pretrained";          ///< That named them, for messages.
-  std::vector<config::TowerWeights> tower_weights = {};  ///< Of towers that were trained alone.
+  std::string pretrained_flag = "--pretrained";  ///< That named them, for messages.
+  config::TowerWeightNames tower_weights = {};   ///< Of towers that were trained alone.
   uint64_t seed = 0;
   bool grad_checkpointing = false;
   bool exact_shortcuts = true;      ///< See models::ClipModelOptions.

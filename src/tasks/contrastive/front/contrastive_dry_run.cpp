@@ -120,7 +120,7 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   }
   if (!options.resume) {  // else a checkpoint has all weights
     try {
-      tower_weights_of(options, contrastive_shape_of(options));
+      config::find_tower_weights(tower_weight_names(options), contrastive_shape_of(options));
     } catch (const UsageError& error) {
       missing.push_back(core::replace_all(error.what(), "options: ", ""));
     }

@@ -129,9 +129,8 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
 /// of timm for optimisers of timm. UsageError as config::set_layer_decay and config::exclude_from_decay.
 std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape);
 
-/// Weights that single towers of a run without checkpoint begin with. UsageError as config::find_tower_weights.
-std::vector<config::TowerWeights> tower_weights_of(const ContrastiveOptions& options,
-                                                   const config::ContrastiveShape& shape);
+/// Weights that single towers of a run without checkpoint begin with.
+config::TowerWeightNames tower_weight_names(const ContrastiveOptions& options);
 
 /// What a run must know of the options.
 config::RunFacts contrastive_run_facts(const ContrastiveOptions& options);

@@ -236,15 +236,12 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
   return warnings;
 }
 
-std::vector<config::TowerWeights> tower_weights_of(const ContrastiveOptions& options,
-                                                   const config::ContrastiveShape& shape) {
+config::TowerWeightNames tower_weight_names(const ContrastiveOptions& options) {
   const bool continues_a_file = options.resume && *options.resume != "latest";
-  const bool begins_at_random = options.pretrained.empty() && !continues_a_file && !options.has_made_up_data();
-  return config::find_tower_weights({.text = options.pretrained_text,
-                                     .image = options.pretrained_image,
-                                     .audio = options.pretrained_audio,
-                                     .text_by_default = begins_at_random},
-                                    shape);
+  return {.text = options.pretrained_text,
+          .image = options.pretrained_image,
+          .audio = options.pretrained_audio,
+          .text_by_default = options.pretrained.empty() && !continues_a_file && !options.has_made_up_data()};
 }
 
 std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
