@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/strings.h"
 #include "data/text/text_clean.h"
 #include "data/text/text_unicode.h"
 #include "data/text/text_utf8.h"
@@ -147,16 +146,14 @@ void WordPieces::append_word(const std::u32string& word, std::vector<int32_t>& i
   const size_t before = ids.size();
   size_t begin = 0;
   while (begin < word.size() && word.size() <= kLongestWord) {
-    int32_t found = -1;
+    const auto piece_to = [&](size_t end) {
+      return id_of_.find((begin > 0 ? "##" : "") + encode_utf8(std::u32string_view(word).substr(begin, end - begin)));
+    };
     size_t end = std::min(word.size(), begin + longest_);
-    for (; end > begin && found < 0; --end) {
-      const std::string piece =
-          (begin > 0 ? "##" : "") + encode_utf8(std::u32string_view(word).substr(begin, end - begin));
-      if (const auto entry = id_of_.find(piece); entry != id_of_.end()) found = entry->second;
-    }
-    if (found < 0) break;
-    ids.push_back(found);
-    begin = end + 1;
+    while (end > begin && piece_to(end) == id_of_.end()) --end;
+    if (end == begin) break;
+    ids.push_back(piece_to(end)->second);
+    begin = end;
   }
   if (begin == word.size()) return;
   ids.resize(before);
