@@ -13,6 +13,7 @@
 #include "commands/commands.h"
 #include "core/csv_table.h"
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "core/strings.h"
@@ -21,6 +22,7 @@
 #include "data/shards/lmdb_value.h"
 #include "data/shards/plain_pickle.h"
 #include "data/shards/sample.h"
+#include "data/shards/shard_index.h"
 #include "data/shards/shard_reader.h"
 #include "data/shards/source_lmdb.h"
 #include "data/sounds/audio.h"
@@ -45,6 +47,7 @@
 #include "sweep/expression.h"
 #include "sweep/points.h"
 #include "sweep/sweep_file.h"
+#include "sweep/sweep_state.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -133,6 +136,20 @@ void read_audio(Bytes bytes) {
   data::AudioReader reader(bytes, "fuzz", {.max_seconds = 60, .max_channels = 8});
   std::vector<float> values;
   reader.read_mono(0, std::min<int64_t>(reader.info().num_frames, 48'000), values);
+}
+
+/// Once as it is, and once with the checksum that its table has: else no damaged table would be looked at.
+void read_shard_index(Bytes bytes) {
+  const std::string_view text = text_of(bytes);
+  const size_t line_end = std::min(text.find('\n'), text.size());
+  const std::string_view table = text.substr(std::min(line_end + 1, text.size()));
+  const auto [name, header] = data::parse_index_header(text.substr(0, line_end), "fuzz.index");
+  const data::ShardIndex index = data::parse_shard_index(
+      data::format_index_header(name, header, core::xxh3_hex(table)) + "\n" + std::string(table), "fuzz.index");
+  const data::SampleFilter filter{.image_keys = {"jpg", "png"}, .text_keys = {"txt"}};
+  index.usable_offsets(filter);
+  data::parse_shard_index(data::format_shard_index(name, index), "fuzz.index");
+  data::parse_shard_index(text, "fuzz.index");
 }
 
 /// The first two bytes say how many of the others are the index; the rest are tokens.
@@ -245,6 +262,16 @@ void read_sweep(Bytes bytes) {
   sweep::make_plan(file, [](const std::string&) { return std::nullopt; });
 }
 
+void read_sweep_state(Bytes bytes) {
+  const MemoryFolder folder;
+  folder.write("sweep.json", bytes);
+  const sweep::SweepState state = sweep::read_state(folder.path());
+  sweep::write_state(folder.path(), state);  // what was read can be written and read again
+  const sweep::SweepState again = sweep::read_state(folder.path());
+  LOCKSTEP_CHECK(again.points.size() == state.points.size(), "{} points of {}", again.points.size(),
+                 state.points.size());
+}
+
 void read_formula(Bytes bytes) {
   const auto formula = sweep::Expression::parse(std::string(text_of(bytes)), "fuzz");
   formula.evaluate(
@@ -292,6 +319,7 @@ std::vector<Target> make_targets() {
       {"lmdb", {"/golden/lmdb/"}, read_lmdb},
       {"lmdb_value", {"/image/jpeg_1x1"}, read_lmdb_value},
       {"plain_pickle", {}, read_plain_pickle},
+      {"shard_index", {}, read_shard_index},
       {"audio", {".wav", ".flac", ".ogg"}, read_audio},
       {"tokens", {}, read_tokens},
       {"safetensors", {"/clap/roberta.safetensors", "/optim/", "/loss/"}, read_safetensors},
@@ -310,6 +338,7 @@ std::vector<Target> make_targets() {
       {"scaling", {"/published/"}, read_scaling},
       {"bench_document", {}, read_bench_document},
       {"sweep", {"/recipes/sweeps/"}, read_sweep},
+      {"sweep_state", {}, read_sweep_state},
       {"formula", {}, read_formula},
       {"arguments", {}, read_arguments},
       {"recipe", {"/recipes/clip_"}, read_recipe},
