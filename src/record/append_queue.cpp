@@ -76,7 +76,8 @@ void AppendQueue::flush() {
 
 void AppendQueue::drop_unwritten() {
   flush();
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return done_passes_ == begun_; });  // a pass under way has pieces in its hands
   health_.dropped += std::ssize(queue_);
   for (const Piece& piece : queue_) queued_bytes_ -= piece.bytes.size();
   queue_.clear();

@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "support/sanitizers.h"
 
 namespace lockstep::tests {
 namespace {
@@ -224,6 +225,7 @@ TEST(Doctor, MissingDataAndFolders) {
 }
 
 TEST(Doctor, FileSystemWithoutLocks) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
   const core::TempDir folder;
   const std::string library = (folder.path() / "faulty_files.so").string();
   const auto built = run_program({"/usr/bin/cc", "-O1", "-shared", "-fPIC", "-o", library,
@@ -318,6 +320,7 @@ TEST(DoctorOfRanks, ARankWithAnotherProgram) {
 }
 
 TEST(DoctorOfRanks, ClockSkew) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
   const core::TempDir folder;
   const std::string library = (folder.path() / "faulty_files.so").string(),
                     trigger = (folder.path() / "trigger").string();

@@ -469,6 +469,7 @@ TEST(OptionCommands, TheEngineIsExecutedWithLibTorchOnItsPath) {
 }
 
 TEST(OptionCommands, AnUnfittingLibTorchIsAnEnvironmentError) {
+  if (built_torch_release().empty()) GTEST_SKIP() << "built without lockstep-engine";
   const FakeEngine fake;
   const auto site = fake.make_torch("1.0.0");
   const std::vector<std::string> args = {fake.program(), "ckpt", "export", "a", "b"};
@@ -481,6 +482,7 @@ TEST(OptionCommands, AnUnfittingLibTorchIsAnEnvironmentError) {
 }
 
 TEST(OptionCommands, LibTorchThatIsNowhereIsAnEnvironmentError) {
+  if (built_torch_release().empty()) GTEST_SKIP() << "built without lockstep-engine";
   const FakeEngine fake;
   // A real program without a run path stands in for the engine: what it links does not matter, it must not be started.
   std::filesystem::copy_file("/bin/sh", fake.path() / "lockstep-engine",

@@ -2,6 +2,7 @@
 // on real input.
 #include <gtest/gtest.h>
 
+#include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/env.h"
 #include "core/files.h"
@@ -19,7 +20,9 @@ std::string last_line(const std::string& text) {
   return lines.back();
 }
 
-TEST(Package, UnpackedCopyRunsTheDemo) {
+class Package : public EngineTest {};
+
+TEST_F(Package, UnpackedCopyRunsTheDemo) {
   const auto packed = run_program({std::string(LOCKSTEP_SOURCE_DIR) + "/tools/package.sh", LOCKSTEP_BUILD_DIR}, {},
                                   std::chrono::minutes(5));
   ASSERT_EQ(packed.exit_code, 0) << packed.err;
@@ -53,7 +56,7 @@ TEST(Package, UnpackedCopyRunsTheDemo) {
   EXPECT_EQ(record::read_steps(demo / "logs/demo").steps.size(), 12u);  // 768 pictures, 128 a step, 2 epochs
 }
 
-TEST(Package, WithoutLibTorchTheEngineSaysWhatIsMissing) {
+TEST_F(Package, WithoutLibTorchTheEngineSaysWhatIsMissing) {
   const core::TempDir empty;
   const auto done = run_lockstep(
       {"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "8", "--logs", empty.path().string()},

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "checkpoint/manifest.h"
+#include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "record/reader.h"
@@ -14,7 +15,7 @@ namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
-class TrainGptLoad : public ::testing::Test {
+class TrainGptLoad : public EngineTest {
  protected:
   ProgramResult train_on(int ranks, const std::string& name, const std::vector<std::string>& more) const {
     std::vector<std::string> args = {"train",

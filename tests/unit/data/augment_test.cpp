@@ -213,7 +213,8 @@ TEST(Augment, EvaluationEqualsTorchvisionsResizeAndCentreCrop) {
 /// they are refused (WebP, GIF).
 TEST(Augment, OddPicturesDecodeAsInPillow) {
   const std::filesystem::path folder = std::filesystem::path(LOCKSTEP_GOLDEN_DIR) / "augment";
-  for (const core::Json& row : augment_golden("odd")["cases"]) {
+  const core::Json golden = augment_golden("odd");
+  for (const core::Json& row : golden["cases"]) {
     const Image image = decode_image(golden::read_bytes(folder / row[0].get<std::string>()), row[0].get<std::string>());
     EXPECT_EQ(image.width, row[1].get<int>()) << row[0];
     EXPECT_EQ(image.height, row[2].get<int>()) << row[0];
