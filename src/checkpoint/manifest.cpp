@@ -311,6 +311,10 @@ FileCheck verify_files(const fs::path& folder, const CheckpointManifest& manifes
   return check;
 }
 
+FileCheck verify_hashes(const fs::path& folder, const CheckpointManifest& manifest) {
+  return verify_files(folder, manifest, VerifyDepth::kHashes);
+}
+
 std::vector<CheckpointEntry> list_checkpoints(const fs::path& run_folder) {
   // Only where there is nothing by that name: one that cannot be read must not pass for absent.
   std::error_code ignored;
@@ -346,11 +350,11 @@ std::string how_to_continue(const fs::path& run_folder) {
                                              "with --resume latest; --save-every-n-steps N saves sooner";
 }
 
-LatestChoice choose_latest(const fs::path& run_folder, VerifyDepth depth) {
+LatestChoice choose_latest(const fs::path& run_folder, const VerifyFunction& verify) {
   LatestChoice choice;
   for (CheckpointEntry& entry : list_checkpoints(run_folder)) {
     if (entry.state == CheckpointState::kUsable) {
-      const FileCheck check = verify_files(entry.folder, *entry.manifest, depth);
+      const FileCheck check = verify(entry.folder, *entry.manifest);
       if (check.problems.empty()) {
         choice.chosen = std::move(entry);
         return choice;

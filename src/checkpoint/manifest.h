@@ -59,6 +59,10 @@ struct FileCheck {
 };
 /// Compares the files with the manifest; no problems when all is well.
 FileCheck verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest, VerifyDepth depth);
+/// The same by hashes.
+FileCheck verify_hashes(const std::filesystem::path& folder, const CheckpointManifest& manifest);
+/// How the files of a checkpoint are tested, for example by many processes.
+using VerifyFunction = std::function<FileCheck(const std::filesystem::path& folder, const CheckpointManifest&)>;
 
 enum class CheckpointState {
   kUsable,
@@ -95,7 +99,7 @@ struct LatestChoice {
   std::optional<CheckpointEntry> chosen{};
   std::vector<std::string> skipped{};
 };
-LatestChoice choose_latest(const std::filesystem::path& run_folder, VerifyDepth depth);
+LatestChoice choose_latest(const std::filesystem::path& run_folder, const VerifyFunction& verify = verify_hashes);
 
 /// Claim of one attempt on the checkpoints of a run (owner.<attempt>), so that a superseded writer that lives on cannot
 /// harm.

@@ -142,15 +142,28 @@ std::string header_text(std::span<const SafetensorsEntry> entries, const std::ma
 }
 }  // namespace
 
-void write_safetensors(const fs::path& path, std::span<const SafetensorsEntry> entries,
-                       const std::map<std::string, std::string>& metadata) {
+WrittenBytes write_safetensors(const fs::path& path, std::span<const SafetensorsEntry> entries,
+                               const std::map<std::string, std::string>& metadata) {
+  constexpr size_t kPieceBytes = size_t{4} << 20;  // small enough that the hash finds in the cache what was written
   const std::string header = header_text(entries, metadata);
   const uint64_t header_bytes = header.size();
   AtomicFile file(path);
-  file.write({reinterpret_cast<const std::byte*>(&header_bytes), sizeof header_bytes});
-  file.write(std::as_bytes(std::span(header)));
-  for (const auto& entry : entries) file.write(entry.bytes);
+  Xxh3 hash;
+  int64_t num_bytes = 0;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    num_bytes += static_cast<int64_t>(bytes.size());
+    while (!bytes.empty()) {
+      const auto piece = bytes.first(std::min(kPieceBytes, bytes.size()));
+      file.write(piece);
+      hash.update(piece);
+      bytes = bytes.subspan(piece.size());
+    }
+  };
+  add({reinterpret_cast<const std::byte*>(&header_bytes), sizeof header_bytes});
+  add(std::as_bytes(std::span(header)));
+  for (const auto& entry : entries) add(entry.bytes);
   file.commit();
+  return {.bytes = num_bytes, .xxh3 = hash.hex()};
 }
 
 }  // namespace lockstep::core

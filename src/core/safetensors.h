@@ -46,8 +46,15 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
+/// A file as it was written.
+struct WrittenBytes {
+  int64_t bytes = 0;
+  std::string xxh3{};  ///< xxh3_hex of all of it.
+};
+
 /// Writes entries in the given order, 8-byte aligned header, as write_file_atomic does (temporary file, fsync, rename).
-void write_safetensors(const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
-                       const std::map<std::string, std::string>& metadata = {});
+/// The hash is computed on the way: nothing is read again.
+WrittenBytes write_safetensors(const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
+                               const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lockstep::core

@@ -118,7 +118,7 @@ void load_checkpoint(models::GptModel& model, const fs::path& folder) {
                                                                                    ? std::optional(model.shape().vocab)
                                                                                    : std::nullopt});
   }
-  train::read_model(folder, train::model_files(checkpoint::read_manifest(folder)), state);
+  train::read_model_of(folder, state);
 }
 
 void load_file_or_folder(models::GptModel& model, const fs::path& path) {

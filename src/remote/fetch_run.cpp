@@ -99,7 +99,7 @@ std::vector<checkpoint::CheckpointEntry> list_remote_checkpoints(ObjectStore& st
 }
 
 std::pair<int, int64_t> newest_here(const fs::path& run_folder) {
-  const auto choice = checkpoint::choose_latest(run_folder, checkpoint::VerifyDepth::kHashes);
+  const auto choice = checkpoint::choose_latest(run_folder);
   return choice.chosen ? std::pair(choice.chosen->attempt, choice.chosen->step) : std::pair(-1, int64_t{-1});
 }
 

@@ -33,11 +33,12 @@ std::vector<StateTensor> state_tensors(const CheckpointState& state) {
     const at::Tensor& parameter = parameters.at(segment.name);
     TensorPart part = part_of(parameter, state.layout.places, segment.name);
     part.offset = segment.offset;
+    part.count = segment.parameter.numel();
     for (const auto& [name, tensor] : entries[i].tensors) out.push_back({name + "." + segment.name, tensor, part});
     if (segment.parameter.scalar_type() != parameter.scalar_type())
       out.push_back({kMaster + segment.name, segment.parameter.detach(), part});
     const TensorPart scalar{
-        .sizes = {}, .strides = {}, .place = {.whole = {}, .writes_state = part.place.writes_state}};
+        .sizes = {}, .strides = {}, .count = 1, .place = {.whole = {}, .writes_state = part.place.writes_state}};
     for (const auto& [name, tensor] : entries[i].scalars) out.push_back({name + "." + segment.name, tensor, scalar});
   }
   return out;
@@ -57,6 +58,7 @@ void add(WrittenFile& file, core::Json& parts, const std::string& name, const at
   if (has_shape)
     part.strides = at::empty(part.sizes, at::TensorOptions().device(at::kMeta)).strides().vec();  // as files have it
   if (!has_shape || part.sizes != part.place.whole) parts[name] = describe_part(part);
+  file.parts.emplace(name, part);
   file.tensors.emplace_back(name, written);
 }
 
@@ -72,13 +74,19 @@ std::set<std::string> known_names(const CheckpointState& state) {
   return known;
 }
 
-void read_tensors(const StoredTensors& stored, const std::vector<StateTensor>& wanted,
-                  const std::set<std::string>& known) {
-  std::map<std::string, TensorPart> parts;
+ReadCounts read_tensors(const StoredIn& in, const std::vector<StateTensor>& wanted,
+                        const std::set<std::string>& known) {
+  FileParts parts;
   for (const auto& [name, tensor, part] : wanted) parts.emplace(name, part);
-  stored.check(parts, known);
+  const StoredTensors stored(in.folder, in.parts.files_with(parts, in.files));
+  stored.check(parts, known, in.parts.names_in(in.files));
+  ReadCounts counts{.num_files = stored.num_files()};
   const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor, part] : wanted) stored.read(name, part, flat_memory(tensor));
+  for (const auto& [name, tensor, part] : wanted) {
+    stored.read(name, part, flat_memory(tensor));
+    counts.num_bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return counts;
 }
 
 std::vector<std::string> files_named(const checkpoint::CheckpointManifest& manifest, const std::string& what) {
@@ -90,12 +98,13 @@ std::vector<std::string> files_named(const checkpoint::CheckpointManifest& manif
 
 }  // namespace
 
-void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint) {
+void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint,
+                   const checkpoint::VerifyFunction& verify) {
   checkpoint::CheckpointManifest manifest = checkpoint::read_manifest(folder);
   if (!with_optimizer)
     std::erase_if(manifest.files,
                   [](const checkpoint::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
-  const auto check = checkpoint::verify_files(folder, manifest, checkpoint::VerifyDepth::kHashes);
+  const auto check = verify(folder, manifest);
   if (!check.problems.empty())
     throw CheckpointError(
         fmt::format("train: checkpoint '{}' {}: {}", folder.string(),
@@ -130,18 +139,22 @@ std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, 
   return files;
 }
 
-void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files,
-                const CheckpointState& state) {
+void read_model_of(const std::filesystem::path& folder, const CheckpointState& state) {
+  const auto manifest = checkpoint::read_manifest(folder);
+  const PartsIndex parts = PartsIndex::of_manifest(manifest.extra);
+  read_model({.folder = folder, .files = model_files(manifest), .parts = parts}, state);
+}
+
+ReadCounts read_model(const StoredIn& stored, const CheckpointState& state) {
   std::vector<StateTensor> wanted;
   for (const auto& [name, tensor] : state.tensors)
     wanted.push_back({name, tensor->detach(), part_of(*tensor, state.layout.places, name)});
-  read_tensors(StoredTensors(folder, files), wanted, known_names(state));
+  return read_tensors(stored, wanted, known_names(state));
 }
 
-void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files,
-                    const CheckpointState& state) {
+ReadCounts read_optimizer(const StoredIn& stored, const CheckpointState& state) {
   const auto wanted = state_tensors(state);
-  LOCKSTEP_CHECK(state.optimizer != nullptr, "no optimiser to read '{}' into", folder.string());
+  LOCKSTEP_CHECK(state.optimizer != nullptr, "no optimiser to read '{}' into", stored.folder.string());
   std::vector<std::string> kinds;
   for (const auto& name : state.optimizer->state_names()) kinds.push_back(name + ".");
   if (wanted.empty() || std::any_of(wanted.begin(), wanted.end(),
@@ -150,7 +163,7 @@ void read_optimizer(const std::filesystem::path& folder, const std::vector<std::
   std::set<std::string> known;
   for (const auto& kind : kinds)
     for (const auto& name : known_names(state)) known.insert(kind + name);
-  read_tensors(StoredTensors(folder, files), wanted, known);
+  return read_tensors(stored, wanted, known);
 }
 
 std::vector<at::Tensor> optimizer_tensors(const CheckpointState& state) {

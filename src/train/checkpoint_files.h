@@ -1,10 +1,13 @@
 #pragma once
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "checkpoint/manifest.h"
 #include "train/checkpoint_state.h"
 #include "train/checkpointer_writer.h"
+#include "train/parts_index.h"
 
 namespace lockstep::train {
 
@@ -13,7 +16,8 @@ bool is_in_parts(const CheckpointState& state);
 
 /// CheckpointError that names the files of a checkpoint that are not what its manifest says, by size and hash. Without
 /// the optimiser those of the model alone are looked at: it may have been copied without it.
-void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint);
+void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint,
+                   const checkpoint::VerifyFunction& verify = checkpoint::verify_hashes);
 
 /// Names of the files of the model and of the optimiser in a checkpoint.
 std::vector<std::string> model_files(const checkpoint::CheckpointManifest& manifest);
@@ -25,12 +29,29 @@ std::vector<std::string> optimizer_files(const checkpoint::CheckpointManifest& m
 /// segment is a master copy; parts of a shard are flat, in the order of the parameter's memory.
 std::vector<WrittenFile> files_to_write(const CheckpointState& state, int rank, int num_ranks);
 
-/// Fills parameters and buffers, or what the optimiser holds, from those files of a checkpoint, whoever wrote them.
-/// CheckpointError names what is missing, too much or of another shape; nothing was changed then.
-void read_model(const std::filesystem::path& folder, const std::vector<std::string>& files,
-                const CheckpointState& state);
-void read_optimizer(const std::filesystem::path& folder, const std::vector<std::string>& files,
-                    const CheckpointState& state);
+/// The files of a checkpoint that hold a model or an optimiser, and which part lies in which of them.
+struct StoredIn {
+  std::filesystem::path folder;
+  std::vector<std::string> files;
+  const PartsIndex& parts;
+};
+
+/// What reading took.
+struct ReadCounts {
+  int64_t num_files = 0;  ///< Opened.
+  int64_t num_bytes = 0;  ///< Of the tensors that were filled.
+  void add(const ReadCounts& more) {
+    num_files += more.num_files;
+    num_bytes += more.num_bytes;
+  }
+};
+
+/// Fills parameters and buffers, or what the optimiser holds, from those files that hold something of it, whoever wrote
+/// them. CheckpointError names what is missing, too much or of another shape; nothing was changed then.
+ReadCounts read_model(const StoredIn& stored, const CheckpointState& state);
+ReadCounts read_optimizer(const StoredIn& stored, const CheckpointState& state);
+/// The model of a checkpoint in `folder`.
+void read_model_of(const std::filesystem::path& folder, const CheckpointState& state);
 
 /// What the optimiser holds, for sending it to ranks that hold the same.
 std::vector<at::Tensor> optimizer_tensors(const CheckpointState& state);

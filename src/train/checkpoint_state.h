@@ -20,6 +20,8 @@ struct CheckpointState {
   optim::LossScaler* scaler = nullptr;    ///< -> manifest
   comm::Comm* shards = nullptr;  ///< parallel::Partition::shards: the ranks among which the optimiser's state is cut.
   TensorLayout layout = {};
+  /// With layout.holds_part: the ranks that hold the same parts, of which one reads for all; nullptr: each reads.
+  comm::Comm* replicas = nullptr;
 };
 
 }  // namespace lockstep::train

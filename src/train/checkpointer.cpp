@@ -15,6 +15,7 @@
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpointer_writer.h"
+#include "train/shared_hashing.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -146,10 +147,10 @@ core::Json callers_extra(const checkpoint::CheckpointManifest& manifest) {
 }
 
 std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
-  const auto chosen = decide_on_rank_zero(
+  const auto chosen = decide_with_shared_hashing(
       world_,
-      [&]() -> std::string {
-        const auto choice = checkpoint::choose_latest(config_.run_folder, checkpoint::VerifyDepth::kHashes);
+      [&](const checkpoint::VerifyFunction& verify) -> std::string {
+        const auto choice = checkpoint::choose_latest(config_.run_folder, verify);
         for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
         if (!choice.chosen && !choice.skipped.empty())
           throw CheckpointError(
@@ -166,48 +167,68 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
 }
 
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
-  decide_on_rank_zero(
+  decide_with_shared_hashing(
       world_,
-      [&]() -> std::string {
+      [&](const checkpoint::VerifyFunction& verify) -> std::string {
         if (!fs::exists(folder / checkpoint::kManifestName))
           throw CheckpointError(
               fmt::format(
                   "train: '{}' is no checkpoint: {}", folder.string(),
                   fs::exists(folder) ? fmt::format("it has no {}", checkpoint::kManifestName) : "it does not exist"),
               "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
-        require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one");
+        require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one", verify);
         return "";
       },
       config_.wait_for_rank_zero);
   return load(folder);
 }
 
+/// The parts of the model and of the optimiser that this rank holds. Collective.
+ReadCounts Checkpointer::read_parts(const StoredIn& model, const StoredIn& optimizer) {
+  ReadCounts counts;
+  if (state_.layout.holds_part) {
+    const bool reads_for_all = state_.replicas != nullptr && state_.replicas->size() > 1;
+    succeed_together(world_, [&] {
+      if (!reads_for_all || state_.replicas->rank() == 0) counts.add(read_model(model, state_));
+    });
+    if (reads_for_all) broadcast_all(model_tensors(state_), *state_.replicas);
+  }
+  succeed_together(world_, [&] { counts.add(read_optimizer(optimizer, state_)); });
+  return counts;
+}
+
 RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
+  ReadCounts counts;
   const auto head = decide_on_rank_zero(world_, [&] {
     const auto manifest = checkpoint::read_manifest(folder);
-    if (!state_.layout.holds_part) read_model(folder, model_files(manifest), state_);
-    if (!is_in_parts(state_)) read_optimizer(folder, optimizer_files(manifest), state_);
+    const PartsIndex parts = PartsIndex::of_manifest(manifest.extra);
+    if (!state_.layout.holds_part)
+      counts.add(read_model({.folder = folder, .files = model_files(manifest), .parts = parts}, state_));
+    if (!is_in_parts(state_))
+      counts.add(read_optimizer({.folder = folder, .files = optimizer_files(manifest), .parts = parts}, state_));
     return head_of(manifest).dump();
   });
   const auto parsed = core::parse_json(head, folder.string());
+  const PartsIndex parts = PartsIndex::of_manifest(parsed.at("extra"));
   std::error_code failure;
   if (fs::equivalent(folder.parent_path(), config_.run_folder / "checkpoints", failure))
     first_attempt_ = parsed.at("extra").value(kFirstAttemptKey, 1);
-  if (!state_.layout.holds_part)
-    broadcast_all(model_tensors(state_), world_);
-  else
-    succeed_together(world_, [&] { read_model(folder, parsed.at("model_files"), state_); });
-  if (is_in_parts(state_))
-    succeed_together(world_, [&] { read_optimizer(folder, parsed.at("optimizer_files"), state_); });
-  else
+  if (!state_.layout.holds_part) broadcast_all(model_tensors(state_), world_);
+  if (is_in_parts(state_)) {
+    counts.add(read_parts({.folder = folder, .files = parsed.at("model_files"), .parts = parts},
+                          {.folder = folder, .files = parsed.at("optimizer_files"), .parts = parts}));
+  } else {
     broadcast_all(optimizer_tensors(state_), world_);
+  }
   if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler")) {
     const auto& scaler = parsed.at("extra").at("loss_scaler");
     state_.scaler->load_state({.scale = scaler.at("scale"),
                                .growth_tracker = scaler.at("growth_tracker"),
                                .hysteresis_tracker = scaler.value("hysteresis_tracker", int64_t{1})});
   }
-  return restored_from(folder, parsed);
+  RestoredCheckpoint restored = restored_from(folder, parsed);
+  restored.read = counts;
+  return restored;
 }
 
 RestoredCheckpoint Checkpointer::read_position(const fs::path& folder) {

@@ -12,6 +12,7 @@
 #include "checkpoint/manifest.h"
 #include "comm/comm.h"
 #include "core/json.h"
+#include "train/checkpoint_files.h"
 #include "train/checkpoint_state.h"
 
 namespace lockstep::train {
@@ -44,6 +45,7 @@ core::Json callers_extra(const checkpoint::CheckpointManifest& manifest);
 struct RestoredCheckpoint {
   std::filesystem::path folder;
   CheckpointPosition position;
+  ReadCounts read = {};  ///< By this rank, hashing apart.
 };
 
 /// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}*.safetensors and manifest.json.
@@ -83,6 +85,7 @@ class Checkpointer {
  private:
   void check_shared_folder() const;
   std::vector<std::string> files_of_others() const;
+  ReadCounts read_parts(const StoredIn& model, const StoredIn& optimizer);
 
   CheckpointerConfig config_;
   CheckpointState state_;

@@ -100,6 +100,7 @@ void CheckpointWriter::start(const std::vector<WrittenFile>& files, checkpoint::
   for (size_t i = 0; i < files.size(); ++i) {
     files_[i].name = files[i].name;
     files_[i].metadata = files[i].metadata;
+    files_[i].parts = files[i].parts;
     copy_aside(files[i].tensors, files_[i].tensors);
   }
   for (const WrittenFile& file : files) wait_for_devices(file.tensors);
@@ -151,12 +152,13 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
   }
 }
 
-void CheckpointWriter::write_file(const fs::path& folder, const WrittenFile& file) const {
+checkpoint::CheckpointFile CheckpointWriter::write_file(const fs::path& folder, const WrittenFile& file) const {
   std::vector<core::SafetensorsEntry> entries;
   for (const auto& [name, tensor] : file.tensors) entries.push_back(models::borrow_entry(name, tensor));
   auto metadata = file.metadata;
   metadata.emplace("format", "pt");
-  core::write_safetensors(folder / file.name, entries, metadata);
+  const auto [bytes, xxh3] = core::write_safetensors(folder / file.name, entries, metadata);
+  return {.name = file.name, .bytes = bytes, .xxh3 = xxh3};
 }
 
 /// Of writers but the first: the file, then its description, also where it cannot be written.
@@ -165,9 +167,8 @@ std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, con
   std::exception_ptr failure;
   try {
     check_space(folder, bytes_of({&file, 1}));
-    write_file(folder, file);
-    const auto written = checkpoint::describe_file(folder, file.name);
-    description = {{"bytes", written.bytes}, {"xxh3", written.xxh3}};
+    const auto written = write_file(folder, file);
+    description = {{"bytes", written.bytes}, {"xxh3", written.xxh3}, {"parts", describe_parts(file.parts)}};
   } catch (const std::exception& error) {
     failure = std::current_exception();
     description = {{"error", error.what()}};
@@ -183,14 +184,21 @@ void CheckpointWriter::write_all(const fs::path& folder, checkpoint::CheckpointM
     fs::create_directories(folder);
   }
   check_space(folder, bytes_of(files_));
+  PartsIndex index;
   for (const WrittenFile& file : files_) {
-    write_file(folder, file);
-    manifest.files.push_back(checkpoint::describe_file(folder, file.name));
+    manifest.files.push_back(write_file(folder, file));
+    index.add(file.name, file.parts);
   }
-  for (const auto& name : config_.awaited) manifest.files.push_back(await_file(folder, name));
+  for (const auto& name : config_.awaited) {
+    FileParts parts;
+    manifest.files.push_back(await_file(folder, name, parts));
+    index.add(name, parts);
+  }
+  if (config_.is_shared) index.add_to_manifest(manifest.extra);
 }
 
-checkpoint::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, const std::string& name) const {
+checkpoint::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, const std::string& name,
+                                                        FileParts& parts) const {
   const auto description = folder / (name + kDescriptionSuffix);
   const auto begin = std::chrono::steady_clock::now();
   while (!fs::exists(description)) {
@@ -205,6 +213,7 @@ checkpoint::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, 
   if (said.contains("error"))
     throw CheckpointError(fmt::format("train: the file '{}' of another rank could not be written: {}", name,
                                       said.at("error").get<std::string>()));
+  parts = parts_from_json(said.at("parts"));
   fs::remove(description);
   return {.name = name, .bytes = said.at("bytes"), .xxh3 = said.at("xxh3")};
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "train/parts_index.h"
 
 namespace lockstep::train {
 
@@ -28,6 +29,7 @@ struct WrittenFile {
   std::string name;
   NamedHandles tensors = {};
   std::map<std::string, std::string> metadata = {};
+  FileParts parts = {};  ///< Of all tensors, for the manifest.
 };
 
 int64_t bytes_of(std::span<const WrittenFile> files);
@@ -45,8 +47,9 @@ struct WriterConfig {
 
 /// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.
 ///
-/// Writers meet through files: each but the first leaves a description beside each of its files, with size and hash or
-/// with what went wrong; the first waits for all of them, lists them in the manifest and removes the descriptions.
+/// Writers meet through files: each but the first leaves a description beside each of its files, with size, hash and
+/// the parts it holds, or with what went wrong; the first waits for all of them, lists them in the manifest and removes
+/// the descriptions. Hashes are computed while a file is written.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(const WriterConfig& config) : config_(config) {}
@@ -66,10 +69,11 @@ class CheckpointWriter {
   static void copy_aside(const NamedHandles& from, NamedHandles& to);
   std::filesystem::path folder_of(int64_t step, int attempt) const;
   void write(checkpoint::CheckpointManifest manifest);
-  void write_file(const std::filesystem::path& folder, const WrittenFile& file) const;
+  checkpoint::CheckpointFile write_file(const std::filesystem::path& folder, const WrittenFile& file) const;
   std::exception_ptr write_described(const std::filesystem::path& folder, const WrittenFile& file) const;
   void write_all(const std::filesystem::path& folder, checkpoint::CheckpointManifest& manifest) const;
-  checkpoint::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name) const;
+  checkpoint::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name,
+                                        FileParts& parts) const;
   void fail(const std::filesystem::path& folder, int64_t step, const std::string& why);
   void commit(const std::filesystem::path& folder, const checkpoint::CheckpointManifest& manifest) const;
   void remove_old(const checkpoint::CheckpointManifest& newest) const;

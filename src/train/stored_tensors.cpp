@@ -27,17 +27,6 @@ int64_t product(const std::vector<int64_t>& sizes) {
   return count;
 }
 
-TensorPart part_from(const core::Json& said) {
-  TensorPart part;
-  part.sizes = said.at("sizes").get<std::vector<int64_t>>();
-  part.strides = said.at("strides").get<std::vector<int64_t>>();
-  part.offset = said.at("offset");
-  part.place.whole = said.at("whole").get<std::vector<int64_t>>();
-  part.place.dim = said.at("dim");
-  part.place.begin = said.at("begin");
-  return part;
-}
-
 /// Scales of FP8 layers: a run goes on with and without FP8, from scales of 1 where there are none.
 bool is_optional(const std::string& name) { return name.find(".fp8.") != std::string::npos; }
 
@@ -59,21 +48,6 @@ bool is_sound(const TensorPart& part, int64_t numel) {
 
 }  // namespace
 
-at::Tensor flat_memory(const at::Tensor& tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
-
-TensorPart part_of(const at::Tensor& tensor, const std::map<std::string, TensorPlace>& places,
-                   const std::string& name) {
-  const auto place = places.find(name);
-  return {.sizes = tensor.sizes().vec(),
-          .strides = tensor.strides().vec(),
-          .place = place == places.end() ? TensorPlace{.whole = tensor.sizes().vec()} : place->second};
-}
-
-core::Json describe_part(const TensorPart& part) {
-  return {{"sizes", part.sizes},       {"strides", part.strides}, {"offset", part.offset},
-          {"whole", part.place.whole}, {"dim", part.place.dim},   {"begin", part.place.begin}};
-}
-
 StoredTensors::StoredTensors(const fs::path& folder, const std::vector<std::string>& files) : folder_(folder) {
   for (const auto& name : files) {
     files_.push_back(std::make_unique<core::SafetensorsFile>(folder / name));
@@ -89,7 +63,7 @@ void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path)
     const at::Tensor tensor = models::borrow_tensor(entry, path.string());
     TensorPart part = part_of(tensor, {}, "");
     try {
-      if (parts.contains(entry.name)) part = part_from(parts.at(entry.name));
+      if (parts.contains(entry.name)) part = part_from_json(parts.at(entry.name));
     } catch (const core::Json::exception& error) {
       throw CheckpointError(fmt::format("train: checkpoint file '{}' does not say where the part '{}' belongs: {}",
                                         path.string(), entry.name, error.what()));
@@ -111,7 +85,8 @@ bool StoredTensors::fits(const TensorPart& wanted, const std::vector<int64_t>& s
          std::equal(stored.begin() + 1, stored.end(), whole.begin() + 1);
 }
 
-void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const std::set<std::string>& known) const {
+void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const std::set<std::string>& known,
+                          const std::vector<std::string>& others) const {
   std::set<std::string> missing, misshaped, unknown;
   for (const auto& [name, part] : wanted) {
     const auto found = pieces_.find(name);
@@ -122,7 +97,9 @@ void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const
                           [&](const Piece& piece) { return fits(part, piece.part.place.whole); }))
       misshaped.insert(name);
   }
-  for (const auto& [name, pieces] : pieces_)
+  std::set<std::string> stored(others.begin(), others.end());
+  for (const auto& [name, pieces] : pieces_) stored.insert(name);
+  for (const auto& name : stored)
     if (!known.contains(name) && !is_optional(name)) unknown.insert(name);
   if (missing.empty() && misshaped.empty() && unknown.empty()) return;
   throw CheckpointError(
@@ -152,13 +129,10 @@ void StoredTensors::read(const std::string& name, const TensorPart& wanted, cons
   const c10::NoGradGuard no_grad;
   std::vector<const Piece*> alike;  // cut and laid out as this rank's is
   for (const Piece& piece : pieces_.at(name))
-    if (piece.part.sizes == wanted.sizes && piece.part.strides == wanted.strides &&
-        piece.part.place.whole == wanted.place.whole && piece.part.place.begin == wanted.place.begin &&
-        (piece.part.place.dim == wanted.place.dim || wanted.sizes == wanted.place.whole))
-      alike.push_back(&piece);
+    if (has_same_cut(piece.part, wanted)) alike.push_back(&piece);
   if (copy_overlaps(alike, wanted.offset, target) == target.numel()) return;
 
-  at::Tensor whole = read_whole(name, target.options().device(at::kCPU));
+  at::Tensor whole = read_whole(name, wanted, target.options().device(at::kCPU));
   const auto& place = wanted.place;
   if (!place.whole.empty() && whole.size(0) != place.whole[0]) {
     const at::Tensor padded = at::zeros(place.whole, whole.options());
@@ -171,23 +145,36 @@ void StoredTensors::read(const std::string& name, const TensorPart& wanted, cons
   target.copy_(flat_memory(ordered).narrow(0, wanted.offset, target.numel()));
 }
 
-/// Put together from parts, however they are cut.
-at::Tensor StoredTensors::read_whole(const std::string& name, const at::TensorOptions& options) const {
+/// Put together from parts, however they are cut. Where they are cut along the dimension in which a part is wanted,
+/// only its rows are there.
+at::Tensor StoredTensors::read_whole(const std::string& name, const TensorPart& wanted,
+                                     const at::TensorOptions& options) const {
   std::map<std::tuple<int64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>, std::vector<const Piece*>> by_cut;
   for (const Piece& piece : pieces_.at(name))
     by_cut[{piece.part.place.dim, piece.part.place.begin, piece.part.sizes, piece.part.strides}].push_back(&piece);
-  const at::Tensor whole = at::empty(pieces_.at(name).front().part.place.whole, options);
+  const TensorPlace& place = pieces_.at(name).front().part.place;
+  const at::Tensor whole = at::empty(place.whole, options);
+  const int64_t num_rows = place.whole.empty() ? 1 : place.whole[static_cast<size_t>(place.dim)];
+  int64_t first_row = 0, end_row = num_rows;
+  if (wanted.place.dim == place.dim && !wanted.sizes.empty()) {
+    first_row = std::min(wanted.place.begin, num_rows);
+    end_row = std::min(wanted.place.begin + cut_size(wanted), num_rows);
+  }
+  const int64_t num_wanted = num_rows > 0 ? whole.numel() / num_rows * (end_row - first_row) : 0;
   int64_t num_found = 0;
   for (const auto& [cut, pieces] : by_cut) {
     const auto& [dim, begin, sizes, strides] = cut;
+    const int64_t rows = cut_size(pieces.front()->part);
+    const int64_t num_shared = std::min(begin + rows, end_row) - std::max(begin, first_row);
+    if (num_shared <= 0) continue;
     const at::Tensor written = at::empty_strided(sizes, strides, options);
-    if (!written.is_non_overlapping_and_dense()) fail_incomplete(name, num_found, whole.numel());
+    if (!written.is_non_overlapping_and_dense()) fail_incomplete(name, num_found, num_wanted);
     const int64_t num_copied = copy_overlaps(pieces, 0, flat_memory(written));
-    if (num_copied != written.numel()) fail_incomplete(name, num_found + num_copied, whole.numel());
-    (sizes.empty() ? whole : whole.narrow(dim, begin, sizes[static_cast<size_t>(dim)])).copy_(written);
-    num_found += num_copied;
+    if (num_copied != written.numel()) fail_incomplete(name, num_found + num_copied, num_wanted);
+    (sizes.empty() ? whole : whole.narrow(dim, begin, rows)).copy_(written);
+    num_found += num_copied / rows * num_shared;
   }
-  if (num_found != whole.numel()) fail_incomplete(name, num_found, whole.numel());
+  if (num_found != num_wanted) fail_incomplete(name, num_found, num_wanted);
   return whole;
 }
 

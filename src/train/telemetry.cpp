@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -55,39 +54,24 @@ void Telemetry::send_oldest() {
   waiting_.pop_front();
   const StepSample& sample = oldest.sample;
   const PhaseTimes phases = sample.phases.read();
-  Sent sent;
-  sent.values = {.step = sample.step,
-                 .samples_seen = sample.samples_seen,
-                 .lr = sample.lr,
-                 .step_ms = phases.sum(),
-                 .data_wait_ms = phases[Phase::kDataWait],
-                 .phases = phases,
-                 .time_s = sample.time_s,
-                 .request = std::exchange(unsent_request_, StopRequest::kNone),
-                 .scalars = {}};
-  sent.scalars = std::move(oldest.values);
-  for (const auto& [name, scalar] : sample.scalars) sent.names.push_back(name);
-  sent.maxima = at::tensor({static_cast<double>(sent.values.request), sent.values.step_ms, sent.values.data_wait_ms},
-                           at::kDouble);
-  send_maxima(sent, oldest.arrival.get());
-  sent_.push_back(std::move(sent));
-}
-
-/// On a device all of it on a stream of its own, behind the scalars of the step that is sent: on the compute stream it
-/// would wait for the step that has just been queued.
-void Telemetry::send_maxima(Sent& sent, const c10::Event* scalars_arrive) {
-  if (device_.is_cpu()) {
-    sent.work = world_.all_reduce(sent.maxima, comm::ReduceOp::kMax);
-    return;
-  }
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
-  const c10::StreamGuard guard(stream);
-  if (scalars_arrive != nullptr) scalars_arrive->block(stream);
-  sent.device_maxima = sent.maxima.pin_memory().to(device_, /*non_blocking=*/true);
-  world_.all_reduce(sent.device_maxima, comm::ReduceOp::kMax).wait();  // this stream waits, not the host
-  sent.maxima = at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(true));
-  sent.maxima.copy_(sent.device_maxima, /*non_blocking=*/true);
-  sent.arrival = event_on(stream);
+  StepValues values{.step = sample.step,
+                    .samples_seen = sample.samples_seen,
+                    .lr = sample.lr,
+                    .step_ms = phases.sum(),
+                    .data_wait_ms = phases[Phase::kDataWait],
+                    .phases = phases,
+                    .time_s = sample.time_s,
+                    .request = std::exchange(unsent_request_, StopRequest::kNone),
+                    .scalars = {}};
+  std::vector<std::string> names;
+  for (const auto& [name, scalar] : sample.scalars) names.push_back(name);
+  auto maxima = NumbersInFlight::all_reduce_max(
+      world_, device_, {static_cast<double>(values.request), values.step_ms, values.data_wait_ms},
+      oldest.arrival.get());
+  sent_.push_back({.values = std::move(values),
+                   .scalars = std::move(oldest.values),
+                   .names = std::move(names),
+                   .maxima = std::move(maxima)});
 }
 
 std::vector<StepValues> Telemetry::take(int64_t delay_steps) {
@@ -101,14 +85,8 @@ std::vector<StepValues> Telemetry::take(int64_t delay_steps) {
   return values;
 }
 
-StepValues Telemetry::finish(Sent& sent) const {
-  if (sent.arrival) {
-    sent.arrival->synchronize();  // sync: of an older step; the device has a later one to work on
-    world_.check_alive();         // or the numbers may be none
-  } else {
-    sent.work.wait();
-  }
-  const double* value = sent.maxima.const_data_ptr<double>();
+StepValues Telemetry::finish(Sent& sent) {
+  const std::span<const double> value = sent.maxima.wait();
   StepValues values = std::move(sent.values);
   values.request = static_cast<StopRequest>(static_cast<int>(value[0]));
   values.step_ms = value[1];

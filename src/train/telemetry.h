@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "train/numbers_in_flight.h"
 #include "train/phase_clock.h"
 #include "train/stop_request.h"
 
@@ -68,14 +69,10 @@ class Telemetry {
     StepValues values;
     at::Tensor scalars;
     std::vector<std::string> names;
-    at::Tensor maxima;                    // request, step_ms, data_wait_ms; on the host when read
-    at::Tensor device_maxima;             // on a device: alive until they have been copied
-    comm::Work work;                      // CPU
-    std::shared_ptr<c10::Event> arrival;  // on a device: when maxima and scalars lie in host memory
+    NumbersInFlight maxima;  // request, step_ms, data_wait_ms; when they are there, the scalars are, too
   };
   void send_oldest();
-  void send_maxima(Sent& sent, const c10::Event* scalars_arrive);
-  StepValues finish(Sent& sent) const;
+  static StepValues finish(Sent& sent);
 
   comm::Comm& world_;
   at::Device device_;

@@ -165,6 +165,7 @@ void TrainRun::save(const TrainerPosition& position) {
   std::vector<core::Json> of_ranks;
   for (const auto& text : run_.world().gather_strings(position.data.dump()))
     of_ranks.push_back(core::parse_json(text, "data position of a rank"));
+  intervals_->finish();
   if (record_) record_->flush();  // a run that is killed and goes on from here lacks no line before it
   checkpoints_.save(position, batches_->join_positions(of_ranks));
 }
@@ -229,7 +230,7 @@ ExitCode TrainRun::run() {
   if (const auto& interval = run_.facts().exit_interval)
     config.max_steps = std::min(config.last_step(), (start.step / *interval + 1) * *interval);
   batches_ = task_->open_train(start.data);
-  intervals_.emplace(run_.ranks.world, run_.hosts, run_.ranks.device, record_.get());
+  intervals_.emplace(run_.world(), run_.hosts, run_.ranks.device, record_.get());
   startup_.finish("loader");
   if (config.check_replicas_steps > 0)
     parallel::check_replicas(training_->task->network().named_parameters(), *training_->data_axis);
@@ -266,6 +267,7 @@ void TrainRun::list_bad_samples() const {
 
 ExitCode TrainRun::finish(ExitCode code) {
   core::end_progress();
+  if (intervals_) intervals_->finish();
   if (profile_) profile_->finish(record_.get());
   list_bad_samples();
   core::log_info("the record of this run lies in {}", run_.folder.path.string());

@@ -85,7 +85,8 @@ CheckpointState checkpoint_state(const Training& training) {
                         .optimizer = training.optimizer.get(),
                         .scaler = training.scaler.get(),
                         .shards = training.sync->partition().shards,
-                        .layout = training.layout};
+                        .layout = training.layout,
+                        .replicas = training.data_axis};
   for (const auto& buffer : training.task->network().named_buffers()) state.tensors.push_back(buffer);
   return state;
 }

@@ -13,7 +13,7 @@ fs::path checkpoint_folder(const fs::path& named) {
     require_whole(named, /*with_optimizer=*/false, "copy it again, or name another checkpoint of the run");
     return named;
   }
-  const auto choice = checkpoint::choose_latest(named, checkpoint::VerifyDepth::kHashes);
+  const auto choice = checkpoint::choose_latest(named);
   if (!choice.chosen)
     throw CheckpointError(fmt::format("checkpoints: '{}' holds no whole checkpoint{}", named.string(),
                                       choice.skipped.empty() ? "" : ": " + choice.skipped.front()),

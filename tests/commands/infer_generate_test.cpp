@@ -51,7 +51,10 @@ void write_folder(const fs::path& folder, const std::string& golden, bool in_two
     map[entry.name] = fmt::format("model-{:05}-of-00002.safetensors", part + 1);
     parts[part].push_back(entry);
   }
-  if (!in_two_files) return core::write_safetensors(folder / "model.safetensors", parts[0]);
+  if (!in_two_files) {
+    core::write_safetensors(folder / "model.safetensors", parts[0]);
+    return;
+  }
   for (const size_t part : {0u, 1u})
     core::write_safetensors(folder / fmt::format("model-{:05}-of-00002.safetensors", part + 1), parts[part]);
   core::write_file_atomic(folder / "model.safetensors.index.json", Json{{"weight_map", map}}.dump());

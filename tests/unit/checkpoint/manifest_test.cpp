@@ -141,17 +141,17 @@ TEST(Checkpoints, ListedNewestFirst) {
 
 TEST(Checkpoints, LatestFallsBackPastDamagedOnesAndSaysSo) {
   const core::TempDir run;
-  EXPECT_FALSE(choose_latest(run.path(), VerifyDepth::kHashes).chosen);
-  EXPECT_TRUE(choose_latest(run.path(), VerifyDepth::kHashes).skipped.empty());
+  EXPECT_FALSE(choose_latest(run.path()).chosen);
+  EXPECT_TRUE(choose_latest(run.path()).skipped.empty());
   for (const int step : {1, 2, 3, 4}) make_checkpoint(run.path(), step, 1);
   const fs::path checkpoints = run.path() / "checkpoints";
-  EXPECT_EQ(choose_latest(run.path(), VerifyDepth::kHashes).chosen->step, 4);
+  EXPECT_EQ(choose_latest(run.path()).chosen->step, 4);
   fs::remove(checkpoints / "step-00000004.a1" / kManifestName);
   overwrite(checkpoints / "step-00000003.a1" / "rank-0000.safetensors", "cut");
   std::string manifest = core::read_file(checkpoints / "step-00000002.a1" / kManifestName);
   manifest.replace(manifest.find("\"epoch\": 1"), 10, "\"epoch\": 2");
   overwrite(checkpoints / "step-00000002.a1" / kManifestName, manifest);
-  const LatestChoice choice = choose_latest(run.path(), VerifyDepth::kHashes);
+  const LatestChoice choice = choose_latest(run.path());
   ASSERT_TRUE(choice.chosen);
   EXPECT_EQ(choice.chosen->step, 1);
   ASSERT_EQ(choice.skipped.size(), 3u);
@@ -210,7 +210,7 @@ TEST(Unreadable, AFolderThatCannotBeListedIsNoEmptyOne) {
   make_checkpoint(run.path(), 10, 1);
   make_unreadable(run.path() / "checkpoints");
   EXPECT_THROW(list_checkpoints(run.path()), CheckpointError);
-  EXPECT_THROW(choose_latest(run.path(), VerifyDepth::kHashes), CheckpointError);
+  EXPECT_THROW(choose_latest(run.path()), CheckpointError);
   EXPECT_THROW(is_superseded(run.path(), 1), CheckpointError);
   make_readable(run.path() / "checkpoints");
   EXPECT_EQ(usable_names(run.path()).size(), 1u);
@@ -223,7 +223,7 @@ TEST(Unreadable, ANewerCheckpointIsNotPassedOver) {
   for (const char* file : {kManifestName, "rank-0001.safetensors"}) {
     make_unreadable(newest / file);
     try {
-      choose_latest(run.path(), VerifyDepth::kHashes);
+      choose_latest(run.path());
       FAIL() << file;
     } catch (const CheckpointError& error) {
       EXPECT_NE(std::string(error.what()).find((newest / file).string()), std::string::npos) << error.what();
@@ -232,7 +232,7 @@ TEST(Unreadable, ANewerCheckpointIsNotPassedOver) {
     make_readable(newest / file);
   }
   make_unreadable(run.path() / "checkpoints" / "step-00000010.a1" / kManifestName);
-  EXPECT_EQ(choose_latest(run.path(), VerifyDepth::kHashes).chosen->step, 20) << "the older one is not needed";
+  EXPECT_EQ(choose_latest(run.path()).chosen->step, 20) << "the older one is not needed";
 }
 
 TEST(Unreadable, AClaimRejectsNothingThatItCouldNotRead) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/rng.h"
 
 namespace lockstep::core {
@@ -33,6 +34,18 @@ TEST(Safetensors, RoundTrip) {
   EXPECT_EQ(std::memcmp(file.at("a.weight").bytes.data(), written.weight.data(), 24), 0);
   EXPECT_EQ(file.at("step").shape.size(), 0u);
   EXPECT_EQ(file.find("absent"), nullptr);
+}
+
+TEST(Safetensors, TheHashOfWhatIsWrittenIsThatOfTheFile) {
+  const TempDir dir;
+  const auto path = dir.path() / "w.safetensors";
+  const std::vector<float> large((size_t{9} << 20) / 4 + 3, 0.5f);  // hashed in pieces of 4 MiB
+  const auto [bytes, xxh3] =
+      write_safetensors(path, std::vector<SafetensorsEntry>{
+                                  {"w", "F32", {static_cast<int64_t>(large.size())}, std::as_bytes(std::span(large))}});
+  const std::string text = read_file(path);
+  EXPECT_EQ(bytes, std::ssize(text));
+  EXPECT_EQ(xxh3, xxh3_hex(text));
 }
 
 TEST(Safetensors, AbsentTensorNamesTheNearest) {

@@ -91,7 +91,7 @@ TEST(RunSync, ACopyInAFolderCanBeGoneOnFrom) {
   EXPECT_EQ(core::read_file(other.path() / "steps.jsonl"), core::read_file(run.folder / "steps.jsonl"));
   EXPECT_EQ(send_all(other.path(), copy).num_sent, 0);  // what came from there need not go there
   EXPECT_FALSE(fs::exists(other.path() / "fetching.part"));
-  const auto choice = checkpoint::choose_latest(other.path(), checkpoint::VerifyDepth::kHashes);
+  const auto choice = checkpoint::choose_latest(other.path());
   ASSERT_TRUE(choice.chosen);
   EXPECT_EQ(choice.chosen->step, 20);
   EXPECT_EQ(checkpoint::claim_checkpoints(other.path(), {}).attempt, 2);  // the claim of the first came along

@@ -22,6 +22,7 @@
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
 #include "train/grad_sync_choice.h"
+#include "train/shared_hashing.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -203,13 +204,13 @@ void load_weights(const GptOptions& options, const train::TrainingHooks& hooks, 
     return;  // the Checkpointer restores all of it
   train::succeed_together(world, [&] {
     if (snapshot.folder.empty()) return load_foreign_weights(*training.stage, options.load);
-    train::read_model(snapshot.folder, train::model_files(checkpoint::read_manifest(snapshot.folder)),
-                      {.tensors = training.task->network().named_parameters(), .layout = training.layout});
+    train::read_model_of(snapshot.folder,
+                         {.tensors = training.task->network().named_parameters(), .layout = training.layout});
   });
 }
 
 /// The folder of a checkpoint; "" where --load is no such thing.
-std::string choose_snapshot(const GptOptions& options) {
+std::string choose_snapshot(const GptOptions& options, const checkpoint::VerifyFunction& verify) {
   const std::filesystem::path load = options.load;
   const bool is_checkpoint = std::filesystem::exists(load / checkpoint::kManifestName);
   if (load.empty()) return "";
@@ -220,7 +221,7 @@ std::string choose_snapshot(const GptOptions& options) {
   if (!is_checkpoint && !is_run()) return "";
   const auto whole = [&](const std::filesystem::path& folder) {
     train::require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim,
-                         "copy it again, or begin with another checkpoint");
+                         "copy it again, or begin with another checkpoint", verify);
     return folder.string();
   };
   if (is_checkpoint) return whole(load);
@@ -231,7 +232,7 @@ std::string choose_snapshot(const GptOptions& options) {
         fmt::format("train: '{}' has no usable checkpoint of --ckpt-step {}", load.string(), *options.ckpt_step),
         "leave --ckpt-step out for the newest");
   }
-  const auto choice = checkpoint::choose_latest(load, checkpoint::VerifyDepth::kHashes);
+  const auto choice = checkpoint::choose_latest(load, verify);
   for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint of --load passed over: {}", reason);
   if (!choice.chosen)
     throw CheckpointError(fmt::format("train: --load '{}' has no whole checkpoint{}", load.string(),
@@ -260,8 +261,9 @@ core::Json gpt_model_facts(const config::GptShape& shape) {
 
 train::Snapshot find_gpt_snapshot(const GptOptions& options, comm::World& world) {
   const auto wait_for_it = [&] { world.wait_for_rank_zero("it tests the files of --load"); };
-  return {.folder = train::decide_on_rank_zero(
-              world.comm(), [&] { return choose_snapshot(options); }, wait_for_it),
+  return {.folder = train::decide_with_shared_hashing(
+              world.comm(), [&](const checkpoint::VerifyFunction& verify) { return choose_snapshot(options, verify); },
+              wait_for_it),
           .use = options.finetune        ? train::SnapshotUse::kWeights
                  : options.no_load_optim ? train::SnapshotUse::kWeightsAndPosition
                                          : train::SnapshotUse::kAll};

@@ -1,0 +1,150 @@
+#include "train/parts_index.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kIndexKey = "parts";
+
+/// Along the dimension in which the tensor is cut.
+bool shares_rows(const TensorPart& wanted, const TensorPart& held) {
+  if (wanted.place.dim != held.place.dim || wanted.sizes.empty()) return true;
+  return wanted.place.begin < held.place.begin + cut_size(held) &&
+         held.place.begin < wanted.place.begin + cut_size(wanted);
+}
+
+bool shares_range(const TensorPart& wanted, const TensorPart& held) {
+  return wanted.offset < held.offset + held.count && held.offset < wanted.offset + wanted.count;
+}
+
+size_t number_of(const std::string& key, std::map<std::string, size_t>& numbers) {
+  return numbers.emplace(key, numbers.size()).first->second;
+}
+
+}  // namespace
+
+core::Json describe_parts(const FileParts& parts) {
+  core::Json out = core::Json::object();
+  for (const auto& [name, part] : parts) {
+    out[name] = describe_part(part);
+    out[name]["count"] = part.count;
+  }
+  return out;
+}
+
+FileParts parts_from_json(const core::Json& said) {
+  FileParts parts;
+  for (const auto& [name, description] : said.items()) {
+    TensorPart part = part_from_json(description);
+    part.count = description.at("count");
+    parts.emplace(name, std::move(part));
+  }
+  return parts;
+}
+
+void PartsIndex::add(const std::string& file, const FileParts& parts) {
+  std::vector<Range>& ranges = files_[file];
+  for (const auto& [name, part] : parts) {
+    TensorPart cut = part;
+    cut.offset = cut.count = 0;
+    const size_t name_number = number_of(name, name_numbers_);
+    const size_t cut_number = number_of(describe_part(cut).dump(), cut_numbers_);
+    if (name_number == names_.size()) names_.push_back(name);
+    if (cut_number == cuts_.size()) cuts_.push_back(std::move(cut));
+    ranges.push_back({.name = name_number, .cut = cut_number, .offset = part.offset, .count = part.count});
+  }
+}
+
+void PartsIndex::add_to_manifest(core::Json& extra) const {
+  core::Json cuts = core::Json::array(), files = core::Json::object();
+  for (const TensorPart& cut : cuts_) cuts.push_back(describe_part(cut));
+  for (const auto& [file, ranges] : files_) {
+    core::Json& list = files[file] = core::Json::array();
+    for (const Range& range : ranges)
+      list.push_back(core::Json::array({range.name, range.cut, range.offset, range.count}));
+  }
+  extra[kIndexKey] = {{"names", names_}, {"cuts", std::move(cuts)}, {"files", std::move(files)}};
+}
+
+PartsIndex PartsIndex::of_manifest(const core::Json& extra) {
+  if (!extra.is_object() || !extra.contains(kIndexKey)) return {};
+  PartsIndex index;
+  try {
+    const core::Json& said = extra.at(kIndexKey);
+    index.names_ = said.at("names").get<std::vector<std::string>>();
+    for (const core::Json& cut : said.at("cuts")) {
+      index.cuts_.push_back(part_from_json(cut));
+      const TensorPart& part = index.cuts_.back();
+      if (!part.sizes.empty() && (part.place.dim < 0 || part.place.dim >= std::ssize(part.sizes)))
+        throw CheckpointError(
+            fmt::format("train: a part of {} dimensions is cut along {}", part.sizes.size(), part.place.dim));
+    }
+    for (const auto& [file, ranges] : said.at("files").items())
+      for (const core::Json& range : ranges) {
+        index.files_[file].push_back({range.at(0), range.at(1), range.at(2), range.at(3)});
+        if (index.files_[file].back().name >= index.names_.size() ||
+            index.files_[file].back().cut >= index.cuts_.size())
+          throw CheckpointError(fmt::format("train: '{}' holds a part that has no name or place", file));
+      }
+  } catch (const core::Json::exception& error) {
+    throw CheckpointError(fmt::format("train: the manifest does not say which file holds what: {}", error.what()));
+  }
+  return index;
+}
+
+std::vector<std::string> PartsIndex::files_with(const FileParts& wanted, const std::vector<std::string>& files) const {
+  std::vector<const TensorPart*> by_name(names_.size(), nullptr);
+  for (size_t i = 0; i < names_.size(); ++i)
+    if (const auto found = wanted.find(names_[i]); found != wanted.end()) by_name[i] = &found->second;
+  std::vector<bool> is_cut_alike(names_.size(), false), is_complete(names_.size(), false);
+  for (const auto& [file, ranges] : files_)
+    for (const Range& range : ranges)
+      if (by_name[range.name] != nullptr && has_same_cut(cuts_[range.cut], *by_name[range.name]))
+        is_cut_alike[range.name] = true;
+  const auto is_needed = [&](const Range& range) {
+    const TensorPart* part = by_name[range.name];
+    if (part == nullptr || is_complete[range.name]) return false;
+    TensorPart held = cuts_[range.cut];
+    held.offset = range.offset;
+    held.count = range.count;
+    if (is_cut_alike[range.name]) return has_same_cut(held, *part) && shares_range(*part, held);
+    return shares_rows(*part, held);
+  };
+  const auto has_all_of = [&](const Range& range) {
+    const TensorPart* part = by_name[range.name];
+    return part != nullptr && has_same_cut(cuts_[range.cut], *part) && range.offset <= part->offset &&
+           range.offset + range.count >= part->offset + part->count;
+  };
+  // Numbers of steps lie in every file that has a part of their tensor: they are taken from files opened anyhow.
+  const auto is_scalar = [&](const Range& range) { return cuts_[range.cut].sizes.empty(); };
+  std::set<std::string> chosen;
+  for (const bool of_scalars : {false, true})
+    for (const std::string& file : files) {
+      const auto known = files_.find(file);
+      if (known == files_.end() || std::any_of(known->second.begin(), known->second.end(), [&](const Range& range) {
+            return is_scalar(range) == of_scalars && is_needed(range);
+          }))
+        chosen.insert(file);
+      if (known == files_.end() || !chosen.contains(file)) continue;
+      for (const Range& range : known->second)
+        if (has_all_of(range)) is_complete[range.name] = true;
+    }
+  std::vector<std::string> out;
+  for (const std::string& file : files)
+    if (chosen.contains(file)) out.push_back(file);
+  return out;
+}
+
+std::vector<std::string> PartsIndex::names_in(const std::vector<std::string>& files) const {
+  std::set<std::string> names;
+  for (const std::string& file : files)
+    if (const auto known = files_.find(file); known != files_.end())
+      for (const Range& range : known->second) names.insert(names_[range.name]);
+  return {names.begin(), names.end()};
+}
+
+}  // namespace lockstep::train

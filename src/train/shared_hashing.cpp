@@ -1,0 +1,100 @@
+#include "train/shared_hashing.h"
+
+#include "core/json.h"
+#include "core/strings.h"
+#include "train/agree.h"
+
+namespace lockstep::train {
+namespace fs = std::filesystem;
+namespace {
+
+/// The rank in names like optimizer-00003-of-00008.safetensors, where that many ranks are there; else -1.
+int64_t writer_in(const std::string& name, int num_ranks) {
+  const std::string end = fmt::format("-of-{:05}.safetensors", num_ranks);
+  if (!core::ends_with(name, end)) return -1;
+  const std::string begin = name.substr(0, name.size() - end.size());
+  const size_t dash = begin.rfind('-');
+  if (dash == std::string::npos) return -1;
+  const auto rank = core::parse_int(std::string_view(begin).substr(dash + 1));
+  return rank && *rank >= 0 && *rank < num_ranks ? *rank : -1;
+}
+
+core::Json request_text(const fs::path& folder, const std::vector<checkpoint::CheckpointFile>& files) {
+  core::Json list = core::Json::array();
+  for (const auto& file : files) list.push_back(core::Json::array({file.name, file.bytes, file.xxh3}));
+  return {{"folder", folder.string()}, {"files", std::move(list)}};
+}
+
+/// What all ranks found of their shares, joined on every rank. Collective.
+checkpoint::FileCheck hash_share(comm::Comm& world, const core::Json& request,
+                                 const std::function<void()>& wait_for_rank_zero) {
+  std::vector<checkpoint::CheckpointFile> files;
+  for (const core::Json& file : request.at("files"))
+    files.push_back({.name = file.at(0), .bytes = file.at(1), .xxh3 = file.at(2)});
+  checkpoint::CheckpointManifest share;
+  share.files = hashing_share(files, world.rank(), world.size());
+  std::string mine;
+  try {
+    const auto check = checkpoint::verify_hashes(request.at("folder").get<std::string>(), share);
+    if (!check.problems.empty())
+      mine = core::Json{{"problems", check.problems}, {"is_unreadable", check.is_unreadable}}.dump(
+          -1, ' ', false, core::Json::error_handler_t::replace);
+  } catch (const std::exception& error) {  // the others wait for an answer
+    mine = core::Json{{"problems", {error.what()}}, {"is_unreadable", true}}.dump(-1, ' ', false,
+                                                                                  core::Json::error_handler_t::replace);
+  }
+  if (wait_for_rank_zero) wait_for_rank_zero();
+  checkpoint::FileCheck all;
+  for (const std::string& text : world.gather_strings(mine)) {
+    if (text.empty()) continue;
+    const core::Json said = core::parse_json(text, "message between ranks");
+    for (const core::Json& problem : said.at("problems")) all.problems.push_back(problem);
+    all.is_unreadable = all.is_unreadable || said.at("is_unreadable").get<bool>();
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<checkpoint::CheckpointFile> hashing_share(const std::vector<checkpoint::CheckpointFile>& files, int rank,
+                                                      int num_ranks) {
+  std::vector<checkpoint::CheckpointFile> share;
+  const auto num_files = std::ssize(files);
+  for (int64_t i = 0; i < num_files; ++i) {
+    const auto& file = files[static_cast<size_t>(i)];
+    const int64_t writer = writer_in(file.name, num_ranks);
+    if ((writer >= 0 ? writer : i * num_ranks / num_files) == rank) share.push_back(file);
+  }
+  return share;
+}
+
+std::string decide_with_shared_hashing(
+    comm::Comm& world, const std::function<std::string(const checkpoint::VerifyFunction& verify)>& decide,
+    const std::function<void()>& wait_for_rank_zero) {
+  if (world.rank() != 0)  // serves rank 0 until it has decided
+    while (true) {
+      const std::string request = world.broadcast_string("", 0);
+      if (request.empty()) break;
+      hash_share(world, core::parse_json(request, "message between ranks"), wait_for_rank_zero);
+    }
+  const checkpoint::VerifyFunction verify = [&](const fs::path& folder,
+                                                const checkpoint::CheckpointManifest& manifest) {
+    const core::Json request = request_text(folder, manifest.files);
+    world.broadcast_string(request.dump(), 0);
+    return hash_share(world, request, wait_for_rank_zero);
+  };
+  return decide_on_rank_zero(world, [&] {
+    std::exception_ptr failure;
+    std::string text;
+    try {
+      text = decide(verify);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    world.broadcast_string("", 0);
+    if (failure) std::rethrow_exception(failure);
+    return text;
+  });
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,213 @@
+// Checkpoints of many ranks: training goes on from them at any other number and layout with the losses of the run that
+// nobody stopped, and what is opened, read and hashed is counted against docs/parallelism.md.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+
+#include "checkpoint/manifest.h"
+#include "core/env.h"
+#include "core/files.h"
+#include "core/strings.h"
+#include "record/run_record.h"
+#include "support/gpt_mesh.h"
+#include "tasks/gpt/engine/gpt_training.h"
+#include "tasks/gpt/front/gpt_plan.h"
+#include "train/checkpointer.h"
+#include "train/interval_recorder.h"
+
+namespace lockstep::tests {
+namespace {
+
+/// A mesh that sees so many sequences in a step, in micro-batches of `micro_size`.
+struct ScaleCase {
+  MeshCase mesh;
+  int64_t global_batch = 0, micro_size = 1;
+};
+
+tasks::GptOptions options_for(const ScaleCase& scale) {
+  tasks::GptOptions options = options_of(scale.mesh);
+  options.hidden_dropout = options.attention_dropout = 0;  // drawn by micro-batch
+  options.num_layers = 2;
+  options.max_position_embeddings = options.seq_length.value();
+  options.micro_batch_size = scale.micro_size;
+  options.global_batch_size = scale.global_batch;
+  return options;
+}
+
+/// Sequences [begin, begin + count) of a step's global batch.
+models::Batch batch_of_step(int64_t step, int64_t begin, int64_t count, int64_t num_tokens) {
+  const at::Tensor number_B1 = at::arange(begin, begin + count).add(step * 1009).view({count, 1});
+  const at::Tensor ids = number_B1.mul(7).add(at::arange(num_tokens + 1)).mul(29).add(3).mul(11).remainder(45);
+  models::Batch batch;
+  batch.num_samples = count;
+  batch.text_BT = ids.narrow(1, 0, num_tokens);
+  batch.target_BT = ids.narrow(1, 1, num_tokens);
+  return batch;
+}
+
+/// What a run of all ranks left.
+struct RunTrace {
+  std::vector<double> losses;
+  std::vector<train::ReadCounts> reads;  ///< Of the ranks, in any order.
+  int64_t restored_step = -1, num_buckets = 0, state_bytes = 0;
+  std::map<std::string, int64_t> calls_per_step;  ///< Of the group of all ranks, on rank 0, once all is set up.
+};
+
+/// Trains `num_steps` from the newest checkpoint in `folder` and saves behind the first `save_after` of them.
+RunTrace train_on(const ScaleCase& scale, const std::filesystem::path& folder, int64_t num_steps, int64_t save_after) {
+  const tasks::GptOptions options = options_for(scale);
+  const plan::GptLayout layout = tasks::train_gpt_layout(options, scale.mesh.num_ranks());
+  RunTrace trace;
+  std::mutex mutex;
+  run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
+    if (groups.world.size() != scale.mesh.num_ranks()) throw std::runtime_error("wrong world size");
+    tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
+    train::CheckpointState state = train::checkpoint_state(training);
+    train::Checkpointer checkpointer({.run_folder = folder, .code_version = "test", .who = {}}, state, groups.world);
+    const auto restored = checkpointer.restore_latest();
+    const int64_t first = restored ? restored->position.step : 0;
+    std::unique_ptr<record::RunRecord> record;
+    if (groups.world.rank() == 0)
+      record = std::make_unique<record::RunRecord>(folder, core::Json{{"world_size", groups.world.size()}});
+    train::IntervalRecorder intervals(groups.world, std::vector<std::string>(scale.mesh.num_ranks(), "one"), at::kCPU,
+                                      record.get());
+    std::vector<double> losses;
+    std::map<std::string, int64_t> before;
+    const auto calls = [&] {
+      std::map<std::string, int64_t> counts;
+      for (const char* kind : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier"})
+        counts[kind] = groups.world.count(kind);
+      return counts;
+    };
+    for (int64_t step = first; step < first + num_steps; ++step) {
+      before = calls();
+      std::vector<models::Batch> batches;
+      for (int64_t micro = 0; micro < layout.batch.num_micro_batches; ++micro)
+        batches.push_back(batch_of_step(step, (micro * layout.dp() + groups.mesh.point().dp) * scale.micro_size,
+                                        scale.micro_size, layout.shape.sequence));
+      const auto outcome = training.runner->run(batches, static_cast<uint64_t>(step));
+      losses.push_back(outcome.scalars.at(0).second.item<double>());
+      training.update(1e-2, 0.5);
+      train::IntervalTimes times;
+      times.step = times.last_run_step = step;
+      times.num_steps = times.num_run_steps = 1;
+      intervals.record(times);
+      if (step - first + 1 == save_after)
+        checkpointer.save({.step = step + 1, .epoch = 0, .samples_seen = 0, .data = {}, .extra = {}});
+    }
+    intervals.finish();
+    if (!checkpointer.wait()) throw std::runtime_error("a part was not written");
+    const std::lock_guard lock(mutex);
+    if (groups.world.rank() == 0) {
+      trace.losses = losses;
+      trace.restored_step = first;
+      trace.num_buckets = training.sync->num_buckets();
+      for (const auto& [kind, count] : calls())
+        if (count > before.at(kind)) trace.calls_per_step[kind] = count - before.at(kind);
+    }
+    trace.reads.push_back(restored ? restored->read : train::ReadCounts{});
+    for (const auto& entry : training.optimizer->state())
+      for (const auto& [name, tensor] : entry.tensors) trace.state_bytes += static_cast<int64_t>(tensor.nbytes());
+  });
+  return trace;
+}
+
+int64_t total_files(const RunTrace& trace) {
+  return std::accumulate(trace.reads.begin(), trace.reads.end(), int64_t{0},
+                         [](int64_t sum, const train::ReadCounts& read) { return sum + read.num_files; });
+}
+
+int64_t most_files(const RunTrace& trace) {
+  return std::max_element(trace.reads.begin(), trace.reads.end(),
+                          [](const auto& a, const auto& b) { return a.num_files < b.num_files; })
+      ->num_files;
+}
+
+void expect_losses(const RunTrace& trace, const std::vector<double>& want, int64_t skipped) {
+  ASSERT_EQ(trace.losses.size() + static_cast<size_t>(skipped), want.size());
+  EXPECT_EQ(trace.restored_step, skipped);
+  for (size_t i = 0; i < trace.losses.size(); ++i)
+    EXPECT_NEAR(trace.losses[i], want[i + static_cast<size_t>(skipped)], 2e-5 * want[i]) << i;
+}
+
+ScaleCase data_ranks(int num_ranks, int64_t global_batch) {
+  ScaleCase scale{.mesh = {}, .global_batch = global_batch};
+  scale.mesh.dp = num_ranks;
+  scale.mesh.is_sharded = true;
+  return scale;
+}
+
+/// Ranks of the run that saves, its steps, and when it saves. LOCKSTEP_TEST_RANKS tries more, over 20 steps.
+struct Scale {
+  int num_ranks = 12;
+  int64_t num_steps = 6, saved = 3;
+};
+Scale wanted_scale() {
+  const auto ranks = core::parse_int(core::env("LOCKSTEP_TEST_RANKS").value_or("12")).value();
+  return {.num_ranks = static_cast<int>(ranks), .num_steps = ranks > 12 ? 20 : 6, .saved = ranks > 12 ? 10 : 3};
+}
+
+/// ZeRO-1 on N data ranks, gone on with on as many, half as many and twice as many. Without knowing what lies where
+/// each rank would open the files of all.
+TEST(CheckpointCounts, EachRankOpensFilesThatHoldItsParts) {
+  const auto [num_ranks, num_steps, saved] = wanted_scale();
+  const core::TempDir dir;
+  const int64_t batch = 2 * num_ranks;
+  const RunTrace whole = train_on(data_ranks(num_ranks, batch), dir.path(), num_steps, saved);
+  ASSERT_LT(whole.losses.back(), 0.99 * whole.losses.front()) << "nothing is learnt";
+  const auto manifest = checkpoint::list_checkpoints(dir.path()).at(0).manifest.value();
+  const auto num_optimizer_files = static_cast<int64_t>(manifest.files.size()) - 1;
+  EXPECT_GT(num_optimizer_files, num_ranks / 2);
+  for (const int reader : {num_ranks, num_ranks / 2, 2 * num_ranks}) {
+    SCOPED_TRACE(fmt::format("{} ranks read what {} wrote", reader, num_ranks));
+    const RunTrace rest = train_on(data_ranks(reader, batch), dir.path(), num_steps - saved, /*save_after=*/-1);
+    expect_losses(rest, whole.losses, saved);
+    EXPECT_EQ(std::ssize(rest.reads), reader);
+    // A rank's range of a bucket lies in so many ranges of the writers.
+    const int64_t per_bucket = (num_ranks + reader - 1) / reader + 1;
+    EXPECT_LE(most_files(rest), rest.num_buckets * per_bucket + 1) << "and the model on rank 0";
+    EXPECT_LE(total_files(rest), rest.num_buckets * (num_ranks + reader) + 1);
+    EXPECT_GE(total_files(rest), num_optimizer_files + 1);
+    if (reader == num_ranks) {
+      EXPECT_EQ(total_files(rest), num_optimizer_files + 1) << "each its own";
+    }
+    EXPECT_EQ(rest.calls_per_step, whole.calls_per_step) << "collectives of all ranks";
+    EXPECT_EQ(rest.calls_per_step.at("all_gather"), 1) << "times and counters of a step";
+    fmt::print("{} ranks read what {} wrote: {} files opened, at most {} by a rank; {} without the index\n", reader,
+               num_ranks, total_files(rest), most_files(rest), int64_t{reader} * num_optimizer_files + 1);
+  }
+}
+
+/// Tensor and pipeline ranks: the parameters are read by one of the data ranks, and by none that has other rows.
+TEST(CheckpointCounts, PartsOfTheModelAreReadOnce) {
+  const core::TempDir dir;
+  ScaleCase writer{.mesh = {}, .global_batch = 8};
+  writer.mesh = {.tp = 4, .pp = 2, .dp = 2, .is_tied = false, .is_sharded = true};
+  const RunTrace whole = train_on(writer, dir.path(), 6, 3);
+  ASSERT_LT(whole.losses.back(), 0.99 * whole.losses.front()) << "nothing is learnt";
+  ScaleCase same = writer, wider = writer, narrower = writer, one = writer;
+  wider.mesh.tp = 2;
+  wider.mesh.dp = 4;
+  narrower.mesh = {.tp = 2, .pp = 1, .dp = 1, .is_tied = false};
+  one.mesh = {.is_tied = false};
+  // Norms lie with the first tensor rank: two files of the model and two of the optimiser. Of the data ranks one reads
+  // the model. Rows of other tensor ranks, and of vocabulary tables with other padding, lie in up to all files of a
+  // stage.
+  for (const auto& [reader, most, total] :
+       {std::tuple(same, 4, 8 * 2 - 2 + 16 * 2 - 4), {wider, 12, 16 * 12}, {narrower, 24, 2 * 24}, {one, 24, 24}}) {
+    SCOPED_TRACE(reader.mesh.name());
+    const RunTrace rest = train_on(reader, dir.path(), 3, -1);
+    expect_losses(rest, whole.losses, 3);
+    EXPECT_LE(most_files(rest), most);
+    EXPECT_LE(total_files(rest), total);
+    fmt::print("{}: {} files opened, at most {} by a rank\n", reader.mesh.name(), total_files(rest), most_files(rest));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::tests

@@ -1,0 +1,115 @@
+#include "train/parts_index.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "train/shared_hashing.h"
+
+namespace lockstep::train {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// Rows [begin, begin + rows) of a table of 8 x 3, of their memory [offset, offset + count).
+TensorPart rows_of_table(int64_t begin, int64_t rows, int64_t offset, int64_t count) {
+  return {.sizes = {rows, 3},
+          .strides = {3, 1},
+          .offset = offset,
+          .count = count,
+          .place = {.whole = {8, 3}, .dim = 0, .begin = begin}};
+}
+
+TensorPart number() { return {.sizes = {}, .strides = {}, .count = 1, .place = {.whole = {}}}; }
+
+/// Two tensor ranks with two data ranks each: a half of the table, of which each data rank has a half; and a number
+/// that lies in all files.
+PartsIndex four_files() {
+  PartsIndex index;
+  index.add("a", {{"table", rows_of_table(0, 4, 0, 6)}, {"steps", number()}});
+  index.add("b", {{"table", rows_of_table(0, 4, 6, 6)}, {"steps", number()}});
+  index.add("c", {{"table", rows_of_table(4, 4, 0, 6)}, {"steps", number()}});
+  index.add("d", {{"table", rows_of_table(4, 4, 6, 6)}, {"steps", number()}});
+  return index;
+}
+
+const Names kAll{"a", "b", "c", "d"};
+
+TEST(PartsIndex, OpensWhatHoldsSomethingOfThePart) {
+  const PartsIndex index = four_files();
+  const auto with = [&](const TensorPart& part) { return index.files_with({{"table", part}}, kAll); };
+  EXPECT_EQ(with(rows_of_table(0, 4, 0, 6)), Names{"a"});
+  EXPECT_EQ(with(rows_of_table(4, 4, 5, 2)), (Names{"c", "d"}));  // a range across two data ranks
+  EXPECT_EQ(with(rows_of_table(0, 8, 0, 24)), kAll);
+  EXPECT_EQ(with(rows_of_table(0, 2, 0, 6)), (Names{"a", "b"}));  // another cut: all that has some of the rows
+  EXPECT_EQ(with(rows_of_table(6, 2, 3, 3)), (Names{"c", "d"}));
+  EXPECT_EQ(with(rows_of_table(2, 4, 0, 12)), kAll);
+  TensorPart columns = rows_of_table(0, 8, 0, 8);  // cut along the other dimension
+  columns.sizes = {8, 1};
+  columns.place.dim = 1;
+  EXPECT_EQ(with(columns), kAll);
+}
+
+TEST(PartsIndex, ANumberIsTakenFromAFileThatIsOpenedAnyhow) {
+  const PartsIndex index = four_files();
+  EXPECT_EQ(index.files_with({{"table", rows_of_table(4, 4, 6, 6)}, {"steps", number()}}, kAll), Names{"d"});
+  EXPECT_EQ(index.files_with({{"steps", number()}}, kAll).size(), 1u);
+  EXPECT_EQ(index.files_with({{"unheard of", number()}}, kAll), Names{});
+}
+
+TEST(PartsIndex, AFileThatIsNotKnownIsOpened) {
+  EXPECT_EQ(four_files().files_with({{"steps", number()}}, {"a", "new"}), (Names{"a", "new"}));
+  EXPECT_EQ(PartsIndex().files_with({{"steps", number()}}, kAll), kAll);
+}
+
+TEST(PartsIndex, IsKeptInTheManifest) {
+  core::Json extra = core::Json::object();
+  four_files().add_to_manifest(extra);
+  EXPECT_EQ(extra.at("parts").at("cuts").size(), 3u) << "cuts that many files share are kept once";
+  const PartsIndex index = PartsIndex::of_manifest(core::parse_json(extra.dump(), "a manifest"));
+  EXPECT_EQ(index.files_with({{"table", rows_of_table(4, 4, 0, 6)}}, kAll), Names{"c"});
+  EXPECT_EQ(index.names_in({"a"}), (Names{"steps", "table"}));
+  EXPECT_EQ(PartsIndex::of_manifest(core::Json::object()).names_in(kAll), Names{});
+  for (const char* key : {"names", "cuts", "files"}) {
+    core::Json cut = extra;
+    cut["parts"].erase(key);
+    EXPECT_THROW(PartsIndex::of_manifest(cut), CheckpointError) << key;
+  }
+  core::Json beyond = extra;
+  beyond["parts"]["files"]["a"][0][0] = 7;
+  EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError);
+  beyond = extra;
+  beyond["parts"]["cuts"][0]["dim"] = 2;
+  beyond["parts"]["cuts"][1]["dim"] = 2;
+  EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError);
+}
+
+TEST(PartsIndex, DescriptionsOfFilesComeBack) {
+  const FileParts parts{{"table", rows_of_table(4, 4, 6, 6)}, {"steps", number()}};
+  const FileParts again = parts_from_json(describe_parts(parts));
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_TRUE(has_same_cut(again.at("table"), parts.at("table")));
+  EXPECT_EQ(again.at("table").offset, 6);
+  EXPECT_EQ(again.at("table").count, 6);
+}
+
+/// Every file is hashed by one rank, by the one that wrote it where as many are there.
+TEST(SharedHashing, EachFileIsOneRanks) {
+  std::vector<checkpoint::CheckpointFile> files{{.name = "model.safetensors"}};
+  for (int rank = 0; rank < 5; ++rank)
+    files.push_back({.name = fmt::format("optimizer-{:05}-of-00005.safetensors", rank)});
+  for (const int num_ranks : {1, 2, 3, 5, 6, 7, 20}) {
+    std::map<std::string, int> times;
+    for (int rank = 0; rank < num_ranks; ++rank)
+      for (const auto& file : hashing_share(files, rank, num_ranks)) {
+        ++times[file.name];
+        if (num_ranks == 5 && file.name != "model.safetensors") {
+          EXPECT_EQ(file.name, fmt::format("optimizer-{:05}-of-00005.safetensors", rank));
+        }
+      }
+    EXPECT_EQ(times.size(), files.size()) << num_ranks;
+    for (const auto& [name, count] : times) EXPECT_EQ(count, 1) << name << " with " << num_ranks;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
