@@ -99,16 +99,6 @@ int64_t choose_num_lanes(int64_t requested, int64_t num_shards, int64_t pass_sam
       "run `lockstep data index SHARDS` once (ranks then share shards), write more shards, or use fewer ranks");
 }
 
-void check_world_size(int64_t num_lanes, int64_t world_size) {
-  if (num_lanes % world_size == 0) return;
-  std::vector<std::string> legal;
-  for (int64_t size = 1; size <= num_lanes; ++size)
-    if (num_lanes % size == 0) legal.push_back(std::to_string(size));
-  throw DataError(fmt::format("data: the order of this run has {} lanes, which {} ranks cannot share equally",
-                              num_lanes, world_size),
-                  fmt::format("continue on {} ranks, or start a new run", core::join_or(legal)));
-}
-
 std::vector<ShardPiece> lane_pieces(const ShardSet& set, const LaneOrder& order, uint64_t pass, int64_t lane) {
   if (order.resampled) return drawn_pieces(set, order, pass, lane);
   const std::vector<int64_t> sequence = shard_sequence(static_cast<int64_t>(set.shards.size()), order, pass);

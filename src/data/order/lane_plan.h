@@ -55,10 +55,6 @@ struct LaneOrder {
 int64_t choose_num_lanes(int64_t requested, int64_t num_shards, int64_t pass_samples, bool resampled,
                          int64_t world_size);
 
-/// Lane of a global position and world sizes: ranks share out whole lanes. DataError names the legal world sizes when
-/// they do not fit.
-void check_world_size(int64_t num_lanes, int64_t world_size);
-
 /// Pieces that `lane` reads in `pass`, in order.
 /// With an index the shuffled sequence of all samples is cut into equal lanes, so a shard may be shared by neighbouring
 /// lanes and the last pass_samples mod total samples of the sequence are left out (others in each pass). Without one

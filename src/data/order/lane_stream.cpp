@@ -339,6 +339,18 @@ RawSample LaneStream::next(uint64_t id) {
   return sample;
 }
 
+void LaneStream::pass_to(int64_t number) {
+  while (true) {
+    const int64_t position = window_ ? window_mark_.taken + cursor_ : taken_;
+    if (position >= number) return;
+    if (window_ && cursor_ < std::ssize(*window_)) {
+      cursor_ += std::min(number - position, std::ssize(*window_) - cursor_);
+    } else if (!fill(true)) {
+      begin_pass(pass_ + 1);
+    }
+  }
+}
+
 /// With an index: the beginning of the window before the one that holds sample number `taken`.
 LaneMark LaneStream::start_of_known(int64_t taken) const {
   const LaneOrder& order = context_.order;

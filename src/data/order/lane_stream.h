@@ -83,6 +83,9 @@ class LaneStream {
 
   /// The next sample; `id` becomes RawSample::id and keys its substitutes.
   RawSample next(uint64_t id);
+  /// Leaves samples to other ranks, so that next() gives sample number `number` of this lane. All of them are read,
+  /// since windows are shuffled as a whole.
+  void pass_to(int64_t number);
   /// Continues behind the first `taken` samples. With an index this reads at most two windows; else from `mark` on
   /// (which must not lie behind `taken`), or, without one, everything from the beginning.
   void seek(int64_t taken, const LaneMark* mark);

@@ -1,6 +1,7 @@
 #include "data/shards/source_webdataset.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "core/error.h"
@@ -122,7 +123,6 @@ class LaneSource : public SampleSource {
       throw DataError(fmt::format("data: a position with epoch_samples={} does not fit {} samples", samples,
                                   context_.set->num_samples()));
     order.pass_samples = samples;
-    if (!is_strided_) check_world_size(order.num_lanes, world_size_);
     const auto consumed = position.number<uint64_t>("consumed"), pass = position.number<uint64_t>("epoch");
     const auto world = static_cast<uint64_t>(world_size_);
     if (consumed % world != 0 ||
@@ -151,14 +151,19 @@ class LaneSource : public SampleSource {
     fingerprint_ = context_.set->fingerprint();
     pass_ = consumed_ = 0;
     lanes_.clear();
-    const int64_t step = is_strided_ ? 1 : world_size_;
-    for (int64_t lane = is_strided_ ? 0 : rank_; lane < order.num_lanes; lane += step)
-      lanes_.emplace_back(context_, lane);
+    lane_step_ = is_strided_ ? 1 : std::gcd(world_size_, order.num_lanes);
+    for (int64_t lane = first_lane(); lane < order.num_lanes; lane += lane_step_) lanes_.emplace_back(context_, lane);
   }
 
+  /// Rank r takes the samples r, r + world size, ... of the order, so it has the lanes of these numbers modulo
+  /// `lane_step_`. Where the ranks divide the lanes, nobody else reads them.
+  int64_t first_lane() const { return rank_ % lane_step_; }
+
   RawSample take_from_lane(uint64_t first) {
-    const auto lane = (consumed_ + static_cast<uint64_t>(rank_)) % static_cast<uint64_t>(context_.order.num_lanes);
-    return lanes_[lane / static_cast<uint64_t>(world_size_)].next(first + static_cast<uint64_t>(rank_));
+    const auto place = static_cast<int64_t>(consumed_) + rank_, lane = place % context_.order.num_lanes;
+    LaneStream& stream = lanes_[static_cast<size_t>(lane / lane_step_)];
+    stream.pass_to(before_pass(lane) + place / context_.order.num_lanes);
+    return stream.next(first + static_cast<uint64_t>(rank_));
   }
 
   /// One lane for all ranks: takes the samples of the others too.
@@ -171,13 +176,16 @@ class LaneSource : public SampleSource {
     return std::move(*own);
   }
 
-  /// Samples that lane `lane` gave before the present position.
-  int64_t taken_of(int64_t lane) const {
+  /// Samples of a lane before the present pass; without an index there is one pass alone.
+  int64_t before_pass(int64_t lane) const {
     const LaneOrder& order = context_.order;
-    const auto lanes = static_cast<uint64_t>(order.num_lanes), own = static_cast<uint64_t>(lane);
-    const uint64_t in_pass = consumed_ / lanes + (own < consumed_ % lanes ? 1 : 0);
-    const uint64_t before = order.pass_samples > 0 ? pass_ * static_cast<uint64_t>(order.lane_samples(lane)) : 0;
-    return static_cast<int64_t>(before + in_pass);
+    return order.pass_samples > 0 ? static_cast<int64_t>(pass_) * order.lane_samples(lane) : 0;
+  }
+
+  /// Samples that a lane gave to all ranks before the present position.
+  int64_t taken_of(int64_t lane) const {
+    const auto consumed = static_cast<int64_t>(consumed_), lanes = context_.order.num_lanes;
+    return before_pass(lane) + consumed / lanes + (lane < consumed % lanes ? 1 : 0);
   }
 
   void seek_lanes(const Json& json) {
@@ -187,11 +195,11 @@ class LaneSource : public SampleSource {
         const LaneMark mark = LaneMark::from_json(item);
         marks[mark.lane] = mark;
       }
-    int64_t lane = is_strided_ ? 0 : rank_;
+    int64_t lane = first_lane();
     for (LaneStream& stream : lanes_) {
       const auto mark = marks.find(lane);
       stream.seek(taken_of(lane), mark == marks.end() ? nullptr : &mark->second);
-      lane += is_strided_ ? 1 : world_size_;
+      lane += lane_step_;
     }
   }
 
@@ -199,6 +207,7 @@ class LaneSource : public SampleSource {
   const bool is_strided_;
   LaneContext context_;
   std::string fingerprint_;
+  int64_t lane_step_ = 1;          // lanes of one rank lie so far apart
   std::vector<LaneStream> lanes_;  // this rank's
   uint64_t pass_ = 0;
   uint64_t consumed_ = 0;  // of the pass, by all ranks together

