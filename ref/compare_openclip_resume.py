@@ -10,7 +10,8 @@ A ViT of four blocks and a text tower of three, pictures of `lockstep data make-
 warm-up, then a cosine: four epochs of five steps. Each shard holds one batch and each loader process one shard, so that
 an epoch's batches are those of OpenCLIP's own shuffling of shards (--data-order openclip here); within a batch the
 order of the samples does not change the loss. The pictures have the model's size and --aug-cfg scale=(1.0,1.0) takes
-all of them, because random crops have no common generator. Losses are read from both programs' TensorBoard files.
+all of them, because random crops have no common generator. One rank: OpenCLIP's command line needs GPUs for several.
+Losses are read from both programs' TensorBoard files.
 """
 import json
 import os
@@ -35,24 +36,21 @@ TOTAL = EPOCHS * STEPS_PER_EPOCH
 class Runs:
     """Command lines of both programs in one folder, with the losses that they leave."""
 
-    def __init__(self, lockstep, folder, model=MODEL, num_ranks=1):
-        self.lockstep, self.folder, self.num_ranks = lockstep, folder, num_ranks
-        per_rank, shards = BATCH // num_ranks, STEPS_PER_EPOCH * num_ranks
+    def __init__(self, lockstep, folder, model=MODEL):
+        self.lockstep, self.folder = lockstep, folder
         (folder / "model").mkdir(parents=True)
         (folder / "model" / "open_clip_config.json").write_text(json.dumps({"model_cfg": model, "preprocess_cfg": {}}))
         self.call(
             [lockstep, "data", "make-shapes", "data", "--samples", BATCH * STEPS_PER_EPOCH, "--val-samples", 28]
-            + ["--samples-per-shard", per_rank, "--image-size", model["vision_cfg"]["image_size"]]
+            + ["--samples-per-shard", BATCH, "--image-size", model["vision_cfg"]["image_size"]]
         )
         self.write_weights()
-        data = "data/train-{%06d..%06d}.tar" % (0, shards - 1)
-        self.flags = ["--model", "local-dir:model", "--train-data", data, "--batch-size", per_rank, "--seed", 3]
+        data = "data/train-{%06d..%06d}.tar" % (0, STEPS_PER_EPOCH - 1)
+        self.flags = ["--model", "local-dir:model", "--train-data", data, "--batch-size", BATCH, "--seed", 3]
         self.flags += ["--train-num-samples", BATCH * STEPS_PER_EPOCH, "--workers", STEPS_PER_EPOCH]
         self.flags += ["--epochs", EPOCHS, "--warmup", 5, "--lr", 1e-3, "--wd", 0.2, "--precision", "fp32"]
         self.flags += ["--aug-cfg", "scale=(1.0,1.0)", "--logs", "logs", "--save-frequency", 1]
         self.flags += ["--report-to", "tensorboard", "--log-every-n-steps", 1]
-        if num_ranks > 1:
-            self.flags += ["--gather-with-grad"]  # OpenCLIP's own --local-loss logs the loss of rank 0's pairs alone
 
     def write_weights(self, change=lambda model: None):
         """What runs of both programs begin with: OpenCLIP's initial weights, changed."""
@@ -74,18 +72,13 @@ class Runs:
         return {event.step: event.value for event in events.Scalars("train/loss")}
 
     def openclip(self, name, *more, threads=1):
-        start = [sys.executable, "-m", "open_clip_train.main"]
-        if self.num_ranks > 1:
-            start = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={self.num_ranks}"]
-            start += ["--master_port=29517", "-m", "--", "open_clip_train.main"]
-        self.call([*start, *self.flags, "--name", name, *more], threads)
+        words = [sys.executable, "-m", "open_clip_train.main", *self.flags, "--name", name, *more]
+        self.call(words, threads)
         return self.losses(name)
 
     def ours(self, name, *more):
-        start = [self.lockstep, "train", "clip"]
-        if self.num_ranks > 1:
-            start = [self.lockstep, "launch", "--nproc-per-node", self.num_ranks, "--", "train", "clip"]
-        self.call([*start, *self.flags, "--name", name, "--data-order", "openclip", "--save-format", "openclip", *more])
+        words = [self.lockstep, "train", "clip", *self.flags, "--name", name, *more]
+        self.call([*words, "--data-order", "openclip", "--save-format", "openclip"])
         return self.losses(name)
 
     def file(self, name, epoch):
@@ -111,35 +104,31 @@ def main():
     lines = [
         "# Runs that change between OpenCLIP and lockstep",
         "",
-        "Written by `ref/compare_openclip_resume.py`, which says what is run: both programs' command lines (OpenCLIP "
-        "3.3.0's",
-        "`open_clip_train.main`), fp32, 20 steps with warm-up and cosine, `--resume epoch_K.pt` and `--save-format "
-        "openclip`.",
-        "The largest relative difference of a loss from that of the run which one program makes alone:",
+        "Written by `ref/compare_openclip_resume.py`, which says what is run: the command lines of both programs",
+        "(`open_clip_train.main` of OpenCLIP 3.3.0), fp32, 20 steps with warm-up and cosine, `--resume epoch_K.pt` and",
+        "`--save-format openclip`. Each row: the largest relative difference of a loss from that of the run that one",
+        "program makes alone.",
         "",
-        "| run | ranks | steps compared | largest difference |",
-        "|---|---|---|---|",
+        "| run | steps compared | largest difference |",
+        "|---|---|---|",
     ]
     details = []
     worst = 0.0
-    for num_ranks in (1, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            for title, first, alone, changed in compare(
-                Runs(lockstep, pathlib.Path(folder) / "runs", num_ranks=num_ranks)
-            ):
-                steps = range(first, TOTAL)
-                assert sorted(changed) == list(steps) and sorted(alone) == list(range(TOTAL)), (title, sorted(changed))
-                differences = [abs(changed[step] - alone[step]) / alone[step] for step in steps]
-                lines.append(f"| {title} | {num_ranks} | {first} to {TOTAL - 1} | {max(differences):.1e} |")
-                print(lines[-1], flush=True)
-                worst = max(worst, max(differences))
-                if num_ranks == 1 and first == 10:
-                    details += ["", f"## {title}", "", "| step | alone | changed | relative difference |"]
-                    details += ["|---|---|---|---|"]
-                    details += [
-                        f"| {step} | {alone[step]:.7f} | {changed[step]:.7f} | {difference:.1e} |"
-                        for step, difference in zip(steps, differences)
-                    ]
+    with tempfile.TemporaryDirectory() as folder:
+        for title, first, alone, changed in compare(Runs(lockstep, pathlib.Path(folder) / "runs")):
+            steps = range(first, TOTAL)
+            assert sorted(changed) == list(steps) and sorted(alone) == list(range(TOTAL)), (title, sorted(changed))
+            differences = [abs(changed[step] - alone[step]) / alone[step] for step in steps]
+            lines.append(f"| {title} | {first} to {TOTAL - 1} | {max(differences):.1e} |")
+            print(lines[-1], flush=True)
+            worst = max(worst, max(differences))
+            if first == 10:
+                details += ["", f"## {title}", "", "| step | alone | changed | relative difference |"]
+                details += ["|---|---|---|---|"]
+                details += [
+                    f"| {step} | {alone[step]:.7f} | {changed[step]:.7f} | {difference:.1e} |"
+                    for step, difference in zip(steps, differences)
+                ]
     output.write_text("\n".join(lines + details) + "\n")
     if worst > 1e-5:
         sys.exit(f"the largest difference is {worst:.1e}")
