@@ -75,5 +75,45 @@ TEST_F(TrainOpenClip, TenStepsMoreHaveTheLossesOfOpenClip) {
   expect_losses_of_openclip("end", 15);
 }
 
+TEST_F(TrainOpenClip, PretrainedWeightsOfAnotherSizeAreResized) {
+  const std::vector<std::string> sizes = {"--force-image-size", "48", "--force-context-length", "20"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), sizes.begin(), sizes.end());
+    return more;
+  };
+  const auto done = train("new", with({"--pretrained", path("epoch_2.pt"), "--max-steps", "1"}));
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  for (const char* told : {"position embeddings of pictures resized from 4 x 4 to 6 x 6 patches (bicubic)",
+                           "position embeddings of texts resized from 16 to 20 tokens (linear)"})
+    EXPECT_NE(done.err.find(told), std::string::npos) << told << '\n' << done.err;
+  const auto refused = train("on", with({"--resume", path("epoch_2.pt")}));
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_NE(refused.err.find("give the --force-image-size and --force-context-length that the weights were made with"),
+            std::string::npos)
+      << refused.err;
+}
+
+/// As in OpenCLIP, the numbers of AdamW are the file's; also in what the run leaves for itself and for OpenCLIP.
+TEST_F(TrainOpenClip, AdamWGoesOnWithTheNumbersOfTheFile) {
+  const std::vector<std::string> others = {"--wd", "0.01", "--beta1", "0.5", "--beta2", "0.6", "--eps", "1e-2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), others.begin(), others.end());
+    return more;
+  };
+  const auto stopped = train("on", with({"--resume", path("epoch_2.pt"), "--max-steps", "15"}));
+  ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
+  for (const char* told : {"--wd 0.01 is not used: the run goes on with 0.2 of the OpenCLIP file, as in OpenCLIP",
+                           "--beta1 0.5 is not used", "--beta2 0.6 is not used", "--eps 0.01 is not used"})
+    EXPECT_NE(stopped.err.find(told), std::string::npos) << told << '\n' << stopped.err;
+  const auto resumed = train("on", with({"--resume", "latest"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("--wd 0.01 is not used"), std::string::npos) << resumed.err;
+  expect_losses_of_openclip("on", 10);
+  const auto again = train("end", {"--resume", path("logs/on/checkpoints/epoch_3.pt")});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.err.find("is not used"), std::string::npos) << again.err;
+  expect_losses_of_openclip("end", 15);
+}
+
 }  // namespace
 }  // namespace lockstep::tests
