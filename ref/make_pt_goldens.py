@@ -84,6 +84,11 @@ def check():
     for mmap in (False, True):
         ours = torch.load(FOLDER / "ours.pt", weights_only=True, mmap=mmap)
         assert ours["epoch"] == 7 and ours["name"] == "exported", ours.keys()
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.load_state_dict(ours["scaler"])
+        assert scaler.state_dict() == ours["scaler"] == {
+            "scale": 512.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "_growth_tracker": 9
+        }, ours["scaler"]
         state_dict = ours["state_dict"]
         assert isinstance(state_dict, collections.OrderedDict) and set(state_dict) == set(expected)
         for name, tensor in state_dict.items():

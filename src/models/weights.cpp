@@ -134,12 +134,24 @@ Match match_names(const NamedValues& targets, const NamedValues& values) {
   return match;
 }
 
+/// Do only position embeddings have another shape, which a size of pictures or texts decides?
+bool differs_in_positions_alone(const Match& match) {
+  return match.missing.empty() && match.unexpected.empty() &&
+         std::all_of(match.misshaped.begin(), match.misshaped.end(), [](const std::string& line) {
+           const std::string name = line.substr(0, line.find(' '));
+           return core::ends_with(name, "positional_embedding") || core::ends_with(name, "pos_embed");
+         });
+}
+
 void require_fit(const Match& match, const WeightFile& weights) {
   if (match.missing.empty() && match.unexpected.empty() && match.misshaped.empty()) return;
   throw DataError(fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}",
                               weights.path.string(), list_names(match.missing), list_names(match.unexpected),
                               list_names(match.misshaped)),
-                  "check that --model names the architecture that the weights were made for");
+                  differs_in_positions_alone(match)
+                      ? "give the --force-image-size and --force-context-length that the weights were made with; a new "
+                        "run with --pretrained resizes position embeddings of OpenCLIP's own ViT and texts"
+                      : "check that --model names the architecture that the weights were made for");
 }
 
 }  // namespace

@@ -41,13 +41,16 @@ class PtReader {
       : where_(path.string()), file_bytes_(fs::file_size(path)), archive_(open(where_)) {}
 
   PtStateDict read() {
-    if (!archive_->hasRecord("data.pkl")) refuse("it has no record data.pkl");
-    check_byte_order();
-    if (archive_->getRecordSize("data.pkl") > kMaxPickleBytes) refuse("its data.pkl is larger than 16 MiB");
-    count_bytes("data.pkl", archive_->getRecordSize("data.pkl"));
-    const auto [data, size] = archive_->getRecord("data.pkl");
-    const PickleDocument document({static_cast<const std::byte*>(data.get()), size}, where_);
+    const PickleDocument document = parse();
     return extract(document.root());
+  }
+
+  std::optional<PtParamGroup> read_tuning() {
+    const PickleDocument document = parse();
+    const auto* optimizer = document.root().is(Kind::kDict) ? document.root().find("optimizer") : nullptr;
+    const auto* groups = optimizer != nullptr ? optimizer->find("param_groups") : nullptr;
+    if (groups == nullptr || !groups->is(Kind::kList) || groups->items.empty()) return std::nullopt;
+    return tuning_of(*groups->items.back());
   }
 
   PtCheckpoint read_checkpoint() {
@@ -60,6 +63,15 @@ class PtReader {
   }
 
  private:
+  PickleDocument parse() {
+    if (!archive_->hasRecord("data.pkl")) refuse("it has no record data.pkl");
+    check_byte_order();
+    if (archive_->getRecordSize("data.pkl") > kMaxPickleBytes) refuse("its data.pkl is larger than 16 MiB");
+    count_bytes("data.pkl", archive_->getRecordSize("data.pkl"));
+    const auto [data, size] = archive_->getRecord("data.pkl");
+    return PickleDocument({static_cast<const std::byte*>(data.get()), size}, where_);
+  }
+
   static std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open(const std::string& where) {
     core::open_for_reading(where);  // a missing file has a clearer message than a damaged one
     return std::make_unique<caffe2::serialize::PyTorchStreamReader>(where);
@@ -133,6 +145,25 @@ class PtReader {
           entry[values.items[j]->text] = tensor;
     }
     return out;
+  }
+
+  static std::optional<double> number_of(const PickleValue* value) {
+    if (value == nullptr || !(value->is(Kind::kFloat) || value->is(Kind::kInt))) return std::nullopt;
+    return value->is(Kind::kFloat) ? value->real : static_cast<double>(value->integer);
+  }
+
+  static std::optional<PtParamGroup> tuning_of(const PickleValue& group) {
+    const auto* betas = group.find("betas");
+    if (betas == nullptr || !betas->is(Kind::kTuple) || betas->items.size() != 2) return std::nullopt;
+    const auto lr = number_of(group.find("lr")), beta1 = number_of(betas->items[0]), beta2 = number_of(betas->items[1]),
+               epsilon = number_of(group.find("eps")), weight_decay = number_of(group.find("weight_decay"));
+    if (!lr || !beta1 || !beta2 || !epsilon || !weight_decay) return std::nullopt;
+    return PtParamGroup{.parameters = {},
+                        .lr = *lr,
+                        .beta1 = *beta1,
+                        .beta2 = *beta2,
+                        .epsilon = *epsilon,
+                        .weight_decay = *weight_decay};
   }
 
   /// Steps were plain numbers before PyTorch 1.12.
@@ -349,6 +380,21 @@ void write_optimizer(PickleWriter& pickle, const PtOptimizer& optimizer, NamedVa
   pickle.end_dict();
 }
 
+void write_scaler(PickleWriter& pickle, const PtScaler& scaler) {
+  pickle.begin_dict(/*ordered=*/false);
+  for (const auto& [name, value] :
+       {std::pair{"scale", scaler.scale}, {"growth_factor", 2.0}, {"backoff_factor", 0.5}}) {
+    pickle.string(name);
+    pickle.real(value);
+  }
+  for (const auto& [name, value] :
+       {std::pair{"growth_interval", int64_t{2000}}, {"_growth_tracker", scaler.growth_tracker}}) {
+    pickle.string(name);
+    pickle.integer(value);
+  }
+  pickle.end_dict();
+}
+
 /// `tensors` become the records of the file; those of the optimiser are appended.
 std::string pickle_of(NamedValues& tensors, const std::optional<CheckpointHead>& head) {
   PickleWriter pickle;
@@ -369,6 +415,10 @@ std::string pickle_of(NamedValues& tensors, const std::optional<CheckpointHead>&
   if (head && head->optimizer) {
     pickle.string("optimizer");
     write_optimizer(pickle, *head->optimizer, tensors);
+  }
+  if (head && head->scaler) {
+    pickle.string("scaler");
+    write_scaler(pickle, *head->scaler);
   }
   if (head) pickle.end_dict();
   return pickle.finish();
@@ -399,6 +449,10 @@ void write_archive(core::AtomicFile& file, const std::string& pickle, const Name
 
 PtStateDict read_pt_state_dict(const fs::path& path) {
   return read_archive(path, [](PtReader& reader) { return reader.read(); });
+}
+
+std::optional<PtParamGroup> read_pt_tuning(const fs::path& path) {
+  return read_archive(path, [](PtReader& reader) { return reader.read_tuning(); });
 }
 
 PtCheckpoint read_pt_checkpoint(const fs::path& path) {

@@ -14,6 +14,7 @@
 #include "data/train_stream.h"
 #include "models/weights.h"
 #include "train/checkpoint_files.h"
+#include "train/checkpointer.h"
 #include "train/stored_tensors.h"
 
 namespace lockstep::train {
@@ -138,9 +139,45 @@ void import_openclip_checkpoint(const fs::path& file, const fs::path& folder, co
   checkpoint::write_manifest(folder, manifest);
 }
 
+std::optional<optim::AdamWConfig> openclip_adamw(const fs::path& file) {
+  const auto tuning = models::read_pt_tuning(file);
+  if (!tuning) return std::nullopt;
+  return optim::AdamWConfig{
+      .beta1 = tuning->beta1, .beta2 = tuning->beta2, .epsilon = tuning->epsilon, .weight_decay = tuning->weight_decay};
+}
+
+std::optional<optim::AdamWConfig> adamw_of(const checkpoint::CheckpointManifest& manifest) {
+  const core::Json facts = callers_extra(manifest);
+  if (!facts.contains(kAdamWKey)) return std::nullopt;
+  return adamw_from_json(facts.at(kAdamWKey));
+}
+
+core::Json to_json(const optim::AdamWConfig& adamw) {
+  return {{"beta1", adamw.beta1}, {"beta2", adamw.beta2}, {"eps", adamw.epsilon}, {"weight_decay", adamw.weight_decay}};
+}
+
+optim::AdamWConfig adamw_from_json(const core::Json& json) {
+  return {.beta1 = json.at("beta1"),
+          .beta2 = json.at("beta2"),
+          .epsilon = json.at("eps"),
+          .weight_decay = json.at("weight_decay")};
+}
+
+std::optional<models::PtScaler> openclip_scaler(const checkpoint::CheckpointManifest& manifest) {
+  if (!manifest.extra.contains("loss_scaler")) return std::nullopt;
+  const core::Json& scaler = manifest.extra.at("loss_scaler");
+  return models::PtScaler{.scale = scaler.at("scale"), .growth_tracker = scaler.at("growth_tracker")};
+}
+
 std::optional<models::PtOptimizer> openclip_optimizer(const fs::path& folder, const models::NamedValues& state_dict,
-                                                      const models::PtParamGroup& tuning) {
+                                                      models::PtParamGroup tuning) {
   const auto manifest = checkpoint::read_manifest(folder);
+  if (const auto taken = adamw_of(manifest)) {
+    tuning.beta1 = taken->beta1;
+    tuning.beta2 = taken->beta2;
+    tuning.epsilon = taken->epsilon;
+    tuning.weight_decay = taken->weight_decay;
+  }
   const auto files = optimizer_files(manifest);
   if (files.empty()) return std::nullopt;
   const StoredTensors stored(folder, files);

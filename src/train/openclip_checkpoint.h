@@ -2,7 +2,9 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "checkpoint/manifest.h"
 #include "models/weights_pt.h"
+#include "optim/adamw.h"
 #include "train/checkpoint_state.h"
 
 namespace lockstep::train {
@@ -22,11 +24,24 @@ struct EpochLength {
 void import_openclip_checkpoint(const std::filesystem::path& file, const std::filesystem::path& folder,
                                 const CheckpointState& state, const EpochLength& epoch);
 
+/// Betas, epsilon and weight decay in a checkpoint of OpenCLIP; nothing where it has no AdamW. No tensor is read.
+std::optional<optim::AdamWConfig> openclip_adamw(const std::filesystem::path& file);
+
+/// The same in our checkpoints of a run that went on from such a file: `kAdamWKey` of callers_extra.
+inline constexpr const char* kAdamWKey = "adamw_of_openclip";
+std::optional<optim::AdamWConfig> adamw_of(const checkpoint::CheckpointManifest& manifest);
+core::Json to_json(const optim::AdamWConfig& adamw);
+optim::AdamWConfig adamw_from_json(const core::Json& json);
+
+/// The loss scale in our checkpoint as OpenCLIP saves it; nothing where the run has none.
+std::optional<models::PtScaler> openclip_scaler(const checkpoint::CheckpointManifest& manifest);
+
 /// AdamW's state in our checkpoint `folder` as OpenCLIP saves it, or nothing where the checkpoint has none.
 /// `state_dict`: in OpenCLIP's order, by which its parameters are numbered: first those that do not decay, then the
-/// rest. `tuning`: learning rate, betas, epsilon and weight decay of AdamW, which OpenCLIP takes from the file, too.
+/// rest. `tuning`: learning rate, betas, epsilon and weight decay of AdamW, which OpenCLIP takes from the file, too;
+/// but for the learning rate, adamw_of the checkpoint wins over it.
 std::optional<models::PtOptimizer> openclip_optimizer(const std::filesystem::path& folder,
                                                       const models::NamedValues& state_dict,
-                                                      const models::PtParamGroup& tuning);
+                                                      models::PtParamGroup tuning);
 
 }  // namespace lockstep::train

@@ -54,6 +54,19 @@ void RunCheckpoints::check_model(const Snapshot& snapshot) {
   });
 }
 
+const std::optional<optim::AdamWConfig>& RunCheckpoints::find_adamw(const Snapshot& snapshot) {
+  const auto text = decide_on_rank_zero(run_.world(), [&] {
+    std::optional<optim::AdamWConfig> found;
+    if (run_.folder.has_checkpoint && is_openclip_checkpoint(run_.folder.resume_path))
+      found = openclip_adamw(run_.folder.resume_path);
+    else if (const auto manifest = starting_manifest(snapshot))
+      found = adamw_of(*manifest);
+    return found ? to_json(*found).dump() : std::string();
+  });
+  if (!text.empty()) adamw_ = adamw_from_json(core::parse_json(text, "message between ranks"));
+  return adamw_;
+}
+
 TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot& snapshot, int64_t steps_per_epoch) {
   steps_per_epoch_ = steps_per_epoch;
   CheckpointerConfig config;
@@ -127,11 +140,13 @@ core::Json RunCheckpoints::resume_facts() const {
 }
 
 void RunCheckpoints::save(const TrainerPosition& position, const core::Json& data) {
+  core::Json extra = resume_facts();
+  if (adamw_) extra[kAdamWKey] = to_json(*adamw_);
   checkpointer_->save({.step = position.step,
                        .epoch = position.step / steps_per_epoch_,
                        .samples_seen = position.samples_seen,
                        .data = data,
-                       .extra = resume_facts()});
+                       .extra = std::move(extra)});
 }
 
 void RunCheckpoints::finish_saving() {

@@ -5,6 +5,7 @@
 
 #include "checkpoint/manifest.h"
 #include "core/json.h"
+#include "optim/adamw.h"
 #include "train/checkpointer.h"
 #include "train/run_context.h"
 #include "train/trainer.h"
@@ -20,6 +21,9 @@ class RunCheckpoints {
   /// UsageError where the run would start from a checkpoint of another model: refused before memory of devices is
   /// taken.
   void check_model(const Snapshot& snapshot);
+  /// Betas, epsilon and weight decay of the file of OpenCLIP that the run goes on from, or once began with: OpenCLIP
+  /// takes them from there, whatever the flags say. Every later checkpoint keeps them.
+  const std::optional<optim::AdamWConfig>& find_adamw(const Snapshot& snapshot);
   /// `steps_per_epoch` 0: the run only evaluates. Opens the run's checkpoints; fills `training` from the run's own,
   /// from `snapshot`, or leaves it as it is.
   TrainerPosition restore(const Training& training, const Snapshot& snapshot, int64_t steps_per_epoch);
@@ -42,6 +46,7 @@ class RunCheckpoints {
 
   RunContext& run_;
   int64_t steps_per_epoch_ = 0, epochs_done_ = 0;
+  std::optional<optim::AdamWConfig> adamw_;
   std::unique_ptr<Checkpointer> checkpointer_;
 };
 

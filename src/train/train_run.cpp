@@ -118,6 +118,7 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
   training_ = &task_->build_training({.phases = &phases_,
                                       .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or("")),
                                       .is_restored = run_.folder.has_checkpoint,
+                                      .adamw = checkpoints_.find_adamw(snapshot_),
                                       .snapshot = snapshot_});
   core::end_progress();
   startup_.finish("weights");

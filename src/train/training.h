@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "config/param_spec.h"
 #include "models/task.h"
+#include "optim/adamw.h"
 #include "optim/grad_norm.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
@@ -91,7 +92,9 @@ struct TrainingHooks {
   PhaseClock* phases = nullptr;  ///< Outlives the training.
   std::optional<Fault> fault = std::nullopt;
   bool is_restored = false;  ///< A checkpoint of this run will fill everything: no other weights are read.
-  Snapshot snapshot = {};    ///< Else: where weights alone come from, unless it is restored, too.
+  /// What AdamW goes on with instead of what the flags say: that of a file of OpenCLIP, see RunCheckpoints::find_adamw.
+  std::optional<optim::AdamWConfig> adamw = std::nullopt;
+  Snapshot snapshot = {};  ///< Else: where weights alone come from, unless it is restored, too.
 };
 
 }  // namespace lockstep::train

@@ -110,6 +110,19 @@ TEST_F(TrainFaults, APictureOfAbsurdSizeIsRefusedByItsHeader) {
   EXPECT_FALSE(fs::exists(logs_.path() / "bomb")) << "a start that is refused leaves no folder";
 }
 
+TEST_F(TrainFaults, AFolderOfEventFilesThatCannotBeWrittenIsRefusedAtTheStart) {
+  ASSERT_EQ(train("events", {"--max-steps", "2"}).exit_code, 0);
+  core::write_file_atomic(logs_.path() / "events/tensorboard", "a file where the folder would be");
+  const auto record = core::read_file(logs_.path() / "events/steps.jsonl");
+  const std::vector<std::string> more = {"--max-steps", "4", "--resume", "latest"};
+  auto with_events = more;
+  with_events.insert(with_events.end(), {"--report-to", "tensorboard"});
+  expect_error(train("events", with_events), 6, {"cannot create", "events/tensorboard", "Not a directory"});
+  EXPECT_EQ(core::read_file(logs_.path() / "events/steps.jsonl"), record);
+  expect_error(train("events", more), 0, {"continuing after step 2"});
+  EXPECT_EQ(losses("events").size(), 4u);
+}
+
 TEST_F(TrainFaults, AResumeFromWhatIsNoCheckpointLeavesNoFolder) {
   const auto file = logs_.path() / "foreign.pt";
   core::write_file_atomic(file, "no checkpoint at all");

@@ -116,6 +116,61 @@ TEST_F(TrainRemote, FailuresOfTheServerReachNoStepAndTheFinalStateArrives) {
   EXPECT_NE(more.err.find("continuing after step 12"), std::string::npos) << more.err;
 }
 
+TEST_F(TrainRemote, KeysThatExpireInMidRunHarmNothingAndRenewedOnesAreFound) {
+  const fs::path file = logs_.path() / "credentials";
+  const auto write_keys = [&](const std::string& key_id) {
+    core::write_file_atomic(file,
+                            fmt::format("[default]\naws_access_key_id = {}\naws_secret_access_key = secret\n", key_id));
+  };
+  write_keys("old");
+  servers_->order({{"expired", "/renewed/renewed/checkpoints/step-"}});  // when the first checkpoint begins to travel
+  auto args = train_args("renewed", {"--max-steps", "24", "--save-every-n-steps", "3", "--remote-sync",
+                                     "s3://runs/renewed", "--remote-sync-frequency", "0.01"});
+  args.insert(args.begin(), lockstep_program());
+  core::ProcessOptions options{.argv = args, .err = core::ProcessOptions::Stream::kNull};
+  for (const auto& [name, value] : keys()) options.env_changes.emplace_back(name, value);
+  for (const char* name : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
+    options.env_changes.emplace_back(name, std::nullopt);
+  options.env_changes.emplace_back("AWS_SHARED_CREDENTIALS_FILE", file.string());
+  auto process = core::Process::spawn(options);
+  const auto log = [&] {
+    const fs::path path = logs_.path() / "renewed/out.log";
+    return fs::exists(path) ? core::read_file(path) : std::string();
+  };
+  const auto wait_for = [&](const auto& is_there) {
+    while (!is_there() && !process.poll()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return is_there();
+  };
+  EXPECT_TRUE(wait_for([&] { return log().find("ExpiredToken") != std::string::npos; })) << log();
+  EXPECT_TRUE(wait_for([&] { return log().find("saved checkpoint step-00000024.a1") != std::string::npos; })) << log();
+  EXPECT_TRUE(stored("renewed/renewed/checkpoints/step-00000024.a1/manifest.json").empty()) << log();
+  write_keys("test");
+  EXPECT_TRUE(process.wait().ok()) << log();
+  EXPECT_NE(log().find("renew the credentials"), std::string::npos) << log();
+  EXPECT_NE(log().find("remote: the run has arrived at s3://runs/renewed/renewed"), std::string::npos) << log();
+  EXPECT_EQ(losses("renewed").size(), 24u);
+  EXPECT_EQ(stored("renewed/renewed/checkpoints/step-00000024.a1/").size(), 3u);
+}
+
+/// Of 96 pictures: 12 steps an epoch.
+TEST_F(TrainRemote, AFileOfOpenClipInABucketIsGoneOnFrom) {
+  ASSERT_EQ(train("whole", {"--save-format", "openclip", "--save-frequency", "1"}).exit_code, 0);
+  const auto whole = losses("whole");
+  ASSERT_EQ(whole.size(), 24u);
+  remote::S3Client("runs", servers_->config())
+      .send({.method = "PUT",
+             .key = "theirs/epoch_1.pt",
+             .body = core::read_file(logs_.path() / "whole/checkpoints/epoch_1.pt")});
+  const auto on = train("on", {"--resume", "s3://runs/theirs/epoch_1.pt"}, keys());
+  ASSERT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_NE(on.err.find("continuing after step 12"), std::string::npos) << on.err;
+  EXPECT_EQ(losses("on"), std::vector<double>(whole.begin() + 12, whole.end()));
+  const auto missing = train("none", {"--resume", "s3://runs/theirs/epoch_9.pt"}, keys());
+  EXPECT_NE(missing.exit_code, 0);
+  EXPECT_NE(missing.err.find("epoch_9.pt"), std::string::npos) << missing.err;
+  EXPECT_FALSE(fs::exists(logs_.path() / "none"));
+}
+
 TEST_F(TrainRemote, AProcessThatIsKilledInMidUploadGoesOnFromItsParts) {
   // The second part of the optimiser's file never gets an answer; then the process is killed.
   servers_->order({{"hang", true}, {"match", "optimizer.safetensors?partNumber=2"}});

@@ -71,6 +71,8 @@ models::Batch make_loss_batch(const config::ClipShape& shape, int64_t step, int6
 struct LossLayout {
   int num_ranks = 1, num_micro_batches = 1;
   std::string grad_sync = "auto";
+  bool use_bn_sync = false;
+  double lr = kLossLr;
 };
 
 struct LossTrained {
@@ -120,6 +122,7 @@ class GoldenRun {
   LossTrained train(Comm& data, const LossLayout& layout, int64_t num_steps) const {
     auto options = this->options();
     options.grad_sync = layout.grad_sync;
+    options.use_bn_sync = layout.use_bn_sync;
     const auto shape = contrastive_shape_of(options);
     auto training = build_contrastive_training(options, shape, data, at::kCPU, layout.num_micro_batches);
     begin_with_golden_weights(training, options.siglip);
@@ -134,7 +137,7 @@ class GoldenRun {
       const auto outcome = training.runner->run(batches, static_cast<uint64_t>(step));
       for (out.losses.emplace_back(); const auto& [name, value] : outcome.scalars)
         if (name.ends_with("_loss")) out.losses.back()[name] = value.item<double>();
-      training.update(kLossLr, 0);
+      training.update(layout.lr, 0);
     }
     training.sync->wait_params();
     for (const auto& entry : tests::all_tensors(training.task->network()))
@@ -229,6 +232,43 @@ TEST_P(ContrastiveLosses, RanksAndAccumulationEqualOneRank) {
       ++num_done;
     });
     EXPECT_EQ(num_done, layout.num_ranks);
+  }
+}
+
+/// ref/make_batch_norm_goldens.py: a ModifiedResNet under OpenCLIP's DistributedDataParallel, with statistics of each
+/// rank; with --use-bn-sync any number of ranks computes what one computes of all the pictures.
+TEST(ContrastiveBatchNorm, RanksEqualOpenClip) {
+  const core::Json golden =
+      core::parse_json(core::read_file(tests::golden_path("contrastive_training/batch_norm.json")), "batch_norm.json");
+  const GoldenRun run("resnet", core::Json{{"model", "resnet"}});
+  struct Row {
+    int num_ranks;
+    const char *golden, *grad_sync;
+    bool is_synchronised;
+  };
+  for (const Row& row : {Row{1, "1", "auto", false}, Row{2, "2", "ddp", false}, Row{4, "4", "zero1", false},
+                         Row{2, "1", "zero1", true}, Row{4, "1", "ddp", true}}) {
+    const std::string where = fmt::format("{} ranks{}", row.num_ranks, row.is_synchronised ? ", synchronised" : "");
+    std::atomic<int> num_done = 0;
+    tests::run_ranks(row.num_ranks, [&](Comm& data) {
+      const LossTrained got = run.train(
+          data,
+          {.num_ranks = row.num_ranks, .grad_sync = row.grad_sync, .use_bn_sync = row.is_synchronised, .lr = 1e-4}, 10);
+      const core::Json& want = golden.at(row.golden);
+      for (size_t step = 0; step < 10; ++step) {
+        const double loss = want.at("losses").at(step);
+        EXPECT_NEAR(got.losses[step].at("contrastive_loss"), loss, kLossTolerance * loss) << where << ", step " << step;
+      }
+      if (data.rank() == 0)
+        for (const auto& [name, norm] : want.at("norms").items())
+          if (name.find("running_") != std::string::npos) {
+            EXPECT_NEAR(got.state.at(name).to(at::kDouble).norm().item<double>(), norm.get<double>(),
+                        1e-4 * norm.get<double>())
+                << where << ", " << name;
+          }
+      ++num_done;
+    });
+    EXPECT_EQ(num_done, row.num_ranks);
   }
 }
 
@@ -344,6 +384,34 @@ TEST_F(OpenClipCheckpoint, WhatWeWriteIsReadAsItWas) {
     EXPECT_EQ(resume(training, alone, file).position.step, 7);
     expect_golden_losses(steps(run, training, alone, 7, 10), 7, fmt::format("written by {} ranks", num_ranks));
   }
+}
+
+TEST_F(OpenClipCheckpoint, TheLossScaleGoesBothWays) {
+  const GoldenRun run("resumed", golden_cases().at("resumed"));
+  Comm alone;
+  const auto build_scaled = [&] {  // --precision amp has a scaler on GPUs alone
+    auto training = build(run, alone, "none");
+    training.scaler = std::make_unique<optim::LossScaler>(at::kCPU);
+    return training;
+  };
+  auto training = build_scaled();
+  resume(training, alone, tests::golden_path("contrastive_training/epoch_5.pt"));
+  training.scaler->load_state({.scale = 1024, .growth_tracker = 7});
+  train::Checkpointer checkpointer({.run_folder = folder_ / "run", .code_version = "test", .who = core::Json::object()},
+                                   train::checkpoint_state(training), alone);
+  checkpointer.save({.step = 7, .epoch = 7, .samples_seen = 56, .data = {}, .extra = core::Json::object()});
+  EXPECT_TRUE(checkpointer.wait());
+  const auto folder = train::checkpoint_folder(folder_ / "run");
+  const auto weights = models::in_openclip_order(models::named_values(training.task->network()));
+  models::write_weights_pt(folder_ / "ours.pt", weights,
+                           models::CheckpointHead{.epoch = 7,
+                                                  .name = "ours",
+                                                  .optimizer = train::openclip_optimizer(folder, weights, {}),
+                                                  .scaler = train::openclip_scaler(checkpoint::read_manifest(folder))});
+  auto other = build_scaled();
+  resume(other, alone, folder_ / "ours.pt");
+  EXPECT_EQ(other.scaler->state().scale, 1024);
+  EXPECT_EQ(other.scaler->state().growth_tracker, 7);
 }
 
 TEST_F(OpenClipCheckpoint, WhatDoesNotFitIsRefused) {

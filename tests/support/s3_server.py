@@ -10,7 +10,7 @@ The gate takes orders at /_gate as a JSON object in a POST, and answers with wha
     damage      change a byte of so many of the next bodies
     hang        true: take requests and never answer; false: answer again
     delay_s     wait so long before each answer
-    expired     true: refuse the key id "old" as expired
+    expired     true: refuse the key id "old" as expired; a text: from the first request on whose line holds it
     match       fail, drop, damage and hang concern only requests whose line ("PUT /bucket/key?query") holds this text
 It knows the keys "test" and "old", whose secret is "secret", and verifies signatures with botocore, which is not the
 code under test. A key id "nobody" is refused.
@@ -146,7 +146,10 @@ def make_handler(gate):
             if gate.takes("fail", line):
                 return self.refuse(500, "InternalError")
             headers = {name.lower(): value for name, value in self.headers.items()}
-            if gate.orders["expired"] and "Credential=old/" in headers.get("authorization", ""):
+            expired = gate.orders["expired"]
+            if isinstance(expired, str) and expired in line:
+                gate.orders["expired"] = expired = True
+            if expired is True and "Credential=old/" in headers.get("authorization", ""):
                 return self.refuse(400, "ExpiredToken")
             problem = signature_problem(self.command, self.path, headers, body)
             if problem:

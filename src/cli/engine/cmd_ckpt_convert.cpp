@@ -125,10 +125,12 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   if (!config::writes_pt(options))
     models::write_weights_safetensors(options.output, weights.tensors);
   else
-    models::write_weights_pt(options.output, weights.tensors,
-                             models::CheckpointHead{.epoch = weights.epoch.value_or(manifest.epoch),
-                                                    .name = fs::path(options.path).stem().string(),
-                                                    .optimizer = optimizer});
+    models::write_weights_pt(
+        options.output, weights.tensors,
+        models::CheckpointHead{.epoch = weights.epoch.value_or(manifest.epoch),
+                               .name = fs::path(options.path).stem().string(),
+                               .optimizer = optimizer,
+                               .scaler = options.with_optimizer ? train::openclip_scaler(manifest) : std::nullopt});
   const std::string step = manifest.files.empty() ? "" : fmt::format(" of step {}", manifest.step);
   core::log_info("{} tensors{} -> {}", weights.tensors.size(), step, options.output);
   return 0;

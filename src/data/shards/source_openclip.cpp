@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/order/lane_stream.h"
 #include "data/order/position.h"
+#include "data/order/python_random.h"
 #include "data/shards/epoch_size.h"
 #include "data/shards/source_webdataset.h"
 
@@ -13,7 +14,6 @@ using core::Json;
 
 namespace {
 
-constexpr uint64_t kPurposeShards = 0x4f435f53ull;
 constexpr uint64_t kPurposeSamples = 0x4f435f58ull;
 constexpr uint64_t kPurposeDraw = 0x4f435f44ull;
 constexpr size_t kHistory = 16;
@@ -25,7 +25,8 @@ class WorkerStream {
   WorkerStream(LaneContext& context, std::vector<int64_t> shards, int64_t window, uint64_t key, bool resampled)
       : context_(context), shards_(std::move(shards)), draw_key_(core::stream_key({key, kPurposeDraw})),
         resampled_(resampled), walker_(context),
-        shuffle_([this] { return read(); }, window, std::min<int64_t>(window, std::max<int64_t>(1, window / 5)), key) {}
+        shuffle_([this] { return read(); }, window, std::min<int64_t>(window, std::max<int64_t>(1, window / 5)),
+                 core::CounterRng(key)) {}
   WorkerStream(const WorkerStream&) = delete;
   WorkerStream& operator=(const WorkerStream&) = delete;
 
@@ -164,10 +165,9 @@ class OpenClipSource : public SampleSource {
     context_.known_samples.assign(static_cast<size_t>(num_shards), -1);
     std::vector<std::vector<int64_t>> dealt(static_cast<size_t>(config_.num_workers));
     int64_t fed = 0, place = 0;
-    RollingShuffle<int64_t> order(
+    RollingShuffle<int64_t, PythonRandom> order(
         [&]() -> std::optional<int64_t> { return fed < num_shards ? std::optional(fed++) : std::nullopt; },
-        config_.shuffle ? kShardBuffer : 1, config_.shuffle ? kShardInitial : 1,
-        core::stream_key({seed_ + epoch, kPurposeShards}));
+        config_.shuffle ? kShardBuffer : 1, config_.shuffle ? kShardInitial : 1, PythonRandom(seed_ + epoch));
     for (std::optional<int64_t> shard; (shard = order.next()); ++place)
       if (place % config_.world_size == config_.rank)
         dealt[static_cast<size_t>(place / config_.world_size % config_.num_workers)].push_back(*shard);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/order/lane_plan.h"
+#include "data/order/python_random.h"
 #include "data/shards/index_jobs.h"
 #include "data/shards/shard_list.h"
 #include "data/shards/source_openclip.h"
@@ -733,10 +734,52 @@ TEST(OpenClipOrder, DealsShardsToRanksAndWorkers) {
   EXPECT_EQ(take(*open_train_source(config), 200).size(), 200u);
 }
 
+// Python 3.11: [Random(seed).randint(0, n - 1) for n in bounds]
+TEST(PythonRandom, DrawsAsPythonDoes) {
+  const std::vector<uint64_t> bounds{1, 2, 10, 1000, 0xFFFFFFFF, 7, 3};
+  const auto draws = [&](uint64_t seed) {
+    PythonRandom random(seed);
+    std::vector<uint64_t> out;
+    for (const uint64_t bound : bounds) out.push_back(random.below(bound));
+    return out;
+  };
+  EXPECT_EQ(draws(0), (std::vector<uint64_t>{0, 1, 0, 265, 4146640122, 4, 1}));
+  EXPECT_EQ(draws(3), (std::vector<uint64_t>{0, 0, 5, 937, 2593816829, 3, 2}));
+  EXPECT_EQ(draws((1ull << 40) + 5), (std::vector<uint64_t>{0, 0, 8, 776, 3513130008, 6, 0}));
+}
+
+// webdataset 0.2.86: list(_shuffle(iter(range(n)), 2000, 500, random.Random(seed + epoch)))
+TEST(OpenClipOrder, ShardsComeAsOpenClipShufflesThem) {
+  const core::TempDir folder;
+  SourceConfig config;
+  config.spec = write_shards(folder.path(), {2, 2, 2, 2, 2});
+  config.order = DataOrder::kOpenClip;
+  config.world_size = 1;
+  config.num_workers = 5;
+  config.micro_batch_size = config.global_batch = 2;
+  config.num_samples = 10;
+  config.seed = 3;
+  const auto source = open_train_source(config);
+  for (const auto& want : {std::vector<int>{1, 4, 3, 2, 0}, std::vector<int>{1, 2, 0, 4, 3}}) {  // two epochs
+    const auto names = take(*source, 10);
+    for (size_t batch = 0; batch < want.size(); ++batch)
+      for (size_t i = 0; i < 2; ++i)
+        EXPECT_EQ(names[2 * batch + i].substr(0, 3), fmt::format("{:03}", want[batch])) << "batch " << batch;
+  }
+  int fed = 0;
+  RollingShuffle<int, PythonRandom> shuffle(
+      [&]() -> std::optional<int> { return fed < 3000 ? std::optional(fed++) : std::nullopt; }, 2000, 500,
+      PythonRandom(7));
+  std::vector<int> out;
+  while (const auto item = shuffle.next()) out.push_back(*item);
+  EXPECT_EQ((std::vector<int>(out.begin(), out.begin() + 6)), (std::vector<int>{165, 485, 77, 202, 333, 24}));
+  EXPECT_EQ((std::vector<int>(out.end() - 6, out.end())), (std::vector<int>{2740, 423, 869, 1768, 2182, 1411}));
+}
+
 TEST(RollingShuffle, KeepsEverythingWithinItsBuffer) {
   int fed = 0;
   RollingShuffle<int> shuffle([&]() -> std::optional<int> { return fed < 1000 ? std::optional(fed++) : std::nullopt; },
-                              50, 10, 3);
+                              50, 10, core::CounterRng(3));
   std::vector<int> out;
   while (auto item = shuffle.next()) out.push_back(*item);
   EXPECT_FALSE(std::is_sorted(out.begin(), out.end()));

@@ -86,11 +86,21 @@ TEST(Weights, PtFileHasTheBytesThatPythonChecked) {
   const core::TempDir dir;
   TinyTowers towers;
   load_weights(towers, read_weights(golden("state_dict.pt")));
-  write_weights_pt(dir.path() / "ours.pt", named_values(towers), CheckpointHead{.epoch = 7, .name = "exported"});
+  write_weights_pt(
+      dir.path() / "ours.pt", named_values(towers),
+      CheckpointHead{.epoch = 7, .name = "exported", .scaler = PtScaler{.scale = 512, .growth_tracker = 9}});
   // After a change of the writer: run once with LOCKSTEP_UPDATE_GOLDEN=1, then ref/make_pt_goldens.py --check.
   if (core::env("LOCKSTEP_UPDATE_GOLDEN"))
     core::write_file_atomic(golden("ours.pt"), core::read_file(dir.path() / "ours.pt"));
   EXPECT_TRUE(core::read_file(dir.path() / "ours.pt") == core::read_file(golden("ours.pt")));
+}
+
+TEST(Weights, AdamWsNumbersAreReadAlone) {
+  const auto tuning = read_pt_tuning(golden("openclip_ddp.pt"));
+  ASSERT_TRUE(tuning);
+  EXPECT_EQ(std::tuple(tuning->lr, tuning->beta1, tuning->beta2, tuning->epsilon, tuning->weight_decay),
+            std::tuple(1e-3, 0.9, 0.999, 1e-8, 0.01));
+  EXPECT_FALSE(read_pt_tuning(golden("state_dict.pt")));
 }
 
 TEST(Weights, AViewWritesOnlyItsOwnElements) {

@@ -42,6 +42,24 @@ std::unique_ptr<models::TwoTowers> build_teacher(const ContrastiveOptions& optio
 
 }  // namespace
 
+optim::AdamWConfig adamw_of_flags(const ContrastiveOptions& options) {
+  return {.beta1 = *options.beta1, .beta2 = *options.beta2, .epsilon = *options.eps, .weight_decay = options.wd};
+}
+
+std::vector<std::string> adamw_warnings(const ContrastiveOptions& options, const optim::AdamWConfig& of_file) {
+  const optim::AdamWConfig flags = adamw_of_flags(options);
+  std::vector<std::string> out;
+  for (const auto& [flag, file_value, flag_value] : {std::tuple{"beta1", of_file.beta1, flags.beta1},
+                                                     {"beta2", of_file.beta2, flags.beta2},
+                                                     {"eps", of_file.epsilon, flags.epsilon},
+                                                     {"wd", of_file.weight_decay, flags.weight_decay}})
+    if (file_value != flag_value)
+      out.push_back(
+          fmt::format("train: --{} {} is not used: the run goes on with {} of the OpenCLIP file, as in OpenCLIP", flag,
+                      flag_value, file_value));
+  return out;
+}
+
 ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
                                                comm::Comm& data_axis, at::Device device, int64_t num_micro_batches,
                                                const train::TrainingHooks& hooks) {
@@ -72,12 +90,13 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
   const auto parameters = training.task->network().named_parameters();
   training.sync = build_sync(options, parameters, data_axis);
   train::wait_where_used(training.task->network(), *training.sync);
+  const optim::AdamWConfig adamw = hooks.adamw.value_or(adamw_of_flags(options));
   training.optimizer =
       optim::make_optimizer({.name = options.opt,
-                             .beta1 = *options.beta1,
-                             .beta2 = *options.beta2,
-                             .epsilon = *options.eps,
-                             .weight_decay = options.wd},
+                             .beta1 = adamw.beta1,
+                             .beta2 = adamw.beta2,
+                             .epsilon = adamw.epsilon,
+                             .weight_decay = adamw.weight_decay},
                             train::optimizer_segments(training.sync->partition(), updated_specs(options, shape)));
   if (training.precision->needs_loss_scaler())
     training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());

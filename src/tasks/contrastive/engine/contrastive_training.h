@@ -1,9 +1,13 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <string>
+#include <vector>
+
 #include "comm/comm.h"
 #include "config/contrastive_shape.h"
 #include "models/two_towers.h"
+#include "optim/adamw.h"
 #include "tasks/contrastive/front/contrastive_options.h"
 #include "train/training.h"
 
@@ -13,6 +17,11 @@ namespace lockstep::tasks {
 struct ContrastiveTraining : train::Training {
   models::TwoTowers* towers = nullptr;  ///< The task's network.
 };
+
+/// What the flags ask of AdamW.
+optim::AdamWConfig adamw_of_flags(const ContrastiveOptions& options);
+/// One sentence for each value of a resumed file of OpenCLIP that differs from its flag.
+std::vector<std::string> adamw_warnings(const ContrastiveOptions& options, const optim::AdamWConfig& of_file);
 
 /// The network of --model with the contrastive loss over `data_axis`, on every rank the same parameters, and its steps:
 /// several micro-batches are one batch of pairs (make_contrastive_cache_step). Collective over `data_axis`, which must

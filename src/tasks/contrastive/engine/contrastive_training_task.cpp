@@ -45,6 +45,8 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   }
 
   train::Training& build_training(const train::TrainingHooks& hooks) override {
+    if (hooks.adamw && world_.rank() == 0)
+      for (const auto& warning : adamw_warnings(options_, *hooks.adamw)) core::log_warning("{}", warning);
     training_ = build_contrastive_training(options_, shape_, world_.comm(), device_, batch_.num_micro_batches, hooks);
     mover_.emplace(make_batch_mover(options_, shape_, device_, training_.precision->input_type()));
     training_.learning_rate = learning_rate();

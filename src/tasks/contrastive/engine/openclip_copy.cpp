@@ -49,7 +49,8 @@ void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folde
   models::write_weights_pt(file, weights,
                            models::CheckpointHead{.epoch = manifest.epoch,
                                                   .name = folder.parent_path().parent_path().filename().string(),
-                                                  .optimizer = std::move(optimizer)});
+                                                  .optimizer = std::move(optimizer),
+                                                  .scaler = train::openclip_scaler(manifest)});
   if (options.save_most_recent) link_as(file, folder.parent_path() / "epoch_latest.pt");
   core::log_info("saved {}", file.filename().string());
   const int64_t num_kept = contrastive_run_facts(options).num_kept_checkpoints;

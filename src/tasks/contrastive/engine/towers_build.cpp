@@ -13,6 +13,7 @@
 #include "models/clap/clap_model.h"
 #include "models/clap/clap_weights.h"
 #include "models/clip/clip_model.h"
+#include "models/position_resize.h"
 #include "models/tower_weights.h"
 #include "models/weights.h"
 #include "nn/init.h"
@@ -27,7 +28,7 @@ namespace {
 struct MadeTowers {
   std::string model;
   std::unique_ptr<models::TwoTowers> network;
-  std::function<void(const models::WeightFile&)> load;
+  std::function<void(models::WeightFile&)> load;
 };
 
 void load_file(const MadeTowers& towers, const TowersConfig& config) {
@@ -81,7 +82,7 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
                                               .grad_checkpointing = config.grad_checkpointing,
                                               .exact_shortcuts = config.exact_shortcuts,
                                               .batch_norm_ranks = config.batch_norm_ranks});
-    const auto load = [&model = *clap](const models::WeightFile& file) { models::load_clap_weights(model, file); };
+    const auto load = [&model = *clap](models::WeightFile& file) { models::load_clap_weights(model, file); };
     return {.model = clap_shape->name, .network = std::move(clap), .load = load};
   }
   auto clip = std::make_unique<models::ClipModel>(
@@ -90,7 +91,11 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
                                               .exact_shortcuts = config.exact_shortcuts,
                                               .freezes_batch_norm = config.freezes_batch_norm,
                                               .batch_norm_ranks = config.batch_norm_ranks});
-  const auto load = [&model = *clip](const models::WeightFile& file) { models::load_weights(model, file); };
+  const auto load = [&model = *clip](models::WeightFile& file) {
+    for (const auto& told : models::resize_positions(models::named_values(model), file.tensors))
+      core::log_info("{}: {}", file.path.string(), told);
+    models::load_weights(model, file);
+  };
   return {.model = shape.clip()->name, .network = std::move(clip), .load = load};
 }
 
