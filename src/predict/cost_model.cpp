@@ -67,7 +67,7 @@ double CostModel::noise(const Latents& latents) { return kNoiseMedian * std::exp
 
 Terms CostModel::terms(const Latents& z, size_t index) const {
   const Prepared& at = sizes_.at(index);
-  const double work = at.size.work, traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
+  const double work = at.size.compute(), traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
   const double efficiency = setting_.network_efficiency * std::exp(setting_.network_efficiency_sd /
                                                                    setting_.network_efficiency * z[kNetworkEfficiency]);
   const double jitter = setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]);
@@ -88,7 +88,7 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.scaled = terms.parts[kCompute] + terms.parts[kBubble] + terms.parts[kSkew];
   terms.parts[kGradients] =
       std::max((1 - hidden) * gradients, least_exposed(setting_.bucket_shares, gradients, window));
-  terms.parts[kLayers] = at.size.layers_s * traffic;
+  terms.parts[kLayers] = (at.size.layers_s + at.size.layers_wire_s / (kWireEfficiency * efficiency)) * traffic;
   terms.parts[kGather] = setting_.per_node_s * at.size.nodes * traffic;
   terms.parts[kFixed] =
       setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);

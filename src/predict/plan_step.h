@@ -19,6 +19,8 @@ struct PlannedStep {
   std::string task{}, model{}, precision{};
   double flops_per_rank = 0;    ///< Model FLOPs of a step, forward and backward.
   double recompute_factor = 1;  ///< Executed over model FLOPs.
+  double moved_bytes = 0;       ///< Read and written by operators beside matrix products; 0: not counted.
+  double repeated_bytes = 0;    ///< Of these, what each tensor rank does although one could.
   int64_t global_batch = 0;
   std::optional<int64_t> tokens_per_sample{};
   int64_t num_micro = 1;
