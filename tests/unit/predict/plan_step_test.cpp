@@ -125,7 +125,7 @@ PlannedCommand small_gpt(std::vector<std::string> more) {
   PlannedCommand command{.words = {"train", "gpt", "--num-layers=4", "--hidden-size=256", "--num-attention-heads=8",
                                    "--seq-length=256", "--max-position-embeddings=256", "--vocab-size=8192",
                                    "--micro-batch-size=4", "--device=cpu", "--mock-data", "--train-iters=10",
-                                   "--lr=1e-4", "--precision=fp32"}};
+                                   "--lr=1e-4"}};
   command.words.insert(command.words.end(), more.begin(), more.end());
   return command;
 }
@@ -152,7 +152,7 @@ TEST(PlanStep, TensorRanksRepeatPassesOverMemory) {
 
 // Eight tensor ranks on two nodes of four devices: their ring enters and leaves each node by all of its NICs.
 TEST(PlanStep, TensorRanksOfSeveralNodesHaveAllTheirNics) {
-  const auto words = small_gpt({"--global-batch-size=4", "--tensor-model-parallel-size=8"});
+  const auto words = small_gpt({"--global-batch-size=4", "--tensor-model-parallel-size=8", "--precision=bf16"});
   const Machine machine = find_machine("marenostrum5");
   const auto steps = planned(words, machine, {2});
   const Size size = model_of(steps, machine).sizes[0];
