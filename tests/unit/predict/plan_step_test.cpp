@@ -229,6 +229,32 @@ TEST(Advise, RanksWhatFitsAndIsLegal) {
   }
 }
 
+// 2048 pictures a device do not fit 64 GB: the same global batch goes in the largest micro-batches that do.
+TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
+  const Machine machine = find_machine("leonardo");
+  const AdviceList list =
+      advise({"train", "imagenet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
+             machine, 16);
+  EXPECT_FALSE(list.as_given.fits);
+  ASSERT_FALSE(list.ranked.empty());
+  EXPECT_EQ(list.num_tried, list.ranked.size() + list.num_refused + list.num_too_large);
+  EXPECT_GT(list.num_refused, 0u);  // no peak for fp32
+  EXPECT_GT(list.num_too_large, 0u);
+  bool has_zero1 = false, has_small_buckets = false;
+  for (const Advice& one : list.ranked) {
+    EXPECT_EQ(one.plan.global_batch, 131072);
+    EXPECT_EQ(one.plan.num_micro, 2);
+    EXPECT_LE(one.plan.memory_bytes, usable_memory_bytes(machine));
+    const auto has = [&](const char* flag) {
+      return std::find(one.flags.begin(), one.flags.end(), flag) != one.flags.end();
+    };
+    EXPECT_FALSE(has("--precision=fp32"));
+    has_zero1 = has_zero1 || has("--grad-sync=zero1");
+    has_small_buckets = has_small_buckets || has("--bucket-mb=5");
+  }
+  EXPECT_TRUE(has_zero1 && has_small_buckets);
+}
+
 TEST(PlanStep, RecomputationCostsAForwardPass) {
   std::vector<std::string> words = nemotron().words;
   words.insert(words.end(), {"--global-batch-size=32", "--no-recompute-activations", "--recompute-granularity=full",
