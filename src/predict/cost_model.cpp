@@ -74,8 +74,9 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double wire =
       at.num_groups > 1 ? setting_.inter_s / (kWireEfficiency * efficiency) : setting_.intra_s / kLinkEfficiency;
   const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
-  const double latency = latency_scale * setting_.latency_s;
-  const double gradients = at.size.traffic * (at.data_share * wire * traffic + latency * std::log2(at.num_groups) +
+  const double latency =
+      latency_scale * at.size.gradient_latency_s.value_or(setting_.latency_s * std::log2(at.num_groups));
+  const double gradients = at.size.traffic * (at.data_share * wire * traffic + latency +
                                               latency_scale * setting_.ring_latency_s * at.num_hops);
   const double hidden = logistic(setting_.hidden_logit + setting_.hidden_logit_sd * z[kHiddenShare]);
   const double window = setting_.window_share * reference_step_s_ * work / setting_.window_micro;

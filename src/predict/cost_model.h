@@ -57,8 +57,10 @@ struct Size {
   double work = 1;  ///< Useful work of a device, against the reference size.
   /// Compute over work: 2 where two ranks share a core; above 1 where tensor ranks repeat what they could share.
   double compute_per_work = 1;
-  double bubble = 0;         ///< Idle time of the pipeline over its work.
-  double traffic = 1;        ///< Passes of gradient traffic, against the setting's.
+  double bubble = 0;   ///< Idle time of the pipeline over its work.
+  double traffic = 1;  ///< Passes of gradient traffic, against the setting's.
+  /// Of all gradient collectives beyond their bytes; default: the setting's, per doubling of the nodes.
+  std::optional<double> gradient_latency_s{};
   double layers_s = 0;       ///< Collectives inside layers and pipeline messages that nothing hides.
   double layers_wire_s = 0;  ///< The part of them between nodes, at the rate of the wires.
   double compute() const { return work * compute_per_work; }

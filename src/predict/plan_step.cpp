@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "predict/nccl_time.h"
 #include "stats/statistics.h"
 
 namespace lockstep::predict {
@@ -19,7 +20,7 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kMessageLatency = 20e-6;                               // s a call
 constexpr double kTensorEfficiency = 0.8;                               // of the links inside a node
-constexpr double kMemoryEfficiency = 0.85, kUnknownMemoryTbytes = 1.5;  // of triad's rate, in other operators; TB/s
+constexpr double kMemoryEfficiency = 0.85, kAssumedMemoryTbytes = 1.5;  // of triad's rate, in other operators; TB/s
 
 /// What a kind of model reaches of the dense peak in compute alone, before anything is measured.
 struct EfficiencyPrior {
@@ -59,6 +60,7 @@ void take_stages(const core::Json& stages, PlannedStep& step) {
       const std::string axis = entry.at("axis"), kind = entry.at("kind");
       const double bytes = ring_passes(kind) * entry.at("bytes").get<double>();
       const auto count = entry.at("count").get<int64_t>();
+      if (axis == "dp" && kind == "reduce_scatter") step.is_gradient_sharded = true;
       if (axis == "dp") buckets.insert(buckets.end(), static_cast<size_t>(count), bytes);
       if (axis == "tp") tensor += bytes * static_cast<double>(count), tensor_calls += count;
       if (axis == "pp") step.pipe_message_bytes = std::max(step.pipe_message_bytes, bytes);
@@ -117,7 +119,7 @@ double ranks_at_once(const PlannedStep& step, const Machine& machine) {
 
 /// Seconds that operators beside matrix products need for so many bytes.
 double passes_s(double bytes, const Machine& machine) {
-  const double rate = machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kUnknownMemoryTbytes;
+  const double rate = machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kAssumedMemoryTbytes;
   return bytes / (rate * 1e12 * kMemoryEfficiency);
 }
 
@@ -131,6 +133,21 @@ void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, 
   const double share = std::min(kMostPasses, passes_s(base.moved_bytes, machine) / base_s);
   size.compute_per_work =
       (products + share * (bytes - products)) * ranks_at_once(step, machine) / ranks_at_once(base, machine);
+}
+
+/// What NCCL's choice of algorithm and protocol for each bucket takes beyond its bytes at the rate of the wires.
+/// Nothing where its model does not hold: other devices, sharded gradients, replicas of several devices.
+std::optional<double> gradient_latency_s(const PlannedStep& step, const Machine& machine) {
+  const auto nodes = nccl_nodes_of(machine);
+  if (!nodes || step.tp * step.pp > 1 || step.is_gradient_sharded || step.nodes < 2) return std::nullopt;
+  const auto ranks = static_cast<double>(step.num_ranks), num_nodes = static_cast<double>(step.nodes);
+  const double bus = nodes->num_channels * nodes->channel_gbytes_per_s * 1e9;
+  double seconds = 0;
+  for (const double both_passes : step.gradient_bucket_bytes) {
+    const double choice = nccl_choice(*nodes, Collective::kAllReduce, num_nodes, both_passes / 2).seconds;
+    seconds += std::max(0.0, choice - both_passes * (ranks - 1) / ranks / bus);
+  }
+  return seconds;
 }
 
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -229,6 +246,8 @@ PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t rank
   PlannedStep step = planned_step(words.at(1), page, nodes, num_ranks);
   step.tokens_per_sample = tokens_of(*parsed.set, step);
   step.recompute_factor = recompute_factor_of(*parsed.set);
+  if (const core::Option* sync = parsed.set->find("grad-sync"); sync != nullptr && sync->value_json() == "zero1")
+    step.is_gradient_sharded = true;
   if (const core::Option* fp8 = parsed.set->find("fp8-format"); fp8 != nullptr && fp8->value_json().is_string())
     step.precision = "fp8";
   if (const core::Option* steps = parsed.set->find("train-iters"); steps != nullptr && !step.num_steps)
@@ -314,6 +333,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
                            .devices = static_cast<double>(step.num_ranks),
                            .bubble = step.bubble});
     take_work(step, first, model.compute.median_s, machine, model.sizes.back());
+    model.sizes.back().gradient_latency_s = gradient_latency_s(step, machine);
     add_layers(step, machine, model.sizes.back());
   }
   return model;
