@@ -109,7 +109,7 @@ def measure(bench, folder, rounds):
     """Writes machine.toml; returns the steps of all cases, and of the two that calibrate, by name."""
     op, collective = folder / "op.json", folder / "collective.json"
     bench.run("bench", "op", "--ops", "gemm", "triad", "--threads", 1, "--max-dim", 1024, "--output", op)
-    sizes = ["-b", "1M", "-e", "16M", "-f", "4"]
+    sizes = ["-b", "1K", "-e", "16M", "-f", "4"]
     bench.run("launch", "--nproc-per-node", 2, "--", "bench", "collective", *sizes, "--output", collective)
     (folder / "machine.toml").write_text(bench.run("predict", "--describe-this-machine", op, collective))
     seen = {}

@@ -49,6 +49,37 @@ std::vector<Flags> contrastive_layouts() {
       {{{"--grad-sync=ddp"}, {"--grad-sync=zero1"}}, {{"--no-grad-checkpointing"}, {"--grad-checkpointing"}}});
 }
 
+constexpr size_t kMicroFlags = 2;  // that end each layout of a classifier
+
+/// The same global batch in smaller and smaller micro-batches. Without a peak for a precision it is refused.
+std::vector<Flags> classifier_layouts(const PlannedStep& given) {
+  std::vector<Flags> micro, buckets;
+  for (const int64_t count : {1, 2, 4, 8}) {
+    if (given.global_batch % (given.num_ranks * count) != 0) continue;
+    micro.push_back({fmt::format("--micro-batch-size={}", given.global_batch / given.num_ranks / count),
+                     fmt::format("--accum-freq={}", count)});
+  }
+  for (const int mib : {5, 25, 100}) buckets.push_back({fmt::format("--bucket-mb={}", mib)});
+  return combinations(
+      {{{"--no-amp", "--precision=fp32"}, {"--no-amp", "--precision=amp"}, {"--no-amp", "--precision=amp_bf16"}},
+       {{"--grad-sync=ddp"}, {"--grad-sync=zero1"}},
+       buckets,
+       micro});
+}
+
+/// A classifier's layout that fits already with larger micro-batches.
+bool is_settled(const PlannedStep& given, const std::vector<Advice>& ranked, const Flags& flags) {
+  if (given.task != "imagenet" || ranked.empty()) return false;
+  const Flags& last = ranked.back().flags;
+  return std::equal(flags.begin(), flags.end() - kMicroFlags, last.begin(), last.end() - kMicroFlags);
+}
+
+std::vector<Flags> layouts_of(const PlannedStep& given, const Machine& machine) {
+  if (given.task == "gpt") return gpt_layouts(machine, given.num_ranks);
+  if (given.task == "clip" || given.task == "clap") return contrastive_layouts();
+  return classifier_layouts(given);
+}
+
 Advice judge(const std::vector<std::string>& words, const Flags& flags, const Machine& machine, int64_t nodes) {
   std::vector<std::string> all = words;
   all.insert(all.end(), flags.begin(), flags.end());
@@ -71,9 +102,8 @@ AdviceList advise(const std::vector<std::string>& words, const Machine& machine,
   std::vector<std::string> fixed = words;
   if (list.as_given.plan.task == "gpt")
     fixed.push_back(fmt::format("--global-batch-size={}", list.as_given.plan.global_batch));
-  const std::vector<Flags> layouts =
-      list.as_given.plan.task == "gpt" ? gpt_layouts(machine, list.as_given.plan.num_ranks) : contrastive_layouts();
-  for (const Flags& flags : layouts) {
+  for (const Flags& flags : layouts_of(list.as_given.plan, machine)) {
+    if (is_settled(list.as_given.plan, list.ranked, flags)) continue;
     ++list.num_tried;
     try {
       Advice advice = judge(fixed, flags, machine, nodes);

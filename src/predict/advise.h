@@ -25,7 +25,8 @@ struct AdviceList {
 
 /// Tries every layout that this version has for the command on so many nodes, at the same global batch: of a GPT tensor
 /// and pipeline ranks, virtual stages, micro-batches and recomputation; of contrastive models gradient synchronisation
-/// and checkpointing. UsageError where the command itself cannot be planned.
+/// and checkpointing; of classifiers precision, gradient
+/// synchronisation, micro-batches and buckets. UsageError where the command itself cannot be planned.
 AdviceList advise(const std::vector<std::string>& words, const Machine& machine, int64_t nodes);
 
 /// The best ones, with the gain over the command as given.

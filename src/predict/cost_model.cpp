@@ -67,15 +67,16 @@ double CostModel::noise(const Latents& latents) { return kNoiseMedian * std::exp
 
 Terms CostModel::terms(const Latents& z, size_t index) const {
   const Prepared& at = sizes_.at(index);
-  const double work = at.size.work, traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
+  const double work = at.size.compute(), traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
   const double efficiency = setting_.network_efficiency * std::exp(setting_.network_efficiency_sd /
                                                                    setting_.network_efficiency * z[kNetworkEfficiency]);
   const double jitter = setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]);
   const double wire =
       at.num_groups > 1 ? setting_.inter_s / (kWireEfficiency * efficiency) : setting_.intra_s / kLinkEfficiency;
   const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
-  const double latency = latency_scale * setting_.latency_s;
-  const double gradients = at.size.traffic * (at.data_share * wire * traffic + latency * std::log2(at.num_groups) +
+  const double latency =
+      latency_scale * at.size.gradient_latency_s.value_or(setting_.latency_s * std::log2(at.num_groups));
+  const double gradients = at.size.traffic * (at.data_share * wire * traffic + latency +
                                               latency_scale * setting_.ring_latency_s * at.num_hops);
   const double hidden = logistic(setting_.hidden_logit + setting_.hidden_logit_sd * z[kHiddenShare]);
   const double window = setting_.window_share * reference_step_s_ * work / setting_.window_micro;
@@ -88,7 +89,7 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.scaled = terms.parts[kCompute] + terms.parts[kBubble] + terms.parts[kSkew];
   terms.parts[kGradients] =
       std::max((1 - hidden) * gradients, least_exposed(setting_.bucket_shares, gradients, window));
-  terms.parts[kLayers] = at.size.layers_s * traffic;
+  terms.parts[kLayers] = (at.size.layers_s + at.size.layers_wire_s / (kWireEfficiency * efficiency)) * traffic;
   terms.parts[kGather] = setting_.per_node_s * at.size.nodes * traffic;
   terms.parts[kFixed] =
       setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);

@@ -54,10 +54,16 @@ struct Setting {
 struct Size {
   double nodes = 1;  ///< May be below 1: a part of a node.
   double devices = 1;
-  double work = 1;      ///< Work of a device, against the reference size.
-  double bubble = 0;    ///< Idle time of the pipeline over its work.
-  double traffic = 1;   ///< Passes of gradient traffic, against the setting's.
-  double layers_s = 0;  ///< Collectives inside layers and pipeline messages that nothing hides.
+  double work = 1;  ///< Useful work of a device, against the reference size.
+  /// Compute over work: 2 where two ranks share a core; above 1 where tensor ranks repeat what they could share.
+  double compute_per_work = 1;
+  double bubble = 0;   ///< Idle time of the pipeline over its work.
+  double traffic = 1;  ///< Passes of gradient traffic, against the setting's.
+  /// Of all gradient collectives beyond their bytes; default: the setting's, per doubling of the nodes.
+  std::optional<double> gradient_latency_s{};
+  double layers_s = 0;       ///< Collectives inside layers and pipeline messages that nothing hides.
+  double layers_wire_s = 0;  ///< The part of them between nodes, at the rate of the wires.
+  double compute() const { return work * compute_per_work; }
 };
 
 /// Where the time of a step goes, in seconds.
@@ -67,7 +73,7 @@ std::string_view part_name(Part part);
 
 /// The time of a step as `scaled * compute_s + constant()`: compute_s is the work of a device at the reference size.
 struct Terms {
-  double scaled = 1;  ///< work x (1 + bubble) x (1 + jitter x expected maximum).
+  double scaled = 1;  ///< compute x (1 + bubble) x (1 + jitter x expected maximum).
   Parts parts{};      ///< kCompute, kBubble and kSkew per second of compute; the others in seconds.
   double constant() const {
     return parts[kLayers] + parts[kGradients] + parts[kGather] + parts[kFixed] + parts[kUnexplained];

@@ -18,6 +18,8 @@ constexpr const char* kCommands =
     "write them with `lockstep bench op --output op.json` and `lockstep launch --nproc-per-node N -- bench collective "
     "--output collective.json`";
 
+constexpr int64_t kSmallBytes = 4096;  // what a call of so many takes is latency
+
 /// A number of one document, with the command that measured it.
 struct Found {
   double value = 0;
@@ -31,7 +33,7 @@ struct Findings {
   int64_t num_cores = 0;  ///< Where ranks compute on them.
   double memory_gbytes = 0;
   std::map<std::string, Found> peaks_tflops{};
-  std::optional<Found> memory_tbytes_per_s{}, link_gbytes_per_s{};
+  std::optional<Found> memory_tbytes_per_s{}, link_gbytes_per_s{}, link_latency_us{};
 };
 
 core::Json read_document(const std::string& path) {
@@ -68,12 +70,16 @@ void take_op(const core::Json& document, const std::string& command, Findings& f
     if (rate.is_number()) keep_larger(found.memory_tbytes_per_s, rate.get<double>() / 1000, command);
 }
 
-/// The highest bus bandwidth of an all-reduce: what large buckets get.
+/// The highest bus bandwidth of an all-reduce: what large buckets get. The shortest time of a small one: its latency.
 void take_collectives(const core::Json& document, const std::string& command, Findings& found) {
   for (const core::Json& row : document.value("rows", core::Json::array())) {
     if (row.value("part", "") != "all-reduce") continue;
     const core::Json rate = row.value("in_place_busbw_gbytes_per_s", core::Json());
     if (rate.is_number()) keep_larger(found.link_gbytes_per_s, rate.get<double>(), command);
+    const core::Json time = row.value("in_place_time_us", core::Json());
+    if (!time.is_number() || time.get<double>() <= 0 || row.value("bytes", kSmallBytes + 1) > kSmallBytes) continue;
+    if (!found.link_latency_us || time.get<double>() < found.link_latency_us->value)
+      found.link_latency_us = Found{time.get<double>(), command};
   }
 }
 
@@ -146,6 +152,7 @@ std::string describe_machine(const std::vector<std::string>& bench_documents) {
   if (found.memory_tbytes_per_s) text += line_of("memory-tbytes-per-s", *found.memory_tbytes_per_s);
   if (found.memory_gbytes > 0)
     text += fmt::format("memory-gbytes = {:.4g}  # of the host, over its ranks\n", found.memory_gbytes / ranks);
+  if (found.link_latency_us) text += line_of("link-latency-us", *found.link_latency_us);
   if (found.link_gbytes_per_s) {
     text += line_of("link-gbytes-per-s", *found.link_gbytes_per_s);
     text += fmt::format("node-gbytes-per-s = {:.6g}  # as inside the host: give the network's rate\n",

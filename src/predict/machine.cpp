@@ -8,6 +8,7 @@ namespace lockstep::predict {
 namespace {
 
 constexpr double kUnknownLinkGbytes = 25;  // PCIe generation 4, usable
+constexpr double kLinkLatencyUs = 10;
 constexpr double kUnknownDeviceWatts = 500;
 constexpr double kHostWatts = 550, kBoardShare = 0.8;  // 300 to 800 W a host; boards at 70 to 90 % of their limit
 
@@ -41,6 +42,7 @@ Machine machine_of(const hw::SystemSpec& system) {
                   .node_gbytes_per_s = {system.injection_gbytes_per_s, row},
                   .link_gbytes_per_s = {device.link_gbytes_per_s.value_or(kUnknownLinkGbytes),
                                         device.link_gbytes_per_s ? board : "not known: PCIe generation 4 taken"},
+                  .link_latency_us = {kLinkLatencyUs, "prior for a small collective inside a node"},
                   .memory_gbytes = {device.memory_gbytes, board},
                   .memory_tbytes_per_s = {device.memory_tbytes_per_s.value_or(0), board},
                   .peaks = device.peaks,

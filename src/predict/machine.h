@@ -21,6 +21,7 @@ struct Machine {
   int64_t devices_per_node = 1;
   Sourced node_gbytes_per_s{};                            ///< Injection of a node into the network, per direction.
   Sourced link_gbytes_per_s{};                            ///< Of a device to the others of its node, per direction.
+  Sourced link_latency_us{};                              ///< Of a small all-reduce between devices of a node.
   Sourced memory_gbytes{};                                ///< Of a device.
   Sourced memory_tbytes_per_s{};                          ///< Of a device.
   std::vector<hw::Peak> peaks{};                          ///< Dense, of a device.

@@ -17,7 +17,8 @@ namespace {
 struct MachineKeys {
   std::string name, device, fabric, source;
   std::optional<int64_t> num_nodes, devices_per_node, num_nics, group_nodes, devices_at_a_time;
-  std::optional<double> nic_gbits_per_s, node_gbytes_per_s, link_gbytes_per_s, memory_gbytes, memory_tbytes_per_s;
+  std::optional<double> nic_gbits_per_s, node_gbytes_per_s, link_gbytes_per_s, link_latency_us;
+  std::optional<double> memory_gbytes, memory_tbytes_per_s;
   std::optional<double> peak_fp32, peak_tf32, peak_fp16, peak_bf16, peak_fp8;
   std::optional<double> network_efficiency, network_efficiency_sd, node_watts;
 };
@@ -42,6 +43,7 @@ core::OptionSet declare_keys(MachineKeys& keys) {
   add("nic-gbits-per-s", keys.nic_gbits_per_s, "Gbit/s of one NIC and direction", 10000);
   add("node-gbytes-per-s", keys.node_gbytes_per_s, "GB/s of a node and direction", 10000);
   add("link-gbytes-per-s", keys.link_gbytes_per_s, "GB/s of a device and direction", 10000);
+  add("link-latency-us", keys.link_latency_us, "us of a small all-reduce in a node", 1e6);
   add("memory-gbytes", keys.memory_gbytes, "GB of a device", 10000);
   add("memory-tbytes-per-s", keys.memory_tbytes_per_s, "TB/s of a device", 1000);
   add("peak-fp32-tflops", keys.peak_fp32, "TFLOP/s, dense", 1e6);
@@ -162,6 +164,7 @@ Machine parse_machine(std::string_view text, const std::string& path) {
     if (given) field = {*given, source};
   };
   take(keys.link_gbytes_per_s, machine.link_gbytes_per_s);
+  take(keys.link_latency_us, machine.link_latency_us);
   take(keys.memory_gbytes, machine.memory_gbytes);
   take(keys.memory_tbytes_per_s, machine.memory_tbytes_per_s);
   take(keys.network_efficiency, machine.network_efficiency);
@@ -221,6 +224,7 @@ core::Json machine_json(const Machine& machine) {
   json["group_nodes"] = machine.group_nodes ? core::Json(*machine.group_nodes) : core::Json(nullptr);
   for (const auto& [name, number] : {std::pair{"node_gbytes_per_s", &machine.node_gbytes_per_s},
                                      {"link_gbytes_per_s", &machine.link_gbytes_per_s},
+                                     {"link_latency_us", &machine.link_latency_us},
                                      {"memory_gbytes", &machine.memory_gbytes},
                                      {"memory_tbytes_per_s", &machine.memory_tbytes_per_s},
                                      {"network_efficiency", &machine.network_efficiency},

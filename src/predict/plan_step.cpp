@@ -11,13 +11,16 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "predict/nccl_time.h"
+#include "stats/statistics.h"
 
 namespace lockstep::predict {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-constexpr double kTensorLatency = 10e-6, kMessageLatency = 20e-6;  // s a call
-constexpr double kTensorEfficiency = 0.8;                          // of the links inside a node
+constexpr double kMessageLatency = 20e-6;                               // s a call
+constexpr double kTensorEfficiency = 0.8;                               // of the links inside a node
+constexpr double kMemoryEfficiency = 0.85, kAssumedMemoryTbytes = 1.5;  // of triad's rate, in other operators; TB/s
 
 /// What a kind of model reaches of the dense peak in compute alone, before anything is measured.
 struct EfficiencyPrior {
@@ -57,12 +60,16 @@ void take_stages(const core::Json& stages, PlannedStep& step) {
       const std::string axis = entry.at("axis"), kind = entry.at("kind");
       const double bytes = ring_passes(kind) * entry.at("bytes").get<double>();
       const auto count = entry.at("count").get<int64_t>();
+      if (axis == "dp" && kind == "reduce_scatter") step.is_gradient_sharded = true;
       if (axis == "dp") buckets.insert(buckets.end(), static_cast<size_t>(count), bytes);
       if (axis == "tp") tensor += bytes * static_cast<double>(count), tensor_calls += count;
       if (axis == "pp") step.pipe_message_bytes = std::max(step.pipe_message_bytes, bytes);
     }
     if (tensor > step.tensor_bytes) step.tensor_bytes = tensor, step.num_tensor_calls = tensor_calls;
     step.parameters_per_rank = std::max(step.parameters_per_rank, stage.at("parameters_per_rank").get<double>());
+    const core::Json& moved = stage.at("memory_bound_bytes");
+    step.moved_bytes += moved.at("total").get<double>() / static_cast<double>(stages.size());
+    step.repeated_bytes += moved.at("repeated").get<double>() / static_cast<double>(stages.size());
     if (const double sum = std::accumulate(buckets.begin(), buckets.end(), 0.0); sum > most_gradients)
       most_gradients = sum, step.gradient_bucket_bytes = std::move(buckets);
   }
@@ -84,28 +91,63 @@ double peak_of(const PlannedStep& step, const Machine& machine) {
 }
 
 /// Time of tensor collectives and of the messages that fill and drain a pipeline: in nobody's shadow.
-double layers_s(const PlannedStep& step, const Machine& machine) {
+void add_layers(const PlannedStep& step, const Machine& machine, Size& size) {
   const double per_node = static_cast<double>(machine.devices_per_node);
-  double seconds = 0;
+  const double wire_bytes_per_s = machine.node_gbytes_per_s.value / per_node * 1e9;
   if (step.tp > 1) {
-    const double rate = static_cast<double>(step.tp) <= per_node
-                            ? machine.link_gbytes_per_s.value * kTensorEfficiency
-                            : machine.node_gbytes_per_s.value / per_node * machine.network_efficiency.value;
     const auto k = static_cast<double>(step.tp);
-    seconds +=
-        step.tensor_bytes * (k - 1) / k / (rate * 1e9) + static_cast<double>(step.num_tensor_calls) * kTensorLatency;
+    const double bytes = step.tensor_bytes * (k - 1) / k;
+    size.layers_s += static_cast<double>(step.num_tensor_calls) * machine.link_latency_us.value * 1e-6;
+    if (k <= per_node)
+      size.layers_s += bytes / (machine.link_gbytes_per_s.value * kTensorEfficiency * 1e9);
+    else
+      size.layers_wire_s +=
+          bytes / (wire_bytes_per_s * per_node);  // a group that fills its nodes has all of their NICs
   }
   if (step.pp > 1) {
-    const double rate = machine.node_gbytes_per_s.value / per_node * machine.network_efficiency.value * 1e9;
-    seconds += 2 * static_cast<double>(step.pp - 1) * (step.pipe_message_bytes / rate + kMessageLatency);
+    const auto hops = 2 * static_cast<double>(step.pp - 1);
+    size.layers_s += hops * kMessageLatency;
+    size.layers_wire_s += hops * step.pipe_message_bytes / wire_bytes_per_s;
   }
-  return seconds;
 }
 
 /// Ranks that share one device: 1, but on a machine that computes with fewer at a time.
 double ranks_at_once(const PlannedStep& step, const Machine& machine) {
   if (!machine.devices_at_a_time) return 1;
   return std::max(1.0, static_cast<double>(step.num_ranks) / static_cast<double>(*machine.devices_at_a_time));
+}
+
+/// Seconds that operators beside matrix products need for so many bytes.
+double passes_s(double bytes, const Machine& machine) {
+  const double rate = machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kAssumedMemoryTbytes;
+  return bytes / (rate * 1e12 * kMemoryEfficiency);
+}
+
+/// Work of `step` against `base`, whose compute takes `base_s`: products follow the FLOPs, passes over memory the
+/// bytes. Where the bytes alone would take longer than that, they take the most that leaves something to the products.
+void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, const Machine& machine, Size& size) {
+  constexpr double kMostPasses = 0.8;
+  size.work = step.flops_per_rank / base.flops_per_rank;
+  const double products = step.recompute_factor / base.recompute_factor;
+  const double bytes = base.moved_bytes > 0 ? step.moved_bytes / base.moved_bytes / size.work : products;
+  const double share = std::min(kMostPasses, passes_s(base.moved_bytes, machine) / base_s);
+  size.compute_per_work =
+      (products + share * (bytes - products)) * ranks_at_once(step, machine) / ranks_at_once(base, machine);
+}
+
+/// What NCCL's choice of algorithm and protocol for each bucket takes beyond its bytes at the rate of the wires.
+/// Nothing where its model does not hold: other devices, sharded gradients, replicas of several devices.
+std::optional<double> gradient_latency_s(const PlannedStep& step, const Machine& machine) {
+  const auto nodes = nccl_nodes_of(machine);
+  if (!nodes || step.tp * step.pp > 1 || step.is_gradient_sharded || step.nodes < 2) return std::nullopt;
+  const auto ranks = static_cast<double>(step.num_ranks), num_nodes = static_cast<double>(step.nodes);
+  const double bus = nodes->num_channels * nodes->channel_gbytes_per_s * 1e9;
+  double seconds = 0;
+  for (const double both_passes : step.gradient_bucket_bytes) {
+    const double choice = nccl_choice(*nodes, Collective::kAllReduce, num_nodes, both_passes / 2).seconds;
+    seconds += std::max(0.0, choice - both_passes * (ranks - 1) / ranks / bus);
+  }
+  return seconds;
 }
 
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -204,6 +246,8 @@ PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t rank
   PlannedStep step = planned_step(words.at(1), page, nodes, num_ranks);
   step.tokens_per_sample = tokens_of(*parsed.set, step);
   step.recompute_factor = recompute_factor_of(*parsed.set);
+  if (const core::Option* sync = parsed.set->find("grad-sync"); sync != nullptr && sync->value_json() == "zero1")
+    step.is_gradient_sharded = true;
   if (const core::Option* fp8 = parsed.set->find("fp8-format"); fp8 != nullptr && fp8->value_json().is_string())
     step.precision = "fp8";
   if (const core::Option* steps = parsed.set->find("train-iters"); steps != nullptr && !step.num_steps)
@@ -248,7 +292,10 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   const double reached = efficiency.median * (is_amd ? kAmdShare : 1) * (is_fp8 ? kFp8Share : 1),
                peak = peak_of(first, machine);
   PlannedModel model;
-  model.compute = {first.recompute_factor * first.flops_per_rank / (peak * 1e12 * reached), efficiency.log_sd};
+  // The share of the peak holds for ranks that share all of their work; what each of them repeats comes on top.
+  model.compute = {
+      first.recompute_factor * first.flops_per_rank / (peak * 1e12 * reached) + passes_s(first.repeated_bytes, machine),
+      efficiency.log_sd};
   WorkFacts work{.model = first.model,
                  .parameters = first.parameters_per_rank * static_cast<double>(first.tp * first.pp),
                  .are_parameters_certain = true,
@@ -264,23 +311,31 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
       {"system", machine.name, machine.node_gbytes_per_s.source},
       {"compute", fmt::format("{}FLOP a device and step", core::format_count(first.flops_per_rank)),
        "plan of the command, three passes"},
+      {"passes over memory", core::format_bytes(first.moved_bytes) + " a device and step",
+       first.moved_bytes > 0 ? "plan of the command, all operators but products"
+                             : "not counted for this task: in what is reached of the peak"},
       {"peak", fmt::format("{:g} TFLOP/s {}", peak, first.precision), machine.device},
       {"reached in compute", fmt::format("{:.0f} % (x / {:.2f})", 100 * reached, std::exp(efficiency.log_sd)),
        std::string(efficiency.source) + (is_amd ? ", lowered for AMD" : "") + (is_fp8 ? ", lowered for fp8" : "")}};
   model.setting = make_setting(work, machine, per_node, model.compute.median_s, true, model.facts);
   const double group = std::max(1.0, per_node / work.replica_devices()) / per_node;
-  const double bytes = sum_of(first.gradient_bucket_bytes);
+  // One data rank has no buckets: the first size that has some tells them.
+  const auto found = std::find_if(steps.begin(), steps.end(),
+                                  [](const PlannedStep& step) { return sum_of(step.gradient_bucket_bytes) > 0; });
+  const std::vector<double>& buckets = (found == steps.end() ? first : *found).gradient_bucket_bytes;
+  const double bytes = sum_of(buckets);
   model.setting.inter_s = bytes / (machine.node_gbytes_per_s.value * 1e9 * group);
   model.setting.intra_s = work.replica_devices() < per_node ? bytes / (machine.link_gbytes_per_s.value * 1e9) : 0;
-  model.setting.bucket_shares = bytes > 0 ? bucket_shares(first.gradient_bucket_bytes) : std::vector<double>{};
+  model.setting.bucket_shares = bytes > 0 ? bucket_shares(buckets) : std::vector<double>{};
   model.setting.window_micro = static_cast<double>(first.num_micro);
-  for (const PlannedStep& step : steps)
+  for (const PlannedStep& step : steps) {
     model.sizes.push_back({.nodes = static_cast<double>(step.nodes),
                            .devices = static_cast<double>(step.num_ranks),
-                           .work = step.flops_per_rank / first.flops_per_rank * ranks_at_once(step, machine) /
-                                   ranks_at_once(first, machine),
-                           .bubble = step.bubble,
-                           .layers_s = layers_s(step, machine)});
+                           .bubble = step.bubble});
+    take_work(step, first, model.compute.median_s, machine, model.sizes.back());
+    model.sizes.back().gradient_latency_s = gradient_latency_s(step, machine);
+    add_layers(step, machine, model.sizes.back());
+  }
   return model;
 }
 
@@ -306,11 +361,17 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
     points.push_back({model.sizes.at(static_cast<size_t>(found - steps.begin())), one.step_s});
     calibration.points.push_back({.measured = points.back(), .size = static_cast<double>(one.nodes)});
     calibration.largest_nodes = std::max(calibration.largest_nodes, points.back().size.nodes);
-    calibration.reference_s = one.step_s / points.back().size.work;
+    calibration.reference_s = one.step_s / points.back().size.compute();
   }
   calibration.draws =
       points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, calibration.reference_s, points);
   return calibration;
+}
+
+double median_compute_s(const std::vector<Draw>& draws) {
+  std::vector<double> values;
+  for (const Draw& draw : draws) values.push_back(draw.compute_s);
+  return stats::median(values);
 }
 
 CurvePrediction predict_planned(const PlannedModel& model, const std::vector<PlannedStep>& steps,
@@ -342,12 +403,10 @@ CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std:
   LOCKSTEP_CHECK(!measured.empty(), "nothing measured");
   const Calibration calibration = calibrate(model_of(base, machine), base, measured);
   PlannedModel model = model_of(changed, machine);
-  const double more_work = changed.front().recompute_factor * changed.front().flops_per_rank /
-                           (base.front().recompute_factor * base.front().flops_per_rank) *
-                           ranks_at_once(changed.front(), machine) / ranks_at_once(base.front(), machine);
-  for (Size& size : model.sizes) size.work *= more_work;
+  const double base_s = median_compute_s(calibration.draws);
+  for (size_t i = 0; i < changed.size(); ++i) take_work(changed[i], base.front(), base_s, machine, model.sizes[i]);
   CurvePrediction prediction = predict_planned(model, changed, calibration);
-  prediction.curve.rate_per_device /= more_work;
+  prediction.curve.rate_per_device /= model.sizes.front().work;
   return prediction;
 }
 

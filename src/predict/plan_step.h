@@ -19,6 +19,8 @@ struct PlannedStep {
   std::string task{}, model{}, precision{};
   double flops_per_rank = 0;    ///< Model FLOPs of a step, forward and backward.
   double recompute_factor = 1;  ///< Executed over model FLOPs.
+  double moved_bytes = 0;       ///< Read and written by operators beside matrix products; 0: not counted.
+  double repeated_bytes = 0;    ///< Of these, what each tensor rank does although one could.
   int64_t global_batch = 0;
   std::optional<int64_t> tokens_per_sample{};
   int64_t num_micro = 1;
@@ -26,6 +28,7 @@ struct PlannedStep {
   double bubble = 0;  ///< Idle time of the schedule over the mean work of a stage: stages with more work are in it.
   double parameters_per_rank = 0;
   std::vector<double> gradient_bucket_bytes{};  ///< Both passes of a rank's buckets (reduced and gathered, or reduced).
+  bool is_gradient_sharded = false;             ///< Reduced by shards, and parameters gathered.
   double tensor_bytes = 0;                      ///< Through a ring of the tensor ranks, without the factor (k - 1) / k.
   int64_t num_tensor_calls = 0;
   double pipe_message_bytes = 0;       ///< The largest.

@@ -117,7 +117,61 @@ TEST(PlanStep, RanksThatShareCoresTakeTurns) {
                                          "--train-num-samples=100000", "--batch-size", "8", "--precision", "fp32"}};
   const auto steps = planned(command, own, {1, 2, 4});
   for (size_t i = 0; i < steps.size(); ++i)
-    EXPECT_DOUBLE_EQ(model_of(steps, shared).sizes[i].work, i == 2 ? 2 * model_of(steps, own).sizes[i].work : 1);
+    EXPECT_DOUBLE_EQ(model_of(steps, shared).sizes[i].compute(), i == 2 ? 2 * model_of(steps, own).sizes[i].work : 1);
+}
+
+const char* const kCores = "devices-per-node = 1\nnode-gbytes-per-s = 2\nmemory-gbytes = 12\npeak-fp32-tflops = 0.1\n";
+PlannedCommand small_gpt(std::vector<std::string> more) {
+  PlannedCommand command{.words = {"train", "gpt", "--num-layers=4", "--hidden-size=256", "--num-attention-heads=8",
+                                   "--seq-length=256", "--max-position-embeddings=256", "--vocab-size=8192",
+                                   "--micro-batch-size=4", "--device=cpu", "--mock-data", "--train-iters=10",
+                                   "--lr=1e-4"}};
+  command.words.insert(command.words.end(), more.begin(), more.end());
+  return command;
+}
+
+// Norms, residual sums and dropout are done by each tensor rank: its compute is more than half of one rank's.
+TEST(PlanStep, TensorRanksRepeatPassesOverMemory) {
+  const auto compute = [&](double memory_tbytes_per_s, const std::vector<std::string>& flags) {
+    const Machine machine =
+        parse_machine(kCores + ("memory-tbytes-per-s = " + std::to_string(memory_tbytes_per_s) + "\n"), "a.toml");
+    const auto base = planned(small_gpt({"--global-batch-size=4"}), machine, {1});
+    auto words = flags;
+    words.insert(words.end(), {"--global-batch-size=4", "--tensor-model-parallel-size=2"});
+    const auto prediction = predict_changed(base, {{1, 0.8}}, planned(small_gpt(words), machine, {2}), machine);
+    EXPECT_DOUBLE_EQ(prediction.targets[0].at.work, 0.5);
+    return prediction.targets[0].at.compute();
+  };
+  EXPECT_GT(compute(0.03, {}), 0.51);
+  EXPECT_LT(compute(0.03, {}), 0.6);
+  EXPECT_NEAR(compute(0.03, {"--sequence-parallel"}), 0.5, 0.005);
+  EXPECT_NEAR(compute(100, {}), 0.5, 1e-4);
+  for (double rate = 0.004; rate < 1; rate *= 2) EXPECT_LE(compute(2 * rate, {}), compute(rate, {}));
+  EXPECT_LT(compute(0.03, {"--hidden-dropout=0"}), compute(0.03, {}));
+}
+
+// Eight tensor ranks on two nodes of four devices: their ring enters and leaves each node by all of its NICs.
+TEST(PlanStep, TensorRanksOfSeveralNodesHaveAllTheirNics) {
+  const auto words = small_gpt({"--global-batch-size=4", "--tensor-model-parallel-size=8", "--precision=bf16"});
+  const Machine machine = find_machine("marenostrum5");
+  const auto steps = planned(words, machine, {2});
+  const Size size = model_of(steps, machine).sizes[0];
+  EXPECT_GT(steps[0].tensor_bytes, 0);
+  EXPECT_NEAR(size.layers_wire_s, steps[0].tensor_bytes * 7 / 8 / (machine.node_gbytes_per_s.value * 1e9), 1e-9);
+  EXPECT_GT(size.layers_s, 0);  // latency of the calls
+}
+
+// The first size has one data rank and sends nothing; the others do.
+TEST(PlanStep, GradientsAreThoseOfTheSizesThatSendThem) {
+  const Machine machine = parse_machine(kCores, "a.toml");
+  PlannedCommand command = small_gpt({});
+  command.samples_per_device = 4;
+  const auto steps = planned(command, machine, {1, 2, 4});
+  const PlannedModel model = model_of(steps, machine);
+  EXPECT_NEAR(model.setting.inter_s, 2 * 4 * steps[0].parameters_per_rank / 2e9, 1e-4);
+  const auto prediction = predict_steps(model, steps, {});
+  EXPECT_EQ(prediction.forecast.steps[0].parts_s[kGradients], 0);
+  EXPECT_GT(prediction.forecast.steps[1].parts_s[kGradients], 0);
 }
 
 TEST(PlanStep, AFasterNetworkNeverSlows) {
@@ -173,6 +227,32 @@ TEST(Advise, RanksWhatFitsAndIsLegal) {
     EXPECT_EQ(one.plan.tp * one.plan.pp * one.plan.dp, 128);
     EXPECT_LE(one.samples_per_s, list.ranked[i > 0 ? i - 1 : 0].samples_per_s);
   }
+}
+
+// 2048 pictures a device do not fit 64 GB: the same global batch goes in the largest micro-batches that do.
+TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
+  const Machine machine = find_machine("leonardo");
+  const AdviceList list =
+      advise({"train", "imagenet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
+             machine, 16);
+  EXPECT_FALSE(list.as_given.fits);
+  ASSERT_FALSE(list.ranked.empty());
+  EXPECT_EQ(list.num_tried, list.ranked.size() + list.num_refused + list.num_too_large);
+  EXPECT_GT(list.num_refused, 0u);  // no peak for fp32
+  EXPECT_GT(list.num_too_large, 0u);
+  bool has_zero1 = false, has_small_buckets = false;
+  for (const Advice& one : list.ranked) {
+    EXPECT_EQ(one.plan.global_batch, 131072);
+    EXPECT_EQ(one.plan.num_micro, 2);
+    EXPECT_LE(one.plan.memory_bytes, usable_memory_bytes(machine));
+    const auto has = [&](const char* flag) {
+      return std::find(one.flags.begin(), one.flags.end(), flag) != one.flags.end();
+    };
+    EXPECT_FALSE(has("--precision=fp32"));
+    has_zero1 = has_zero1 || has("--grad-sync=zero1");
+    has_small_buckets = has_small_buckets || has("--bucket-mb=5");
+  }
+  EXPECT_TRUE(has_zero1 && has_small_buckets);
 }
 
 TEST(PlanStep, RecomputationCostsAForwardPass) {

@@ -94,11 +94,18 @@ TEST(DescribeMachine, ASystemFileFromBenchDocuments) {
   EXPECT_EQ(machine.devices_at_a_time, 2);
   EXPECT_GT(*machine.peak_tflops(hw::ComputeType::kFp32), 0);
   EXPECT_GT(machine.link_gbytes_per_s.value, 0);
+  EXPECT_EQ(machine.link_latency_us.source.find("described"), std::string::npos) << "no small call was measured";
   EXPECT_NEAR(machine.memory_gbytes.value, 24684096 * 1.024e-6 / 2, 0.01);
   EXPECT_NE(text.find("# lockstep bench op "), std::string::npos) << text;
 }
 
 TEST(DescribeMachine, OtherDocumentsAreRefused) {
+  core::Json small = core::Json::parse(core::read_file(seed("collective.json")));
+  small["rows"][0]["bytes"] = 1024, small["rows"][0]["in_place_time_us"] = 61.5;
+  core::TempDir kept;
+  core::write_file_atomic(kept.path() / "small.json", small.dump());
+  const std::string fuller = describe_machine({seed("op.json"), (kept.path() / "small.json").string()});
+  EXPECT_EQ(parse_machine(fuller, "described.toml").link_latency_us.value, 61.5);
   EXPECT_THROW(describe_machine({}), UsageError);
   EXPECT_THROW(describe_machine({seed("collective.json")}), UsageError);  // no peak
   core::TempDir folder;

@@ -15,6 +15,7 @@
 #include "core/units.h"
 #include "hw/device_specs.h"
 #include "hw/machine_memory.h"
+#include "plan/gpt_memory_bound.h"
 #include "tasks/gpt/front/gpt_plan.h"
 #include "tasks/gpt/front/gpt_vocabulary.h"
 
@@ -208,6 +209,7 @@ void add_gpt_step_facts(const GptLayout& layout, std::vector<DryRunFact>& facts)
 
 struct StagePlan {
   GptMemory memory;
+  plan::MemoryBoundBytes moved;
   std::vector<plan::CollectiveCount> traffic;
 };
 
@@ -232,6 +234,7 @@ core::Json stage_json(const GptLayout& layout, int stage, const StagePlan& plan)
             {"recomputed", memory.recomputed},
             {"logits", memory.logits},
             {"total", memory.total()}}},
+          {"memory_bound_bytes", {{"total", plan.moved.total()}, {"repeated", plan.moved.repeated}}},
           {"collectives", traffic}};
 }
 
@@ -284,6 +287,7 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
   double most_bytes = 0;
   for (int stage = 0; stage < layout.pp(); ++stage) {
     stages.push_back({plan_gpt_memory(layout, schedule, stage, train_gpt_memory(options)),
+                      count_memory_bound_bytes(layout, stage, train_gpt_memory(options)),
                       predict_gpt_traffic(layout, schedule, stage, train_gpt_traffic(options))});
     most_bytes = std::max(most_bytes, stages.back().memory.total());
     shown_stages.push_back(stage_json(layout, stage, stages.back()));
