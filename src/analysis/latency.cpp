@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "analysis/cells.h"
@@ -17,8 +19,21 @@ using record::LatencyPoint;
 std::string line_name(const RunSummary& run, const LatencyPoint& point, bool has_several_runs) {
   std::string name = fmt::format("{} {} {}", point.program, point.model, point.precision);
   if (!point.tower.empty()) name += fmt::format(", {} from {}", point.tower, point.from);
-  if (has_several_runs) name += fmt::format(" ({})", run.setup.device.empty() ? run.name : run.setup.device);
-  return name;
+  if (!has_several_runs) return name;
+  const auto system = run.setup.tags.find("system");
+  const std::string& place = system != run.setup.tags.end() ? system->second : run.setup.device;
+  return name + fmt::format(" ({})", place.empty() ? run.name : place);
+}
+
+/// A line may be put together from several runs: the points of a sweep.
+void sort_by_batch(draw::Series& series) {
+  std::vector<size_t> order(series.x.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return series.x[a] < series.x[b]; });
+  for (auto* column : {&series.x, &series.y, &series.low, &series.high}) {
+    const std::vector<double> unsorted = *column;
+    for (size_t i = 0; i < order.size(); ++i) (*column)[i] = unsorted[order[i]];
+  }
 }
 
 draw::Cell told(const std::string& text) {
@@ -109,6 +124,7 @@ std::vector<draw::Chart> latency_charts(const std::vector<RunSummary>& runs) {
       charts.push_back(std::move(chart));
     }
     series.name = name;
+    sort_by_batch(series);
     charts.back().series.push_back(std::move(series));
   }
   return charts;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bench/gemm_peak.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "hw/counters.h"
@@ -12,12 +13,6 @@
 
 namespace lockstep::bench {
 namespace {
-
-/// What the matrix products of --precision multiply, by the names of `bench op --precisions`.
-std::string product_type(const std::string& precision, at::Device device) {
-  if (precision == "fp32") return "fp32";
-  return precision == "amp" && !device.is_cpu() ? "fp16" : "bf16";
-}
 
 DevicePeak read_measured_peak(const std::string& path, const std::string& type) {
   const core::Json document = core::read_json_file(path);

@@ -81,9 +81,7 @@ class LatencyCase final : public BenchCase {
  public:
   explicit LatencyCase(const BenchContext& context) : context_(context), subject_(make_subject(context)) {
     const auto& o = options();
-    if (context_.world.size() > 1)
-      throw UsageError(fmt::format("bench: latency is that of one rank, there are {}", context_.world.size()),
-                       "start it without `lockstep launch`");
+    commands::check_bench_ranks(o, context_.world.size());
     for (const std::string& precision : o.precisions)
       for (const std::string& from : known_of("--from", o.latency_from, subject_->froms(), o.train.model))
         for (const std::string& tower : known_of("--towers", o.latency_towers, subject_->towers(), o.train.model))

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 
+#include "bench/gemm_peak.h"
 #include "bench/op_kernels.h"
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
@@ -17,17 +18,11 @@
 namespace lockstep::bench {
 namespace {
 
-at::ScalarType type_of(const std::string& precision) {
-  if (precision == "bf16") return at::kBFloat16;
-  if (precision == "fp16") return at::kHalf;
-  return precision == "fp64" ? at::kDouble : at::kFloat;
-}
-
 class OpCase final : public BenchCase {
  public:
   explicit OpCase(const BenchContext& context) : context_(context) {
     for (const std::string& precision : options().precisions)
-      for (const OpShape& shape : all_shapes(type_of(precision)))
+      for (const OpShape& shape : all_shapes(scalar_type_of(precision)))
         if (std::count(options().ops.begin(), options().ops.end(), op_name(shape.kind)) > 0)
           runs_.push_back({shape, precision});
     std::stable_sort(runs_.begin(), runs_.end(),
@@ -88,7 +83,7 @@ class OpCase final : public BenchCase {
     row["time_us"] = us;
     row["p90_us"] = statistics["p90"];
     if (run.shape.flops() > 0) row["tflops_per_s"] = run.shape.flops() / us / 1e6;
-    const double bytes = run.shape.bytes(static_cast<int64_t>(c10::elementSize(type_of(run.precision))));
+    const double bytes = run.shape.bytes(static_cast<int64_t>(c10::elementSize(scalar_type_of(run.precision))));
     if (bytes > 0) row["gbytes_per_s"] = bytes / us / 1e3;
     row["statistics_us"] = statistics;
     row["samples_us"] = samples_us;
@@ -147,7 +142,7 @@ class OpCase final : public BenchCase {
     const auto index = row["index"].get<size_t>();
     if (!kernel_ || index != kernel_index_) {
       kernel_.reset();  // its memory first
-      kernel_ = make_op_kernel(runs_[index].shape, type_of(runs_[index].precision), context_.device);
+      kernel_ = make_op_kernel(runs_[index].shape, scalar_type_of(runs_[index].precision), context_.device);
       kernel_index_ = index;
     }
     return *kernel_;

@@ -10,6 +10,7 @@
 
 #include "bench/device_peak.h"
 #include "bench/find_batch.h"
+#include "bench/gemm_peak.h"
 #include "bench/process_memory.h"
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
@@ -159,6 +160,7 @@ class StepCase final : public BenchCase {
             {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
             {.key = "tflops_per_s_per_device", .title = "rate", .unit = "TFLOP/s", .width = 9, .decimals = 4},
             {.key = "mfu_percent", .title = "MFU", .unit = "%", .width = 6},
+            {.key = "mfu_measured_peak_percent", .title = "of gemm", .is_in_table = false},
             {.key = "peak_gbytes", .title = "peak", .unit = "GB", .width = 5},
             {.key = "planned_gbytes", .title = "planned", .unit = "GB", .width = 7},
             {.key = "wrong", .title = "#wrong", .width = 6}};
@@ -200,10 +202,23 @@ class StepCase final : public BenchCase {
     row["peak_memory_bytes"] = peak;
     row["peak_gbytes"] = static_cast<double>(peak) / 1e9;
     row["planned_gbytes"] = row["planned_memory_bytes"].get<double>() / 1e9;
+    const std::string type = product_type(train_options().precision, context_.device);
+    const double limit =
+        measure_gemm_tflops(world(), context_.device, scalar_type_of(type));  // not in the memory above
+    row["measured_peak_tflops_per_device"] = limit;
+    row["mfu_measured_peak_percent"] = 100 * row["tflops_per_s_per_device"].get<double>() / limit;
   }
 
   std::vector<SummaryItem> summary(const std::vector<core::Json>& rows) override {
     std::vector<SummaryItem> items = search_summary();
+    if (rows.at(0).contains("mfu_measured_peak_percent")) {
+      const double share = rows[0]["mfu_measured_peak_percent"], limit = rows[0]["measured_peak_tflops_per_device"];
+      items.push_back({.key = "mfu_measured_peak_percent",
+                       .label = "Of matrix products",
+                       .value = share,
+                       .text = fmt::format("{:.1f} % of {:.4g} TFLOP/s ({}, behind the steps)", share, limit,
+                                           product_type(train_options().precision, context_.device))});
+    }
     constexpr double kAll = 100;
     if (rows.at(0).value("mfu_percent", 0.0) > kAll)
       items.push_back({.key = "warning",

@@ -390,4 +390,10 @@ void check_bench_options(BenchOptions& options, const core::OptionSet& set) {
   }
 }
 
+void check_bench_ranks(const BenchOptions& options, int64_t num_ranks) {
+  if (options.which == BenchCaseName::kLatency && num_ranks > 1)
+    throw UsageError(fmt::format("bench: latency is that of one rank, there are {}", num_ranks),
+                     "start it without `lockstep launch`, or with one rank");
+}
+
 }  // namespace lockstep::commands

@@ -79,5 +79,7 @@ core::OptionSet declare_bench_options(BenchOptions& options);
 void fill_bench_defaults(BenchOptions& options, core::OptionSet& set);
 /// UsageError when the arguments contradict each other. Resolves "all" in lists.
 void check_bench_options(BenchOptions& options, const core::OptionSet& set);
+/// UsageError when the case cannot be measured on so many ranks.
+void check_bench_ranks(const BenchOptions& options, int64_t num_ranks);
 
 }  // namespace lockstep::commands

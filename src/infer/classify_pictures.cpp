@@ -79,7 +79,9 @@ void classify_pictures(const config::InferOptions& options) {
   const auto files = list_files(options.images, /*is_audio=*/false);
   const data::TransformConfig transform = tasks::make_imagenet_transform(imagenet, /*is_train=*/false);
   const train::BatchMover mover(device, precision.input_type(), transform.mean, transform.std);
-  data::Loader loader(file_list_source(files), data::make_picture_decoder({.transform = transform}),
+  BadSamples bad;
+  data::Loader loader(file_list_source(files),
+                      tolerant_decoder(data::make_picture_decoder({.transform = transform}), bad),
                       {.micro_batch_size = options.samples_per_batch,
                        .image_pixels = imagenet.image_pixels,
                        .num_workers = std::max<int64_t>(1, options.workers)});
@@ -95,8 +97,9 @@ void classify_pictures(const config::InferOptions& options) {
     core::show_progress(fmt::format("{} of {} pictures", num_done, files.size()));
   }
   core::end_progress();
-  write_class_results(at::cat(probabilities), names, files, options);
-  core::log_info("{} pictures, {} classes{}", files.size(), names.size(),
+  tell_bad(bad, files.size());
+  write_class_results(at::cat(probabilities), names, files, bad, options);
+  core::log_info("{} pictures, {} classes{}", files.size() - bad.by_id().size(), names.size(),
                  options.output.empty() ? "" : " -> " + options.output);
 }
 

@@ -6,8 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
-#include <mutex>
+#include <optional>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -15,6 +14,7 @@
 #include "core/strings.h"
 #include "data/shards/shard_list.h"
 #include "data/train_stream.h"
+#include "infer/bad_samples.h"
 #include "infer/embedding_folder.h"
 #include "infer/encoder.h"
 
@@ -22,31 +22,18 @@ namespace lockstep::infer {
 namespace {
 
 constexpr int kFormatVersion = 1;
-constexpr int64_t kBadLabel = -2;  // of a row whose sample could not be used
-
-/// The samples of a shard that could not be used; workers add to it.
-class BadList {
- public:
-  void add(const data::RawSample& sample, const std::string& reason) {
-    const std::scoped_lock lock(mutex_);
-    by_number_[sample.id] = {sample.shard, sample.offset, sample.key, reason};
-  }
-  std::vector<data::BadSample> in_order() const {
-    std::vector<data::BadSample> list;
-    for (const auto& [number, sample] : by_number_) list.push_back(sample);
-    return list;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<uint64_t, data::BadSample> by_number_;
+/// What a shard lacks.
+struct ShardLosses {
+  BadSamples bad;
+  std::optional<ShardDamage> damage;  // set by the reading thread before its last batch is handed out
 };
 
-/// What a shard holds, up to the first damage that nothing behind it can be read after: the stream then ends, and the
-/// rest is one bad sample. A shard that cannot even be opened throws.
+/// What a shard holds, up to the first damage or failing read that nothing behind it can be read after: the stream then
+/// ends, and where is noted. A shard without a sample before that throws.
 class TolerantSource final : public data::SampleSource {
  public:
-  TolerantSource(std::unique_ptr<data::SampleSource> source, BadList& bad) : source_(std::move(source)), bad_(bad) {}
+  TolerantSource(std::unique_ptr<data::SampleSource> source, ShardLosses& losses)
+      : source_(std::move(source)), losses_(losses) {}
 
   std::optional<data::RawSample> next() override {
     if (is_over_) return std::nullopt;
@@ -62,12 +49,11 @@ class TolerantSource final : public data::SampleSource {
       last_.id = sample->id;
       has_any_ = true;
       return sample;
-    } catch (const DataError& error) {
-      if (!has_any_ || is_interrupted_) throw;
+    } catch (const Error& error) {
+      const bool is_of_shard = error.code() == ExitCode::kData || error.code() == ExitCode::kEnvironment;
+      if (!has_any_ || is_interrupted_ || !is_of_shard) throw;
       is_over_ = true;
-      last_.key = fmt::format("all behind {}", last_.key);
-      ++last_.id;
-      bad_.add(last_, error.what());
+      losses_.damage = ShardDamage{.after = last_.key, .reason = error.what()};
       return std::nullopt;
     }
   }
@@ -87,12 +73,12 @@ class TolerantSource final : public data::SampleSource {
     for (const auto& [reason, count] : source_->report().skipped) {
       last_.key = fmt::format("{} of them", count);
       ++last_.id;
-      bad_.add(last_, reason);
+      losses_.bad.add(last_, reason);
     }
   }
 
   std::unique_ptr<data::SampleSource> source_;
-  BadList& bad_;
+  ShardLosses& losses_;
   data::RawSample last_;
   bool has_any_ = false, is_over_ = false;
   std::atomic<bool> is_interrupted_ = false;
@@ -101,8 +87,8 @@ class TolerantSource final : public data::SampleSource {
 /// One shard that is being read ahead.
 struct OpenShard {
   size_t number = 0;
-  BadList bad;
-  std::unique_ptr<data::Loader> loader;  // before `bad` dies
+  ShardLosses losses;
+  std::unique_ptr<data::Loader> loader;  // before `losses` dies
 };
 
 class ShardEmbedding {
@@ -168,21 +154,6 @@ class ShardEmbedding {
             {"shards", folder_.shards()}};
   }
 
-  data::SampleDecoder tolerant_decoder(BadList& bad) const {
-    return [decode = encoder_.make_decoder(), &bad](const data::RawSample& sample, data::SampleSlot& slot) {
-      try {
-        decode(sample, slot);
-        slot.label = 0;
-      } catch (const DataError& error) {
-        bad.add(sample, error.what());
-        std::fill(slot.image_YXC.begin(), slot.image_YXC.end(), uint8_t{0});
-        std::fill(slot.audio_S.begin(), slot.audio_S.end(), 0.0f);
-        if (!slot.text_T.empty()) slot.text_T[0] = 1;
-        slot.label = kBadLabel;
-      }
-    };
-  }
-
   std::unique_ptr<OpenShard> open_next() {
     if (waiting_.empty()) return nullptr;
     auto shard = std::make_unique<OpenShard>();
@@ -196,15 +167,15 @@ class ShardEmbedding {
     config.need_audio = has_other() && encoder_.is_audio();
     config.need_text = has_text();
     config.index = data::IndexUse::kOff;
-    shard->loader =
-        std::make_unique<data::Loader>(std::make_unique<TolerantSource>(data::open_eval_source(config), shard->bad),
-                                       tolerant_decoder(shard->bad), encoder_.loader_config(has_other(), has_text()));
+    shard->loader = std::make_unique<data::Loader>(
+        std::make_unique<TolerantSource>(data::open_eval_source(config), shard->losses),
+        tolerant_decoder(encoder_.make_decoder(), shard->losses.bad), encoder_.loader_config(has_other(), has_text()));
     return shard;
   }
 
   void embed(OpenShard& shard) {
     const std::string& path = folder_.shards()[shard.number];
-    ShardEmbeddings result{.shard = path, .keys = {}, .other_NE = {}, .text_NE = {}, .bad = {}};
+    ShardEmbeddings result{.shard = path, .keys = {}, .other_NE = {}, .text_NE = {}, .bad = {}, .damage = {}};
     std::vector<at::Tensor> others, texts;
     is_reading_ = true;
     for (data::HostBatch host = shard.loader->next(); host.num_samples > 0; host = shard.loader->next()) {
@@ -235,13 +206,21 @@ class ShardEmbedding {
     };
     result.other_NE = joined(others, has_other());
     result.text_NE = joined(texts, has_text());
-    result.bad = shard.bad.in_order();
+    result.bad = shard.losses.bad.in_order();
+    result.damage = shard.losses.damage;
     constexpr int64_t kMostTold = 20;  // the files list all
     for (const data::BadSample& sample : result.bad)
       if (++num_bad_ <= kMostTold)
         core::log_warning("embed: '{}' of '{}' is left out: {}", sample.key, path, sample.reason);
     folder_.write(shard.number, result);
-    ++num_done_;
+    if (!result.damage) {
+      ++num_done_;
+      return;
+    }
+    const auto rows = static_cast<int64_t>(result.keys.size());
+    partial_.push_back(fmt::format("'{}' behind sample '{}' ({} are kept)", path, result.damage->after, rows));
+    core::log_warning("embed: shard '{}' is lost behind sample '{}', {} are kept: {}", path, result.damage->after, rows,
+                      result.damage->reason);
   }
 
   void fail(size_t shard, const std::string& reason) {
@@ -252,15 +231,16 @@ class ShardEmbedding {
   /// The rate is that of this start; what lay there before does not count.
   std::string progress_text() const {
     const double seconds = core::ms_since(begin_) / 1e3;
-    const auto done = static_cast<double>(num_done_ + std::ssize(failed_));
+    const auto done = static_cast<double>(num_done_ + std::ssize(failed_) + std::ssize(partial_));
     std::string left;
     if (done > 0) {
       const auto rest = static_cast<int64_t>(seconds / done * (static_cast<double>(num_to_do_) - done));
       left = fmt::format(", {:02}:{:02}:{:02} left", rest / 3600, rest / 60 % 60, rest % 60);
     }
-    return fmt::format("embed: {} of {} shards, {} samples, {:.1f} samples/s{}{}", num_there_ + num_done_,
+    return fmt::format("embed: {} of {} shards, {} samples, {:.1f} samples/s{}{}{}", num_there_ + num_done_,
                        num_there_ + num_to_do_, num_samples_, static_cast<double>(num_samples_) / seconds, left,
-                       num_bad_ > 0 ? fmt::format(", {} bad", num_bad_) : "");
+                       num_bad_ > 0 ? fmt::format(", {} bad", num_bad_) : "",
+                       partial_.empty() ? "" : fmt::format(", {} shards in part", partial_.size()));
   }
 
   void show_progress() {
@@ -273,10 +253,16 @@ class ShardEmbedding {
 
   void finish() const {
     core::log_info("{} -> {}", progress_text(), options_.output);
-    if (failed_.empty()) return;
-    throw DataError(fmt::format("infer: {} of {} shards could not be read, the first is '{}'", failed_.size(),
-                                num_there_ + num_to_do_, failed_.front()),
-                    "repair or fetch them, and start again with the same options: only they are missing");
+    std::vector<std::string> parts;
+    if (!failed_.empty())
+      parts.push_back(fmt::format("{} of {} shards could not be read, the first is '{}'", failed_.size(),
+                                  num_there_ + num_to_do_, failed_.front()));
+    if (!partial_.empty())
+      parts.push_back(fmt::format("{} of {} shards could be read in part, the first is {}", partial_.size(),
+                                  num_there_ + num_to_do_, partial_.front()));
+    if (!parts.empty())
+      throw DataError("infer: " + core::join(parts, "; "),
+                      "repair or fetch them, and start again with the same options: only they are embedded then");
   }
 
   const config::InferOptions& options_;
@@ -284,7 +270,8 @@ class ShardEmbedding {
   Encoder encoder_;
   EmbeddingFolder folder_;
   std::vector<size_t> waiting_;
-  std::vector<std::string> failed_;
+  std::vector<std::string> failed_;   // paths
+  std::vector<std::string> partial_;  // in words: which, and from where
   int64_t num_there_ = 0, num_to_do_ = 0, num_done_ = 0, num_samples_ = 0, num_bad_ = 0;
   bool is_reading_ = false;
   core::Clock::time_point begin_ = core::Clock::now(), last_line_ = begin_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <span>
 
 #include "core/error.h"
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFactsName = "embed.json";
+constexpr const char* kPartial = ".partial";
 constexpr std::string_view kNpyMagic("\x93NUMPY\x01\x00", 8);
 
 const char* safetensors_type(at::ScalarType type) {
@@ -87,6 +89,10 @@ core::Json bad_json(const std::vector<data::BadSample>& bad) {
   return list;
 }
 
+core::Json damage_json(const ShardDamage& damage) {
+  return {{"after", data::repair_utf8(damage.after)}, {"reason", data::repair_utf8(damage.reason)}};
+}
+
 }  // namespace
 
 EmbeddingFolder::EmbeddingFolder(fs::path folder, std::vector<std::string> shards, std::string other, bool is_npy)
@@ -125,16 +131,27 @@ void EmbeddingFolder::open(const core::Json& facts) const {
 
 bool EmbeddingFolder::has(size_t shard) const { return fs::exists(path_of(shard, is_npy_ ? ".json" : ".safetensors")); }
 
+/// A killed start in between leaves neither: the shard is embedded again.
+void EmbeddingFolder::remove_partial(size_t shard) const {
+  std::error_code ignored;
+  for (const std::string& ending :
+       {std::string(".safetensors"), std::string(".json"), std::string(".text.npy"), "." + other_ + ".npy"})
+    fs::remove(path_of(shard, kPartial + ending), ignored);
+}
+
 void EmbeddingFolder::write(size_t shard, const ShardEmbeddings& embeddings) const {
+  remove_partial(shard);
+  const std::string part = embeddings.damage ? kPartial : "";
   core::Json keys = core::Json::array();
   for (const std::string& key : embeddings.keys) keys.push_back(data::repair_utf8(key));
   const core::Json bad = bad_json(embeddings.bad);
   const std::string shard_name = data::repair_utf8(embeddings.shard);
   if (is_npy_) {
-    if (embeddings.other_NE.defined()) write_npy(path_of(shard, "." + other_ + ".npy"), embeddings.other_NE);
-    if (embeddings.text_NE.defined()) write_npy(path_of(shard, ".text.npy"), embeddings.text_NE);
-    const core::Json facts = {{"shard", shard_name}, {"keys", keys}, {"bad", bad}};
-    core::write_file_atomic(path_of(shard, ".json"), facts.dump() + "\n");
+    if (embeddings.other_NE.defined()) write_npy(path_of(shard, part + "." + other_ + ".npy"), embeddings.other_NE);
+    if (embeddings.text_NE.defined()) write_npy(path_of(shard, part + ".text.npy"), embeddings.text_NE);
+    core::Json facts = {{"shard", shard_name}, {"keys", keys}, {"bad", bad}};
+    if (embeddings.damage) facts["damage"] = damage_json(*embeddings.damage);
+    core::write_file_atomic(path_of(shard, part + ".json"), facts.dump() + "\n");
     return;
   }
   std::vector<core::SafetensorsEntry> entries;
@@ -147,8 +164,9 @@ void EmbeddingFolder::write(size_t shard, const ShardEmbeddings& embeddings) con
   };
   add(other_, embeddings.other_NE);
   add("text", embeddings.text_NE);
-  core::write_safetensors(path_of(shard, ".safetensors"), entries,
-                          {{"shard", shard_name}, {"keys", keys.dump()}, {"bad", bad.dump()}});
+  std::map<std::string, std::string> facts = {{"shard", shard_name}, {"keys", keys.dump()}, {"bad", bad.dump()}};
+  if (embeddings.damage) facts["damage"] = damage_json(*embeddings.damage).dump();
+  core::write_safetensors(path_of(shard, part + ".safetensors"), entries, facts);
 }
 
 std::vector<fs::path> embedding_files(const fs::path& path) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,12 @@
 
 namespace lockstep::infer {
 
+/// Where a shard ends to be readable.
+struct ShardDamage {
+  std::string after;   ///< Key of the last sample that could be read.
+  std::string reason;  ///< Names shard and offset.
+};
+
 /// Embeddings of one shard. Rows are those of its samples that could be used, in their order.
 struct ShardEmbeddings {
   std::string shard;              ///< Path of the shard.
@@ -19,6 +26,7 @@ struct ShardEmbeddings {
   at::Tensor other_NE;            ///< Of pictures or sounds, on the CPU; undefined: not asked for.
   at::Tensor text_NE;             ///< Likewise.
   std::vector<data::BadSample> bad;
+  std::optional<ShardDamage> damage;  ///< What stands behind it in the shard is lost: the rows are a part.
 };
 
 /// The folder that `infer embed --shards` fills.
@@ -26,7 +34,9 @@ struct ShardEmbeddings {
 /// embed.json says what was asked for. Each shard has NUMBER_NAME.safetensors with "image" (or "audio"), "text" and, in
 /// the metadata, the keys and the bad samples; or the same as NUMBER_NAME.image.npy, NUMBER_NAME.text.npy and
 /// NUMBER_NAME.json. The file named last is there only when the shard is complete (written beside and renamed), so that
-/// work that was killed goes on with the shards that have none.
+/// work that was killed goes on with the shards that have none. What stands before the damage of a damaged shard has
+/// NUMBER_NAME.partial.safetensors (or .partial.image.npy, ...), with the damage in the metadata, until the shard can
+/// be read as a whole.
 class EmbeddingFolder {
  public:
   /// `other` names the tower beside the text: "image", "audio". `is_npy`: the second form.
@@ -35,13 +45,14 @@ class EmbeddingFolder {
   /// Makes the folder and embed.json, or compares: UsageError where it holds embeddings of something else, with the
   /// first difference. Any number of ranks at once, with equal facts.
   void open(const core::Json& facts) const;
-  bool has(size_t shard) const;
+  bool has(size_t shard) const;  ///< As a whole.
   /// EnvironmentError when it cannot be written.
   void write(size_t shard, const ShardEmbeddings& embeddings) const;
   const std::vector<std::string>& shards() const { return shards_; }
 
  private:
   std::filesystem::path path_of(size_t shard, std::string_view ending) const;
+  void remove_partial(size_t shard) const;
 
   std::filesystem::path folder_;
   std::vector<std::string> shards_;

@@ -40,14 +40,29 @@ Encoder::Encoder(const config::InferOptions& options, const hw::RankInfo& ranks)
   engine_.emplace(*model_, *mover_, precision_, tasks::Weights::kFixed);
 }
 
-at::Tensor Encoder::files(const std::vector<std::filesystem::path>& files) {
-  data::Loader loader(file_list_source(files), make_decoder(), loader_config(/*has_other=*/true, /*has_text=*/false));
+at::Tensor Encoder::files(const std::vector<std::filesystem::path>& files, BadSamples& bad) {
+  data::Loader loader(file_list_source(files), tolerant_decoder(make_decoder(), bad),
+                      loader_config(/*has_other=*/true, /*has_text=*/false));
   return tasks::encode_all(context(what(), static_cast<int64_t>(files.size())), loader).image_NE;
 }
 
 at::Tensor Encoder::texts(const std::vector<std::string>& lines) {
   return tasks::encode_texts(context("texts", static_cast<int64_t>(lines.size())), encoder_, shape_.context_length(),
                              lines, options_.samples_per_batch);
+}
+
+std::vector<size_t> Encoder::cut_texts(const std::vector<std::string>& lines) const {
+  const auto length = static_cast<size_t>(shape_.context_length());
+  std::vector<int32_t> ids(length), longer(length + 1);
+  std::vector<size_t> cut;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::fill(ids.begin(), ids.end(), 0);
+    std::fill(longer.begin(), longer.end(), 0);
+    encoder_(lines[i], ids);
+    encoder_(lines[i], longer);
+    if (!std::equal(ids.begin(), ids.end(), longer.begin())) cut.push_back(i);  // its end came early
+  }
+  return cut;
 }
 
 at::Tensor Encoder::classes(const std::vector<std::string>& names, const std::vector<std::string>& templates) {

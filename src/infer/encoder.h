@@ -14,6 +14,7 @@
 #include "data/pictures/transform.h"
 #include "data/text/text_encoder.h"
 #include "hw/ranks.h"
+#include "infer/bad_samples.h"
 #include "models/clip/clip_model.h"
 #include "tasks/contrastive/engine/embedding_engine.h"
 #include "tasks/contrastive/engine/evaluator.h"
@@ -29,13 +30,16 @@ class Encoder {
   bool is_audio() const { return shape_.clap() != nullptr; }
   const char* what() const { return is_audio() ? "sounds" : "pictures"; }
 
-  /// Features on the CPU, row by row, with progress on the terminal.
-  at::Tensor files(const std::vector<std::filesystem::path>& files);
+  /// Features on the CPU, row by row, with progress on the terminal. Rows of files in `bad` mean nothing.
+  at::Tensor files(const std::vector<std::filesystem::path>& files, BadSamples& bad);
   at::Tensor texts(const std::vector<std::string>& lines);
+  /// Places (from 0) of the texts that are longer than the context, and so are cut.
+  std::vector<size_t> cut_texts(const std::vector<std::string>& lines) const;
   /// [K, E], see tasks::zero_shot_classifier.
   at::Tensor classes(const std::vector<std::string>& names, const std::vector<std::string>& templates);
   /// The caption of each picture, in order. UsageError unless the model makes captions in CLIP's tokens.
-  std::vector<std::string> captions(const std::vector<std::filesystem::path>& files);
+  /// Those of files in `bad` mean nothing.
+  std::vector<std::string> captions(const std::vector<std::filesystem::path>& files, BadSamples& bad);
   double scale();  ///< exp of the logit scale.
   int64_t embed_dim() const;
 

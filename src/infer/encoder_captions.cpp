@@ -47,14 +47,15 @@ models::ClipModel& Encoder::captioning_model() {
   return *clip;
 }
 
-std::vector<std::string> Encoder::captions(const std::vector<std::filesystem::path>& files) {
+std::vector<std::string> Encoder::captions(const std::vector<std::filesystem::path>& files, BadSamples& bad) {
   models::ClipModel& model = captioning_model();
   const data::ClipTokenizer tokenizer(options_.tokenizer_vocab.empty()
                                           ? data::find_clip_assets().vocabulary()
                                           : std::filesystem::path(options_.tokenizer_vocab));
   model.set_training(false);
   const c10::NoGradGuard no_grad;
-  data::Loader loader(file_list_source(files), make_decoder(), loader_config(/*has_other=*/true, /*has_text=*/false));
+  data::Loader loader(file_list_source(files), tolerant_decoder(make_decoder(), bad),
+                      loader_config(/*has_other=*/true, /*has_text=*/false));
   CaptionSearch search = search_of(options_);
   const auto progress = context("captions", std::ssize(files)).on_progress;
   std::vector<std::string> captions;

@@ -158,7 +158,7 @@ inline constexpr MetricDef kDerivedMetrics[] = {
     {"mfu", "", kDerived, kRatio, "tflops_per_device / peak_tflops",
      "Model FLOPs utilisation; print the formula and the peak beside it."},
     {"mfu_measured_peak", "", kDerived, kRatio, "tflops_per_device / measured peak of a matrix product",
-     "The same against what the device delivers."},
+     "The same against what the device delivers; `bench step` measures both (mfu_measured_peak_percent)."},
     {"speedup", "", kDerived, kRatio, "samples_per_s(N) / samples_per_s(N0)",
      "Gain over the base, whose own rate stands beside it."},
     {"efficiency", "", kDerived, kRatio, "N0 x samples_per_s(N) / (N x samples_per_s(N0))",

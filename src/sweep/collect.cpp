@@ -10,6 +10,7 @@
 #include "record/measured_steps.h"
 #include "record/run_data.h"
 #include "stats/statistics.h"
+#include "sweep/result_kind.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
@@ -56,6 +57,12 @@ std::optional<double> startup_seconds(const record::RunData& run, const PointRes
   return sum_ms / 1000;
 }
 
+void add_bench(const fs::path& document, PointResult& result) {
+  const core::Json summary = read_bench_document(document).at("summary");
+  for (const auto& [key, value] : summary.items())
+    if (value.is_number()) result.bench[key] = value.get<double>();
+}
+
 PointResult collect_point(const fs::path& folder, const PointRecord& point, PointView view) {
   PointResult result{.point = &point, .view = std::move(view)};
   double ran_s = 0;
@@ -67,9 +74,15 @@ PointResult collect_point(const fs::path& folder, const PointRecord& point, Poin
   if (!result.view.spans.empty()) result.ran_s = ran_s;
   if (result.view.has_estimated_end && has_ended(point.status))
     result.problems.emplace_back("a job ended without a word: its end is the last sign of life");
-  if (!fs::exists(folder / point.run / "run.json")) return result;
+  const fs::path left = folder / point.run;
+  const bool is_bench = is_bench_document(left);
+  if (!is_bench && !fs::exists(left / "run.json")) return result;
   try {
-    const record::RunData run = record::load_run(folder / point.run);
+    if (is_bench) {
+      add_bench(left, result);
+      return result;
+    }
+    const record::RunData run = record::load_run(left);
     add_rates(run, result);
     if (!run.startup.empty())
       result.startup_ms.insert(run.startup[0].phases_ms.begin(), run.startup[0].phases_ms.end());

@@ -28,7 +28,8 @@ struct PointResult {
   std::optional<double> startup_s{};
   std::optional<double> ran_s{};               ///< All starts together.
   std::map<std::string, double> startup_ms{};  ///< By phase, as the first start of the run noted it.
-  std::vector<std::string> problems{};         ///< Of its record, in words.
+  std::map<std::string, double> bench{};       ///< Of a benchmark: the numbers of its summary.
+  std::vector<std::string> problems{};         ///< Of its result, in words.
 };
 
 /// What the points of one node count say together.

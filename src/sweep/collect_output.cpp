@@ -111,6 +111,7 @@ core::Json collection_json(const SweepState& state, const Collection& collection
         {"index", result.point->index}, {"name", result.point->name}, {"axes", axes}, {"tags", result.point->tags}};
     row.update(measured_json(result));
     row["startup_ms"] = result.startup_ms;
+    if (!result.bench.empty()) row["bench"] = result.bench;
     points.push_back(std::move(row));
   }
   for (const SizeSummary& size : collection.sizes)

@@ -56,7 +56,7 @@ note() {
 }
 note start
 
-# The ranks save a checkpoint on USR1 (it comes before the time limit) and on TERM (someone cancels the job), and end with 75.
+# Ranks that train save a checkpoint on USR1 (it comes before the time limit) and on TERM (someone cancels the job), and end with 75.
 asked_by= step=
 pass_on() {
   asked_by=${asked_by:-$1}

@@ -14,6 +14,7 @@
 #include "core/process.h"
 #include "core/units.h"
 #include "sweep/local_job.h"
+#include "sweep/result_kind.h"
 #include "sweep/run_outcome.h"
 #include "sweep/stop_request.h"
 
@@ -71,12 +72,19 @@ core::ExitStatus watch(core::Process& process, const StopRequest& request, const
   }
 }
 
-/// What became of a point, from the exit code of its launcher and the record of its run.
-void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus& status) {
+/// Did it end because it was asked to? A benchmark has nothing to save: signals end it.
+bool has_stopped(ResultKind kind, int code) {
+  constexpr int kSignalBase = 128;
+  if (kind == ResultKind::kBenchDocument) return code == kSignalBase + SIGTERM || code == kSignalBase + SIGINT;
+  return code == static_cast<int>(ExitCode::kRequeue);
+}
+
+/// What became of a point, from the exit code of its launcher and its result.
+void note_end(const fs::path& folder, ResultKind kind, PointRecord& point, const core::ExitStatus& status) {
   const int code = status.shell_code();
-  point.status = code == 0                                      ? PointStatus::kFinished
-                 : code == static_cast<int>(ExitCode::kRequeue) ? PointStatus::kStopped
-                                                                : PointStatus::kFailed;
+  point.status = code == 0                 ? PointStatus::kFinished
+                 : has_stopped(kind, code) ? PointStatus::kStopped
+                                           : PointStatus::kFailed;
   const RunOutcome outcome = read_outcome(folder / point.run, core::unix_seconds());
   point.message = code == 0 ? "" : outcome.message;
   if (point.status == PointStatus::kFailed && point.message.empty())
@@ -86,6 +94,7 @@ void note_end(const fs::path& folder, PointRecord& point, const core::ExitStatus
 
 int run_local(const fs::path& folder, SweepState& state, const std::vector<int64_t>& indexes) {
   const StopRequest request;
+  const ResultKind kind = result_kind(state.command, folder.string());
   int worst = 0;
   state.mode = "local";
   for (size_t at = 0; at < indexes.size() && request.count() == 0; ++at) {
@@ -101,7 +110,7 @@ int run_local(const fs::path& folder, SweepState& state, const std::vector<int64
     const core::ExitStatus status =
         watch(process, request, point, [&] { show_point(state, point, folder, at, indexes.size(), start); });
     append_event(folder / point.events, "end", job, status.shell_code());
-    note_end(folder, point, status);
+    note_end(folder, kind, point, status);
     write_state(folder, state);
     core::end_progress();
     core::log_info("sweep: {}/{} {}: {} after {}{}", at + 1, indexes.size(), point.axes_text(), to_text(point.status),

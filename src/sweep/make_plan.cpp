@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <numeric>
 
@@ -18,19 +17,6 @@ namespace lockstep::sweep {
 namespace {
 constexpr size_t kMaxPoints = 10'000;
 constexpr size_t kMaxShownMisfits = 5;
-
-/// Flags that the sweep sets, or that make no sense in one, with the reason.
-constexpr std::array<std::pair<const char*, const char*>, 10> kOwnFlags{
-    {{"name", "every point has its own run name"},
-     {"logs", "runs lie in the folder of the sweep"},
-     {"resume", "every point resumes from its latest checkpoint"},
-     {"dry-run", "`lockstep sweep FILE --dry-run` is the dry run"},
-     {"json", "it belongs to --dry-run"},
-     {"world-size", "the axis nodes and ranks-per-node set it"},
-     {"dist-rank", "SLURM tells each rank"},
-     {"dist-world-size", "the axis nodes and ranks-per-node set it"},
-     {"dist-local-rank", "SLURM tells each rank"},
-     {"dist-url", "SLURM tells where the ranks meet"}}};
 
 /// One coordinate of a point: which value of which axis.
 struct Coordinate {
@@ -56,10 +42,8 @@ class Planner {
     if (info == nullptr) commands::parse_flags(plan_.command);  // refuses it with the nearest name
     LOCKSTEP_CHECK(info != nullptr, "command '{}'", core::join(plan_.command, " "));
     declared_ = commands::declare_command(*info);
-    if (declared_.run_options() == nullptr)
-      throw UsageError(
-          fmt::format("sweep: {}: a sweep of '{}' is not possible, only of training", file_.path, info->name),
-          fmt::format("set command = \"{}\"", commands::default_train_command()));
+    plan_.result = result_kind(info->name, file_.path);
+    check_sections();
     plan_.scaling = file_.scaling;
     plan_.how = file_.how;
     plan_.in_flight = file_.in_flight;
@@ -80,11 +64,22 @@ class Planner {
     return substitute(text, where,
                       [&](const std::string& inside) -> Scalar { return variable_text(inside, where, variables_); });
   }
+  /// Flags stand under the name of what they are flags of; weak and strong scaling are of training.
+  void check_sections() const {
+    const std::string_view own = flags_section(plan_.result);
+    if (!file_.flags_section.empty() && file_.flags_section != own)
+      throw UsageError(fmt::format("sweep: {}:{}: [{}] holds flags, and the command is '{}'", file_.path,
+                                   file_.flags_line, file_.flags_section, core::join(plan_.command, " ")),
+                       fmt::format("write [{}], or set another command", own));
+    if (plan_.result == ResultKind::kBenchDocument && file_.scaling != Scaling::kFree)
+      throw UsageError(fmt::format("sweep: {}: 'scaling' is of training, the command is '{}'", file_.path,
+                                   core::join(plan_.command, " ")),
+                       "leave it out");
+  }
   void check_key(const std::string& key, int64_t line) {
-    for (const auto& [own, reason] : kOwnFlags)
-      if (key == own)
-        throw UsageError(fmt::format("sweep: {}:{}: '{}' is not for a sweep file: {}", file_.path, line, key, reason),
-                         "leave it out");
+    if (const char* reason = reason_against_flag(plan_.result, key))
+      throw UsageError(fmt::format("sweep: {}:{}: '{}' is not for a sweep file: {}", file_.path, line, key, reason),
+                       "leave it out");
     if (declared_.set->find(key) != nullptr) return;
     std::vector<std::string> words = plan_.command;
     words.push_back("--" + key);
@@ -102,7 +97,7 @@ class Planner {
       const bool is_env = core::starts_with(axis.key, "env.");
       if (axis.key != "nodes" && !is_env) check_key(axis.key, axis.line);
       for (const Sections* one : sections) {
-        const auto& settings = is_env ? one->env : one->train;
+        const auto& settings = is_env ? one->env : one->flags;
         for (const Setting& setting : settings)
           if (setting.key == (is_env ? axis.key.substr(4) : axis.key))
             throw UsageError(fmt::format("sweep: {}:{}: '{}' is an axis (line {}) and set here too", file_.path,
@@ -111,7 +106,7 @@ class Planner {
       }
     }
     for (const Sections* one : sections)
-      for (const Setting& setting : one->train) check_key(setting.key, setting.line);
+      for (const Setting& setting : one->flags) check_key(setting.key, setting.line);
   }
 
   /// Axes written as one text with variables, which may turn out to be ranges.
@@ -222,7 +217,7 @@ class Planner {
   }
 
   void fill(Point& point, const std::vector<const Sections*>& levels, PointScope& scope) {
-    scope.set_settings(merged(levels, &Sections::train));
+    scope.set_settings(merged(levels, &Sections::flags));
     for (const auto& [key, value] : point.axes) {
       const bool is_flag = key != "nodes" && key != "case" && !core::starts_with(key, "env.");
       if (is_flag) add_flag(key, {value}, false, point.flags);
@@ -234,7 +229,8 @@ class Planner {
     for (const Setting& setting : merged(levels, &Sections::env))
       point.env.emplace_back(setting.key, scope.text_of(setting));
     for (const auto& [name, value] : point.env) check_variable(name, value);
-    point.slurm = make_slurm_request(merged(levels, &Sections::slurm), scope, file_.path);
+    point.slurm =
+        make_slurm_request(merged(levels, &Sections::slurm), scope, file_.path, plan_.result == ResultKind::kRunRecord);
     for (const Setting& setting : merged(levels, &Sections::tags)) point.tags[setting.key] = scope.text_of(setting);
   }
   void check_variable(const std::string& name, const std::string& value) const {
@@ -281,9 +277,12 @@ class Planner {
     words.insert(words.end(), point.flags.begin(), point.flags.end());
     try {
       const commands::ParsedCommand parsed = commands::parse_command(words);
-      const plan::BatchPlan batch = parsed.task->batch_plan(*parsed.set, point.num_ranks());
-      point.samples_per_replica = batch.samples_per_replica();
-      point.global_batch = batch.global_batch;
+      if (parsed.bench) commands::check_bench_ranks(*parsed.bench, point.num_ranks());
+      if (parsed.task) {
+        const plan::BatchPlan batch = parsed.task->batch_plan(*parsed.set, point.num_ranks());
+        point.samples_per_replica = batch.samples_per_replica();
+        point.global_batch = batch.global_batch;
+      }
       for (const std::string& warning : parsed.warnings)
         if (std::count(plan_.warnings.begin(), plan_.warnings.end(), warning) == 0) plan_.warnings.push_back(warning);
     } catch (const UsageError& error) {

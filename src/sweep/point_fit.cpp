@@ -75,6 +75,7 @@ void add_warnings(Plan& plan, const std::string& target_device) {
 
 void judge_points(Plan& plan, const std::string& target_device) {
   const std::vector<std::string> dry_run = dry_run_flags(plan, target_device);
+  if (plan.result != ResultKind::kRunRecord) return;
   std::map<std::string, PointFit> known;  // repeats differ in nothing that counts here
   for (Point& point : plan.points) {
     const std::string key = fmt::format("{} {} {}", point.nodes, point.ranks_per_node, fmt::join(point.flags, " "));

@@ -13,7 +13,7 @@
 namespace lockstep::sweep {
 
 /// What the names in formulas and ${...} of one point mean: its axes, nodes, ranks_per_node, ranks, repeat, case, the
-/// train settings that hold for it, and the variables. Settings are resolved when they are asked for; a circle is
+/// flags that are set for it, and the variables. Settings are resolved when they are asked for; a circle is
 /// refused.
 class PointScope {
  public:
@@ -22,7 +22,7 @@ class PointScope {
       : file_(file), options_(options), variables_(variables) {}
 
   void set_coordinate(const std::string& key, Scalar value);  ///< Key as in the file.
-  void set_settings(std::vector<Setting> settings);           ///< The train settings that hold.
+  void set_settings(std::vector<Setting> settings);           ///< Of the command's flags, those that hold.
 
   /// Value of a condition over the coordinates.
   bool holds(const WhenBlock& block) const;
@@ -30,7 +30,7 @@ class PointScope {
   std::vector<Scalar> values_of(const Setting& setting, bool is_number) const;
   double number_of(const Setting& setting) const;
   std::string text_of(const Setting& setting) const;
-  /// The train settings that hold, in the order of their first appearance.
+  /// The flags that hold, in the order of their first appearance.
   const std::vector<Setting>& settings() const { return settings_; }
   /// Does the command's option of this key take numbers or truth values?
   bool is_formula_option(const std::string& key) const;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sweep/result_kind.h"
 #include "sweep/sweep_file.h"
 
 namespace lockstep::sweep {
@@ -17,7 +18,7 @@ struct SlurmRequest {
   std::vector<std::string> srun{};
   std::vector<std::string> setup{};  ///< Shell lines before the command.
   int64_t time_limit_s = 0;          ///< 0: none given.
-  int64_t stop_before_end_s = 120;   ///< The checkpoint signal comes this long before the time limit.
+  int64_t stop_before_end_s = 120;   ///< The checkpoint signal comes this long before the time limit; 0: none.
   std::optional<int64_t> cpus_per_task{};
   bool can_requeue = true;
   int64_t max_requeues = 5;
@@ -60,6 +61,7 @@ struct Point {
 struct Plan {
   std::string name{}, out{}, program{};
   std::vector<std::string> command{};  ///< Its words: "train", "clip".
+  ResultKind result = ResultKind::kRunRecord;
   std::vector<std::string> axis_keys{};
   std::vector<Point> points{};
   std::vector<size_t> submit_order{};  ///< Positions in `points`.

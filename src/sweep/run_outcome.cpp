@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <string_view>
 
@@ -13,11 +14,36 @@
 #include "core/files.h"
 #include "core/strings.h"
 #include "record/reader.h"
+#include "sweep/result_kind.h"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
 
-RunOutcome read_outcome(const fs::path& run_folder, double now_s) {
+namespace {
+double written_s(const fs::path& file) {
+  const auto when = std::chrono::file_clock::to_sys(fs::last_write_time(file));
+  return std::chrono::duration<double>(when.time_since_epoch()).count();
+}
+
+RunOutcome outcome_of_bench(const fs::path& result) {
+  RunOutcome outcome;
+  try {
+    const auto num_wrong = read_bench_document(result).at("summary").value("num_wrong", int64_t{0});
+    outcome.status = num_wrong == 0 ? PointStatus::kFinished : PointStatus::kFailed;
+    if (num_wrong > 0) outcome.message = fmt::format("bench: {} values are wrong, see {}", num_wrong, result.string());
+    outcome.heartbeat_s = written_s(result);
+  } catch (const core::Json::exception& error) {
+    outcome = {.status = PointStatus::kDied, .message = fmt::format("'{}': {}", result.string(), error.what())};
+  } catch (const Error& error) {
+    outcome = {.status = PointStatus::kDied, .message = error.what()};
+  }
+  return outcome;
+}
+}  // namespace
+
+RunOutcome read_outcome(const fs::path& result, double now_s) {
+  if (is_bench_document(result)) return outcome_of_bench(result);
+  const fs::path& run_folder = result;
   if (!fs::exists(run_folder / "status.json")) return {};
   RunOutcome outcome;
   record::StatusRead status;

@@ -8,15 +8,17 @@
 
 namespace lockstep::sweep {
 
-/// What the record of a run says of its end.
+/// What the result of a point says of its end.
 struct RunOutcome {
-  PointStatus status = PointStatus::kPlanned;  ///< kPlanned: there is no record.
+  PointStatus status = PointStatus::kPlanned;  ///< kPlanned: there is no result.
   std::string message{};
   std::optional<int64_t> steps_done{};
   std::optional<double> started_s{}, heartbeat_s{};
 };
-/// Reads status.json. A run that says "running" counts as kRunning while its heartbeat is fresh, else as kDied.
-RunOutcome read_outcome(const std::filesystem::path& run_folder, double now_s);
+/// Of a run's folder by its status.json: a run that says "running" counts as kRunning while its heartbeat is fresh,
+/// else as kDied. Of a file of `bench`, which is there when it has ended: kFinished, or kFailed where results were
+/// wrong.
+RunOutcome read_outcome(const std::filesystem::path& result, double now_s);
 
 /// One time a point's job had its nodes, from the lines that job scripts write.
 struct JobSpan {

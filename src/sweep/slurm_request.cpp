@@ -61,7 +61,10 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kOwnSbatch{{{"node
 
 class RequestReader {
  public:
-  RequestReader(const PointScope& scope, const std::string& path) : scope_(scope), path_(path) {}
+  RequestReader(const PointScope& scope, const std::string& path, bool can_save)
+      : scope_(scope), path_(path), can_save_(can_save) {
+    if (!can_save) request_.stop_before_end_s = 0;
+  }
 
   void add(const Setting& setting) {
     const Use use = use_of(setting);
@@ -123,6 +126,10 @@ class RequestReader {
            "a formula must give a whole number at every point");
     return static_cast<int64_t>(value);
   }
+  int64_t stop_before_end(const Setting& setting) const {
+    if (!can_save_) fail(setting, "is for commands that save a checkpoint", "leave it out");
+    return count(setting, 0);
+  }
   std::vector<std::string> lines(const Setting& setting) const {
     std::vector<std::string> list;
     for (const Scalar& value : scope_.values_of(setting, false)) list.push_back(checked(setting, to_text(value)));
@@ -139,7 +146,7 @@ class RequestReader {
     else if (setting.key == "max-requeues")
       request_.max_requeues = count(setting, 0);
     else if (setting.key == "stop-before-end")
-      request_.stop_before_end_s = count(setting, 0);
+      request_.stop_before_end_s = stop_before_end(setting);
     else if (setting.key == "setup")
       request_.setup = lines(setting);
     else if (setting.key == "srun")
@@ -165,13 +172,14 @@ class RequestReader {
 
   const PointScope& scope_;
   const std::string& path_;
+  bool can_save_;
   SlurmRequest request_;
 };
 }  // namespace
 
-SlurmRequest make_slurm_request(const std::vector<Setting>& settings, const PointScope& scope,
-                                const std::string& path) {
-  RequestReader reader(scope, path);
+SlurmRequest make_slurm_request(const std::vector<Setting>& settings, const PointScope& scope, const std::string& path,
+                                bool can_save) {
+  RequestReader reader(scope, path, can_save);
   for (const Setting& setting : settings) reader.add(setting);
   return reader.result();
 }

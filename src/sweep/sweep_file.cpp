@@ -161,14 +161,23 @@ class FileReader {
     return list;
   }
   /// True when the key was one of the sections.
-  bool section(const toml::key& key, const toml::node& node, Sections& sections) const {
+  bool section(const toml::key& key, const toml::node& node, Sections& sections) {
     const std::string name = name_of(key);
-    std::vector<Setting>* target = name == "train"   ? &sections.train
+    const bool is_flags = name == "train" || name == "bench";
+    std::vector<Setting>* target = is_flags          ? &sections.flags
                                    : name == "env"   ? &sections.env
                                    : name == "slurm" ? &sections.slurm
                                    : name == "tags"  ? &sections.tags
                                                      : nullptr;
     if (target == nullptr) return false;
+    if (is_flags && file_.flags_section.empty()) {
+      file_.flags_section = name;
+      file_.flags_line = line_of(key);
+    }
+    if (is_flags && name != file_.flags_section)
+      fail(line_of(key),
+           fmt::format("[{}] and [{}] (line {}) both hold flags", name, file_.flags_section, file_.flags_line),
+           "a sweep has one command: keep the section that is named as it");
     *target = settings(key, node);
     return true;
   }
@@ -213,7 +222,7 @@ class FileReader {
         if (name->str() == "name")
           read.name = text(*name, *value);
         else if (!section(*name, *value, read.sections))
-          fail_unknown(*name, {"name", "train", "env", "slurm", "tags"}, " in [[case]]");
+          fail_unknown(*name, {"name", "train", "bench", "env", "slurm", "tags"}, " in [[case]]");
       }
       if (read.name.empty())
         fail(read.line, "a [[case]] has no name", "add name = \"...\"; it becomes part of the names of runs");
@@ -232,7 +241,7 @@ class FileReader {
           if (!flag) fail_type(*name, *item, "true or false");
           block.skip = *flag;
         } else if (!section(*name, *item, block.sections)) {
-          fail_unknown(*name, {"train", "env", "slurm", "tags", "skip"},
+          fail_unknown(*name, {"train", "bench", "env", "slurm", "tags", "skip"},
                        fmt::format(" in [when.\"{}\"]", block.condition));
         }
       }
@@ -310,7 +319,7 @@ class FileReader {
     else
       fail_unknown(key,
                    {"name", "out", "command", "program", "ranks-per-node", "repeats", "scaling", "axes", "case", "when",
-                    "train", "env", "slurm", "tags", "submit", "billing", "variables"},
+                    "train", "bench", "env", "slurm", "tags", "submit", "billing", "variables"},
                    "");
   }
 

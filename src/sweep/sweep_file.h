@@ -21,7 +21,7 @@ struct Setting {
 
 /// The sections that the file itself, its cases and its "when" blocks have in common.
 struct Sections {
-  std::vector<Setting> train{};  ///< Flags of the command.
+  std::vector<Setting> flags{};  ///< Of the command: [train] or [bench].
   std::vector<Setting> env{};    ///< Environment variables of the ranks.
   std::vector<Setting> slurm{};
   std::vector<Setting> tags{};  ///< Anything to tell points apart by, for reports.
@@ -69,6 +69,8 @@ struct SweepFile {
   std::vector<Axis> axes{};
   std::vector<Case> cases{};
   Sections base{};
+  std::string flags_section{};  ///< "train" or "bench", as the file calls its flags; empty: it sets none.
+  int64_t flags_line = 0;       ///< Where it does so first.
   std::vector<WhenBlock> whens{};
   std::map<std::string, std::string> variables{};  ///< Defaults of ${NAME}.
 };

@@ -157,13 +157,11 @@ SweepState new_state(const Plan& plan, const fs::path& folder, const std::string
                        .tags = point.tags,
                        .samples_per_replica = point.samples_per_replica,
                        .global_batch = point.global_batch,
-                       .run = "runs/" + point.name,
+                       .run = result_path(plan.result, point.name),
                        .script = fmt::format("jobs/{:04}.sh", point.index),
                        .events = fmt::format("jobs/{:04}.events.jsonl", point.index)};
     record.arguments.insert(record.arguments.end(), point.flags.begin(), point.flags.end());
-    for (const std::string& flag :
-         {"--logs=" + (folder / "runs").string(), "--name=" + point.name, std::string("--resume=latest")})
-      record.arguments.push_back(flag);
+    for (const std::string& flag : result_flags(plan.result, folder, point.name)) record.arguments.push_back(flag);
     state.points.push_back(std::move(record));
   }
   for (const size_t position : plan.submit_order) state.submit_order.push_back(plan.points[position].index);

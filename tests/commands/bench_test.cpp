@@ -157,6 +157,10 @@ TEST_F(Bench, StepWithTheMeasuredPeakHasAnMfu) {
   EXPECT_EQ(row.at("peak_tflops_per_device"), 0.5);
   const double tflops = row.at("tflops_per_s_per_device");
   EXPECT_NEAR(row.at("mfu_percent").get<double>(), 100 * tflops / 0.5, 1e-9);
+  const double product_tflops = row.at("measured_peak_tflops_per_device");
+  EXPECT_GT(product_tflops, 0);
+  EXPECT_NEAR(row.at("mfu_measured_peak_percent").get<double>(), 100 * tflops / product_tflops, 1e-9);
+  EXPECT_EQ(json.at("summary").at("mfu_measured_peak_percent"), row.at("mfu_measured_peak_percent"));
   EXPECT_NEAR(row.at("samples_per_s").get<double>(), 8e3 / row.at("step_ms").get<double>(), 1e-6);
   EXPECT_NEAR(tflops * 1e12,
               row.at("samples_per_s").get<double>() * 3 * row.at("forward_flops_per_sample").get<double>(),

@@ -102,6 +102,113 @@ TEST_F(InferEmbed, ABadPictureAndALostShardHarmNoOthers) {
   EXPECT_EQ(core::parse_json(file.metadata().at("keys"), "keys").size(), 5u);
 }
 
+/// Where the headers of the members of a tar file begin.
+std::vector<size_t> tar_headers(const std::string& bytes) {
+  constexpr size_t kMagicOffset = 257, kBlock = 512;
+  std::vector<size_t> places;
+  for (size_t at = bytes.find("ustar"); at != std::string::npos; at = bytes.find("ustar", at + 1))
+    if (at % kBlock == kMagicOffset) places.push_back(at - kMagicOffset);
+  return places;
+}
+
+TEST_F(InferEmbed, AShardDamagedInTheMiddleIsKeptInPartAndEmbeddedAgainWhenItIsWhole) {
+  for (const std::string format : {"safetensors", "npy"}) {
+    const std::string ending = format == "npy" ? ".json" : ".safetensors";
+    ASSERT_EQ(run_lockstep(args("good-" + format, {"--format", format}), {}, 120s).exit_code, 0);
+    const fs::path cut = logs_.path() / "small/train-000003.tar", wrong = logs_.path() / "small/train-000005.tar";
+    const std::string cut_bytes = core::read_file(cut), wrong_bytes = core::read_file(wrong);
+    const size_t members = tar_headers(cut_bytes).size() / 6, fifth = tar_headers(cut_bytes).at(4 * members);
+    core::write_file_atomic(cut, cut_bytes.substr(0, fifth + 700));
+    std::string broken = wrong_bytes;
+    broken.replace(tar_headers(broken).at(2 * members), 4, "????");
+    core::write_file_atomic(wrong, broken);
+
+    const auto first = run_lockstep(args("part-" + format, {"--format", format}), {}, 120s);
+    EXPECT_EQ(first.exit_code, 4) << first.err;
+    EXPECT_NE(
+        first.err.find("2 of 10 shards could be read in part, the first is '" + cut.string() + "' behind sample '"),
+        std::string::npos)
+        << first.err;
+    EXPECT_NE(first.err.find("(4 are kept)"), std::string::npos) << first.err;
+    auto good = content("good-" + format), part = content("part-" + format);
+    for (const auto& [name, value] : part) {
+      const bool is_whole = name.find(".partial.") == std::string::npos;
+      EXPECT_TRUE(!is_whole || value == good.at(name)) << name;
+    }
+    EXPECT_EQ(part.size(), good.size());
+    const std::string name = "000005_train-000005.partial" + ending;
+    ASSERT_TRUE(part.contains(name)) << part.begin()->first;
+    EXPECT_NE(part.at(name).find("\"damage\""), std::string::npos);
+    EXPECT_NE(part.at(name).find("is damaged at offset"), std::string::npos) << "from where";
+    const auto search = run_lockstep(
+        {"infer", "retrieve", "--embeddings", (logs_.path() / ("part-" + format)).string(), "--queries",
+         (logs_.path() / ("good-" + format)).string(), "--query-key", "image", "-k", "54", "--threads", "1"},
+        {}, 120s);
+    EXPECT_EQ(search.exit_code, 0) << search.err << " 8 x 6 + 4 + 2 rows";
+
+    core::write_file_atomic(cut, cut_bytes);
+    core::write_file_atomic(wrong, wrong_bytes);
+    const auto whole = run_lockstep(args("part-" + format, {"--format", format}), {}, 120s);
+    EXPECT_EQ(whole.exit_code, 0) << whole.err;
+    EXPECT_NE(whole.err.find("8 of them there already"), std::string::npos) << whole.err;
+    EXPECT_TRUE(content("part-" + format) == good) << "no part is left";
+  }
+}
+
+TEST_F(InferEmbed, ABadFileAndALongTextAreToldAndHarmNoOthers) {
+  const fs::path folder = logs_.path() / "pictures", broken = folder / "b.jpg";
+  fs::create_directory(folder);
+  const std::string shard = core::read_file(logs_.path() / "small/train-000000.tar");
+  const size_t begin = shard.find("\xff\xd8\xff");
+  const std::string picture = shard.substr(begin, shard.find("ustar", begin) - begin);
+  core::write_file_atomic(folder / "a.jpg", picture);
+  core::write_file_atomic(folder / "c.jpg", picture);
+  core::write_file_atomic(broken, "no picture");
+  core::write_file_atomic(logs_.path() / "texts.txt", "a circle\n" + std::string(600, 'x') + "\n\n");
+  const std::vector<std::string> common = {
+      "--pretrained", (logs_.path() / "weights").string(), "--device", "cpu", "--threads", "1", "--workers", "1"};
+  const auto infer = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "infer");
+    words.insert(words.end(), common.begin(), common.end());
+    return run_lockstep(words, {}, 120s);
+  };
+  const std::string output = (logs_.path() / "embedded.safetensors").string();
+  const auto embedded =
+      infer({"embed", "--images", folder.string(), "--texts", (logs_.path() / "texts.txt").string(), "-o", output});
+  ASSERT_EQ(embedded.exit_code, 0) << embedded.err;
+  EXPECT_NE(embedded.err.find("left out: 'b.jpg'"), std::string::npos) << embedded.err;
+  EXPECT_NE(embedded.err.find("1 of 3 texts of '"), std::string::npos) << embedded.err;
+  EXPECT_NE(embedded.err.find("and are cut, the first is line 2"), std::string::npos) << embedded.err;
+  const core::SafetensorsFile file(output);
+  EXPECT_EQ(file.at("image").shape.at(0), 2);
+  EXPECT_EQ(file.at("text").shape.at(0), 3) << "an empty line is an empty text";
+  EXPECT_EQ(file.metadata().at("files"), R"(["a.jpg","c.jpg"])");
+  EXPECT_EQ(file.metadata().at("cut_texts"), "[1]");
+  EXPECT_EQ(core::parse_json(file.metadata().at("bad"), "bad").at(0).at("key"), "b.jpg");
+
+  core::write_file_atomic(logs_.path() / "names.txt", "circle\nsquare\n");
+  core::write_file_atomic(logs_.path() / "templates.txt", "a {}\n");
+  const std::vector<std::string> classes = {"classify",
+                                            "--classnames",
+                                            (logs_.path() / "names.txt").string(),
+                                            "--templates",
+                                            (logs_.path() / "templates.txt").string(),
+                                            "--images"};
+  auto words = classes;
+  words.push_back(folder.string());
+  const auto classified = infer(words);
+  EXPECT_EQ(classified.exit_code, 0) << classified.err;
+  const auto lines = core::split(classified.out, "\n");
+  ASSERT_EQ(lines.size(), 4u) << classified.out;
+  EXPECT_TRUE(core::parse_json(lines[0], "line").contains("classes"));
+  EXPECT_TRUE(core::parse_json(lines[1], "line").contains("error")) << lines[1];
+  EXPECT_TRUE(core::parse_json(lines[2], "line").contains("classes"));
+  words.back() = broken.string();
+  const auto none = infer(words);
+  EXPECT_EQ(none.exit_code, 4);
+  EXPECT_NE(none.err.find("none of 1 files can be used"), std::string::npos) << none.err;
+}
+
 TEST_F(InferEmbed, AFolderOfSomethingElseIsRefused) {
   ASSERT_EQ(run_lockstep(args("folder"), {}, 120s).exit_code, 0);
   const auto other = run_lockstep(args("folder", {"--batch-size", "8"}), {}, 120s);

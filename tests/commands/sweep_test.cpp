@@ -129,6 +129,12 @@ TEST_F(SweepCommand, ShippedSweepsExpand) {
                          .working_folder = LOCKSTEP_SOURCE_DIR},
                         60s);
   EXPECT_EQ(demo.status.code, 0) << demo.err;
+  const auto latency = core::run_command(
+      {.argv = {lockstep_program(), "sweep", "recipes/sweeps/clip_latency.toml", "--dry-run", "--json"},
+       .working_folder = LOCKSTEP_SOURCE_DIR},
+      60s);
+  ASSERT_EQ(latency.status.code, 0) << latency.err;
+  EXPECT_EQ(core::parse_json(latency.out, "dry run").at("points").size(), 6u) << "fp16 is for GPUs";
   const std::string jupiter = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/sweeps/clap_jupiter.toml";
   const std::vector<std::string> site{"ACCOUNT=a", "PARTITION=p", "SCRATCH=/s"};
   const auto nowhere = run_lockstep({"sweep", jupiter, "--dry-run", "--set", site[0], site[1]});
@@ -240,6 +246,73 @@ TEST_F(SweepCommand, LocalRunsEveryPointAndResumeOnlyWhatFailed) {
   ASSERT_EQ(csv.size(), 5u);
   EXPECT_TRUE(core::starts_with(csv[0], "point,repeat,nodes,ranks,samples_per_replica,global_batch,state,")) << csv[0];
   EXPECT_TRUE(core::starts_with(csv[2], "2,1,2,4,8,32,finished,")) << csv[2];
+}
+
+/// A sweep of two precisions; its program writes the result that bench latency would, after the file "do-INDEX".
+class BenchSweepCommand : public SweepCommand {
+ protected:
+  BenchSweepCommand() {
+    std::ofstream(top_.path() / "program")
+        << "#!/bin/bash\necho \"$@\" >>'" << path("calls")
+        << "'\n[[ \"$*\" =~ --precisions=([a-z0-9]+).*--output=(.*/([0-9]+)[^/]*) ]]\nindex=${BASH_REMATCH[3]}\n"
+        << "out=${BASH_REMATCH[2]} precision=${BASH_REMATCH[1]}\n"
+        << "if [ -e '" << path("do-") << "'$index ]; then . '" << path("do-") << "'$index; fi\n"
+        << "echo '{\"format\": \"lockstep-bench-1\", \"case\": \"latency\", \"summary\": {\"num_wrong\": 0}, \"rows\": "
+           "["
+        << R"({"model": "ViT-B-32", "precision": "'$precision'", "from": "pixels", "tower": "both", "batch": 8,)"
+        << R"( "p50_ms": 40, "p50_low_ms": 39, "p50_high_ms": 42}, {"model": "ViT-B-32", "precision": "'$precision'",)"
+        << R"( "from": "pixels", "tower": "both", "batch": 1, "p50_ms": 9}]}' >"$out")"
+        << "\n";
+    ::chmod(path("program").c_str(), 0755);
+  }
+  std::string bench_file() const {
+    core::write_file_atomic(path("b.toml"), "name = \"s\"\nout = \"" + path("out") + "\"\nprogram = \"" +
+                                                path("program") +
+                                                "\"\ncommand = \"bench latency\"\n[axes]\nprecisions = [\"fp32\", "
+                                                "\"bf16\"]\n[bench]\nbatch-size = [1, 8]\n[tags]\nsystem = \"mine\"\n");
+    return path("b.toml");
+  }
+};
+
+TEST_F(BenchSweepCommand, PointsRunFailResumeAndAreReportedBesideThePublishedTable) {
+  EXPECT_EQ(run_lockstep({"sweep", bench_file(), "--dry-run"}).exit_code, 0);
+  const auto refused = run_lockstep({"sweep", bench_file(), "--dry-run", "--predict-on", "LUMI-G"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_NE(refused.err.find("--predict-on predicts training"), std::string::npos) << refused.err;
+  EXPECT_EQ(run_lockstep({"sweep", bench_file(), "--dry-run", "--target-device", "LUMI-G"}).exit_code, 2);
+  point_does("0002", "exit 6\n");
+  EXPECT_EQ(run_lockstep({"sweep", bench_file(), "--local"}).exit_code, 6);
+  EXPECT_EQ(states(), "finished failed ");
+  EXPECT_EQ(calls().at(0), "launch --nproc-per-node 1 -- bench latency --precisions=fp32 --batch-size 1 8 --output=" +
+                               folder() + "/runs/0001-precisions_fp32.json");
+  point_does("0002", "\n");
+  const auto resumed = run_lockstep({"sweep", "resume", folder()});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(states(), "finished finished ");
+  EXPECT_EQ(calls().size(), 3u) << "what has finished is not measured again";
+  const auto report =
+      run_lockstep({"report", folder(), std::string(LOCKSTEP_GOLDEN_DIR) + "/published/nemo_clip_inference.csv", "-o",
+                    path("page")});
+  ASSERT_EQ(report.exit_code, 0) << report.err;
+  const auto chart = core::split(core::read_file(path("page/figures/latency-batch.csv")), "\n");
+  for (const char* line : {"TensorRT B/32 fp16 (nemo_clip_inference.csv)", "both from pixels (mine)"})
+    EXPECT_NE(chart.at(0).find(line), std::string::npos) << chart.at(0);
+  EXPECT_TRUE(core::starts_with(chart.at(1), "1,14,14,14,32,32,32,9,9,9,9,9,9")) << chart.at(1);
+  EXPECT_NE(chart.at(4).find("40,39,42,40,39,42"), std::string::npos) << chart.at(4);
+}
+
+TEST_F(BenchSweepCommand, AskedToStopAPointBeginsAnewLater) {
+  point_does("0001", "touch '" + path("up") + "'\nexec sleep 60\n");
+  core::Process process = start_local(bench_file());
+  wait_for_file("up");
+  process.send_signal(SIGINT);
+  const auto ended = process.wait_for(30s);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->code, 75);
+  EXPECT_EQ(states(), "stopped planned ");
+  point_does("0001", "\n");
+  EXPECT_EQ(run_lockstep({"sweep", bench_file(), "--local"}).exit_code, 0);
+  EXPECT_EQ(states(), "finished finished ");
 }
 
 TEST_F(SweepCommand, CollectAndReportTellTheSameNumberOfARun) {

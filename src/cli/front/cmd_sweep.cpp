@@ -42,7 +42,7 @@ constexpr const char* kSweepUsage =
     "Usage: lockstep sweep FILE.toml [--dry-run | --submit | --local] [FLAGS]\n"
     "       lockstep sweep COMMAND DIR [FLAGS]\n"
     "\n"
-    "Expands a matrix of node counts and settings (docs/sweep.md) into training runs.\n"
+    "Expands a matrix of node counts and settings (docs/sweep.md) into training runs or benchmarks.\n"
     "\n"
     "  FILE.toml            write one job script per point into the sweep's folder\n"
     "  FILE.toml --dry-run  check everything and show the points; write nothing\n"
@@ -244,6 +244,10 @@ int run_sweep(std::span<const std::string> args) {
   sweep::Plan plan = sweep::make_plan(file, variable_lookup(given));
   if (!flags.predict_on.empty() && !flags.dry_run)
     throw UsageError("sweep: --predict-on belongs to --dry-run", "add --dry-run, or leave it out");
+  if (!flags.predict_on.empty() && plan.result != sweep::ResultKind::kRunRecord)
+    throw UsageError(fmt::format("sweep: --predict-on predicts training, the command of '{}' is '{}'", flags.file,
+                                 core::join(plan.command, " ")),
+                     "leave it out");
   if (!flags.target_device.empty() && !flags.dry_run)
     throw UsageError("sweep: --target-device belongs to --dry-run", "add --dry-run, or leave it out");
   if (flags.dry_run) {

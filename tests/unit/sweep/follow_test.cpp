@@ -75,6 +75,37 @@ TEST_F(FollowTest, AStoppedRunIsStoppedUnlessItsJobWasCancelled) {
   EXPECT_EQ(look().status, PointStatus::kCancelled);
 }
 
+TEST_F(FollowTest, AFileOfBenchTellsHowItEnded) {
+  const std::string file = "runs/bench.json";
+  sweep.point(0).run = file;
+  const auto write = [&](const std::string& text) {
+    core::write_file_atomic(sweep.folder / file, text);
+    sweep.point(0).status = PointStatus::kQueued;
+  };
+  write(R"({"rows": [], "summary": {"num_wrong": 0, "least_p50_ms": 2.5}})");
+  EXPECT_EQ(look().status, PointStatus::kFinished);
+  EXPECT_EQ(collect(sweep.folder, sweep.state, &slurm, kNow).results.at(0).bench.at("least_p50_ms"), 2.5);
+  write(R"({"rows": [], "summary": {"num_wrong": 3}})");
+  EXPECT_EQ(look().status, PointStatus::kFailed);
+  EXPECT_NE(look().message.find("3 values are wrong"), std::string::npos) << look().message;
+  write("{\"rows\"");
+  EXPECT_EQ(look().status, PointStatus::kDied);
+  std::filesystem::remove(sweep.folder / file);
+  sweep.point(0).status = PointStatus::kQueued;
+  sweep.note(0, "start", "11", 0, 1100, "null");
+  sweep.note(0, "end", "11", 0, 1200, "2");
+  EXPECT_EQ(look().status, PointStatus::kFailed) << "no file: the exit code counts";
+}
+
+TEST_F(FollowTest, AFileOfBenchThatIsOlderThanTheStartIsNotItsResult) {
+  sweep.point(0).run = "runs/bench.json";
+  core::write_file_atomic(sweep.folder / sweep.point(0).run, R"({"rows": [], "summary": {"num_wrong": 3}})");
+  sweep.note(0, "start", "11", 0, 4'000'000'000, "null");  // long behind the file
+  sweep.note(0, "end", "11", 0, 4'000'000'001, "6");
+  EXPECT_EQ(look().status, PointStatus::kFailed);
+  EXPECT_EQ(look().message, "exit code 6; see logs/11.out");
+}
+
 TEST_F(FollowTest, WithoutARecordTheExitCodeOfTheScriptCounts) {
   sweep.note(0, "start", "11", 0, 1100, "null");
   sweep.note(0, "end", "11", 0, 1200, "2");

@@ -10,6 +10,7 @@
 #include "sweep/job_script.h"
 #include "sweep/plan_table.h"
 #include "sweep/points.h"
+#include "sweep/sweep_state.h"
 
 namespace lockstep::sweep {
 namespace {
@@ -221,6 +222,44 @@ TEST(MakePlan, FlagsAreThoseOfTheEngine) {
       {kBase + "[when.\"nodes >= 1\"]\nskip = true\n", "every point is left out"},
       {kBase + "[env]\n\"A-B\" = 1\n", "environment variable 'A-B'"},
       {"repeats = 200\n" + kBase + "[axes]\nnodes = \"1-100\"\n", "the axes make 20000 points"}};
+  for (const auto& [text, expected] : cases)
+    EXPECT_NE(plan_error_of(text).find(expected), std::string::npos) << text << " -> " << plan_error_of(text);
+}
+
+const std::string kLatency =
+    "name = \"x\"\ncommand = \"bench latency\"\n[axes]\nprecisions = [\"fp32\", \"bf16\"]\n[bench]\nbatch-size = [1, "
+    "8]\n[slurm]\ntime = \"00:10:00\"\n";
+
+TEST(MakePlan, BenchmarksArePointsThatWriteOneFileAndSaveNothing) {
+  const Plan plan = plan_of(kLatency);
+  ASSERT_EQ(plan.points.size(), 2u);
+  EXPECT_EQ(plan.result, ResultKind::kBenchDocument);
+  EXPECT_EQ(plan.points[1].flags, (std::vector<std::string>{"--precisions=bf16", "--batch-size", "1", "8"}));
+  EXPECT_FALSE(plan.points[0].global_batch);
+  EXPECT_EQ(request_lines(plan.points[0]).find("--signal"), std::string::npos) << "there is no checkpoint to save";
+  const SweepState state = new_state(plan, "/s", "/bin/lockstep");
+  EXPECT_EQ(state.points[0].run, "runs/0001-precisions_fp32.json");
+  EXPECT_EQ(state.points[0].arguments.back(), "--output=/s/runs/0001-precisions_fp32.json");
+  EXPECT_FALSE(has(state.points[0].arguments, "--resume=latest"));
+  EXPECT_EQ(plan_of(kBase).result, ResultKind::kRunRecord);
+}
+
+TEST(MakePlan, FlagsOfBenchmarksAreThoseOfTheEngine) {
+  const auto with = [](const std::string& more) {
+    return core::replace_all(kLatency, "[bench]\n", "[bench]\n" + more);
+  };
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {with("text-lenght = 9\n"), "f.toml:6: options: --text-lenght is unknown to 'bench latency'"},
+      {with("output = \"a.json\"\n"), "f.toml:6: 'output' is not for a sweep file: every point writes its result"},
+      {with("mode = \"list\"\n"), "'mode' is not for a sweep file"},
+      {with("towers = [\"sound\"]\n"), "--towers 'sound' is unknown"},
+      {"ranks-per-node = 2\n" + kLatency, "latency is that of one rank, there are 2"},
+      {"scaling = \"weak\"\n" + kLatency, "'scaling' is of training, the command is 'bench latency'"},
+      {kLatency + "stop-before-end = 60\n", "slurm key 'stop-before-end' is for commands that save a checkpoint"},
+      {core::replace_all(kLatency, "[bench]", "[train]"), "f.toml:5: [train] holds flags, and the command is 'bench"},
+      {core::replace_all(kBase, "[train]", "[bench]"),
+       "f.toml:2: [bench] holds flags, and the command is 'train clip'"},
+      {kLatency + "[train]\nseed = 1\n", "[train] and [bench] (line 5) both hold flags"}};
   for (const auto& [text, expected] : cases)
     EXPECT_NE(plan_error_of(text).find(expected), std::string::npos) << text << " -> " << plan_error_of(text);
 }

@@ -68,10 +68,10 @@ accum_freq = 2
   ASSERT_EQ(file.whens.size(), 2u);
   EXPECT_EQ(file.whens[0].condition, "nodes >= 16");
   EXPECT_TRUE(file.whens[1].skip);
-  EXPECT_EQ(file.cases.at(0).sections.train.at(0).key, "model");
-  EXPECT_EQ(file.base.train.at(0).key, "zeroshot-frequency");
-  EXPECT_EQ(file.base.train.at(1).key, "accum-freq");
-  EXPECT_EQ(file.base.train.at(1).line, 16);
+  EXPECT_EQ(file.cases.at(0).sections.flags.at(0).key, "model");
+  EXPECT_EQ(file.base.flags.at(0).key, "zeroshot-frequency");
+  EXPECT_EQ(file.base.flags.at(1).key, "accum-freq");
+  EXPECT_EQ(file.base.flags.at(1).line, 16);
 }
 
 TEST(SweepFile, RefusalsNameLineAndKey) {

@@ -1,0 +1,47 @@
+#include "infer/bad_samples.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace lockstep::infer {
+
+void BadSamples::add(const data::RawSample& sample, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  by_id_[sample.id] = {sample.shard, sample.offset, sample.key, reason};
+}
+
+std::vector<data::BadSample> BadSamples::in_order() const {
+  std::vector<data::BadSample> list;
+  for (const auto& [id, sample] : by_id_) list.push_back(sample);
+  return list;
+}
+
+data::SampleDecoder tolerant_decoder(data::SampleDecoder decode, BadSamples& bad) {
+  return [decode = std::move(decode), &bad](const data::RawSample& sample, data::SampleSlot& slot) {
+    try {
+      decode(sample, slot);
+      slot.label = 0;
+    } catch (const DataError& error) {
+      bad.add(sample, error.what());
+      std::fill(slot.image_YXC.begin(), slot.image_YXC.end(), uint8_t{0});
+      std::fill(slot.audio_S.begin(), slot.audio_S.end(), 0.0f);
+      if (!slot.text_T.empty()) slot.text_T[0] = 1;
+      slot.label = kBadLabel;
+    }
+  };
+}
+
+void tell_bad(const BadSamples& bad, size_t num_samples) {
+  constexpr size_t kMostTold = 20;  // results list all
+  size_t num_told = 0;
+  for (const auto& [id, sample] : bad.by_id())
+    if (num_told++ < kMostTold) core::log_warning("infer: left out: '{}': {}", sample.key, sample.reason);
+  if (num_told > kMostTold) core::log_warning("infer: left out: {} more", num_told - kMostTold);
+  if (num_told > 0 && num_told == num_samples)
+    throw DataError(fmt::format("infer: none of {} files can be used, the first because: {}", num_samples,
+                                bad.by_id().begin()->second.reason));
+}
+
+}  // namespace lockstep::infer

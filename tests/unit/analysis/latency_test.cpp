@@ -1,0 +1,40 @@
+#include "analysis/latency.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::analysis {
+namespace {
+
+/// A run of `bench latency` in one precision with calls of one size.
+RunSummary point_of_sweep(const std::string& name, const std::string& system, int64_t batch, double p50_ms) {
+  RunSummary run;
+  run.name = name;
+  run.setup.device = "AMD EPYC";
+  if (!system.empty()) run.setup.tags["system"] = system;
+  record::LatencyPoint point;
+  point.model = "ViT-B-32";
+  point.precision = "fp32";
+  point.from = "pixels";
+  point.tower = "both";
+  point.batch = batch;
+  point.p50_ms = p50_ms;
+  run.latency_points = {point};
+  return run;
+}
+
+TEST(LatencyCharts, PointsOfASweepAreOneLineForEachSystem) {
+  const auto charts = latency_charts({point_of_sweep("0001", "mine", 8, 40), point_of_sweep("0002", "mine", 1, 9),
+                                      point_of_sweep("0003", "yours", 1, 4), point_of_sweep("0004", "", 1, 5)});
+  ASSERT_EQ(charts.size(), 1u);
+  const auto& series = charts[0].series;
+  ASSERT_EQ(series.size(), 3u);
+  EXPECT_EQ(series[0].name, "lockstep ViT-B-32 fp32, both from pixels (AMD EPYC)") << "without a tag the device";
+  EXPECT_EQ(series[1].name, "lockstep ViT-B-32 fp32, both from pixels (mine)");
+  EXPECT_EQ(series[2].name, "lockstep ViT-B-32 fp32, both from pixels (yours)");
+  EXPECT_EQ(series[1].x, (std::vector<double>{1, 8})) << "a line runs from small to large";
+  EXPECT_EQ(series[1].y, (std::vector<double>{9, 40}));
+  EXPECT_EQ(series[1].low, (std::vector<double>{9, 40})) << "no interval: the point itself";
+}
+
+}  // namespace
+}  // namespace lockstep::analysis
