@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "cli/common/version.h"
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -64,7 +65,7 @@ class Sides {
                                                                         .total_steps = 1 << 30,
                                                                         .log_every_n_steps = 100},
                                                                        tasks::make_contrastive_log_format(), record_),
-        intervals_(world_, std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU,
+        intervals_(world_.comm(), std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU,
                    world_.rank() == 0 ? &record_ : nullptr) {
     auto model = tasks::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
     sync_ = world_.size() > 1

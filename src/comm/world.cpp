@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
@@ -239,7 +240,7 @@ struct World::State {
   Comm comm;
   JoinTimes join_times;
   bool has_left = false;
-  int num_waits = 0;  // for rank 0
+  int num_waits = 0;  // wait_in_store
   int exceptions_at_start = std::uncaught_exceptions();
 
   std::unique_ptr<Backend> make_backend(const std::string& name, int rank, int size) const;
@@ -248,7 +249,8 @@ struct World::State {
   milliseconds report_interval() const {
     return std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond));
   }
-  void poll_for(const std::string& name, const std::string& what) const;
+  void wait_in_store(const std::string& whom, const std::function<bool(const std::string& name)>& is_done);
+  void poll_for(const std::string& name, const std::string& whom) const;
   void end(const std::string& state, const std::string& failure, milliseconds stay);
 };
 
@@ -322,12 +324,27 @@ std::future<bool> ask_store(std::shared_ptr<Store> store, const std::string& nam
 
 /// Returns when `name` is in the store; asks seldom in the long run. Throws when a rank, above all rank 0, which is to
 /// set it, or the store is gone.
-void World::State::poll_for(const std::string& name, const std::string& what) const {
+/// `is_done` gets a new name in the store; unless it returns true, this waits until someone has set the name.
+void World::State::wait_in_store(const std::string& whom, const std::function<bool(const std::string&)>& is_done) {
+  if (!store) return;
+  const std::string name = fmt::format("long_wait/{}", num_waits++);
+  try {
+    if (!is_done(name)) poll_for(name, whom);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError(fmt::format("comm: rank {} lost the job's store at {} while it waited for {}: {}", info.rank,
+                                store_name(info), whom, error_text(error)),
+                    "look at the output of rank 0");
+  }
+}
+
+void World::State::poll_for(const std::string& name, const std::string& whom) const {
   for (milliseconds pause = kPollInterval;; pause = std::min(2 * pause, report_interval())) {
     auto is_there = ask_store(store, name);
     do {
       if (const std::string failure = progress->failure_elsewhere(); !failure.empty())
-        throw CommError(fmt::format("comm: rank {} waited for rank 0 ({}): {}", info.rank, what, failure),
+        throw CommError(fmt::format("comm: rank {} waited for {}: {}", info.rank, whom, failure),
                         "look at the output of the rank that is named; its process or node is probably gone");
     } while (is_there.wait_for(kPollInterval) != std::future_status::ready);
     if (is_there.get()) return;
@@ -394,20 +411,18 @@ Comm World::group(const std::string& axis, const std::vector<int>& global_ranks)
 }
 
 void World::wait_for_rank_zero(const std::string& what) {
-  if (!state_->store) return;
-  const std::string name = fmt::format("rank_zero_done/{}", state_->num_waits++);
-  try {
-    if (rank() == 0)
-      state_->store->set(name, "1");
-    else
-      state_->poll_for(name, what);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw CommError(fmt::format("comm: rank {} lost the job's store at {} while it waited for rank 0 ({}): {}", rank(),
-                                store_name(state_->info), what, error_text(error)),
-                    "look at the output of rank 0");
-  }
+  state_->wait_in_store("rank 0 (" + what + ")", [&](const std::string& name) {
+    if (rank() == 0) state_->store->set(name, "1");
+    return rank() == 0;
+  });
+}
+
+void World::wait_for_all(const std::string& what) {
+  state_->wait_in_store("all ranks (" + what + ")", [&](const std::string& name) {
+    const bool is_last = state_->store->add(name + "/count", 1) == size();
+    if (is_last) state_->store->set(name, "1");
+    return is_last;
+  });
 }
 
 void World::report_failure(const std::string& text) {

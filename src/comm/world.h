@@ -55,6 +55,10 @@ class World {
   /// calls it.
   void wait_for_rank_zero(const std::string& what);
 
+  /// For long work of all ranks, each a share of it: returns when all have called it, beyond the time limit of
+  /// collectives, as long as they live. CommError that names `what` when one has failed. Every rank calls it.
+  void wait_for_all(const std::string& what);
+
   /// Tells the others why this process ends; call it where an error of this rank is caught.
   void report_failure(const std::string& text);
   /// Ends this rank's part; the rank that serves the store waits for the others, within limits.

@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "checkpoint/manifest.h"
@@ -15,7 +16,6 @@
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpointer_writer.h"
-#include "train/shared_hashing.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -116,7 +116,7 @@ Checkpointer::~Checkpointer() = default;
 void Checkpointer::save(const CheckpointPosition& position) {
   if (is_in_parts(state_)) {
     if (writer_) writer_->wait();
-    if (config_.wait_for_rank_zero) config_.wait_for_rank_zero();  // whose files before may take minutes still
+    if (config_.waits.for_rank_zero) config_.waits.for_rank_zero();  // whose files before may take minutes still
     const auto problem = decide_on_rank_zero(world_, [&] { return writer_->prepare(position.step, attempt_); });
     if (!problem.empty()) return;  // rank 0 has warned
   }
@@ -147,9 +147,8 @@ core::Json callers_extra(const checkpoint::CheckpointManifest& manifest) {
 }
 
 std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
-  const auto chosen = decide_with_shared_hashing(
-      world_,
-      [&](const checkpoint::VerifyFunction& verify) -> std::string {
+  const auto chosen = decide_on_checkpoints(
+      world_, is_in_parts(state_), config_.waits, [&](const checkpoint::VerifyFunction& verify) -> std::string {
         const auto choice = checkpoint::choose_latest(config_.run_folder, verify);
         for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
         if (!choice.chosen && !choice.skipped.empty())
@@ -160,16 +159,14 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
         if (choice.chosen && !choice.skipped.empty())
           core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
         return choice.chosen ? choice.chosen->folder.string() : "";
-      },
-      config_.wait_for_rank_zero);
+      });
   if (chosen.empty()) return std::nullopt;
   return load(chosen);
 }
 
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
-  decide_with_shared_hashing(
-      world_,
-      [&](const checkpoint::VerifyFunction& verify) -> std::string {
+  decide_on_checkpoints(
+      world_, is_in_parts(state_), config_.waits, [&](const checkpoint::VerifyFunction& verify) -> std::string {
         if (!fs::exists(folder / checkpoint::kManifestName))
           throw CheckpointError(
               fmt::format(
@@ -178,22 +175,26 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
               "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
         require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one", verify);
         return "";
-      },
-      config_.wait_for_rank_zero);
+      });
   return load(folder);
 }
 
-/// The parts of the model and of the optimiser that this rank holds. Collective.
-ReadCounts Checkpointer::read_parts(const StoredIn& model, const StoredIn& optimizer) {
+/// One of `replicas`, which hold the same, reads for all of them; nullptr: each rank reads. Collective over all ranks.
+ReadCounts Checkpointer::read_once(comm::Comm* replicas, const std::vector<at::Tensor>& tensors,
+                                   const std::function<ReadCounts()>& read) {
   ReadCounts counts;
-  if (state_.layout.holds_part) {
-    const bool reads_for_all = state_.replicas != nullptr && state_.replicas->size() > 1;
-    succeed_together(world_, [&] {
-      if (!reads_for_all || state_.replicas->rank() == 0) counts.add(read_model(model, state_));
-    });
-    if (reads_for_all) broadcast_all(model_tensors(state_), *state_.replicas);
-  }
-  succeed_together(world_, [&] { counts.add(read_optimizer(optimizer, state_)); });
+  const bool is_sent = replicas != nullptr && replicas->size() > 1;
+  succeed_together(world_, [&] {
+    std::exception_ptr failure;
+    try {
+      if (!is_sent || replicas->rank() == 0) counts = read();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (config_.waits.for_all) config_.waits.for_all();
+    if (failure) std::rethrow_exception(failure);
+  });
+  if (is_sent) broadcast_all(tensors, *replicas);
   return counts;
 }
 
@@ -214,12 +215,15 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   if (fs::equivalent(folder.parent_path(), config_.run_folder / "checkpoints", failure))
     first_attempt_ = parsed.at("extra").value(kFirstAttemptKey, 1);
   if (!state_.layout.holds_part) broadcast_all(model_tensors(state_), world_);
-  if (is_in_parts(state_)) {
-    counts.add(read_parts({.folder = folder, .files = parsed.at("model_files"), .parts = parts},
-                          {.folder = folder, .files = parsed.at("optimizer_files"), .parts = parts}));
-  } else {
+  const StoredIn model{.folder = folder, .files = parsed.at("model_files"), .parts = parts};
+  const StoredIn optimizer{.folder = folder, .files = parsed.at("optimizer_files"), .parts = parts};
+  if (state_.layout.holds_part)
+    counts.add(read_once(state_.replicas, model_tensors(state_), [&] { return read_model(model, state_); }));
+  if (is_in_parts(state_))
+    counts.add(read_once(state_.shards == nullptr ? state_.replicas : nullptr, optimizer_tensors(state_),
+                         [&] { return read_optimizer(optimizer, state_); }));
+  else
     broadcast_all(optimizer_tensors(state_), world_);
-  }
   if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler")) {
     const auto& scaler = parsed.at("extra").at("loss_scaler");
     state_.scaler->load_state({.scale = scaler.at("scale"),

@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_state.h"
+#include "train/shared_hashing.h"
 
 namespace lockstep::train {
 
@@ -25,8 +26,7 @@ struct CheckpointerConfig {
   std::string code_version;
   checkpoint::SavedFunction on_saved = {};  ///< Called on rank 0 in the thread that writes.
   core::Json who;                           ///< Who claims the checkpoints (host, job), for humans.
-  /// While it reads whole checkpoints to test their hashes; see decide_on_rank_zero.
-  std::function<void()> wait_for_rank_zero = {};
+  LongWaits waits = {};                     ///< While checkpoints are written, tested and read.
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random
@@ -85,7 +85,8 @@ class Checkpointer {
  private:
   void check_shared_folder() const;
   std::vector<std::string> files_of_others() const;
-  ReadCounts read_parts(const StoredIn& model, const StoredIn& optimizer);
+  ReadCounts read_once(comm::Comm* replicas, const std::vector<at::Tensor>& tensors,
+                       const std::function<ReadCounts()>& read);
 
   CheckpointerConfig config_;
   CheckpointState state_;

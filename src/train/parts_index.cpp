@@ -10,11 +10,14 @@ namespace {
 
 constexpr const char* kIndexKey = "parts";
 
-/// Along the dimension in which the tensor is cut.
+/// Along the dimension in which the tensor is cut. Where all rows that are wanted are padding that the stored table
+/// does not have, its last part tells that there is such a table.
 bool shares_rows(const TensorPart& wanted, const TensorPart& held) {
-  if (wanted.place.dim != held.place.dim || wanted.sizes.empty()) return true;
-  return wanted.place.begin < held.place.begin + cut_size(held) &&
-         held.place.begin < wanted.place.begin + cut_size(wanted);
+  if (wanted.place.dim != held.place.dim || wanted.sizes.empty() || held.sizes.empty()) return true;
+  const int64_t held_end = held.place.begin + cut_size(held);
+  const int64_t num_rows = held.place.whole[static_cast<size_t>(held.place.dim)];
+  if (wanted.place.begin >= num_rows) return held_end == num_rows;
+  return wanted.place.begin < held_end && held.place.begin < wanted.place.begin + cut_size(wanted);
 }
 
 bool shares_range(const TensorPart& wanted, const TensorPart& held) {
@@ -78,16 +81,16 @@ PartsIndex PartsIndex::of_manifest(const core::Json& extra) {
     index.names_ = said.at("names").get<std::vector<std::string>>();
     for (const core::Json& cut : said.at("cuts")) {
       index.cuts_.push_back(part_from_json(cut));
-      const TensorPart& part = index.cuts_.back();
-      if (!part.sizes.empty() && (part.place.dim < 0 || part.place.dim >= std::ssize(part.sizes)))
+      if (!is_sound(index.cuts_.back(), 0))
         throw CheckpointError(
-            fmt::format("train: a part of {} dimensions is cut along {}", part.sizes.size(), part.place.dim));
+            fmt::format("train: a part of a tensor cannot lie where the manifest says: {}", cut.dump()));
     }
     for (const auto& [file, ranges] : said.at("files").items())
       for (const core::Json& range : ranges) {
         index.files_[file].push_back({range.at(0), range.at(1), range.at(2), range.at(3)});
-        if (index.files_[file].back().name >= index.names_.size() ||
-            index.files_[file].back().cut >= index.cuts_.size())
+        const Range& last = index.files_[file].back();
+        if (last.name >= index.names_.size() || last.cut >= index.cuts_.size() ||
+            !is_within(last.offset, last.count, index.cuts_[last.cut].sizes))
           throw CheckpointError(fmt::format("train: '{}' holds a part that has no name or place", file));
       }
   } catch (const core::Json::exception& error) {

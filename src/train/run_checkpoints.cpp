@@ -75,7 +75,9 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   config.on_saved = run_.request.on_checkpoint;
   config.code_version = run_.versions.lockstep;
   config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
-  config.wait_for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it works on the files of a checkpoint"); };
+  config.waits = {
+      .for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it works on the files of a checkpoint"); },
+      .for_all = [this] { run_.ranks.world.wait_for_all("they read a checkpoint"); }};
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training), run_.world());
   if (steps_per_epoch > 0) checkpointer_->warn_without_room();
   std::optional<RestoredCheckpoint> restored;

@@ -1,5 +1,7 @@
 #include "train/shared_hashing.h"
 
+#include <exception>
+
 #include "core/json.h"
 #include "core/strings.h"
 #include "train/agree.h"
@@ -26,8 +28,7 @@ core::Json request_text(const fs::path& folder, const std::vector<checkpoint::Ch
 }
 
 /// What all ranks found of their shares, joined on every rank. Collective.
-checkpoint::FileCheck hash_share(comm::Comm& world, const core::Json& request,
-                                 const std::function<void()>& wait_for_rank_zero) {
+checkpoint::FileCheck hash_share(comm::Comm& world, const core::Json& request, const LongWaits& waits) {
   std::vector<checkpoint::CheckpointFile> files;
   for (const core::Json& file : request.at("files"))
     files.push_back({.name = file.at(0), .bytes = file.at(1), .xxh3 = file.at(2)});
@@ -43,7 +44,7 @@ checkpoint::FileCheck hash_share(comm::Comm& world, const core::Json& request,
     mine = core::Json{{"problems", {error.what()}}, {"is_unreadable", true}}.dump(-1, ' ', false,
                                                                                   core::Json::error_handler_t::replace);
   }
-  if (wait_for_rank_zero) wait_for_rank_zero();
+  if (waits.for_all) waits.for_all();
   checkpoint::FileCheck all;
   for (const std::string& text : world.gather_strings(mine)) {
     if (text.empty()) continue;
@@ -68,20 +69,23 @@ std::vector<checkpoint::CheckpointFile> hashing_share(const std::vector<checkpoi
   return share;
 }
 
-std::string decide_with_shared_hashing(
-    comm::Comm& world, const std::function<std::string(const checkpoint::VerifyFunction& verify)>& decide,
-    const std::function<void()>& wait_for_rank_zero) {
+std::string decide_on_checkpoints(comm::Comm& world, bool is_shared, const LongWaits& waits,
+                                  const std::function<std::string(const checkpoint::VerifyFunction& verify)>& decide) {
+  if (!is_shared)
+    return decide_on_rank_zero(
+        world, [&] { return decide(checkpoint::verify_hashes); }, waits.for_rank_zero);
+  const auto broadcast = [&](const std::string& text) {
+    if (waits.for_rank_zero) waits.for_rank_zero();  // who lists the checkpoints
+    return world.broadcast_string(text, 0);
+  };
   if (world.rank() != 0)  // serves rank 0 until it has decided
-    while (true) {
-      const std::string request = world.broadcast_string("", 0);
-      if (request.empty()) break;
-      hash_share(world, core::parse_json(request, "message between ranks"), wait_for_rank_zero);
-    }
+    for (std::string request = broadcast(""); !request.empty(); request = broadcast(""))
+      hash_share(world, core::parse_json(request, "message between ranks"), waits);
   const checkpoint::VerifyFunction verify = [&](const fs::path& folder,
                                                 const checkpoint::CheckpointManifest& manifest) {
     const core::Json request = request_text(folder, manifest.files);
-    world.broadcast_string(request.dump(), 0);
-    return hash_share(world, request, wait_for_rank_zero);
+    broadcast(request.dump());
+    return hash_share(world, request, waits);
   };
   return decide_on_rank_zero(world, [&] {
     std::exception_ptr failure;
@@ -91,7 +95,7 @@ std::string decide_with_shared_hashing(
     } catch (...) {
       failure = std::current_exception();
     }
-    world.broadcast_string("", 0);
+    broadcast("");
     if (failure) std::rethrow_exception(failure);
     return text;
   });

@@ -14,11 +14,15 @@ namespace lockstep::train {
 std::vector<checkpoint::CheckpointFile> hashing_share(const std::vector<checkpoint::CheckpointFile>& files, int rank,
                                                       int num_ranks);
 
-/// decide_on_rank_zero for decisions that test the files of checkpoints: `decide` gets a function that has all ranks
-/// hash them, each its share. Behind each test `wait_for_rank_zero` is called, if given, since the shares may take
-/// longer than collectives wait. Collective.
-std::string decide_with_shared_hashing(
-    comm::Comm& world, const std::function<std::string(const checkpoint::VerifyFunction& verify)>& decide,
-    const std::function<void()>& wait_for_rank_zero = {});
+/// What ranks call before a collective that some reach much later than others: beyond its time limit.
+struct LongWaits {
+  std::function<void()> for_rank_zero = {};  ///< World::wait_for_rank_zero
+  std::function<void()> for_all = {};        ///< World::wait_for_all
+};
+
+/// decide_on_rank_zero for decisions that test the files of checkpoints. `decide` gets a function that tests them: rank
+/// 0 alone, or, where all ranks see the files (`is_shared`), all of them, each its share. Collective.
+std::string decide_on_checkpoints(comm::Comm& world, bool is_shared, const LongWaits& waits,
+                                  const std::function<std::string(const checkpoint::VerifyFunction& verify)>& decide);
 
 }  // namespace lockstep::train

@@ -21,30 +21,8 @@ std::string first_names(const std::set<std::string>& names) {
   return fmt::format("{} ({}{})", names.size(), core::join(shown, ", "), names.size() > kMost ? ", ..." : "");
 }
 
-int64_t product(const std::vector<int64_t>& sizes) {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  return count;
-}
-
 /// Scales of FP8 layers: a run goes on with and without FP8, from scales of 1 where there are none.
 bool is_optional(const std::string& name) { return name.find(".fp8.") != std::string::npos; }
-
-/// A damaged description must not lead out of anybody's memory.
-bool is_sound(const TensorPart& part, int64_t numel) {
-  const auto& [whole, dim, begin, num_rows, writes_values, writes_state] = part.place;
-  const auto rank = std::ssize(part.sizes);
-  if (std::ssize(part.strides) != rank || std::ssize(whole) != rank || (rank > 0 && (dim < 0 || dim >= rank)) ||
-      begin < 0)
-    return false;
-  for (int64_t i = 0; i < rank; ++i) {
-    const auto at = static_cast<size_t>(i);
-    if (part.sizes[at] < 0 || part.strides[at] < 0 ||
-        (i == dim ? begin + part.sizes[at] > whole[at] : part.sizes[at] != whole[at]))
-      return false;
-  }
-  return part.offset >= 0 && part.offset + numel <= product(part.sizes);
-}
 
 }  // namespace
 
@@ -68,7 +46,8 @@ void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path)
       throw CheckpointError(fmt::format("train: checkpoint file '{}' does not say where the part '{}' belongs: {}",
                                         path.string(), entry.name, error.what()));
     }
-    if (!is_sound(part, tensor.numel()))
+    part.count = tensor.numel();
+    if (!is_sound(part, part.count))
       throw CheckpointError(
           fmt::format("train: checkpoint file '{}' holds a part '{}' of {} elements that cannot lie where it says: {}",
                       path.string(), entry.name, tensor.numel(), describe_part(part).dump()));

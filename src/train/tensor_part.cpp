@@ -22,6 +22,29 @@ bool has_same_cut(const TensorPart& a, const TensorPart& b) {
          a.place.begin == b.place.begin && (a.place.dim == b.place.dim || b.sizes == b.place.whole);
 }
 
+bool is_within(int64_t offset, int64_t count, const std::vector<int64_t>& sizes) {
+  int64_t numel = 1;
+  for (const int64_t size : sizes)
+    if (size < 0 || __builtin_mul_overflow(numel, size, &numel)) return false;
+  return offset >= 0 && count >= 0 && offset <= numel && count <= numel - offset;
+}
+
+bool is_sound(const TensorPart& part, int64_t numel) {
+  const std::vector<int64_t>& whole = part.place.whole;
+  const auto rank = std::ssize(part.sizes);
+  const int64_t dim = part.place.dim, begin = part.place.begin;
+  if (std::ssize(part.strides) != rank || std::ssize(whole) != rank || (rank > 0 && (dim < 0 || dim >= rank)) ||
+      begin < 0)
+    return false;
+  for (int64_t i = 0; i < rank; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (part.sizes[at] < 0 || part.strides[at] < 0 ||
+        (i == dim ? begin > whole[at] || part.sizes[at] > whole[at] - begin : part.sizes[at] != whole[at]))
+      return false;
+  }
+  return is_within(0, 0, whole) && is_within(part.offset, numel, part.sizes);
+}
+
 core::Json describe_part(const TensorPart& part) {
   return {{"sizes", part.sizes},       {"strides", part.strides}, {"offset", part.offset},
           {"whole", part.place.whole}, {"dim", part.place.dim},   {"begin", part.place.begin}};

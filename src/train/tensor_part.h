@@ -47,6 +47,12 @@ int64_t cut_size(const TensorPart& part);
 /// Both are of the same piece of the whole, laid out alike in memory: only offset and count may differ.
 bool has_same_cut(const TensorPart& a, const TensorPart& b);
 
+/// Elements [offset, offset + count) are some of a tensor of these sizes, whose number is no overflow.
+bool is_within(int64_t offset, int64_t count, const std::vector<int64_t>& sizes);
+/// Whether a description that may be damaged leads nowhere outside: the part lies in the whole, `numel` elements from
+/// its offset on in the part.
+bool is_sound(const TensorPart& part, int64_t numel);
+
 /// As JSON, for files and manifests; `count` is not in it.
 core::Json describe_part(const TensorPart& part);
 /// The opposite; Json::exception where a key is missing or of another type.

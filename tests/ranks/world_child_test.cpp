@@ -107,6 +107,9 @@ void run_scenario(const std::string& scenario, World& world) {
          world.wait_for_rank_zero("it sleeps");
          world.wait_for_rank_zero("it is quick");
          sum_once(world);
+         if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+         world.wait_for_all("one sleeps");
+         sum_once(world);
        }},
       {"wait_throw",
        [&] {

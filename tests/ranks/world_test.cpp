@@ -137,6 +137,7 @@ TEST(World, OneRankMeetsNobody) {
   EXPECT_EQ(world.size(), 1);
   EXPECT_EQ(world.comm().gather_strings("x"), std::vector<std::string>{"x"});
   world.wait_for_rank_zero("nothing");
+  world.wait_for_all("nothing");
   Mesh mesh = tests::mesh_of(world, plan::MeshLayout(1, {.pp = 1, .dp = 1, .tp = 1}));
   EXPECT_EQ(mesh.dp().axis(), "dp");
   EXPECT_THROW(World::join({}, {.backend = "mpi"}), UsageError);
@@ -210,7 +211,7 @@ TEST(WorldFaults, ALostStoreEndsEveryRankThoughAllLive) {
   const uint16_t port = store->port();
   std::thread loss([&] {
     Store ranks = store->under("attempt_0");
-    ranks.get("rank_zero_done/0", kGiveUp);
+    ranks.get("long_wait/0", kGiveUp);
     store.reset();
   });
   const auto ends = run_job({.scenario = "endless"}, port);

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "support/wave_training.h"
 #include "train/checkpointer.h"
 #include "train/checkpointer_writer.h"
+#include "train/shared_hashing.h"
 
 namespace lockstep::train {
 namespace {
@@ -166,6 +168,29 @@ TEST(ShardedCheckpointFiles, ADamagedPartFallsBack) {
     const auto restored = saved.checkpointer.restore_latest();
     require(restored && restored->position.step == 1, "not the older one");
   });
+}
+
+/// Where rank 0 reads for all, the others need not see its files: --logs may lie on local disks.
+TEST(ShardedCheckpointFiles, AWholeCheckpointIsRankZeros) {
+  const core::TempDir dir, elsewhere;
+  const WaveSetting setting{.num_ranks = 2, .is_sharded = false};
+  train_on(setting, dir.path(), 2, /*saves=*/true);
+  std::atomic<int> num_verified = 0;
+  tests::run_ranks(2, [&](Comm& data) {
+    const auto chosen = decide_on_checkpoints(data, /*is_shared=*/false, {}, [&](const auto& verify) {
+      return checkpoint::choose_latest(dir.path(),
+                                       [&](const auto& folder, const auto& manifest) {
+                                         ++num_verified;
+                                         return verify(folder, manifest);
+                                       })
+          .chosen->folder.string();
+    });
+    require(data.count("all_gather") == 0 && !chosen.empty(), "other ranks were asked");
+    SavedRun saved(setting, data, data.rank() == 0 ? dir.path() : elsewhere.path());
+    const auto restored = saved.checkpointer.restore_latest();
+    require(restored && restored->position.step == 1, "not restored");
+  });
+  EXPECT_EQ(num_verified, 1);
 }
 
 TEST(ShardedCheckpointFiles, AFailingPartLeavesNoCheckpointAndTheNextOneIsWhole) {

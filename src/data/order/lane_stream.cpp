@@ -342,7 +342,8 @@ RawSample LaneStream::next(uint64_t id) {
 void LaneStream::pass_to(int64_t number) {
   while (true) {
     const int64_t position = window_ ? window_mark_.taken + cursor_ : taken_;
-    if (position >= number) return;
+    LOCKSTEP_CHECK(position <= number, "lane {} stands at sample {}, behind {}", lane_, position, number);
+    if (position == number) return;
     if (window_ && cursor_ < std::ssize(*window_)) {
       cursor_ += std::min(number - position, std::ssize(*window_) - cursor_);
     } else if (!fill(true)) {

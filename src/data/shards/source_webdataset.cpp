@@ -1,10 +1,12 @@
 #include "data/shards/source_webdataset.h"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <set>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "data/order/lane_stream.h"
 #include "data/order/position.h"
@@ -63,14 +65,19 @@ class LaneSource : public SampleSource {
                     .window = kPlainWindow};
     if (config.shuffle) {
       const auto num_shards = static_cast<int64_t>(context_.set->shards.size());
-      order.num_lanes =
-          choose_num_lanes(config.num_lanes, num_shards, order.pass_samples, config.resampled, world_size_);
+      try {
+        order.num_lanes =
+            choose_num_lanes(config.num_lanes, num_shards, order.pass_samples, config.resampled, world_size_);
+      } catch (const DataError&) {  // a run that goes on has its lanes
+        cannot_begin_ = std::current_exception();
+      }
       order.window = std::max<int64_t>(1, (config.shuffle_window + order.num_lanes - 1) / order.num_lanes);
     }
     rebuild(order);
   }
 
   std::optional<RawSample> next() override {
+    if (cannot_begin_) std::rethrow_exception(cannot_begin_);
     if (context_.is_interrupted.load()) throw DataError("data: reading was interrupted");
     const auto pass_samples = static_cast<uint64_t>(context_.order.pass_samples);
     const uint64_t first = pass_ * pass_samples + consumed_;
@@ -133,7 +140,13 @@ class LaneSource : public SampleSource {
                       samples, world_size_),
           "continue on a number of ranks that divides both");
     context_.is_interrupted = false;
+    cannot_begin_ = nullptr;
     rebuild(order);
+    if (rank_ == 0 && !is_strided_ && lane_step_ < world_size_)
+      core::log_warning(
+          "data: {} ranks share the {} lanes of this run's order, so that every shard is read {} times; numbers of "
+          "ranks that divide {} read it once",
+          world_size_, order.num_lanes, world_size_ / lane_step_, order.num_lanes);
     pass_ = pass;
     consumed_ = consumed;
     seek_lanes(json);
@@ -207,8 +220,9 @@ class LaneSource : public SampleSource {
   const bool is_strided_;
   LaneContext context_;
   std::string fingerprint_;
-  int64_t lane_step_ = 1;          // lanes of one rank lie so far apart
-  std::vector<LaneStream> lanes_;  // this rank's
+  std::exception_ptr cannot_begin_;  // too few shards for the ranks of a new run
+  int64_t lane_step_ = 1;            // lanes of one rank lie so far apart
+  std::vector<LaneStream> lanes_;    // this rank's
   uint64_t pass_ = 0;
   uint64_t consumed_ = 0;  // of the pass, by all ranks together
 };

@@ -182,8 +182,15 @@ TEST_P(Lanes, ContinuesOnRanksThatDoNotDivideTheLanes) {
   config_.global_batch = 120;
   const std::vector<std::string> reference = global_stream(config_, 1, 4);
   ASSERT_EQ(reference.size(), 480u);
-  for (const auto& [at, after] :
-       {std::pair<int64_t, int64_t>{60, 3}, {40, 5}, {60, 6}, {40, 8}, {40, 10}, {60, 12}, {0, 8}, {160, 8}}) {
+  for (const auto& [at, after] : {std::pair<int64_t, int64_t>{60, 3},
+                                  {40, 5},
+                                  {60, 6},
+                                  {40, 8},
+                                  {40, 10},
+                                  {60, 12},
+                                  {0, 8},
+                                  {160, 8},
+                                  {80, 20}}) {  // of 12 shards
     std::vector<Json> positions;
     SourceConfig config = config_;
     config.world_size = 2;
@@ -219,7 +226,8 @@ TEST_P(Lanes, PositionsThatRanksCannotShareAreRefused) {
   const Json position = source->position();
   config_.world_size = 5;
   config_.global_batch = 15;
-  EXPECT_THROW(open_train_source(config_)->seek(position), DataError);
+  const auto other = open_train_source(config_);
+  EXPECT_THROW(other->seek(position), DataError);
 }
 
 TEST_P(Lanes, PositionsOfOtherDataOrOtherKindAreRefused) {

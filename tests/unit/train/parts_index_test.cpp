@@ -49,6 +49,14 @@ TEST(PartsIndex, OpensWhatHoldsSomethingOfThePart) {
   EXPECT_EQ(with(columns), kAll);
 }
 
+/// Vocabulary tables of other layouts have more rows of padding.
+TEST(PartsIndex, RowsOfPaddingAloneLieInNoFileButTheTableIsThere) {
+  TensorPart padding = rows_of_table(8, 4, 0, 12);
+  padding.place.whole = {12, 3};
+  padding.place.num_rows = 7;
+  EXPECT_EQ(four_files().files_with({{"table", padding}}, kAll), (Names{"c", "d"}));
+}
+
 TEST(PartsIndex, ANumberIsTakenFromAFileThatIsOpenedAnyhow) {
   const PartsIndex index = four_files();
   EXPECT_EQ(index.files_with({{"table", rows_of_table(4, 4, 6, 6)}, {"steps", number()}}, kAll), Names{"d"});
@@ -76,6 +84,17 @@ TEST(PartsIndex, IsKeptInTheManifest) {
   }
   core::Json beyond = extra;
   beyond["parts"]["files"]["a"][0][0] = 7;
+  EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError);
+  for (const auto& [place, value] : {std::pair(2, -1), {2, 13}, {3, -1}, {3, 13}}) {  // offset and count
+    beyond = extra;
+    for (auto& [file, ranges] : beyond["parts"]["files"].items())
+      for (auto& range : ranges)
+        if (range[3] == 6) range[place] = value;
+    EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError) << place << " " << value;
+  }
+  beyond = extra;
+  for (auto& cut : beyond["parts"]["cuts"])
+    if (!cut["sizes"].empty()) cut["begin"] = INT64_MAX;
   EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError);
   beyond = extra;
   beyond["parts"]["cuts"][0]["dim"] = 2;

@@ -259,11 +259,12 @@ core::Json gpt_model_facts(const config::GptShape& shape) {
   return facts;
 }
 
-train::Snapshot find_gpt_snapshot(const GptOptions& options, comm::World& world) {
-  const auto wait_for_it = [&] { world.wait_for_rank_zero("it tests the files of --load"); };
-  return {.folder = train::decide_with_shared_hashing(
-              world.comm(), [&](const checkpoint::VerifyFunction& verify) { return choose_snapshot(options, verify); },
-              wait_for_it),
+train::Snapshot find_gpt_snapshot(const GptOptions& options, bool is_in_parts, comm::World& world) {
+  const train::LongWaits waits{.for_rank_zero = [&] { world.wait_for_rank_zero("it tests the files of --load"); },
+                               .for_all = [&] { world.wait_for_all("they test the files of --load"); }};
+  return {.folder = train::decide_on_checkpoints(
+              world.comm(), is_in_parts, waits,
+              [&](const checkpoint::VerifyFunction& verify) { return choose_snapshot(options, verify); }),
           .use = options.finetune        ? train::SnapshotUse::kWeights
                  : options.no_load_optim ? train::SnapshotUse::kWeightsAndPosition
                                          : train::SnapshotUse::kAll};

@@ -82,7 +82,9 @@ class GptTrainingTask final : public train::TrainingTask {
             .has_epochs = false};
   }
 
-  train::Snapshot find_snapshot() override { return find_gpt_snapshot(options_, world_); }
+  train::Snapshot find_snapshot() override {
+    return find_gpt_snapshot(options_, layout_.tp() * layout_.pp() > 1 || layout_.is_optimizer_sharded, world_);
+  }
 
   std::unique_ptr<train::BatchSource> open_train(const core::Json& position) override {
     return data_->open_train(position);
