@@ -202,6 +202,7 @@ class StepCase final : public BenchCase {
     row["peak_memory_bytes"] = peak;
     row["peak_gbytes"] = static_cast<double>(peak) / 1e9;
     row["planned_gbytes"] = row["planned_memory_bytes"].get<double>() / 1e9;
+    if (options().skips_products) return;
     const std::string type = product_type(train_options().precision, context_.device);
     const double limit =
         measure_gemm_tflops(world(), context_.device, scalar_type_of(type));  // not in the memory above
@@ -342,8 +343,8 @@ class StepCase final : public BenchCase {
       std::vector<std::string> args = context_.command;
       args.erase(args.begin());
       for (const char* word : {"--find-batch", "", "--output", "", "--no-csv", "--json", "--mode", "time", "-w", "1",
-                               "-n", "1", "--batch-size"})
-        args.emplace_back(word);  // the last of a repeated flag counts
+                               "-n", "1", "--skip-products", "--batch-size"})
+        args.emplace_back(word);  // the last of a repeated flag counts; products would be memory beside the step
       args.push_back(std::to_string(samples));
       return probe_in_child(args, samples, {.memory_bytes = limit_bytes_});
     });

@@ -188,6 +188,8 @@ void declare_step(core::OptionSet& set, BenchOptions& o) {
            .is_min_excluded = true});
   set.add("peak-from", &o.peak_file,
           {.help = "The same, as `lockstep bench op --json` has measured it.", .metavar = "FILE"});
+  set.add("skip-products", &o.skips_products,
+          {.help = "Matrix products are not measured behind the steps, so that the share of their rate is not told."});
   set.group("Search for the largest batch");
   set.add("find-batch", &o.find_batch,
           {.help = "multiple=N: first find the largest --batch-size that fits, in multiples of N; each attempt is a "

@@ -56,6 +56,7 @@ struct BenchOptions {
   std::string memory_limit;           // --memory-limit
   std::optional<double> peak_tflops;  // --peak-tflops
   std::string peak_file;              // --peak-from FILE, result of `bench op --json`
+  bool skips_products = false;        // --skip-products
 
   // latency; --precisions is shared with op
   std::vector<std::string> latency_from;                // --from; empty: the model's usual starting point
