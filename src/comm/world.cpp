@@ -322,8 +322,6 @@ std::future<bool> ask_store(std::shared_ptr<Store> store, const std::string& nam
   return answer;
 }
 
-/// Returns when `name` is in the store; asks seldom in the long run. Throws when a rank, above all rank 0, which is to
-/// set it, or the store is gone.
 /// `is_done` gets a new name in the store; unless it returns true, this waits until someone has set the name.
 void World::State::wait_in_store(const std::string& whom, const std::function<bool(const std::string&)>& is_done) {
   if (!store) return;
@@ -339,6 +337,8 @@ void World::State::wait_in_store(const std::string& whom, const std::function<bo
   }
 }
 
+/// Returns when `name` is in the store; asks seldom in the long run. Throws when a rank, one that is to set it above
+/// all, or the store is gone.
 void World::State::poll_for(const std::string& name, const std::string& whom) const {
   for (milliseconds pause = kPollInterval;; pause = std::min(2 * pause, report_interval())) {
     auto is_there = ask_store(store, name);

@@ -20,8 +20,8 @@ bool shares_rows(const TensorPart& wanted, const TensorPart& held) {
   return wanted.place.begin < held_end && held.place.begin < wanted.place.begin + cut_size(wanted);
 }
 
-bool shares_range(const TensorPart& wanted, const TensorPart& held) {
-  return wanted.offset < held.offset + held.count && held.offset < wanted.offset + wanted.count;
+bool shares_range(const TensorPart& wanted, int64_t offset, int64_t count) {
+  return wanted.offset < offset + count && offset < wanted.offset + wanted.count;
 }
 
 size_t number_of(const std::string& key, std::map<std::string, size_t>& numbers) {
@@ -111,11 +111,9 @@ std::vector<std::string> PartsIndex::files_with(const FileParts& wanted, const s
   const auto is_needed = [&](const Range& range) {
     const TensorPart* part = by_name[range.name];
     if (part == nullptr || is_complete[range.name]) return false;
-    TensorPart held = cuts_[range.cut];
-    held.offset = range.offset;
-    held.count = range.count;
-    if (is_cut_alike[range.name]) return has_same_cut(held, *part) && shares_range(*part, held);
-    return shares_rows(*part, held);
+    const TensorPart& cut = cuts_[range.cut];
+    if (is_cut_alike[range.name]) return has_same_cut(cut, *part) && shares_range(*part, range.offset, range.count);
+    return shares_rows(*part, cut);
   };
   const auto has_all_of = [&](const Range& range) {
     const TensorPart* part = by_name[range.name];

@@ -34,16 +34,16 @@ checkpoint::FileCheck hash_share(comm::Comm& world, const core::Json& request, c
     files.push_back({.name = file.at(0), .bytes = file.at(1), .xxh3 = file.at(2)});
   checkpoint::CheckpointManifest share;
   share.files = hashing_share(files, world.rank(), world.size());
-  std::string mine;
+  checkpoint::FileCheck own;
   try {
-    const auto check = checkpoint::verify_hashes(request.at("folder").get<std::string>(), share);
-    if (!check.problems.empty())
-      mine = core::Json{{"problems", check.problems}, {"is_unreadable", check.is_unreadable}}.dump(
-          -1, ' ', false, core::Json::error_handler_t::replace);
+    own = checkpoint::verify_hashes(request.at("folder").get<std::string>(), share);
   } catch (const std::exception& error) {  // the others wait for an answer
-    mine = core::Json{{"problems", {error.what()}}, {"is_unreadable", true}}.dump(-1, ' ', false,
-                                                                                  core::Json::error_handler_t::replace);
+    own = {.problems = {error.what()}, .is_unreadable = true};
   }
+  std::string mine;
+  if (!own.problems.empty())
+    mine = core::Json{{"problems", own.problems}, {"is_unreadable", own.is_unreadable}}.dump(
+        -1, ' ', false, core::Json::error_handler_t::replace);
   if (waits.for_all) waits.for_all();
   checkpoint::FileCheck all;
   for (const std::string& text : world.gather_strings(mine)) {

@@ -75,12 +75,14 @@ TEST_F(TrainOpenClip, TenStepsMoreHaveTheLossesOfOpenClip) {
   expect_losses_of_openclip("end", 15);
 }
 
+std::vector<std::string> joined(std::vector<std::string> flags, const std::vector<std::string>& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
 TEST_F(TrainOpenClip, PretrainedWeightsOfAnotherSizeAreResized) {
   const std::vector<std::string> sizes = {"--force-image-size", "48", "--force-context-length", "20"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), sizes.begin(), sizes.end());
-    return more;
-  };
+  const auto with = [&](const std::vector<std::string>& more) { return joined(more, sizes); };
   const auto done = train("new", with({"--pretrained", path("epoch_2.pt"), "--max-steps", "1"}));
   ASSERT_EQ(done.exit_code, 0) << done.err;
   for (const char* told : {"position embeddings of pictures resized from 4 x 4 to 6 x 6 patches (bicubic)",
@@ -96,10 +98,7 @@ TEST_F(TrainOpenClip, PretrainedWeightsOfAnotherSizeAreResized) {
 /// As in OpenCLIP, the numbers of AdamW are the file's; also in what the run leaves for itself and for OpenCLIP.
 TEST_F(TrainOpenClip, AdamWGoesOnWithTheNumbersOfTheFile) {
   const std::vector<std::string> others = {"--wd", "0.01", "--beta1", "0.5", "--beta2", "0.6", "--eps", "1e-2"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), others.begin(), others.end());
-    return more;
-  };
+  const auto with = [&](const std::vector<std::string>& more) { return joined(more, others); };
   const auto stopped = train("on", with({"--resume", path("epoch_2.pt"), "--max-steps", "15"}));
   ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
   for (const char* told : {"--wd 0.01 is not used: the run goes on with 0.2 of the OpenCLIP file, as in OpenCLIP",
