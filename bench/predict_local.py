@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Predicts steps of this machine from steps on one and two ranks, then measures them.
 
-A small GPT is trained on processor cores, one thread a rank. `bench op` and `bench collective` describe the machine;
+A small GPT is trained on processor cores, one thread a rank. `bench op`, by one rank and by two at once, and
+`bench collective` describe the machine;
 steps of one and two ranks calibrate; four ranks (more than cores, where there are two), other batches, two tensor ranks
 and two pipeline ranks are predicted before they are measured. Every configuration is measured several times, in turn;
 the median of the medians counts. Needs an idle machine.
@@ -107,11 +108,13 @@ class Bench:
 
 def measure(bench, folder, rounds):
     """Writes machine.toml; returns the steps of all cases, and of the two that calibrate, by name."""
-    op, collective = folder / "op.json", folder / "collective.json"
-    bench.run("bench", "op", "--ops", "gemm", "triad", "--threads", 1, "--max-dim", 1024, "--output", op)
+    op, both, collective = folder / "op.json", folder / "op_of_both.json", folder / "collective.json"
+    rates = ["bench", "op", "--ops", "gemm", "triad", "--threads", 1, "--max-dim", 1024, "--output"]
+    bench.run(*rates, op)
+    bench.run("launch", "--nproc-per-node", os.cpu_count(), "--", *rates, both)
     sizes = ["-b", "1K", "-e", "16M", "-f", "4"]
     bench.run("launch", "--nproc-per-node", 2, "--", "bench", "collective", *sizes, "--output", collective)
-    (folder / "machine.toml").write_text(bench.run("predict", "--describe-this-machine", op, collective))
+    (folder / "machine.toml").write_text(bench.run("predict", "--describe-this-machine", op, both, collective))
     seen = {}
     for _ in range(rounds):
         for name, ranks, flags in [("1 rank", 1, []), ("2 ranks", 2, [])] + CASES:

@@ -1,5 +1,6 @@
 // libFuzzer's side of the targets: LOCKSTEP_FUZZ_TARGET names the one to search. With the one argument --inputs it
-// prints the files to begin with, relative to the folder where it stands, which is the repository's.
+// prints the files to begin with, relative to the folder where it stands, which is the repository's; with --max-bytes
+// the length of the longest input that is worth making.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,10 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   }
   if (*argc > 1 && std::strcmp((*argv)[1], "--inputs") == 0) {
     for (const auto& file : lockstep::fuzz::input_files(*target, ".")) std::printf("%s\n", file.c_str());
+    std::exit(0);
+  }
+  if (*argc > 1 && std::strcmp((*argv)[1], "--max-bytes") == 0) {
+    std::printf("%zu\n", target->max_bytes);
     std::exit(0);
   }
   return 0;

@@ -57,7 +57,8 @@ using Bytes = std::span<const std::byte>;
 
 std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-/// A folder in memory for parsers that take paths; gone with the object.
+/// A folder in memory for parsers that take paths; gone with the object. Each target keeps one and overwrites its
+/// files: making and removing a folder costs more than most parsers do.
 class MemoryFolder {
  public:
   MemoryFolder() {
@@ -119,7 +120,7 @@ void read_tar(Bytes bytes) {
 }
 
 void read_lmdb(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   const data::LmdbReader reader(folder.write("data.mdb", bytes));
   const data::LmdbPictures pictures = data::list_lmdb_pictures(reader);
   for (int64_t picture = 0; picture < std::min<int64_t>(pictures.num_pictures, 100); ++picture)
@@ -158,7 +159,7 @@ void read_tokens(Bytes bytes) {
   const size_t wanted = std::to_integer<size_t>(bytes[0]) * 256 + std::to_integer<size_t>(bytes[1]);
   bytes = bytes.subspan(2);
   const size_t index_size = std::min(wanted, bytes.size());
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   folder.write("data.idx", bytes.first(index_size));
   folder.write("data.bin", bytes.subspan(index_size));
   const data::IndexedDataset dataset(folder.path() / "data");
@@ -169,7 +170,7 @@ void read_tokens(Bytes bytes) {
 }
 
 void read_safetensors(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   const core::SafetensorsFile file(folder.write("model.safetensors", bytes));
   for (const auto& entry : file.entries()) file.at(entry.name);
 }
@@ -178,14 +179,13 @@ void read_pickle(Bytes bytes) { models::PickleDocument(bytes, "fuzz.pkl"); }
 
 void read_json(Bytes bytes) { core::parse_json(text_of(bytes), "fuzz.json"); }
 
-/// The whole of a run's steps, and the file of attempts beside it.
+/// All files of a record: a line of each is one JSON object, as run.json and status.json are.
 void read_run(Bytes bytes) {
   record::parse_steps(text_of(bytes), "steps.jsonl");
-  const MemoryFolder folder;
-  folder.write("run.json", bytes);
-  folder.write("steps.jsonl", bytes);
-  folder.write("comm.jsonl", bytes);
-  folder.write("ranks.jsonl", bytes);
+  static const MemoryFolder folder;
+  for (const char* name : {"run.json", "status.json", "steps.jsonl", "comm.jsonl", "ranks.jsonl", "results.jsonl",
+                           "system.jsonl", "startup.jsonl"})
+    folder.write(name, bytes);
   record::load_run(folder.path());
 }
 
@@ -199,7 +199,7 @@ void read_caption(Bytes bytes) {
 void read_caption_text(Bytes bytes) { data::clean_text(text_of(bytes)); }
 
 void read_json_lines(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   const fs::path file = folder.write("corpus.jsonl", bytes);
   data::JsonLines lines(file);
   data::JsonFieldReader reader;
@@ -208,21 +208,21 @@ void read_json_lines(Bytes bytes) {
 }
 
 void read_tokenizer(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   const auto tokenizer = data::open_text_tokenizer({.model = folder.write("tokenizer.json", bytes).string()});
   const auto ids = tokenizer->encode("A cat, 3 dogs & <|endoftext|> \xc3\xa9t\xc3\xa9.");
   tokenizer->decode(ids);
 }
 
 void read_sentencepiece(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   const auto tokenizer = data::open_text_tokenizer({.model = folder.write("tokenizer.model", bytes).string()});
   tokenizer->decode(tokenizer->encode("A cat and 3 dogs."));
 }
 
 void read_word_pieces(Bytes bytes) {
-  const MemoryFolder folder;
-  static const data::WordPieces known = [&] {
+  static const MemoryFolder folder;
+  static const data::WordPieces known = [] {
     constexpr std::string_view kPieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##a\ncat\n##t\n,\n\xe4\xb8\xad\n";
     return data::WordPieces(folder.write("known.txt", std::as_bytes(std::span(kPieces))));
   }();
@@ -236,24 +236,24 @@ void read_word_pieces(Bytes bytes) {
 
 void read_manifest(Bytes bytes) {
   const auto manifest = checkpoint::parse_manifest(text_of(bytes), "manifest.json");
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   checkpoint::verify_files(folder.path(), manifest, checkpoint::VerifyDepth::kHashes);
 }
 
 void read_csv(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   published::check_published(folder.write("table.csv", bytes));
 }
 
 void read_machine(Bytes bytes) { predict::parse_machine(text_of(bytes), "machine.toml"); }
 
 void read_scaling(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   predict::read_table_curves(folder.write("table.csv", bytes));
 }
 
 void read_bench_document(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   predict::describe_machine({folder.write("bench.json", bytes).string()});
 }
 
@@ -263,7 +263,7 @@ void read_sweep(Bytes bytes) {
 }
 
 void read_sweep_state(Bytes bytes) {
-  const MemoryFolder folder;
+  static const MemoryFolder folder;
   folder.write("sweep.json", bytes);
   const sweep::SweepState state = sweep::read_state(folder.path());
   sweep::write_state(folder.path(), state);  // what was read can be written and read again
@@ -313,24 +313,25 @@ void read_s3_answer(Bytes bytes) {
 }
 
 std::vector<Target> make_targets() {
+  constexpr size_t kLong = 64 << 10;  // of formats that say little in a few bytes
   std::vector<Target> list = {
-      {"tar", {".tar"}, read_tar},
-      {"image", {"/image/"}, read_image},
-      {"lmdb", {"/golden/lmdb/"}, read_lmdb},
+      {"tar", {".tar"}, read_tar, kLong},
+      {"image", {"/image/"}, read_image, kLong},
+      {"lmdb", {"/golden/lmdb/"}, read_lmdb, kLong},
       {"lmdb_value", {"/image/jpeg_1x1"}, read_lmdb_value},
       {"plain_pickle", {}, read_plain_pickle},
       {"shard_index", {}, read_shard_index},
-      {"audio", {".wav", ".flac", ".ogg"}, read_audio},
-      {"tokens", {}, read_tokens},
-      {"safetensors", {"/clap/roberta.safetensors", "/optim/", "/loss/"}, read_safetensors},
-      {"pickle", {"/pt/"}, read_pickle},
+      {"audio", {".wav", ".flac", ".ogg"}, read_audio, kLong},
+      {"tokens", {}, read_tokens, kLong},
+      {"safetensors", {"/clap/roberta.safetensors", "/optim/", "/loss/"}, read_safetensors, kLong},
+      {"pickle", {"/pt/"}, read_pickle, kLong},
       {"json", {".json"}, read_json},
       {"run", {"/record/"}, read_run},
       {"caption", {}, read_caption},
       {"caption_text", {}, read_caption_text},
       {"json_lines", {}, read_json_lines},
-      {"tokenizer", {"/bpe/gpt2.json", "/bpe/prefix.json"}, read_tokenizer},
-      {"sentencepiece", {"/sentencepiece/small.model"}, read_sentencepiece},
+      {"tokenizer", {"/bpe/gpt2.json", "/bpe/prefix.json"}, read_tokenizer, kLong},
+      {"sentencepiece", {"/sentencepiece/small.model"}, read_sentencepiece, kLong},
       {"word_pieces", {"/word_pieces/vocab.txt"}, read_word_pieces},
       {"manifest", {}, read_manifest},
       {"csv", {"/published/", "steps.csv"}, read_csv},
@@ -348,7 +349,7 @@ std::vector<Target> make_targets() {
     if (info.reader == nullptr) continue;
     const bool is_csv = info.format == logs::LogFormat::kCsv;
     list.push_back({fmt::format("log_{}", info.name), {"/logs/"}, [format = info.format, is_csv](Bytes bytes) {
-                      const MemoryFolder folder;
+                      static const MemoryFolder folder;
                       logs::read_log(folder.write(is_csv ? "steps.csv" : "out.log", bytes), format);
                     }});
   }

@@ -15,6 +15,8 @@ struct Target {
   /// of these texts.
   std::vector<std::string> seeds;
   std::function<void(std::span<const std::byte> bytes)> run;
+  /// Longer inputs are not made: they take long and reach no more.
+  size_t max_bytes = 4 << 10;
 };
 
 /// All targets, by name.

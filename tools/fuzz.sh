@@ -23,6 +23,11 @@ mkdir -p "$build/corpus/$target" "$build/inputs/$target" "$build/found/$target"
 export LOCKSTEP_FUZZ_TARGET=$target
 # libFuzzer takes folders, and writes into the first.
 "$build/lockstep-fuzz" --inputs | while read -r file; do cp "$file" "$build/inputs/$target/${file//\//_}"; done
-export ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1:detect_leaks=1}
-"$build/lockstep-fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=65536 \
-  -print_final_stats=1 -artifact_prefix="$build/found/$target/" "$@" "$build/corpus/$target" "$build/inputs/$target"
+# Short stacks of allocations, few freed bytes and no stack frames kept: each takes much of the time, and an input that was found is run
+# again without them. Counters that no input has touched are left out (lazy_counters), for which libFuzzer must be the one to see faults.
+quick=malloc_context_size=4:quarantine_size_mb=16:detect_stack_use_after_return=0:handle_segv=0
+export ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1:detect_leaks=1:$quick}
+TIMEFORMAT='stat::cpu_seconds: %U %S'
+time "$build/lockstep-fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 \
+  -max_len="$("$build/lockstep-fuzz" --max-bytes)" -lazy_counters=1 -print_final_stats=1 \
+  -artifact_prefix="$build/found/$target/" "$@" "$build/corpus/$target" "$build/inputs/$target"

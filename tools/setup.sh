@@ -97,7 +97,7 @@ test_targets() {
     case $name in
       commands | slurm) echo lockstep lockstep-engine "test_$name" ;;
       additions | storm) echo lockstep lockstep-engine ;;
-      setup | includes | checks | stray_tests | unused) echo lockstep ;;  # scripts
+      setup | includes | checks | stray_tests | unused | fuzz_table) echo lockstep ;;  # scripts
       *) echo "test_$name" ;;
     esac
   done

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Latency of one CLIP call from decoded pixels and token ids, on the CPU: OpenCLIP 3.3.0 (PyPI) eager, torch.compile
-and ONNX Runtime against lockstep: same weights, same threads, rounds interleaved.
+"""Latency of one CLIP call from decoded pixels and token ids, on the CPU: OpenCLIP 3.3.0 (PyPI) eager, torch.compile,
+ONNX Runtime and OpenVINO against lockstep: same weights, same threads, rounds interleaved.
 
     export PYTHONPATH=$(ref/setup.sh)
     python3 bench/peers/clip_latency.py --program build/lockstep --out bench/results/clip_latency_cpu.json
 
 A round is --iters calls of each side in turn; the order turns round each time. The sides in Python stay loaded, so that
-what torch.compile and ONNX Runtime prepare is not measured. A side whose packages are not installed is left out and
-named (ONNX Runtime: pip install --target DIR onnx onnxscript onnxruntime, and DIR into PYTHONPATH). Before the timing
-the embeddings of lockstep and OpenCLIP for the same pictures and captions are compared.
+what the others prepare is not measured. A side whose packages are not installed is left out and named (pip install
+--target DIR onnx onnxscript onnxruntime openvino, and DIR into PYTHONPATH). Before the timing the embeddings of
+lockstep and OpenCLIP for the same pictures and captions are compared. In bf16 OpenVINO takes the fp32 model and
+computes in bf16 by its own hint; ONNX Runtime's CPU provider has no bf16.
 """
 import argparse
 import json
@@ -66,17 +67,35 @@ def make_inputs(options, model):
     return pixels, text
 
 
-def exported(options, network, image, text):
-    """ONNX Runtime's session as a function of the same arguments."""
-    import onnxruntime
+def write_onnx(options, network, image, text) -> str:
     import torch
 
-    path = f"{options.inputs}/model.onnx"
+    torch.backends.mha.set_fastpath_enabled(False)  # its fused operator has no ONNX form
+    path = f"{options.inputs}/{options.side}.onnx"
     torch.onnx.export(network, (image, text), path, input_names=["image", "text"], opset_version=18, dynamo=False)
+    return path
+
+
+def onnx_runtime(options, network, image, text):
+    """ONNX Runtime's session as a function of the same arguments."""
+    import onnxruntime
+
+    path = write_onnx(options, network, image, text)
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = options.threads
     session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
     return lambda a, b: session.run(None, {"image": a.numpy(), "text": b.numpy()})
+
+
+def open_vino(options, network, image, text):
+    """OpenVINO's compiled model as a function of the same arguments; without the hint fp32 may be computed in bf16."""
+    import openvino
+
+    path = write_onnx(options, network.float(), image.float(), text)
+    hints = {"INFERENCE_NUM_THREADS": options.threads, "PERFORMANCE_HINT": "LATENCY",
+             "INFERENCE_PRECISION_HINT": {"fp32": "f32", "bf16": "bf16"}[options.precision]}
+    compiled = openvino.Core().compile_model(path, "CPU", hints)
+    return lambda a, b: compiled([a.float().numpy(), b.numpy()])
 
 
 def serve(options) -> None:
@@ -92,7 +111,8 @@ def serve(options) -> None:
     prepare = lambda: (pixels.permute(0, 3, 1, 2).float() * scale + shift).to(dtype)  # noqa: E731
     network = network_of(model)
     call = {"openclip": lambda: network, "compile": lambda: torch.compile(network),
-            "onnxruntime": lambda: exported(options, network, prepare(), text)}[options.side]()
+            "onnxruntime": lambda: onnx_runtime(options, network, prepare(), text),
+            "openvino": lambda: open_vino(options, network, prepare(), text)}[options.side]()
     for _ in range(3):
         call(prepare(), text)
     print("ready", flush=True)
@@ -219,7 +239,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--iters", type=int, default=30, help="calls of a side in a round")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--sides", nargs="+", default=["openclip", "compile", "onnxruntime"])
+    parser.add_argument("--sides", nargs="+", default=["openclip", "compile", "onnxruntime", "openvino"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out")
     parser.add_argument("--side", help=argparse.SUPPRESS)

@@ -30,22 +30,27 @@ PEERS = ["torchvision-pillow", "torchvision-tensor", "dali-cpu"]
 OURS = ["lockstep-folder", "lockstep-lmdb", "lockstep-tar"]
 
 
-def make_pictures(folder: pathlib.Path, program: str, count: int) -> None:
-    """Smooth noise with edges, about 80 kB each as photographs have; class folders, one LMDB, one tar file."""
+def draw_picture(random):
+    """Smooth noise with edges, about 80 kB as a JPEG, like a photograph."""
     import numpy
     from PIL import Image
 
+    coarse = Image.fromarray(random.integers(0, 256, (24, 32, 3), dtype=numpy.uint8)).resize((500, 375), Image.BICUBIC)
+    pixels = numpy.asarray(coarse).astype(numpy.int16)
+    pixels = pixels + random.normal(0, 9, pixels.shape).astype(numpy.int16)
+    pixels[100:200, 150:260] = 255 - pixels[100:200, 150:260]
+    return Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8))
+
+
+def make_pictures(folder: pathlib.Path, program: str, count: int) -> None:
+    """Class folders, one LMDB and one tar file of the same JPEG pictures."""
+    import numpy
+
     random = numpy.random.default_rng(5)
     for number in range(count):
-        coarse = Image.fromarray(random.integers(0, 256, (24, 32, 3), dtype=numpy.uint8)).resize(
-            (500, 375), Image.BICUBIC
-        )
-        pixels = numpy.asarray(coarse).astype(numpy.int16)
-        pixels = pixels + random.normal(0, 9, pixels.shape).astype(numpy.int16)
-        pixels[100:200, 150:260] = 255 - pixels[100:200, 150:260]
         path = folder / "folders" / f"class{number % 8}"
         path.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(path / f"{number:05}.jpg", quality=90)
+        draw_picture(random).save(path / f"{number:05}.jpg", quality=90)
     subprocess.run(
         [program, "data", "to-lmdb", str(folder / "folders"), str(folder / "pictures.lmdb")],
         check=True,

@@ -1,5 +1,6 @@
 #include "core/line_reader.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,17 +10,25 @@
 namespace lockstep::core {
 namespace {
 constexpr size_t kBlock = 1u << 18;
+
+/// What is read at once: small files are not worth a large buffer, which takes longer to make than they take to read.
+size_t block_for(const Fd& file) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return kBlock;
+  const size_t with_end = static_cast<size_t>(info.st_size) + 1;  // one more, so that reading the end needs no growth
+  return std::clamp<size_t>(with_end, 1024, kBlock);
 }
+}  // namespace
 
 LineReader::LineReader(const std::filesystem::path& path, bool ends_at_return)
-    : path_(path), file_(core::open_for_reading(path)), ends_at_return_(ends_at_return) {}
+    : path_(path), file_(core::open_for_reading(path)), ends_at_return_(ends_at_return), block_(block_for(file_)) {}
 
 size_t LineReader::find_end(size_t from) const {
   const std::string_view bytes(buffer_.data(), end_);
   return ends_at_return_ ? bytes.find_first_of("\r\n", from) : bytes.find('\n', from);
 }
 
-/// Reads one more block behind what is there; false at the end of the file.
+/// Reads more behind what is there, as far as the buffer goes; false at the end of the file.
 bool LineReader::fill() {
   if (is_at_end_) return false;
   if (begin_ > 0) {
@@ -27,10 +36,10 @@ bool LineReader::fill() {
     end_ -= begin_;
     begin_ = 0;
   }
-  if (buffer_.size() < end_ + kBlock + kPadding) buffer_.resize(end_ + kBlock + kPadding);
+  if (buffer_.size() <= end_ + kPadding) buffer_.resize(end_ + block_ + kPadding);
   ssize_t got = -1;
   do {
-    got = ::read(file_.get(), buffer_.data() + end_, kBlock);
+    got = ::read(file_.get(), buffer_.data() + end_, buffer_.size() - kPadding - end_);
   } while (got < 0 && errno == EINTR);
   if (got < 0) core::throw_errno("cannot read", path_);
   if (got == 0) is_at_end_ = true;

@@ -33,6 +33,7 @@ class LineReader {
   std::filesystem::path path_;
   core::Fd file_;
   bool ends_at_return_ = false, is_at_end_ = false, is_cut_ = false;
+  size_t block_;  // by which the buffer grows
   std::string buffer_{};
   size_t begin_ = 0, end_ = 0;  // bytes of the buffer that are not handed out yet
   int64_t line_number_ = 0;

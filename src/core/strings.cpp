@@ -62,19 +62,23 @@ template <typename Number> std::optional<Number> parse_number(std::string_view t
   return value;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
+/// Edits that make one text of the other; `limit` where they are not fewer.
+size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= limit) return limit;
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t ia = 1; ia <= a.size(); ++ia) {
     size_t diagonal = row[0];
-    row[0] = ia;
+    size_t least = row[0] = ia;
     for (size_t ib = 1; ib <= b.size(); ++ib) {
       const size_t substituted = diagonal + (a[ia - 1] != b[ib - 1]);
       diagonal = row[ib];
       row[ib] = std::min({row[ib] + 1, row[ib - 1] + 1, substituted});
+      least = std::min(least, row[ib]);
     }
+    if (least >= limit) return limit;
   }
-  return row.back();
+  return std::min(row.back(), limit);
 }
 }  // namespace
 
@@ -82,10 +86,11 @@ std::optional<int64_t> parse_int(std::string_view text) { return parse_number<in
 std::optional<double> parse_double(std::string_view text) { return parse_number<double>(text); }
 
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names) {
+  const std::string wanted = to_lower_ascii(typed);
   const std::string* best = nullptr;
   size_t best_distance = std::max<size_t>(2, typed.size() / 3) + 1;
   for (const std::string& name : names) {
-    const size_t distance = edit_distance(to_lower_ascii(typed), to_lower_ascii(name));
+    const size_t distance = edit_distance(wanted, to_lower_ascii(name), best_distance);
     if (distance < best_distance) {
       best_distance = distance;
       best = &name;

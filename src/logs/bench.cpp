@@ -149,7 +149,9 @@ class BenchTextParser : public LogParser {
 bool is_bench_document(const std::filesystem::path& file) {
   constexpr size_t kSearchedBytes = 64 << 10;  // behind the command line, which may be long
   std::ifstream stream(file, std::ios::binary);
-  std::string head(kSearchedBytes, '\0');
+  std::error_code failure;
+  const uintmax_t size = std::filesystem::file_size(file, failure);  // of a pipe there is none
+  std::string head(failure ? kSearchedBytes : std::min<uintmax_t>(size, kSearchedBytes), '\0');
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(stream.gcount()));
   const size_t first = head.find_first_not_of(" \t\r\n");

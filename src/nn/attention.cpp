@@ -7,7 +7,6 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
@@ -17,6 +16,7 @@
 
 #include "config/attention_kernel.h"
 #include "core/error.h"
+#include "nn/product.h"
 
 namespace lockstep::nn {
 namespace {
@@ -82,7 +82,7 @@ void MultiHeadAttention::prepare_inference(std::optional<at::ScalarType> type) {
 at::Tensor MultiHeadAttention::forward(const at::Tensor& x_BTD, bool is_causal, const at::Tensor& mask) const {
   const int64_t batch = x_BTD.size(0), length = x_BTD.size(1), width = x_BTD.size(2);
   const at::Tensor qkv =
-      (is_usable(packed_in_) ? packed_in_.forward(x_BTD) : at::linear(x_BTD, in_proj_weight_, in_proj_bias_))
+      (is_usable(packed_in_) ? packed_in_.forward(x_BTD) : linear_layer(x_BTD, in_proj_weight_, in_proj_bias_))
           .view({batch, length, 3, heads_, width / heads_});
   const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
   const at::Tensor typed_mask = mask.defined() ? mask.to(parts[0].scalar_type()) : mask;
@@ -101,8 +101,8 @@ at::Tensor MultiHeadAttention::forward_one_query(const at::Tensor& query_x_B1D, 
     packed_key_value_ = PackedLinear(kv_weight, kv_bias, packed_in_.type());
   }
   const bool is_packed = is_usable(packed_query_);
-  const at::Tensor q = is_packed ? packed_query_.forward(query_x_B1D) : at::linear(query_x_B1D, q_weight, q_bias);
-  const at::Tensor kv = is_packed ? packed_key_value_.forward(x_BTD) : at::linear(x_BTD, kv_weight, kv_bias);
+  const at::Tensor q = is_packed ? packed_query_.forward(query_x_B1D) : linear_layer(query_x_B1D, q_weight, q_bias);
+  const at::Tensor kv = is_packed ? packed_key_value_.forward(x_BTD) : linear_layer(x_BTD, kv_weight, kv_bias);
   const std::vector<at::Tensor> parts =
       kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);
   at::Tensor mask;
@@ -140,7 +140,7 @@ at::Tensor CrossAttention::forward(const at::Tensor& query_BLD, const at::Tensor
                            : std::vector<at::Tensor>{q_proj_weight_, k_proj_weight_, v_proj_weight_};
   const auto biases = in_proj_bias_.chunk(3);
   const auto heads_first = [&](const at::Tensor& input, size_t part) {
-    const at::Tensor projected = at::linear(input, weights[part], biases[part]);
+    const at::Tensor projected = linear_layer(input, weights[part], biases[part]);
     return projected.view({batch, input.size(1), heads_, width / heads_}).transpose(1, 2);
   };
   const at::Tensor y_BHLK = attention(heads_first(query_BLD, 0), heads_first(context_BTC, 1),

@@ -4,11 +4,11 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/silu.h>
 #include <c10/core/GradMode.h>
 
 #include "nn/fused_norm.h"
+#include "nn/product.h"
 
 namespace lockstep::nn {
 
@@ -25,7 +25,7 @@ Linear::Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool w
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return is_usable(packed_) ? packed_.forward(x) : at::linear(x, weight_, bias_);
+  return is_usable(packed_) ? packed_.forward(x) : linear_layer(x, weight_, bias_);
 }
 
 void Linear::prepare_inference(std::optional<at::ScalarType> type) {

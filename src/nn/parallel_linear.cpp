@@ -2,11 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 
 #include "core/error.h"
 #include "nn/fp8_linear.h"
 #include "nn/layers.h"
+#include "nn/product.h"
 #include "nn/tensor_parallel.h"
 
 namespace lockstep::nn {
@@ -55,8 +55,8 @@ RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& sh
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& x) const {
   if (fp8_) return plus_bias(fp8_linear(x, weight_, *fp8_, shard_, Fp8Split::kRow), bias_);
-  if (shard_.is_alone()) return at::linear(x, weight_, bias_);
-  return plus_bias(leave_shared(at::linear(x, weight_, {}), shard_), bias_);
+  if (shard_.is_alone()) return linear_layer(x, weight_, bias_);
+  return plus_bias(leave_shared(linear_layer(x, weight_, {}), shard_), bias_);
 }
 
 VocabParallelEmbedding::VocabParallelEmbedding(int64_t rows, int64_t width, const ShardCtx& shard,

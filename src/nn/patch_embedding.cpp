@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/gather.h>
-#include <ATen/ops/linear.h>
 
 #include "nn/layers.h"
+#include "nn/product.h"
 
 namespace lockstep::nn {
 
@@ -27,7 +27,7 @@ at::Tensor PatchEmbedding::forward(const at::Tensor& image_BCYX, const at::Tenso
     const at::Tensor index = kept_BP.unsqueeze(2).expand({batch, kept_BP.size(1), patches_BPF.size(2)});
     patches_BPF = at::gather(patches_BPF, 1, index);
   }
-  return is_usable(packed_) ? packed_.forward(patches_BPF) : at::linear(patches_BPF, weight_.flatten(1), {});
+  return is_usable(packed_) ? packed_.forward(patches_BPF) : linear_layer(patches_BPF, weight_.flatten(1), {});
 }
 
 void PatchEmbedding::prepare_inference(std::optional<at::ScalarType> type) {

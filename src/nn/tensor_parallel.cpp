@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "nn/product.h"
 #include "nn/tensor_parallel_internal.h"
 
 namespace lockstep::nn {
@@ -105,16 +106,18 @@ struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
     hold(context, shard);
     context->saved_data["has_bias"] = bias.has_value();
     context->save_for_backward({x, weight});
-    return at::linear(shard.splits_tokens() ? start_gather(x, shard).wait() : x, weight, bias);
+    return linear_layer(shard.splits_tokens() ? start_gather(x, shard).wait() : x, weight, bias.value_or(at::Tensor()));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const ShardCtx shard = held(context);
     const auto saved = context->get_saved_variables();
     const at::Tensor gradient = gradients[0].contiguous();
     Pending x = shard.splits_tokens() ? start_gather(saved[0], shard) : Pending{saved[0]};
-    Pending x_gradient = start_reduction(at::matmul(gradient, saved[1]), shard);
     const at::Tensor rows = as_rows(gradient);
-    const at::Tensor weight_gradient = rows.t().mm(as_rows(x.wait()));
+    auto x_sizes = gradient.sizes().vec();
+    x_sizes.back() = saved[1].size(1);
+    Pending x_gradient = start_reduction(product(rows, saved[1]).view(x_sizes), shard);
+    const at::Tensor weight_gradient = product(rows.t(), as_rows(x.wait()).contiguous());
     const at::Tensor bias_gradient = context->saved_data["has_bias"].toBool() ? rows.sum(0) : at::Tensor();
     return {x_gradient.wait(), weight_gradient, bias_gradient, at::Tensor()};
   }
@@ -131,7 +134,7 @@ at::Tensor leave_shared(const at::Tensor& partial, const ShardCtx& shard) {
 }
 
 at::Tensor column_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ShardCtx& shard) {
-  if (shard.is_alone()) return at::linear(x, weight, bias);
+  if (shard.is_alone()) return linear_layer(x, weight, bias);
   const auto optional_bias = bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;
   return ColumnLinear::apply(in_compute_type(x), in_compute_type(weight), optional_bias, shard);
 }

@@ -1,6 +1,7 @@
 #include "nn/transformer.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/gather.h>
 #include <c10/core/GradMode.h>
 
@@ -30,7 +31,16 @@ at::Tensor Mlp::expand_packed(const at::Tensor& x) const {
                             activation_ == Activation::kGelu ? PackedLinear::Then::kGelu : PackedLinear::Then::kSilu);
 }
 
-/// The factors of QuickGELU go into the weights on both sides of it.
+namespace {
+/// Channels of zeros that a hidden state of so many gets: rows that lie multiples of 4 KiB apart share few lines of the
+/// cache, and the fp32 product that writes them takes up to twice as long (64 rows of 2048: 2.4 times).
+int64_t hidden_padding(int64_t hidden, at::ScalarType type) {
+  constexpr int64_t kCongruentBytes = 4096, kPadding = 16;
+  return type == at::kFloat && hidden * 4 % kCongruentBytes == 0 ? kPadding : 0;
+}
+}  // namespace
+
+/// The factors of QuickGELU go into the weights on both sides of it. The activation of a channel of zeros is zero.
 void Mlp::prepare_inference(std::optional<at::ScalarType> type) {
   if (activation_ == Activation::kGeluTanh) {  // has no packed form
     c_fc_.prepare_inference(type);
@@ -41,8 +51,11 @@ void Mlp::prepare_inference(std::optional<at::ScalarType> type) {
   if (!type || !c_fc_.weight().is_cpu()) return;
   const double slope = activation_ == Activation::kGelu ? 1.0 : kQuickGeluSlope;
   const c10::NoGradGuard no_grad;
-  packed_up_ = pack_where_possible(c_fc_.weight().mul(slope), c_fc_.bias().mul(slope), type);
-  packed_down_ = pack_where_possible(c_proj_.weight().mul(1.0 / slope), c_proj_.bias(), type);
+  const int64_t padding = hidden_padding(c_fc_.weight().size(0), *type);
+  packed_up_ = pack_where_possible(at::constant_pad_nd(c_fc_.weight().mul(slope), {0, 0, 0, padding}),
+                                   at::constant_pad_nd(c_fc_.bias().mul(slope), {0, padding}), type);
+  packed_down_ =
+      pack_where_possible(at::constant_pad_nd(c_proj_.weight().mul(1.0 / slope), {0, padding}), c_proj_.bias(), type);
 }
 
 ResidualBlock::ResidualBlock(const BlockShape& shape, const at::TensorOptions& options)

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "nn/product.h"
 
 namespace lockstep::nn {
 namespace {
@@ -41,7 +42,7 @@ struct Chunk {
 Chunk compute_chunk(const LossPlan& plan, const at::Tensor& x_nD, const at::Tensor& table_VD,
                     const at::Tensor& target_n) {
   Chunk chunk;
-  at::Tensor logits_nV = x_nD.mm(table_VD.t()).to(plan.wide_type);
+  at::Tensor logits_nV = product(x_nD, table_VD.t()).to(plan.wide_type);
   const int64_t rows = table_VD.size(0), padding = rows - plan.num_tokens_here;
   if (padding > 0) logits_nV.narrow(1, plan.num_tokens_here, padding).fill_(-std::numeric_limits<double>::infinity());
   const at::Tensor column_n = target_n.sub(plan.first_row);
@@ -80,13 +81,12 @@ class GradientSum {
     const at::Tensor gradient_nV = chunk.exp_nV.mul_(chunk.factor_n.mul(weight_n).unsqueeze(1));
     gradient_nV.scatter_add_(1, chunk.own_target_n1, chunk.is_own_target_n.mul(weight_n).neg_().unsqueeze(1));
     const at::Tensor low_nV = gradient_nV.to(plan_.compute_type);
-    at::Tensor part_nD = x_gradient_ND.narrow(0, begin, count);
-    at::mm_out(part_nD, low_nV, table_VD_);
+    product_into(x_gradient_ND.narrow(0, begin, count), low_nV, table_VD_);
     const at::Tensor x_nD = x_ND_.narrow(0, begin, count);
     if (count == x_ND_.size(0))
-      table_gradient_VD = low_nV.t().mm(x_nD);  // one chunk: nothing is added up
+      table_gradient_VD = product(low_nV.t(), x_nD);  // one chunk: nothing is added up
     else if (!table_gradient_VD.defined())
-      table_gradient_VD = low_nV.t().mm(x_nD).to(plan_.wide_type);
+      table_gradient_VD = product(low_nV.t(), x_nD).to(plan_.wide_type);
     else if (plan_.compute_type == plan_.wide_type)
       table_gradient_VD.addmm_(low_nV.t(), x_nD);
     else

@@ -15,8 +15,8 @@ namespace lockstep::predict {
 namespace {
 
 constexpr const char* kCommands =
-    "write them with `lockstep bench op --output op.json` and `lockstep launch --nproc-per-node N -- bench collective "
-    "--output collective.json`";
+    "write them with `lockstep bench op --output op.json`, the same under `lockstep launch --nproc-per-node N --`, and "
+    "`lockstep launch --nproc-per-node N -- bench collective --output collective.json`";
 
 constexpr int64_t kSmallBytes = 4096;  // what a call of so many takes is latency
 
@@ -26,14 +26,20 @@ struct Found {
   std::string command{};
 };
 
+/// Rates of a device: of matrix products by their type, and of its memory.
+struct Rates {
+  std::map<std::string, Found> peaks_tflops{};
+  std::optional<Found> memory_tbytes_per_s{};
+};
+
 /// What the documents told.
 struct Findings {
   std::string host{}, device{};
   size_t num_ranks = 1;
   int64_t num_cores = 0;  ///< Where ranks compute on them.
   double memory_gbytes = 0;
-  std::map<std::string, Found> peaks_tflops{};
-  std::optional<Found> memory_tbytes_per_s{}, link_gbytes_per_s{}, link_latency_us{};
+  std::map<size_t, Rates> rates{};  ///< By the number of devices that computed at the same time.
+  std::optional<Found> link_gbytes_per_s{}, link_latency_us{};
 };
 
 core::Json read_document(const std::string& path) {
@@ -59,13 +65,19 @@ void keep_larger(std::optional<Found>& place, double value, const std::string& c
   if (value > 0 && (!place || value > place->value)) place = Found{value, command};
 }
 
-void take_op(const core::Json& document, const std::string& command, Findings& found) {
+bool is_peak_type(std::string_view type) {
+  return type == "fp32" || type == "tf32" || type == "fp16" || type == "bf16" || type == "fp8";
+}
+
+void take_op(const core::Json& document, const std::string& command, Rates& found) {
   const core::Json& summary = document.at("summary");
   const core::Json peaks = summary.value("measured_peak_tflops", core::Json::object());
   const core::Json rates = summary.value("measured_memory_gbytes_per_s", core::Json::object());
-  for (const auto& [type, tflops] : peaks.items())
-    if (tflops.is_number() && tflops.get<double>() > found.peaks_tflops[type].value)
-      found.peaks_tflops[type] = {tflops.get<double>(), command};
+  for (const auto& [type, tflops] : peaks.items()) {
+    if (!is_peak_type(type) || !tflops.is_number() || tflops.get<double>() <= 0) continue;
+    Found& peak = found.peaks_tflops[type];
+    if (tflops.get<double>() > peak.value) peak = {tflops.get<double>(), command};
+  }
   for (const auto& [type, rate] : rates.items())
     if (rate.is_number()) keep_larger(found.memory_tbytes_per_s, rate.get<double>() / 1000, command);
 }
@@ -101,7 +113,7 @@ void take_document(const std::string& path, Findings& found) {
       found.num_cores = std::max<int64_t>(1, machine.value("cpu_cores", int64_t{1}) / threads);
   }
   found.memory_gbytes = std::max(found.memory_gbytes, memory_gbytes_of(machine.value("memory", "")));
-  if (document.value("case", "") == "op") take_op(document, command, found);
+  if (document.value("case", "") == "op") take_op(document, command, found.rates[std::max<size_t>(1, ranks.size())]);
   if (document.value("case", "") == "collective") take_collectives(document, command, found);
 }
 
@@ -115,6 +127,33 @@ std::string plain_text(const std::string& text) {
 
 std::string line_of(const std::string& key, const Found& found) {
   return fmt::format("{} = {:.6g}  # {}\n", key, found.value, plain_text(found.command));
+}
+/// Each rate as it is with the fewest devices that it was measured with.
+Rates of_fewest(const std::map<size_t, Rates>& rates) {
+  Rates fewest;
+  for (const auto& [num_devices, of_these] : rates) {
+    fewest.peaks_tflops.insert(of_these.peaks_tflops.begin(), of_these.peaks_tflops.end());
+    if (!fewest.memory_tbytes_per_s) fewest.memory_tbytes_per_s = of_these.memory_tbytes_per_s;
+  }
+  return fewest;
+}
+
+/// How much faster a device is alone than while all compute: the mean over the types of products, and of the memory.
+std::string contention_lines(const Rates& alone, const Rates& together) {
+  double sum = 0;
+  int num_types = 0;
+  for (const auto& [type, peak] : alone.peaks_tflops)
+    if (const auto same = together.peaks_tflops.find(type); same != together.peaks_tflops.end())
+      sum += peak.value / same->second.value, ++num_types;
+  std::string text;
+  const auto add = [&](const char* key, double ratio, const Found& measured) {
+    text += line_of(key, {std::max(1.0, ratio), measured.command});
+  };
+  if (num_types > 0) add("product-contention", sum / num_types, together.peaks_tflops.begin()->second);
+  if (alone.memory_tbytes_per_s && together.memory_tbytes_per_s)
+    add("memory-contention", alone.memory_tbytes_per_s->value / together.memory_tbytes_per_s->value,
+        *together.memory_tbytes_per_s);
+  return text;
 }
 }  // namespace
 
@@ -130,13 +169,11 @@ std::string describe_machine(const std::vector<std::string>& bench_documents) {
                       kCommands);
     }
   }
-  std::erase_if(found.peaks_tflops, [](const auto& one) {
-    return one.second.value <= 0 || (one.first != "fp32" && one.first != "tf32" && one.first != "fp16" &&
-                                     one.first != "bf16" && one.first != "fp8");
-  });
-  if (found.peaks_tflops.empty())
+  const Rates alone = of_fewest(found.rates);
+  if (alone.peaks_tflops.empty())
     throw UsageError("predict: no document tells a peak (of a matrix product by `bench op`)", kCommands);
-  const double ranks = static_cast<double>(std::max<int64_t>(found.num_cores, static_cast<int64_t>(found.num_ranks)));
+  const size_t all = found.num_cores > 0 ? static_cast<size_t>(found.num_cores) : found.num_ranks;
+  const double ranks = static_cast<double>(std::max(all, found.num_ranks));
   std::string text = fmt::format(
       "# Measured, not read off data sheets. What lies between hosts is not known.\n"
       "name = \"{}\"\nsource = \"lockstep bench\"\n",
@@ -148,8 +185,12 @@ std::string describe_machine(const std::vector<std::string>& bench_documents) {
         found.num_cores);
   else
     text += fmt::format("devices-per-node = {}\n", found.num_ranks);
-  for (const auto& [type, peak] : found.peaks_tflops) text += line_of(fmt::format("peak-{}-tflops", type), peak);
-  if (found.memory_tbytes_per_s) text += line_of("memory-tbytes-per-s", *found.memory_tbytes_per_s);
+  for (const auto& [type, peak] : alone.peaks_tflops) text += line_of(fmt::format("peak-{}-tflops", type), peak);
+  if (alone.memory_tbytes_per_s) text += line_of("memory-tbytes-per-s", *alone.memory_tbytes_per_s);
+  if (all > 1 && found.rates.contains(1) && found.rates.contains(all))
+    text += contention_lines(found.rates.at(1), found.rates.at(all));
+  else if (all > 1)
+    text += "# product-contention =   # not measured: `bench op` by one rank and by all of them at once tells it\n";
   if (found.memory_gbytes > 0)
     text += fmt::format("memory-gbytes = {:.4g}  # of the host, over its ranks\n", found.memory_gbytes / ranks);
   if (found.link_latency_us) text += line_of("link-latency-us", *found.link_latency_us);

@@ -29,7 +29,10 @@ struct Machine {
   Sourced network_efficiency{}, network_efficiency_sd{};  ///< Of collectives against the rate of the wires.
   Sourced node_watts{};                                   ///< Under training load.
   std::optional<int64_t> devices_at_a_time{};             ///< Of the whole machine: more ranks share them (cores).
-  std::vector<std::string> remarks{};                     ///< Faults and doubts that users should know.
+  /// Rate of a device alone over its rate while all of the node (or all at a time) compute: of matrix products, and of
+  /// the memory. 1: they do not disturb one another.
+  double product_contention = 1, memory_contention = 1;
+  std::vector<std::string> remarks{};  ///< Faults and doubts that users should know.
 
   std::optional<double> peak_tflops(hw::ComputeType type) const;
 };

@@ -18,7 +18,7 @@ struct MachineKeys {
   std::string name, device, fabric, source;
   std::optional<int64_t> num_nodes, devices_per_node, num_nics, group_nodes, devices_at_a_time;
   std::optional<double> nic_gbits_per_s, node_gbytes_per_s, link_gbytes_per_s, link_latency_us;
-  std::optional<double> memory_gbytes, memory_tbytes_per_s;
+  std::optional<double> memory_gbytes, memory_tbytes_per_s, product_contention, memory_contention;
   std::optional<double> peak_fp32, peak_tf32, peak_fp16, peak_bf16, peak_fp8;
   std::optional<double> network_efficiency, network_efficiency_sd, node_watts;
 };
@@ -46,6 +46,10 @@ core::OptionSet declare_keys(MachineKeys& keys) {
   add("link-latency-us", keys.link_latency_us, "us of a small all-reduce in a node", 1e6);
   add("memory-gbytes", keys.memory_gbytes, "GB of a device", 10000);
   add("memory-tbytes-per-s", keys.memory_tbytes_per_s, "TB/s of a device", 1000);
+  for (const auto& [name, field] :
+       {std::pair{"product-contention", &keys.product_contention}, {"memory-contention", &keys.memory_contention}})
+    set.add(name, field,
+            {.help = "Rate of a device alone over that while all compute.", .unit = "ratio", .min = 1, .max = 100});
   add("peak-fp32-tflops", keys.peak_fp32, "TFLOP/s, dense", 1e6);
   add("peak-tf32-tflops", keys.peak_tf32, "TFLOP/s, dense", 1e6);
   add("peak-fp16-tflops", keys.peak_fp16, "TFLOP/s, dense", 1e6);
@@ -153,6 +157,8 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   machine.node_gbytes_per_s.source = source;
   machine.peaks = std::move(peaks);
   machine.devices_at_a_time = keys.devices_at_a_time;
+  machine.product_contention = keys.product_contention.value_or(1);
+  machine.memory_contention = keys.memory_contention.value_or(1);
   if (device == nullptr) {
     const std::string unknown = "not known: PCIe generation 4 and 1.5 TB/s taken";
     machine.device.clear();

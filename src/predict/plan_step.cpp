@@ -117,6 +117,14 @@ double ranks_at_once(const PlannedStep& step, const Machine& machine) {
   return std::max(1.0, static_cast<double>(step.num_ranks) / static_cast<double>(*machine.devices_at_a_time));
 }
 
+/// How much slower a device is than alone, while as many compute as `step` has ranks on its node: between 1 and what
+/// was measured with all of them.
+double contention_of(const PlannedStep& step, const Machine& machine, double of_all) {
+  const auto all = static_cast<double>(machine.devices_at_a_time.value_or(machine.devices_per_node));
+  const double others = std::min(static_cast<double>(step.num_ranks), all) - 1;
+  return all > 1 ? 1 + (of_all - 1) * others / (all - 1) : 1;
+}
+
 /// Seconds that operators beside matrix products need for so many bytes.
 double passes_s(double bytes, const Machine& machine) {
   const double rate = machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kAssumedMemoryTbytes;
@@ -128,9 +136,15 @@ double passes_s(double bytes, const Machine& machine) {
 void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, const Machine& machine, Size& size) {
   constexpr double kMostPasses = 0.8;
   size.work = step.flops_per_rank / base.flops_per_rank;
-  const double products = step.recompute_factor / base.recompute_factor;
-  const double bytes = base.moved_bytes > 0 ? step.moved_bytes / base.moved_bytes / size.work : products;
-  const double share = std::min(kMostPasses, passes_s(base.moved_bytes, machine) / base_s);
+  const auto slowdown = [&](double of_all) {
+    return contention_of(step, machine, of_all) / contention_of(base, machine, of_all);
+  };
+  const double products = step.recompute_factor / base.recompute_factor * slowdown(machine.product_contention);
+  const double bytes = base.moved_bytes > 0
+                           ? step.moved_bytes / base.moved_bytes / size.work * slowdown(machine.memory_contention)
+                           : products;
+  const double share = std::min(kMostPasses, contention_of(base, machine, machine.memory_contention) *
+                                                 passes_s(base.moved_bytes, machine) / base_s);
   size.compute_per_work =
       (products + share * (bytes - products)) * ranks_at_once(step, machine) / ranks_at_once(base, machine);
 }
@@ -294,7 +308,9 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   PlannedModel model;
   // The share of the peak holds for ranks that share all of their work; what each of them repeats comes on top.
   model.compute = {
-      first.recompute_factor * first.flops_per_rank / (peak * 1e12 * reached) + passes_s(first.repeated_bytes, machine),
+      contention_of(first, machine, machine.product_contention) * first.recompute_factor * first.flops_per_rank /
+              (peak * 1e12 * reached) +
+          contention_of(first, machine, machine.memory_contention) * passes_s(first.repeated_bytes, machine),
       efficiency.log_sd};
   WorkFacts work{.model = first.model,
                  .parameters = first.parameters_per_rank * static_cast<double>(first.tp * first.pp),

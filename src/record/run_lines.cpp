@@ -24,9 +24,11 @@ double as_number(const element& value) {
   return value.get(number) == simdjson::SUCCESS ? number : kUnknown;
 }
 
+/// A count; one so large that nobody can have counted it is none.
 std::optional<int64_t> as_integer(const element& value) {
+  constexpr int64_t kMost = 1'000'000'000'000'000;
   int64_t number = 0;
-  if (value.get(number) != simdjson::SUCCESS) return std::nullopt;
+  if (value.get(number) != simdjson::SUCCESS || number < -kMost || number > kMost) return std::nullopt;
   return number;
 }
 
@@ -190,9 +192,9 @@ void load_steps(const fs::path& folder, RunData& run) {
   StepOddities odd;
   StepColumns& columns = run.steps;
   read_lines(folder / "steps.jsonl", run, [&](const object& row) {
-    int64_t step = -1;
-    if (row["step"].get(step) != simdjson::SUCCESS || step < 0) return false;
-    add_row(columns, step);
+    element step;
+    if (row["step"].get(step) != simdjson::SUCCESS || as_integer(step).value_or(-1) < 0) return false;
+    add_row(columns, *as_integer(step));
     MemoryPeaks memory;
     for (const auto field : row) set_field(columns, field.key, field.value, odd, memory);
     if (!(columns.step_ms.back() > 0)) {

@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/upsample_bicubic2d.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "core/error.h"
 #include "models/clap/spec_augment.h"
+#include "nn/product.h"
 #include "nn/recompute.h"
 
 namespace lockstep::models {
@@ -100,7 +100,7 @@ at::Tensor HtsatTower::embed_patches(const at::Tensor& image_BYX) const {
                                      .transpose(2, 3)
                                      .reshape({image_BYX.size(0), side * side, patch * patch});
   return patch_norm_.forward(
-      at::linear(permute_tokens(patches_BNP, patch_order_), patch_weight_.flatten(1), patch_bias_));
+      nn::linear_layer(permute_tokens(patches_BNP, patch_order_), patch_weight_.flatten(1), patch_bias_));
 }
 
 at::Tensor HtsatTower::run_block(const Stage& stage, size_t index, const at::Tensor& x_BNC,

@@ -4,9 +4,13 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "nn/fused_norm.h"
 #include "nn/layers.h"
 #include "nn/packed_linear.h"
+#include "nn/product.h"
+#include "nn/transformer.h"
 #include "support/tensor_golden.h"
 
 namespace lockstep::nn {
@@ -84,6 +88,73 @@ TEST(PackedLinear, AnyNumberOfRowsAndEveryTypeEqualAten) {
     }
     EXPECT_EQ(packed.forward(at::empty({0, 33})).sizes(), (std::vector<int64_t>{0, 48}));
   }
+}
+
+/// Value and gradients of sum(f(x, weight, bias) * scale), where scale may broadcast.
+std::vector<at::Tensor> value_and_gradients(const std::function<at::Tensor(at::Tensor, at::Tensor, at::Tensor)>& f,
+                                            const std::vector<at::Tensor>& inputs, const at::Tensor& scale) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : inputs)
+    leaves.push_back(input.defined() ? input.detach().clone().set_requires_grad(true) : input);
+  std::vector<at::Tensor> found{f(leaves[0], leaves[1], leaves[2])};
+  found[0].mul(scale.to(found[0].scalar_type())).sum().backward();
+  for (const at::Tensor& leaf : leaves) found.push_back(leaf.defined() ? leaf.grad() : leaf);
+  return found;
+}
+
+// Large enough for oneDNN's product, and too small for it; gradients that repeat one row, and transposed inputs.
+TEST(Product, LinearEqualsTheProductInDoublePrecision) {
+  for (const int64_t width : {8, 96}) {
+    const at::Tensor weight = draw({320, width}, 11).detach(), bias = draw({320}, 12).detach();
+    const at::Tensor dense = draw({3, 50, width}, 13).detach(),
+                     turned = draw({50, 3, width}, 14).detach().transpose(0, 1);
+    for (const at::Tensor& x : {dense, turned})
+      for (const at::Tensor& some_bias : {bias, at::Tensor()})
+        for (const at::Tensor& scale : {draw({3, 50, 320}, 15).detach(), draw({320}, 22).detach()}) {
+          const auto in_double = [](const at::Tensor& a) { return a.defined() ? a.to(at::kDouble) : a; };
+          const auto got = value_and_gradients(linear_layer, {x, weight, some_bias}, scale);
+          const auto truth = value_and_gradients(
+              [](const at::Tensor& a, const at::Tensor& w, const at::Tensor& b) { return at::linear(a, w, b); },
+              {in_double(x), in_double(weight), in_double(some_bias)}, scale);
+          for (size_t i = 0; i < got.size(); ++i) {
+            ASSERT_EQ(got[i].defined(), truth[i].defined());
+            if (got[i].defined()) expect_close(got[i], truth[i].to(at::kFloat), 1e-6, "part");
+          }
+        }
+  }
+  at::Tensor wide = at::zeros({200, 300});
+  const at::Tensor a = draw({200, 80}, 16).detach(), b = draw({80, 150}, 17).detach();
+  product_into(wide.narrow(1, 20, 150), a, b);
+  expect_close(wide.narrow(1, 20, 150), at::mm(a, b), 1e-6, "part of another tensor");
+  EXPECT_EQ(wide.narrow(1, 170, 130).count_nonzero().item<int64_t>(), 0);
+}
+
+// What asks for no gradient gets none: the input of a first layer, the weight of a locked one.
+TEST(Product, NoGradientWhereNoneIsAskedFor) {
+  const at::Tensor x = draw({150, 96}, 18).detach(), weight = draw({320, 96}, 19).detach().set_requires_grad(true);
+  linear_layer(x, weight, {}).sum().backward();
+  EXPECT_FALSE(x.grad().defined());
+  ASSERT_TRUE(weight.grad().defined());
+  const at::Tensor own = x.clone().set_requires_grad(true), locked = weight.detach();
+  linear_layer(own, locked, {}).sum().backward();
+  EXPECT_TRUE(own.grad().defined());
+  EXPECT_FALSE(locked.grad().defined());
+  EXPECT_FALSE(linear_layer(x, locked, {}).requires_grad());
+}
+
+// A hidden state of 1,024 fp32 channels gets channels of zeros in inference.
+TEST(Mlp, PaddedHiddenStateChangesNothing) {
+  for (const Activation activation : {Activation::kGelu, Activation::kQuickGelu})
+    for (const int64_t hidden : {1024, 1000}) {
+      Mlp mlp(64, hidden, activation, at::TensorOptions());
+      const c10::NoGradGuard no_grad;
+      for (auto& parameter : mlp.named_parameters()) parameter.tensor->normal_(0, 0.3);
+      const at::Tensor x = draw({7, 64}, 20).detach(), residual = draw({7, 64}, 21).detach();
+      const at::Tensor plain = mlp.forward(x), sum = mlp.forward_add(x, residual);
+      mlp.prepare_inference(at::kFloat);
+      expect_close(mlp.forward(x), plain, 2e-6, "packed");
+      expect_close(mlp.forward_add(x, residual), sum, 2e-6, "packed sum");
+    }
 }
 
 }  // namespace

@@ -130,6 +130,27 @@ PlannedCommand small_gpt(std::vector<std::string> more) {
   return command;
 }
 
+// Where two ranks at once have 1.2 times the products' time of one, so have four that take turns on the same cores.
+TEST(PlanStep, RanksThatComputeAtOnceSlowOneAnother) {
+  const auto compute = [&](const std::string& more, int64_t nodes) {
+    const Machine machine = parse_machine(kCores + ("devices-at-a-time = 2\n" + more), "a.toml");
+    PlannedCommand command = small_gpt({});
+    command.samples_per_device = 4;
+    const auto steps = planned(command, machine, {1, nodes});
+    return model_of(steps, machine).sizes[1].compute();
+  };
+  EXPECT_DOUBLE_EQ(compute("", 2), 1);
+  EXPECT_DOUBLE_EQ(compute("product-contention = 1.2\nmemory-contention = 1.2\n", 2), 1.2);
+  EXPECT_NEAR(compute("product-contention = 1.2\nmemory-contention = 1.2\n", 4), 2.4, 1e-12);
+  const double products_alone = compute("product-contention = 1.2\n", 2),
+               memory_alone = compute("memory-contention = 1.2\n", 2);
+  EXPECT_GT(products_alone, 1);
+  EXPECT_LT(products_alone, 1.2);
+  EXPECT_GT(memory_alone, 1);
+  EXPECT_LT(memory_alone, products_alone);
+  EXPECT_THROW(compute("product-contention = 0.9\n", 2), UsageError);
+}
+
 // Norms, residual sums and dropout are done by each tensor rank: its compute is more than half of one rank's.
 TEST(PlanStep, TensorRanksRepeatPassesOverMemory) {
   const auto compute = [&](double memory_tbytes_per_s, const std::vector<std::string>& flags) {

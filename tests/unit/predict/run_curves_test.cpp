@@ -99,6 +99,27 @@ TEST(DescribeMachine, ASystemFileFromBenchDocuments) {
   EXPECT_NE(text.find("# lockstep bench op "), std::string::npos) << text;
 }
 
+// One rank alone reaches twice what each of two reaches at once, and the memory gives it 1.5 times as much.
+TEST(DescribeMachine, RanksThatComputeAtOnceSlowOneAnother) {
+  core::TempDir folder;
+  core::Json both = core::Json::parse(core::read_file(seed("op.json")));
+  core::Json& ranks = both["machine"]["ranks"];
+  while (ranks.size() < 2) ranks.push_back(ranks.front());
+  for (auto& peak : both["summary"]["measured_peak_tflops"]) peak = peak.get<double>() / 2;
+  for (auto& rate : both["summary"]["measured_memory_gbytes_per_s"]) rate = rate.get<double>() / 1.5;
+  const std::string path = (folder.path() / "both.json").string();
+  core::write_file_atomic(path, both.dump());
+  const auto described = [](const std::vector<std::string>& documents) {
+    return parse_machine(describe_machine(documents), "described.toml");
+  };
+  const Machine alone = described({seed("op.json"), seed("collective.json")});
+  const Machine machine = described({path, seed("op.json"), seed("collective.json")});
+  EXPECT_EQ(alone.product_contention, 1);
+  EXPECT_NEAR(machine.product_contention, 2, 1e-4);
+  EXPECT_NEAR(machine.memory_contention, 1.5, 1e-4);
+  EXPECT_EQ(machine.peak_tflops(hw::ComputeType::kFp32), alone.peak_tflops(hw::ComputeType::kFp32));
+}
+
 TEST(DescribeMachine, OtherDocumentsAreRefused) {
   core::Json small = core::Json::parse(core::read_file(seed("collective.json")));
   small["rows"][0]["bytes"] = 1024, small["rows"][0]["in_place_time_us"] = 61.5;

@@ -324,6 +324,21 @@ TEST(LoadRun, ADeadRunIsSaidToHaveDied) {
   has_problem(run, "no step was recorded");
 }
 
+TEST(LoadRun, StepsThatNobodyCanHaveCountedAreNoSteps) {
+  const core::TempDir folder;
+  std::ofstream(folder.path() / "steps.jsonl") << R"({"step":9223372036854775807,"step_ms":1}
+{"step":7,"step_ms":2}
+)";
+  std::ofstream(folder.path() / "status.json")
+      << R"({"record_version":1,"state":"completed","last_step":9223372036854775807,"exit_code":1e300})";
+  const RunData run = load_run(folder.path());
+  EXPECT_EQ(run.steps.step, std::vector<int64_t>{7});
+  EXPECT_EQ(run.num_rejected_lines, 1);
+  const StatusRead status = read_status(folder.path());
+  EXPECT_EQ(status.steps_done, std::nullopt);  // the last step and one more would be below zero
+  EXPECT_EQ(status.exit_code, std::nullopt);
+}
+
 TEST(LoadRun, ADamagedRunFileLeavesTheStepsReadable) {
   const core::TempDir folder;
   { RunRecord(folder.path(), Json::object()).append_step(timed_step(0)); }
@@ -456,6 +471,24 @@ TEST(LineReader, LinesOfAnyLengthAcrossBlocks) {
   EXPECT_TRUE(reader.is_cut());
   EXPECT_FALSE(reader.next(line));
   EXPECT_EQ(reader.line_number(), 8);
+}
+
+TEST(LineReader, AFileThatGrowsWhileItIsReadIsReadToItsEnd) {
+  const core::TempDir folder;
+  const fs::path path = folder.path() / "lines";
+  append_to(path, "first\nsec");  // the buffer is made for a file of this size
+  core::LineReader reader(path);
+  std::string_view line;
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "first");
+  const std::string longer(5000, 'x');
+  append_to(path, "ond\n" + longer + "\nlast\n");
+  for (const std::string& whole : {std::string("second"), longer, std::string("last")}) {
+    ASSERT_TRUE(reader.next(line));
+    EXPECT_EQ(line, whole);
+    EXPECT_FALSE(reader.is_cut());
+  }
+  EXPECT_FALSE(reader.next(line));
 }
 
 }  // namespace

@@ -1,0 +1,17 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+namespace lockstep::nn {
+
+/// a [N, K] times b [K, M]: at::mm, or oneDNN's product where that is faster: large fp32 products on a CPU of another
+/// maker than Intel. On a Zen 4 core MKL, which LibTorch calls, takes 1.07 to 1.39 times as long
+/// (bench/results/fp32_products_cpu.json). Without gradients; both agree up to rounding.
+at::Tensor product(const at::Tensor& a_NK, const at::Tensor& b_KM);
+/// The same into `out_NM`, which may be a part of another tensor.
+void product_into(at::Tensor out_NM, const at::Tensor& a_NK, const at::Tensor& b_KM);
+
+/// at::linear by such products, forward and backward: x [..., in] times the transpose of weight [out, in], plus bias
+/// [out] where it is defined.
+at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+}  // namespace lockstep::nn
