@@ -47,7 +47,7 @@ models::Batch make_batch(const config::ContrastiveShape& shape, const train::Pre
     const int64_t end_of_text = clip->text.vocab_size - 1;
     at::Tensor text_BT = ids(end_of_text, clip->text.context_length);
     text_BT.select(1, -1).fill_(end_of_text);
-    batch.text_BT = text_BT.to(device);
+    batch.text_BT = shape.packs_texts() ? text_BT : text_BT.to(device);
   } else {
     const auto& clap = *shape.clap();
     batch.audio_BS = at::rand({samples, clap.audio.clip_samples}, generator, at::TensorOptions().dtype(at::kFloat))
@@ -55,7 +55,7 @@ models::Batch make_batch(const config::ContrastiveShape& shape, const train::Pre
                          .sub_(1)
                          .to(device);
     const at::Tensor text_BT = ids(clap.text.vocab_size - 1, clap.text.context_length);
-    batch.text_BT = (text_BT + text_BT.ge(clap.text.pad_id)).to(device);  // any id but the padding
+    batch.text_BT = text_BT + text_BT.ge(clap.text.pad_id);  // any id but the padding; packed on the host
   }
   return batch;
 }

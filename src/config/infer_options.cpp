@@ -164,6 +164,7 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   set.add("batch-size", &options.samples_per_batch,
           {.help = "Pictures, sounds or texts of one forward pass.", .unit = "samples", .min = 1});
   declare_device_option(set, &options.device);
+  declare_gpu_math_options(set, options.gpu_math);
   set.add("workers", &options.workers, {.help = "Decoding threads.", .unit = "threads", .min = 1, .max = 1024});
   declare_threads_option(set, &options.threads);
   return set;
@@ -187,7 +188,7 @@ bool InferOptions::has_classifier() const {
 }
 
 void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
-  if (options.has_classifier()) return;
+  if (options.has_classifier()) return fill_gpu_math(options.gpu_math, {}, set, "the classifier");
   const bool is_clap = is_clap_model(options.model);
   fill_text_vocabulary(set, options.tokenizer_vocab,
                        [&] { return resolve_contrastive_shape(options.model, is_clap, {}); });

@@ -49,7 +49,7 @@ void ContrastiveTask::add_teacher(const Batch& batch, Outputs& outputs) {
   const c10::NoGradGuard no_grad;
   options_.teacher->set_context(batch.context);
   outputs.teacher_image_BE = normalise_rows(options_.teacher->encode_image(batch.image_BCYX));
-  outputs.teacher_text_BE = normalise_rows(options_.teacher->encode_text(batch.text_BT));
+  outputs.teacher_text_BE = normalise_rows(options_.teacher->encode_text(batch.text_BT.to(batch.image_BCYX.device())));
 }
 
 std::pair<at::Tensor, at::Tensor> ContrastiveTask::caption_loss(const Outputs& outputs) const {
