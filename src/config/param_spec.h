@@ -20,8 +20,9 @@ struct ParamSpec {
   std::string name;            ///< As in weight files (OpenCLIP's names for CLIP).
   std::vector<int64_t> shape;  ///< Full shape; {} is a scalar.
   InitLaw init;
-  bool weight_decay = false;  ///< Decay group by OpenCLIP's rule (facts openclip_clap, 3.6).
-  double lr_scale = 1.0;      ///< Times the run's learning rate (layer decay).
+  bool weight_decay = false;   ///< Decay group by OpenCLIP's rule (facts openclip_clap, 3.6).
+  double lr_scale = 1.0;       ///< Times the run's learning rate (layer decay).
+  bool is_pretrained = false;  ///< Begins with weights of its tower, and is updated by the numbers for those.
   /// Stays fp32 under --precision bf16 (norms, logit scale, embeddings as OpenCLIP keeps them).
   bool keeps_fp32 = false;
   bool is_buffer = false;  ///< Saved, never trained: running statistics, and what is carried.

@@ -194,6 +194,7 @@ void declare_checkpoint_flags(core::OptionSet& set, RunOptions& o) {
            .unit = "checkpoints",
            .unset_text = "all",
            .min = 1});
+  declare_best_checkpoints(set, o.best);
   set.add("resume", &o.resume,
           {.role = OptionRole::kIdentity,
            .help = "Go on from a checkpoint: a path, s3://BUCKET/.../checkpoints/STEP, or latest, which starts afresh "

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/best_checkpoints.h"
 #include "config/borrowed_flags.h"
 #include "config/gpu_math.h"
 #include "core/options.h"
@@ -46,6 +47,7 @@ struct RunOptions {
   // Checkpoints
   int64_t save_every_n_steps = 0;           // --save-every-n-steps, 0 = off
   std::optional<int64_t> keep;              // --keep, newest checkpoints
+  BestCheckpointOptions best;               // --save-top-performance, --top-k-checkpoint-select-*
   std::optional<std::string> resume;        // --resume latest|PATH
   std::string remote_sync;                  // --remote-sync, s3://BUCKET/FOLDER or a path; "" = off
   double remote_sync_frequency_s = 300;     // --remote-sync-frequency
@@ -94,6 +96,7 @@ struct RunFacts {
   std::optional<double> grad_clip_norm;
   int64_t save_frequency_epochs = 0;                        ///< 0: only at the end.
   int64_t num_kept_checkpoints = 0;                         ///< The newest; 0: all.
+  BestCheckpoints best_checkpoints{};                       ///< Kept beside those.
   bool needs_checkpoint = false;                            ///< With --resume: a run without one is an error.
   std::optional<int64_t> exit_interval = std::nullopt;      ///< Ends at the next step that this divides.
   std::optional<double> exit_after_minutes = std::nullopt;  ///< Since the start of the process.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <span>
@@ -98,6 +99,17 @@ fs::path image_file(const ContrastiveShape& shape) {
                    fmt::format("nothing is downloaded: fetch them with `hf download {}`", repository));
 }
 
+/// Those that begin with weights of their own.
+std::vector<Tower> named_towers(const TowerWeightNames& names, const ContrastiveShape& shape) {
+  std::vector<Tower> towers;
+  if (names.image) towers.push_back(Tower::kImage);
+  if (!names.audio.empty()) towers.push_back(Tower::kAudio);
+  const bool has_text =
+      names.text.empty() ? names.text_by_default && !text_encoder_name(shape).empty() : names.text != kNone;
+  if (has_text) towers.push_back(Tower::kText);
+  return towers;
+}
+
 fs::path audio_file(const std::string& named) {
   if (const auto file = file_or_folder("--pretrained-audio", named)) return *file;
   throw UsageError(fmt::format("options: --pretrained-audio '{}' does not exist", named),
@@ -139,10 +151,40 @@ void fill_text_vocabulary(core::OptionSet& set, std::string& vocabulary,
   if (!vocabulary.empty()) set.mark_derived("tokenizer-vocab", "the local cache of Hugging Face");
 }
 
+TowerParameters tower_parameters(Tower tower, const ContrastiveShape& shape) {
+  switch (tower) {
+    case Tower::kImage:
+      return {.prefix = "visual.trunk.", .may_lack = {"visual.trunk.head.weight", "visual.trunk.head.bias"}};
+    case Tower::kAudio:
+      return {.prefix = "audio_branch.", .may_lack = {"audio_branch.head.", "audio_branch.tscam_conv."}};
+    case Tower::kText: break;
+  }
+  const std::string text = shape.clip() != nullptr ? "text.transformer." : "text_branch.";
+  return {.prefix = text, .may_lack = {text + "pooler."}};
+}
+
+void mark_pretrained(const TowerWeightNames& names, const ContrastiveShape& shape, const std::set<std::string>& frozen,
+                     std::vector<ParamSpec>& specs) {
+  int64_t num_trained = 0;
+  for (const Tower tower : named_towers(names, shape)) {
+    const TowerParameters parameters = tower_parameters(tower, shape);
+    for (ParamSpec& spec : specs) {
+      const auto begins = [&](const std::string& prefix) { return core::starts_with(spec.name, prefix); };
+      spec.is_pretrained =
+          spec.is_pretrained || (!spec.is_buffer && begins(parameters.prefix) &&
+                                 std::none_of(parameters.may_lack.begin(), parameters.may_lack.end(), begins));
+      if (begins(parameters.prefix) && spec.is_pretrained && !frozen.contains(spec.name)) ++num_trained;
+    }
+  }
+  if (num_trained == 0)
+    throw UsageError(
+        fmt::format("options: --split-opt: model '{}' has no trained parameters that begin with weights of their tower",
+                    model_name(shape)),
+        "add --pretrained-text, --pretrained-image or --pretrained-audio, or drop it: --lr is then that of all");
+}
+
 bool names_weights(const TowerWeightNames& names, const ContrastiveShape& shape) {
-  if (names.image || !names.audio.empty()) return true;
-  if (!names.text.empty()) return names.text != kNone;
-  return names.text_by_default && !text_encoder_name(shape).empty();
+  return !named_towers(names, shape).empty();
 }
 
 std::vector<TowerWeights> find_tower_weights(const TowerWeightNames& names, const ContrastiveShape& shape) {

@@ -1,10 +1,12 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "config/contrastive_shape.h"
+#include "config/param_spec.h"
 #include "core/options.h"
 
 namespace lockstep::config {
@@ -38,6 +40,19 @@ std::string text_encoder_vocabulary(const ContrastiveShape& shape);
 /// Where --tokenizer-vocab is not given, that. `shape` may throw UsageError, which is told where the model is built.
 void fill_text_vocabulary(core::OptionSet& set, std::string& vocabulary,
                           const std::function<ContrastiveShape()>& shape);
+
+/// Where the parameters of a tower that can begin with weights of its own lie in the model.
+struct TowerParameters {
+  std::string prefix{};  ///< In front of their names.
+  std::vector<std::string>
+      may_lack{};  ///< Beginnings of names among them that its file may not have (heads, a pooler).
+};
+TowerParameters tower_parameters(Tower tower, const ContrastiveShape& shape);
+
+/// Marks what begins with those weights: the parameters of the towers that are named, but for what files may lack.
+/// UsageError where there is none of them that is not `frozen`.
+void mark_pretrained(const TowerWeightNames& names, const ContrastiveShape& shape, const std::set<std::string>& frozen,
+                     std::vector<ParamSpec>& specs);
 
 /// Do they ask for any weights? Known without looking for files, so that all ranks agree.
 bool names_weights(const TowerWeightNames& names, const ContrastiveShape& shape);

@@ -35,14 +35,36 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
     out.loss_sum = pairs.loss_sum;
     out.weight_sum = pairs.num_tokens;
   } else {
-    out.image_BE =
-        normalise_rows(has_audio ? towers_->encode_audio(batch.audio_BS) : towers_->encode_image(batch.image_BCYX));
-    out.text_BE = normalise_rows(towers_->encode_text(batch.text_BT));
+    out.image_BE = image_features(batch);
+    out.text_BE = text_features(batch);
   }
   out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
   if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});
   if (options_.teacher && batch.context.asks_teacher) add_teacher(batch, out);
   return out;
+}
+
+at::Tensor ContrastiveTask::image_features(const Batch& batch) {
+  if (batch.audio_BS.defined()) return normalise_rows(towers_->encode_audio(batch.audio_BS));
+  const auto compute = [&](const at::Tensor& rows) { return normalise_rows(towers_->encode_image(rows)); };
+  if (!options_.image_cache) return compute(batch.image_BCYX);
+  return options_.image_cache->features(batch.image_keys_B, batch.image_BCYX, compute);
+}
+
+at::Tensor ContrastiveTask::text_features(const Batch& batch) {
+  const auto compute = [&](const at::Tensor& rows) { return normalise_rows(towers_->encode_text(rows)); };
+  if (!options_.text_cache) return compute(batch.text_BT);
+  return options_.text_cache->features(batch.text_keys_B, batch.text_BT, compute);
+}
+
+std::optional<double> ContrastiveTask::cached_share() {
+  int64_t num_asked = 0, num_found = 0;
+  for (const auto* cache : {options_.image_cache.get(), options_.text_cache.get()})
+    if (cache != nullptr) num_asked += cache->num_asked(), num_found += cache->num_found();
+  const int64_t asked = num_asked - std::exchange(num_asked_, num_asked);
+  const int64_t found = num_found - std::exchange(num_found_, num_found);
+  if (asked == 0) return std::nullopt;
+  return static_cast<double>(found) / static_cast<double>(asked);
 }
 
 void ContrastiveTask::add_teacher(const Batch& batch, Outputs& outputs) {
@@ -85,6 +107,8 @@ LossReport ContrastiveTask::loss(const Outputs& outputs) {
     report.parts.emplace_back("distill_loss", taught.global_loss.detach());
   }
   if (outputs.logit_scale.defined()) report.scalars.emplace_back("logit_scale", outputs.logit_scale.detach());
+  if (const auto share = cached_share())
+    report.scalars.emplace_back("cached_share", at::full({}, *share, report.loss.options().requires_grad(false)));
   return report;
 }
 

@@ -21,6 +21,8 @@ struct Batch {
   at::Tensor loss_weight_BT;  ///< float loss mask; undefined: ones.
   at::Tensor position_BT;     ///< int64 positions; undefined: 0, 1, ...
   at::Tensor document_BT;  ///< int64 number of each token's document, which alone it may see; undefined: all before it.
+  /// Of contents of image_BCYX and text_BT, where features of locked towers are kept (FeatureCache).
+  std::vector<std::string> image_keys_B = {}, text_keys_B = {};
   int64_t num_samples = 0;
   ForwardContext context;  ///< Set by the StepRunner.
 };

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -21,21 +22,20 @@ struct TowerNames {
   std::vector<std::string> may_lack;       ///< Beginnings of names in the model: absent, or of another shape.
 };
 
-TowerNames names_of(config::Tower tower, const config::ContrastiveShape& shape) {
+std::vector<std::string_view> prefixes_in_files(config::Tower tower) {
   switch (tower) {
-    case config::Tower::kImage:
-      return {.in_model = "visual.trunk.",
-              .in_files = {"visual.trunk."},
-              .may_lack = {"visual.trunk.head.weight", "visual.trunk.head.bias"}};
-    case config::Tower::kAudio:
-      return {.in_model = "audio_branch.",
-              .in_files = {"audio_branch.", "audio.encoder.", "sed_model."},
-              .may_lack = {"audio_branch.head.", "audio_branch.tscam_conv."}};
+    case config::Tower::kImage: return {"visual.trunk."};
+    case config::Tower::kAudio: return {"audio_branch.", "audio.encoder.", "sed_model."};
     case config::Tower::kText: break;
   }
-  const std::string text = shape.clip() != nullptr ? "text.transformer." : "text_branch.";
-  return {
-      .in_model = text, .in_files = {"text.transformer.", "text_branch.", "roberta."}, .may_lack = {text + "pooler."}};
+  return {"text.transformer.", "text_branch.", "roberta."};
+}
+
+TowerNames names_of(config::Tower tower, const config::ContrastiveShape& shape) {
+  config::TowerParameters parameters = config::tower_parameters(tower, shape);
+  return {.in_model = std::move(parameters.prefix),
+          .in_files = prefixes_in_files(tower),
+          .may_lack = std::move(parameters.may_lack)};
 }
 
 bool starts_with_one_of(const std::string& name, const std::vector<std::string>& beginnings) {

@@ -19,8 +19,9 @@ struct Segment {
   at::Tensor gradient = {};
   /// ParamSpec::bounds: clamped to these after each update.
   std::optional<std::pair<double, double>> bounds = std::nullopt;
-  int64_t offset = 0;   ///< Of a part: its first element, counted in the parameter's memory.
-  double lr_scale = 1;  ///< By ParamSpec: times the learning rate of a step.
+  int64_t offset = 0;          ///< Of a part: its first element, counted in the parameter's memory.
+  double lr_scale = 1;         ///< By ParamSpec: times the learning rate of a step.
+  bool is_pretrained = false;  ///< By ParamSpec; see SplitOptimizer.
 };
 
 /// What an optimiser keeps of one segment; handles to its own tensors.

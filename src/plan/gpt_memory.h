@@ -29,7 +29,8 @@ struct GptMemoryInput {
   bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward;
                                      ///< else the logits are made twice.
   bool has_fp8 = false;  ///< Linear layers of the blocks keep their inputs, and two copies of their weights, in 8 bits.
-  bool fp8_spares_ends = false;  ///< But for the model's first and last layer.
+  bool fp8_spares_ends = false;          ///< But for the model's first and last layer.
+  bool draws_masks_by_operators = true;  ///< Of dropout: on devices; on the CPU a kernel draws them.
 };
 
 /// What a rank of one stage must hold, in bytes.

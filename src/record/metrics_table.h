@@ -29,6 +29,7 @@ inline constexpr MetricDef kRecordedMetrics[] = {
      "Norm of all parameters after the update, padding left out; of logged steps, with --log-params-norm."},
     {"scale", "", kSteps, kLast, "", "Logit scale of contrastive tasks, exponentiated."},
     {"loss_scale", "", kSteps, kLast, "", "Factor of the fp16 loss scaler."},
+    {"cached_share", "", kSteps, kLast, "", "Share of rank 0's inputs of locked towers whose features were known."},
     {"skipped", "", kSteps, kSum, "", "The gradients were not finite and the parameters stayed as they were."},
     {"device_memory_bytes", "bytes", kSteps, kMax, "", "Peak of the device's memory so far."},
     {"host_memory_bytes", "bytes", kSteps, kMax, "", "Peak resident size of rank 0 so far."},

@@ -98,6 +98,7 @@ Json to_json(const StepRecord& record) {
   put_if(object, "params_norm", record.params_norm);
   put_if(object, "scale", record.scale);
   put_if(object, "loss_scale", record.loss_scale);
+  put_if(object, "cached_share", record.cached_share);
   if (record.is_skipped) object["skipped"] = true;
   put_if(object, "device_memory_bytes", record.device_memory_bytes);
   put_if(object, "host_memory_bytes", record.host_memory_bytes);
@@ -189,6 +190,7 @@ StepRecord step_from_json(const Json& object, std::string_view where) {
   record.params_norm = get_number(object, "params_norm");
   record.scale = get_number(object, "scale");
   record.loss_scale = get_number(object, "loss_scale");
+  record.cached_share = get_number(object, "cached_share");
   record.is_skipped = object.contains("skipped") && object["skipped"] == true;
   record.device_memory_bytes = get_integer(object, "device_memory_bytes");
   record.host_memory_bytes = get_integer(object, "host_memory_bytes");

@@ -37,6 +37,7 @@ struct StepRecord {
   std::optional<double> params_norm{};           ///< After the update.
   std::optional<double> scale{};                 ///< Logit scale of contrastive tasks, exponentiated.
   std::optional<double> loss_scale{};            ///< Of the fp16 scaler.
+  std::optional<double> cached_share{};          ///< Of rows of locked towers on rank 0: not computed again.
   bool is_skipped = false;                       ///< The optimiser left the parameters alone (gradients not finite).
   std::optional<int64_t> device_memory_bytes{};  ///< Peak so far on this device.
   std::optional<int64_t> host_memory_bytes{};    ///< Peak resident size of rank 0 so far.

@@ -2,9 +2,28 @@
 
 #include <ATen/ATen.h>
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "core/error.h"
+#include "core/hash.h"
 
 namespace lockstep::train {
+namespace {
+
+/// A hash of each of the first `num_rows` rows of `values`.
+template <typename T>
+std::vector<std::string> keys_of_rows(const std::vector<T>& values, int64_t num_rows, int64_t row_size) {
+  std::vector<std::string> keys;
+  const auto rows = std::as_bytes(std::span(values));
+  const size_t row_bytes = static_cast<size_t>(row_size) * sizeof(T);
+  for (size_t row = 0; row < static_cast<size_t>(num_rows); ++row)
+    keys.push_back(core::xxh3_hex(rows.subspan(row * row_bytes, row_bytes)));
+  return keys;
+}
+
+}  // namespace
 
 BatchMover::BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean,
                        const std::array<float, 3>& std, TextPlace text_place)
@@ -41,6 +60,7 @@ models::Batch BatchMover::make(const data::HostBatch& host, Texts texts) const {
     const auto image_BCYX =
         stream_.staged(bytes_BYXC).permute({0, 3, 1, 2}).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     batch.image_BCYX = image_BCYX.mul_(scale_C_).add_(shift_C_).to(dtype_);
+    if (keys_images_) batch.image_keys_B = keys_of_rows(host.image_BYXC, B, Y * Y * 3);
   }
   if (const int64_t S = host.clip_samples; S > 0) {
     LOCKSTEP_CHECK(static_cast<int64_t>(host.audio_BS.size()) >= B * S, "values={} B={} S={}", host.audio_BS.size(), B,
@@ -48,7 +68,10 @@ models::Batch BatchMover::make(const data::HostBatch& host, Texts texts) const {
     const auto audio_BS = stream_.staged(at::from_blob(const_cast<float*>(host.audio_BS.data()), {B, S}, at::kFloat));
     batch.audio_BS = device().is_cpu() ? audio_BS.clone() : audio_BS;  // stays fp32: the spectrogram is computed in it
   }
-  if (host.context_length > 0 && texts == Texts::kMove) batch.text_BT = ids(host);
+  if (host.context_length > 0 && texts == Texts::kMove) {
+    batch.text_BT = ids(host);
+    if (keys_texts_) batch.text_keys_B = keys_of_rows(host.text_BT, B, host.context_length);
+  }
   if (!host.label_B.empty())
     batch.label_B = stream_.staged(at::from_blob(const_cast<int64_t*>(host.label_B.data()), {B}, at::kLong)).clone();
   return batch;

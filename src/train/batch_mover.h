@@ -17,6 +17,8 @@ class BatchMover {
   BatchMover(at::Device device, at::ScalarType dtype, const std::array<float, 3>& mean, const std::array<float, 3>& std,
              TextPlace text_place = TextPlace::kDevice);
   enum class Texts { kMove, kLeave };
+  /// Batches get keys by the contents of pictures or texts.
+  void add_keys(bool of_images, bool of_texts) { keys_images_ = of_images, keys_texts_ = of_texts; }
   /// Host memory may be reused as soon as this returns.
   models::Batch to_device(const data::HostBatch& host, Texts texts = Texts::kMove) const;
   at::Device device() const { return stream_.device(); }
@@ -28,6 +30,7 @@ class BatchMover {
   CopyStream stream_;
   at::ScalarType dtype_;
   TextPlace text_place_;
+  bool keys_images_ = false, keys_texts_ = false;
   at::Tensor scale_C_, shift_C_;
 };
 

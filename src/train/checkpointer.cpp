@@ -75,6 +75,7 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
                                                               .is_shared = is_in_parts(state_),
                                                               .awaited = awaited,
                                                               .on_saved = config_.on_saved,
+                                                              .on_removal = config_.on_removal,
                                                               .check_alive = [this] { world_.check_alive(); }});
 }
 
@@ -107,7 +108,8 @@ void Checkpointer::warn_without_room() const {
   int64_t all = 0;
   for (const auto& text : world_.gather_strings(std::to_string(own))) all += core::parse_int(text).value();
   if (world_.rank() != 0) return;
-  if (const auto warning = checkpoint::lacking_room(config_.run_folder, all, config_.num_kept); !warning.empty())
+  const int64_t num_kept = config_.num_kept > 0 ? config_.num_kept + config_.num_best : 0;
+  if (const auto warning = checkpoint::lacking_room(config_.run_folder, all, num_kept); !warning.empty())
     core::log_warning("{}", warning);
 }
 
@@ -141,6 +143,16 @@ void Checkpointer::save(const CheckpointPosition& position) {
 }
 
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
+
+void Checkpointer::remove_superfluous() {
+  if (world_.rank() != 0) return;
+  writer_->wait();
+  try {
+    writer_->remove_superfluous(first_attempt_);
+  } catch (const std::exception& error) {
+    core::log_warning("train: older checkpoints were not removed: {}", error.what());
+  }
+}
 
 core::Json callers_extra(const checkpoint::CheckpointManifest& manifest) {
   return manifest.extra.value(kCaller, core::Json::object());

@@ -24,9 +24,11 @@ struct CheckpointerConfig {
   std::filesystem::path run_folder;
   int64_t num_kept = 0;  ///< Newest checkpoints that stay; 0: all.
   std::string code_version;
-  checkpoint::SavedFunction on_saved = {};  ///< Called on rank 0 in the thread that writes.
-  core::Json who;                           ///< Who claims the checkpoints (host, job), for humans.
-  LongWaits waits = {};                     ///< While checkpoints are written, tested and read.
+  int64_t num_best = 0;                       ///< Those that stay beside them for their rank; see checkpoint::Ranking.
+  checkpoint::SavedFunction on_saved = {};    ///< Called on rank 0 in the thread that writes.
+  checkpoint::SavedFunction on_removal = {};  ///< Called on rank 0 before a whole checkpoint is removed.
+  core::Json who;                             ///< Who claims the checkpoints (host, job), for humans.
+  LongWaits waits = {};                       ///< While checkpoints are written, tested and read.
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random
@@ -66,6 +68,9 @@ class Checkpointer {
   void save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
+  /// Rank 0: once nothing is being written, removes what is neither new enough nor among the best. A failure is a
+  /// warning.
+  void remove_superfluous();
 
   /// The newest whole checkpoint of the run, each damaged one passed over with a warning; nothing when there is none at
   /// all. CheckpointError when all are damaged. Collective, as is the next.

@@ -4,11 +4,13 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <memory>
 #include <span>
 
+#include "checkpoint/ranking.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -141,7 +143,7 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
     core::log_info("saved checkpoint {}", folder.filename().string());
     if (config_.on_saved) config_.on_saved(folder, manifest);
     checkpoint::remove_left_overs(config_.run_folder, manifest.attempt);
-    remove_old(manifest);
+    remove_superfluous(manifest.extra.value(kFirstAttemptKey, 1));
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const std::string text = known != nullptr ? known->text() : error.what();
@@ -227,14 +229,18 @@ void CheckpointWriter::commit(const fs::path& folder, const checkpoint::Checkpoi
   core::write_file_atomic(config_.run_folder / "checkpoints" / "latest", folder.filename().string() + "\n");
 }
 
-void CheckpointWriter::remove_old(const checkpoint::CheckpointManifest& newest) const {
-  if (config_.num_kept <= 0) return;
-  const int first_attempt = newest.extra.value(kFirstAttemptKey, 1);
+void CheckpointWriter::remove_superfluous(int first_attempt) const {
+  const checkpoint::Ranking ranking = checkpoint::read_ranking(config_.run_folder);
+  if (config_.num_kept <= 0 && ranking.superfluous.empty()) return;
   int64_t num_usable = 0;
-  for (const auto& entry : checkpoint::list_checkpoints(config_.run_folder))
-    if (entry.state == checkpoint::CheckpointState::kUsable && entry.attempt >= first_attempt &&
-        ++num_usable > config_.num_kept)
-      checkpoint::remove_checkpoint(entry.folder);
+  for (const auto& entry : checkpoint::list_checkpoints(config_.run_folder)) {
+    if (entry.state != checkpoint::CheckpointState::kUsable || entry.attempt < first_attempt) continue;
+    const std::string name = entry.folder.filename().string();
+    const bool is_new = ++num_usable <= std::max<int64_t>(config_.num_kept, 1);
+    if (is_new || ranking.is_best(name) || (config_.num_kept <= 0 && !ranking.is_superfluous(name))) continue;
+    if (config_.on_removal) config_.on_removal(entry.folder, *entry.manifest);
+    checkpoint::remove_checkpoint(entry.folder);
+  }
 }
 
 }  // namespace lockstep::train

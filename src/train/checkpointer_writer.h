@@ -42,7 +42,8 @@ struct WriterConfig {
   std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.
   /// Of the first, in its thread, when the checkpoint is whole and before older ones are removed.
   checkpoint::SavedFunction on_saved = {};
-  std::function<void()> check_alive = {};  ///< Throws when a rank has failed, whose file would be awaited in vain.
+  checkpoint::SavedFunction on_removal = {};  ///< Of the first, before a whole checkpoint is removed.
+  std::function<void()> check_alive = {};     ///< Throws when a rank has failed, whose file would be awaited in vain.
 };
 
 /// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.
@@ -64,6 +65,9 @@ class CheckpointWriter {
   void start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest);
   /// False when the last write failed; why was logged.
   bool wait();
+  /// The first, while nothing is written: removes whole checkpoints of attempts from `first_attempt` on that neither
+  /// their age nor their rank (checkpoint::Ranking) keeps. The newest always stays.
+  void remove_superfluous(int first_attempt) const;
 
  private:
   static void copy_aside(const NamedHandles& from, NamedHandles& to);
@@ -76,7 +80,6 @@ class CheckpointWriter {
                                         FileParts& parts) const;
   void fail(const std::filesystem::path& folder, int64_t step, const std::string& why);
   void commit(const std::filesystem::path& folder, const checkpoint::CheckpointManifest& manifest) const;
-  void remove_old(const checkpoint::CheckpointManifest& newest) const;
 
   WriterConfig config_;
   std::vector<WrittenFile> files_;  // contiguous CPU tensors, kept from one checkpoint to the next

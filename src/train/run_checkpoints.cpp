@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "core/host_name.h"
 #include "core/log.h"
+#include "core/strings.h"
 #include "train/agree.h"
 #include "train/openclip_checkpoint.h"
 
@@ -23,6 +26,16 @@ void require_same(const core::Json& facts, const core::Json& written, const std:
                                  written.at(*key).dump(), *key, facts.at(*key).dump()),
                      hint + on_other_ranks);
   }
+}
+
+/// Nothing where one of them was not measured, or is not finite.
+std::optional<double> mean_of(const Metrics& metrics, const std::vector<std::string>& names) {
+  double sum = 0;
+  size_t num_found = 0;
+  for (const auto& [name, value] : metrics)
+    if (std::find(names.begin(), names.end(), name) != names.end()) sum += value, ++num_found;
+  if (num_found != names.size() || !std::isfinite(sum)) return std::nullopt;
+  return sum / static_cast<double>(num_found);
 }
 
 }  // namespace
@@ -72,7 +85,9 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   CheckpointerConfig config;
   config.run_folder = run_.folder.path;
   config.num_kept = run_.facts().num_kept_checkpoints;
+  config.num_best = run_.facts().best_checkpoints.num_best;
   config.on_saved = run_.request.on_checkpoint;
+  config.on_removal = run_.request.on_removal;
   config.code_version = run_.versions.lockstep;
   config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
   config.waits = {
@@ -99,6 +114,11 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   require_same(steps_per_epoch > 0 ? resume_facts() : run_.task.identity, restored->position.extra,
                "resume with the options of the run's params.txt");
   epochs_done_ = restored->position.epoch;
+  std::error_code ignored;
+  saved_step_ = restored->position.step;
+  if (std::filesystem::equivalent(restored->folder.parent_path(), run_.folder.checkpoints(), ignored) &&
+      checkpoint::parse_checkpoint_name(restored->folder.filename().string()))
+    saved_name_ = restored->folder.filename().string();
   return {.step = restored->position.step,
           .samples_seen = restored->position.samples_seen,
           .data = restored->position.data};
@@ -149,6 +169,45 @@ void RunCheckpoints::save(const TrainerPosition& position, const core::Json& dat
                        .samples_seen = position.samples_seen,
                        .data = data,
                        .extra = std::move(extra)});
+  saved_step_ = position.step;
+  saved_name_ = checkpoint::checkpoint_name(position.step, checkpointer_->attempt());
+}
+
+bool RunCheckpoints::enter_ranking(const checkpoint::RankedCheckpoint& candidate) const {
+  const config::BestCheckpoints& best = run_.facts().best_checkpoints;
+  std::vector<std::string> known{candidate.name, saved_name_};  // which may still be on its way to the disk
+  for (const auto& entry : checkpoint::list_checkpoints(run_.folder.path))
+    if (entry.state == checkpoint::CheckpointState::kUsable) known.push_back(entry.folder.filename().string());
+  checkpoint::Ranking ranking = checkpoint::read_ranking(run_.folder.path);
+  ranking.keep_only(known);
+  const int64_t place = ranking.enter(
+      candidate, {.metrics = best.metrics, .is_smaller_better = best.is_smaller_better, .num_best = best.num_best});
+  checkpoint::write_ranking(run_.folder.path, ranking);
+  if (place > 0)
+    core::log_info("checkpoint {} is number {} of the best by {}: {:.6g}", candidate.name, place,
+                   core::join(best.metrics, ", "), candidate.value);
+  return place > 0;
+}
+
+bool RunCheckpoints::rank(const EvaluationTime& when, const Metrics& metrics) {
+  const std::vector<std::string>& names = run_.facts().best_checkpoints.metrics;
+  const bool is_saved = when.steps_done == saved_step_;
+  if (names.empty() || (is_saved && saved_name_.empty())) return false;
+  return decide_on_rank_zero(run_.world(), [&] {
+           const auto mean = mean_of(metrics, names);
+           if (!mean) return std::string();
+           try {
+             const bool is_best = enter_ranking(
+                 {.name = is_saved ? saved_name_ : checkpoint::checkpoint_name(when.steps_done, attempt()),
+                  .epoch = when.epochs_done,
+                  .value = *mean,
+                  .is_extra = !is_saved});
+             return std::string(is_best && !is_saved ? "save" : "");
+           } catch (const Error& error) {
+             core::log_warning("train: this evaluation does not rank its checkpoint: {}", error.what());
+             return std::string();
+           }
+         }) == "save";
 }
 
 void RunCheckpoints::finish_saving() {

@@ -29,6 +29,7 @@ struct TrainRequest {
   std::function<std::string(int64_t num_ranks)> planned_memory = {};
   /// Called on rank 0 with each whole checkpoint, in the thread that writes them; what it throws is a warning.
   checkpoint::SavedFunction on_checkpoint = {};
+  checkpoint::SavedFunction on_removal = {};  ///< The same before one is removed.
   /// Collective; the result is destroyed before its arguments.
   std::function<std::unique_ptr<TrainingTask>(comm::World&, at::Device, const plan::BatchPlan&)> make_task;
 };

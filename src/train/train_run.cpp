@@ -81,7 +81,7 @@ class TrainRun final : private TrainerCallbacks {
   void record_interval(const IntervalTimes& times) override { intervals_->record(times); }
   void save(const TrainerPosition& position) override;
   void finish_saving() override { checkpoints_.finish_saving(); }
-  void evaluate(const EvaluationTime& when) override;
+  bool evaluate(const EvaluationTime& when) override;
   bool lacks_evaluation(const TrainerPosition& start);
   bool is_time_up() override;
 
@@ -270,6 +270,7 @@ ExitCode TrainRun::finish(ExitCode code) {
   core::end_progress();
   if (intervals_) intervals_->finish();
   if (profile_) profile_->finish(record_.get());
+  if (epoch_.num_batches > 0) checkpoints_.remove_superfluous();
   list_bad_samples();
   core::log_info("the record of this run lies in {}", run_.folder.path.string());
   run_.world().barrier();
@@ -306,7 +307,7 @@ bool TrainRun::lacks_evaluation(const TrainerPosition& start) {
          }) == "owed";
 }
 
-void TrainRun::evaluate(const EvaluationTime& when) {
+bool TrainRun::evaluate(const EvaluationTime& when) {
   const auto began = std::chrono::steady_clock::now();
   for (const auto& [name, tensor] : training_->task->network().named_buffers())
     training_->data_axis->broadcast(tensor->detach(), 0).wait();  // all copies evaluate the model of the first
@@ -314,6 +315,7 @@ void TrainRun::evaluate(const EvaluationTime& when) {
   if (log_ && !metrics.empty())
     log_->add_result(when.epochs_done, when.steps_done, "val", metrics,
                      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  return epoch_.num_batches > 0 && checkpoints_.rank(when, metrics);
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ void Trainer::at_boundaries() {
                            step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
   if (saves_epoch || saves_step) save();
-  if (evaluates) parts_.callbacks.evaluate(evaluation_now());
+  if (evaluates && parts_.callbacks.evaluate(evaluation_now())) save();
   parts_.phases.skip();  // none of this is part of the next step
 }
 

@@ -64,8 +64,9 @@ class TrainerCallbacks {
   virtual void record_interval(const IntervalTimes& times) = 0;  ///< Collective; once per log interval.
   virtual void save(const TrainerPosition& position) = 0;        ///< Collective; may go on writing in the background.
   virtual void finish_saving() = 0;                              ///< Waits until what was saved is durable.
-  /// Collective; after each epoch, and where --max-steps ends within one, which then counts as done.
-  virtual void evaluate(const EvaluationTime& when) = 0;
+  /// Collective; after each epoch, and where --max-steps ends within one, which then counts as done. Is the model to be
+  /// saved because it is one of the best?
+  virtual bool evaluate(const EvaluationTime& when) = 0;
   virtual bool is_time_up() = 0;  ///< Asked after each step: that one rank says so is enough.
 };
 

@@ -33,6 +33,7 @@ std::vector<optim::Segment> optimizer_segments(const parallel::Partition& partit
     const config::ParamSpec& spec = *by_name.at(segment.name);
     segment.decays = spec.weight_decay;
     segment.lr_scale = spec.lr_scale;
+    segment.is_pretrained = spec.is_pretrained;
     segment.bounds = spec.bounds;
   }
   return segments;

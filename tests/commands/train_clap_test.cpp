@@ -2,14 +2,17 @@
 // damaged.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/ranking.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/safetensors.h"
 #include "record/reader.h"
 
 namespace lockstep::tests {
@@ -98,6 +101,69 @@ class TrainClap : public ::testing::Test {
   inline static core::TempDir* shared_ = nullptr;
   inline static core::Json* sounds_ = nullptr;
 };
+
+/// Whether two files hold the same bytes under a name.
+bool is_same_in(const core::SafetensorsFile& one, const core::SafetensorsFile& other, const std::string& name) {
+  return std::ranges::equal(one.at(name).bytes, other.at(name).bytes);
+}
+
+TEST_F(TrainClap, PretrainedTowersHaveALearningRateOfTheirOwn) {
+  ASSERT_EQ(train_on(1, "base", {"--batch-size", "24", "--max-steps", "1"}).exit_code, 0);
+  const std::string weights = (newest_checkpoint("base") / "model.safetensors").string();
+  const auto run = [&](const std::string& name, int steps, const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {
+        "--pretrained-text", weights, "--batch-size", "24", "--lr",        "1e-3",
+        "--warmup",          "0",     "--seed",       "5",  "--max-steps", std::to_string(steps)};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const auto done = train_on(2, name, flags);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  };
+  run("still", 3, {"--split-opt", "--lr-pretrained", "0"});
+  const core::SafetensorsFile before(weights), after(newest_checkpoint("still") / "model.safetensors");
+  int64_t num_kept = 0, num_new = 0;
+  for (const auto& entry : before.entries()) {
+    if (entry.name.starts_with("text_branch.")) {
+      EXPECT_TRUE(is_same_in(before, after, entry.name)) << entry.name;
+      ++num_kept;
+    } else if (entry.name == "text_projection.weight" || entry.name == "audio_branch.bn0.weight") {
+      EXPECT_FALSE(is_same_in(before, after, entry.name)) << entry.name;
+      ++num_new;
+    }
+  }
+  EXPECT_GT(num_kept, 10);
+  EXPECT_EQ(num_new, 2);
+
+  const std::vector<std::string> slow = {"--split-opt", "--lr-pretrained", "1e-4", "--wd-pretrained", "0"};
+  run("alike", 4, {});
+  run("same", 4, {"--split-opt"});
+  EXPECT_EQ(losses("same"), losses("alike")) << "without numbers of its own the split changes nothing";
+  run("slow", 4, slow);
+  EXPECT_NE(losses("slow").back(), losses("alike").back());
+  std::vector<std::string> parts = slow;
+  parts.insert(parts.end(), {"--grad-sync", "zero1"});
+  run("parts", 2, parts);
+  parts.insert(parts.end(), {"--resume", "latest"});
+  run("parts", 4, parts);
+  const auto want = losses("slow"), got = losses("parts");
+  ASSERT_EQ(got.size(), 4u);
+  for (size_t step = 0; step < 4; ++step) EXPECT_NEAR(got[step], want[step], 1e-5 * want[0]) << "step " << step;
+}
+
+TEST_F(TrainClap, TheBestEpochIsKept) {
+  const auto done =
+      train_on(1, "best",
+               {"--batch-size", "48", "--train-num-samples", "96", "--epochs", "3", "--lr", "0", "--val-data",
+                sounds("val_shards"), "--save-frequency", "0", "--save-top-performance", "1",
+                "--top-k-checkpoint-select-dataset", "all", "--top-k-checkpoint-select-metric", "mAP@10"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const auto ranking = checkpoint::read_ranking(logs_.path() / "best");
+  ASSERT_EQ(ranking.best.size(), 1u);
+  EXPECT_EQ(ranking.metrics, (std::vector<std::string>{"audio_to_text_mAP@10", "text_to_audio_mAP@10"}));
+  std::vector<int64_t> steps;
+  for (const auto& entry : checkpoint::list_checkpoints(logs_.path() / "best")) steps.push_back(entry.step);
+  EXPECT_EQ(steps.front(), 6);
+  EXPECT_LE(steps.size(), 2u) << "the best and the last";
+}
 
 TEST_F(TrainClap, TwoRanksLearnWhatSoundsAreCalled) {
   const auto done = train_on(2, "learn",

@@ -1,6 +1,10 @@
 // Resuming and stopping of `lockstep train clip`: nothing is lost and nothing differs.
+#include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 
+#include "checkpoint/ranking.h"
 #include "commands/train_fixture.h"
 #include "core/strings.h"
 
@@ -89,6 +93,81 @@ TEST_F(TrainResume, CopiesForOpenClipContinueBitForBit) {
   EXPECT_NE(refused.err.find("OpenCLIP continues AdamW alone, --opt is lion"), std::string::npos) << refused.err;
 }
 
+/// What a run evaluated, by step, as the mean of the metrics that rank its checkpoints by default.
+std::map<int64_t, double> mean_recall_at_10(const fs::path& run) {
+  std::map<int64_t, double> means;
+  for (const core::Json& line : record::read_json_lines(run / "results.jsonl").lines) {
+    const core::Json& metrics = line.at("metrics");
+    means[line.at("step")] =
+        (metrics.at("image_to_text_R@10").get<double>() + metrics.at("text_to_image_R@10").get<double>()) / 2;
+  }
+  return means;
+}
+
+std::set<int64_t> saved_steps(const fs::path& run) {
+  std::set<int64_t> steps;
+  for (const auto& entry : checkpoint::list_checkpoints(run)) {
+    EXPECT_EQ(entry.state, checkpoint::CheckpointState::kUsable) << entry.folder;
+    steps.insert(entry.step);
+  }
+  return steps;
+}
+
+/// 96 pictures on two ranks with zero1: 6 steps an epoch. Nothing but their evaluations asks for checkpoints before the
+/// last; a stop in the middle changes nothing.
+TEST_F(TrainResume, TheBestEpochsAreKeptBesideTheLast) {
+  const std::vector<std::string> common = {"--epochs",
+                                           "6",
+                                           "--grad-sync",
+                                           "zero1",
+                                           "--save-frequency",
+                                           "0",
+                                           "--val-data",
+                                           shapes("val_shards"),
+                                           "--keep",
+                                           "1",
+                                           "--save-top-performance",
+                                           "2"};
+  const auto run = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    const auto done = train_on(2, name, more);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  };
+  run("whole", {});
+  const fs::path whole = logs_.path() / "whole";
+  const auto means = mean_recall_at_10(whole);
+  ASSERT_EQ(means.size(), 6u);
+  std::vector<std::pair<double, int64_t>> best;  // negative, so that the best and of equal ones the earlier come first
+  for (const auto& [step, mean] : means) best.emplace_back(-mean, step);
+  std::sort(best.begin(), best.end());
+  EXPECT_NE(best.front().first, best.back().first) << "the epochs differ";
+  EXPECT_EQ(saved_steps(whole), (std::set<int64_t>{best[0].second, best[1].second, 36}));
+  const checkpoint::Ranking ranking = checkpoint::read_ranking(whole);
+  ASSERT_EQ(ranking.best.size(), 2u);
+  EXPECT_EQ(ranking.best[0].epoch * 6, best[0].second);
+  EXPECT_EQ(ranking.best[0].value, -best[0].first);
+
+  run("parts", {"--max-steps", "18"});
+  run("parts", {"--resume", "latest"});
+  EXPECT_EQ(checkpoint::read_ranking(logs_.path() / "parts").best[0].value, ranking.best[0].value);
+  EXPECT_EQ(saved_steps(logs_.path() / "parts"), saved_steps(whole));
+}
+
+/// A learning rate of 0: all evaluations are equal, and the first stays the best.
+TEST_F(TrainResume, AgeTakesNeitherTheBestNorItsCopy) {
+  const auto done = train("first", {"--lr", "0", "--epochs", "4", "--train-num-samples", "16", "--keep", "1",
+                                    "--val-data", shapes("val_shards"), "--save-top-performance", "1",
+                                    "--top-k-checkpoint-select-metric", "clip_val_loss", "--save-format", "openclip"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const fs::path run = logs_.path() / "first";
+  EXPECT_EQ(saved_steps(run), (std::set<int64_t>{2, 8}));
+  for (const auto& [file, is_there] :
+       {std::pair("epoch_1.pt", true), {"epoch_2.pt", false}, {"epoch_3.pt", false}, {"epoch_4.pt", true}})
+    EXPECT_EQ(fs::exists(run / "checkpoints" / file), is_there) << file;
+  EXPECT_NE(done.err.find("checkpoint step-00000002.a1 is number 1 of the best by clip_val_loss"), std::string::npos)
+      << done.err;
+}
+
 /// Two ranks with zero1 stop after 3 of 6 steps; what goes on from there, with 1 or 2 ranks and either way of
 /// synchronising, has the losses of plain data parallel training that was never stopped.
 TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {
@@ -114,7 +193,7 @@ TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {
   const auto exported = run_lockstep(
       {"ckpt", "export", (logs_.path() / "zero1").string(), (logs_.path() / "zero1.pt").string(), "--with-optimizer"});
   EXPECT_EQ(exported.exit_code, 5);
-  EXPECT_NE(exported.err.find("has layer decay or --wd-exclude"), std::string::npos) << exported.err;
+  EXPECT_NE(exported.err.find("has layer decay, --wd-exclude or --split-opt"), std::string::npos) << exported.err;
   for (const auto& [name, ranks, sync] : {std::tuple("zero1_on_two", 2, "zero1"),
                                           {"zero1_on_one", 1, "zero1"},
                                           {"ddp_on_two", 2, "ddp"},

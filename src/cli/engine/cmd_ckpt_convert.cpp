@@ -85,7 +85,7 @@ std::optional<models::PtOptimizer> optimizer_beside(const models::WeightFile& we
                           "name the run's folder; OpenCLIP continues AdamW alone");
   if (recorded->has_update_groups)
     throw CheckpointError(
-        fmt::format("ckpt: the run of '{}' has layer decay or --wd-exclude: OpenCLIP 3.3.0 would go on "
+        fmt::format("ckpt: the run of '{}' has layer decay, --wd-exclude or --split-opt: OpenCLIP 3.3.0 would go on "
                     "with one learning rate and its own rule of weight decay",
                     weights.path.string()),
         "export the weights alone, without --with-optimizer");

@@ -48,6 +48,14 @@ std::vector<std::string> extensions_of(const std::vector<MemberPlace>& places) {
 /// Bytes of foreign names may be anything; JSON text must be UTF-8.
 std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+/// The library's own conversion takes fractions and numbers beyond the range, too.
+template <typename Integer> Integer integer_of(const Json& value, const std::string& where) {
+  if (!value.is_number_integer())
+    throw DataError(fmt::format("data: '{}': {} stands where an integer belongs", where, dump(value)),
+                    "build it again: lockstep data index --force");
+  return value.get<Integer>();
+}
+
 ShardIndex parse_header(std::string_view line, const std::string& where, std::string& table_hash) {
   const Json header = core::parse_json(line, where);
   ShardIndex index;
@@ -55,14 +63,16 @@ ShardIndex parse_header(std::string_view line, const std::string& where, std::st
     if (header.at("format") != kShardIndexFormat || header.at("version") != kShardIndexVersion)
       throw DataError(fmt::format("data: '{}' is no shard index of version {}", where, kShardIndexVersion),
                       "build it again: lockstep data index --force");
-    index.bytes = header.at("bytes").get<uint64_t>();
+    index.bytes = integer_of<uint64_t>(header.at("bytes"), where);
     index.xxh3_128 = header.at("xxh3_128").get<std::string>();
-    index.num_samples = header.at("samples").get<int64_t>();
+    index.num_samples = integer_of<int64_t>(header.at("samples"), where);
     for (const Json& set : header.at("extension_sets"))
-      index.extension_sets.emplace_back(set.at(0).get<std::vector<std::string>>(), set.at(1).get<int64_t>());
-    for (const auto& [reason, count] : header.at("skipped").items()) index.skipped[reason] = count.get<int64_t>();
+      index.extension_sets.emplace_back(set.at(0).get<std::vector<std::string>>(),
+                                        integer_of<int64_t>(set.at(1), where));
+    for (const auto& [reason, count] : header.at("skipped").items())
+      index.skipped[reason] = integer_of<int64_t>(count, where);
     if (header.contains("damage"))
-      index.damage = {header.at("damage").at("offset").get<uint64_t>(),
+      index.damage = {integer_of<uint64_t>(header.at("damage").at("offset"), where),
                       header.at("damage").at("reason").get<std::string>()};
     table_hash = header.at("table_xxh3_128").get<std::string>();
   } catch (const Json::exception& error) {
@@ -85,10 +95,10 @@ ShardIndex::Sample parse_row(std::string_view line, const std::string& where) {
   const Json row = core::parse_json(line, where);
   ShardIndex::Sample sample;
   try {
-    sample.offset = row.at(0).get<uint64_t>();
+    sample.offset = integer_of<uint64_t>(row.at(0), where);
     for (size_t i = 1; i < row.size(); ++i)
-      sample.places.push_back(
-          {row.at(i).at(0).get<std::string>(), row.at(i).at(1).get<uint64_t>(), row.at(i).at(2).get<uint64_t>()});
+      sample.places.push_back({row.at(i).at(0).get<std::string>(), integer_of<uint64_t>(row.at(i).at(1), where),
+                               integer_of<uint64_t>(row.at(i).at(2), where)});
   } catch (const Json::exception& error) {
     throw DataError(fmt::format("data: '{}': malformed row: {}", where, error.what()));
   }

@@ -168,6 +168,78 @@ TEST(ContrastiveOptions, TheCheckpointOnItsWayToACopyIsKept) {
   EXPECT_EQ(num_kept({"--keep", "5", "--remote-sync", "/copy"}), 5);
 }
 
+TEST(ContrastiveOptions, EvaluationsNameWhatRanksCheckpoints) {
+  const auto ranked = [](Args args, const std::string& task) {
+    ContrastiveOptions options;
+    options.task = task;
+    args.insert(args.end(), {"--save-top-performance", "2"});
+    declare_contrastive_options(options).parse(args);
+    return contrastive_run_facts(options).best_checkpoints;
+  };
+  using Names = std::vector<std::string>;
+  const auto clip = ranked({"--val-data", "v.tar"}, "clip");
+  EXPECT_EQ(clip.num_best, 2);
+  EXPECT_EQ(clip.metrics, (Names{"image_to_text_R@10", "text_to_image_R@10"}));
+  EXPECT_EQ(ranked({"--val-data", "v.tar", "--top-k-checkpoint-select-metric", "mAP@10"}, "clap").metrics,
+            (Names{"audio_to_text_mAP@10", "text_to_audio_mAP@10"}));
+  EXPECT_EQ(ranked({"--val-data", "v.tar", "--imagenet-val", "i", "--top-k-checkpoint-select-metric", "top1",
+                    "--top-k-checkpoint-select-dataset", "imagenet"},
+                   "clip")
+                .metrics,
+            Names{"imagenet-zeroshot-val-top1"});
+  EXPECT_TRUE(holds(clip_error({"--save-top-performance", "1"}), "compares evaluations, this run has none"));
+  EXPECT_TRUE(holds(clip_error({"--save-top-performance", "1", "--val-data", "v.tar", "--val-frequency", "0"}),
+                    "this run has none"));
+}
+
+TEST(ContrastiveOptions, NumbersOfPretrainedParametersFallBackToThoseOfAll) {
+  const auto parsed = parse_clip({"--split-opt", "--lr", "1e-3", "--wd", "0.1", "--lr-pretrained", "1e-5",
+                                  "--beta2-pretrained", "0.9", "--eps-new", "1e-4", "--wd-new", "0"});
+  const UpdateNumbers pretrained = update_numbers(clip_options(parsed), true),
+                      others = update_numbers(clip_options(parsed), false);
+  EXPECT_EQ(pretrained.lr, 1e-5);
+  EXPECT_EQ(pretrained.beta1, 0.9);
+  EXPECT_EQ(pretrained.beta2, 0.9);
+  EXPECT_EQ(pretrained.eps, 1e-8);
+  EXPECT_EQ(pretrained.wd, 0.1);
+  EXPECT_EQ(others.lr, 1e-3);
+  EXPECT_EQ(others.beta2, 0.999);
+  EXPECT_EQ(others.eps, 1e-4);
+  EXPECT_EQ(others.wd, 0);
+  EXPECT_EQ(*contrastive_run_facts(clip_options(parsed)).lr, 1e-3);
+}
+
+TEST(ContrastiveOptions, SplittingTheUpdatesIsRefusedWhereItMeansNothing) {
+  for (const auto& [flags, said] :
+       {std::pair(Args{"--lr-pretrained", "1e-5"}, "--lr-pretrained belongs to --split-opt"),
+        {{"--wd-new", "0"}, "--wd-new belongs to --split-opt"},
+        {{"--split-opt", "--pretrained", "all.pt"}, "all parameters are pretrained"},
+        {{"--split-opt", "--opt", "lamb"}, "--opt lamb reads the norm of all gradients"},
+        {{"--split-opt", "--lr-new", "0"}, "the learning rate of new parameters is 0"},
+        {{"--split-opt", "--save-format", "openclip"}, "--save-format openclip"}})
+    EXPECT_TRUE(holds(clip_error(flags), said)) << clip_error(flags);
+}
+
+TEST(ContrastiveOptions, ACacheOfFeaturesServesLockedTowers) {
+  EXPECT_TRUE(holds(clip_error({"--cache-locked-features", "1G"}), "belongs to locked towers"));
+  EXPECT_TRUE(holds(clip_error({"--cache-locked-features", "much", "--lock-text"}), "--cache-locked-features"));
+  const auto warnings = [](const Args& flags) {
+    const auto parsed = parse_clip(flags);
+    const auto& options = clip_options(parsed);
+    return shape_warnings(options, contrastive_shape_of(options));
+  };
+  const Args both = {"--model", "ViT-B-32", "--lock-image", "--lock-text", "--cache-locked-features", "1G"};
+  ASSERT_EQ(warnings(both).size(), 1u);
+  EXPECT_TRUE(holds(warnings(both)[0], "pictures are cropped at random")) << warnings(both)[0];
+  Args fixed = both;
+  fixed.insert(fixed.end(), {"--train-transform", "eval"});
+  EXPECT_TRUE(warnings(fixed).empty());
+  const auto said = tests::message_of([&] {
+    warnings({"--model", "ViT-B-32", "--lock-image", "--cache-locked-features", "1G"});
+  });
+  EXPECT_TRUE(holds(said, "serves no tower: pictures are cropped at random")) << said;
+}
+
 TEST(ContrastiveOptions, ResumingFromAFileOfWeightsPointsToPretrained) {
   for (const char* file : {"logs/exp/checkpoints/epoch_10.pth", "openclip.safetensors"}) {
     const std::string error = clip_error({"--resume", file});

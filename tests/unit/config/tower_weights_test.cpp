@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/error_text.h"
 #include "support/local_caches.h"
 
 namespace lockstep::config {
@@ -69,6 +70,38 @@ TEST_F(TowerWeightFiles, NamesFoldersAndFiles) {
   EXPECT_NE(refusal({.text = own}, clip("ViT-B-32")).find("none of Hugging Face's encoders"), std::string::npos);
   EXPECT_EQ(find_tower_weights({.audio = own}, clap()).at(0).tower, Tower::kAudio);
   EXPECT_NE(refusal({.audio = "nowhere.ckpt"}, clap()).find("'nowhere.ckpt' does not exist"), std::string::npos);
+}
+
+std::vector<std::string> pretrained_names(const TowerWeightNames& names, const ContrastiveShape& shape,
+                                          const std::set<std::string>& frozen = {}) {
+  std::vector<ParamSpec> specs = shape.param_specs();
+  mark_pretrained(names, shape, frozen, specs);
+  std::vector<std::string> out;
+  for (const ParamSpec& spec : specs)
+    if (spec.is_pretrained) out.push_back(spec.name);
+  return out;
+}
+
+TEST_F(TowerWeightFiles, WhatATowerBeginsWithIsPretrained) {  // no file is looked at: a resumed run reads none
+  const auto text = pretrained_names({.text = "some/encoder"}, clap());
+  ASSERT_FALSE(text.empty());
+  for (const std::string& name : text) {
+    EXPECT_EQ(name.find("text_branch."), 0u) << name;
+    EXPECT_EQ(name.find("text_branch.pooler."), std::string::npos) << "files of encoders lack it";
+  }
+  EXPECT_EQ(pretrained_names({.text_by_default = true}, clap()), text);
+  const auto both = pretrained_names({.text = "some/encoder", .audio = "htsat.ckpt"}, clap());
+  EXPECT_GT(both.size(), text.size());
+  EXPECT_EQ(both.front().find("audio_branch."), 0u) << both.front();
+  for (const std::string& name : pretrained_names({.image = true}, clip("convnext_base")))
+    EXPECT_EQ(name.find("visual.trunk."), 0u) << name;
+  for (const TowerWeightNames& none : {TowerWeightNames(), TowerWeightNames{.text = "none", .text_by_default = true}})
+    EXPECT_NE(tests::message_of([&] { pretrained_names(none, clap()); }).find("--split-opt: model 'HTSAT-tiny-Roberta"),
+              std::string::npos);
+  const std::set<std::string> frozen(text.begin(), text.end());
+  EXPECT_NE(tests::message_of([&] { pretrained_names({.text = "some/encoder"}, clap(), frozen); }).find("no trained"),
+            std::string::npos)
+      << "locked as a whole";
 }
 
 TEST_F(TowerWeightFiles, TowersOfTimmHaveWeightsOfTheirOwn) {

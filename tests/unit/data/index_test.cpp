@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rng.h"
+#include "core/strings.h"
 #include "data/shards/index_jobs.h"
 #include "data/shards/shard_list.h"
 #include "tar_bytes.h"
@@ -115,6 +116,15 @@ TEST(Verify, ListsEveryDamagedShard) {
     EXPECT_EQ(results[i].error.empty(), expected[i].empty()) << results[i].error;
     EXPECT_NE(results[i].error.find(expected[i]), std::string::npos) << results[i].error;
   }
+}
+
+TEST(ShardIndex, NumbersThatAreNoIntegersAreRefused) {
+  const std::string header =
+      R"({"shard":"s.tar","format":"lockstep-shard-index","version":1,"bytes":NUMBER,"xxh3_128":"","samples":0,)"
+      R"("extension_sets":[],"skipped":{},"table_xxh3_128":""})";
+  EXPECT_EQ(parse_index_header(core::replace_all(header, "NUMBER", "512"), "x").second.bytes, 512u);
+  for (const char* number : {"5e29", "-1e30", "0.5", "null", "533333333333333333333333333120"})
+    EXPECT_THROW(parse_index_header(core::replace_all(header, "NUMBER", number), "x"), DataError) << number;
 }
 
 TEST(ShardIndex, MutationsAndCutsAreRefused) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/ranking.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "models/contrastive_task.h"
@@ -222,6 +223,49 @@ TEST(Checkpointer, KeepsTheNewest) {
   }
   ASSERT_TRUE(run.checkpointer().wait());
   EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000003.a1", "step-00000004.a1"}));
+}
+
+TEST(Checkpointer, TheBestStayBesideTheNewest) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path(), /*num_kept=*/1);
+  const auto save = [&] {
+    run.train(1);
+    run.save();
+    ASSERT_TRUE(run.checkpointer().wait());
+  };
+  save();
+  const checkpoint::RankingRule rule{.metrics = {"m"}, .num_best = 1};
+  checkpoint::Ranking ranking;
+  ranking.enter({.name = "step-00000001.a1", .value = 1}, rule);
+  checkpoint::write_ranking(dir.path(), ranking);
+  save();
+  save();
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000001.a1", "step-00000003.a1"}));
+  ranking.enter({.name = "step-00000003.a1", .value = 2}, rule);
+  checkpoint::write_ranking(dir.path(), ranking);
+  run.checkpointer().remove_superfluous();
+  EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000003.a1"});
+}
+
+TEST(Checkpointer, WhereAllAreKeptOnlyWhatWasSavedForItsRankGoes) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path());
+  for (int i = 0; i < 3; ++i) {
+    run.train(1);
+    run.save();
+  }
+  ASSERT_TRUE(run.checkpointer().wait());
+  checkpoint::Ranking ranking;
+  ranking.superfluous = {"step-00000001.a1", "step-00000003.a1"};
+  checkpoint::write_ranking(dir.path(), ranking);
+  run.checkpointer().remove_superfluous();
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000002.a1", "step-00000003.a1"}))
+      << "the newest stays";
+  core::write_file_atomic(dir.path() / "checkpoints" / "best.json", "damaged");
+  run.checkpointer().remove_superfluous();
+  EXPECT_EQ(folders_in(dir.path()).size(), 2u) << "nothing is removed where the ranking is not known";
 }
 
 TEST(Checkpointer, AnAttemptThatDidNotResumeRemovesNoneOfAnother) {

@@ -51,6 +51,7 @@ class ContrastiveLogFormat final : public train::LogFormat {
   }
   void add_to_record(const train::StepValues& values, record::StepRecord& step) const override {
     step.scale = values.find("logit_scale");
+    step.cached_share = values.find("cached_share");
     for (const char* name : kLossParts)
       if (const auto part = values.find(name)) step.losses.emplace_back(name, *part);
   }

@@ -18,8 +18,6 @@ struct ContrastiveTraining : train::Training {
   models::TwoTowers* towers = nullptr;  ///< The task's network.
 };
 
-/// What the flags ask of AdamW.
-optim::AdamWConfig adamw_of_flags(const ContrastiveOptions& options);
 /// One sentence for each value of a resumed file of OpenCLIP that differs from its flag.
 std::vector<std::string> adamw_warnings(const ContrastiveOptions& options, const optim::AdamWConfig& of_file);
 

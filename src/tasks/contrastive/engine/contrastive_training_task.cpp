@@ -34,6 +34,8 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   ContrastiveTrainingTask(const ContrastiveOptions& options, comm::World& world, at::Device device,
                           const plan::BatchPlan& batch)
       : options_(options), world_(world), device_(device), batch_(batch), shape_(contrastive_shape_of(options)) {
+    updated_specs(options_, shape_);  // refuses before hours of indexing
+    if (!options_.cache_locked_features.empty()) locked_ = feature_cache_refusals(options_, *shape_.clip());
     if (world.rank() == 0)
       for (const auto& warning : shape_warnings(options_, shape_)) core::log_warning("{}", warning);
     train::check_memory_fits(planned(), world.comm(), device_);
@@ -49,6 +51,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
       for (const auto& warning : adamw_warnings(options_, *hooks.adamw)) core::log_warning("{}", warning);
     training_ = build_contrastive_training(options_, shape_, world_.comm(), device_, batch_.num_micro_batches, hooks);
     mover_.emplace(make_batch_mover(options_, shape_, device_, training_.precision->input_type()));
+    if (locked_) mover_->add_keys(locked_->image.empty(), locked_->text.empty());
     training_.learning_rate = learning_rate();
     return training_;
   }
@@ -109,7 +112,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
 
   train::LearningRate learning_rate() const {
     const optim::Schedule schedule{.kind = optim::parse_schedule(options_.lr_scheduler),
-                                   .base_lr = *options_.lr,
+                                   .base_lr = update_numbers(options_, /*is_pretrained=*/false).lr,
                                    .warmup_steps = options_.warmup_steps,
                                    .total_steps = epoch_.num_batches * options_.epochs,
                                    .cooldown_steps = options_.epochs_cooldown.value_or(0) * epoch_.num_batches,
@@ -193,13 +196,13 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
                                                   : data::find_clip_assets().imagenet_class_names());
     };
     if (!options_.imagenet_val.empty())
-      zero_shot_sets_.push_back({"imagenet-zeroshot-val", "--imagenet-val", options_.imagenet_val, imagenet_names()});
+      zero_shot_sets_.push_back({kImagenetPrefix, "--imagenet-val", options_.imagenet_val, imagenet_names()});
     if (!options_.imagenet_v2.empty())
-      zero_shot_sets_.push_back({"imagenetv2-zeroshot-val", "--imagenet-v2", imagenet_v2_pictures(options_.imagenet_v2),
-                                 imagenet_names(), true});
+      zero_shot_sets_.push_back(
+          {kImagenetV2Prefix, "--imagenet-v2", imagenet_v2_pictures(options_.imagenet_v2), imagenet_names(), true});
     if (!options_.zeroshot_data.empty())
       zero_shot_sets_.push_back(
-          {"zeroshot", "--zeroshot-data", options_.zeroshot_data, data::read_class_names(options_.classnames)});
+          {kZeroShotPrefix, "--zeroshot-data", options_.zeroshot_data, data::read_class_names(options_.classnames)});
     if (options_.templates.empty() && shape_.clap() != nullptr)
       templates_ = {kSoundTemplate};
     else
@@ -212,6 +215,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   at::Device device_;
   plan::BatchPlan batch_;
   config::ContrastiveShape shape_;
+  std::optional<config::FeatureCacheRefusals> locked_;  // with --cache-locked-features
   ContrastiveTraining training_;
   std::optional<train::BatchMover> mover_;
   std::unique_ptr<ContrastiveData> data_;
@@ -224,17 +228,19 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
 
 train::TrainRequest contrastive_train_request(const FrontTask& task, const core::OptionSet& set) {
   const auto& options = options_as<ContrastiveOptions>(task);
+  const bool has_copies = options.save_format == "openclip";
   return {
       .options = options,
       .set = set,
       .facts = contrastive_run_facts(options),
       .plan_batch = [&](int64_t num_ranks) { return task.batch_plan(set, num_ranks); },
       .on_checkpoint =
-          options.save_format == "openclip"
+          has_copies
               ? [&options](
                     const std::filesystem::path& folder,
                     const checkpoint::CheckpointManifest& manifest) { save_openclip_copy(options, folder, manifest); }
               : checkpoint::SavedFunction(),
+      .on_removal = has_copies ? remove_openclip_copy : checkpoint::SavedFunction(),
       .make_task = [&options](comm::World& world, at::Device device,
                               const plan::BatchPlan& batch) -> std::unique_ptr<train::TrainingTask> {
         return std::make_unique<ContrastiveTrainingTask>(options, world, device, batch);

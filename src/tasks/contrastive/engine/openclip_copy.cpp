@@ -19,6 +19,11 @@ fs::path copy_of_epoch(const fs::path& checkpoints, int64_t epoch) {
   return checkpoints / fmt::format("epoch_{}.pt", epoch);
 }
 
+bool ends_epoch(const checkpoint::CheckpointManifest& manifest) {
+  const core::Json facts = train::callers_extra(manifest);
+  return manifest.epoch > 0 && manifest.step == manifest.epoch * facts.at("steps_per_epoch").get<int64_t>();
+}
+
 /// The same file under another name, replaced as a whole; a copy where the file system has no hard links.
 void link_as(const fs::path& file, const fs::path& name) {
   const fs::path next = fs::path(name) += ".next";
@@ -32,8 +37,7 @@ void link_as(const fs::path& file, const fs::path& name) {
 
 void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folder,
                         const checkpoint::CheckpointManifest& manifest) {
-  const core::Json facts = train::callers_extra(manifest);
-  if (manifest.epoch < 1 || manifest.step != manifest.epoch * facts.at("steps_per_epoch").get<int64_t>()) return;
+  if (!ends_epoch(manifest)) return;
   checkpoint::CheckpointManifest ignored;
   models::NamedValues weights =
       models::in_openclip_order(models::read_weights(train::weight_file(folder, ignored)).tensors);
@@ -53,12 +57,10 @@ void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folde
                                                   .scaler = train::openclip_scaler(manifest)});
   if (options.save_most_recent) link_as(file, folder.parent_path() / "epoch_latest.pt");
   core::log_info("saved {}", file.filename().string());
-  const int64_t num_kept = contrastive_run_facts(options).num_kept_checkpoints;
-  if (num_kept > 0)
-    for (int64_t old = manifest.epoch - num_kept; old > 0; --old) {
-      std::error_code failure;
-      if (!fs::remove(copy_of_epoch(folder.parent_path(), old), failure)) break;
-    }
+}
+
+void remove_openclip_copy(const fs::path& folder, const checkpoint::CheckpointManifest& manifest) {
+  if (ends_epoch(manifest)) fs::remove(copy_of_epoch(folder.parent_path(), manifest.epoch));
 }
 
 }  // namespace lockstep::tasks

@@ -452,7 +452,10 @@ void declare_checkpoint(core::OptionSet& set, ContrastiveOptions& o) {
              .choices = {"lockstep", "openclip"}});
   set.add("delete-previous-checkpoint", &o.delete_previous_checkpoint,
           {.role = OptionRole::kNoInfluence, .help = "Remove the previous checkpoint when a new one is complete."});
-  config::declare_run_flags(set, o, {"keep", "resume", "remote-sync", "remote-sync-frequency", "remote-sync-deadline"});
+  config::declare_run_flags(
+      set, o,
+      {"keep", "save-top-performance", "top-k-checkpoint-select-dataset", "top-k-checkpoint-select-metric", "resume",
+       "remote-sync", "remote-sync-frequency", "remote-sync-deadline"});
 }
 }  // namespace
 

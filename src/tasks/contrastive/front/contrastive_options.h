@@ -6,6 +6,7 @@
 
 #include "config/contrastive_shape.h"
 #include "config/grad_sync_kind.h"
+#include "config/locked_features.h"
 #include "config/run_options.h"
 #include "config/tower_weights.h"
 #include "core/options.h"
@@ -130,8 +131,18 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
 /// of timm for optimisers of timm. UsageError as config::set_layer_decay and config::exclude_from_decay.
 std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape);
 
+/// The numbers of an optimiser, with all flags counted.
+struct UpdateNumbers {
+  double lr = 0, beta1 = 0, beta2 = 0, eps = 0, wd = 0;
+};
+/// Of pretrained parameters (they differ with --split-opt), or of the others.
+UpdateNumbers update_numbers(const ContrastiveOptions& options, bool is_pretrained);
+
 /// Weights that single towers of a run without checkpoint begin with.
 config::TowerWeightNames tower_weight_names(const ContrastiveOptions& options);
+
+/// Why --cache-locked-features does not serve a tower. UsageError where it serves neither.
+config::FeatureCacheRefusals feature_cache_refusals(const ContrastiveOptions& options, const config::ClipShape& shape);
 
 /// What a run must know of the options.
 config::RunFacts contrastive_run_facts(const ContrastiveOptions& options);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "config/contrastive_shape.h"
+#include "config/frozen_parameters.h"
 #include "config/image_options.h"
 #include "config/layer_groups.h"
 #include "config/optimizers.h"
@@ -136,10 +137,10 @@ void check_kept_checkpoints(const ContrastiveOptions& o) {
                     fmt::format("--save-format openclip: OpenCLIP continues AdamW alone, --opt is {}", o.opt),
                     "drop it; `lockstep ckpt export` writes the weights for OpenCLIP");
   config::refuse_if(
-      writes_openclip && o.has_update_groups(),
+      writes_openclip && (o.has_update_groups() || o.split_opt),
       "--save-format openclip: OpenCLIP 3.3.0 has two groups of parameters, one learning rate and its own "
       "rule of weight decay",
-      "drop it, or --image-layer-decay, --text-layer-decay and --wd-exclude");
+      "drop it, or --image-layer-decay, --text-layer-decay, --wd-exclude and --split-opt");
   config::refuse_if(
       writes_openclip && config::has_masters(o.precision),
       fmt::format("--save-format openclip: OpenCLIP has no fp32 copies of weights, --precision is {}", o.precision),
@@ -148,6 +149,18 @@ void check_kept_checkpoints(const ContrastiveOptions& o) {
       o.delete_previous_checkpoint && o.keep.value_or(1) > 1,
       fmt::format("--delete-previous-checkpoint keeps one checkpoint, --keep asks for {}", o.keep.value_or(1)),
       "drop one of the two");
+}
+
+void check_split_optimizer(const ContrastiveOptions& o) {
+  if (!o.split_opt) return;
+  config::refuse_if(!o.pretrained.empty(), "--split-opt: with --pretrained all parameters are pretrained",
+                    "drop --split-opt, and give --lr");
+  config::refuse_if(o.opt == "lamb",
+                    "--opt lamb reads the norm of all gradients, --split-opt updates them in two parts",
+                    "use --opt adamw or lion");
+  config::refuse_if(update_numbers(o, /*is_pretrained=*/false).lr == 0,
+                    "--split-opt: the learning rate of new parameters is 0, which nothing is a multiple of",
+                    "give --lr-new, or lock what is not to be trained");
 }
 
 std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
@@ -208,6 +221,11 @@ std::vector<std::string> check_contrastive_options(const ContrastiveOptions& opt
   problems.collect([&] { config::check_run_options(options, {"--max-steps", options.max_steps}, set); });
   problems.collect([&] { check_gradients_and_memory(options); });
   problems.collect([&] { check_kept_checkpoints(options); });
+  problems.collect([&] { check_split_optimizer(options); });
+  problems.collect([&] {
+    const auto metrics = options.metric_names(options.task, !options.val_data.empty());
+    config::check_best_checkpoints(options.best, metrics, set);
+  });
   problems.raise();
   return loss_warnings(options);
 }
@@ -229,6 +247,13 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
     if (std::string warning = config::gelu_warning(options.pretrained, options.model, clip->quick_gelu);
         !warning.empty())
       warnings.push_back(std::move(warning));
+  if (!options.cache_locked_features.empty()) {
+    const auto refusals = feature_cache_refusals(options, *shape.clip());
+    for (const auto& [is_locked, refusal] :
+         {std::pair(options.lock_image, refusals.image), std::pair(options.lock_text, refusals.text)})
+      if (is_locked && !refusal.empty())
+        warnings.push_back(fmt::format("--cache-locked-features does not serve one of the locked towers: {}", refusal));
+  }
   const bool has_captions = shape.clip() != nullptr && shape.clip()->captions.has_value();
   if (!has_captions && (options.coca_caption_loss_weight != LossOptions().coca_caption_loss_weight ||
                         options.coca_contrastive_loss_weight != LossOptions().coca_contrastive_loss_weight))
@@ -237,12 +262,19 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
   return warnings;
 }
 
-config::TowerWeightNames tower_weight_names(const ContrastiveOptions& options) {
-  const bool continues_a_file = options.resume && *options.resume != "latest";
+/// What towers begin with in the first start of a run, which a resumed one does not read again.
+static config::TowerWeightNames first_tower_weights(const ContrastiveOptions& options) {
   return {.text = options.pretrained_text,
           .image = options.pretrained_image,
           .audio = options.pretrained_audio,
-          .text_by_default = options.pretrained.empty() && !continues_a_file && !options.has_made_up_data()};
+          .text_by_default = options.pretrained.empty() && !options.has_made_up_data()};
+}
+
+config::TowerWeightNames tower_weight_names(const ContrastiveOptions& options) {
+  const bool continues_a_file = options.resume && *options.resume != "latest";
+  config::TowerWeightNames names = first_tower_weights(options);
+  names.text_by_default = names.text_by_default && !continues_a_file;
+  return names;
 }
 
 std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
@@ -253,7 +285,36 @@ std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, 
   if (const config::ClipShape* clip = shape.clip())
     config::set_layer_decay(*clip, {.image = options.image_layer_decay, .text = options.text_layer_decay}, specs);
   config::exclude_from_decay(options.wd_exclude, specs);
+  if (options.split_opt)
+    config::mark_pretrained(first_tower_weights(options), shape,
+                            config::frozen_parameters(shape, options.tower_locks()), specs);
   return specs;
+}
+
+UpdateNumbers update_numbers(const ContrastiveOptions& options, bool is_pretrained) {
+  UpdateNumbers numbers{.lr = options.lr.value_or(0),
+                        .beta1 = options.beta1.value_or(0),
+                        .beta2 = options.beta2.value_or(0),
+                        .eps = options.eps.value_or(0),
+                        .wd = options.wd};
+  if (!options.split_opt) return numbers;
+  const OwnUpdateNumbers& own = is_pretrained ? options.pretrained_numbers : options.new_numbers;
+  for (const auto& [number, value] :
+       {std::pair(&numbers.lr, own.lr), std::pair(&numbers.beta1, own.beta1), std::pair(&numbers.beta2, own.beta2),
+        std::pair(&numbers.eps, own.eps), std::pair(&numbers.wd, own.wd)})
+    *number = value.value_or(*number);
+  return numbers;
+}
+
+config::FeatureCacheRefusals feature_cache_refusals(const ContrastiveOptions& options, const config::ClipShape& shape) {
+  config::FeatureCacheRefusals refusals =
+      config::feature_cache_refusals(shape, {.locks = options.tower_locks(),
+                                             .has_frozen_batch_norm = options.lock_image_freeze_bn_stats,
+                                             .has_random_image_transform = options.train_transform != "eval"});
+  config::refuse_if(!refusals.image.empty() && !refusals.text.empty(),
+                    fmt::format("--cache-locked-features serves no tower: {}; {}", refusals.image, refusals.text),
+                    "drop it");
+  return refusals;
 }
 
 config::GradSyncKind grad_sync_kind(const ContrastiveOptions& options, int64_t num_ranks) {
@@ -265,14 +326,15 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
   const bool keeps_one = o.delete_previous_checkpoint || is_rolling;
   return {.model = o.model,
           .precision = o.precision,
-          .lr = o.lr,
+          .lr = o.lr ? std::optional(update_numbers(o, /*is_pretrained=*/false).lr) : std::nullopt,
           .micro_batch_size = o.micro_batch_size,
           .workers = o.workers,
           .epochs = o.epochs,
           .max_steps = o.max_steps,
           .grad_clip_norm = o.grad_clip_norm,
           .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
-          .num_kept_checkpoints = config::num_kept_checkpoints(o, keeps_one ? 1 : 0)};
+          .num_kept_checkpoints = config::num_kept_checkpoints(o, keeps_one ? 1 : 0),
+          .best_checkpoints = config::best_checkpoints(o.best, o.metric_names(o.task, !o.val_data.empty()))};
 }
 
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {

@@ -1,6 +1,7 @@
 #include "tasks/contrastive/front/evaluation_options.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "config/option_checks.h"
 
@@ -50,6 +51,27 @@ void declare_zero_shot(core::OptionSet& set, EvaluationOptions& o, bool is_clap)
 
 bool EvaluationOptions::has_zero_shot() const {
   return !imagenet_val.empty() || !imagenet_v2.empty() || !zeroshot_data.empty();
+}
+
+std::vector<std::string> EvaluationOptions::metric_names(const std::string& task, bool has_val_data) const {
+  const bool is_clap = task == "clap";
+  std::vector<std::string> names;
+  if (has_val_data && val_frequency_epochs > 0) {
+    const std::string other = is_clap ? "audio" : "image";
+    for (const std::string& direction : {other + "_to_text", "text_to_" + other}) {
+      for (const char* metric : {"_mean_rank", "_median_rank", "_R@1", "_R@5", "_R@10"})
+        names.push_back(direction + metric);
+      if (is_clap) names.push_back(direction + "_mAP@10");
+    }
+    names.emplace_back(is_clap ? "clap_val_loss" : "clip_val_loss");
+  }
+  if (zeroshot_frequency_epochs == 0) return names;
+  for (const auto& [data, prefix] :
+       {std::pair(&imagenet_val, kImagenetPrefix), std::pair(&imagenet_v2, kImagenetV2Prefix),
+        std::pair(&zeroshot_data, kZeroShotPrefix)})
+    for (const char* metric : {"-top1", "-top5"})
+      if (!data->empty()) names.push_back(std::string(prefix) + metric);
+  return names;
 }
 
 std::string imagenet_v2_pictures(const std::string& spec) {

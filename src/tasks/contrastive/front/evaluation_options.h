@@ -1,10 +1,15 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/options.h"
 
 namespace lockstep::tasks {
+
+/// What the metrics of --imagenet-val, --imagenet-v2 and --zeroshot-data begin with.
+inline constexpr const char *kImagenetPrefix = "imagenet-zeroshot-val", *kImagenetV2Prefix = "imagenetv2-zeroshot-val",
+                            *kZeroShotPrefix = "zeroshot";
 
 /// When a contrastive model is evaluated, and the data of zero-shot evaluation.
 struct EvaluationOptions {
@@ -15,6 +20,8 @@ struct EvaluationOptions {
   std::string classnames, templates;                                // --classnames FILE, --templates FILE
 
   bool has_zero_shot() const;  ///< Are data for zero-shot evaluation given?
+  /// Names of what is measured of these data, and of --val-data where there are some.
+  std::vector<std::string> metric_names(const std::string& task, bool has_val_data) const;
 
   void declare(core::OptionSet& set, const std::string& task);
   void check(const core::OptionSet& set, const std::string& task) const;

@@ -27,7 +27,7 @@ std::optional<RecordedOptimizer> recorded_optimizer(const std::string& weights) 
   const core::Json& options = attempt->options;
   for (const char* name : {"lr", "beta1", "beta2", "eps", "wd"})
     if (!options.contains(name) || !options.at(name).is_number()) return std::nullopt;
-  bool has_update_groups = false;
+  bool has_update_groups = options.value("split_opt", false);
   for (const char* name : {"image_layer_decay", "text_layer_decay", "wd_exclude"})
     has_update_groups = has_update_groups || (options.contains(name) && !options.at(name).empty());
   return RecordedOptimizer{.name = options.value("opt", ""),

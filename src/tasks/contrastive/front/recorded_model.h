@@ -15,7 +15,7 @@ bool take_recorded_model(core::OptionSet& set, const std::string& weights);
 struct RecordedOptimizer {
   std::string name{};  ///< --opt
   double lr = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  bool has_update_groups = false;  ///< LayerDecayOptions: not all parameters are updated by these alone.
+  bool has_update_groups = false;  ///< LayerDecayOptions or SplitOptimizerOptions: not all are updated by these alone.
 };
 /// Nothing where no record of such a run is there, or one that does not say it.
 std::optional<RecordedOptimizer> recorded_optimizer(const std::string& weights);

@@ -41,6 +41,12 @@ void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
       {.role = OptionRole::kConfiguration,
        .help = "With --lock-text, for text towers of Hugging Face: their layer norms are locked, too. Those of other "
                "towers always are, as in OpenCLIP."});
+  set.add("cache-locked-features", &cache_locked_features,
+          {.role = OptionRole::kConfiguration,
+           .help = "Keep the features of towers that are locked as a whole in up to SIZE (8G) of each rank's memory: "
+                   "what a tower has seen before it does not compute again. Of pictures with --train-transform eval.",
+           .metavar = "SIZE",
+           .unset_text = "off"});
 }
 
 void TowerLockOptions::check(const core::OptionSet& set, const std::string& task) const {
@@ -51,6 +57,10 @@ void TowerLockOptions::check(const core::OptionSet& set, const std::string& task
   for (const char* name : {"lock-text-unlocked-layers", "lock-text-freeze-layer-norm"})
     config::refuse_if(set.is_given(name) && !lock_text, fmt::format("--{} belongs to --lock-text", name),
                       "add --lock-text, or drop it");
+  if (cache_locked_features.empty()) return;
+  config::refuse_if(!lock_image && !lock_text, "--cache-locked-features belongs to locked towers",
+                    "add --lock-image or --lock-text, or drop it");
+  config::parse_bytes(cache_locked_features, "--cache-locked-features");
 }
 
 }  // namespace lockstep::tasks

@@ -13,6 +13,7 @@ struct TowerLockOptions {
   bool lock_text = false, lock_text_freeze_layer_norm = false;  // --lock-text, --lock-text-freeze-layer-norm
   int64_t lock_image_unlocked_groups = 0;                       // --lock-image-unlocked-groups
   int64_t lock_text_unlocked_layers = 0;                        // --lock-text-unlocked-layers
+  std::string cache_locked_features;                            // --cache-locked-features SIZE; "" = off
 
   config::TowerLocks tower_locks() const {
     return {lock_image, lock_text, lock_image_unlocked_groups, lock_text_unlocked_layers, lock_text_freeze_layer_norm};

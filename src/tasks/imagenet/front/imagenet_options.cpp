@@ -457,7 +457,9 @@ void declare_imagenet_logging(core::OptionSet& set, ImagenetOptions& o) {
            .unit = "epochs",
            .min = 0});
   config::declare_run_flags(
-      set, o, {"save-every-n-steps", "keep", "resume", "remote-sync", "remote-sync-frequency", "remote-sync-deadline"});
+      set, o,
+      {"save-every-n-steps", "keep", "save-top-performance", "top-k-checkpoint-select-dataset",
+       "top-k-checkpoint-select-metric", "resume", "remote-sync", "remote-sync-frequency", "remote-sync-deadline"});
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct ImagenetOptions : config::RunOptions {
     model = "resnet18";
     precision = "fp32";
     lr = 0.1;
+    best.metric = "top1_pct";
     log_every_n_steps = 10;
   }
 
@@ -126,6 +127,9 @@ void refuse_other_classes(const ImagenetOptions& options);
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what
 /// is meant.
 std::vector<std::string> check_imagenet_options(const ImagenetOptions& options, const core::OptionSet& set);
+
+/// Names of what an evaluation of the run measures; none where it has no evaluation.
+std::vector<std::string> imagenet_metrics(const ImagenetOptions& options);
 
 /// What a run must know of the options.
 config::RunFacts imagenet_run_facts(const ImagenetOptions& options);

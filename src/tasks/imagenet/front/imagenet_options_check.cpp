@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -202,6 +201,7 @@ std::vector<std::string> check_imagenet_options(const ImagenetOptions& o, const 
   problems.collect([&] { check_imagenet_average(o, set); });
   problems.collect([&] { check_imagenet_model(o); });
   problems.collect([&] { config::check_run_options(o, {"--max-steps", o.max_steps}, set); });
+  problems.collect([&] { config::check_best_checkpoints(o.best, imagenet_metrics(o), set); });
   problems.collect([&] {
     config::refuse_if(o.is_amp && set.is_given("precision") && o.precision != "amp",
                       fmt::format("--amp means --precision amp, not {}", o.precision), "drop one of the two");
@@ -216,6 +216,15 @@ std::vector<std::string> check_imagenet_options(const ImagenetOptions& o, const 
   return warnings;
 }
 
+std::vector<std::string> imagenet_metrics(const ImagenetOptions& o) {
+  const bool has_data = o.has_made_up_data() ? o.val_num_samples > 0 : !o.val_data.empty();
+  if (o.val_frequency_epochs == 0 || !has_data) return {};
+  std::vector<std::string> names{"top1_pct", "top5_pct", "loss"};
+  if (o.has_average)
+    for (const char* name : {"ema_top1_pct", "ema_top5_pct", "ema_loss"}) names.emplace_back(name);
+  return names;
+}
+
 config::RunFacts imagenet_run_facts(const ImagenetOptions& o) {
   return {.model = o.model,
           .precision = o.precision,
@@ -226,7 +235,8 @@ config::RunFacts imagenet_run_facts(const ImagenetOptions& o) {
           .max_steps = o.max_steps,
           .grad_clip_norm = o.clip_grad_norm,
           .save_frequency_epochs = o.save_frequency_epochs,
-          .num_kept_checkpoints = config::num_kept_checkpoints(o)};
+          .num_kept_checkpoints = config::num_kept_checkpoints(o),
+          .best_checkpoints = config::best_checkpoints(o.best, imagenet_metrics(o))};
 }
 
 config::ClassifierShape classifier_of(const ImagenetOptions& o) {
