@@ -66,8 +66,9 @@ class CheckpointWriter {
   /// False when the last write failed; why was logged.
   bool wait();
   /// The first, while nothing is written: removes whole checkpoints of attempts from `first_attempt` on that neither
-  /// their age nor their rank (checkpoint::Ranking) keeps. The newest always stays.
-  void remove_superfluous(int first_attempt) const;
+  /// their age nor their rank (checkpoint::Ranking) keeps. The newest always stays. Nothing where another attempt has
+  /// taken over from `attempt`.
+  void remove_superfluous(int attempt, int first_attempt) const;
 
  private:
   static void copy_aside(const NamedHandles& from, NamedHandles& to);

@@ -56,7 +56,7 @@ class RunCheckpoints {
   RunContext& run_;
   int64_t steps_per_epoch_ = 0, epochs_done_ = 0;
   int64_t saved_step_ = -1;  // of the newest checkpoint that is, or is being, saved, or that was read
-  std::string saved_name_;   // "": it lies elsewhere
+  std::string saved_name_;   // "": it lies elsewhere; rank 0 knows, others may not see the folder
   std::optional<optim::AdamWConfig> adamw_;
   std::unique_ptr<Checkpointer> checkpointer_;
 };
