@@ -56,7 +56,7 @@ void declare_run(core::OptionSet& set, BenchOptions& o) {
           {.help = "Measured iterations; each is one sample.", .min = 1, .max = 1e7, .aliases = {"n"}});
   borrow(set, o, {"device", "dist-backend", "dist-timeout", "join-timeout", "threads"});
   const bool has_model = o.which == BenchCaseName::kStep || o.which == BenchCaseName::kLatency;
-  if (!has_model) o.train.gpu_math = {};
+  if (o.which != BenchCaseName::kStep) o.train.gpu_math = {};
   if (has_model || o.which == BenchCaseName::kOp) borrow(set, o, {"tf32", "cudnn-tf32", "cudnn-benchmark"});
 }
 
@@ -375,12 +375,6 @@ core::OptionSet declare_bench_options(BenchOptions& options) {
 
 void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
   options.train.task = config::is_clap_model(options.train.model) ? "clap" : "clip";
-  const auto is_one_of = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), options.train.model) != names.end();
-  };
-  if (options.which == BenchCaseName::kLatency &&
-      (is_one_of(config::classifier_names()) || is_one_of(config::gpt_model_names())))
-    config::fill_gpu_math(options.train.gpu_math, {}, set, "the model");
   if (options.which == BenchCaseName::kStep) tasks::fill_optimizer_defaults(options.train, set);
   if (options.which == BenchCaseName::kCheckpoint) {  // its optimiser never takes a step
     options.train.beta1 = 0.9;

@@ -188,7 +188,7 @@ bool InferOptions::has_classifier() const {
 }
 
 void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
-  if (options.has_classifier()) return fill_gpu_math(options.gpu_math, {}, set, "the classifier");
+  if (options.has_classifier()) return;
   const bool is_clap = is_clap_model(options.model);
   fill_text_vocabulary(set, options.tokenizer_vocab,
                        [&] { return resolve_contrastive_shape(options.model, is_clap, {}); });

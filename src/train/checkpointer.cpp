@@ -143,6 +143,8 @@ bool Checkpointer::save(const CheckpointPosition& position) {
   return true;
 }
 
+bool Checkpointer::has_failed() const { return writer_ && writer_->has_failed(); }
+
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
 
 void Checkpointer::remove_superfluous() {

@@ -68,6 +68,8 @@ class Checkpointer {
   bool save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
+  /// Whether the last one failed, as far as this rank knows by now.
+  bool has_failed() const;
   /// Rank 0: once nothing is being written, removes what is neither new enough nor among the best. A failure is a
   /// warning.
   void remove_superfluous();

@@ -98,6 +98,7 @@ std::string CheckpointWriter::prepare(int64_t step, int attempt) {
 
 void CheckpointWriter::start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest) {
   wait();
+  last_succeeded_ = true;
   files_.resize(files.size());
   for (size_t i = 0; i < files.size(); ++i) {
     files_[i].name = files[i].name;

@@ -19,7 +19,9 @@ void share_with(const models::Batch& batch, const c10::Stream& stream) {
 }  // namespace
 
 CopyStream::CopyStream(at::Device device) : device_(device) {
-  if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  // The streams of the other priority are not those that NCCL and telemetry take, which would be waited for.
+  if (!device.is_cpu())
+    stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
 
 models::Batch CopyStream::run(const std::function<models::Batch()>& make) const {

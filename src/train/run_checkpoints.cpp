@@ -161,7 +161,7 @@ core::Json RunCheckpoints::resume_facts() const {
   return facts;
 }
 
-void RunCheckpoints::save(const TrainerPosition& position, const core::Json& data) {
+bool RunCheckpoints::save(const TrainerPosition& position, const core::Json& data) {
   core::Json extra = resume_facts();
   if (adamw_) extra[kAdamWKey] = to_json(*adamw_);
   const bool is_under_way = checkpointer_->save({.step = position.step,
@@ -169,16 +169,19 @@ void RunCheckpoints::save(const TrainerPosition& position, const core::Json& dat
                                                  .samples_seen = position.samples_seen,
                                                  .data = data,
                                                  .extra = std::move(extra)});
-  if (!is_under_way) return;
+  if (!is_under_way) return false;
   saved_step_ = position.step;
   saved_name_ = checkpoint::checkpoint_name(position.step, checkpointer_->attempt());
+  return true;
 }
 
 bool RunCheckpoints::enter_ranking(const checkpoint::RankedCheckpoint& candidate) const {
   if (checkpoint::is_superseded(run_.folder.path, attempt())) return false;
   const config::BestCheckpoints& best = run_.facts().best_checkpoints;
   checkpoint::Ranking ranking = checkpoint::read_ranking(run_.folder.path);
-  ranking.forget_absent(run_.folder.path, {saved_name_});  // which may still be on its way to the disk
+  std::vector<std::string> on_their_way;
+  if (!checkpointer_->has_failed()) on_their_way.push_back(saved_name_);
+  ranking.forget_absent(run_.folder.path, on_their_way);
   const int64_t place = ranking.enter(
       candidate, {.metrics = best.metrics, .is_smaller_better = best.is_smaller_better, .num_best = best.num_best});
   checkpoint::write_ranking(run_.folder.path, ranking);
@@ -194,7 +197,7 @@ bool RunCheckpoints::rank(const EvaluationTime& when, const Metrics& metrics) {
   const bool is_saved = when.steps_done == saved_step_;
   return decide_on_rank_zero(run_.world(), [&] {
            const auto mean = mean_of(metrics, names);
-           if (!mean || (is_saved && saved_name_.empty())) return std::string();
+           if (!mean || (is_saved && (saved_name_.empty() || checkpointer_->has_failed()))) return std::string();
            try {
              const bool is_best = enter_ranking(
                  {.name = is_saved ? saved_name_ : checkpoint::checkpoint_name(when.steps_done, attempt()),

@@ -171,10 +171,10 @@ TEST_F(TrainResume, AgeTakesNeitherTheBestNorItsCopy) {
 /// The second attempt goes on from the first of three epochs and writes those after it anew. What age takes of the
 /// first attempt leaves the files of the second.
 TEST_F(TrainResume, AgeLeavesTheCopiesOfTheAttemptThatWentOn) {
-  const auto run = [&](const std::vector<std::string>& more) {
+  const auto run = [&](const std::vector<std::string>& more, const std::string& name = "again") {
     std::vector<std::string> flags = {"--train-num-samples", "16", "--save-format", "openclip", "--epochs", "3"};
     flags.insert(flags.end(), more.begin(), more.end());
-    const auto done = train("again", flags);
+    const auto done = train(name, flags);
     ASSERT_EQ(done.exit_code, 0) << done.err;
   };
   const fs::path checkpoints = logs_.path() / "again" / "checkpoints";
@@ -185,6 +185,17 @@ TEST_F(TrainResume, AgeLeavesTheCopiesOfTheAttemptThatWentOn) {
   EXPECT_FALSE(fs::exists(checkpoints / "epoch_1.pt"));
   EXPECT_TRUE(fs::exists(checkpoints / "epoch_2.pt"));
   EXPECT_TRUE(fs::exists(checkpoints / "epoch_3.pt"));
+
+  // The other way round: the earlier attempt's is kept, as one of the best, and the file is not its own any more.
+  const fs::path rolled = logs_.path() / "rolled";
+  run({"--keep", "3"}, "rolled");
+  checkpoint::write_ranking(rolled,
+                            {.metrics = {"m"}, .num_best = 1, .entries = {{.name = "step-00000004.a1", .value = 1}}});
+  run({"--keep", "1", "--resume", (rolled / "checkpoints" / "step-00000002.a1").string()}, "rolled");
+  EXPECT_TRUE(fs::exists(rolled / "checkpoints" / "step-00000004.a1"));
+  EXPECT_FALSE(fs::exists(rolled / "checkpoints" / "step-00000004.a2"));
+  EXPECT_FALSE(fs::exists(rolled / "checkpoints" / "epoch_2.pt"));
+  EXPECT_TRUE(fs::exists(rolled / "checkpoints" / "epoch_3.pt"));
 }
 
 /// Two ranks with zero1 stop after 3 of 6 steps; what goes on from there, with 1 or 2 ranks and either way of

@@ -37,14 +37,14 @@ TEST(GpuMathOptions, EachTaskHasThoseOfItsPeer) {
   EXPECT_EQ(math_of(kGpt), kOfTorch);
 }
 
-TEST(GpuMathOptions, InferenceAndBenchmarksComputeAsTraining) {
-  EXPECT_EQ(math_of("infer embed --model ViT-B-32 --pretrained w.pt --images pictures -o out"), kAllOn);
+TEST(GpuMathOptions, InferenceAsTorchAndStepsAsTraining) {
+  EXPECT_EQ(math_of("infer embed --model ViT-B-32 --pretrained w.pt --images pictures -o out"), kOfTorch);
   EXPECT_EQ(math_of("infer classify --model resnet50 --pretrained w.pt --images pictures"), kOfTorch);
   EXPECT_EQ(math_of("infer classify --model resnet50 --pretrained w.pt --images pictures --tf32"),
             "+tf32 +cudnn-tf32 -cudnn-benchmark");
   EXPECT_EQ(math_of("infer generate --pretrained folder --prompt a"), kOfTorch);
   EXPECT_EQ(math_of("bench step --model ViT-B-32"), kAllOn);
-  EXPECT_EQ(math_of("bench latency --model ViT-B-32"), kAllOn);
+  EXPECT_EQ(math_of("bench latency --model ViT-B-32"), kOfTorch);
   EXPECT_EQ(math_of("bench latency --model resnet50"), kOfTorch);
   EXPECT_EQ(math_of("bench latency --model gpt2"), kOfTorch);
   EXPECT_EQ(math_of("bench op"), kOfTorch);

@@ -295,9 +295,11 @@ TEST(Checkpointer, ABestThatCannotBeSavedDisplacesNone) {
   ToyRun run(alone, dir.path(), /*num_kept=*/1);
   const checkpoint::RankingRule rule{.metrics = {"m"}, .num_best = 1};
   checkpoint::Ranking ranking;
+  std::string name;
   const auto save_as = [&](double value) {
     run.train(1);
-    ranking.enter({.name = checkpoint::checkpoint_name(run.step(), 1), .value = value, .is_extra = true}, rule);
+    name = checkpoint::checkpoint_name(run.step(), 1);
+    ranking.enter({.name = name, .value = value, .is_extra = true}, rule);
     checkpoint::write_ranking(dir.path(), ranking);
     run.save();
     return run.checkpointer().wait();
@@ -309,7 +311,15 @@ TEST(Checkpointer, ABestThatCannotBeSavedDisplacesNone) {
     const SmallFilesOnly full_disk;
     EXPECT_FALSE(save_as(2));
   }
+  EXPECT_TRUE(run.checkpointer().has_failed());
+  checkpoint::Ranking next = ranking;
+  next.forget_absent(dir.path(), {name});
+  EXPECT_EQ(next.enter({.name = "step-00000004.a1", .value = 1.5}, rule), 0) << "as long as it may still come";
+  next = ranking;
+  next.forget_absent(dir.path(), {});
+  EXPECT_EQ(next.enter({.name = "step-00000004.a1", .value = 1.5}, rule), 1) << "it is in nobody's way";
   EXPECT_TRUE(save_as(-1));
+  EXPECT_FALSE(run.checkpointer().has_failed());
   EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000001.a1", "step-00000004.a1"}));
   EXPECT_TRUE(save_as(3));
   EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000005.a1"});

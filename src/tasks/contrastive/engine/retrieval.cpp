@@ -87,6 +87,7 @@ train::Metrics retrieval_metrics(const std::string& modality, const at::Tensor& 
 
 double batched_contrastive_loss(const at::Tensor& image_NE, const at::Tensor& text_NE, double logit_scale,
                                 int64_t batch, comm::Comm& sharers) {
+  const at::NoTF32Guard in_fp32;
   const int64_t N = image_NE.size(0);
   const at::Tensor sum = at::zeros({}, image_NE.options().dtype(at::kDouble));
   for (int64_t first = batch * sharers.rank(); first < N; first += batch * sharers.size()) {
