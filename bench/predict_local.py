@@ -161,7 +161,7 @@ def main():
                     "in_90": step["p5"] <= truth <= step["p95"],
                 }
             )
-        machine = (folder / "machine.toml").read_text()
+        machine = (folder / "machine.toml").read_text().replace(f"{folder}/", "")
     print(f"calibrated on 1 rank {measured[1]:.4f} s and 2 ranks {measured[2]:.4f} s; {os.cpu_count()} cores")
     for row in rows:
         print(

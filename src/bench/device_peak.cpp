@@ -40,7 +40,7 @@ std::optional<DevicePeak> find_device_peak(const commands::BenchOptions& options
   if (options.peak_tflops) return DevicePeak{.tflops = *options.peak_tflops, .source = "--peak-tflops"};
   if (!options.peak_file.empty()) return read_measured_peak(options.peak_file, product_type(precision, device));
   const auto match = hw::find_device(device_name(device));
-  const auto type = hw::compute_type_of_precision(precision);
+  const auto type = hw::compute_type_of_precision(precision, !device.is_cpu() && options.train.gpu_math.tf32);
   if (match.spec == nullptr || !type) return std::nullopt;
   const auto tflops = hw::peak_tflops(*match.spec, *type);
   if (!tflops) return std::nullopt;

@@ -47,7 +47,7 @@ models::Batch make_batch(const config::ContrastiveShape& shape, const train::Pre
     const int64_t end_of_text = clip->text.vocab_size - 1;
     at::Tensor text_BT = ids(end_of_text, clip->text.context_length);
     text_BT.select(1, -1).fill_(end_of_text);
-    batch.text_BT = text_BT.to(device);
+    batch.text_BT = shape.packs_texts() ? text_BT : text_BT.to(device);
   } else {
     const auto& clap = *shape.clap();
     batch.audio_BS = at::rand({samples, clap.audio.clip_samples}, generator, at::TensorOptions().dtype(at::kFloat))
@@ -55,13 +55,14 @@ models::Batch make_batch(const config::ContrastiveShape& shape, const train::Pre
                          .sub_(1)
                          .to(device);
     const at::Tensor text_BT = ids(clap.text.vocab_size - 1, clap.text.context_length);
-    batch.text_BT = (text_BT + text_BT.ge(clap.text.pad_id)).to(device);  // any id but the padding
+    batch.text_BT = text_BT + text_BT.ge(clap.text.pad_id);  // any id but the padding; packed on the host
   }
   return batch;
 }
 
 /// Tensors image.N [B,C,Y,X] or audio.N [B,S], and text.N [B,T], of a safetensors file.
-std::vector<models::Batch> read_batches(const std::string& path, const train::Precision& precision, at::Device device) {
+std::vector<models::Batch> read_batches(const std::string& path, const config::ContrastiveShape& shape,
+                                        const train::Precision& precision, at::Device device) {
   const auto file = models::read_weights(path);
   const std::map<std::string, at::Tensor> tensors(file.tensors.begin(), file.tensors.end());
   std::vector<models::Batch> batches;
@@ -73,7 +74,7 @@ std::vector<models::Batch> read_batches(const std::string& path, const train::Pr
     if (image != tensors.end())
       batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
     if (audio != tensors.end()) batch.audio_BS = audio->second.to(device, at::kFloat);
-    batch.text_BT = text->second.to(device, at::kLong);
+    batch.text_BT = text->second.to(shape.packs_texts() ? at::Device(at::kCPU) : device, at::kLong);
     batch.num_samples = batch.text_BT.size(0);
     batches.push_back(batch);
   }
@@ -97,8 +98,8 @@ class StepCase final : public BenchCase {
     shape_ = tasks::contrastive_shape_of(train_options());
     forward_ = config::contrastive_cost(shape_).forward;
     if (!options().batches.empty())
-      batches_ = read_batches(options().batches, train::Precision(train_options().precision, context_.device.type()),
-                              context_.device);
+      batches_ = read_batches(options().batches, shape_,
+                              train::Precision(train_options().precision, context_.device.type()), context_.device);
     plan_ = plan_of(batches_.empty() ? train_options().micro_batch_size : batches_[0].num_samples);
     if (!batches_.empty() && static_cast<int64_t>(batches_.size()) % plan_.num_micro_batches != 0)
       throw UsageError(fmt::format("bench: --accum-freq {} does not divide the {} batches of '{}'",

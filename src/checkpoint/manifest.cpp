@@ -43,12 +43,11 @@ class Fields {
   }
   int64_t integer(const char* key, int64_t lowest, int64_t highest) const {
     const Json& value = at(key);
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{1} << 62))
-      fail(fmt::format("has '{}'={}, expected an integer", key, value.dump().substr(0, 60)));
-    const auto number = value.get<int64_t>();
-    if (number < lowest || number > highest)
-      fail(fmt::format("has '{}'={}, expected a value in [{}, {}]", key, number, lowest, highest));
-    return number;
+    const auto number = core::integer_of(value);
+    if (!number) fail(fmt::format("has '{}'={}, expected an integer", key, value.dump().substr(0, 60)));
+    if (*number < lowest || *number > highest)
+      fail(fmt::format("has '{}'={}, expected a value in [{}, {}]", key, *number, lowest, highest));
+    return *number;
   }
   std::string text(const char* key) const {
     const Json& value = at(key);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
 
@@ -19,55 +20,73 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+int64_t number_at(const Json& object, const char* key) {
+  const auto number = core::integer_of(object.at(key));
+  if (!number || *number < 0) throw DataError(fmt::format("'{}'={}, expected a count", key, object.at(key).dump()));
+  return *number;
+}
+
 }  // namespace
 
-bool Ranking::is_best(const std::string& name) const {
-  return std::any_of(best.begin(), best.end(), [&](const RankedCheckpoint& entry) { return entry.name == name; });
-}
-
-bool Ranking::is_superfluous(const std::string& name) const { return contains(superfluous, name); }
-
-void Ranking::leave(const RankedCheckpoint& entry) {
-  if (entry.is_extra) superfluous.push_back(entry.name);
-}
-
-int64_t Ranking::enter(const RankedCheckpoint& candidate, const RankingRule& rule) {
-  if (metrics != rule.metrics) {
-    for (const RankedCheckpoint& entry : best) leave(entry);
-    best.clear();
-    metrics = rule.metrics;
-  }
-  std::erase_if(best, [&](const RankedCheckpoint& entry) { return entry.name == candidate.name; });
+int64_t Ranking::enter(RankedCheckpoint candidate, const RankingRule& rule) {
+  if (metrics != rule.metrics)
+    for (RankedCheckpoint& entry : entries) entry.value.reset();
+  metrics = rule.metrics;
+  num_best = rule.num_best;
+  candidate.is_extra = candidate.is_extra || is_extra(candidate.name);
+  std::erase_if(entries, [&](const RankedCheckpoint& entry) { return entry.name == candidate.name; });
   const auto is_behind = [&](const RankedCheckpoint& entry) {
-    return rule.is_smaller_better ? candidate.value < entry.value : candidate.value > entry.value;
+    return !entry.value || (rule.is_smaller_better ? *candidate.value < *entry.value : *candidate.value > *entry.value);
   };
-  const auto place = std::find_if(best.begin(), best.end(), is_behind) - best.begin();
-  best.insert(best.begin() + place, candidate);
-  while (std::ssize(best) > rule.num_best) {
-    if (best.back().name != candidate.name) leave(best.back());
-    best.pop_back();
-  }
-  return place < rule.num_best ? place + 1 : 0;
+  const auto place = std::find_if(entries.begin(), entries.end(), is_behind);
+  const int64_t number = place - entries.begin() + 1;
+  const bool is_best = number <= num_best;
+  if (is_best || !candidate.is_extra) entries.insert(place, std::move(candidate));
+  return is_best ? number : 0;
 }
 
-void Ranking::keep_only(const std::vector<std::string>& usable) {
-  std::erase_if(best, [&](const RankedCheckpoint& entry) { return !contains(usable, entry.name); });
-  std::erase_if(superfluous, [&](const std::string& name) { return !contains(usable, name); });
+void Ranking::forget_absent(const fs::path& run_folder, const std::vector<std::string>& expected) {
+  std::vector<std::string> known = expected;
+  for (const CheckpointEntry& entry : list_checkpoints(run_folder))
+    if (entry.state == CheckpointState::kUsable || entry.state == CheckpointState::kUnreadable)
+      known.push_back(entry.folder.filename().string());
+  std::erase_if(entries, [&](const RankedCheckpoint& entry) { return !contains(known, entry.name); });
+}
+
+std::vector<std::string> Ranking::best_of(const std::vector<std::string>& usable) const {
+  std::vector<std::string> best;
+  for (const RankedCheckpoint& entry : entries)
+    if (std::ssize(best) < num_best && contains(usable, entry.name)) best.push_back(entry.name);
+  return best;
+}
+
+bool Ranking::is_extra(const std::string& name) const {
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const RankedCheckpoint& entry) { return entry.name == name && entry.is_extra; });
 }
 
 Ranking ranking_from_json(const Json& json, const std::string& where) {
-  try {
-    Ranking ranking{.metrics = json.at("metrics"), .best = {}, .superfluous = json.at("superfluous")};
-    for (const Json& entry : json.at("best"))
-      ranking.best.push_back({.name = entry.at("checkpoint"),
-                              .epoch = entry.at("epoch"),
-                              .value = entry.at("value"),
-                              .is_extra = entry.at("extra")});
-    return ranking;
-  } catch (const Json::exception& error) {
-    throw DataError(fmt::format("checkpoint: '{}' is no ranking of checkpoints: {}", where, error.what()),
+  const auto refuse = [&](const std::string& why) {
+    throw DataError(fmt::format("checkpoint: '{}' is no ranking of checkpoints: {}", where, why),
                     "delete it: checkpoints are then ranked anew");
+  };
+  Ranking ranking;
+  try {
+    ranking = {.metrics = json.at("metrics"), .num_best = number_at(json, "num_best"), .entries = {}};
+    for (const char* key : {"best", "others"})
+      for (const Json& entry : json.at(key)) {
+        ranking.entries.push_back({.name = entry.at("checkpoint"),
+                                   .epoch = number_at(entry, "epoch"),
+                                   .value = {},
+                                   .is_extra = entry.at("extra")});
+        if (const Json& value = entry.at("value"); !value.is_null()) ranking.entries.back().value = value.get<double>();
+      }
+  } catch (const Json::exception& error) {
+    refuse(error.what());
+  } catch (const DataError& error) {
+    refuse(error.what());
   }
+  return ranking;
 }
 
 Ranking read_ranking(const fs::path& run_folder) {
@@ -78,11 +97,17 @@ Ranking read_ranking(const fs::path& run_folder) {
 }
 
 void write_ranking(const fs::path& run_folder, const Ranking& ranking) {
-  Json best = Json::array();
-  for (const RankedCheckpoint& entry : ranking.best)
-    best.push_back(
-        {{"checkpoint", entry.name}, {"epoch", entry.epoch}, {"value", entry.value}, {"extra", entry.is_extra}});
-  const Json json{{"metrics", ranking.metrics}, {"best", std::move(best)}, {"superfluous", ranking.superfluous}};
+  Json best = Json::array(), others = Json::array();
+  for (const RankedCheckpoint& entry : ranking.entries)
+    (std::ssize(best) < ranking.num_best ? best : others)
+        .push_back({{"checkpoint", entry.name},
+                    {"epoch", entry.epoch},
+                    {"value", entry.value ? Json(*entry.value) : Json()},
+                    {"extra", entry.is_extra}});
+  const Json json{{"metrics", ranking.metrics},
+                  {"num_best", ranking.num_best},
+                  {"best", std::move(best)},
+                  {"others", std::move(others)}};
   core::write_file_atomic(ranking_file(run_folder), json.dump(1) + "\n");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,10 @@ namespace lockstep::checkpoint {
 
 /// A checkpoint and its value of the metric that ranks it.
 struct RankedCheckpoint {
-  std::string name{};  ///< Of its folder.
-  int64_t epoch = 0;   ///< Behind which it was evaluated.
-  double value = 0;
-  bool is_extra = false;  ///< Saved for its rank alone: nothing asks for it when it is not among the best any more.
+  std::string name{};             ///< Of its folder.
+  int64_t epoch = 0;              ///< Behind which it was evaluated.
+  std::optional<double> value{};  ///< None: it was ranked by other metrics, and stands behind all others.
+  bool is_extra = false;          ///< Saved for its rank alone: nothing asks for it when others are better.
 };
 
 /// How checkpoints are compared.
@@ -23,22 +24,22 @@ struct RankingRule {
   int64_t num_best = 0;
 };
 
-/// The best checkpoints of a run: <run>/checkpoints/best.json.
+/// The evaluated checkpoints of a run by their rank: <run>/checkpoints/best.json. It names one that is still being
+/// saved, too: those that it displaces stay until it is on the disk.
 struct Ranking {
   std::vector<std::string> metrics{};
-  std::vector<RankedCheckpoint> best{};    ///< The best first; of equal ones the earlier.
-  std::vector<std::string> superfluous{};  ///< Names of extra checkpoints that fell out of it.
+  int64_t num_best = 0;
+  std::vector<RankedCheckpoint> entries{};  ///< The best first; of equal ones the earlier.
 
-  bool is_best(const std::string& name) const;
-  bool is_superfluous(const std::string& name) const;
-  /// Enters a checkpoint where it is one of the best by now. Its place, from 1, or 0. A ranking by other metrics is
-  /// given up first. Entries beyond rule.num_best leave.
-  int64_t enter(const RankedCheckpoint& candidate, const RankingRule& rule);
-  /// Forgets checkpoints that are not in `usable` (their names).
-  void keep_only(const std::vector<std::string>& usable);
-
- private:
-  void leave(const RankedCheckpoint& entry);
+  /// Enters a checkpoint: its place, from 1, or 0 where it is none of the best. An extra one without a place is not
+  /// entered, as it will not be saved. Values by other metrics are forgotten first.
+  int64_t enter(RankedCheckpoint candidate, const RankingRule& rule);
+  /// Forgets checkpoints that are neither usable nor, at the moment, unreadable; but for those in `expected` (their
+  /// names).
+  void forget_absent(const std::filesystem::path& run_folder, const std::vector<std::string>& expected);
+  /// The best `num_best` of `usable` (names).
+  std::vector<std::string> best_of(const std::vector<std::string>& usable) const;
+  bool is_extra(const std::string& name) const;
 };
 
 /// Empty where there is none. DataError for one that was altered by hand into something else.

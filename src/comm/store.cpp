@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "comm/counting_store_internal.h"
 #include "comm/error_text.h"
 #include "comm/store_internal.h"
 #include "core/error.h"
@@ -94,6 +95,10 @@ Store Store::under(const std::string& prefix) const {
 }
 
 Store Store::another_connection() const { return wrap(impl_->store->clone(), impl_->port); }
+
+Store Store::counted_by(std::shared_ptr<StoreCalls> calls) const {
+  return wrap(c10::make_intrusive<CountingStore>(impl_->store, std::move(calls)), impl_->port);
+}
 
 uint16_t Store::port() const { return impl_->port; }
 

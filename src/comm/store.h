@@ -12,6 +12,8 @@ struct StoreAddress {
   uint16_t port = 0;
 };
 
+struct StoreCalls;  // comm/store_calls.h
+
 /// Small texts under names, shared by the ranks of a job. Every call ends in time; one that cannot be answered throws
 /// std::exception.
 class Store {
@@ -33,7 +35,8 @@ class Store {
 
   Store under(const std::string& prefix) const;  ///< The same store, every name with a prefix.
   Store another_connection() const;  ///< For another thread: a blocked call holds up only its own connection.
-  uint16_t port() const;             ///< Of a TCP store; 0 else.
+  Store counted_by(std::shared_ptr<StoreCalls> calls) const;  ///< The same store; what goes through it is counted.
+  uint16_t port() const;                                      ///< Of a TCP store; 0 else.
 
   void set(const std::string& name, const std::string& text);
   std::string get(const std::string& name, std::chrono::milliseconds timeout);  ///< Waits for the name.

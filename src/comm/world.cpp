@@ -380,7 +380,9 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
   if (!is_one_node(info) && state->interface.empty())
     state->address = address_towards(info.master_addr, info.master_port);
-  state->store = std::make_shared<Store>(open_store(info, options).under(store_prefix(info)));
+  Store store = open_store(info, options);
+  if (options.store_calls) store = store.counted_by(options.store_calls);
+  state->store = std::make_shared<Store>(store.under(store_prefix(info)));
   meet(*state->store, info, options);
   const auto met = Clock::now();
   state->progress = std::make_shared<StoreProgress>(

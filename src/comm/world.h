@@ -13,6 +13,8 @@
 
 namespace lockstep::comm {
 
+struct StoreCalls;  // comm/store_calls.h
+
 struct WorldOptions {
   std::string backend = "gloo";              ///< "gloo" or "nccl"; anything else is a UsageError.
   at::Device device = at::Device(at::kCPU);  ///< NCCL: the GPU of this rank.
@@ -21,6 +23,7 @@ struct WorldOptions {
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};  ///< Until all ranks have come.
   NoticeTimes notice_times{};                                        ///< When the log says whom this rank waits for.
   std::chrono::milliseconds report_interval{500};  ///< Between two signs of life in the store; longer in big jobs.
+  std::shared_ptr<StoreCalls> store_calls{};       ///< Where given: counts this rank's calls.
   /// Gloo: compare operation, size and type on all ranks before each collective (slow).
   bool check_collectives = false;
 };

@@ -5,6 +5,8 @@
 
 #include "config/borrowed_flags.h"
 #include "config/contrastive_shape.h"
+#include "config/gpt_shape.h"
+#include "config/gpu_math.h"
 #include "config/image_options.h"
 #include "config/imagenet_models.h"
 #include "config/option_checks.h"
@@ -53,6 +55,9 @@ void declare_run(core::OptionSet& set, BenchOptions& o) {
   set.add("iters", &o.num_iterations,
           {.help = "Measured iterations; each is one sample.", .min = 1, .max = 1e7, .aliases = {"n"}});
   borrow(set, o, {"device", "dist-backend", "dist-timeout", "join-timeout", "threads"});
+  const bool has_model = o.which == BenchCaseName::kStep || o.which == BenchCaseName::kLatency;
+  if (o.which != BenchCaseName::kStep) o.train.gpu_math = {};
+  if (has_model || o.which == BenchCaseName::kOp) borrow(set, o, {"tf32", "cudnn-tf32", "cudnn-benchmark"});
 }
 
 void declare_collective(core::OptionSet& set, BenchOptions& o) {

@@ -21,6 +21,7 @@ std::vector<std::string> meant_metrics(const BestCheckpointOptions& options, con
   std::vector<std::string> of_data = metrics;
   if (options.data != "all")
     std::erase_if(of_data, [&](const std::string& metric) { return !contains(metric, options.data); });
+  if (std::find(of_data.begin(), of_data.end(), options.metric) != of_data.end()) return {options.metric};
   std::vector<std::string> meant;
   for (const std::string& metric : of_data)
     if (core::ends_with(metric, options.metric)) meant.push_back(metric);
@@ -45,12 +46,14 @@ void declare_best_checkpoints(core::OptionSet& set, BestCheckpointOptions& o) {
        .help = "With --save-top-performance: only metrics whose names contain this, such as imagenet-zeroshot; all: "
                "those of all data.",
        .metavar = "TEXT"});
-  set.add("top-k-checkpoint-select-metric", &o.metric,
-          {.role = OptionRole::kNoInfluence,
-           .help = "With --save-top-performance: metrics whose names end with this, where there are none those that "
-                   "contain it. Of several the mean counts. Losses and mean or median ranks are best where they are "
-                   "lowest.",
-           .metavar = "TEXT"});
+  set.add(
+      "top-k-checkpoint-select-metric", &o.metric,
+      {.role = OptionRole::kNoInfluence,
+       .help =
+           "With --save-top-performance: the metric of this name, else those whose names end with this, else "
+           "those that contain it. Of several the mean counts. Losses and mean or median ranks are best where they are "
+           "lowest.",
+       .metavar = "TEXT"});
 }
 
 BestCheckpoints best_checkpoints(const BestCheckpointOptions& options, const std::vector<std::string>& metrics) {

@@ -24,8 +24,8 @@ struct BestCheckpoints {
   bool is_smaller_better = false;
 };
 
-/// By the metrics that the run's evaluations have: those whose names end with the text of the flag, where there are
-/// none those that contain it, of the data that were asked for.
+/// By the metrics that the run's evaluations have, of the data that were asked for: the one whose name is the text of
+/// the flag, else those whose names end with it, else those that contain it.
 BestCheckpoints best_checkpoints(const BestCheckpointOptions& options, const std::vector<std::string>& metrics);
 
 /// UsageError where no metric of the run is meant, or such that cannot be averaged; and for flags without effect.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "config/text_towers/roberta_text.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -35,6 +36,10 @@ ContrastiveCost cost_of(const ClapShape& shape) {
 
 int64_t ContrastiveShape::context_length() const {
   return std::visit([](const auto& model) { return model.text.context_length; }, shape);
+}
+
+bool ContrastiveShape::packs_texts() const {
+  return clip() == nullptr || clip()->text.tower == RobertaTextTower::kName;
 }
 
 std::vector<ParamSpec> ContrastiveShape::param_specs() const {

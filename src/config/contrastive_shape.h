@@ -20,6 +20,7 @@ struct ContrastiveShape {
   /// What stands beside the text: "image" or "audio".
   const char* modality() const { return clip() != nullptr ? "image" : "audio"; }
   int64_t context_length() const;
+  bool packs_texts() const;  ///< The text tower computes real tokens only, and takes ids from the host.
   std::vector<ParamSpec> param_specs() const;
 };
 

@@ -97,6 +97,7 @@ core::OptionSet declare_generate_options(GenerateOptions& options) {
   set.add("batch-size", &options.prompts_per_batch,
           {.help = "Prompts that are continued together.", .unit = "prompts", .min = 1, .max = 65536});
   declare_device_option(set, &options.device);
+  declare_gpu_math_options(set, options.gpu_math);
   declare_threads_option(set, &options.threads);
   return set;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "config/gpu_math.h"
 #include "core/options.h"
 
 namespace lockstep::config {
@@ -27,6 +28,7 @@ struct GenerateOptions {
   bool as_json = false;           // --json
   int64_t prompts_per_batch = 8;  // --batch-size
   std::string device = "auto";
+  GpuMath gpu_math;
   int64_t threads = 0;
 
   bool is_sampled() const { return temperature || top_p || top_k; }

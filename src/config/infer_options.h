@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "config/gpu_math.h"
 #include "core/options.h"
 
 namespace lockstep::config {
@@ -32,6 +33,7 @@ struct InferOptions {
   int64_t seed = 0;                                    // --seed
   int64_t samples_per_batch = 64;                      // --batch-size
   std::string device = "auto";                         // --device {auto,cuda,cpu}
+  GpuMath gpu_math;                                    // --tf32, --cudnn-tf32, --cudnn-benchmark
   std::string precision = "fp32";                      // --precision {fp32,amp,amp_bf16,bf16,pure_bf16}
   int64_t workers = 4;                                 // --workers, decoding threads
   int64_t threads = 0;                                 // --threads, 0 = auto

@@ -31,9 +31,9 @@ const Json* JsonSection::find(const std::string& key) {
 
 void JsonSection::read(const std::string& key, int64_t& value) {
   if (const Json* found = find(key)) {
-    if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<uint64_t>() > (uint64_t{1} << 62)))
-      fail(key, "an integer", *found);
-    value = found->get<int64_t>();
+    const auto number = core::integer_of(*found);
+    if (!number) fail(key, "an integer", *found);
+    value = *number;
   }
 }
 

@@ -86,7 +86,9 @@ void declare_compute_flags(core::OptionSet& set, RunOptions& o) {
        .max = 4096});
   set.add("deterministic", &o.deterministic,
           {.role = OptionRole::kConfiguration,
-           .help = "Only kernels that give the same bits in every run; may be slower."});
+           .help = "Only kernels that give the same bits in every run; may be slower. On GPUs also without TF32, "
+                   "unless it is asked for."});
+  declare_gpu_math_options(set, o.gpu_math);
   set.add("check-replicas", &o.check_replicas_steps,
           {.role = OptionRole::kConfiguration,
            .help = "Compare a hash of the parameters across ranks every N steps; a difference stops the run. 0: never.",
@@ -293,6 +295,7 @@ void refuse_guessed_flags(core::OptionSet& set) {
 
 void check_run_options(const RunOptions& options, const StepLimit& limit, const core::OptionSet& set) {
   check_backend(options, set);
+  check_gpu_math(options.gpu_math, options.deterministic);
   check_ranks(options);
   refuse_if(options.name.find('/') != std::string::npos, fmt::format("--name '{}' contains '/'", options.name),
             "put folders into --logs");

@@ -7,6 +7,7 @@
 
 #include "config/best_checkpoints.h"
 #include "config/borrowed_flags.h"
+#include "config/gpu_math.h"
 #include "core/options.h"
 
 namespace lockstep::config {
@@ -31,6 +32,7 @@ struct RunOptions {
   double join_timeout_s = 900.0;       // --join-timeout
   int64_t threads = 0;                 // --threads, compute threads per rank, 0 = auto
   bool deterministic = false;          // --deterministic
+  GpuMath gpu_math;                    // --tf32, --cudnn-tf32, --cudnn-benchmark
   int64_t check_replicas_steps = 500;  // --check-replicas, 0 = never
 
   // Logging

@@ -1,6 +1,7 @@
 #include "core/json.h"
 
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -105,6 +106,18 @@ std::string text_at(const Json& value, const char* key) {
   if (!value.is_object()) return "";
   const auto found = value.find(key);
   return found != value.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::optional<int64_t> integer_of(const Json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && !std::in_range<int64_t>(value.get<uint64_t>())) return std::nullopt;
+  return value.get<int64_t>();
+}
+
+std::optional<int64_t> integer_at(const Json& object, const char* key) {
+  if (!object.is_object()) return std::nullopt;
+  const auto found = object.find(key);
+  return found == object.end() ? std::nullopt : integer_of(*found);
 }
 
 }  // namespace lockstep::core

@@ -247,14 +247,14 @@ std::string_view compute_type_name(ComputeType type) {
   return kNames.at(static_cast<size_t>(type));
 }
 
-std::optional<ComputeType> compute_type_of_precision(std::string_view precision) {
+std::optional<ComputeType> compute_type_of_precision(std::string_view precision, bool has_tf32) {
   const std::string name = normalised(core::replace_all(std::string(precision), "_", "-"));
   const auto holds = [&](std::string_view word) { return name.find(word) != std::string::npos; };
   if (holds("fp8") || holds("float8") || holds("e4m3")) return kFp8;
   if (holds("bf16") || holds("bfloat16")) return kBf16;
   if (holds("fp16") || holds("float16") || holds(" 16 ") || holds("amp") || holds("half")) return kFp16;
   if (holds("tf32")) return kTf32;
-  if (holds("fp32") || holds("float32") || holds(" 32 ")) return kFp32;
+  if (holds("fp32") || holds("float32") || holds(" 32 ")) return has_tf32 ? kTf32 : kFp32;
   return std::nullopt;
 }
 

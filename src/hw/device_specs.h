@@ -12,8 +12,9 @@ namespace lockstep::hw {
 enum class ComputeType { kFp32, kTf32, kFp16, kBf16, kFp8 };
 std::string_view compute_type_name(ComputeType type);
 /// From the name of a precision option, ours or another program's ("amp_bf16", "bf16-mixed", "fp8", "amp"); "amp" is
-/// fp16 on a GPU. Nothing for other names. fp32 means fp32, not tf32: name "tf32" where it was switched on.
-std::optional<ComputeType> compute_type_of_precision(std::string_view precision);
+/// fp16 on a GPU. Nothing for other names. fp32 means fp32, not tf32, unless `has_tf32`: name "tf32" where it was
+/// switched on.
+std::optional<ComputeType> compute_type_of_precision(std::string_view precision, bool has_tf32 = false);
 
 /// Dense peak of one number format: never the one with structured sparsity.
 struct Peak {

@@ -64,7 +64,7 @@ std::vector<std::string> names_of_classes(const config::InferOptions& options, i
 
 void classify_pictures(const config::InferOptions& options) {
   const c10::NoGradGuard no_grad;
-  const at::Device device = train::pick_device(options.device);
+  const at::Device device = train::pick_device(options.device, options.gpu_math);
   const train::Precision precision(options.precision, device.type());
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
   checkpoint::CheckpointManifest ignored;

@@ -133,25 +133,30 @@ class ShardEmbedding {
   /// All that the numbers depend on.
   core::Json facts() const {
     const data::TransformConfig transform = encoder_.make_transform();
-    return {{"format_version", kFormatVersion},
-            {"model", options_.model},
-            {"weights", encoder_.weights_hash()},
-            {"precision", options_.precision},
-            {"towers", options_.towers},
-            {"format", options_.format},
-            {"dtype", options_.feature_type},
-            {"batch_size", options_.samples_per_batch},
-            {"preparation",
-             {{"pixels", transform.image_pixels},
-              {"mean", transform.mean},
-              {"std", transform.std},
-              {"interpolation", options_.image_interpolation.value_or("")},
-              {"resize_mode", options_.image_resize_mode.value_or("")},
-              {"resize_order", options_.resize_order},
-              {"audio_fill", options_.audio_fill},
-              {"audio_trunc", options_.audio_trunc},
-              {"context_length", encoder_.shape().context_length()}}},
-            {"shards", folder_.shards()}};
+    core::Json facts{{"format_version", kFormatVersion},
+                     {"model", options_.model},
+                     {"weights", encoder_.weights_hash()},
+                     {"precision", options_.precision},
+                     {"towers", options_.towers},
+                     {"format", options_.format},
+                     {"dtype", options_.feature_type},
+                     {"batch_size", options_.samples_per_batch},
+                     {"preparation",
+                      {{"pixels", transform.image_pixels},
+                       {"mean", transform.mean},
+                       {"std", transform.std},
+                       {"interpolation", options_.image_interpolation.value_or("")},
+                       {"resize_mode", options_.image_resize_mode.value_or("")},
+                       {"resize_order", options_.resize_order},
+                       {"audio_fill", options_.audio_fill},
+                       {"audio_trunc", options_.audio_trunc},
+                       {"context_length", encoder_.shape().context_length()}}},
+                     {"shards", folder_.shards()}};
+    if (!encoder_.device().is_cpu())
+      facts["gpu_math"] = {{"tf32", options_.gpu_math.tf32},
+                           {"cudnn_tf32", options_.gpu_math.cudnn_tf32},
+                           {"cudnn_benchmark", options_.gpu_math.cudnn_benchmark}};
+    return facts;
   }
 
   std::unique_ptr<OpenShard> open_next() {

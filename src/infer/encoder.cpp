@@ -21,7 +21,7 @@
 namespace lockstep::infer {
 
 Encoder::Encoder(const config::InferOptions& options, const hw::RankInfo& ranks)
-    : options_(options), device_(train::pick_device(options.device, ranks)),
+    : options_(options), device_(train::pick_device(options.device, options.gpu_math, ranks)),
       precision_(options.precision, device_.type()) {
   const int64_t share = std::max<int64_t>(1, hw::usable_cpu_cores() / std::max(1, ranks.local_world_size));
   if (options.threads > 0 || ranks.local_world_size > 1)
@@ -36,7 +36,7 @@ Encoder::Encoder(const config::InferOptions& options, const hw::RankInfo& ranks)
   encoder_ = tasks::load_text_encoder(options.tokenizer_vocab, shape_);
   model_ = tasks::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
   const auto transform = make_transform();
-  mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std);
+  mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std, tasks::text_place(shape_));
   engine_.emplace(*model_, *mover_, precision_, tasks::Weights::kFixed);
 }
 

@@ -42,6 +42,7 @@ class Encoder {
   std::vector<std::string> captions(const std::vector<std::filesystem::path>& files, BadSamples& bad);
   double scale();  ///< exp of the logit scale.
   int64_t embed_dim() const;
+  at::Device device() const { return device_; }
 
   const tasks::EmbeddingEngine& engine() const { return *engine_; }
   const config::ContrastiveShape& shape() const { return shape_; }

@@ -157,7 +157,7 @@ void generate(const config::GenerateOptions& options) {
   GptSource source = find_gpt(options);
   const Texts texts(source, options);
   const std::vector<Prompt> prompts = read_prompts(options, texts);  // before the weights, which take longer
-  const at::Device device = train::pick_device(options.device);
+  const at::Device device = train::pick_device(options.device, options.gpu_math);
   const auto model =
       load_gpt(source, at::TensorOptions(device).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat));
   const GenerationConfig config = generation_config(options, texts);

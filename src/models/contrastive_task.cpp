@@ -71,7 +71,8 @@ void ContrastiveTask::add_teacher(const Batch& batch, Outputs& outputs) {
   const c10::NoGradGuard no_grad;
   options_.teacher->set_context(batch.context);
   outputs.teacher_image_BE = normalise_rows(options_.teacher->encode_image(batch.image_BCYX));
-  outputs.teacher_text_BE = normalise_rows(options_.teacher->encode_text(batch.text_BT));
+  const at::Tensor text_BT = options_.teacher_packs_texts ? batch.text_BT : batch.text_BT.to(batch.image_BCYX.device());
+  outputs.teacher_text_BE = normalise_rows(options_.teacher->encode_text(text_BT));
 }
 
 std::pair<at::Tensor, at::Tensor> ContrastiveTask::caption_loss(const Outputs& outputs) const {

@@ -20,6 +20,7 @@ struct ContrastiveTaskOptions {
   double contrastive_weight = 1.0;          ///< Captioning models: --coca-contrastive-loss-weight.
   double caption_weight = 2.0;              ///< --coca-caption-loss-weight.
   std::unique_ptr<TwoTowers> teacher = {};  ///< --distill-model: its softmax is learnt, too. Not trained.
+  bool teacher_packs_texts = false;         ///< It takes ids as they are, from the host.
   /// Of towers whose features depend on nothing but their input; batches then have keys.
   std::unique_ptr<FeatureCache> image_cache = {}, text_cache = {};
 };

@@ -15,7 +15,7 @@ namespace lockstep::models {
 struct Batch {
   at::Tensor image_BCYX;      ///< float or the compute type, normalised; channels_last memory.
   at::Tensor audio_BS;        ///< float samples at the model's rate, in [-1, 1].
-  at::Tensor text_BT;         ///< int64 token ids.
+  at::Tensor text_BT;         ///< int64 token ids; of towers that pack texts (RoBERTa) in memory of the host.
   at::Tensor label_B;         ///< int64 class index.
   at::Tensor target_BT;       ///< int64: the token that follows each one.
   at::Tensor loss_weight_BT;  ///< float loss mask; undefined: ones.

@@ -7,6 +7,8 @@
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <vector>
+
 #include "nn/onednn.h"
 
 namespace lockstep::nn {
@@ -42,7 +44,7 @@ at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).con
 struct OneDnnLinear : torch::autograd::Function<OneDnnLinear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
-    context->save_for_backward({x, weight});
+    context->save_for_backward({weight.requires_grad() ? x : at::Tensor(), weight});
     context->saved_data[kHasBias] = bias.has_value();
     return onednn_linear(x.contiguous(), weight, bias.value_or(at::Tensor()));
   }
@@ -50,7 +52,11 @@ struct OneDnnLinear : torch::autograd::Function<OneDnnLinear> {
     const auto saved = context->get_saved_variables();
     const at::Tensor rows = rows_of(gradients[0]);
     variable_list found(3);
-    if (context->needs_input_grad(0)) found[0] = product(rows, saved[1]).view(saved[0].sizes());
+    if (context->needs_input_grad(0)) {
+      std::vector<int64_t> sizes = gradients[0].sizes().vec();
+      sizes.back() = saved[1].size(1);
+      found[0] = product(rows, saved[1]).view(sizes);
+    }
     if (context->needs_input_grad(1)) found[1] = product(rows.t(), rows_of(saved[0]));
     if (context->saved_data[kHasBias].toBool() && context->needs_input_grad(2)) found[2] = rows.sum(0);
     return found;

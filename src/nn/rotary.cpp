@@ -1,8 +1,10 @@
 #include "nn/rotary.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 #include <numbers>
@@ -20,6 +22,16 @@ double stretched(double frequency, const config::RotaryScaling& scaling) {
   return (1 - kept) * frequency / scaling.factor + kept * frequency;
 }
 
+at::Tensor rates_on(const at::Device& device, const std::vector<double>& frequencies) {
+  return at::tensor(frequencies, at::TensorOptions(at::kDouble)).to(device);
+}
+
+RotaryTable table_of(const at::Tensor& rates, const at::Tensor& position_TB) {
+  const at::Tensor angles =
+      position_TB.to(at::kDouble).view({position_TB.size(0), position_TB.size(1), 1, 1, 1}).mul(rates);
+  return {angles.cos(), angles.sin()};
+}
+
 }  // namespace
 
 std::vector<double> rotary_frequencies(int64_t width, double base,
@@ -33,10 +45,23 @@ std::vector<double> rotary_frequencies(int64_t width, double base,
 }
 
 RotaryTable make_rotary_table(const std::vector<double>& frequencies, const at::Tensor& position_TB) {
-  const at::Tensor rates = at::tensor(frequencies, at::TensorOptions(at::kDouble)).to(position_TB.device());
-  const at::Tensor angles =
-      position_TB.to(at::kDouble).view({position_TB.size(0), position_TB.size(1), 1, 1, 1}).mul(rates);
-  return {angles.cos(), angles.sin()};
+  return table_of(rates_on(position_TB.device(), frequencies), position_TB);
+}
+
+RotaryTable RotaryCache::table(const at::Tensor& position_TB) {
+  if (!rates_.defined() || rates_.device() != position_TB.device())
+    rates_ = rates_on(position_TB.device(), frequencies_);
+  return table_of(rates_, position_TB);
+}
+
+const RotaryTable& RotaryCache::table(int64_t tokens, const at::Device& device, at::ScalarType type) {
+  const bool is_there = first_.is_defined() && first_.cosine.size(0) == tokens && first_.cosine.device() == device &&
+                        first_.cosine.scalar_type() == type;
+  if (is_there) return first_;
+  const c10::NoGradGuard no_grad;
+  const RotaryTable wide = table(at::arange(tokens, at::TensorOptions(at::kLong).device(device)).unsqueeze(1));
+  first_ = {wide.cosine.to(type), wide.sine.to(type)};
+  return first_;
 }
 
 at::Tensor rotate(const at::Tensor& x_TBGHK, const RotaryTable& table) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "config/gpt_shape.h"
@@ -21,6 +22,23 @@ struct RotaryTable {
 
 /// `position_TB`: integers, [T, B] or [T, 1]. Angles and table in fp64.
 RotaryTable make_rotary_table(const std::vector<double>& frequencies, const at::Tensor& position_TB);
+
+/// Tables of one set of frequencies, which go to a device once; making a table then does not wait for it.
+class RotaryCache {
+ public:
+  explicit RotaryCache(std::vector<double> frequencies = {}) : frequencies_(std::move(frequencies)) {}
+  bool is_empty() const { return frequencies_.empty(); }
+  /// As make_rotary_table.
+  RotaryTable table(const at::Tensor& position_TB);
+  /// Of positions 0, 1, ... in `type`, rounded once: [T, 1, 1, 1, width / 2]. Made when a length, device or type is
+  /// new.
+  const RotaryTable& table(int64_t tokens, const at::Device& device, at::ScalarType type);
+
+ private:
+  std::vector<double> frequencies_;
+  at::Tensor rates_;
+  RotaryTable first_;
+};
 
 /// Turns the first `width` elements of the last dim of x [T, B, groups, heads, K], element i with element i + width /
 /// 2; in x's type.

@@ -21,16 +21,14 @@ std::optional<double> number_at(const Json& object, const char* key) {
 }
 
 /// A count or a code; one so large that nobody can have counted it is none.
-template <typename Integer> std::optional<Integer> integer_at(const Json& object, const char* key) {
+template <typename Integer> std::optional<Integer> count_at(const Json& object, const char* key) {
   constexpr int64_t kMost = std::min<int64_t>(std::numeric_limits<Integer>::max(), 1'000'000'000'000'000);
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-  const auto value = found->get<int64_t>();
-  return value >= -kMost && value <= kMost ? std::optional(static_cast<Integer>(value)) : std::nullopt;
+  const auto value = core::integer_at(object, key);
+  return value && *value >= -kMost && *value <= kMost ? std::optional(static_cast<Integer>(*value)) : std::nullopt;
 }
 
 void check_version(const Json& object, const fs::path& path) {
-  const auto version = object.is_object() ? integer_at<int64_t>(object, "record_version") : std::nullopt;
+  const auto version = object.is_object() ? count_at<int64_t>(object, "record_version") : std::nullopt;
   if (!version)
     throw DataError(fmt::format("record: '{}' has no record_version", path.string()), "is this the folder of a run?");
   if (*version > kRecordVersion)
@@ -110,16 +108,16 @@ StatusRead read_status(const fs::path& folder) {
   StatusRead read;
   read.state = core::text_at(status, "state");
   if (read.state.empty()) throw DataError(fmt::format("record: '{}' has no state", path.string()));
-  read.attempt = integer_at<int>(status, "attempt").value_or(0);
-  read.exit_code = integer_at<int>(status, "exit_code");
-  read.first_failing_rank = integer_at<int>(status, "first_failing_rank");
+  read.attempt = count_at<int>(status, "attempt").value_or(0);
+  read.exit_code = count_at<int>(status, "exit_code");
+  read.first_failing_rank = count_at<int>(status, "first_failing_rank");
   read.message = core::text_at(status, "message");
-  read.steps_done = integer_at<int64_t>(status, "steps_done");
-  if (const auto last = integer_at<int64_t>(status, "last_step"); last && !read.steps_done) read.steps_done = *last + 1;
+  read.steps_done = count_at<int64_t>(status, "steps_done");
+  if (const auto last = count_at<int64_t>(status, "last_step"); last && !read.steps_done) read.steps_done = *last + 1;
   read.heartbeat_s = number_at(status, "heartbeat_s").value_or(0);
   read.heartbeat_every_s = number_at(status, "heartbeat_every_s").value_or(0);
   read.ended_s = number_at(status, "ended_s");
-  read.dropped_lines = integer_at<int64_t>(status, "dropped_lines").value_or(0);
+  read.dropped_lines = count_at<int64_t>(status, "dropped_lines").value_or(0);
   return read;
 }
 

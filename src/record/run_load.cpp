@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -60,8 +61,7 @@ std::string command_of(const Json& attempt) {
 std::string start_command(const Json& attempt, const RunSetup& setup) {
   constexpr std::string_view kProgram = "lockstep ";
   const std::string command = command_of(attempt), from = core::text_at(attempt, "ranks_from");
-  const auto size = attempt.find("world_size");
-  const int64_t num_ranks = size != attempt.end() && size->is_number_integer() ? size->get<int64_t>() : 1;
+  const int64_t num_ranks = core::integer_at(attempt, "world_size").value_or(1);
   if (num_ranks < 2 || !core::starts_with(command, kProgram)) return command;
   if ((from == "torchrun" || from == "launch") && setup.nodes == 1)
     return fmt::format("lockstep launch --nproc-per-node {} -- {}", num_ranks, command.substr(kProgram.size()));
@@ -73,8 +73,8 @@ std::string start_command(const Json& attempt, const RunSetup& setup) {
 
 AttemptFacts facts_of(const Json& attempt, int place) {
   AttemptFacts facts;
-  const auto number = attempt.find("attempt");
-  facts.number = number != attempt.end() && number->is_number_integer() ? number->get<int>() : place;
+  const auto number = core::integer_at(attempt, "attempt");
+  facts.number = number && std::in_range<int>(*number) ? static_cast<int>(*number) : place;
   facts.setup = setup_of_attempt(attempt);
   facts.options = options_of_attempt(attempt);
   facts.started_s = time_at(attempt, "started_s");

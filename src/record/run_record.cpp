@@ -48,8 +48,7 @@ Json load_attempts(const fs::path& path) {
 int highest_attempt(const Json& attempts, const fs::path& folder) {
   int64_t highest = 0;
   for (const Json& attempt : attempts) {
-    if (attempt.is_object() && attempt.contains("attempt") && attempt["attempt"].is_number_integer())
-      highest = std::max(highest, attempt["attempt"].get<int64_t>());
+    highest = std::max(highest, core::integer_at(attempt, "attempt").value_or(0));
   }
   if (attempts.empty() && fs::exists(folder / "steps.jsonl")) {
     for (const StepRecord& step : read_steps(folder).steps) highest = std::max<int64_t>(highest, step.attempt);
@@ -144,8 +143,7 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
       status["message"] = cause;
       status["ended_s"] = core::unix_seconds();
       if (const auto done = steps_on_record(folder, status.value("attempt", 0))) {  // since the last heartbeat
-        const auto told = status.value("steps_done", Json(nullptr));                // more where lines were lost
-        const int64_t steps = told.is_number_integer() ? std::max(told.get<int64_t>(), *done) : *done;
+        const int64_t steps = std::max(core::integer_at(status, "steps_done").value_or(0), *done);
         status["steps_done"] = steps;
         status["last_step"] = steps - 1;
       }

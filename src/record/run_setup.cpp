@@ -35,7 +35,7 @@ void read_value(const Json& value, std::optional<bool>& place) {
   if (value.is_boolean()) place = value.get<bool>();
 }
 void read_value(const Json& value, std::optional<int64_t>& place) {  // counts: nothing below 1 makes sense
-  if (value.is_number_integer() && value.get<int64_t>() > 0) place = value.get<int64_t>();
+  if (const auto number = core::integer_of(value); number && *number > 0) place = number;
 }
 void read_value(const Json& value, std::optional<double>& place) {
   if (value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0) place = value.get<double>();

@@ -34,15 +34,6 @@ void put_list(Json& object, const char* key, const std::vector<double>& values) 
   object[key] = std::move(list);
 }
 
-std::optional<int64_t> get_integer(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-  if (found->is_number_unsigned() &&
-      found->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-    return std::nullopt;
-  return found->get<int64_t>();
-}
-
 NamedNumbers get_numbers(const Json& object, const char* key) {
   NamedNumbers numbers;
   const auto found = object.find(key);
@@ -160,7 +151,7 @@ StepRecord step_from_json(const Json& object, std::string_view where) {
   };
   if (!object.is_object()) throw DataError(fmt::format("record: {}: expected a JSON object", where));
   const auto need_integer = [&](const char* key) {
-    const auto value = get_integer(object, key);
+    const auto value = core::integer_at(object, key);
     if (!value) fail(key);
     return *value;
   };
@@ -174,10 +165,10 @@ StepRecord step_from_json(const Json& object, std::string_view where) {
   if (attempt < 0 || attempt > std::numeric_limits<int>::max()) fail("attempt");
   record.attempt = static_cast<int>(attempt);
   record.step = need_integer("step");
-  record.epoch = get_integer(object, "epoch");
+  record.epoch = core::integer_at(object, "epoch");
   record.samples = need_integer("samples");
-  record.samples_seen = get_integer(object, "samples_seen").value_or(0);
-  record.tokens = get_integer(object, "tokens");
+  record.samples_seen = core::integer_at(object, "samples_seen").value_or(0);
+  record.tokens = core::integer_at(object, "tokens");
   record.step_ms = need_number("step_ms");
   record.data_wait_ms = need_number("data_wait_ms");
   record.exposed_comm_ms = get_number(object, "exposed_comm_ms");
@@ -186,14 +177,14 @@ StepRecord step_from_json(const Json& object, std::string_view where) {
   record.losses = get_numbers(object, "losses");
   record.lr = need_number("lr");
   record.grad_norm = get_number(object, "grad_norm");
-  record.num_zeros = get_integer(object, "num_zeros");
+  record.num_zeros = core::integer_at(object, "num_zeros");
   record.params_norm = get_number(object, "params_norm");
   record.scale = get_number(object, "scale");
   record.loss_scale = get_number(object, "loss_scale");
   record.cached_share = get_number(object, "cached_share");
   record.is_skipped = object.contains("skipped") && object["skipped"] == true;
-  record.device_memory_bytes = get_integer(object, "device_memory_bytes");
-  record.host_memory_bytes = get_integer(object, "host_memory_bytes");
+  record.device_memory_bytes = core::integer_at(object, "device_memory_bytes");
+  record.host_memory_bytes = core::integer_at(object, "host_memory_bytes");
   record.phases_ms = get_numbers(object, "phases_ms");
   record.time_s = get_number(object, "time_s");
   return record;

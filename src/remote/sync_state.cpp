@@ -26,10 +26,7 @@ Json read_state(const fs::path& path, const std::string& address) {
   }
 }
 
-bool is_number(const Json& noted, const char* key, int64_t value) {
-  const auto found = noted.find(key);
-  return found != noted.end() && found->is_number_integer() && found->get<int64_t>() == value;
-}
+bool is_number(const Json& noted, const char* key, int64_t value) { return core::integer_at(noted, key) == value; }
 
 bool is_same(const Json& noted, const RunFile& file) {
   return noted.is_object() && is_number(noted, "bytes", file.bytes) && is_number(noted, "mtime_ns", file.mtime_ns);
@@ -55,8 +52,7 @@ void SyncState::note_arrived(const RunFile& file) {
 void SyncState::keep_only(const std::set<std::pair<std::string, int64_t>>& there) {
   Json kept = Json::object();
   for (const auto& [name, noted] : state_["files"].items())
-    if (noted.is_object() && noted.contains("bytes") && noted["bytes"].is_number_integer() &&
-        there.contains({name, noted["bytes"].get<int64_t>()}))
+    if (const auto bytes = core::integer_at(noted, "bytes"); bytes && there.contains({name, *bytes}))
       kept[name] = noted;
   state_["files"] = std::move(kept);
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -78,7 +79,8 @@ std::vector<JobSpan> read_spans(const fs::path& events_file) {
         spans.push_back({.job = job, .restart = restart, .start_s = time_s, .nodes = line.at("nodes")});
       } else if (event == "end" && !spans.empty() && spans.back().job == job && spans.back().restart == restart) {
         spans.back().end_s = time_s;
-        if (!line.at("exit_code").is_null()) spans.back().exit_code = line.at("exit_code").get<int>();
+        if (const auto code = core::integer_of(line.at("exit_code")); code && std::in_range<int>(*code))
+          spans.back().exit_code = static_cast<int>(*code);
       }
     } catch (const core::Json::exception&) {
       continue;  // a line of another kind

@@ -115,14 +115,14 @@ void Checkpointer::warn_without_room() const {
 
 Checkpointer::~Checkpointer() = default;
 
-void Checkpointer::save(const CheckpointPosition& position) {
+bool Checkpointer::save(const CheckpointPosition& position) {
   if (is_in_parts(state_)) {
     if (writer_) writer_->wait();
     if (config_.waits.for_rank_zero) config_.waits.for_rank_zero();  // whose files before may take minutes still
     const auto problem = decide_on_rank_zero(world_, [&] { return writer_->prepare(position.step, attempt_); });
-    if (!problem.empty()) return;  // rank 0 has warned
+    if (!problem.empty()) return false;  // rank 0 has warned
   }
-  if (!writer_) return;
+  if (!writer_) return true;
   checkpoint::CheckpointManifest manifest;
   manifest.step = position.step;
   manifest.attempt = attempt_;
@@ -140,7 +140,10 @@ void Checkpointer::save(const CheckpointPosition& position) {
                                      {"hysteresis_tracker", scaler.hysteresis_tracker}};
   }
   writer_->start(files_to_write(state_, world_.rank(), world_.size()), std::move(manifest));
+  return true;
 }
+
+bool Checkpointer::has_failed() const { return writer_ && writer_->has_failed(); }
 
 bool Checkpointer::wait() { return !writer_ || writer_->wait(); }
 
@@ -148,7 +151,7 @@ void Checkpointer::remove_superfluous() {
   if (world_.rank() != 0) return;
   writer_->wait();
   try {
-    writer_->remove_superfluous(first_attempt_);
+    writer_->remove_superfluous(attempt_, first_attempt_);
   } catch (const std::exception& error) {
     core::log_warning("train: older checkpoints were not removed: {}", error.what());
   }

@@ -64,10 +64,12 @@ class Checkpointer {
 
   /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write
   /// (full disk) is a warning: the older checkpoints stay, training goes on. Ranks that write nothing return at once.
-  /// Collective where ranks hold parts.
-  void save(const CheckpointPosition& position);
+  /// False, on all ranks, where its folder cannot be made. Collective where ranks hold parts.
+  bool save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
+  /// Whether the last one failed, as far as this rank knows by now.
+  bool has_failed() const;
   /// Rank 0: once nothing is being written, removes what is neither new enough nor among the best. A failure is a
   /// warning.
   void remove_superfluous();

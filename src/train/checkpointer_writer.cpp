@@ -98,6 +98,7 @@ std::string CheckpointWriter::prepare(int64_t step, int attempt) {
 
 void CheckpointWriter::start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest) {
   wait();
+  last_succeeded_ = true;
   files_.resize(files.size());
   for (size_t i = 0; i < files.size(); ++i) {
     files_[i].name = files[i].name;
@@ -143,7 +144,7 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
     core::log_info("saved checkpoint {}", folder.filename().string());
     if (config_.on_saved) config_.on_saved(folder, manifest);
     checkpoint::remove_left_overs(config_.run_folder, manifest.attempt);
-    remove_superfluous(manifest.extra.value(kFirstAttemptKey, 1));
+    remove_superfluous(manifest.attempt, manifest.extra.value(kFirstAttemptKey, 1));
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const std::string text = known != nullptr ? known->text() : error.what();
@@ -229,17 +230,22 @@ void CheckpointWriter::commit(const fs::path& folder, const checkpoint::Checkpoi
   core::write_file_atomic(config_.run_folder / "checkpoints" / "latest", folder.filename().string() + "\n");
 }
 
-void CheckpointWriter::remove_superfluous(int first_attempt) const {
+void CheckpointWriter::remove_superfluous(int attempt, int first_attempt) const {
+  if (checkpoint::is_superseded(config_.run_folder, attempt)) return;
   const checkpoint::Ranking ranking = checkpoint::read_ranking(config_.run_folder);
-  if (config_.num_kept <= 0 && ranking.superfluous.empty()) return;
-  int64_t num_usable = 0;
-  for (const auto& entry : checkpoint::list_checkpoints(config_.run_folder)) {
-    if (entry.state != checkpoint::CheckpointState::kUsable || entry.attempt < first_attempt) continue;
-    const std::string name = entry.folder.filename().string();
-    const bool is_new = ++num_usable <= std::max<int64_t>(config_.num_kept, 1);
-    if (is_new || ranking.is_best(name) || (config_.num_kept <= 0 && !ranking.is_superfluous(name))) continue;
-    if (config_.on_removal) config_.on_removal(entry.folder, *entry.manifest);
-    checkpoint::remove_checkpoint(entry.folder);
+  std::vector<checkpoint::CheckpointEntry> usable = checkpoint::list_checkpoints(config_.run_folder);
+  std::erase_if(usable, [](const auto& entry) { return entry.state != checkpoint::CheckpointState::kUsable; });
+  std::vector<std::string> names;
+  for (const auto& entry : usable) names.push_back(entry.folder.filename().string());
+  const std::vector<std::string> best = ranking.best_of(names);
+  int64_t num_newer = 0;
+  for (size_t i = 0; i < usable.size(); ++i) {
+    if (usable[i].attempt < first_attempt) continue;
+    const bool is_new = num_newer++ < std::max<int64_t>(config_.num_kept, 1);
+    const bool is_asked_for = config_.num_kept <= 0 && !ranking.is_extra(names[i]);
+    if (is_new || is_asked_for || std::find(best.begin(), best.end(), names[i]) != best.end()) continue;
+    if (config_.on_removal) config_.on_removal(usable[i].folder, *usable[i].manifest);
+    checkpoint::remove_checkpoint(usable[i].folder);
   }
 }
 

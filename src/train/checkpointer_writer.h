@@ -65,9 +65,12 @@ class CheckpointWriter {
   void start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest);
   /// False when the last write failed; why was logged.
   bool wait();
+  /// Whether the last write failed, as far as is known by now.
+  bool has_failed() const { return !last_succeeded_; }
   /// The first, while nothing is written: removes whole checkpoints of attempts from `first_attempt` on that neither
-  /// their age nor their rank (checkpoint::Ranking) keeps. The newest always stays.
-  void remove_superfluous(int first_attempt) const;
+  /// their age nor their rank (checkpoint::Ranking) keeps. The newest always stays. Nothing where another attempt has
+  /// taken over from `attempt`.
+  void remove_superfluous(int attempt, int first_attempt) const;
 
  private:
   static void copy_aside(const NamedHandles& from, NamedHandles& to);
@@ -84,8 +87,8 @@ class CheckpointWriter {
   WriterConfig config_;
   std::vector<WrittenFile> files_;  // contiguous CPU tensors, kept from one checkpoint to the next
   std::thread thread_;
-  std::atomic<bool> is_ending_ = false;  // nobody waits long for other parts any more
-  bool last_succeeded_ = true;           // written by the thread, read after joining it
+  std::atomic<bool> is_ending_ = false;      // nobody waits long for other parts any more
+  std::atomic<bool> last_succeeded_ = true;  // while one is being written nothing else is known
 };
 
 }  // namespace lockstep::train

@@ -1,5 +1,6 @@
 #include "train/device.h"
 
+#include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -53,9 +54,16 @@ void touch(at::Device device, const hw::DriverAnswer& driver) {
   }
 }
 
+void compute_by(const config::GpuMath& math) {
+  at::Context& context = at::globalContext();
+  context.setAllowTF32CuBLAS(math.tf32);
+  context.setAllowTF32CuDNN(math.cudnn_tf32);
+  context.setBenchmarkCuDNN(math.cudnn_benchmark);
+}
+
 }  // namespace
 
-at::Device pick_device(const std::string& request, const hw::RankInfo& rank) {
+at::Device pick_device(const std::string& request, const config::GpuMath& math, const hw::RankInfo& rank) {
   const auto accelerator = at::accelerator::getAccelerator();
   const hw::GpuMachine machine;
   const hw::GpuQuestion question{.request = request,
@@ -75,6 +83,7 @@ at::Device pick_device(const std::string& request, const hw::RankInfo& rank) {
   at::accelerator::setDeviceIndex(index);  // before the first allocation, event or pinned byte of this rank
   const at::Device device(*accelerator, index);
   touch(device, machine.driver);
+  compute_by(math);
   return device;
 }
 

@@ -5,14 +5,16 @@
 #include <string>
 
 #include "comm/comm.h"
+#include "config/gpu_math.h"
 #include "hw/ranks.h"
 
 namespace lockstep::train {
 
 /// The device of a rank from --device {auto,cuda,cpu} (hw::choose_device, with its refusals). It is current for the
 /// calling thread from then on: a thread that sets no device puts a context, some hundred MB, on GPU 0.
+/// A GPU computes by `math` from then on, in the whole process.
 /// EnvironmentError also for a device that cannot be used now: another process holds it, or all of its memory.
-at::Device pick_device(const std::string& request, const hw::RankInfo& rank = {});
+at::Device pick_device(const std::string& request, const config::GpuMath& math, const hw::RankInfo& rank = {});
 
 /// hw::gpu_key of a rank's device; "" on the CPU.
 std::string gpu_key(at::Device device);

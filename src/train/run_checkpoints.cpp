@@ -161,41 +161,43 @@ core::Json RunCheckpoints::resume_facts() const {
   return facts;
 }
 
-void RunCheckpoints::save(const TrainerPosition& position, const core::Json& data) {
+bool RunCheckpoints::save(const TrainerPosition& position, const core::Json& data) {
   core::Json extra = resume_facts();
   if (adamw_) extra[kAdamWKey] = to_json(*adamw_);
-  checkpointer_->save({.step = position.step,
-                       .epoch = position.step / steps_per_epoch_,
-                       .samples_seen = position.samples_seen,
-                       .data = data,
-                       .extra = std::move(extra)});
+  const bool is_under_way = checkpointer_->save({.step = position.step,
+                                                 .epoch = position.step / steps_per_epoch_,
+                                                 .samples_seen = position.samples_seen,
+                                                 .data = data,
+                                                 .extra = std::move(extra)});
+  if (!is_under_way) return false;
   saved_step_ = position.step;
   saved_name_ = checkpoint::checkpoint_name(position.step, checkpointer_->attempt());
+  return true;
 }
 
 bool RunCheckpoints::enter_ranking(const checkpoint::RankedCheckpoint& candidate) const {
+  if (checkpoint::is_superseded(run_.folder.path, attempt())) return false;
   const config::BestCheckpoints& best = run_.facts().best_checkpoints;
-  std::vector<std::string> known{candidate.name, saved_name_};  // which may still be on its way to the disk
-  for (const auto& entry : checkpoint::list_checkpoints(run_.folder.path))
-    if (entry.state == checkpoint::CheckpointState::kUsable) known.push_back(entry.folder.filename().string());
   checkpoint::Ranking ranking = checkpoint::read_ranking(run_.folder.path);
-  ranking.keep_only(known);
+  std::vector<std::string> on_their_way;
+  if (!checkpointer_->has_failed()) on_their_way.push_back(saved_name_);
+  ranking.forget_absent(run_.folder.path, on_their_way);
   const int64_t place = ranking.enter(
       candidate, {.metrics = best.metrics, .is_smaller_better = best.is_smaller_better, .num_best = best.num_best});
   checkpoint::write_ranking(run_.folder.path, ranking);
   if (place > 0)
     core::log_info("checkpoint {} is number {} of the best by {}: {:.6g}", candidate.name, place,
-                   core::join(best.metrics, ", "), candidate.value);
+                   core::join(best.metrics, ", "), *candidate.value);
   return place > 0;
 }
 
 bool RunCheckpoints::rank(const EvaluationTime& when, const Metrics& metrics) {
   const std::vector<std::string>& names = run_.facts().best_checkpoints.metrics;
+  if (names.empty()) return false;
   const bool is_saved = when.steps_done == saved_step_;
-  if (names.empty() || (is_saved && saved_name_.empty())) return false;
   return decide_on_rank_zero(run_.world(), [&] {
            const auto mean = mean_of(metrics, names);
-           if (!mean) return std::string();
+           if (!mean || (is_saved && (saved_name_.empty() || checkpointer_->has_failed()))) return std::string();
            try {
              const bool is_best = enter_ranking(
                  {.name = is_saved ? saved_name_ : checkpoint::checkpoint_name(when.steps_done, attempt()),

@@ -29,8 +29,8 @@ class RunCheckpoints {
   /// `steps_per_epoch` 0: the run only evaluates. Opens the run's checkpoints; fills `training` from the run's own,
   /// from `snapshot`, or leaves it as it is.
   TrainerPosition restore(const Training& training, const Snapshot& snapshot, int64_t steps_per_epoch);
-  /// `data` joined over the ranks.
-  void save(const TrainerPosition& position, const core::Json& data);
+  /// `data` joined over the ranks. False where nothing is being saved; rank 0 has warned.
+  bool save(const TrainerPosition& position, const core::Json& data);
   /// Notes the place of the model among the best of the run by an evaluation, see config::BestCheckpoints. True where
   /// it is one of them and has yet to be saved.
   bool rank(const EvaluationTime& when, const Metrics& metrics);
@@ -56,7 +56,7 @@ class RunCheckpoints {
   RunContext& run_;
   int64_t steps_per_epoch_ = 0, epochs_done_ = 0;
   int64_t saved_step_ = -1;  // of the newest checkpoint that is, or is being, saved, or that was read
-  std::string saved_name_;   // "": it lies elsewhere
+  std::string saved_name_;   // "": it lies elsewhere; rank 0 knows, others may not see the folder
   std::optional<optim::AdamWConfig> adamw_;
   std::unique_ptr<Checkpointer> checkpointer_;
 };

@@ -49,7 +49,9 @@ core::Json describe_setup(const RunContext& run) {
     setup["processed_formula"] = run.task.processed.formula;
   }
   const auto match = hw::find_device(device);
-  const auto type = hw::compute_type_of_precision(run.facts().precision);
+  const config::GpuMath& math = run.options().gpu_math;
+  const bool has_tf32 = !run.ranks.device.is_cpu() && (run.task.is_convolutional ? math.cudnn_tf32 : math.tf32);
+  const auto type = hw::compute_type_of_precision(run.facts().precision, has_tf32);
   if (const auto peak = match.spec != nullptr && type ? hw::peak_tflops(*match.spec, *type) : std::nullopt) {
     setup["peak_tflops_per_device"] = *peak;
     setup["peak_source"] =

@@ -79,7 +79,7 @@ class TrainRun final : private TrainerCallbacks {
   void before_step(int64_t step) override;
   void record_first_step(const PhaseTimes& first_step) override;
   void record_interval(const IntervalTimes& times) override { intervals_->record(times); }
-  void save(const TrainerPosition& position) override;
+  bool save(const TrainerPosition& position) override;
   void finish_saving() override { checkpoints_.finish_saving(); }
   bool evaluate(const EvaluationTime& when) override;
   bool lacks_evaluation(const TrainerPosition& start);
@@ -161,14 +161,14 @@ void TrainRun::record_first_step(const PhaseTimes& first_step) {
   if (record_) record_->append_startup({.phases_ms = startup_.phases_ms()});
 }
 
-void TrainRun::save(const TrainerPosition& position) {
+bool TrainRun::save(const TrainerPosition& position) {
   started_.folder.reset();  // it holds something now
   std::vector<core::Json> of_ranks;
   for (const auto& text : run_.world().gather_strings(position.data.dump()))
     of_ranks.push_back(core::parse_json(text, "data position of a rank"));
   intervals_->finish();
   if (record_) record_->flush();  // a run that is killed and goes on from here lacks no line before it
-  checkpoints_.save(position, batches_->join_positions(of_ranks));
+  return checkpoints_.save(position, batches_->join_positions(of_ranks));
 }
 
 bool TrainRun::is_time_up() {

@@ -177,8 +177,7 @@ void Trainer::save() {
   digest(telemetry_.take(0));  // a run that goes on from here has the lines of all steps before
   position_.data = parts_.batches.position();
   parts_.training.sync->wait_params();
-  parts_.callbacks.save(position_);
-  last_saved_step_ = position_.step;
+  if (parts_.callbacks.save(position_)) last_saved_step_ = position_.step;
 }
 
 }  // namespace lockstep::train

@@ -62,8 +62,9 @@ class TrainerCallbacks {
   virtual void before_step(int64_t step) = 0;  ///< Also after the last, with the number of steps.
   virtual void record_first_step(const PhaseTimes& times) = 0;
   virtual void record_interval(const IntervalTimes& times) = 0;  ///< Collective; once per log interval.
-  virtual void save(const TrainerPosition& position) = 0;        ///< Collective; may go on writing in the background.
-  virtual void finish_saving() = 0;                              ///< Waits until what was saved is durable.
+  /// Collective; may go on writing in the background. False, on all ranks, where nothing is being saved.
+  virtual bool save(const TrainerPosition& position) = 0;
+  virtual void finish_saving() = 0;  ///< Waits until what was saved is durable.
   /// Collective; after each epoch, and where --max-steps ends within one, which then counts as done. Is the model to be
   /// saved because it is one of the best?
   virtual bool evaluate(const EvaluationTime& when) = 0;

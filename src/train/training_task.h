@@ -23,6 +23,7 @@ struct TaskFacts {
   config::FlopCount forward;            ///< Of one sample.
   config::FlopCount processed{};        ///< The same without what training leaves out; 0: nothing is left out.
   int64_t sequence_length = 0;          ///< Tokens of one sample.
+  bool is_convolutional = false;        ///< Most of its products are convolutions.
   bool is_synthetic = false;            ///< The data are made up.
   std::string sample_unit = "samples";  ///< What a sample is called.
   std::string layout;                   ///< "dp=4"

@@ -46,6 +46,28 @@ TEST_F(CommandsOnAccelerator, ClipEmbedsAsOnTheCpu) {
   expect_close_tensors("device.safetensors", "cpu.safetensors");
 }
 
+/// As each command's options have it, in the process that computes.
+TEST_F(CommandsOnAccelerator, ComputeByTheFlagsOfTf32AndCudnn) {
+  const auto expect_math = [](const std::vector<std::string>& args, const std::string& want) {
+    const auto result = run_well(args, 1);
+    EXPECT_NE(result.err.find("simulated accelerator: " + want + "\n"), std::string::npos) << result.err;
+  };
+  const char *all = "tf32 1, cudnn tf32 1, cudnn benchmark 1", *of_torch = "tf32 0, cudnn tf32 1, cudnn benchmark 0";
+  expect_math(on_any_device(train_args("weights", {"--max-steps", "1"})), all);
+  expect_math(on_any_device(train_args("exact", {"--max-steps", "1", "--deterministic"})),
+              "tf32 0, cudnn tf32 0, cudnn benchmark 0");
+  expect_math(gpt_args("gpt", {"--train-iters", "1"}), of_torch);
+  expect_math({"infer", "embed", "--pretrained", path("weights"), "--images", shapes("heldout"), "--device", "auto",
+               "--tf32", "-o", path("out")},
+              "tf32 1, cudnn tf32 1, cudnn benchmark 0");
+  expect_math({"infer", "generate", "--pretrained", path("gpt"), "--prompt", "1", "--max-new-tokens", "1"}, of_torch);
+  expect_math({"bench", "op", "--max-dim", "32", "--min-dim", "32", "--array-bytes", "64K", "--mode", "verify",
+               "--cudnn-benchmark"},
+              "tf32 0, cudnn tf32 1, cudnn benchmark 1");
+  const auto attempts = core::read_json_file(logs_.path() / "weights" / "run.json").at("attempts");
+  EXPECT_EQ(attempts.at(0).at("options").at("tf32"), true);
+}
+
 TEST_F(CommandsOnAccelerator, GptGeneratesTheTokensOfTheCpu) {
   run_well(gpt_args("weights", {}), 0);
   const auto generate = [&](int num_devices) {

@@ -59,6 +59,11 @@ TEST_F(RunsOnAccelerator, HostWaitsTwiceAStepForWhatLiesBehind) {
     return run(on_any_device(train_args(name, {"--max-steps", steps, "--log-every-n-steps", "100"})), 1);
   };
   EXPECT_EQ(more_waits(clip("clip4", "4"), clip("clip8", "8")), 2 * 4);
+  const auto clap = [&](const char* name, const char* steps) {
+    return run(clap_args(name, {"--max-steps", steps, "--log-every-n-steps", "100"}), 1);
+  };
+  // Six steps are an epoch.
+  EXPECT_EQ(more_waits(clap("clap2", "2"), clap("clap6", "6")), 2 * 4) << "lengths of texts are known on the host";
 }
 
 TEST_F(RunsOnAccelerator, MemoryThatRunsOutIsExplainedByThePlan) {

@@ -46,11 +46,11 @@ std::optional<std::pair<int64_t, std::string>> size_beside_shards(const std::vec
     int64_t total = 0;
     for (const std::string& shard : shards) {
       const std::string name = fs::path(shard).filename().string();
-      if (!sizes.is_object() || !sizes.contains(name) || !sizes.at(name).is_number_integer() ||
-          sizes.at(name).get<int64_t>() < 0)
+      const auto count = core::integer_at(sizes, name.c_str());
+      if (!count || *count < 0)
         throw DataError(fmt::format("data: '{}' has no count for shard '{}'", file.string(), name),
                         "give --train-num-samples, or correct the file");
-      total += sizes.at(name).get<int64_t>();
+      total += *count;
     }
     return std::pair(total, std::string("sizes.json"));
   }

@@ -48,13 +48,16 @@ std::vector<std::string> extensions_of(const std::vector<MemberPlace>& places) {
 /// Bytes of foreign names may be anything; JSON text must be UTF-8.
 std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-/// The library's own conversion takes fractions and numbers beyond the range, too.
-template <typename Integer> Integer integer_of(const Json& value, const std::string& where) {
-  if (!value.is_number_integer())
-    throw DataError(fmt::format("data: '{}': {} stands where an integer belongs", where, dump(value)),
+/// A number of samples or bytes.
+int64_t count_of(const Json& value, const std::string& where) {
+  const auto count = core::integer_of(value);
+  if (!count || *count < 0)
+    throw DataError(fmt::format("data: '{}': {} stands where a count belongs", where, dump(value)),
                     "build it again: lockstep data index --force");
-  return value.get<Integer>();
+  return *count;
 }
+
+uint64_t bytes_of(const Json& value, const std::string& where) { return static_cast<uint64_t>(count_of(value, where)); }
 
 ShardIndex parse_header(std::string_view line, const std::string& where, std::string& table_hash) {
   const Json header = core::parse_json(line, where);
@@ -63,16 +66,14 @@ ShardIndex parse_header(std::string_view line, const std::string& where, std::st
     if (header.at("format") != kShardIndexFormat || header.at("version") != kShardIndexVersion)
       throw DataError(fmt::format("data: '{}' is no shard index of version {}", where, kShardIndexVersion),
                       "build it again: lockstep data index --force");
-    index.bytes = integer_of<uint64_t>(header.at("bytes"), where);
+    index.bytes = bytes_of(header.at("bytes"), where);
     index.xxh3_128 = header.at("xxh3_128").get<std::string>();
-    index.num_samples = integer_of<int64_t>(header.at("samples"), where);
+    index.num_samples = count_of(header.at("samples"), where);
     for (const Json& set : header.at("extension_sets"))
-      index.extension_sets.emplace_back(set.at(0).get<std::vector<std::string>>(),
-                                        integer_of<int64_t>(set.at(1), where));
-    for (const auto& [reason, count] : header.at("skipped").items())
-      index.skipped[reason] = integer_of<int64_t>(count, where);
+      index.extension_sets.emplace_back(set.at(0).get<std::vector<std::string>>(), count_of(set.at(1), where));
+    for (const auto& [reason, count] : header.at("skipped").items()) index.skipped[reason] = count_of(count, where);
     if (header.contains("damage"))
-      index.damage = {integer_of<uint64_t>(header.at("damage").at("offset"), where),
+      index.damage = {bytes_of(header.at("damage").at("offset"), where),
                       header.at("damage").at("reason").get<std::string>()};
     table_hash = header.at("table_xxh3_128").get<std::string>();
   } catch (const Json::exception& error) {
@@ -81,8 +82,7 @@ ShardIndex parse_header(std::string_view line, const std::string& where, std::st
   }
   int64_t in_sets = 0;
   for (const auto& [extensions, count] : index.extension_sets) {
-    if (count < 0 || count > INT64_MAX - in_sets)
-      throw DataError(fmt::format("data: '{}': a count of {} samples", where, count));
+    if (count > INT64_MAX - in_sets) throw DataError(fmt::format("data: '{}': a count of {} samples", where, count));
     in_sets += count;
   }
   if (index.num_samples != in_sets)
@@ -95,10 +95,10 @@ ShardIndex::Sample parse_row(std::string_view line, const std::string& where) {
   const Json row = core::parse_json(line, where);
   ShardIndex::Sample sample;
   try {
-    sample.offset = integer_of<uint64_t>(row.at(0), where);
+    sample.offset = bytes_of(row.at(0), where);
     for (size_t i = 1; i < row.size(); ++i)
-      sample.places.push_back({row.at(i).at(0).get<std::string>(), integer_of<uint64_t>(row.at(i).at(1), where),
-                               integer_of<uint64_t>(row.at(i).at(2), where)});
+      sample.places.push_back(
+          {row.at(i).at(0).get<std::string>(), bytes_of(row.at(i).at(1), where), bytes_of(row.at(i).at(2), where)});
   } catch (const Json::exception& error) {
     throw DataError(fmt::format("data: '{}': malformed row: {}", where, error.what()));
   }

@@ -75,10 +75,11 @@ class Builder {
   }
 
   int32_t checked_id(const Object& id, const std::string& name) const {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxIds)
+    const auto number = core::integer_of(id);
+    if (!number || *number < 0 || *number >= kMaxIds)
       refuse(path_,
              fmt::format("token '{}' has id {}, expected a whole number from 0 to {}", name, id.dump(), kMaxIds - 1));
-    return id.get<int32_t>();
+    return static_cast<int32_t>(*number);
   }
 
  private:

@@ -124,8 +124,8 @@ at::Tensor HtsatTower::forward_log_mel(const at::Tensor& mel_BMF, const ForwardC
   bn0_.set_updates_statistics(context.updates_statistics);
   at::Tensor mel = bn0_.forward(mel_BMF.to(bn0_.parameter_type()).unsqueeze(3)).squeeze(3);
   if (is_training() && shape_.spec_augment)
-    mel = mel.mul(spec_augment_mask(mel.size(0), mel.size(1), mel.size(2), context.random_key)
-                      .to(mel.options(), /*non_blocking=*/true));
+    mel = mel.masked_fill(spec_augment_blanks(mel.size(0), mel.size(1), mel.size(2), context.random_key, mel.device()),
+                          0);
   at::Tensor x = embed_patches(to_image(mel).to(patch_weight_.scalar_type()));
   const int64_t num_blocks = std::accumulate(shape_.depths.begin(), shape_.depths.end(), int64_t{0});
   int64_t block = 0;

@@ -1,6 +1,7 @@
 // Letters: B clips, S samples, M mel bins, F frequency bins.
 #include "models/clap/log_mel.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/hann_window.h>
@@ -62,6 +63,7 @@ at::Tensor LogMel::operator()(const at::Tensor& audio_BS) const {
                                 shape_.image_frames() * shape_.hop_samples - 1),
                     "pad short clips, cut long ones (--audio-fill, --audio-trunc)");
   const c10::NoGradGuard no_grad;
+  const at::NoTF32Guard in_fp32;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const at::Tensor spectrum =
       at::stft(audio_BS.to(at::kFloat), shape_.fft_size, shape_.hop_samples, shape_.fft_size, window_,

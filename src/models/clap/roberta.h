@@ -32,8 +32,16 @@ class RobertaLayer : public nn::Module {
   at::ScalarType parameter_type() const { return query_.weight().scalar_type(); }
 
  private:
+  /// Of packed rows; the queries of all tokens or of the first ones.
+  struct Projections {
+    at::Tensor query_QD, key_ND, value_ND;
+  };
   at::Tensor attend(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first, const TextPacking& packing,
                     const RobertaDropout& dropout) const;
+  at::Tensor attend_by_length(const Projections& rows, bool only_first, const TextPacking& packing,
+                              const RobertaDropout& dropout) const;
+  at::Tensor attend_padded(const Projections& rows, bool only_first, const TextPacking& packing,
+                           const RobertaDropout& dropout) const;
   at::Tensor finish(const at::Tensor& x, const at::Tensor& attended, const RobertaDropout& dropout) const;
 
   nn::Linear query_, key_, value_, attention_dense_;
@@ -49,8 +57,8 @@ class RobertaTower final : public nn::Module {
  public:
   /// `exact_shortcuts`: the last layer computes only the first tokens where the pooler reads no others.
   RobertaTower(const config::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
-  /// [B, T] token ids (int64), padded with the shape's pad_id -> [B, D]. DataError for a text without tokens or with
-  /// too many.
+  /// [B, T] token ids (int64), padded with the shape's pad_id -> [B, D]; nothing waits where the ids lie in memory of
+  /// the host. DataError for a text without tokens or with too many.
   at::Tensor forward(const at::Tensor& text_BT, const ForwardContext& context);
   /// Keep only layer inputs for the backward pass.
   void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -77,7 +78,7 @@ GptModel::GptModel(const config::GptShape& shape, const config::GptPart& part, c
       specs_(config::gpt_param_specs(shape, part, shard.size())) {
   LOCKSTEP_CHECK(options.recompute_layers >= 1, "recompute_layers={}", options.recompute_layers);
   if (shape.positions == config::GptPositions::kRotary)
-    rotary_frequencies_ = nn::rotary_frequencies(shape.rotary_width(), shape.rotary_base, shape.rotary_scaling);
+    rotary_ = nn::RotaryCache(nn::rotary_frequencies(shape.rotary_width(), shape.rotary_base, shape.rotary_scaling));
   const int64_t vocab_rows = shape.padded_vocab(shard.size());
   if (part.has_embedding) {
     word_ = std::make_unique<nn::VocabParallelEmbedding>(vocab_rows, shape.hidden, shard, options.tensors);
@@ -127,12 +128,10 @@ GptFrame GptModel::make_frame(const at::Tensor& input_TBD, const Batch& batch) c
       has_input ? input_TBD.size(0) * (shard_.splits_tokens() ? shard_.size() : 1) : batch.text_BT.size(1);
   const int64_t samples = has_input ? input_TBD.size(1) : batch.text_BT.size(0);
   GptFrame frame;
-  if (!rotary_frequencies_.empty()) {
-    const at::Tensor position_TB =
-        batch.position_BT.defined()
-            ? batch.position_BT.t()
-            : at::arange(tokens, at::TensorOptions(at::kLong).device(like.device())).unsqueeze(1);
-    frame.rotary = nn::make_rotary_table(rotary_frequencies_, position_TB);
+  if (!rotary_.is_empty()) {
+    const at::ScalarType type = nn::in_compute_type(at::empty({0}, like.options())).scalar_type();
+    frame.rotary =
+        batch.position_BT.defined() ? rotary_.table(batch.position_BT.t()) : rotary_.table(tokens, like.device(), type);
   }
   if (batch.document_BT.defined())
     frame.mask_B1TT = nn::in_compute_type(document_mask(batch.document_BT, like.scalar_type()));

@@ -12,6 +12,7 @@
 #include "models/gpt/gpt_block.h"
 #include "models/task.h"
 #include "nn/module.h"
+#include "nn/rotary.h"
 #include "nn/shard.h"
 #include "nn/vocab_cross_entropy.h"
 
@@ -70,7 +71,7 @@ class GptModel final : public nn::Module {
   nn::ShardCtx shard_;
   GptModelOptions options_;
   std::vector<config::ParamSpec> specs_;
-  std::vector<double> rotary_frequencies_;
+  mutable nn::RotaryCache rotary_;  // empty without rotary positions
 
   std::unique_ptr<nn::VocabParallelEmbedding> word_;
   at::Tensor position_;

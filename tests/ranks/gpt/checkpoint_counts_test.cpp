@@ -6,10 +6,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <future>
 #include <mutex>
 #include <numeric>
+#include <utility>
 
 #include "checkpoint/manifest.h"
+#include "comm/mesh_groups.h"
+#include "comm/store.h"
+#include "comm/store_calls.h"
+#include "comm/world.h"
 #include "core/env.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -59,63 +66,84 @@ struct RunTrace {
   std::map<std::string, int64_t> calls_per_step;  ///< Of the group of all ranks, texts included, on rank 0.
 };
 
-/// Trains `num_steps` from the newest checkpoint in `folder` and saves behind the first `save_after` of them.
-RunTrace train_on(const ScaleCase& scale, const std::filesystem::path& folder, int64_t num_steps, int64_t save_after) {
+/// What one rank does in train_on(), and what it counts before and behind each part.
+struct RankRun {
+  const ScaleCase& scale;
+  const std::filesystem::path& folder;
+  int64_t num_steps, save_after;
+  train::LongWaits waits = {};
+  std::function<void(const std::string& part)> on_end = [](const std::string&) {};
+};
+
+void train_rank(const RankRun& run, comm::MeshGroups& groups, RunTrace& trace, std::mutex& mutex) {
+  const ScaleCase& scale = run.scale;
   const tasks::GptOptions options = options_for(scale);
   const plan::GptLayout layout = tasks::train_gpt_layout(options, scale.mesh.num_ranks());
+  if (groups.world.size() != scale.mesh.num_ranks()) throw std::runtime_error("wrong world size");
+  tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
+  run.on_end("building");
+  train::CheckpointState state = train::checkpoint_state(training);
+  train::Checkpointer checkpointer({.run_folder = run.folder, .code_version = "test", .who = {}, .waits = run.waits},
+                                   state, groups.world);
+  const auto restored = checkpointer.restore_latest();
+  run.on_end("restoring");
+  const int64_t first = restored ? restored->position.step : 0;
+  std::unique_ptr<record::RunRecord> record;
+  if (groups.world.rank() == 0)
+    record = std::make_unique<record::RunRecord>(run.folder, core::Json{{"world_size", groups.world.size()}});
+  train::IntervalRecorder intervals(groups.world, std::vector<std::string>(scale.mesh.num_ranks(), "one"), at::kCPU,
+                                    record.get());
+  std::vector<double> losses;
+  std::map<std::string, int64_t> before;
+  const auto calls = [&] {
+    std::map<std::string, int64_t> counts;
+    for (const auto& entry : groups.world.recorder().snapshot())
+      if (entry.axis == groups.world.axis()) counts[entry.kind] += entry.count;
+    return counts;
+  };
+  for (int64_t step = first; step < first + run.num_steps; ++step) {
+    before = calls();
+    std::vector<models::Batch> batches;
+    for (int64_t micro = 0; micro < layout.batch.num_micro_batches; ++micro)
+      batches.push_back(batch_of_step(step, (micro * layout.dp() + groups.mesh.point().dp) * scale.micro_size,
+                                      scale.micro_size, layout.shape.sequence));
+    const auto outcome = training.runner->run(batches, static_cast<uint64_t>(step));
+    losses.push_back(outcome.scalars.at(0).second.item<double>());
+    training.update(1e-2, 0.5);
+    train::IntervalTimes times;
+    times.step = times.last_run_step = step;
+    times.num_steps = times.num_run_steps = 1;
+    intervals.record(times);
+    run.on_end("steps");
+    if (step - first + 1 == run.save_after)
+      checkpointer.save({.step = step + 1, .epoch = 0, .samples_seen = 0, .data = {}, .extra = {}});
+    run.on_end("saving");
+  }
+  intervals.finish();
+  if (!checkpointer.wait()) throw std::runtime_error("a part was not written");
+  const std::lock_guard lock(mutex);
+  if (groups.world.rank() == 0) {
+    trace.losses = losses;
+    trace.restored_step = first;
+    trace.num_buckets = training.sync->num_buckets();
+    for (const auto& [name, tensor] : state.tensors) trace.model_bytes += static_cast<int64_t>(tensor->nbytes());
+    for (const auto& [kind, count] : calls())
+      if (count > before[kind]) trace.calls_per_step[kind] = count - before[kind];
+  }
+  trace.reads.push_back(restored ? restored->read : train::ReadCounts{});
+  for (const auto& entry : training.optimizer->state())
+    for (const auto* tensors : {&entry.tensors, &entry.scalars})
+      for (const auto& [name, tensor] : *tensors) trace.state_bytes += static_cast<int64_t>(tensor.nbytes());
+}
+
+/// Trains `num_steps` from the newest checkpoint in `folder` and saves behind the first `save_after` of them.
+RunTrace train_on(const ScaleCase& scale, const std::filesystem::path& folder, int64_t num_steps, int64_t save_after) {
+  const plan::GptLayout layout = tasks::train_gpt_layout(options_for(scale), scale.mesh.num_ranks());
   RunTrace trace;
   std::mutex mutex;
   run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
-    if (groups.world.size() != scale.mesh.num_ranks()) throw std::runtime_error("wrong world size");
-    tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU);
-    train::CheckpointState state = train::checkpoint_state(training);
-    train::Checkpointer checkpointer({.run_folder = folder, .code_version = "test", .who = {}}, state, groups.world);
-    const auto restored = checkpointer.restore_latest();
-    const int64_t first = restored ? restored->position.step : 0;
-    std::unique_ptr<record::RunRecord> record;
-    if (groups.world.rank() == 0)
-      record = std::make_unique<record::RunRecord>(folder, core::Json{{"world_size", groups.world.size()}});
-    train::IntervalRecorder intervals(groups.world, std::vector<std::string>(scale.mesh.num_ranks(), "one"), at::kCPU,
-                                      record.get());
-    std::vector<double> losses;
-    std::map<std::string, int64_t> before;
-    const auto calls = [&] {
-      std::map<std::string, int64_t> counts;
-      for (const auto& entry : groups.world.recorder().snapshot())
-        if (entry.axis == groups.world.axis()) counts[entry.kind] += entry.count;
-      return counts;
-    };
-    for (int64_t step = first; step < first + num_steps; ++step) {
-      before = calls();
-      std::vector<models::Batch> batches;
-      for (int64_t micro = 0; micro < layout.batch.num_micro_batches; ++micro)
-        batches.push_back(batch_of_step(step, (micro * layout.dp() + groups.mesh.point().dp) * scale.micro_size,
-                                        scale.micro_size, layout.shape.sequence));
-      const auto outcome = training.runner->run(batches, static_cast<uint64_t>(step));
-      losses.push_back(outcome.scalars.at(0).second.item<double>());
-      training.update(1e-2, 0.5);
-      train::IntervalTimes times;
-      times.step = times.last_run_step = step;
-      times.num_steps = times.num_run_steps = 1;
-      intervals.record(times);
-      if (step - first + 1 == save_after)
-        checkpointer.save({.step = step + 1, .epoch = 0, .samples_seen = 0, .data = {}, .extra = {}});
-    }
-    intervals.finish();
-    if (!checkpointer.wait()) throw std::runtime_error("a part was not written");
-    const std::lock_guard lock(mutex);
-    if (groups.world.rank() == 0) {
-      trace.losses = losses;
-      trace.restored_step = first;
-      trace.num_buckets = training.sync->num_buckets();
-      for (const auto& [name, tensor] : state.tensors) trace.model_bytes += static_cast<int64_t>(tensor->nbytes());
-      for (const auto& [kind, count] : calls())
-        if (count > before[kind]) trace.calls_per_step[kind] = count - before[kind];
-    }
-    trace.reads.push_back(restored ? restored->read : train::ReadCounts{});
-    for (const auto& entry : training.optimizer->state())
-      for (const auto* tensors : {&entry.tensors, &entry.scalars})
-        for (const auto& [name, tensor] : *tensors) trace.state_bytes += static_cast<int64_t>(tensor.nbytes());
+    train_rank({.scale = scale, .folder = folder, .num_steps = num_steps, .save_after = save_after}, groups, trace,
+               mutex);
   });
   return trace;
 }
@@ -234,6 +262,84 @@ TEST(CheckpointCounts, RowsOfPaddingAloneAreReadAsSuch) {
     ScaleCase reader = writer;
     reader.mesh = {.tp = 4, .pp = 2, .dp = dp, .is_sharded = dp > 1};
     expect_losses(train_on(reader, dir.path(), 3, -1), whole.losses, 3);
+  }
+}
+
+/// Calls of the ranks to their job's store, by the part of a run in which they are made: without questions whether a
+/// name is there, of which a wait asks as many as its time takes.
+struct StoreUse {
+  std::map<std::string, std::vector<int64_t>> others;  ///< [part][rank]
+  int64_t checks_in_steps = 0;
+
+  int64_t total(const std::string& part) const {
+    const auto found = others.find(part);
+    return found == others.end() ? 0 : std::accumulate(found->second.begin(), found->second.end(), int64_t{0});
+  }
+};
+
+/// As train_on, with ranks that meet in a store and communicate over Gloo. Signs of life are left out.
+StoreUse use_of_store(const ScaleCase& scale, const std::filesystem::path& folder, int64_t num_steps,
+                      int64_t save_after) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // see run_ranks
+  const plan::GptLayout layout = tasks::train_gpt_layout(options_for(scale), scale.mesh.num_ranks());
+  const int num_ranks = scale.mesh.num_ranks();
+  const uint16_t port = comm::Store::serve(0, std::chrono::seconds(20)).port();
+  StoreUse use;
+  RunTrace trace;
+  std::mutex mutex;
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      const auto calls = std::make_shared<comm::StoreCalls>();
+      int64_t counted = 0;
+      const auto on_end = [&](const std::string& part) {
+        const int64_t now = calls->others;
+        const std::lock_guard lock(mutex);
+        auto& of_part = use.others[part];
+        of_part.resize(static_cast<size_t>(num_ranks));
+        of_part[static_cast<size_t>(rank)] += now - std::exchange(counted, now);
+        if (part == "steps") use.checks_in_steps += calls->checks;
+        calls->checks = 0;
+      };
+      hw::RankInfo info;
+      info.rank = info.local_rank = rank;
+      info.world_size = info.local_world_size = num_ranks;
+      info.master_port = port;
+      comm::World world = comm::World::join(info, {.notice_times = {std::chrono::hours(1), std::chrono::hours(1)},
+                                                   .report_interval = std::chrono::hours(1),
+                                                   .store_calls = calls});
+      on_end("joining");
+      comm::MeshGroups groups = comm::make_mesh_groups(
+          layout.mesh, world.comm(),
+          [&](const std::string& axis, const std::vector<int>& members) { return world.group(axis, members); });
+      on_end("groups");
+      train_rank({.scale = scale,
+                  .folder = folder,
+                  .num_steps = num_steps,
+                  .save_after = save_after,
+                  .waits = {.for_rank_zero = [&] { world.wait_for_rank_zero("a test"); },
+                            .for_all = [&] { world.wait_for_all("a test"); }},
+                  .on_end = on_end},
+                 groups, trace, mutex);
+      world.comm().barrier();
+    }));
+  for (auto& rank : ranks) rank.get();
+  return use;
+}
+
+/// The store serves ranks that meet, groups that connect, and long waits; a step asks it for nothing.
+TEST(CheckpointCounts, CallsToTheStoreAreNoneInSteps) {
+  const core::TempDir dir;
+  ScaleCase scale{.mesh = {}, .global_batch = 8};
+  scale.mesh = {.tp = 2, .pp = 1, .dp = 2, .is_sharded = true};
+  for (const bool is_resume : {false, true}) {
+    SCOPED_TRACE(fmt::format("resume {}", is_resume));
+    const StoreUse use = use_of_store(scale, dir.path(), 3, is_resume ? -1 : 2);
+    EXPECT_GT(use.total("joining"), 0);
+    EXPECT_GT(use.total("groups"), 0);
+    EXPECT_EQ(use.total("building"), 0);
+    EXPECT_EQ(use.total("steps"), 0);
+    EXPECT_EQ(use.checks_in_steps, 0);
   }
 }
 

@@ -1,6 +1,7 @@
 // An object of this makes any program work with simulated devices: LOCKSTEP_TEST_DEVICES of them,
 // each with LOCKSTEP_TEST_DEVICE_BYTES. What the detector
 // found is told at the end, which is then one with exit code 70.
+#include <ATen/Context.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -23,6 +24,9 @@ void tell_reports() {
   for (const auto& report : reports) fprintf(stderr, "simulated accelerator: %s\n", report.c_str());
   fprintf(stderr, "simulated accelerator: %zu mistakes, the host waited %ld times\n", reports.size(),
           static_cast<long>(runtime.num_host_waits()));
+  const at::Context& context = at::globalContext();
+  fprintf(stderr, "simulated accelerator: tf32 %d, cudnn tf32 %d, cudnn benchmark %d\n", context.allowTF32CuBLAS(),
+          context.allowTF32CuDNN(), context.benchmarkCuDNN());
   if (!reports.empty()) _exit(kFoundMistakes);
 }
 
@@ -35,6 +39,7 @@ __attribute__((constructor)) void start() {
     Runtime::get().set_bytes_of_a_device(std::strtoull(bytes, nullptr, 10));
   if (const char* bytes = std::getenv("LOCKSTEP_TEST_DEVICE_BYTES_TAKEN_LATER"))
     Runtime::get().set_bytes_taken_later(std::strtoull(bytes, nullptr, 10));
+  at::globalContext();  // made before, so that it is still there in tell_reports
   std::atexit(&tell_reports);
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "checkpoint/ranking.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
@@ -233,6 +234,18 @@ TEST(Unreadable, ANewerCheckpointIsNotPassedOver) {
   }
   make_unreadable(run.path() / "checkpoints" / "step-00000010.a1" / kManifestName);
   EXPECT_EQ(choose_latest(run.path()).chosen->step, 20) << "the older one is not needed";
+}
+
+TEST(Unreadable, ARankedCheckpointIsNotForgotten) {
+  const core::TempDir run;
+  make_checkpoint(run.path(), 10, 1);
+  make_unreadable(make_checkpoint(run.path(), 20, 1) / kManifestName);
+  Ranking ranking;
+  for (const int64_t step : {10, 20, 30, 40}) ranking.entries.push_back({.name = checkpoint_name(step, 1)});
+  ranking.forget_absent(run.path(), {checkpoint_name(40, 1)});
+  std::vector<std::string> names;
+  for (const RankedCheckpoint& entry : ranking.entries) names.push_back(entry.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"step-00000010.a1", "step-00000020.a1", "step-00000040.a1"}));
 }
 
 TEST(Unreadable, AClaimRejectsNothingThatItCouldNotRead) {

@@ -36,6 +36,12 @@ TEST(BestCheckpoints, MetricsAreMeantByTheEndsOfTheirNames) {
   EXPECT_TRUE(best_checkpoints({}, kMetrics).metrics.empty()) << "off by default";
 }
 
+TEST(BestCheckpoints, ANameMeansItsMetricAlone) {
+  const Names with_averages = {"top1_pct", "loss", "ema_top1_pct", "ema_loss"};
+  for (const std::string& name : with_averages)
+    EXPECT_EQ(best_checkpoints({.num_best = 1, .metric = name}, with_averages).metrics, Names{name});
+}
+
 TEST(BestCheckpoints, WhatCannotRankIsRefused) {
   EXPECT_EQ(refusal({}), "no error");
   EXPECT_EQ(refusal({.num_best = 3}), "no error");

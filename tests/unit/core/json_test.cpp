@@ -25,6 +25,16 @@ TEST(Json, KeepsOrderAndValues) {
     EXPECT_EQ(parse_json(scalar, "a.json"), Json::parse(scalar)) << scalar;
 }
 
+TEST(Json, IntegersBeyondTheRangeAreNone) {
+  const Json json = parse_json(R"({"a": -9223372036854775808, "b": 9223372036854775807, "c": 9223372036854775808,
+                                   "d": 18446744073709551615, "e": 1.0, "f": "1", "g": true, "h": null})",
+                               "a.json");
+  EXPECT_EQ(integer_at(json, "a"), INT64_MIN);
+  EXPECT_EQ(integer_at(json, "b"), INT64_MAX);
+  for (const char* key : {"c", "d", "e", "f", "g", "h", "absent"}) EXPECT_FALSE(integer_at(json, key)) << key;
+  EXPECT_FALSE(integer_at(Json(3), "a"));
+}
+
 TEST(Json, EqualsTheLibrarysOwnBuilder) {
   CounterRng rng(stream_key(7, "json"));
   for (int round = 0; round < 300; ++round) {

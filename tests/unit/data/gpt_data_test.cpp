@@ -5,6 +5,7 @@
 #include "core/files.h"
 #include "data/order/numpy_random.h"
 #include "data/tokens/gpt_stream.h"
+#include "data/tokens/token_prefetch.h"
 #include "gpt_golden.h"
 
 namespace lockstep::data {
@@ -27,7 +28,7 @@ TEST(NumpyRandom, ShufflesAsNumpyDoes) {
 }
 
 TEST(GptIndex, WorkedExamples) {
-  const auto lengths_of = [](std::vector<int32_t> lengths) {
+  const auto lengths_of = [](const std::vector<int32_t>& lengths) {
     return [lengths](int64_t i) { return lengths[static_cast<size_t>(i)]; };
   };
   const GptIndex two =
@@ -255,6 +256,52 @@ TEST(GptStream, StepsHoldTheSameSamplesOnEveryMesh) {
   EXPECT_EQ(whole[4].back(), 59);
   for (const auto& [micro_batch_size, data_size] : {std::pair<int64_t, int64_t>{1, 1}, {1, 4}, {3, 2}, {2, 6}, {1, 12}})
     EXPECT_EQ(steps_of(micro_batch_size, data_size), whole) << micro_batch_size << " x " << data_size;
+}
+
+/// Read ahead by a thread: the same micro-batches, each position behind what was handed out, and errors in their turn.
+TEST(TokenPrefetch, IsTheStreamBehindWhatWasTaken) {
+  const std::shared_ptr<const GptSamples> samples = open_gpt_samples(two_corpora(), Split::kTrain);
+  const GptStreamConfig config{
+      .sequence_length = 8, .micro_batch_size = 3, .data_rank = 1, .data_size = 2, .rules = {}};
+  GptStream stream(samples, config);
+  TokenPrefetch prefetch(GptStream(samples, config), 3);
+  EXPECT_EQ(prefetch.position(), stream.position());
+  TokenBatch want, got;
+  int64_t num_batches = 0;
+  for (stream.next(want); want.num_samples > 0; stream.next(want), ++num_batches) {
+    prefetch.next(got);
+    EXPECT_EQ(got.tokens_BT, want.tokens_BT);
+    EXPECT_EQ(got.sample_ids, want.sample_ids);
+    EXPECT_EQ(prefetch.position(), stream.position());
+  }
+  EXPECT_EQ(num_batches, 10);
+  for (int i = 0; i < 2; ++i) {
+    prefetch.next(got);
+    EXPECT_EQ(got.num_samples, 0) << "the end stays the end";
+  }
+}
+
+TEST(TokenPrefetch, ErrorsComeWithTheirMicroBatch) {
+  GptDataConfig narrow = two_corpora();
+  const std::shared_ptr<const GptSamples> all = open_gpt_samples(narrow, Split::kTrain);
+  const GptStreamConfig config{.sequence_length = 8, .micro_batch_size = 1, .rules = {}};
+  GptStream whole(all, config);
+  int32_t largest_of_first = 0;
+  TokenBatch batch;
+  whole.next(batch);
+  for (const int32_t id : batch.tokens_BT) largest_of_first = std::max(largest_of_first, id);
+  for (const int32_t id : batch.labels_BT) largest_of_first = std::max(largest_of_first, id);
+  narrow.vocab_size = largest_of_first + 1;
+  narrow.is_first_rank = false;  // who reads no files ahead of the samples
+  const std::shared_ptr<const GptSamples> some = open_gpt_samples(narrow, Split::kTrain);
+  GptStream plain(some, config);
+  TokenPrefetch prefetch(GptStream(some, config), 2);
+  int64_t num_read = 0;
+  EXPECT_THROW(for (;; ++num_read) plain.next(batch), DataError);
+  ASSERT_GE(num_read, 1) << "the first is legal";
+  for (int64_t i = 0; i < num_read; ++i) prefetch.next(batch);
+  EXPECT_THROW(prefetch.next(batch), DataError);
+  EXPECT_EQ(prefetch.position().at("consumed_samples"), num_read);
 }
 
 TEST(GptStream, GoesOnExactlyWhereItStopped) {

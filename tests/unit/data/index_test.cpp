@@ -118,12 +118,13 @@ TEST(Verify, ListsEveryDamagedShard) {
   }
 }
 
-TEST(ShardIndex, NumbersThatAreNoIntegersAreRefused) {
+TEST(ShardIndex, NumbersThatAreNoCountsAreRefused) {
   const std::string header =
       R"({"shard":"s.tar","format":"lockstep-shard-index","version":1,"bytes":NUMBER,"xxh3_128":"","samples":0,)"
       R"("extension_sets":[],"skipped":{},"table_xxh3_128":""})";
   EXPECT_EQ(parse_index_header(core::replace_all(header, "NUMBER", "512"), "x").second.bytes, 512u);
-  for (const char* number : {"5e29", "-1e30", "0.5", "null", "533333333333333333333333333120"})
+  for (const char* number : {"5e29", "-1e30", "0.5", "null", "533333333333333333333333333120", "-1",
+                             "9223372036854775808", "18446744073709551615"})
     EXPECT_THROW(parse_index_header(core::replace_all(header, "NUMBER", number), "x"), DataError) << number;
 }
 

@@ -87,6 +87,8 @@ TEST(DeviceSpecs, PrecisionNamesOfOurAndOtherPrograms) {
     EXPECT_EQ(compute_type_of_precision(name), kFp16) << name;
   EXPECT_EQ(compute_type_of_precision("fp8"), kFp8);
   EXPECT_EQ(compute_type_of_precision("fp32"), kFp32);
+  EXPECT_EQ(compute_type_of_precision("fp32", /*has_tf32=*/true), kTf32);
+  EXPECT_EQ(compute_type_of_precision("amp_bf16", /*has_tf32=*/true), kBf16);
   EXPECT_EQ(compute_type_of_precision("tf32"), kTf32);
   EXPECT_EQ(compute_type_of_precision("int8"), std::nullopt);
   EXPECT_EQ(compute_type_of_precision(""), std::nullopt);

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <numbers>
 #include <set>
@@ -20,13 +21,72 @@ using tests::TensorMap;
 
 TEST(TextPacking, TextsOfEqualLengthAreOneBlock) {
   const at::Tensor text = at::tensor({0, 5, 2, 1, 1, 0, 2, 1, 1, 1, 0, 8, 2, 1, 1}, at::kLong).view({3, 5});
-  const TextPacking packing = pack_texts(text, 1, 4);
+  const TextPacking packing = pack_texts(text, 1, 4, at::kCPU, TextAttention::kByLength);
   ASSERT_EQ(packing.blocks.size(), 2u);
   EXPECT_EQ(packing.block_rows(), (std::vector<int64_t>{2, 6}));
   EXPECT_TRUE(packing.id_N.equal(at::tensor({0, 2, 0, 5, 2, 0, 8, 2}, at::kLong)));
   EXPECT_TRUE(packing.position_N.equal(at::tensor({2, 3, 2, 3, 4, 2, 3, 4}, at::kLong)));
   EXPECT_TRUE(packing.first_B.equal(at::tensor({0, 2, 5}, at::kLong)));
   EXPECT_TRUE(packing.place_B.equal(at::tensor({1, 0, 2}, at::kLong)));
+}
+
+/// On a device: where each token stands when the texts are padded to the longest.
+TEST(TextPacking, PaddedTextsKeepTheirTokensInPlace) {
+  const at::Tensor text = at::tensor({0, 5, 2, 1, 1, 0, 2, 1, 1, 1, 0, 8, 2, 1, 1}, at::kLong).view({3, 5});
+  const TextPacking packing = pack_texts(text, 1, 4, at::kCPU, TextAttention::kPadded);
+  EXPECT_TRUE(packing.slot_N.equal(at::tensor({0, 1, 3, 4, 5, 6, 7, 8}, at::kLong)));
+  EXPECT_TRUE(packing.length_B.equal(at::tensor({2, 3, 3}, at::kLong)));
+  EXPECT_TRUE(
+      packing.mask_B11T.view({3, 3}).exp().equal(at::tensor({1, 1, 0, 1, 1, 1, 1, 1, 1}, at::kFloat).view({3, 3})));
+  const at::Tensor rows = packing.id_N.to(at::kFloat).unsqueeze(1);
+  EXPECT_TRUE(
+      packing.padded(rows, -1).view({3, 3}).equal(at::tensor({0, 2, -1, 0, 5, 2, 0, 8, 2}, at::kFloat).view({3, 3})));
+}
+
+at::Tensor made_up_texts(const std::vector<int64_t>& lengths) {
+  std::vector<at::Tensor> rows;
+  for (const int64_t length : lengths)
+    rows.push_back(
+        at::constant_pad_nd(at::arange(length).mul(5).add(length).remainder(20).add(2), {0, 12 - length}, 1));
+  return at::stack(rows);
+}
+
+/// Devices attend to all texts at once, the CPU to those of one length: one layer's results and all its gradients.
+TEST(RobertaLayer, PaddedAttentionIsThatByLength) {
+  const config::RobertaShape shape{.vocab_size = 30,
+                                   .max_positions = 20,
+                                   .width = 12,
+                                   .heads = 3,
+                                   .layers = 1,
+                                   .mlp_width = 20,
+                                   .context_length = 12};
+  RobertaLayer layer(shape, 0, at::TensorOptions());
+  int64_t number = 0;
+  for (auto& [name, parameter] : layer.named_parameters())
+    parameter->detach().copy_(
+        at::arange(parameter->numel()).add(++number).mul(0.7).sin().mul(0.3).view(parameter->sizes()));
+  const at::Tensor text = made_up_texts({7, 2, 12, 7, 3, 1});
+  for (const bool only_first : {false, true}) {
+    const auto run = [&](TextAttention attention) {
+      const TextPacking packing = pack_texts(text, 1, 12, at::kCPU, attention);
+      const at::Tensor x = packing.id_N.unsqueeze(1).mul(at::arange(1, 13)).to(at::kFloat).sin().requires_grad_(true);
+      const at::Tensor y = only_first ? layer.forward_first(x, packing, {}) : layer.forward(x, packing, {});
+      std::vector<at::Tensor> inputs{x};
+      for (auto& [name, parameter] : layer.named_parameters()) inputs.push_back(*parameter);
+      auto results = torch::autograd::grad({y.mul(at::arange(y.numel()).view(y.sizes()).cos()).sum()}, inputs);
+      results.insert(results.begin(), y.detach());
+      return results;
+    };
+    const auto want = run(TextAttention::kByLength), got = run(TextAttention::kPadded);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (want[i].abs().max().item<double>() < 1e-6) {  // the keys' bias, which no softmax sees
+        EXPECT_LT(got[i].abs().max().item<double>(), 1e-6) << i;
+        continue;
+      }
+      expect_close(got[i], want[i], 5e-6, fmt::format("first {} tensor {}", only_first, i));
+    }
+  }
 }
 
 class RobertaPooler : public ::testing::TestWithParam<std::pair<const char*, config::TextPooler>> {};
@@ -92,9 +152,10 @@ TEST(LogMel, FftEqualsTheConvolutionForm) {
 }
 
 TEST(SpecAugment, BlanksAtMostTwoStripesEachWay) {
-  const at::Tensor mask = spec_augment_mask(300, 64, 1001, 17);
-  EXPECT_TRUE(mask.equal(spec_augment_mask(300, 64, 1001, 17)));
-  EXPECT_FALSE(mask.equal(spec_augment_mask(300, 64, 1001, 18)));
+  const auto kept = [](uint64_t key) { return spec_augment_blanks(300, 64, 1001, key, at::kCPU).logical_not(); };
+  const at::Tensor mask = kept(17);
+  EXPECT_TRUE(mask.equal(kept(17)));
+  EXPECT_FALSE(mask.equal(kept(18)));
   // A clip's stripes are whole columns and rows, each width uniform from 0: 2 x 31.5 frames and 2 x 3.5 bins on
   // average.
   const at::Tensor frames = mask.amax(1).eq(0).sum(1).to(at::kDouble), bins = mask.amax(2).eq(0).sum(1).to(at::kDouble);
@@ -102,7 +163,7 @@ TEST(SpecAugment, BlanksAtMostTwoStripesEachWay) {
   EXPECT_LE(bins.max().item<double>(), 14);
   EXPECT_NEAR(frames.mean().item<double>(), 61.5, 6);  // overlaps take some; deviation of the mean 1.5
   EXPECT_NEAR(bins.mean().item<double>(), 6.7, 0.8);
-  EXPECT_TRUE(mask.equal(mask.amax(1, true) * mask.amax(2, true)));
+  EXPECT_TRUE(mask.equal(mask.amax(1, true).logical_and(mask.amax(2, true))));
 }
 
 /// Swin's own recipe: roll, cut into windows.

@@ -1,6 +1,8 @@
 // Own CPU kernels against ATen's plain forms, values and every gradient.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@
 #include "nn/layers.h"
 #include "nn/packed_linear.h"
 #include "nn/product.h"
+#include "nn/recompute.h"
 #include "nn/transformer.h"
 #include "support/tensor_golden.h"
 
@@ -102,8 +105,18 @@ std::vector<at::Tensor> value_and_gradients(const std::function<at::Tensor(at::T
   return found;
 }
 
+/// Elsewhere these products are LibTorch's own, and equal by definition.
+bool products_are_onednns() {
+#if defined(__x86_64__)
+  return !__builtin_cpu_is("intel") && at::hasMKLDNN();
+#else
+  return false;
+#endif
+}
+
 // Large enough for oneDNN's product, and too small for it; gradients that repeat one row, and transposed inputs.
 TEST(Product, LinearEqualsTheProductInDoublePrecision) {
+  if (!products_are_onednns()) GTEST_SKIP() << "this CPU's products are not oneDNN's";
   for (const int64_t width : {8, 96}) {
     const at::Tensor weight = draw({320, width}, 11).detach(), bias = draw({320}, 12).detach();
     const at::Tensor dense = draw({3, 50, width}, 13).detach(),
@@ -129,8 +142,40 @@ TEST(Product, LinearEqualsTheProductInDoublePrecision) {
   EXPECT_EQ(wide.narrow(1, 170, 130).count_nonzero().item<int64_t>(), 0);
 }
 
+TEST(Product, ARecomputedBlockHasTheGradientsOfAKeptOne) {
+  if (!products_are_onednns()) GTEST_SKIP() << "this CPU's products are not oneDNN's";
+  Mlp mlp(96, 384, Activation::kGelu, at::TensorOptions());
+  {
+    const c10::NoGradGuard no_grad;
+    for (auto& parameter : mlp.named_parameters()) parameter.tensor->normal_(0, 0.1);
+  }
+  const at::Tensor x = draw({100, 96}, 23), again = x.detach().clone().set_requires_grad(true);
+  mlp.forward(x).square().sum().backward();
+  std::vector<at::Tensor> kept;
+  for (auto& parameter : mlp.named_parameters()) {
+    kept.push_back(parameter.tensor->grad().clone());
+    parameter.tensor->mutable_grad().reset();
+  }
+  recomputed(mlp, again, [&](const at::Tensor& input) { return mlp.forward(input); }).square().sum().backward();
+  EXPECT_TRUE(at::equal(again.grad(), x.grad()));
+  for (size_t i = 0; i < kept.size(); ++i)
+    EXPECT_TRUE(at::equal(mlp.named_parameters()[i].tensor->grad(), kept[i])) << mlp.named_parameters()[i].name;
+}
+
+TEST(Product, AutocastTakesItAsAnyLinear) {
+  if (!products_are_onednns()) GTEST_SKIP() << "this CPU's products are not oneDNN's";
+  const at::Tensor x = draw({150, 96}, 24).detach(), weight = draw({320, 96}, 25).detach();
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const at::Tensor cast = linear_layer(x, weight, {});
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  EXPECT_EQ(cast.scalar_type(), at::kBFloat16);
+  expect_close(cast.to(at::kFloat), at::linear(x, weight), 1e-2, "in bf16");
+}
+
 // What asks for no gradient gets none: the input of a first layer, the weight of a locked one.
 TEST(Product, NoGradientWhereNoneIsAskedFor) {
+  if (!products_are_onednns()) GTEST_SKIP() << "this CPU's products are not oneDNN's";
   const at::Tensor x = draw({150, 96}, 18).detach(), weight = draw({320, 96}, 19).detach().set_requires_grad(true);
   linear_layer(x, weight, {}).sum().backward();
   EXPECT_FALSE(x.grad().defined());

@@ -92,6 +92,21 @@ TEST(Rotary, TurnsPairsByPositionTimesFrequency) {
   EXPECT_NEAR(out[3].item<double>(), b * std::cos(angle) + a * std::sin(angle), 1e-12);
 }
 
+/// What a table costs on a device is paid once.
+TEST(Rotary, CachedTableIsThatOfItsPositions) {
+  const auto frequencies = rotary_frequencies(6, 10000.0, std::nullopt);
+  RotaryCache cache(frequencies);
+  const RotaryTable want = make_rotary_table(frequencies, at::arange(5).unsqueeze(1));
+  for (const at::ScalarType type : {at::kDouble, at::kBFloat16}) {
+    const RotaryTable first = cache.table(5, at::kCPU, type);
+    EXPECT_TRUE(at::equal(first.cosine, want.cosine.to(type)) && at::equal(first.sine, want.sine.to(type)));
+    EXPECT_TRUE(cache.table(5, at::kCPU, type).cosine.is_same(first.cosine)) << "made again";
+  }
+  EXPECT_EQ(cache.table(7, at::kCPU, at::kFloat).sine.size(0), 7);
+  const at::Tensor reset = at::tensor({0, 1, 0, 1, 2}, at::kLong).unsqueeze(1);
+  EXPECT_TRUE(at::equal(cache.table(reset).sine, make_rotary_table(frequencies, reset).sine));
+}
+
 TEST(Rotary, ScoresDependOnDistanceAlone) {
   const auto frequencies = rotary_frequencies(8, 100.0, config::RotaryScaling{4, 1, 4, 64});
   const at::Tensor q = wave({1, 1, 1, 1, 8}, 0.1).expand({2, 1, 1, 1, 8}),

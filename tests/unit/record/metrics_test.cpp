@@ -29,8 +29,8 @@ TEST(Metrics, EveryKeyOfTheRecordIsInTheCatalogueAndNoOther) {
   StepRecord step;
   step.epoch = 1, step.tokens = 2, step.exposed_comm_ms = 3, step.losses = {{"a", 1}}, step.grad_norm = 1,
   step.num_zeros = 1, step.params_norm = 1, step.scale = 2, step.loss_scale = 4;
-  step.is_skipped = true, step.device_memory_bytes = 5, step.host_memory_bytes = 6, step.phases_ms = {{"forward", 1}},
-  step.time_s = 7;
+  step.is_skipped = true, step.cached_share = 0.5, step.device_memory_bytes = 5, step.host_memory_bytes = 6,
+  step.phases_ms = {{"forward", 1}}, step.time_s = 7;
   EXPECT_EQ(keys_of(to_json(step)), names_of(MetricSource::kSteps));
   const RankTimesRecord ranks{
       .step_ms = {1}, .data_wait_ms = {1}, .compute_ms = {1}, .comm_wait_ms = {1}, .hosts = {"a"}};

@@ -337,6 +337,9 @@ TEST(LoadRun, StepsThatNobodyCanHaveCountedAreNoSteps) {
   const StatusRead status = read_status(folder.path());
   EXPECT_EQ(status.steps_done, std::nullopt);  // the last step and one more would be below zero
   EXPECT_EQ(status.exit_code, std::nullopt);
+  std::ofstream(folder.path() / "status.json")
+      << R"({"record_version":1,"state":"completed","last_step":18446744073709551615,"attempt":18446744073709551614})";
+  EXPECT_EQ(read_status(folder.path()).steps_done, std::nullopt) << "not -1 + 1";
 }
 
 TEST(LoadRun, ADamagedRunFileLeavesTheStepsReadable) {

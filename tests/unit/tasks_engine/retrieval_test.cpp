@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+
+#include "support/ranks/run_ranks.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -16,16 +19,39 @@ at::Tensor unit_rows(int64_t rows, int64_t columns, uint64_t seed) {
 }
 
 TEST(Retrieval, RanksEqualASortedSearchWhateverTheChunk) {
+  comm::Comm alone;
   const auto rows = unit_rows(37, 5, 1), columns = unit_rows(37, 5, 2);
   const auto order = std::get<1>(rows.matmul(columns.t()).sort(/*stable=*/true, 1, /*descending=*/true));
   std::vector<int64_t> want;
   for (int64_t row = 0; row < 37; ++row) want.push_back(order[row].eq(row).nonzero().item<int64_t>());
-  for (const int64_t chunk : {1, 2, 10, 37, 100}) EXPECT_EQ(matching_ranks(rows, columns, chunk), want) << chunk;
+  for (const int64_t chunk : {1, 2, 10, 37, 100}) EXPECT_EQ(matching_ranks(rows, columns, alone, chunk), want) << chunk;
 }
 
 TEST(Retrieval, TiesRankByIndex) {
+  comm::Comm alone;
   const auto same = at::ones({4, 2}) / std::sqrt(2.0);
-  EXPECT_EQ(matching_ranks(same, same), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(matching_ranks(same, same, alone), (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+/// Whoever shares: each metric is that of one rank, and each rank computed only its part.
+TEST(Retrieval, SharedOutMetricsAreThoseOfOneRank) {
+  const auto image = unit_rows(23, 6, 5), text = unit_rows(23, 6, 6);
+  comm::Comm alone;
+  const auto want = retrieval_metrics("image", image, text, alone);
+  const double want_loss = batched_contrastive_loss(image, text, 20.0, 4, alone);
+  for (const int num_ranks : {2, 3, 5})
+    tests::run_ranks(num_ranks, [&](comm::Comm& ranks) {
+      if (ranks.size() != num_ranks) throw std::runtime_error("wrong world size");
+      at::Tensor own = image.clone(), others = text.clone();
+      const int64_t share = (23 + num_ranks - 1) / num_ranks, begin = share * ranks.rank();
+      EXPECT_EQ(retrieval_metrics("image", own, others, ranks), want);
+      EXPECT_NEAR(batched_contrastive_loss(own, others, 20.0, 4, ranks), want_loss, 1e-12);
+      // Rows of others are theirs: nonsense in them here changes no rank of theirs.
+      const at::Tensor rows = at::full_like(own, std::nan(""));
+      const int64_t count = std::max<int64_t>(0, std::min<int64_t>(share, 23 - begin));
+      if (count > 0) rows.narrow(0, begin, count).copy_(own.narrow(0, begin, count));
+      EXPECT_EQ(matching_ranks(rows, others, ranks), matching_ranks(image, text, alone));
+    });
 }
 
 TEST(Retrieval, MetricsOfKnownRanks) {
@@ -43,9 +69,10 @@ TEST(Retrieval, MeanAveragePrecisionCountsTheFirstTenPlaces) {
 }
 
 TEST(Retrieval, SoundsHaveTheirOwnNamesAndTheMeanAveragePrecision) {
-  const auto names_of = [](const std::string& kind) {
+  comm::Comm alone;
+  const auto names_of = [&](const std::string& kind) {
     std::vector<std::string> names;
-    for (const auto& [name, value] : retrieval_metrics(kind, unit_rows(5, 3, 1), unit_rows(5, 3, 2)))
+    for (const auto& [name, value] : retrieval_metrics(kind, unit_rows(5, 3, 1), unit_rows(5, 3, 2), alone))
       names.push_back(name);
     return names;
   };
@@ -57,13 +84,15 @@ TEST(Retrieval, SoundsHaveTheirOwnNamesAndTheMeanAveragePrecision) {
 }
 
 TEST(Retrieval, BatchedLossIsTheMeanOverPairs) {
+  comm::Comm alone;
   const auto image = unit_rows(10, 4, 3), text = unit_rows(10, 4, 4);
   const auto loss_of = [&](int64_t first, int64_t count) {
-    return batched_contrastive_loss(image.narrow(0, first, count), text.narrow(0, first, count), 20.0, count);
+    return batched_contrastive_loss(image.narrow(0, first, count), text.narrow(0, first, count), 20.0, count, alone);
   };
-  EXPECT_NEAR(batched_contrastive_loss(image, text, 20.0, 4),
+  EXPECT_NEAR(batched_contrastive_loss(image, text, 20.0, 4, alone),
               (4 * loss_of(0, 4) + 4 * loss_of(4, 4) + 2 * loss_of(8, 2)) / 10, 1e-6);
-  EXPECT_GT(std::abs(batched_contrastive_loss(image, text, 20.0, 10) - batched_contrastive_loss(image, text, 20.0, 4)),
+  EXPECT_GT(std::abs(batched_contrastive_loss(image, text, 20.0, 10, alone) -
+                     batched_contrastive_loss(image, text, 20.0, 4, alone)),
             1e-3);
 }
 

@@ -124,7 +124,7 @@ TEST(ImagenetOptions, TheDecayOfTheAverageFollowsTorchvisionsRule) {
 
 TEST(ImagenetOptions, TheAverageIsInThePlannedMemory) {
   const auto optimizer_bytes = [](const std::vector<std::string>& words) {
-    return plan_imagenet_memory(Parsed(words).options, 8, 1).optimizer;
+    return plan_imagenet_memory(Parsed(words).options, {.micro_batch_size = 8, .num_micro_batches = 1}, 1).optimizer;
   };
   const double without = optimizer_bytes({"--dummy", "-a", "resnet50"});
   EXPECT_GT(without, 0);

@@ -72,6 +72,10 @@ TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
   MemoryPlanInput large = input;
   large.micro_batch_size = 24;
   EXPECT_DOUBLE_EQ(plan_contrastive_memory(tiny, large).activations, 3 * plan.activations);
+  MemoryPlanInput device = input;
+  device.batches_held = 2;
+  EXPECT_EQ(plan_contrastive_memory(tiny, device).batch, 2 * plan.batch);
+  EXPECT_EQ(plan_contrastive_memory(tiny, device).total(), plan.total() + plan.batch);
 }
 
 TEST(MemoryPlan, LogitsAreHeldInTiles) {

@@ -258,7 +258,8 @@ TEST(Checkpointer, WhereAllAreKeptOnlyWhatWasSavedForItsRankGoes) {
   }
   ASSERT_TRUE(run.checkpointer().wait());
   checkpoint::Ranking ranking;
-  ranking.superfluous = {"step-00000001.a1", "step-00000003.a1"};
+  for (const char* name : {"step-00000001.a1", "step-00000003.a1"})
+    ranking.entries.push_back({.name = name, .value = 1, .is_extra = true});
   checkpoint::write_ranking(dir.path(), ranking);
   run.checkpointer().remove_superfluous();
   EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000002.a1", "step-00000003.a1"}))
@@ -266,6 +267,85 @@ TEST(Checkpointer, WhereAllAreKeptOnlyWhatWasSavedForItsRankGoes) {
   core::write_file_atomic(dir.path() / "checkpoints" / "best.json", "damaged");
   run.checkpointer().remove_superfluous();
   EXPECT_EQ(folders_in(dir.path()).size(), 2u) << "nothing is removed where the ranking is not known";
+}
+
+/// While files of more than half a KiB cannot be written.
+class SmallFilesOnly {
+ public:
+  SmallFilesOnly() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{512, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~SmallFilesOnly() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+// The ranking names a checkpoint before it is on the disk. Where it never gets there, what it would have displaced
+// stays.
+TEST(Checkpointer, ABestThatCannotBeSavedDisplacesNone) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path(), /*num_kept=*/1);
+  const checkpoint::RankingRule rule{.metrics = {"m"}, .num_best = 1};
+  checkpoint::Ranking ranking;
+  std::string name;
+  const auto save_as = [&](double value) {
+    run.train(1);
+    name = checkpoint::checkpoint_name(run.step(), 1);
+    ranking.enter({.name = name, .value = value, .is_extra = true}, rule);
+    checkpoint::write_ranking(dir.path(), ranking);
+    run.save();
+    return run.checkpointer().wait();
+  };
+  EXPECT_TRUE(save_as(1));
+  EXPECT_TRUE(save_as(0));
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000001.a1", "step-00000002.a1"}));
+  {
+    const SmallFilesOnly full_disk;
+    EXPECT_FALSE(save_as(2));
+  }
+  EXPECT_TRUE(run.checkpointer().has_failed());
+  checkpoint::Ranking next = ranking;
+  next.forget_absent(dir.path(), {name});
+  EXPECT_EQ(next.enter({.name = "step-00000004.a1", .value = 1.5}, rule), 0) << "as long as it may still come";
+  next = ranking;
+  next.forget_absent(dir.path(), {});
+  EXPECT_EQ(next.enter({.name = "step-00000004.a1", .value = 1.5}, rule), 1) << "it is in nobody's way";
+  EXPECT_TRUE(save_as(-1));
+  EXPECT_FALSE(run.checkpointer().has_failed());
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000001.a1", "step-00000004.a1"}));
+  EXPECT_TRUE(save_as(3));
+  EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000005.a1"});
+}
+
+TEST(Checkpointer, ASupersededAttemptRemovesNothing) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun old_run(alone, dir.path());
+  for (int i = 0; i < 2; ++i) {
+    old_run.train(1);
+    old_run.save();
+  }
+  ASSERT_TRUE(old_run.checkpointer().wait());
+  checkpoint::Ranking ranking;
+  ranking.entries.push_back({.name = "step-00000001.a1", .value = 1, .is_extra = true});
+  checkpoint::write_ranking(dir.path(), ranking);
+  {
+    const ToyRun new_run(alone, dir.path());
+    old_run.checkpointer().remove_superfluous();
+    EXPECT_EQ(folders_in(dir.path()).size(), 2u);
+  }
+  ToyRun newest(alone, dir.path());
+  ASSERT_TRUE(newest.restore_latest());
+  newest.checkpointer().remove_superfluous();
+  EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000002.a1"}) << "which its successor may";
 }
 
 TEST(Checkpointer, AnAttemptThatDidNotResumeRemovesNoneOfAnother) {
@@ -312,17 +392,12 @@ TEST(Checkpointer, AFullDiskKeepsTheOldOneAndTrainingGoesOn) {
   run.train(1);
   run.save();
   ASSERT_TRUE(run.checkpointer().wait());
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit limit{512, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &limit);
-  run.train(1);
-  run.save();
-  const bool succeeded = run.checkpointer().wait();
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
-  EXPECT_FALSE(succeeded);
+  {
+    const SmallFilesOnly full_disk;
+    run.train(1);
+    run.save();
+    EXPECT_FALSE(run.checkpointer().wait());
+  }
   EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000001.a1"});
   run.train(1);
   run.save();

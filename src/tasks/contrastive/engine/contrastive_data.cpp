@@ -145,11 +145,15 @@ data::WaveformConfig make_waveform(const SoundOptions& options, const config::Au
   return waveform;
 }
 
+train::BatchMover::TextPlace text_place(const config::ContrastiveShape& shape) {
+  return shape.packs_texts() ? train::BatchMover::TextPlace::kHost : train::BatchMover::TextPlace::kDevice;
+}
+
 train::BatchMover make_batch_mover(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
                                    at::Device device, at::ScalarType input_type) {
   const auto transform =
       shape.clip() != nullptr ? make_transform(options, *shape.clip(), /*is_train=*/false) : data::TransformConfig{};
-  return train::BatchMover(device, input_type, transform.mean, transform.std);
+  return train::BatchMover(device, input_type, transform.mean, transform.std, text_place(shape));
 }
 
 data::TextEncoder load_text_encoder(const std::string& path, const config::ContrastiveShape& shape) {

@@ -81,6 +81,8 @@ struct SoundOptions {
 data::WaveformConfig make_waveform(const SoundOptions& options, const config::AudioShape& shape, bool is_train);
 /// The prompt of zero-shot classification of sounds (LAION's CLAP) where no other is given.
 inline constexpr const char* kSoundTemplate = "This is a sound of {}.";
+/// Where the model's text tower takes its ids from.
+train::BatchMover::TextPlace text_place(const config::ContrastiveShape& shape);
 /// Batches of a task's pictures or sounds to the device.
 train::BatchMover make_batch_mover(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
                                    at::Device device, at::ScalarType input_type);

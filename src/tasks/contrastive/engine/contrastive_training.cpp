@@ -121,7 +121,8 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
       .has_sigmoid_loss = options.siglip,
       .contrastive_weight = options.coca_contrastive_loss_weight,
       .caption_weight = options.coca_caption_loss_weight,
-      .teacher = options.has_teacher() ? build_teacher(options, *training.precision, data_axis, device) : nullptr};
+      .teacher = options.has_teacher() ? build_teacher(options, *training.precision, data_axis, device) : nullptr,
+      .teacher_packs_texts = options.has_teacher() && teacher_shape_of(options).packs_texts()};
   add_feature_caches(options, shape, task);
   training.task = std::make_unique<models::ContrastiveTask>(std::move(towers), data_axis, std::move(task));
   training.faulty_task = train::with_fault(*training.task, hooks.fault, data_axis.rank());

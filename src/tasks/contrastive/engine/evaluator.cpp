@@ -68,7 +68,7 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
 
 }  // namespace
 
-EncodedSet encode_all(const EncoderContext& context, data::Loader& loader) {
+EncodedSet encode_all(const EncoderContext& context, data::Loader& loader, at::Device place) {
   const c10::NoGradGuard no_grad;
   const RankParts parts = encode_own(context, loader);
   const auto device = context.engine.mover().device();
@@ -77,7 +77,7 @@ EncodedSet encode_all(const EncoderContext& context, data::Loader& loader) {
   const auto join = [&](const std::vector<at::Tensor>& own, bool wanted, at::IntArrayRef row, at::ScalarType dtype) {
     if (!wanted || set.num_samples == 0) return at::Tensor();
     const auto rows = concatenated(own, row, at::TensorOptions(dtype).device(device));
-    return interleave_ranks(rows, set.num_samples, context.data_axis).to(at::kCPU);
+    return interleave_ranks(rows, set.num_samples, context.data_axis).to(place);
   };
   // A rank without samples learns from the others which parts there are and how wide they are.
   auto widths = at::zeros({3}, at::TensorOptions(at::kLong).device(device));
@@ -133,16 +133,17 @@ at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextE
 
 train::Metrics validate_pairs(const EncoderContext& context, const std::string& modality, data::Loader& loader,
                               int64_t samples_per_batch) {
-  const EncodedSet set = encode_all(context, loader);
+  const EncodedSet set = encode_all(context, loader, context.engine.mover().device());
   if (set.num_samples == 0 || !set.image_NE.defined() || !set.text_NE.defined())
     throw DataError(
         fmt::format("evaluation: the validation data hold no pair of {} and text", modality),
         fmt::format("check --val-data, and {} and --text-key", modality == "audio" ? "--audio-ext" : "--image-key"));
   const double scale =
       context.engine.network().logit_scale().detach().to(at::kDouble).exp().item<double>();  // sync: evaluation
-  train::Metrics metrics = retrieval_metrics(modality, set.image_NE, set.text_NE);
-  metrics.emplace_back(modality == "audio" ? "clap_val_loss" : "clip_val_loss",
-                       batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch));
+  train::Metrics metrics = retrieval_metrics(modality, set.image_NE, set.text_NE, context.data_axis);
+  metrics.emplace_back(
+      modality == "audio" ? "clap_val_loss" : "clip_val_loss",
+      batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch, context.data_axis));
   metrics.emplace_back("num_samples", static_cast<double>(set.num_samples));
   return metrics;
 }

@@ -22,7 +22,7 @@ struct EncoderContext {
   std::function<void(int64_t num_done)> on_progress = {};
 };
 
-/// L2-normalised fp32 features of the samples that all ranks read, on the CPU, in the order of their sample numbers.
+/// L2-normalised fp32 features of the samples that all ranks read, in the order of their sample numbers.
 /// Undefined where the batches have no such part.
 struct EncodedSet {
   at::Tensor image_NE;  ///< Of the tower beside the text: images or sounds.
@@ -32,8 +32,8 @@ struct EncodedSet {
 };
 
 /// Encodes the rest of `loader` (an evaluation stream: rank r holds samples r, r + W, ...) without gradient;
-/// collective.
-EncodedSet encode_all(const EncoderContext& context, data::Loader& loader);
+/// collective. All ranks get all, on `place`.
+EncodedSet encode_all(const EncoderContext& context, data::Loader& loader, at::Device place = at::kCPU);
 
 /// Features [N, E] of texts in their order, fp32 on the CPU; each rank encodes its share, all get the whole.
 /// Collective.

@@ -60,7 +60,10 @@ void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folde
 }
 
 void remove_openclip_copy(const fs::path& folder, const checkpoint::CheckpointManifest& manifest) {
-  if (ends_epoch(manifest)) fs::remove(copy_of_epoch(folder.parent_path(), manifest.epoch));
+  if (!ends_epoch(manifest)) return;
+  for (const auto& entry : checkpoint::list_checkpoints(folder.parent_path()))
+    if (entry.step == manifest.step && entry.attempt > manifest.attempt && entry.problem.empty()) return;
+  fs::remove(copy_of_epoch(folder.parent_path(), manifest.epoch));
 }
 
 }  // namespace lockstep::tasks

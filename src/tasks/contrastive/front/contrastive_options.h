@@ -24,6 +24,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
     task = "clip";  // or "clap": the command; set before declaring
     model = "RN50";
     precision = "amp";
+    gpu_math = config::kOpenclipGpuMath;
   }
   bool is_clap() const { return task == "clap"; }
   bool has_made_up_data() const;  ///< By --dataset-type.

@@ -175,6 +175,7 @@ std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
 }  // namespace
 
 void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set) {
+  if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
   if (!options.cache_dir.empty()) setenv("HF_HUB_CACHE", options.cache_dir.c_str(), /*overwrite=*/1);
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,

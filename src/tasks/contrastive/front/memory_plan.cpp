@@ -82,7 +82,8 @@ MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const 
     plan.activations = samples * (htsat_bytes(clap.audio, bytes) + text_bytes(clap.text, clap.text.mlp_width, bytes));
     other_input = static_cast<double>(clap.audio.clip_samples) * 4;
   }
-  plan.batch = samples * (other_input + static_cast<double>(shape.context_length()) * 8);
+  plan.batch = static_cast<double>(input.batches_held) * samples *
+               (other_input + static_cast<double>(shape.context_length()) * 8);
   const double both_directions = std::min(2 * samples * all * 4, kLogitBytes);
   plan.logits = 3 * both_directions;  // logits, softmax, gradient; fp32
   return plan;

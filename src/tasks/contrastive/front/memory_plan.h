@@ -16,7 +16,7 @@ struct MemoryPlan {
   double optimizer = 0;    ///< Moments: this rank's share.
   double masters = 0;      ///< fp32 copies of 16-bit parameters: this rank's share.
   double activations = 0;  ///< Kept from forward to backward, at their peak.
-  double batch = 0;        ///< Pictures or sounds, and token ids.
+  double batch = 0;        ///< Pictures or sounds, and token ids; of all batches held at once.
   double logits = 0;       ///< Similarities of own and all pairs, their softmax and gradients.
   std::vector<std::pair<std::string, double>> parts() const;  ///< Each with its name.
   double total() const { return parameters + gradients + optimizer + masters + activations + batch + logits; }
@@ -29,6 +29,7 @@ struct MemoryPlanInput {
   bool has_fp32_gradients = false;  ///< --accumulate-allreduce-grads-in-fp32.
   int64_t micro_batch_size = 1;
   int64_t global_batch = 1;  ///< Pairs that the loss compares with.
+  int64_t batches_held = 1;  ///< Micro-batches of a step; on a device twice as many: the next step's are on their way.
   bool grad_checkpointing = false;
   config::TowerLocks locks = {};  ///< Of a CLIP model: what is not trained has neither gradients nor moments.
   double teacher_parameters = 0;  ///< Elements of --distill-model.

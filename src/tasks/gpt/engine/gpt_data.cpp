@@ -7,22 +7,27 @@
 
 #include "core/error.h"
 #include "data/text/text_tokenizer.h"
+#include "data/tokens/token_prefetch.h"
 #include "hw/machine_memory.h"
 
 namespace lockstep::tasks {
 namespace {
 
+/// Micro-batches that are read ahead beside the one that is handed out.
+constexpr size_t kReadAhead = 2;
+
 class StreamBatches final : public train::BatchSource {
  public:
-  StreamBatches(data::GptStream stream, const data::DocumentRules& rules, at::Device device)
-      : stream_(std::move(stream)), rules_(rules), device_(device) {}
+  StreamBatches(data::GptStream stream, const data::DocumentRules& rules, train::CopyStream copies)
+      : stream_(std::move(stream), kReadAhead), rules_(rules), copies_(copies) {}
 
   models::Batch next(train::PhaseClock& phases) override {
     stream_.next(host_);
     phases.mark(train::Phase::kDataWait);
     if (host_.num_samples == 0)
-      throw DataError(fmt::format("data: the samples end after {}, the run needs more", stream_.consumed_samples()));
-    models::Batch batch = to_device();
+      throw DataError(fmt::format("data: the samples end after {}, the run needs more",
+                                  stream_.position().at("consumed_samples").get<int64_t>()));
+    models::Batch batch = copies_.run([this] { return to_device(); });
     phases.mark(train::Phase::kH2d);
     return batch;
   }
@@ -32,13 +37,9 @@ class StreamBatches final : public train::BatchSource {
   }
 
  private:
-  /// On the device, by way of pinned memory: neither host nor device waits. On the CPU the same memory.
-  at::Tensor staged(const at::Tensor& host) const {
-    return device_.is_cpu() ? host : host.pin_memory().to(device_, /*non_blocking=*/true);
-  }
   at::Tensor copy(const std::vector<int32_t>& values) const {
     const std::vector<int64_t> sizes{host_.num_samples, host_.sequence_length};
-    return staged(at::from_blob(const_cast<int32_t*>(values.data()), sizes, at::kInt))
+    return copies_.staged(at::from_blob(const_cast<int32_t*>(values.data()), sizes, at::kInt))
         .to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
   }
 
@@ -49,7 +50,8 @@ class StreamBatches final : public train::BatchSource {
     batch.target_BT = copy(host_.labels_BT);
     if (std::find(host_.loss_mask_BT.begin(), host_.loss_mask_BT.end(), 0) != host_.loss_mask_BT.end())
       batch.loss_weight_BT =
-          staged(at::from_blob(const_cast<uint8_t*>(host_.loss_mask_BT.data()), batch.text_BT.sizes(), at::kByte))
+          copies_
+              .staged(at::from_blob(const_cast<uint8_t*>(host_.loss_mask_BT.data()), batch.text_BT.sizes(), at::kByte))
               .to(at::kFloat);
     if (rules_.reset_position_ids) batch.position_BT = copy(host_.position_ids_BT);
     if (rules_.reset_attention_mask) batch.document_BT = copy(document_numbers());
@@ -65,9 +67,9 @@ class StreamBatches final : public train::BatchSource {
     return numbers;
   }
 
-  data::GptStream stream_;
+  data::TokenPrefetch stream_;
   data::DocumentRules rules_;
-  at::Device device_;
+  train::CopyStream copies_;
   data::TokenBatch host_;
 };
 
@@ -95,7 +97,7 @@ GptData::GptData(const GptOptions& o, const plan::GptLayout& layout, const plan:
                         .reset_position_ids = o.reset_position_ids,
                         .reset_attention_mask = o.reset_attention_mask,
                         .eod_mask_loss = o.eod_mask_loss}},
-      device_(device) {
+      copies_(device) {
   if (config_.rules.eod < 0 && (o.reset_position_ids || o.reset_attention_mask || o.eod_mask_loss))
     throw UsageError(
         "train: --reset-position-ids, --reset-attention-mask and --eod-mask-loss need the token that ends documents",
@@ -137,7 +139,7 @@ data::GptStream GptData::stream(std::shared_ptr<const data::GptSamples> samples)
 std::unique_ptr<train::BatchSource> GptData::open_train(const core::Json& position) const {
   data::GptStream train = stream(train_);
   if (!position.is_null()) train.seek(position);
-  return std::make_unique<StreamBatches>(std::move(train), config_.rules, device_);
+  return std::make_unique<StreamBatches>(std::move(train), config_.rules, copies_);
 }
 
 std::unique_ptr<train::BatchSource> GptData::open_validation(int64_t num_done) const {
@@ -146,7 +148,7 @@ std::unique_ptr<train::BatchSource> GptData::open_validation(int64_t num_done) c
   core::Json position = valid.position();
   position["consumed_samples"] = num_done * samples_per_evaluation_;
   valid.seek(position);
-  return std::make_unique<StreamBatches>(std::move(valid), config_.rules, device_);
+  return std::make_unique<StreamBatches>(std::move(valid), config_.rules, copies_);
 }
 
 }  // namespace lockstep::tasks

@@ -5,6 +5,7 @@
 #include "plan/gpt_layout.h"
 #include "tasks/gpt/front/gpt_options.h"
 #include "train/batch_source.h"
+#include "train/copy_stream.h"
 
 namespace lockstep::tasks {
 
@@ -26,7 +27,7 @@ class GptData {
   data::GptStream stream(std::shared_ptr<const data::GptSamples> samples) const;
 
   data::GptStreamConfig config_;
-  at::Device device_;
+  train::CopyStream copies_;
   int64_t samples_per_evaluation_ = 0;
   std::shared_ptr<const data::GptSamples> train_, valid_;
 };

@@ -137,6 +137,7 @@ void take_model_of_load(GptOptions& options, core::OptionSet& set) {
 }
 
 void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
+  if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
   fill_run_folder(options, set);
   take_model_of_load(options, set);
   if ((options.bf16 || options.fp16) && !set.is_given("precision")) {

@@ -98,6 +98,9 @@ void declare_gpt_logging(core::OptionSet& set, GptOptions& o) {
                              "join-timeout",
                              "threads",
                              {"deterministic", {"deterministic-mode"}},
+                             "tf32",
+                             "cudnn-tf32",
+                             "cudnn-benchmark",
                              {"check-replicas", {"check-weight-hash-across-dp-replicas-interval"}}});
   set.add("distributed-timeout-minutes", &o.distributed_timeout_minutes,
           {.role = OptionRole::kIdentity,

@@ -28,6 +28,7 @@ class ImagenetTrainingTask final : public train::TrainingTask {
             .model = {{"num_classes", shape.num_classes}, {"image_pixels", shape.image_pixels}},
             .identity = {{"arch", shape.name}},
             .forward = config::classifier_forward(shape),
+            .is_convolutional = shape.is_resnet(),
             .is_synthetic = options_.has_made_up_data(),
             .sample_unit = "images",
             .layout = fmt::format("dp={}", world_.size())};

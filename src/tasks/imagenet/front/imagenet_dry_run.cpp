@@ -110,9 +110,9 @@ std::vector<std::string> missing_imagenet_inputs(const ImagenetOptions& options)
 
 }  // namespace
 
-ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micro_batch_size, int64_t num_ranks) {
+ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, const plan::BatchPlan& batch, int64_t num_ranks) {
   const config::ClassifierShape shape = classifier_of(options);
-  const auto samples = static_cast<double>(micro_batch_size), pixels = static_cast<double>(options.image_pixels);
+  const auto samples = static_cast<double>(batch.micro_batch_size), pixels = static_cast<double>(options.image_pixels);
   const double shares = options.grad_sync == "zero1" ? static_cast<double>(num_ranks) : 1;
   ImagenetMemory plan;
   for (const config::ParamSpec& spec : classifier_params_of(options)) {
@@ -126,7 +126,8 @@ ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micr
   config::ActivationBytes bytes = config::activation_bytes_of(options.precision);
   bytes.keeps_attention = options.device == "cpu";
   plan.activations = samples * config::classifier_activation_bytes(shape, bytes);
-  plan.batch = samples * 3 * pixels * pixels * kFloatBytes;
+  const auto batches_held = static_cast<double>(batch.num_micro_batches * (options.device == "cpu" ? 1 : 2));
+  plan.batch = batches_held * samples * 3 * pixels * pixels * kFloatBytes;
   return plan;
 }
 
@@ -155,7 +156,7 @@ DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSe
   add_network_facts(options, world.num_ranks, page.facts);
   const std::optional<RankMemory> memory =
       options.device_memory.empty() ? rank_memory(options, world) : asked_device_memory(options);
-  const ImagenetMemory planned = plan_imagenet_memory(options, batch.micro_batch_size, world.num_ranks);
+  const ImagenetMemory planned = plan_imagenet_memory(options, batch, world.num_ranks);
   add_memory_facts(planned, memory, page.facts);
   page.memory_bytes = planned.total();
   if (memory) page.device_bytes = memory->bytes;

@@ -14,7 +14,7 @@ struct ImagenetMemory {
 };
 
 /// Estimate from shapes alone; temporaries of kernels, the allocator's rounding and libraries come on top.
-ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, int64_t micro_batch_size, int64_t num_ranks);
+ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, const plan::BatchPlan& batch, int64_t num_ranks);
 
 DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSet& set, const WorldSize& world);
 

@@ -127,6 +127,7 @@ bool is_bias(const std::string& name) { return name.ends_with("bias"); }
 }  // namespace
 
 void fill_imagenet_defaults(ImagenetOptions& o, core::OptionSet& set) {
+  if (o.deterministic) config::fill_gpu_math(o.gpu_math, config::kExactGpuMath, set, "--deterministic");
   if (o.profile && !o.max_steps) {
     o.max_steps = o.profile_step_end;
     set.mark_derived("max-steps", "--profile-step-end");
