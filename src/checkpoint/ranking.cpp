@@ -8,6 +8,7 @@
 #include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 
 namespace lockstep::checkpoint {
 namespace fs = std::filesystem;
@@ -109,6 +110,25 @@ void write_ranking(const fs::path& run_folder, const Ranking& ranking) {
                   {"best", std::move(best)},
                   {"others", std::move(others)}};
   core::write_file_atomic(ranking_file(run_folder), json.dump(1) + "\n");
+}
+
+void set_aside_damaged_ranking(const fs::path& run_folder) {
+  try {
+    read_ranking(run_folder);
+  } catch (const DataError& error) {
+    const fs::path file = ranking_file(run_folder), aside = fs::path(file) += ".damaged";
+    std::error_code failure;
+    fs::rename(file, aside, failure);
+    if (!failure)
+      core::log_warning("{}; it is now '{}', and checkpoints are ranked anew", error.what(), aside.string());
+  }
+}
+
+void tidy_ranking(const fs::path& run_folder) {
+  Ranking ranking = read_ranking(run_folder);
+  const size_t num_before = ranking.entries.size();
+  ranking.forget_absent(run_folder, {});
+  if (ranking.entries.size() != num_before) write_ranking(run_folder, ranking);
 }
 
 }  // namespace lockstep::checkpoint

@@ -45,6 +45,10 @@ struct Ranking {
 /// Empty where there is none. DataError for one that was altered by hand into something else.
 Ranking read_ranking(const std::filesystem::path& run_folder);
 void write_ranking(const std::filesystem::path& run_folder, const Ranking& ranking);
+/// Renames a ranking that cannot be understood to best.json.damaged, with a warning: a run ranks anew.
+void set_aside_damaged_ranking(const std::filesystem::path& run_folder);
+/// Forgets, in the file, what is not on the disk. For when nothing is being saved.
+void tidy_ranking(const std::filesystem::path& run_folder);
 /// The same from its JSON; `where` is for messages.
 Ranking ranking_from_json(const core::Json& json, const std::string& where);
 

@@ -76,7 +76,9 @@ void check_best_checkpoints(const BestCheckpointOptions& options, const std::vec
             fmt::format("--save-top-performance: no metric of this run is meant by --top-k-checkpoint-select-metric "
                         "'{}' of data '{}'; it has {}",
                         options.metric, options.data, core::join(metrics, ", ")),
-            "--top-k-checkpoint-select-dataset all takes the metrics of all data");
+            options.data == "all"
+                ? fmt::format("name one of them: --top-k-checkpoint-select-metric {}", metrics.front())
+                : "--top-k-checkpoint-select-dataset all takes the metrics of all data");
   const auto num_falling = std::count_if(meant.begin(), meant.end(), falls);
   refuse_if(num_falling != 0 && num_falling != std::ssize(meant),
             fmt::format("--top-k-checkpoint-select-metric '{}' means {}, of which some are best where they are lowest "

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/ranking.h"
 #include "checkpoint/room.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -152,6 +153,7 @@ void Checkpointer::remove_superfluous() {
   writer_->wait();
   try {
     writer_->remove_superfluous(attempt_, first_attempt_);
+    if (!checkpoint::is_superseded(config_.run_folder, attempt_)) checkpoint::tidy_ranking(config_.run_folder);
   } catch (const std::exception& error) {
     core::log_warning("train: older checkpoints were not removed: {}", error.what());
   }

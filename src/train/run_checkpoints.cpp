@@ -94,6 +94,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
       .for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it works on the files of a checkpoint"); },
       .for_all = [this] { run_.ranks.world.wait_for_all("they read a checkpoint"); }};
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training), run_.world());
+  if (run_.ranks.is_first()) checkpoint::set_aside_damaged_ranking(run_.folder.path);
   if (steps_per_epoch > 0) checkpointer_->warn_without_room();
   std::optional<RestoredCheckpoint> restored;
   if (run_.folder.has_checkpoint) {

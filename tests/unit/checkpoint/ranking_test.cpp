@@ -91,6 +91,12 @@ TEST(Ranking, AFileKeepsIt) {
   }
   core::write_file_atomic(dir.path() / "checkpoints" / "best.json", head + "1, \"best\": []}");
   EXPECT_EQ(read_ranking(dir.path()).num_best, 1);
+  set_aside_damaged_ranking(dir.path());
+  EXPECT_EQ(read_ranking(dir.path()).num_best, 1) << "it is whole";
+  core::write_file_atomic(dir.path() / "checkpoints" / "best.json", "{\"metrics");
+  set_aside_damaged_ranking(dir.path());
+  EXPECT_TRUE(read_ranking(dir.path()).metrics.empty());
+  EXPECT_EQ(core::read_file(dir.path() / "checkpoints" / "best.json.damaged"), "{\"metrics");
 }
 
 }  // namespace

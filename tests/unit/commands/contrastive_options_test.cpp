@@ -427,6 +427,7 @@ TEST(ContrastiveOptions, ContradictionsAreRefused) {
       {{"--opt", "timm/adamw"}, "use --opt adamw"},
       {{"--pretrained-audio", "htsat.ckpt"}, "`train clip` reads pictures, no sounds"},
       {{"--lock-image-unlocked-groups=2"}, "--lock-image-unlocked-groups belongs to --lock-image"},
+      {{"--lock-text-freeze-layer-norm"}, "--lock-text-freeze-layer-norm belongs to --lock-text"},
       {{"--loss-dist-impl=shift"}, "--loss-dist-impl belongs to --siglip"},
       {{"--distill-model=ViT-B-32"}, "--distill-model and --distill-pretrained belong together"},
       {{"--opt=lamb", "--grad-sync=zero1"}, "--opt lamb needs the norms of whole weights"},

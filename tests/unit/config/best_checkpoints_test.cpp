@@ -48,6 +48,10 @@ TEST(BestCheckpoints, WhatCannotRankIsRefused) {
   EXPECT_TRUE(tests::holds(refusal({.num_best = 3}, {}), "this run has none"));
   const std::string strange = refusal({.num_best = 3, .data = "Clotho-test", .metric = "mAP@10"});
   EXPECT_TRUE(tests::holds(strange, "'mAP@10' of data 'Clotho-test'; it has image_to_text_mean_rank, ")) << strange;
+  EXPECT_TRUE(tests::holds(strange, "--top-k-checkpoint-select-dataset all takes")) << strange;
+  const std::string unknown = refusal({.num_best = 3, .metric = "mAP@10"});
+  EXPECT_TRUE(tests::holds(unknown, "name one of them: --top-k-checkpoint-select-metric image_to_text_mean_rank"))
+      << unknown;
   const std::string mixed = refusal({.num_best = 3, .metric = "image_to_text"});
   EXPECT_TRUE(tests::holds(mixed, "of which some are best where they are lowest")) << mixed;
 }

@@ -246,6 +246,7 @@ TEST(Checkpointer, TheBestStayBesideTheNewest) {
   checkpoint::write_ranking(dir.path(), ranking);
   run.checkpointer().remove_superfluous();
   EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000003.a1"});
+  EXPECT_EQ(checkpoint::read_ranking(dir.path()).entries.size(), 1u) << "what was removed is not listed";
 }
 
 TEST(Checkpointer, WhereAllAreKeptOnlyWhatWasSavedForItsRankGoes) {

@@ -51,12 +51,15 @@ void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
 
 void TowerLockOptions::check(const core::OptionSet& set, const std::string& task) const {
   if (task == "clap") return;  // it has none of these
-  for (const char* name : {"lock-image-unlocked-groups", "lock-image-freeze-bn-stats"})
-    config::refuse_if(set.is_given(name) && !lock_image, fmt::format("--{} belongs to --lock-image", name),
-                      "add --lock-image, or drop it");
-  for (const char* name : {"lock-text-unlocked-layers", "lock-text-freeze-layer-norm"})
-    config::refuse_if(set.is_given(name) && !lock_text, fmt::format("--{} belongs to --lock-text", name),
-                      "add --lock-text, or drop it");
+  const auto need = [](bool asks, const char* name, bool is_locked,
+                       const char* lock) {  // a value that asks nothing: fine
+    config::refuse_if(asks && !is_locked, fmt::format("--{} belongs to --{}", name, lock),
+                      fmt::format("add --{}, or drop it", lock));
+  };
+  need(lock_image_unlocked_groups != 0, "lock-image-unlocked-groups", lock_image, "lock-image");
+  need(lock_image_freeze_bn_stats, "lock-image-freeze-bn-stats", lock_image, "lock-image");
+  need(lock_text_unlocked_layers != 0, "lock-text-unlocked-layers", lock_text, "lock-text");
+  need(lock_text_freeze_layer_norm, "lock-text-freeze-layer-norm", lock_text, "lock-text");
   if (cache_locked_features.empty()) return;
   config::refuse_if(!lock_image && !lock_text, "--cache-locked-features belongs to locked towers",
                     "add --lock-image or --lock-text, or drop it");
