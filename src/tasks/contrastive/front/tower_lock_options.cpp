@@ -49,7 +49,7 @@ void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
            .unset_text = "off"});
 }
 
-void TowerLockOptions::check(const core::OptionSet& set, const std::string& task) const {
+void TowerLockOptions::check(const core::OptionSet&, const std::string& task) const {
   if (task == "clap") return;  // it has none of these
   const auto need = [](bool asks, const char* name, bool is_locked,
                        const char* lock) {  // a value that asks nothing: fine
