@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -117,9 +118,15 @@ const SafetensorsEntry& SafetensorsFile::at(std::string_view name) const {
   if (const auto* entry = find(name)) return *entry;
   std::vector<std::string> names;
   for (const auto& entry : entries_) names.push_back(entry.name);
-  const auto nearest = nearest_name(name, names);
-  throw DataError(fmt::format("safetensors: '{}' has no tensor '{}'", path_.string(), name),
-                  nearest ? fmt::format("the nearest name in it is '{}'", *nearest) : "");
+  std::string hint = "it has none";
+  if (const auto nearest = nearest_name(name, names)) {
+    hint = fmt::format("the nearest name in it is '{}'", *nearest);
+  } else if (!names.empty()) {
+    const size_t num_shown = std::min<size_t>(names.size(), 5);
+    hint = fmt::format("it has {}{}", join(std::span(names).first(num_shown), ", "),
+                       num_shown < names.size() ? ", ..." : "");
+  }
+  throw DataError(fmt::format("safetensors: '{}' has no tensor '{}'", path_.string(), name), hint);
 }
 
 namespace {

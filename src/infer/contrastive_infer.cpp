@@ -66,7 +66,8 @@ void embed(const config::InferOptions& options) {
   Encoder encoder(options, hw::RankInfo{});
   at::Tensor other_NE, text_NE;
   std::vector<core::SafetensorsEntry> entries;
-  std::map<std::string, std::string> facts{{"model", options.model}, {"pretrained", options.pretrained}};
+  std::map<std::string, std::string> facts{
+      {"model", options.model}, {"pretrained", options.pretrained}, {"weights", encoder.weights_hash()}};
   if (!options.input().empty()) {
     const auto files = list_files(options.input(), encoder.is_audio());
     BadSamples bad;

@@ -183,7 +183,9 @@ std::vector<fs::path> embedding_files(const fs::path& path) {
 }
 
 EmbeddingFile read_embeddings(const fs::path& path, const std::string& key) {
-  EmbeddingFile out{.path = path, .shard = "", .keys = {}, .rows_NE = {}};
+  EmbeddingFile out{.path = path, .shard = "", .keys = {}, .weights = "", .rows_NE = {}};
+  if (const fs::path facts = path.parent_path() / kFactsName; fs::exists(facts))
+    out.weights = core::text_at(core::read_json_file(facts), "weights");
   if (path.extension() == ".json") {
     const core::Json facts = core::read_json_file(path);
     if (!facts.is_object() || !facts.contains("keys")) throw_no_embeddings(path, "it has no keys");
@@ -203,6 +205,7 @@ EmbeddingFile read_embeddings(const fs::path& path, const std::string& key) {
                       .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     const auto& metadata = file.metadata();
     if (metadata.count("shard") > 0) out.shard = metadata.at("shard");
+    if (metadata.count("weights") > 0) out.weights = metadata.at("weights");
     const auto keys = metadata.count("keys") > 0 ? metadata.find("keys") : metadata.find("files");
     if (keys != metadata.end() && (keys->first == "keys" || key != "text"))
       out.keys = core::parse_json(keys->second, "keys of '" + path.string() + "'").get<std::vector<std::string>>();

@@ -65,6 +65,7 @@ struct EmbeddingFile {
   std::filesystem::path path;
   std::string shard;              ///< "": no shard.
   std::vector<std::string> keys;  ///< Of the rows; empty: they have none.
+  std::string weights;            ///< Encoder::weights_hash(); "": not told.
   at::Tensor rows_NE;             ///< fp32, on the CPU.
 };
 

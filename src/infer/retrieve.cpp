@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -52,7 +53,8 @@ std::map<int64_t, core::Json> describe(const std::vector<FileRows>& files, const
   return described;
 }
 
-at::Tensor read_queries(const config::RetrieveOptions& options, std::vector<core::Json>& names) {
+/// `weights`: what made them, where that is told.
+at::Tensor read_queries(const config::RetrieveOptions& options, std::vector<core::Json>& names, std::string& weights) {
   std::vector<at::Tensor> parts;
   for (const auto& path : embedding_files(options.queries)) {
     const EmbeddingFile file = read_embeddings(path, options.query_key);
@@ -60,6 +62,7 @@ at::Tensor read_queries(const config::RetrieveOptions& options, std::vector<core
       names.push_back(file.keys.empty() ? core::Json(std::ssize(names))
                                         : core::Json(file.keys[static_cast<size_t>(row)]));
     parts.push_back(file.rows_NE);
+    if (!file.weights.empty()) weights = file.weights;
   }
   return at::cat(parts).contiguous();
 }
@@ -111,7 +114,9 @@ std::vector<std::vector<Hit>> NearestSearch::hits() const {
 void retrieve(const config::RetrieveOptions& options) {
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
   std::vector<core::Json> names;
-  const at::Tensor query_QE = read_queries(options, names);
+  std::string weights;
+  const at::Tensor query_QE = read_queries(options, names, weights);
+  bool is_warned = false;
   NearestSearch search(query_QE, options.top_k, options.tile_rows);
   std::vector<FileRows> files;
   int64_t num_rows = 0;
@@ -122,6 +127,11 @@ void retrieve(const config::RetrieveOptions& options) {
       throw DataError(fmt::format("infer: embeddings of '{}' are {} wide, those of '{}' {}", path.string(),
                                   file.rows_NE.size(1), options.queries, query_QE.size(1)),
                       "both must come from one model");
+    if (!weights.empty() && !file.weights.empty() && file.weights != weights && !std::exchange(is_warned, true))
+      core::log_warning(
+          "infer: '{}' and '{}' were made by other weights, or in another precision: their scores mean something only "
+          "where both are of one training",
+          options.queries, path.string());
     search.add(file.rows_NE);
     files.push_back({path, num_rows});
     num_rows += file.rows_NE.size(0);

@@ -17,8 +17,8 @@ namespace lockstep::train {
 struct TaskFacts {
   int64_t num_parameters = 0;
   core::Json model = core::Json::object();  ///< More about the network: attempts[].model in run.json.
-  /// What of the model no shape of a parameter tells, by name: checkpoints keep it, and a run that goes on must have
-  /// the same.
+  /// What of the model and its optimiser a run that goes on must have the same, by name, where shapes of tensors do not
+  /// tell it or not in words: checkpoints keep it.
   core::Json identity = core::Json::object();
   config::FlopCount forward;            ///< Of one sample.
   config::FlopCount processed{};        ///< The same without what training leaves out; 0: nothing is left out.

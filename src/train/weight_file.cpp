@@ -20,6 +20,7 @@ fs::path checkpoint_folder(const fs::path& named) {
                           "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>); `lockstep "
                           "ckpt verify` says what is wrong");
   for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
+  core::log_info("taking {}, the newest checkpoint of {}", choice.chosen->folder.filename().string(), named.string());
   return choice.chosen->folder;
 }
 

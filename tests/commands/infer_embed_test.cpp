@@ -228,6 +228,7 @@ TEST_F(InferEmbed, RetrieveFindsTheBestRowsInBothForms) {
          (logs_.path() / folder).string(), "--query-key", "image", "-k", "3", "--tile-rows", tile, "--threads", "1"},
         {}, 120s);
     EXPECT_EQ(found.exit_code, 0) << found.err;
+    EXPECT_EQ(found.err.find("other weights"), std::string::npos) << found.err;
     return found.out;
   };
   const std::string lines = search("rows", "8192");
@@ -245,6 +246,32 @@ TEST_F(InferEmbed, RetrieveFindsTheBestRowsInBothForms) {
   const auto missing = run_lockstep({"infer", "retrieve", "--embeddings", (logs_.path() / "rows").string(), "--queries",
                                      (logs_.path() / "small").string()});
   EXPECT_EQ(missing.exit_code, 4) << missing.err;
+}
+
+TEST_F(InferEmbed, RetrieveWarnsWhereOtherWeightsMadeTheQueries) {
+  ASSERT_EQ(run_lockstep(args("rows"), {}, 120s).exit_code, 0);
+  ASSERT_EQ(train("others", {"--max-steps", "1", "--epochs", "1", "--seed", "7"}).exit_code, 0);
+  core::write_file_atomic(logs_.path() / "queries.txt", "a red circle\na square\n");
+  const auto search = [&](const std::string& weights) {
+    const std::string queries = (logs_.path() / (weights + ".safetensors")).string();
+    const auto made =
+        run_lockstep({"infer", "embed", "--pretrained", (logs_.path() / weights).string(), "--texts",
+                      (logs_.path() / "queries.txt").string(), "-o", queries, "--device", "cpu", "--threads", "1"},
+                     {}, 120s);
+    EXPECT_EQ(made.exit_code, 0) << made.err;
+    EXPECT_NE(made.err.find("taking step-00000001.a1, the newest checkpoint of"), std::string::npos) << made.err;
+    const auto found = run_lockstep({"infer", "retrieve", "--embeddings", (logs_.path() / "rows").string(), "--queries",
+                                     queries, "-k", "1", "--threads", "1"},
+                                    {}, 120s);
+    EXPECT_EQ(found.exit_code, 0) << found.err;
+    return found.err;
+  };
+  EXPECT_EQ(search("weights").find("other weights"), std::string::npos);
+  EXPECT_NE(search("others").find("were made by other weights, or in another precision"), std::string::npos);
+  const auto none = run_lockstep({"infer", "retrieve", "--embeddings", (logs_.path() / "rows").string(), "--queries",
+                                  (logs_.path() / "weights.safetensors").string(), "--query-key", "audio"});
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_NE(none.err.find("it has text"), std::string::npos) << none.err;
 }
 
 }  // namespace

@@ -320,6 +320,20 @@ TEST_F(TrainResume, AnotherNumberOfRanksIsToldTheGlobalBatch) {
   EXPECT_NE(refused.err.find("on another number of ranks add --global-batch-size 8"), std::string::npos) << refused.err;
 }
 
+TEST_F(TrainResume, AnotherOptimiserOrLockIsTold) {
+  ASSERT_EQ(train("adamw", {"--max-steps", "1"}).exit_code, 0);
+  for (const auto& [flags, said] :
+       {std::pair<std::vector<std::string>, std::string>{{"--opt", "lion"},
+                                                         "written with opt=\"adamw\", this run has opt=\"lion\""},
+        {{"--lock-image"}, "written with lock_image=false, this run has lock_image=true"}}) {
+    std::vector<std::string> more = {"--max-steps", "2", "--resume", "latest"};
+    more.insert(more.end(), flags.begin(), flags.end());
+    const auto refused = train("adamw", more);
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find(said), std::string::npos) << refused.err;
+  }
+}
+
 TEST_F(TrainResume, OnlyDamagedCheckpointsAreAnError) {
   ASSERT_EQ(train("bad", {"--max-steps", "2"}).exit_code, 0);
   const fs::path only = newest_checkpoint("bad"), model = only / "model.safetensors", run = logs_.path() / "bad";

@@ -70,6 +70,11 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     return {.num_parameters = cost.parameters,
             .model = {{other + "_forward_flops", cost.image_or_audio_forward_flops},
                       {"text_forward_flops", cost.text_forward_flops}},
+            .identity = {{"opt", options_.opt},
+                         {"lock_image", options_.lock_image},
+                         {"lock_image_unlocked_groups", options_.lock_image_unlocked_groups},
+                         {"lock_text", options_.lock_text},
+                         {"lock_text_unlocked_layers", options_.lock_text_unlocked_layers}},
             .forward = is_locked ? config::trained_forward(*shape_.clip(), options_.tower_locks()) : cost.forward,
             .processed = shape_.clip() != nullptr && !is_locked ? config::clip_forward_trained(*shape_.clip())
                                                                 : config::FlopCount{},

@@ -26,7 +26,7 @@ class ImagenetTrainingTask final : public train::TrainingTask {
       num_parameters += spec.is_buffer ? 0 : spec.numel();
     return {.num_parameters = num_parameters,
             .model = {{"num_classes", shape.num_classes}, {"image_pixels", shape.image_pixels}},
-            .identity = {{"arch", shape.name}},
+            .identity = {{"arch", shape.name}, {"opt", options_.opt}},
             .forward = config::classifier_forward(shape),
             .is_convolutional = shape.is_resnet(),
             .is_synthetic = options_.has_made_up_data(),
