@@ -3,9 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 
 #include "core/env.h"
@@ -14,6 +12,7 @@
 #include "core/rng.h"
 #include "models/weights_pt.h"
 #include "support/error_text.h"
+#include "support/file_size_limit.h"
 #include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
@@ -196,30 +195,12 @@ TEST(Weights, MutatedFilesAreReadOrRefused) {
   mutate_file(golden("types.pt"), 400, 2);
 }
 
-/// Files may not grow beyond `bytes` while it lives: stands for a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
 TEST(Weights, AFullDiskLeavesTheOldFile) {
   const core::TempDir dir;
   write_weights_pt(dir.path() / "a.pt", {{"x", at::ones({4})}});
   const auto old = core::read_file(dir.path() / "a.pt");
   {
-    const FileSizeLimit limit(1 << 16);
+    const tests::FileSizeLimit limit(1 << 16);
     EXPECT_THROW(write_weights_pt(dir.path() / "a.pt", {{"x", at::ones({1 << 20})}}), EnvironmentError);
     EXPECT_THROW(write_weights_safetensors(dir.path() / "a.pt", {{"x", at::ones({1 << 20})}}), EnvironmentError);
   }

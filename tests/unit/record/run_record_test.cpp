@@ -3,12 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <csignal>
 #include <fstream>
 #include <future>
 #include <limits>
@@ -19,6 +17,7 @@
 #include "core/host_name.h"
 #include "core/rng.h"
 #include "record/reader.h"
+#include "support/file_size_limit.h"
 #include "support/stalled_pipe.h"
 #include "unit/record/record_checks.h"
 
@@ -365,33 +364,13 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   EXPECT_EQ(core::read_json_file(folder.path() / "status.json")["dropped_lines"], record.health().dropped);
 }
 
-/// No file of this process may grow while this lives: every write of a new one fails.
-class FilesEndAt {
- public:
-  explicit FilesEndAt(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit_), 0);
-    const rlimit limit{.rlim_cur = bytes, .rlim_max = old_limit_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FilesEndAt() {
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &old_limit_), 0);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-  FilesEndAt(const FilesEndAt&) = delete;
-  FilesEndAt& operator=(const FilesEndAt&) = delete;
-
- private:
-  rlimit old_limit_{};
-  void (*old_handler_)(int);
-};
-
 TEST(AppendQueue, WhatADiskDoesNotTakeIsWrittenWhenItDoes) {
   const core::TempDir folder;
   std::string want;
   AppendQueue queue({.flush_every = 1ms});
   const int file = queue.open_file(folder.path() / "lines", true);
   {
-    const FilesEndAt limit(25);  // in the middle of the third line
+    const tests::FileSizeLimit limit(25);  // in the middle of the third line
     for (int line = 0; line < 6; ++line) {
       const std::string text = fmt::format("line no {}\n", line);
       want += text;
@@ -415,7 +394,7 @@ TEST(RunRecord, AStalledHeartbeatNeverDelaysAStep) {
                    {.flush_every = 1ms, .heartbeat_every = 1ms, .max_queued_bytes = 1000});
   const fs::path status = folder.path() / "status.json";
   {
-    const FilesEndAt full(0);
+    const tests::FileSizeLimit full(0);
     // The thread is stalled when the queue overflows and stays so: nothing takes the lines. A heartbeat that was under
     // way may put its file in place of the pipe once.
     ASSERT_TRUE(comes_true([&] {

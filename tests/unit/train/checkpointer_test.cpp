@@ -2,9 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 
 #include "checkpoint/manifest.h"
@@ -13,6 +11,7 @@
 #include "core/files.h"
 #include "models/contrastive_task.h"
 #include "optim/adamw.h"
+#include "support/file_size_limit.h"
 #include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
@@ -270,24 +269,6 @@ TEST(Checkpointer, WhereAllAreKeptOnlyWhatWasSavedForItsRankGoes) {
   EXPECT_EQ(folders_in(dir.path()).size(), 2u) << "nothing is removed where the ranking is not known";
 }
 
-/// While files of more than half a KiB cannot be written.
-class SmallFilesOnly {
- public:
-  SmallFilesOnly() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{512, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~SmallFilesOnly() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
 // The ranking names a checkpoint before it is on the disk. Where it never gets there, what it would have displaced
 // stays.
 TEST(Checkpointer, ABestThatCannotBeSavedDisplacesNone) {
@@ -309,7 +290,7 @@ TEST(Checkpointer, ABestThatCannotBeSavedDisplacesNone) {
   EXPECT_TRUE(save_as(0));
   EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000001.a1", "step-00000002.a1"}));
   {
-    const SmallFilesOnly full_disk;
+    const tests::FileSizeLimit full_disk(512);
     EXPECT_FALSE(save_as(2));
   }
   EXPECT_TRUE(run.checkpointer().has_failed());
@@ -394,7 +375,7 @@ TEST(Checkpointer, AFullDiskKeepsTheOldOneAndTrainingGoesOn) {
   run.save();
   ASSERT_TRUE(run.checkpointer().wait());
   {
-    const SmallFilesOnly full_disk;
+    const tests::FileSizeLimit full_disk(512);
     run.train(1);
     run.save();
     EXPECT_FALSE(run.checkpointer().wait());
