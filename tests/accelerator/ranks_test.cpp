@@ -61,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(
         Division{"recomputed_stages",
                  4,
                  {"--pipeline-model-parallel-size", "2", "--use-distributed-optimizer", "--recompute-granularity",
-                  "full", "--recompute-method", "uniform", "--recompute-num-layers", "1", "--global-batch-size", "8"},
+                  "full", "--recompute-method", "uniform", "--recompute-num-layers", "1", "--global-batch-size", "8",
+                  "--calculate-per-token-loss"},
                  kFp32}),
     [](const auto& division) { return std::string(division.param.name); });
 

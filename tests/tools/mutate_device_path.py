@@ -155,8 +155,8 @@ MUTATIONS = [
     (
         'save-before-parameters',
         'train/trainer.cpp',
-        '  parts_.training.sync->wait_params();\n  parts_.callbacks.save',
-        '  parts_.callbacks.save',
+        '  parts_.training.sync->wait_params();\n  if (parts_.callbacks.save',
+        '  if (parts_.callbacks.save',
         GPT + 'sharded_masters',
     ),
     (
@@ -190,7 +190,13 @@ MUTATIONS = [
         'pipeline.world.all_reduce(value);',
         GPT + 'stages',
     ),
-    ('token-count-not-awaited', 'train/pipeline_step.cpp', 'num_tokens_arrives_.wait();', '{}', GPT + 'virtual_stages'),
+    (
+        'token-count-not-awaited',
+        'train/pipeline_step.cpp',
+        'num_tokens_arrives_.wait();',
+        '{}',
+        GPT + 'recomputed_stages',
+    ),
     (
         'vocabulary-not-awaited',
         'nn/vocab_cross_entropy.cpp',
@@ -200,7 +206,7 @@ MUTATIONS = [
     ),
     (
         'features-not-awaited',
-        'models/contrastive_loss.cpp',
+        'models/pair_logits.cpp',
         'data_axis.all_gather_into(all_NE, mine_BE).wait();',
         'data_axis.all_gather_into(all_NE, mine_BE);',
         CLIP + 'local_loss',
