@@ -30,6 +30,11 @@
 namespace lockstep::bench {
 namespace {
 
+/// Where the model's text tower takes its ids from.
+at::Device device_of_texts(const config::ContrastiveShape& shape, at::Device device) {
+  return shape.packs_texts() ? at::Device(at::kCPU) : device;
+}
+
 /// Random pictures or sounds, and texts that use every position.
 models::Batch make_batch(const config::ContrastiveShape& shape, const train::Precision& precision, at::Device device,
                          int64_t samples, uint64_t seed) {
@@ -47,7 +52,7 @@ models::Batch make_batch(const config::ContrastiveShape& shape, const train::Pre
     const int64_t end_of_text = clip->text.vocab_size - 1;
     at::Tensor text_BT = ids(end_of_text, clip->text.context_length);
     text_BT.select(1, -1).fill_(end_of_text);
-    batch.text_BT = shape.packs_texts() ? text_BT : text_BT.to(device);
+    batch.text_BT = text_BT.to(device_of_texts(shape, device));
   } else {
     const auto& clap = *shape.clap();
     batch.audio_BS = at::rand({samples, clap.audio.clip_samples}, generator, at::TensorOptions().dtype(at::kFloat))
@@ -74,7 +79,7 @@ std::vector<models::Batch> read_batches(const std::string& path, const config::C
     if (image != tensors.end())
       batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
     if (audio != tensors.end()) batch.audio_BS = audio->second.to(device, at::kFloat);
-    batch.text_BT = text->second.to(shape.packs_texts() ? at::Device(at::kCPU) : device, at::kLong);
+    batch.text_BT = text->second.to(device_of_texts(shape, device), at::kLong);
     batch.num_samples = batch.text_BT.size(0);
     batches.push_back(batch);
   }

@@ -121,6 +121,8 @@ void set_aside_damaged_ranking(const fs::path& run_folder) {
     fs::rename(file, aside, failure);
     if (!failure)
       core::log_warning("{}; it is now '{}', and checkpoints are ranked anew", error.what(), aside.string());
+  } catch (const EnvironmentError& error) {
+    core::log_warning("{}; as long as it cannot be read, nothing is ranked and no checkpoint is removed", error.what());
   }
 }
 

@@ -233,6 +233,7 @@ void CheckpointWriter::commit(const fs::path& folder, const checkpoint::Checkpoi
 void CheckpointWriter::remove_superfluous(int attempt, int first_attempt) const {
   if (checkpoint::is_superseded(config_.run_folder, attempt)) return;
   const checkpoint::Ranking ranking = checkpoint::read_ranking(config_.run_folder);
+  if (config_.num_kept <= 0 && ranking.entries.empty()) return;
   std::vector<checkpoint::CheckpointEntry> usable = checkpoint::list_checkpoints(config_.run_folder);
   std::erase_if(usable, [](const auto& entry) { return entry.state != checkpoint::CheckpointState::kUsable; });
   std::vector<std::string> names;

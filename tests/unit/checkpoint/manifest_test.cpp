@@ -248,6 +248,17 @@ TEST(Unreadable, ARankedCheckpointIsNotForgotten) {
   EXPECT_EQ(names, (std::vector<std::string>{"step-00000010.a1", "step-00000020.a1", "step-00000040.a1"}));
 }
 
+TEST(Unreadable, ARankingIsNotSetAside) {
+  const core::TempDir run;
+  fs::create_directories(run.path() / "checkpoints");
+  write_ranking(run.path(), {.metrics = {"m"}, .num_best = 1, .entries = {}});
+  const fs::path file = run.path() / "checkpoints" / "best.json";
+  make_unreadable(file);
+  set_aside_damaged_ranking(run.path());
+  make_readable(file);
+  EXPECT_EQ(read_ranking(run.path()).num_best, 1);
+}
+
 TEST(Unreadable, AClaimRejectsNothingThatItCouldNotRead) {
   const core::TempDir run;
   EXPECT_EQ(claim_checkpoints(run.path(), Json::object()).attempt, 1);

@@ -11,8 +11,8 @@ namespace lockstep::tasks {
 /// epoch_latest.pt, too. Checkpoints within an epoch have no copy.
 void save_openclip_copy(const ContrastiveOptions& options, const std::filesystem::path& folder,
                         const checkpoint::CheckpointManifest& manifest);
-/// Removes the copy of a checkpoint that is about to be removed, where it has one. It stays where a later
-/// attempt has a checkpoint of the same step: the copy is that one's. An earlier attempt's has none any more.
+/// Removes the copy of a checkpoint that is about to be removed, where it has one. It stays where a later attempt
+/// has a checkpoint of the same step: the copy is that one's. An earlier attempt's has none any more.
 void remove_openclip_copy(const std::filesystem::path& folder, const checkpoint::CheckpointManifest& manifest);
 
 }  // namespace lockstep::tasks

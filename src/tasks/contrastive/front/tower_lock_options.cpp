@@ -51,8 +51,8 @@ void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
 
 void TowerLockOptions::check(const core::OptionSet&, const std::string& task) const {
   if (task == "clap") return;  // it has none of these
-  const auto need = [](bool asks, const char* name, bool is_locked,
-                       const char* lock) {  // a value that asks nothing: fine
+  // Scripts may give a default without the lock: it asks for nothing.
+  const auto need = [](bool asks, const char* name, bool is_locked, const char* lock) {
     config::refuse_if(asks && !is_locked, fmt::format("--{} belongs to --{}", name, lock),
                       fmt::format("add --{}, or drop it", lock));
   };
