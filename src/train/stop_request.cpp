@@ -1,30 +1,32 @@
 #include "train/stop_request.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
-
-#include <atomic>
+#include <thread>
 
 #include "core/error.h"
 
 namespace lockstep::train {
 namespace {
 
-// A signal handler has no argument to carry state: the one place where a process-wide variable cannot be avoided.
+enum class Answer : int { kLeave, kNote, kIgnore };
+
+// Signals come to a process, not to an object of it: the one place where process-wide variables cannot be avoided.
+std::atomic<Answer> answer{Answer::kLeave};
 std::atomic<int> noted_request{0};
 std::atomic<int> num_interrupts{0};
 std::atomic<const char*> interrupt_text{nullptr};  // where this rank is the one that tells
-static_assert(std::atomic<int>::is_always_lock_free);
 
-/// Safe in a signal handler.
 void tell(const char* text) {
   if (interrupt_text.load() != nullptr) [[maybe_unused]]
     const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-void note_signal(int signal) {
+void note(int signal) {
   if (signal == SIGINT && num_interrupts.fetch_add(1) > 0) {
     tell("\nlockstep: interrupted again: ending at once, nothing more is saved\n");
     ::_exit(130);
@@ -36,28 +38,53 @@ void note_signal(int signal) {
   }
 }
 
-void set_handler(void (*handler)(int), std::initializer_list<int> signals) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  for (const int signal : signals) ::sigaction(signal, &action, nullptr);
+sigset_t stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) ::sigaddset(&signals, signal);
+  return signals;
+}
+
+[[noreturn]] void take_signals() {
+  const sigset_t signals = stop_signals();
+  for (;;) {
+    int signal = 0;
+    if (::sigwait(&signals, &signal) != 0) continue;
+    if (answer == Answer::kNote) note(signal);
+    if (answer == Answer::kLeave && signal != SIGUSR2) ::_exit(static_cast<int>(ExitCode::kRequeue));
+  }
+}
+
+/// Blocks the signals in this thread and in those that it starts, and takes them in one of their own. A handler would
+/// run on the stack of the thread that it interrupts, and oneDNN's fp32 products for processors without AVX-512 point
+/// the stack at a buffer on the heap (avx_gemm_f32), below which a signal's frame overwrites what others hold.
+void begin_to_take_signals() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);  // nohup ignores some
+  [[maybe_unused]] static const bool has_begun = [] {
+    std::thread(take_signals).detach();
+    return true;
+  }();
 }
 
 }  // namespace
 
 void leave_on_stop_signals() {
-  set_handler([](int) { ::_exit(static_cast<int>(ExitCode::kRequeue)); }, {SIGTERM, SIGINT, SIGUSR1});
+  answer = Answer::kLeave;
+  begin_to_take_signals();
 }
-void install_signal_handlers(bool tells, int num_ranks) {
-  static_assert(std::atomic<const char*>::is_always_lock_free);
+
+void note_stop_signals(bool tells, int num_ranks) {
   if (tells)
     interrupt_text = num_ranks == 1 ? "\nlockstep: saving after this step, then ending; interrupt again to end at once "
                                       "without saving\n"
                                     : "\nlockstep: saving when the ranks have agreed, two steps after this one, then "
                                       "ending; interrupt again to end at once without saving\n";
-  set_handler(note_signal, {SIGTERM, SIGINT, SIGUSR1, SIGUSR2});
+  answer = Answer::kNote;
 }
+
 StopRequest take_stop_request() { return static_cast<StopRequest>(noted_request.exchange(0)); }
-void ignore_stop_signals() { set_handler(SIG_IGN, {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}); }
+void ignore_stop_signals() { answer = Answer::kIgnore; }
 
 }  // namespace lockstep::train

@@ -10,15 +10,16 @@ enum class StopRequest : int {
   kSaveAndStop = 3,    ///< SIGTERM, SIGINT, SIGUSR1: save and end with exit code 75
 };
 
-/// From now on SIGTERM, SIGINT and SIGUSR1 end this process at once with exit code 75: nothing has begun that would
-/// have to be saved.
+/// From now on a thread of its own takes the signals above, which the calling thread and those that it starts no longer
+/// see: call it before others exist. SIGTERM, SIGINT and SIGUSR1 end this process at once with exit code 75, since
+/// nothing has begun that would have to be saved.
 void leave_on_stop_signals();
-/// From now on the signals above are noted; a second SIGINT ends the process at once with exit code 130. `tells`: say
-/// on standard error what an interrupt does, which with several ranks takes two steps more. Once per process.
-void install_signal_handlers(bool tells, int num_ranks);
+/// From now on the signals are noted; a second SIGINT ends the process at once with exit code 130. `tells`: say on
+/// standard error what an interrupt does, which with several ranks takes two steps more. After leave_on_stop_signals().
+void note_stop_signals(bool tells, int num_ranks);
 /// The largest request noted since the last call.
 StopRequest take_stop_request();
-/// Once the exit code is decided: further SIGTERM, SIGINT and SIGUSR1 are ignored, so that srun reports that code.
+/// Once the exit code is decided: further signals are ignored, so that srun reports that code.
 void ignore_stop_signals();
 
 }  // namespace lockstep::train

@@ -55,8 +55,7 @@ RunContext join_run(const TrainRequest& request, const SoftwareVersions& version
   require_same_start(run.world(), request.set, versions);
   run.batch = request.plan_batch(run.ranks.info.world_size);
   run.hosts = run.world().gather_strings(core::host_name());
-  install_signal_handlers(run.ranks.is_first(),
-                          run.ranks.info.world_size);  // from here on ranks stop together, after a step
+  note_stop_signals(run.ranks.is_first(), run.ranks.info.world_size);  // from here on ranks stop together, after a step
   run.folder = open_run_folder(request, run.ranks);
   if (run.ranks.is_first()) started.folder = run.folder;
   return run;
