@@ -11,6 +11,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -52,14 +53,16 @@ at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const a
                      const at::Tensor& mask, bool is_causal, const Dropout& dropout) {
   LOCKSTEP_CHECK(!is_causal || (!mask.defined() && q_BHLK.size(2) == k_BHTK.size(2)), "queries={} keys={}",
                  q_BHLK.size(2), k_BHTK.size(2));
-  // The fused kernels draw their dropout from the global generator, not from a key. tasks::train_gpt_memory counts by
-  // the same rule.
-  const bool prefers_fused = !q_BHLK.is_cpu() || k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type(), is_causal);
-  if (prefers_fused && dropout.probability <= 0.0) {
+  // tasks::train_gpt_memory counts by the same rule.
+  const bool is_fused =
+      q_BHLK.is_cpu() ? dropout.probability <= 0.0 && k_BHTK.size(2) > plain_limit(q_BHLK.scalar_type(), is_causal)
+                      : dropout.probability <= 0.0 || !dropout.rows.defined();
+  if (is_fused) {
+    if (dropout.probability > 0.0) seed_device_generator(q_BHLK.device(), dropout.key);
     const auto optional_mask = mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt;
     const bool is_grouped = q_BHLK.size(1) != k_BHTK.size(1);
-    return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, 0.0, is_causal, std::nullopt,
-                                            is_grouped);
+    return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, std::max(dropout.probability, 0.0),
+                                            is_causal, std::nullopt, is_grouped);
   }
   return plain_attention(q_BHLK, k_BHTK, v_BHTK, is_causal ? causal_mask(k_BHTK.size(2), q_BHLK.options()) : mask,
                          dropout);

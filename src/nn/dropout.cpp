@@ -10,6 +10,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "core/error.h"
 #include "nn/dropout_kernel.h"
@@ -89,6 +90,12 @@ at::Tensor numbered_mask(const at::Tensor& x, const Dropout& dropout, double kep
 }
 
 }  // namespace
+
+void seed_device_generator(at::Device device, uint64_t key) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(key);
+}
 
 at::Tensor dropout(const at::Tensor& x, const Dropout& dropout) {
   if (dropout.probability <= 0.0) return x;

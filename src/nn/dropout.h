@@ -16,6 +16,10 @@ struct Dropout {
   at::Tensor rows = {};
 };
 
+/// Sets the seed of the generator that kernels of `device` (not the CPU) draw from where nobody hands them one. Does
+/// not wait.
+void seed_device_generator(at::Device device, uint64_t key);
+
 /// x with elements set to 0 with the given probability and the others divided by what is left of 1.
 at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
 

@@ -24,7 +24,9 @@ nn::Dropout GptDropout::at(int64_t layer, uint64_t place) const {
 }
 
 nn::Dropout GptDropout::attention_at(int64_t layer) const {
-  return {attention, core::stream_key({key, kGptAttentionStream, static_cast<uint64_t>(layer)}), query_BHT};
+  const auto place = static_cast<uint64_t>(layer);
+  if (query_BHT.defined()) return {attention, core::stream_key({key, kGptAttentionStream, place}), query_BHT};
+  return {attention, core::stream_key({key, kGptAttentionStream, place, static_cast<uint64_t>(tensor_rank)})};
 }
 
 GptAttention::GptAttention(const config::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,

@@ -16,12 +16,13 @@
 namespace lockstep::models {
 
 /// Random dropping of one micro-batch. Draws depend on (key, layer, place, sample, token, element), not on how work is
-/// shared out.
+/// shared out; those of attention on the tensor rank, too, where query_BHT is undefined.
 struct GptDropout {
   double hidden = 0.0, attention = 0.0;
   uint64_t key = 0;
   at::Tensor token_TB;   ///< Numbers of the tokens that this rank holds between the shared layers.
-  at::Tensor query_BHT;  ///< Numbers of the rank's own heads at all tokens.
+  at::Tensor query_BHT;  ///< Numbers of the rank's own heads at all tokens; undefined: a fused kernel draws.
+  int tensor_rank = 0;
 
   /// `place` 0: behind attention, 1: behind the feed-forward layer. Layer -1: behind the embedding.
   nn::Dropout at(int64_t layer, uint64_t place) const;

@@ -37,17 +37,18 @@ at::Tensor own_tokens(const at::Tensor& x_TB, const nn::ShardCtx& shard) {
 }
 
 GptDropout make_dropout(const config::GptShape& shape, const nn::ShardCtx& shard, int64_t tokens, int64_t samples,
-                        const at::Device& device, uint64_t key) {
+                        const at::Device& device, uint64_t key, bool has_numbered_attention) {
   GptDropout dropout{.hidden = shape.hidden_dropout,
                      .attention = shape.attention_dropout,
                      .key = key,
                      .token_TB = {},
-                     .query_BHT = {}};
+                     .query_BHT = {},
+                     .tensor_rank = shard.rank()};
   const auto integers = at::TensorOptions(at::kLong).device(device);
   if (dropout.hidden > 0)
     dropout.token_TB = own_tokens(at::arange(tokens * samples, integers).view({tokens, samples}), shard);
   const int64_t heads = shape.heads / shard.size();
-  if (dropout.attention > 0)
+  if (dropout.attention > 0 && (has_numbered_attention || device.is_cpu()))
     dropout.query_BHT = at::arange(samples * shape.heads * tokens, integers)
                             .view({samples, shape.heads, tokens})
                             .narrow(1, shard.rank() * heads, heads);
@@ -136,7 +137,8 @@ GptFrame GptModel::make_frame(const at::Tensor& input_TBD, const Batch& batch) c
   if (batch.document_BT.defined())
     frame.mask_B1TT = nn::in_compute_type(document_mask(batch.document_BT, like.scalar_type()));
   if (is_training())
-    frame.dropout = make_dropout(shape_, shard_, tokens, samples, like.device(), batch.context.random_key);
+    frame.dropout = make_dropout(shape_, shard_, tokens, samples, like.device(), batch.context.random_key,
+                                 options_.numbered_attention_dropout);
   return frame;
 }
 

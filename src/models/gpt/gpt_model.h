@@ -25,6 +25,9 @@ struct GptModelOptions {
   int64_t loss_chunk_tokens = 0;  ///< See nn::VocabLossOptions.
   /// See there. False where many forward passes come before the first backward pass.
   bool early_loss_gradients = true;
+  /// Attention drops the same probabilities in every layout, for which it keeps them; else a device's fused kernel
+  /// draws for the heads of each tensor rank. On the CPU it always does.
+  bool numbered_attention_dropout = false;
   std::optional<nn::Fp8Options> fp8 = std::nullopt;  ///< Linear layers of the blocks in 8 bits.
   bool fp8_spares_ends = false;                      ///< But for the model's first and last block.
 };

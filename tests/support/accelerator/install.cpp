@@ -153,6 +153,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool isPinnedPtr(const void* pointer) const override { return Runtime::get().pinned_memory().holds(pointer); }
   /// Operators draw on the CPU.
   at::Generator getNewGenerator(c10::DeviceIndex) const override { return at::detail::createCPUGenerator(); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    return at::detail::getDefaultCPUGenerator();
+  }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage(storage, bytes);
   }

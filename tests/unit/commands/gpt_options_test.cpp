@@ -131,9 +131,10 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--num-query-groups 2", "belongs to --group-query-attention"},
            {"--swiglu --squared-relu", "contradict"},
            {"--overlap-param-gather", "--use-distributed-optimizer"},
-           {"--attention-backend flash",
-            "attention dropout of 0.1, for which probabilities are kept\n  hint: add --attention-dropout 0"},
-           {"--attention-backend fused --attention-dropout 0.2", "attention dropout of 0.2"},
+           {"--attention-backend flash --device cpu",
+            "attention dropout of 0.1 has no kernel on the CPU, where probabilities are kept\n  hint: add "
+            "--attention-dropout 0"},
+           {"--attention-backend fused --attention-dropout 0.2 --device cpu", "attention dropout of 0.2"},
            {"--use-checkpoint-opt-param-scheduler", "give the flags of the schedule again"},
            {"--ckpt-step 4", "belongs to --load"},
            {"--no-load-optim --load /c/run --finetune", "contradict each other"},
@@ -158,7 +159,8 @@ TEST(GptOptions, ContradictionsAreRefused) {
                     "belongs to --dry-run"));
   EXPECT_EQ(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5"), "no error");
   EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --attention-dropout 0"), "no error");
-  EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash"), "no error")
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --device cuda"), "no error");
+  EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash --device cpu"), "no error")
       << "a model without dropout";
 }
 
@@ -187,19 +189,19 @@ TEST(GptOptions, FlagsWithoutEffectAreNamedInOneWarning) {
 TEST(GptOptions, FlagsOfMegatronThatMeanOursAreTaken) {
   const ParsedCommand command = parse_gpt(
       "--dry-run --model gpt2 --distributed-timeout-minutes 60 --tensorboard-dir /logs/tb --lr 0 "
-      "--context-parallel-size 1 --optimizer adam --expert-model-parallel-size 1 --attention-backend unfused");
+      "--context-parallel-size 1 --optimizer adam --expert-model-parallel-size 1 --attention-backend local");
   EXPECT_EQ(gpt_options(command).dist_timeout_s, 3600);
   EXPECT_EQ(gpt_options(command).report_to, "tensorboard");
-  EXPECT_EQ(gpt_options(command).attention_backend, "auto");
+  EXPECT_EQ(gpt_options(command).attention_backend, "unfused");
   ASSERT_EQ(command.warnings.size(), 1u);
   EXPECT_TRUE(holds(command.warnings[0], "event files go into the run's folder")) << command.warnings[0];
 }
 
 TEST(GptOptions, FlashAttentionBesideDropoutSaysWhatHappens) {
-  const auto warnings = parse_gpt("--dry-run --model gpt2 --use-flash-attn").warnings;
+  const auto warnings = parse_gpt("--dry-run --model gpt2 --use-flash-attn --device cpu").warnings;
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_TRUE(holds(warnings[0],
-                    "--use-flash-attn beside an attention dropout of 0.1: the probabilities are made and "
+                    "--use-flash-attn beside an attention dropout of 0.1 on the CPU: the probabilities are made and "
                     "kept"))
       << warnings[0];
 }

@@ -18,8 +18,8 @@ TEST(GptPlan, ScoresAreKeptAsAttentionChooses) {
     int64_t sequence;
     bool has_mask, is_kept;
   };
-  for (const Case& one : {Case{"auto", "bf16", 0.1, 1024, false, true},
-                          {"cuda", "fp32", 0.1, 64, false, true},
+  for (const Case& one : {Case{"auto", "bf16", 0.1, 1024, false, false},
+                          {"cuda", "fp32", 0.1, 64, false, false},
                           {"cpu", "fp32", 0.1, 1024, false, true},
                           {"auto", "bf16", 0, 1024, false, false},
                           {"cuda", "fp16", 0, 64, true, false},
@@ -41,7 +41,10 @@ TEST(GptPlan, ScoresAreKeptAsAttentionChooses) {
   }
   GptOptions plain;
   plain.model = "gpt2";
+  plain.attention_backend = "unfused";
   EXPECT_TRUE(train_gpt_memory(plain).keeps_scores) << "gpt2 has dropout unless told otherwise";
+  plain.attention_dropout = 0;
+  EXPECT_FALSE(train_gpt_memory(plain).keeps_scores) << "nothing to draw";
 }
 
 }  // namespace

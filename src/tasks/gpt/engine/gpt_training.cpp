@@ -45,6 +45,7 @@ models::GptModelOptions model_options(const GptOptions& options, const plan::Gpt
           .recompute_layers = memory.recompute_layers,
           .loss_chunk_tokens = plan::loss_chunk_tokens(layout, options.loss_chunk_tokens),
           .early_loss_gradients = memory.early_loss_gradients,
+          .numbered_attention_dropout = options.attention_backend == "unfused",
           .fp8 = fp8_options(options),
           .fp8_spares_ends = options.first_last_layers_bf16};
 }

@@ -40,7 +40,7 @@ struct GptOptions : config::RunOptions {
   std::optional<double> init_method_std, embedding_init_method_std;
   std::optional<int64_t> vocab_size, padded_vocab_size, make_vocab_size_divisible_by;
   bool no_bias_gelu_fusion = false;        // exact GELU
-  std::string attention_backend = "auto";  // {auto,flash}; chooses nothing, see check_gpt_options
+  std::string attention_backend = "auto";  // {auto,flash,unfused}
 
   // Batch and length
   int64_t micro_batch_size = 1;              // sequences per rank

@@ -178,8 +178,9 @@ void check_checkpoints(const GptOptions& options) {
 void check_attention(const GptOptions& options) {
   const double dropout = gpt_shape_of(options).attention_dropout;
   config::refuse_if(
-      options.attention_backend == "flash" && dropout > 0,
-      fmt::format("--attention-backend flash contradicts an attention dropout of {}, for which probabilities are kept",
+      options.attention_backend == "flash" && dropout > 0 && options.device == "cpu",
+      fmt::format("--attention-backend flash with an attention dropout of {} has no kernel on the CPU, where "
+                  "probabilities are kept",
                   core::format_double(dropout)),
       "add --attention-dropout 0");
 }
@@ -194,9 +195,9 @@ void check_other_pairs(const GptOptions& options) {
 std::vector<std::string> gpt_warnings(const GptOptions& options) {
   std::vector<std::string> warnings;
   const double dropout = gpt_shape_of(options).attention_dropout;
-  if (options.use_flash_attn && dropout > 0)
+  if (options.use_flash_attn && dropout > 0 && options.device == "cpu")
     warnings.push_back(
-        fmt::format("--use-flash-attn beside an attention dropout of {}: the probabilities are made and "
+        fmt::format("--use-flash-attn beside an attention dropout of {} on the CPU: the probabilities are made and "
                     "kept, which takes more memory and time; --attention-dropout 0 avoids that",
                     core::format_double(dropout)));
   if (!options.tensorboard_dir.empty())

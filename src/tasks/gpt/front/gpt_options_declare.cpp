@@ -141,15 +141,18 @@ void declare_vocabulary_and_attention(core::OptionSet& set, GptOptions& o) {
            .min = 2,
            .max = 1 << 24});
   set.add("attention-backend", &o.attention_backend,
-          {.role = OptionRole::kNoInfluence,
-           .help = "auto: the fastest exact kernel for device and length; with --attention-dropout one that keeps "
-                   "probabilities. flash: the same, refused with --attention-dropout.",
-           .choices = {"auto", "flash"},
-           .choice_aliases = {{"fused", "flash"}, {"unfused", "auto"}, {"local", "auto"}}});
+          {.role = OptionRole::kConfiguration,
+           .help = "auto: the fastest exact kernel for device and length. flash: the same, refused where "
+                   "--attention-dropout has no such kernel, on the CPU. unfused: with --attention-dropout the same "
+                   "probabilities are dropped at any number of tensor ranks, for which they are kept; on the CPU that "
+                   "is always so.",
+           .choices = {"auto", "flash", "unfused"},
+           .choice_aliases = {{"fused", "flash"}, {"local", "unfused"}}});
   set.add(
       "use-flash-attn", &o.use_flash_attn,
       {.role = OptionRole::kNoInfluence,
-       .help = "Changes nothing: auto takes such a kernel. Beside --attention-dropout a warning says that it cannot."});
+       .help = "Changes nothing: auto takes such a kernel. Beside --attention-dropout on the CPU a warning says that "
+               "it cannot."});
 }
 
 void declare_batch(core::OptionSet& set, GptOptions& o) {

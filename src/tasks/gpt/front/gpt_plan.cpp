@@ -31,7 +31,7 @@ bool has_early_loss_gradients(const GptOptions& o) { return o.precision != "fp16
 /// Whether attention is products and a softmax, whose results backward needs: nn::attention's choice.
 bool keeps_scores(const GptOptions& o) {
   const config::GptShape shape = gpt_shape_of(o);
-  if (shape.attention_dropout > 0) return true;
+  if (shape.attention_dropout > 0) return o.device == "cpu" || o.attention_backend == "unfused";
   return o.device == "cpu" &&
          shape.sequence <= config::plain_attention_limit(o.precision != "fp32", !o.reset_attention_mask);
 }
