@@ -16,6 +16,7 @@ using core::Json;
 namespace {
 
 fs::path ranking_file(const fs::path& run_folder) { return run_folder / "checkpoints" / "best.json"; }
+fs::path damaged_ranking_file(const fs::path& run_folder) { return run_folder / "checkpoints" / "best.json.damaged"; }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -69,7 +70,7 @@ bool Ranking::is_extra(const std::string& name) const {
 Ranking ranking_from_json(const Json& json, const std::string& where) {
   const auto refuse = [&](const std::string& why) {
     throw DataError(fmt::format("checkpoint: '{}' is no ranking of checkpoints: {}", where, why),
-                    "delete it: checkpoints are then ranked anew");
+                    "correct it; without it the best checkpoints are not known, and only the newest stay");
   };
   Ranking ranking;
   try {
@@ -113,17 +114,26 @@ void write_ranking(const fs::path& run_folder, const Ranking& ranking) {
 }
 
 void set_aside_damaged_ranking(const fs::path& run_folder) {
+  const fs::path aside = damaged_ranking_file(run_folder);
   try {
     read_ranking(run_folder);
   } catch (const DataError& error) {
-    const fs::path file = ranking_file(run_folder), aside = fs::path(file) += ".damaged";
     std::error_code failure;
-    fs::rename(file, aside, failure);
-    if (!failure)
-      core::log_warning("{}; it is now '{}', and checkpoints are ranked anew", error.what(), aside.string());
+    fs::rename(ranking_file(run_folder), aside, failure);
+    if (!failure) core::log_warning("{}", error.what());
   } catch (const EnvironmentError& error) {
     core::log_warning("{}; as long as it cannot be read, nothing is ranked and no checkpoint is removed", error.what());
   }
+  if (has_damaged_ranking(run_folder))
+    core::log_warning(
+        "checkpoint: '{}' may name the best checkpoints of earlier attempts: as long as it is there, none of them is "
+        "removed; this attempt ranks its own",
+        aside.string());
+}
+
+bool has_damaged_ranking(const fs::path& run_folder) {
+  std::error_code failure;
+  return fs::symlink_status(damaged_ranking_file(run_folder), failure).type() != fs::file_type::not_found;
 }
 
 void tidy_ranking(const fs::path& run_folder) {

@@ -45,9 +45,12 @@ struct Ranking {
 /// Empty where there is none. DataError for one that was altered by hand into something else.
 Ranking read_ranking(const std::filesystem::path& run_folder);
 void write_ranking(const std::filesystem::path& run_folder, const Ranking& ranking);
-/// Renames a ranking that cannot be understood to best.json.damaged, with a warning: a run ranks anew. One that cannot
-/// be read may be good: it stays, with a warning.
+/// Renames a ranking that cannot be understood to best.json.damaged, with a warning: a run ranks anew, and removes no
+/// checkpoint of earlier attempts as long as that file is there. One that cannot be read may be good: it stays, with a
+/// warning.
 void set_aside_damaged_ranking(const std::filesystem::path& run_folder);
+/// Also where that cannot be found out.
+bool has_damaged_ranking(const std::filesystem::path& run_folder);
 /// Forgets, in the file, what is not on the disk. For when nothing is being saved.
 void tidy_ranking(const std::filesystem::path& run_folder);
 /// The same from its JSON; `where` is for messages.

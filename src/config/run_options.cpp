@@ -318,9 +318,11 @@ std::vector<int64_t> parse_profile_ranks(const std::string& text) {
   return ranks;
 }
 
+int64_t num_newest_checkpoints(const RunOptions& options) { return options.remote_sync.empty() ? 1 : 2; }
+
 int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default) {
   const int64_t kept = options.keep.value_or(by_default);
-  return kept == 1 && !options.remote_sync.empty() ? 2 : kept;
+  return kept == 0 ? 0 : std::max(kept, num_newest_checkpoints(options));
 }
 
 std::string auto_run_name(const RunFacts& facts, const std::string& time_text) {

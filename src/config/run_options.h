@@ -103,8 +103,10 @@ struct RunFacts {
   bool logs_params_norm = false, logs_num_zeros = false;    ///< Of the steps that are logged.
 };
 
-/// Checkpoints that --keep leaves, else `by_default`; 0: all. With --remote-sync two at least: the newest may replace
-/// the one before while that is still on its way to the copy.
+/// The fewest of the newest checkpoints that a run leaves. With --remote-sync two: the newest may replace the one
+/// before while that is still on its way to the copy.
+int64_t num_newest_checkpoints(const RunOptions& options);
+/// Checkpoints that --keep leaves, else `by_default`, but no fewer than those; 0: all.
 int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default = 0);
 
 /// OpenCLIP's name for a run without --name, from the time as "2026_01_31-12_00_00".

@@ -72,6 +72,7 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
   if (world_.rank() == 0 || !files_to_write(state_, world_.rank(), world_.size()).empty())
     writer_ = std::make_unique<CheckpointWriter>(WriterConfig{.run_folder = config_.run_folder,
                                                               .num_kept = config_.num_kept,
+                                                              .num_newest = config_.num_newest,
                                                               .is_first = world_.rank() == 0,
                                                               .is_shared = is_in_parts(state_),
                                                               .awaited = awaited,

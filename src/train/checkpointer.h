@@ -22,7 +22,8 @@ class CheckpointWriter;
 
 struct CheckpointerConfig {
   std::filesystem::path run_folder;
-  int64_t num_kept = 0;  ///< Newest checkpoints that stay; 0: all.
+  int64_t num_kept = 0;    ///< Newest checkpoints that stay; 0: all.
+  int64_t num_newest = 1;  ///< Of them, those that stay also where they were saved for their rank alone.
   std::string code_version;
   int64_t num_best = 0;                       ///< Those that stay beside them for their rank; see checkpoint::Ranking.
   checkpoint::SavedFunction on_saved = {};    ///< Called on rank 0 in the thread that writes.

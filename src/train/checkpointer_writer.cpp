@@ -239,10 +239,11 @@ void CheckpointWriter::remove_superfluous(int attempt, int first_attempt) const 
   std::vector<std::string> names;
   for (const auto& entry : usable) names.push_back(entry.folder.filename().string());
   const std::vector<std::string> best = ranking.best_of(names);
+  if (checkpoint::has_damaged_ranking(config_.run_folder)) first_attempt = attempt;
   int64_t num_newer = 0;
   for (size_t i = 0; i < usable.size(); ++i) {
     if (usable[i].attempt < first_attempt) continue;
-    const bool is_new = num_newer++ < std::max<int64_t>(config_.num_kept, 1);
+    const bool is_new = num_newer++ < std::max(config_.num_kept, config_.num_newest);
     const bool is_asked_for = config_.num_kept <= 0 && !ranking.is_extra(names[i]);
     if (is_new || is_asked_for || std::find(best.begin(), best.end(), names[i]) != best.end()) continue;
     if (config_.on_removal) config_.on_removal(usable[i].folder, *usable[i].manifest);

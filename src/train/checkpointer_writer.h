@@ -37,6 +37,7 @@ int64_t bytes_of(std::span<const WrittenFile> files);
 struct WriterConfig {
   std::filesystem::path run_folder;
   int64_t num_kept = 0;    ///< Newest checkpoints that stay, of attempts that continue each other; 0: all.
+  int64_t num_newest = 1;  ///< Of them, those that stay also where they were saved for their rank alone.
   bool is_first = true;    ///< Of several writers one writes the manifest, when the files of all are there.
   bool is_shared = false;  ///< There may be several; prepare() then makes the folder.
   std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.

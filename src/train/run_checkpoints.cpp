@@ -85,6 +85,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   CheckpointerConfig config;
   config.run_folder = run_.folder.path;
   config.num_kept = run_.facts().num_kept_checkpoints;
+  config.num_newest = config::num_newest_checkpoints(run_.options());
   config.num_best = run_.facts().best_checkpoints.num_best;
   config.on_saved = run_.request.on_checkpoint;
   config.on_removal = run_.request.on_removal;
@@ -171,12 +172,13 @@ bool RunCheckpoints::save(const TrainerPosition& position, const core::Json& dat
                                                  .data = data,
                                                  .extra = std::move(extra)});
   if (!is_under_way) return false;
+  has_saved_or_ranked_ = true;
   saved_step_ = position.step;
   saved_name_ = checkpoint::checkpoint_name(position.step, checkpointer_->attempt());
   return true;
 }
 
-bool RunCheckpoints::enter_ranking(const checkpoint::RankedCheckpoint& candidate) const {
+bool RunCheckpoints::enter_ranking(const checkpoint::RankedCheckpoint& candidate) {
   if (checkpoint::is_superseded(run_.folder.path, attempt())) return false;
   const config::BestCheckpoints& best = run_.facts().best_checkpoints;
   checkpoint::Ranking ranking = checkpoint::read_ranking(run_.folder.path);
@@ -186,6 +188,7 @@ bool RunCheckpoints::enter_ranking(const checkpoint::RankedCheckpoint& candidate
   const int64_t place = ranking.enter(
       candidate, {.metrics = best.metrics, .is_smaller_better = best.is_smaller_better, .num_best = best.num_best});
   checkpoint::write_ranking(run_.folder.path, ranking);
+  has_saved_or_ranked_ = true;
   if (place > 0)
     core::log_info("checkpoint {} is number {} of the best by {}: {:.6g}", candidate.name, place,
                    core::join(best.metrics, ", "), *candidate.value);
@@ -211,6 +214,11 @@ bool RunCheckpoints::rank(const EvaluationTime& when, const Metrics& metrics) {
              return std::string();
            }
          }) == "save";
+}
+
+void RunCheckpoints::remove_superfluous() {
+  if (has_saved_or_ranked_) checkpointer_->remove_superfluous();
+  run_.ranks.world.wait_for_rank_zero("old checkpoints are removed");
 }
 
 void RunCheckpoints::finish_saving() {

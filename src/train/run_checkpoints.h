@@ -34,8 +34,9 @@ class RunCheckpoints {
   /// Notes the place of the model among the best of the run by an evaluation, see config::BestCheckpoints. True where
   /// it is one of them and has yet to be saved.
   bool rank(const EvaluationTime& when, const Metrics& metrics);
-  /// Behind the last save: removes what neither its age nor its rank keeps. For all ranks; not collective.
-  void remove_superfluous() { checkpointer_->remove_superfluous(); }
+  /// Behind the last save: removes what neither its age nor its rank keeps, if this attempt saved or ranked anything.
+  /// Collective.
+  void remove_superfluous();
   /// Epochs that lie behind what restore() found; 0: it found none.
   int64_t epochs_done() const { return epochs_done_; }
   /// Of the claim that restore() made; 0 before.
@@ -51,12 +52,13 @@ class RunCheckpoints {
   RestoredCheckpoint import_openclip(const Training& training);
   core::Json resume_facts() const;
   /// On rank 0: is the checkpoint one of the best?
-  bool enter_ranking(const checkpoint::RankedCheckpoint& candidate) const;
+  bool enter_ranking(const checkpoint::RankedCheckpoint& candidate);
 
   RunContext& run_;
   int64_t steps_per_epoch_ = 0, epochs_done_ = 0;
   int64_t saved_step_ = -1;  // of the newest checkpoint that is, or is being, saved, or that was read
   std::string saved_name_;   // "": it lies elsewhere; rank 0 knows, others may not see the folder
+  bool has_saved_or_ranked_ = false;
   std::optional<optim::AdamWConfig> adamw_;
   std::unique_ptr<Checkpointer> checkpointer_;
 };

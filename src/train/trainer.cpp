@@ -150,7 +150,9 @@ void Trainer::at_boundaries() {
   const bool saves_epoch = ends_epoch && config_.save_frequency_epochs > 0 &&
                            step / config_.steps_per_epoch % config_.save_frequency_epochs == 0;
   const bool saves_step = config_.save_every_n_steps > 0 && step % config_.save_every_n_steps == 0;
-  if (saves_epoch || saves_step) save();
+  // What is asked for in any case is saved before it is ranked: a checkpoint saved for its rank alone may go again.
+  const bool is_due = stop_request_ != StopRequest::kNone || step == config_.last_step();
+  if (saves_epoch || saves_step || (evaluates && is_due)) save();
   if (evaluates && parts_.callbacks.evaluate(evaluation_now())) save();
   parts_.phases.skip();  // none of this is part of the next step
 }

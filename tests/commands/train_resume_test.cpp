@@ -168,6 +168,28 @@ TEST_F(TrainResume, AgeTakesNeitherTheBestNorItsCopy) {
       << done.err;
 }
 
+/// The end of a run is saved in any case: others that are better do not make it superfluous.
+TEST_F(TrainResume, WhatTheEndSavesWasNotSavedForItsRank) {
+  const auto done = train("end", {"--epochs", "3", "--train-num-samples", "16", "--save-frequency", "2", "--val-data",
+                                  shapes("val_shards"), "--save-top-performance", "3"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const checkpoint::Ranking ranking = checkpoint::read_ranking(logs_.path() / "end");
+  EXPECT_EQ(ranking.entries.size(), 3u);
+  EXPECT_EQ(saved_steps(logs_.path() / "end"), (std::set<int64_t>{2, 4, 6}));
+  EXPECT_TRUE(ranking.is_extra("step-00000002.a1"));
+  EXPECT_FALSE(ranking.is_extra("step-00000004.a1"));
+  EXPECT_FALSE(ranking.is_extra("step-00000006.a1"));
+}
+
+TEST_F(TrainResume, ARunWithNothingLeftToTrainRemovesNothing) {
+  const std::vector<std::string> flags{"--epochs", "2", "--train-num-samples", "16"};
+  ASSERT_EQ(train("done", flags).exit_code, 0);
+  auto again = flags;
+  again.insert(again.end(), {"--keep", "1", "--resume", "latest"});
+  ASSERT_EQ(train("done", again).exit_code, 0);
+  EXPECT_EQ(saved_steps(logs_.path() / "done"), (std::set<int64_t>{2, 4}));
+}
+
 /// The second attempt goes on from the first of three epochs and writes those after it anew. What age takes of the
 /// first attempt leaves the files of the second.
 TEST_F(TrainResume, AgeLeavesTheCopiesOfTheAttemptThatWentOn) {

@@ -93,9 +93,11 @@ TEST(Ranking, AFileKeepsIt) {
   EXPECT_EQ(read_ranking(dir.path()).num_best, 1);
   set_aside_damaged_ranking(dir.path());
   EXPECT_EQ(read_ranking(dir.path()).num_best, 1) << "it is whole";
+  EXPECT_FALSE(has_damaged_ranking(dir.path()));
   core::write_file_atomic(dir.path() / "checkpoints" / "best.json", "{\"metrics");
   set_aside_damaged_ranking(dir.path());
   EXPECT_TRUE(read_ranking(dir.path()).metrics.empty());
+  EXPECT_TRUE(has_damaged_ranking(dir.path()));
   EXPECT_EQ(core::read_file(dir.path() / "checkpoints" / "best.json.damaged"), "{\"metrics");
 }
 

@@ -166,6 +166,11 @@ TEST(ContrastiveOptions, TheCheckpointOnItsWayToACopyIsKept) {
   EXPECT_EQ(num_kept({"--save-most-recent", "--save-frequency", "0"}), 1) << "as OpenCLIP's epoch_latest.pt";
   EXPECT_EQ(num_kept({"--delete-previous-checkpoint", "--remote-sync", "/copy"}), 2);
   EXPECT_EQ(num_kept({"--keep", "5", "--remote-sync", "/copy"}), 5);
+  EXPECT_EQ(num_kept({"--remote-sync", "/copy"}), 0) << "all";
+  ContrastiveOptions options;
+  EXPECT_EQ(config::num_newest_checkpoints(options), 1);
+  options.remote_sync = "/copy";
+  EXPECT_EQ(config::num_newest_checkpoints(options), 2) << "also of those that were saved for their rank alone";
 }
 
 TEST(ContrastiveOptions, EvaluationsNameWhatRanksCheckpoints) {

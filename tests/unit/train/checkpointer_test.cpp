@@ -29,7 +29,7 @@ using tests::TinyTowers;
 /// A whole toy training run on one rank of `comm`: deterministic batches, dropout, loss scale, clipping.
 class ToyRun {
  public:
-  ToyRun(Comm& comm, const fs::path& folder, int64_t num_kept = 0)
+  ToyRun(Comm& comm, const fs::path& folder, int64_t num_kept = 0, int64_t num_newest = 1)
       : comm_(comm), task_(make_towers(), comm, {.loss = {.local_loss = true, .gather_with_grad = true}}),
         precision_("fp32", c10::DeviceType::CPU), scaler_(at::kCPU, {.growth_interval = 3}) {
     auto parameters = task_.network().named_parameters();
@@ -44,6 +44,7 @@ class ToyRun {
     CheckpointerConfig config;
     config.run_folder = folder;
     config.num_kept = num_kept;
+    config.num_newest = num_newest;
     config.code_version = "test";
     config.who = {{"host", "here"}};
     checkpointer_ = std::make_unique<Checkpointer>(config, state, comm);
@@ -267,6 +268,49 @@ TEST(Checkpointer, WhereAllAreKeptOnlyWhatWasSavedForItsRankGoes) {
   core::write_file_atomic(dir.path() / "checkpoints" / "best.json", "damaged");
   run.checkpointer().remove_superfluous();
   EXPECT_EQ(folders_in(dir.path()).size(), 2u) << "nothing is removed where the ranking is not known";
+}
+
+TEST(Checkpointer, TheNewestStayThoughSavedForTheirRankAlone) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path(), /*num_kept=*/0, /*num_newest=*/2);
+  checkpoint::Ranking ranking;
+  for (int i = 0; i < 3; ++i) {
+    run.train(1);
+    run.save();
+    ranking.entries.push_back({.name = checkpoint::checkpoint_name(run.step(), 1), .value = 1, .is_extra = true});
+  }
+  ASSERT_TRUE(run.checkpointer().wait());
+  checkpoint::write_ranking(dir.path(), ranking);
+  run.checkpointer().remove_superfluous();
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000002.a1", "step-00000003.a1"}));
+}
+
+TEST(Checkpointer, WhatADamagedRankingMayNameStays) {
+  const core::TempDir dir;
+  Comm alone;
+  const auto save_two = [&](ToyRun& run) {
+    for (int i = 0; i < 2; ++i) {
+      run.train(1);
+      run.save();
+    }
+    ASSERT_TRUE(run.checkpointer().wait());
+  };
+  const auto best = dir.path() / "checkpoints" / "best.json";
+  {
+    ToyRun run(alone, dir.path());
+    save_two(run);
+    core::write_file_atomic(best, "damaged");
+  }
+  checkpoint::set_aside_damaged_ranking(dir.path());
+  ToyRun run(alone, dir.path(), /*num_kept=*/1);
+  ASSERT_TRUE(run.restore_latest());
+  save_two(run);
+  const std::vector<std::string> older{"step-00000001.a1", "step-00000002.a1"};
+  EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{older[0], older[1], "step-00000004.a2"}));
+  std::filesystem::remove(std::filesystem::path(best) += ".damaged");
+  run.checkpointer().remove_superfluous();
+  EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000004.a2"});
 }
 
 // The ranking names a checkpoint before it is on the disk. Where it never gets there, what it would have displaced
