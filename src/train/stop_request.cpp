@@ -45,23 +45,31 @@ sigset_t stop_signals() {
   return signals;
 }
 
+/// Safe in a handler.
+void take(int signal) {
+  if (answer == Answer::kNote) note(signal);
+  if (answer == Answer::kLeave && signal != SIGUSR2) ::_exit(static_cast<int>(ExitCode::kRequeue));
+}
+
 [[noreturn]] void take_signals() {
   const sigset_t signals = stop_signals();
   for (;;) {
     int signal = 0;
-    if (::sigwait(&signals, &signal) != 0) continue;
-    if (answer == Answer::kNote) note(signal);
-    if (answer == Answer::kLeave && signal != SIGUSR2) ::_exit(static_cast<int>(ExitCode::kRequeue));
+    if (::sigwait(&signals, &signal) == 0) take(signal);
   }
 }
 
 /// Blocks the signals in this thread and in those that it starts, and takes them in one of their own. A handler would
 /// run on the stack of the thread that it interrupts, and oneDNN's fp32 products for processors without AVX-512 point
-/// the stack at a buffer on the heap (avx_gemm_f32), below which a signal's frame overwrites what others hold.
+/// the stack at a buffer on the heap (avx_gemm_f32), below which a signal's frame overwrites what others hold. Only
+/// threads that a preloaded library started before, which compute nothing, still see signals: for them is the handler.
 void begin_to_take_signals() {
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);  // nohup ignores some
+  struct sigaction action {};
+  action.sa_handler = take;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) ::sigaction(signal, &action, nullptr);
   [[maybe_unused]] static const bool has_begun = [] {
     std::thread(take_signals).detach();
     return true;
