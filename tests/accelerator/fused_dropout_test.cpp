@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/attention.h"
+#include "nn/dropout.h"
 #include "nn/module.h"
 #include "nn/recompute.h"
 #include "support/accelerator/runtime.h"
@@ -34,6 +35,14 @@ TEST(FusedDropout, IsAFunctionOfTheKey) {
   EXPECT_TRUE(at::equal(attended(qkv, {.probability = 0.3, .key = 7}).cpu(), first));
   EXPECT_FALSE(at::equal(attended(qkv, {.probability = 0.3, .key = 8}).cpu(), first));
   EXPECT_TRUE(at::allclose(attended(qkv, {}).cpu(), attended(drawn_qkv(at::kCPU), {}), 1e-5, 1e-6));
+}
+
+TEST(FusedDropout, IsTheKernelsOwn) {
+  const at::Tensor qkv = drawn_qkv(kDevice);
+  nn::seed_device_generator(kDevice, 7);
+  const at::Tensor want = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.3, /*is_causal=*/true).cpu();
+  EXPECT_TRUE(at::equal(attended(qkv, {.probability = 0.3, .key = 7}).cpu(), want));
+  EXPECT_FALSE(at::equal(attended(qkv, {}).cpu(), want));
 }
 
 TEST(FusedDropout, DropsTheShareAndKeepsTheMean) {

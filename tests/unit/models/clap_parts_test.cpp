@@ -11,6 +11,7 @@
 #include "clap_golden.h"
 #include "core/error.h"
 #include "models/clap/spec_augment.h"
+#include "support/guarded_products.h"
 
 namespace lockstep::models {
 namespace {
@@ -149,6 +150,9 @@ TEST(LogMel, FftEqualsTheConvolutionForm) {
   expect_close(log_mel(wave), convolved_log_mel(shape, wave), 1e-4, "log mel");
   EXPECT_EQ(log_mel(wave).size(2), 101);
   EXPECT_TRUE(log_mel(at::zeros({1, 48000})).equal(at::full({1, 64, 101}, -100.0F)));
+  const auto products = tests::counted_products([&] { log_mel(wave); });
+  EXPECT_GT(products.num_all, 0);
+  EXPECT_EQ(products.num_in_fp32, products.num_all) << "quiet bins would drown in the rounding of TF32";
 }
 
 TEST(SpecAugment, BlanksAtMostTwoStripesEachWay) {

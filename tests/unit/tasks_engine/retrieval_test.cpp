@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "support/guarded_products.h"
 #include "support/ranks/run_ranks.h"
 
 namespace lockstep::tasks {
@@ -25,6 +26,19 @@ TEST(Retrieval, RanksEqualASortedSearchWhateverTheChunk) {
   std::vector<int64_t> want;
   for (int64_t row = 0; row < 37; ++row) want.push_back(order[row].eq(row).nonzero().item<int64_t>());
   for (const int64_t chunk : {1, 2, 10, 37, 100}) EXPECT_EQ(matching_ranks(rows, columns, alone, chunk), want) << chunk;
+}
+
+/// With 10 bits behind the point places would be exchanged.
+TEST(Retrieval, SimilaritiesAreNotRoundedToTf32) {
+  comm::Comm alone;
+  const auto rows = unit_rows(9, 4, 1), columns = unit_rows(9, 4, 2);
+  const auto of_ranks = tests::counted_products([&] { matching_ranks(rows, columns, alone, 3); });
+  EXPECT_EQ(of_ranks.num_all, 3);
+  EXPECT_EQ(of_ranks.num_in_fp32, 3);
+  const auto of_loss = tests::counted_products([&] { batched_contrastive_loss(rows, columns, 20.0, 3, alone); });
+  EXPECT_EQ(of_loss.num_all, 3);
+  EXPECT_EQ(of_loss.num_in_fp32, 3);
+  EXPECT_EQ(tests::counted_products([&] { rows.matmul(columns.t()); }).num_in_fp32, 0) << "elsewhere they may be";
 }
 
 TEST(Retrieval, TiesRankByIndex) {

@@ -12,6 +12,9 @@ namespace lockstep::tasks {
 
 namespace {
 
+constexpr int64_t kChunkBytes = int64_t{256} << 20;
+constexpr int64_t kBytesOfPair = 10;  // score, comparisons, their combination
+
 /// Of rows [first, first + count): int64 [count], where the features lie.
 at::Tensor ranks_of_rows(const at::Tensor& rows_NE, const at::Tensor& columns_NE, int64_t first, int64_t count) {
   const auto index_N = at::arange(columns_NE.size(0), rows_NE.options().dtype(at::kLong));
@@ -26,10 +29,11 @@ at::Tensor ranks_of_rows(const at::Tensor& rows_NE, const at::Tensor& columns_NE
 }  // namespace
 
 std::vector<int64_t> matching_ranks(const at::Tensor& rows_NE, const at::Tensor& columns_NE, comm::Comm& sharers,
-                                    int64_t chunk_rows) {
+                                    int64_t most_rows) {
   const int64_t N = rows_NE.size(0);
-  LOCKSTEP_CHECK(columns_NE.size(0) == N && chunk_rows > 0, "rows={} columns={} chunk={}", N, columns_NE.size(0),
-                 chunk_rows);
+  LOCKSTEP_CHECK(columns_NE.size(0) == N && N > 0 && most_rows > 0, "rows={} columns={} most_rows={}", N,
+                 columns_NE.size(0), most_rows);
+  const int64_t chunk_rows = std::clamp<int64_t>(kChunkBytes / (kBytesOfPair * N), 1, most_rows);
   const at::NoTF32Guard in_fp32;  // 10 bits would exchange places
   const auto rows = rows_NE.to(at::kFloat), columns = columns_NE.to(at::kFloat);
   const int64_t share = (N + sharers.size() - 1) / sharers.size(), begin = std::min(N, share * sharers.rank()),

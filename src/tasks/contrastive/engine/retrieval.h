@@ -13,9 +13,10 @@ namespace lockstep::tasks {
 
 /// Rank (from 0) of each row's own column among all columns of rows_NE x columns_NE^T. Columns with an equal score rank
 /// by their index. `sharers`, who all have all features, compute a share each, where the features lie; all get all.
-/// Computed in chunks of rows: memory is chunk x N, never N x N. Collective. Letters: N pairs, E embedding.
+/// Computed in chunks of `most_rows` rows, or of fewer where they would take more than 256 MiB. Collective. Letters: N
+/// pairs (at least one), E embedding.
 std::vector<int64_t> matching_ranks(const at::Tensor& rows_NE, const at::Tensor& columns_NE, comm::Comm& sharers,
-                                    int64_t chunk_rows = 1024);
+                                    int64_t most_rows = 1024);
 
 /// OpenCLIP's names: <prefix>_mean_rank, _median_rank (floor of the median, plus 1), _R@1, _R@5, _R@10.
 train::Metrics rank_metrics(const std::string& prefix, const std::vector<int64_t>& ranks);
