@@ -40,7 +40,7 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
   }
   out.logit_scale = towers_->logit_scale().reshape({}).to(at::kFloat).exp();
   if (at::Tensor* bias = towers_->logit_bias()) out.logit_bias = bias->reshape({});
-  if (options_.teacher && batch.context.asks_teacher) add_teacher(batch, out);
+  if (options_.teacher && !batch.context.is_rerun) add_teacher(batch, out);
   return out;
 }
 
@@ -48,13 +48,13 @@ at::Tensor ContrastiveTask::image_features(const Batch& batch) {
   if (batch.audio_BS.defined()) return normalise_rows(towers_->encode_audio(batch.audio_BS));
   const auto compute = [&](const at::Tensor& rows) { return normalise_rows(towers_->encode_image(rows)); };
   if (!options_.image_cache) return compute(batch.image_BCYX);
-  return options_.image_cache->features(batch.image_keys_B, batch.image_BCYX, compute);
+  return options_.image_cache->features(batch.image_keys_B, batch.image_BCYX, compute, !batch.context.is_rerun);
 }
 
 at::Tensor ContrastiveTask::text_features(const Batch& batch) {
   const auto compute = [&](const at::Tensor& rows) { return normalise_rows(towers_->encode_text(rows)); };
   if (!options_.text_cache) return compute(batch.text_BT);
-  return options_.text_cache->features(batch.text_keys_B, batch.text_BT, compute);
+  return options_.text_cache->features(batch.text_keys_B, batch.text_BT, compute, !batch.context.is_rerun);
 }
 
 std::optional<double> ContrastiveTask::cached_share() {

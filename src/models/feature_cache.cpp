@@ -13,6 +13,11 @@ namespace {
 /// What the map takes for a row beside its features and its key, about.
 constexpr int64_t kBytesAround = 96;
 
+/// By way of pinned memory, so that the host does not wait.
+at::Tensor sent_to(at::Device device, const at::Tensor& host) {
+  return device.is_cpu() ? host : host.pin_memory().to(device, /*non_blocking=*/true);
+}
+
 }  // namespace
 
 void FeatureCache::keep(const std::string& key, const float* row) {
@@ -23,19 +28,18 @@ void FeatureCache::keep(const std::string& key, const float* row) {
 }
 
 at::Tensor FeatureCache::features(const std::vector<std::string>& keys_B, const at::Tensor& input,
-                                  const std::function<at::Tensor(const at::Tensor& rows)>& compute) {
+                                  const std::function<at::Tensor(const at::Tensor& rows)>& compute, bool is_counted) {
   const c10::NoGradGuard no_grad;
   const int64_t B = input.size(0);
   LOCKSTEP_CHECK(std::ssize(keys_B) == B, "keys={} rows={}", keys_B.size(), B);
   std::vector<int64_t> unknown;
   for (int64_t b = 0; b < B; ++b)
     if (!rows_.contains(keys_B[static_cast<size_t>(b)])) unknown.push_back(b);
-  num_asked_ += B;
-  num_found_ += B - std::ssize(unknown);
+  if (is_counted) num_asked_ += B, num_found_ += B - std::ssize(unknown);
   at::Tensor computed, computed_KE;
   if (!unknown.empty()) {
     const bool is_all = std::ssize(unknown) == B;
-    const auto index_K = is_all ? at::Tensor() : at::tensor(unknown, at::kLong).to(input.device());
+    const auto index_K = is_all ? at::Tensor() : sent_to(input.device(), at::tensor(unknown, at::kLong));
     computed = compute(is_all ? input : input.index_select(0, index_K));
     computed_KE = computed.to(at::kCPU, at::kFloat).contiguous();  // sync: once a row, the first time it comes
     num_features_ = computed_KE.size(1);
@@ -55,7 +59,7 @@ at::Tensor FeatureCache::features(const std::vector<std::string>& keys_B, const 
     else
       put(b, rows_.at(keys_B[static_cast<size_t>(b)]).data());
   }
-  return out_BE.to(input.device(), /*non_blocking=*/false);
+  return sent_to(device_, out_BE);
 }
 
 }  // namespace lockstep::models

@@ -10,8 +10,8 @@ struct ForwardContext {
   uint64_t random_key = 0;
   /// False in the cache pass: batch norm computes as in training but leaves its running statistics alone.
   bool updates_statistics = true;
-  /// False where a micro-batch is run again: the features of a teacher are there already.
-  bool asks_teacher = true;
+  /// The micro-batch ran before in this step: the features of a teacher are there already, and nothing counts twice.
+  bool is_rerun = false;
 };
 
 }  // namespace lockstep::models

@@ -19,6 +19,9 @@ struct BatchPlan {
   int64_t num_micro_batches = 1;  ///< Micro-batches per rank and step.
   int64_t global_batch = 1;
   int64_t samples_per_replica() const { return micro_batch_size * num_micro_batches; }
+  /// Whose input a rank holds at a time. On a device those of three steps: of the one that is computed, of the next
+  /// one, which waits in the stream, and of the one whose batch is on its way.
+  int64_t micro_batches_held(bool is_device) const { return num_micro_batches * (is_device ? 3 : 1); }
 };
 
 /// What the user said; at least micro_batch_size or global_batch.

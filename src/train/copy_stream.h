@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-/// A stream of a device beside that of the computation: a batch travels on it while the step before is computed, so
-/// that two batches are in the device's memory. On the CPU nothing of its own.
+/// A stream of a device beside that of the computation: a batch travels on it while steps before it are computed (see
+/// plan::BatchPlan::micro_batches_held). On the CPU nothing of its own.
 class CopyStream {
  public:
   explicit CopyStream(at::Device device);

@@ -59,6 +59,13 @@ TEST_F(RunsOnAccelerator, HostWaitsTwiceAStepForWhatLiesBehind) {
     return run(on_any_device(train_args(name, {"--max-steps", steps, "--log-every-n-steps", "100"})), 1);
   };
   EXPECT_EQ(more_waits(clip("clip4", "4"), clip("clip8", "8")), 2 * 4);
+  const auto cached = [&](const char* name, const char* steps) {
+    return run(on_any_device(train_args(name, {"--max-steps", steps, "--log-every-n-steps", "100", "--lock-image",
+                                               "--train-transform", "eval", "--cache-locked-features", "64M"})),
+               1);
+  };
+  // Twelve steps are an epoch, behind which each picture is known.
+  EXPECT_EQ(more_waits(cached("cached14", "14"), cached("cached18", "18")), 2 * 4);
   const auto clap = [&](const char* name, const char* steps) {
     return run(clap_args(name, {"--max-steps", steps, "--log-every-n-steps", "100"}), 1);
   };

@@ -36,6 +36,13 @@ TEST_F(TrainLocked, PicturesAreEncodedOnce) {
   for (size_t step = 12; step < 24; ++step) EXPECT_EQ(shares[step], 1) << "step " << step;
 }
 
+/// Micro-batches after the first run twice in a step.
+TEST_F(TrainLocked, WhatRunsAgainInAStepIsNotCounted) {
+  const auto shares = cached_shares(1, {"--lock-image", "--train-transform", "eval", "--accum-freq", "2"});
+  ASSERT_EQ(shares.size(), 12u);
+  for (size_t step = 0; step < shares.size(); ++step) EXPECT_EQ(shares[step], step < 6 ? 0 : 1) << "step " << step;
+}
+
 /// Pictures are cropped at random meanwhile; micro-batches after the first run twice in a step.
 TEST_F(TrainLocked, TextsAreEncodedOnceOnTwoRanks) {
   const auto shares = cached_shares(2, {"--lock-text", "--accum-freq", "2"});

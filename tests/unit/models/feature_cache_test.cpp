@@ -26,7 +26,7 @@ at::Tensor rows_of(const at::Tensor& all, at::IntArrayRef index) {
 }
 
 TEST(FeatureCache, WhatComesAgainIsNotComputedAgain) {
-  FeatureCache cache(1 << 20);
+  FeatureCache cache(1 << 20, at::kCPU);
   CountingTower tower;
   const auto compute = [&](const at::Tensor& rows) { return tower(rows); };
   const at::Tensor input = tests::drawn("input", {5, 4});
@@ -43,10 +43,13 @@ TEST(FeatureCache, WhatComesAgainIsNotComputedAgain) {
   EXPECT_TRUE(known[0].equal(mixed[3]));
   EXPECT_EQ(cache.num_asked(), 9);
   EXPECT_EQ(cache.num_found(), 4);
+  cache.features({"4"}, rows_of(input, {4}), compute, /*is_counted=*/false);
+  EXPECT_EQ(cache.num_asked(), 9);
+  EXPECT_EQ(cache.num_found(), 4);
 }
 
 TEST(FeatureCache, AFullOneComputesTheRestEachTime) {
-  FeatureCache cache(3 * 4 + 1 + 96);  // one row
+  FeatureCache cache(3 * 4 + 1 + 96, at::kCPU);  // one row
   CountingTower tower;
   const auto compute = [&](const at::Tensor& rows) { return tower(rows); };
   const at::Tensor input = tests::drawn("input", {2, 4});
@@ -57,7 +60,7 @@ TEST(FeatureCache, AFullOneComputesTheRestEachTime) {
 }
 
 TEST(FeatureCache, FeaturesHaveNoGradient) {
-  FeatureCache cache(1 << 20);
+  FeatureCache cache(1 << 20, at::kCPU);
   CountingTower tower;
   tower.weight.set_requires_grad(true);
   const at::Tensor input = tests::drawn("input", {2, 4});

@@ -73,7 +73,7 @@ class ContrastiveCacheStep final : public train::StepRunner {
   Outputs forward(Batch& batch, bool updates_statistics, bool is_rerun = false) const {
     RECORD_USER_SCOPE("forward");
     batch.context.updates_statistics = updates_statistics;
-    batch.context.asks_teacher = !is_rerun;
+    batch.context.is_rerun = is_rerun;
     const auto autocast = parts_.precision.autocast();
     return parts_.task.forward(batch);
   }

@@ -32,14 +32,14 @@ void lock_towers(models::TwoTowers& towers, const std::set<std::string>& frozen)
 }
 
 /// Half of the memory for each tower where both have a cache.
-void add_feature_caches(const ContrastiveOptions& options, const config::ContrastiveShape& shape,
+void add_feature_caches(const ContrastiveOptions& options, const config::ContrastiveShape& shape, at::Device device,
                         models::ContrastiveTaskOptions& task) {
   if (options.cache_locked_features.empty()) return;
   const auto refusals = feature_cache_refusals(options, *shape.clip());
   const int64_t bytes = config::parse_bytes(options.cache_locked_features, "--cache-locked-features") /
                         (refusals.image.empty() && refusals.text.empty() ? 2 : 1);
-  if (refusals.image.empty()) task.image_cache = std::make_unique<models::FeatureCache>(bytes);
-  if (refusals.text.empty()) task.text_cache = std::make_unique<models::FeatureCache>(bytes);
+  if (refusals.image.empty()) task.image_cache = std::make_unique<models::FeatureCache>(bytes, device);
+  if (refusals.text.empty()) task.text_cache = std::make_unique<models::FeatureCache>(bytes, device);
 }
 
 std::unique_ptr<models::TwoTowers> build_teacher(const ContrastiveOptions& options, const train::Precision& precision,
@@ -123,7 +123,7 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
       .caption_weight = options.coca_caption_loss_weight,
       .teacher = options.has_teacher() ? build_teacher(options, *training.precision, data_axis, device) : nullptr,
       .teacher_packs_texts = options.has_teacher() && teacher_shape_of(options).packs_texts()};
-  add_feature_caches(options, shape, task);
+  add_feature_caches(options, shape, device, task);
   training.task = std::make_unique<models::ContrastiveTask>(std::move(towers), data_axis, std::move(task));
   training.faulty_task = train::with_fault(*training.task, hooks.fault, data_axis.rank());
   training.data_axis = &data_axis;

@@ -58,7 +58,7 @@ MemoryPlan planned_memory(const ContrastiveOptions& options, const config::Contr
                                          .has_fp32_gradients = options.fp32_gradients,
                                          .micro_batch_size = batch.micro_batch_size,
                                          .global_batch = batch.global_batch,
-                                         .batches_held = batch.num_micro_batches * (is_gpu ? 2 : 1),
+                                         .batches_held = batch.micro_batches_held(is_gpu),
                                          .grad_checkpointing = options.grad_checkpointing,
                                          .locks = options.tower_locks(),
                                          .teacher_parameters = teacher_parameters,

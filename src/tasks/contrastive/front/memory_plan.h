@@ -29,7 +29,7 @@ struct MemoryPlanInput {
   bool has_fp32_gradients = false;  ///< --accumulate-allreduce-grads-in-fp32.
   int64_t micro_batch_size = 1;
   int64_t global_batch = 1;  ///< Pairs that the loss compares with.
-  int64_t batches_held = 1;  ///< Micro-batches of a step; on a device twice as many: the next step's are on their way.
+  int64_t batches_held = 1;  ///< plan::BatchPlan::micro_batches_held.
   bool grad_checkpointing = false;
   config::TowerLocks locks = {};  ///< Of a CLIP model: what is not trained has neither gradients nor moments.
   double teacher_parameters = 0;  ///< Elements of --distill-model.

@@ -126,7 +126,7 @@ ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, const plan::
   config::ActivationBytes bytes = config::activation_bytes_of(options.precision);
   bytes.keeps_attention = options.device == "cpu";
   plan.activations = samples * config::classifier_activation_bytes(shape, bytes);
-  const auto batches_held = static_cast<double>(batch.num_micro_batches * (options.device == "cpu" ? 1 : 2));
+  const auto batches_held = static_cast<double>(batch.micro_batches_held(options.device != "cpu"));
   plan.batch = batches_held * samples * 3 * pixels * pixels * kFloatBytes;
   return plan;
 }
