@@ -45,7 +45,7 @@ class AcceleratorFixture : public TrainFixture {
     args.insert(args.begin(), engine());
     changes["CUDA_VISIBLE_DEVICES"] = "";  // a GPU that is here plays no part
     changes["LOCKSTEP_TEST_DEVICES"] = num_devices > 0 ? std::optional(std::to_string(num_devices)) : std::nullopt;
-    return run_program(std::move(args), changes, std::chrono::seconds(120));
+    return run_program(std::move(args), changes);
   }
   /// One process for each rank. In the order of the ranks.
   static std::vector<ProgramResult> run_ranks(int num_ranks, const std::vector<std::string>& args, int num_devices,

@@ -72,7 +72,7 @@ class CkptExportGpt : public EngineTest {
   static ProgramResult with(Args args, const Args& more, int ranks = 1) {
     args.insert(args.end(), more.begin(), more.end());
     if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
-    return run_lockstep(args, {}, std::chrono::seconds(300));
+    return run_lockstep(args);
   }
 
   ProgramResult train(const std::string& name, const Args& more, int ranks = 1) const {

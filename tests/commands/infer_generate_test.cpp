@@ -136,7 +136,7 @@ class Generate : public ::testing::Test {
                                      "run"};
     args.insert(args.end(), mesh.begin(), mesh.end());
     if (!mesh.empty()) args.insert(args.begin(), {"launch", "--nproc-per-node", "2", "--"});
-    const auto run = run_lockstep(args, {}, std::chrono::seconds(300));
+    const auto run = run_lockstep(args);
     EXPECT_EQ(run.exit_code, 0) << run.err;
     return path("logs/run");
   }

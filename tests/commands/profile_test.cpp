@@ -49,7 +49,7 @@ class ProfileCommand : public EngineTest {
                                              "run"};
     words.insert(words.end(), common.begin(), common.end());
     words.insert(words.end(), flags.begin(), flags.end());
-    return run_lockstep(words, changes, std::chrono::seconds(120));
+    return run_lockstep(words, changes);
   }
   fs::path run_folder() const { return folder_.path() / "run"; }
 

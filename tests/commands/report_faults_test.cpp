@@ -16,7 +16,7 @@ class ReportFaults : public TrainFixture {
     auto args =
         train_args(name, {"--epochs", "8", "--max-steps", "40", "--save-frequency", "0", "--val-frequency", "0"});
     args.insert(args.begin(), {"launch", "--nproc-per-node", "2", "--"});
-    return run_lockstep(args, {{"LOCKSTEP_FAULT", fault}}, std::chrono::seconds(180));
+    return run_lockstep(args, {{"LOCKSTEP_FAULT", fault}});
   }
   Json report_on(const std::string& name) const {
     const auto result = run_lockstep({"report", (logs_.path() / name).string(), "--json"});
@@ -106,7 +106,8 @@ TEST_F(ReportFaults, ASlowLoaderIsADataStall) {
   EXPECT_EQ(sentences(report, "M11", "waiting for data").size(), 1u) << report.at("checks").dump(1);
   const double step_ms = point(report).at("step_mean_ms"), unhindered_ms = point(report_on("fast")).at("step_mean_ms");
   EXPECT_GT(step_ms, 5 * unhindered_ms);
-  EXPECT_NEAR(point(report).at("data_wait_share").get<double>(), 1 - unhindered_ms / step_ms, 0.1);
+  EXPECT_GT(point(report).at("data_wait_share").get<double>(), 0.5) << "whatever else the machine computes meanwhile";
+  EXPECT_LT(point(report_on("fast")).at("data_wait_share").get<double>(), 0.5);
 }
 
 }  // namespace

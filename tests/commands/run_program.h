@@ -58,10 +58,13 @@ inline bool drain(int fd, std::string& text) {
 }
 }  // namespace detail
 
+/// Ends a program that hangs; more than any takes on a slow machine that others use, too.
+constexpr std::chrono::minutes kPatience{15};
+
 /// Runs a program to its end and collects its output; its standard input is empty. At the timeout its process group is
 /// killed and timed_out set.
 inline ProgramResult run_program(std::vector<std::string> argv, const EnvChanges& changes = {},
-                                 std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+                                 std::chrono::milliseconds timeout = kPatience) {
   int out_pipe[2], err_pipe[2];
   if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
   posix_spawn_file_actions_t actions;
@@ -115,7 +118,7 @@ inline ProgramResult run_program(std::vector<std::string> argv, const EnvChanges
 
 /// Runs `lockstep` with these arguments.
 inline ProgramResult run_lockstep(std::vector<std::string> args, const EnvChanges& changes = {},
-                                  std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+                                  std::chrono::milliseconds timeout = kPatience) {
   args.insert(args.begin(), lockstep_program());
   return run_program(std::move(args), changes, timeout);
 }

@@ -27,7 +27,7 @@ class Torchrun : public TrainFixture {
                                      "echo $RANK $TORCHELASTIC_USE_AGENT_STORE >> \"$NOTED\"; exec \"$0\" \"$@\"",
                                      lockstep_program()};
     for (const std::string& arg : train_args(name, {"--batch-size", "4", "--max-steps", "3"})) args.push_back(arg);
-    return run_program(args, changes, std::chrono::seconds(180));
+    return run_program(args, changes);
   }
 };
 

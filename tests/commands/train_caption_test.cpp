@@ -25,7 +25,7 @@ class TrainCaption : public TrainFixture {
     *(std::find(args.begin(), args.end(), "--model") + 1) = (logs_.path() / "coca.json").string();
     *(std::find(args.begin(), args.end(), "--batch-size")) = "--global-batch-size";
     if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
-    return run_lockstep(args, {}, std::chrono::seconds(180));
+    return run_lockstep(args);
   }
   ProgramResult caption(const std::string& run, std::vector<std::string> more = {}) const {
     std::vector<std::string> args = {"infer",        "caption",
@@ -34,7 +34,7 @@ class TrainCaption : public TrainFixture {
                                      "--device",     "cpu",
                                      "--max-tokens", "10"};
     args.insert(args.end(), more.begin(), more.end());
-    return run_lockstep(args, {}, std::chrono::seconds(120));
+    return run_lockstep(args);
   }
 };
 

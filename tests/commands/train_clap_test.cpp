@@ -67,7 +67,7 @@ class TrainClap : public ::testing::Test {
   ProgramResult train_on(int ranks, const std::string& name, const std::vector<std::string>& more) const {
     auto args = train_args(name, more);
     if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
-    return run_lockstep(args, {}, std::chrono::seconds(600));
+    return run_lockstep(args);
   }
   std::vector<double> losses(const std::string& name) const {
     std::vector<double> values;

@@ -72,12 +72,12 @@ class TrainFixture : public EngineTest {
   }
   ProgramResult train(const std::string& name, std::vector<std::string> more = {},
                       const EnvChanges& changes = {}) const {
-    return run_lockstep(train_args(name, std::move(more)), changes, std::chrono::seconds(120));
+    return run_lockstep(train_args(name, std::move(more)), changes);
   }
   ProgramResult train_on(int ranks, const std::string& name, std::vector<std::string> more = {}) const {
     auto args = train_args(name, std::move(more));
     args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
-    return run_lockstep(args, {}, std::chrono::seconds(180));
+    return run_lockstep(args);
   }
   std::vector<double> losses(const std::string& name) const {
     std::vector<double> values;

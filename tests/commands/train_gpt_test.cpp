@@ -113,7 +113,7 @@ class TrainGpt : public ::testing::Test {
                                      name};
     args.insert(args.end(), more.begin(), more.end());
     if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
-    return run_lockstep(args, {}, std::chrono::seconds(300));
+    return run_lockstep(args);
   }
   static std::vector<std::string> on_corpus(std::vector<std::string> more) {
     more.insert(more.end(), {"--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"),
@@ -392,7 +392,8 @@ TEST_F(TrainGpt, LearnsInFp8AsInFp32) {
   ASSERT_LT(want, losses("fp32").front() - 2);
   std::set<double> different = {want};
   for (const char* name : {"hybrid", "tensorwise", "spared"}) {
-    EXPECT_NEAR(end_of(name), want, 0.05 * want) << name;
+    EXPECT_LT(end_of(name), 1.05 * want) << name;
+    EXPECT_GT(end_of(name), 0.9 * want) << name << " may be better by luck: its rounding differs between processors";
     different.insert(end_of(name));
   }
   EXPECT_EQ(different.size(), 4u) << "a flag does nothing";

@@ -51,7 +51,7 @@ class TrainOpenClip : public EngineTest {
       args.push_back(value);
     }
     args.insert(args.end(), more.begin(), more.end());
-    return run_lockstep(args, {}, std::chrono::seconds(120));
+    return run_lockstep(args);
   }
 
   void expect_losses_of_openclip(const std::string& name, size_t first) const {

@@ -81,7 +81,7 @@ TEST_F(TrainRemote, AServerThatNeverAnswersStopsNoStep) {
   const auto args = train_args("hung", {"--max-steps", "12", "--remote-sync", "s3://runs/hung",
                                         "--remote-sync-frequency", "0.01", "--remote-sync-deadline", "1"});
   servers_->order({{"hang", true}, {"match", "/hung/hung/run.json"}});
-  auto done = run_lockstep(args, keys(), std::chrono::seconds(120));
+  auto done = run_lockstep(args, keys());
   servers_->order({{"hang", false}});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(losses("hung").size(), 12u);

@@ -22,7 +22,7 @@ class TrainResume : public TrainFixture {
         "\"$0\" \"$@\" & pid=$!; " +
         script + "; wait $pid";
     args.insert(args.begin(), {"/bin/sh", "-c", frame, lockstep_program()});
-    return run_program(args, {{"STEPS", (logs_.path() / name / "steps.jsonl").string()}}, std::chrono::seconds(120));
+    return run_program(args, {{"STEPS", (logs_.path() / name / "steps.jsonl").string()}});
   }
 };
 

@@ -11,7 +11,7 @@ class TrainStart : public TrainFixture {
   ProgramResult start(const std::string& script) const {
     std::vector<std::string> args{"launch", "--nproc-per-node", "2", "--program", "/bin/sh", "--", "-c", script, "sh"};
     for (const std::string& arg : train_args("start", {"--max-steps", "1"})) args.push_back(arg);
-    return run_lockstep(args, {}, std::chrono::seconds(180));
+    return run_lockstep(args);
   }
 };
 

@@ -83,8 +83,8 @@ TEST_F(TrainCommand, TwoRanksFollowOneRankWithTheSameGlobalBatch) {
   };
   auto one = strip_batch(train_args("one", more)), two = strip_batch(train_args("two", more));
   two.insert(two.begin(), {"launch", "--nproc-per-node", "2", "--"});
-  ASSERT_EQ(run_lockstep(one, {}, std::chrono::seconds(120)).exit_code, 0);
-  const auto pair = run_lockstep(two, {}, std::chrono::seconds(180));
+  ASSERT_EQ(run_lockstep(one).exit_code, 0);
+  const auto pair = run_lockstep(two);
   ASSERT_EQ(pair.exit_code, 0) << pair.err;
   const auto want = losses("one"), got = losses("two");
   ASSERT_EQ(want.size(), 4u);
@@ -101,8 +101,7 @@ TEST_F(TrainCommand, TerminationSavesAndAsksForRequeue) {
                              "do kill -0 $pid || break; sleep 0.05; done; "
                              "kill -TERM $pid; wait $pid",
                              lockstep_program()});
-  const auto stopped =
-      run_program(args, {{"STEPS", (logs_.path() / "term/steps.jsonl").string()}}, std::chrono::seconds(120));
+  const auto stopped = run_program(args, {{"STEPS", (logs_.path() / "term/steps.jsonl").string()}});
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   ASSERT_FALSE(newest_checkpoint("term").empty());
   EXPECT_EQ(record::read_status(logs_.path() / "term").state, "stopped");
@@ -216,11 +215,9 @@ TEST_P(TrainLostRank, EndsTheOthersAndIsNamedWithWhatToDo) {
        "for p in $(pgrep -P $pid); do tr '\\0' '\\n' < /proc/$p/environ | grep -qx RANK=1 && kill -KILL $p; done; wait "
        "$pid",
        lockstep_program()});
-  const auto done = run_program(args,
-                                {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()},
-                                 {"LATEST", (logs_.path() / "killed/checkpoints/latest").string()},
-                                 {"SAVES", saves ? "1" : "0"}},
-                                std::chrono::seconds(120));
+  const auto done = run_program(args, {{"STEPS", (logs_.path() / "killed/steps.jsonl").string()},
+                                       {"LATEST", (logs_.path() / "killed/checkpoints/latest").string()},
+                                       {"SAVES", saves ? "1" : "0"}});
   EXPECT_FALSE(done.timed_out);
   EXPECT_EQ(done.exit_code, 128 + SIGKILL) << done.err;
   EXPECT_NE(done.err.find("rank 1"), std::string::npos) << done.err;

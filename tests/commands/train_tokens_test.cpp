@@ -78,7 +78,7 @@ class TrainTokens : public ::testing::Test {
                                      "1"};
     args.insert(args.end(), more.begin(), more.end());
     if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
-    return run_lockstep(args, {}, std::chrono::seconds(120));
+    return run_lockstep(args);
   }
   std::vector<double> losses(const std::string& name) const {
     std::vector<double> values;

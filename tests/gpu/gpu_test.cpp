@@ -26,7 +26,7 @@ class Gpu : public AcceleratorFixture {
   static ProgramResult on_gpu(std::vector<std::string> args) {
     if (is_trial()) return run(std::move(args), 1);
     args.insert(args.begin(), LOCKSTEP_BUILD_DIR "/lockstep-engine");
-    return run_program(std::move(args), {}, std::chrono::seconds(300));
+    return run_program(std::move(args), {});
   }
   /// `args(name)`: a command line with --device auto.
   template <typename Args> void expect_parity(const Args& args, double relative) const {
