@@ -19,6 +19,7 @@
 #include "comm/world.h"
 #include "core/env.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/strings.h"
 #include "record/run_record.h"
 #include "support/gpt_mesh.h"
@@ -164,6 +165,21 @@ int64_t most_files(const RunTrace& trace) {
       ->num_files;
 }
 
+int64_t most_bytes(const RunTrace& trace) {
+  return std::max_element(trace.reads.begin(), trace.reads.end(),
+                          [](const auto& a, const auto& b) { return a.num_bytes < b.num_bytes; })
+      ->num_bytes;
+}
+
+double largest_difference(const RunTrace& trace, const std::vector<double>& want, int64_t skipped) {
+  double most = 0;
+  for (size_t i = 0; i < trace.losses.size(); ++i) {
+    const double other = want.at(i + static_cast<size_t>(skipped));
+    most = std::max(most, std::abs(trace.losses[i] - other) / other);
+  }
+  return most;
+}
+
 void expect_losses(const RunTrace& trace, const std::vector<double>& want, int64_t skipped) {
   ASSERT_EQ(trace.losses.size() + static_cast<size_t>(skipped), want.size());
   EXPECT_EQ(trace.restored_step, skipped);
@@ -186,6 +202,15 @@ struct Scale {
 Scale wanted_scale() {
   const auto ranks = core::parse_int(core::env("LOCKSTEP_TEST_RANKS").value_or("12")).value();
   return {.num_ranks = static_cast<int>(ranks), .num_steps = ranks > 12 ? 20 : 6, .saved = ranks > 12 ? 10 : 3};
+}
+
+/// Adds a row to the file that LOCKSTEP_TEST_RESULTS names, if any.
+void keep_result(const core::Json& row) {
+  const auto path = core::env("LOCKSTEP_TEST_RESULTS");
+  if (!path) return;
+  core::Json rows = std::filesystem::exists(*path) ? core::Json::parse(core::read_file(*path)) : core::Json::array();
+  rows.push_back(row);
+  core::write_file_atomic(*path, rows.dump(1) + "\n");
 }
 
 /// ZeRO-1 on N data ranks, gone on with on as many, half as many and twice as many. Without knowing what lies where
@@ -217,6 +242,22 @@ TEST(CheckpointCounts, EachRankOpensFilesThatHoldItsParts) {
     EXPECT_EQ(rest.calls_per_step.at("all_gather"), 1) << "times and counters of a step";
     fmt::print("{} ranks read what {} wrote: {} files opened, at most {} by a rank; {} without the index\n", reader,
                num_ranks, total_files(rest), most_files(rest), int64_t{reader} * num_optimizer_files + 1);
+    keep_result({{"what", "resume"},
+                 {"ranks_that_wrote", num_ranks},
+                 {"ranks_that_read", reader},
+                 {"steps", std::ssize(rest.losses)},
+                 {"largest_relative_loss_difference", largest_difference(rest, whole.losses, saved)},
+                 {"buckets", rest.num_buckets},
+                 {"files_of_the_optimizer", num_optimizer_files},
+                 {"files_opened", total_files(rest)},
+                 {"files_opened_at_most", rest.num_buckets * (num_ranks + reader) + 1},
+                 {"files_opened_by_one_rank", most_files(rest)},
+                 {"files_opened_by_one_rank_at_most", rest.num_buckets * per_bucket + 1},
+                 {"files_opened_without_the_index", int64_t{reader} * num_optimizer_files + 1},
+                 {"bytes_read", total_bytes(rest)},
+                 {"bytes_of_state_and_model", rest.state_bytes + rest.model_bytes},
+                 {"most_bytes_read_by_one_rank", most_bytes(rest)},
+                 {"calls_of_all_ranks_per_step", rest.calls_per_step}});
   }
 }
 
@@ -327,19 +368,33 @@ StoreUse use_of_store(const ScaleCase& scale, const std::filesystem::path& folde
   return use;
 }
 
-/// The store serves ranks that meet, groups that connect, and long waits; a step asks it for nothing.
+/// The store serves ranks that meet, groups that connect (k ranks over Gloo: k (2k + 1) calls), and long waits; a step
+/// asks it for nothing. With LOCKSTEP_TEST_RESULTS also for more ranks, as many as one process has connections for.
 TEST(CheckpointCounts, CallsToTheStoreAreNoneInSteps) {
-  const core::TempDir dir;
-  ScaleCase scale{.mesh = {}, .global_batch = 8};
-  scale.mesh = {.tp = 2, .pp = 1, .dp = 2, .is_sharded = true};
-  for (const bool is_resume : {false, true}) {
-    SCOPED_TRACE(fmt::format("resume {}", is_resume));
-    const StoreUse use = use_of_store(scale, dir.path(), 3, is_resume ? -1 : 2);
-    EXPECT_GT(use.total("joining"), 0);
-    EXPECT_GT(use.total("groups"), 0);
-    EXPECT_EQ(use.total("building"), 0);
-    EXPECT_EQ(use.total("steps"), 0);
-    EXPECT_EQ(use.checks_in_steps, 0);
+  for (const int dp : core::env("LOCKSTEP_TEST_RESULTS") ? std::vector{2, 4, 8, 16} : std::vector{2}) {
+    const core::TempDir dir;
+    ScaleCase scale{.mesh = {}, .global_batch = 4 * dp};
+    scale.mesh = {.tp = 2, .pp = 1, .dp = dp, .is_sharded = true};
+    for (const bool is_resume : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} data ranks, resume {}", dp, is_resume));
+      const StoreUse use = use_of_store(scale, dir.path(), 3, is_resume ? -1 : 2);
+      const int64_t n = 2 * dp, of_world = n * (2 * n + 1), of_tensors = n / 2 * 2 * 5, of_data = 2 * dp * (2 * dp + 1);
+      EXPECT_EQ(use.total("joining"), 9 * n + of_world);
+      EXPECT_EQ(use.total("groups"), of_tensors + of_data);
+      EXPECT_EQ(use.total("restoring"), is_resume ? 3 * n + 5 : 1);
+      EXPECT_EQ(use.total("saving"), is_resume ? 0 : 1);
+      EXPECT_EQ(use.total("building"), 0);
+      EXPECT_EQ(use.total("steps"), 0);
+      EXPECT_EQ(use.checks_in_steps, 0);
+      keep_result({{"what", "calls to the store of all ranks together, over Gloo, without questions in waits"},
+                   {"ranks", 2 * dp},
+                   {"is_resume", is_resume},
+                   {"joining", use.total("joining")},
+                   {"groups", use.total("groups")},
+                   {"restoring", use.total("restoring")},
+                   {"steps", use.total("steps")},
+                   {"saving", use.total("saving")}});
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "support/ranks/local_ops.h"
@@ -20,10 +21,11 @@ using comm::Backend, comm::Call, comm::OpKind;
 struct LocalHub::Op {
   Group* group = nullptr;
   int64_t sequence = 0;
-  std::vector<int> members;                // group ranks that take part, in order
-  std::vector<std::optional<Call>> calls;  // in the order of members
-  size_t num_arrived = 0;
+  std::vector<int> members;                 // group ranks that take part, in order
+  std::vector<std::optional<Call>> calls;   // in the order of members
+  size_t num_arrived = 0, num_waiting = 0;  // the latter: of those that State counts
   bool is_done = false;
+  std::condition_variable changed = {};  // who waits for this call alone
 };
 
 struct LocalHub::Group {
@@ -37,16 +39,29 @@ struct LocalHub::Group {
 
 struct LocalHub::State {
   std::mutex mutex;
-  std::condition_variable changed;
   std::chrono::milliseconds timeout;
   std::map<std::string, std::unique_ptr<Group>> groups;
-  std::vector<bool> has_ended;         // by global rank
-  std::vector<Op*> waits_for;          // by global rank; nullptr: does not wait
+  std::vector<bool> has_ended;  // by global rank
+  std::vector<Op*> waits_for;   // by global rank; nullptr: does not wait
+  std::map<Op*, int> waited;    // by how many threads
+  // Ranks that have ended; ranks that wait for a call to which not all have come. A search through all ranks is made
+  // only where these leave nobody at work: hundreds of ranks wait in every call.
+  size_t num_ended = 0, num_waiting = 0;
   std::optional<std::string> failure;  // set once; ends everything
 
   void set_failure(const std::string& text) {
     if (!failure) failure = text;
-    changed.notify_all();
+    for (const auto& [op, count] : waited) op->changed.notify_all();
+  }
+  void end(int rank) {
+    if (!has_ended[static_cast<size_t>(rank)]) ++num_ended;
+    has_ended[static_cast<size_t>(rank)] = true;
+  }
+  bool may_be_hopeless(const Op& op) const {
+    if (num_waiting + num_ended >= waits_for.size()) return true;
+    const auto lacks = missing(op);
+    return num_ended > 0 &&
+           std::any_of(lacks.begin(), lacks.end(), [this](int rank) { return has_ended[static_cast<size_t>(rank)]; });
   }
   static std::string name_of(const Op& op) {
     for (const auto& call : op.calls)
@@ -66,7 +81,7 @@ struct LocalHub::State {
 std::optional<std::string> LocalHub::State::find_hopeless_wait() const {
   bool all_wait = true;
   bool any_waits = false;
-  std::string waits;
+  const Op* seen = nullptr;
   for (size_t rank = 0; rank < waits_for.size(); ++rank) {
     const Op* op = waits_for[rank];
     if (has_ended[rank]) continue;
@@ -75,12 +90,16 @@ std::optional<std::string> LocalHub::State::find_hopeless_wait() const {
       continue;
     }
     any_waits = true;
+    if (std::exchange(seen, op) == op) continue;
     for (const int other : missing(*op))
       if (has_ended[static_cast<size_t>(other)])
         return fmt::format("comm: rank {} waits in {} for rank {}, which has ended", rank, name_of(*op), other);
-    waits += fmt::format("{}rank {} in {}", waits.empty() ? "" : "; ", rank, name_of(*op));
   }
   if (!all_wait || !any_waits) return std::nullopt;
+  std::string waits;
+  for (size_t rank = 0; rank < waits_for.size(); ++rank)
+    if (const Op* op = waits_for[rank]; op != nullptr && !has_ended[rank])
+      waits += fmt::format("{}rank {} in {}", waits.empty() ? "" : "; ", rank, name_of(*op));
   return fmt::format("comm: all ranks wait for each other: {}", waits);
 }
 
@@ -125,13 +144,13 @@ std::unique_ptr<Backend> LocalHub::join(const std::string& name, const std::vect
 
 void LocalHub::end_rank(int rank) {
   const std::lock_guard lock(state_->mutex);
-  state_->has_ended[static_cast<size_t>(rank)] = true;
+  state_->end(rank);
   if (const auto why = state_->find_hopeless_wait()) state_->set_failure(*why);
 }
 
 void LocalHub::fail(int rank, const std::string& what) {
   const std::lock_guard lock(state_->mutex);
-  state_->has_ended[static_cast<size_t>(rank)] = true;
+  state_->end(rank);
   state_->set_failure(fmt::format("comm: rank {} stopped: {}", rank, what));
 }
 
@@ -174,6 +193,7 @@ std::shared_ptr<LocalHub::Op> LocalHub::enter(Group& group, int group_rank, Call
   op->calls[place] = std::move(call);
   if (++op->num_arrived < op->members.size()) return op;
 
+  state_->num_waiting -= std::exchange(op->num_waiting, 0);  // from now on they wait for this thread
   if (is_transfer)
     group.pending_transfers.erase({from, to, number});
   else
@@ -190,7 +210,7 @@ std::shared_ptr<LocalHub::Op> LocalHub::enter(Group& group, int group_rank, Call
   }
   lock.lock();
   op->is_done = true;
-  state_->changed.notify_all();
+  op->changed.notify_all();
   return op;
 }
 
@@ -200,16 +220,20 @@ void LocalHub::wait(const std::shared_ptr<Op>& op, int group_rank) {
   const auto rank = static_cast<size_t>(op->group->ranks[static_cast<size_t>(group_rank)]);
   const auto deadline = std::chrono::steady_clock::now() + state_->timeout;
   state_->waits_for[rank] = op.get();
+  ++state_->waited[op.get()];
+  if (op->num_arrived < op->members.size()) {
+    ++op->num_waiting;
+    ++state_->num_waiting;
+    if (state_->may_be_hopeless(*op))
+      if (const auto why = state_->find_hopeless_wait()) state_->set_failure(*why);
+  }
   while (!op->is_done && !state_->failure) {
-    if (const auto why = state_->find_hopeless_wait()) {
-      state_->set_failure(*why);
-    } else if (state_->changed.wait_until(lock, deadline) == std::cv_status::timeout && !op->is_done &&
-               !state_->failure) {
+    if (op->changed.wait_until(lock, deadline) == std::cv_status::timeout && !op->is_done && !state_->failure)
       state_->set_failure(fmt::format("comm: {} timed out after {} ms: ranks {} did not come", State::name_of(*op),
                                       state_->timeout.count(), fmt::join(State::missing(*op), ",")));
-    }
   }
   state_->waits_for[rank] = nullptr;
+  if (--state_->waited[op.get()] == 0) state_->waited.erase(op.get());
   if (!op->is_done) throw CommError(*state_->failure);
 }
 

@@ -37,23 +37,20 @@ void all_reduce(const std::vector<Call>& calls) {
   for (const Call& call : calls) call.tensor.copy_(total);
 }
 
+/// As many operators as ranks, not as pairs of ranks: there may be hundreds.
 void all_gather(const std::vector<Call>& calls) {
-  const int64_t n = calls[0].input.numel();
-  for (const Call& to : calls) {
-    for (size_t from = 0; from < calls.size(); ++from) {
-      const at::Tensor slot = to.tensor.narrow(0, static_cast<int64_t>(from) * n, n);
-      if (slot.data_ptr() != calls[from].input.data_ptr()) slot.copy_(calls[from].input);
-    }
-  }
+  std::vector<at::Tensor> parts;
+  for (const Call& call : calls) parts.push_back(call.input);
+  const at::Tensor all = at::cat(parts);  // inputs may lie in the outputs
+  for (const Call& call : calls) call.tensor.copy_(all);
 }
 
 void reduce_scatter(const std::vector<Call>& calls) {
   const int64_t n = calls[0].tensor.numel();
-  for (size_t to = 0; to < calls.size(); ++to) {
-    std::vector<at::Tensor> parts;
-    for (const Call& from : calls) parts.push_back(from.input.narrow(0, static_cast<int64_t>(to) * n, n));
-    calls[to].tensor.copy_(reduce(parts, calls[to].op));
-  }
+  std::vector<at::Tensor> parts;
+  for (const Call& call : calls) parts.push_back(call.input);
+  const at::Tensor total = reduce(parts, calls[0].op);
+  for (size_t to = 0; to < calls.size(); ++to) calls[to].tensor.copy_(total.narrow(0, static_cast<int64_t>(to) * n, n));
 }
 
 void all_to_all(const std::vector<Call>& calls) {
