@@ -110,6 +110,14 @@ std::vector<CheckpointFile> files_from_json(const Fields& fields, const std::str
   return files;
 }
 
+/// What the trainer keeps there; nothing where it keeps nothing.
+Json extra_from_json(const Fields& fields) {
+  const Json& extra = fields.at("extra");
+  if (extra.is_null()) return Json::object();
+  if (!extra.is_object()) fields.fail(fmt::format("has 'extra'={}, expected an object", extra.dump().substr(0, 60)));
+  return extra;
+}
+
 CheckpointManifest manifest_from_json(const Json& json, const std::string& where) {
   const Fields fields(json, where);
   if (fields.text("format") != kFormat)
@@ -130,7 +138,7 @@ CheckpointManifest manifest_from_json(const Json& json, const std::string& where
           .created_s = fields.number("created_s"),
           .code_version = fields.text("code_version"),
           .data_position = fields.at("data_position"),
-          .extra = fields.at("extra"),
+          .extra = extra_from_json(fields),
           .files = files_from_json(fields, where)};
 }
 

@@ -24,6 +24,12 @@ void write_error(std::string_view text) {
   }
 }
 
+/// Is a byte of a name a control character, or the second one of such a character in UTF-8?
+bool steers_terminal(char before, char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte < 0x20 || byte == 0x7F || (static_cast<unsigned char>(before) == 0xC2 && byte >= 0x80 && byte < 0xA0);
+}
+
 /// Does a line of /proc/self/maps ("begin-end rights offset device inode  path") tell of this address?
 bool holds(std::string_view line, uintptr_t address) {
   uintptr_t begin = 0, end = 0;
@@ -39,7 +45,8 @@ void write_path_at(uintptr_t address) {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   for (char c = 0; maps >= 0 && ::read(maps, &c, 1) == 1;) {
     if (c != '\n') {
-      if (size < line.size()) line[size++] = c;
+      const char before = size > 0 ? line[size - 1] : '\0';
+      if (size < line.size()) line[size++] = steers_terminal(before, c) ? '?' : c;
       continue;
     }
     const std::string_view text(line.data(), size);

@@ -11,7 +11,7 @@ namespace lockstep::data {
 
 core::Fd open_folder_lock(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "lock";
-  core::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  core::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!file.valid()) core::throw_errno("cannot open", path);
   return file;
 }

@@ -234,15 +234,20 @@ core::Json position_after_epochs(int64_t num_epochs, int64_t num_samples) {
 }
 
 void seek_source(SampleSource& source, const core::Json& position) {
-  if (position.value("kind", "") != kAfterEpochs) return source.seek(position);
+  if (core::text_at(position, "kind") != kAfterEpochs) return source.seek(position);
+  const auto count = [&](const char* key) {
+    const auto number = core::integer_at(position, key);
+    if (!number || *number < 0)
+      throw DataError(fmt::format("data: a stream position has no count '{}': {}", key, position.dump()));
+    return static_cast<uint64_t>(*number);
+  };
   core::Json begin = source.position();
   const auto pass_samples = begin.value("epoch_samples", uint64_t{0});
   if (pass_samples > 0) {
-    const auto num_samples = position.at("samples").get<uint64_t>();
-    begin["epoch"] = num_samples / pass_samples;
-    begin["consumed"] = num_samples % pass_samples;
+    begin["epoch"] = count("samples") / pass_samples;
+    begin["consumed"] = count("samples") % pass_samples;
   } else if (begin.contains("taken")) {  // OpenCLIP's order counts epochs
-    begin["epoch"] = position.at("epochs").get<uint64_t>();
+    begin["epoch"] = count("epochs");
   }
   source.seek(begin);
 }

@@ -68,6 +68,7 @@ class PtReader {
     check_byte_order();
     if (archive_->getRecordSize("data.pkl") > kMaxPickleBytes) refuse("its data.pkl is larger than 16 MiB");
     count_bytes("data.pkl", archive_->getRecordSize("data.pkl"));
+    pickle_bytes_ = archive_->getRecordSize("data.pkl");
     const auto [data, size] = archive_->getRecord("data.pkl");
     return PickleDocument({static_cast<const std::byte*>(data.get()), size}, where_);
   }
@@ -87,6 +88,14 @@ class PtReader {
     if (bytes > file_bytes_ - read_bytes_)
       refuse(fmt::format("its records are compressed: '{}' has bytes={}, the file {}", record, bytes, file_bytes_));
     read_bytes_ += bytes;
+  }
+
+  /// A pickle may name one value in many places, which all get a copy here: together they stay as few as those of a
+  /// file that shares nothing.
+  void count_copies(uint64_t count) {
+    constexpr uint64_t kMost = 1'000'000;
+    num_copies_ += count;
+    if (num_copies_ > kMost + pickle_bytes_) refuse("it names the same values in more places than a weight file does");
   }
 
   void check_byte_order() {
@@ -109,6 +118,7 @@ class PtReader {
     for (size_t i = 0; i + 1 < dict->items.size(); i += 2) {
       const auto& key = *dict->items[i];
       if (!key.is(Kind::kString)) refuse("a key of its state dict is no text");
+      count_copies(1 + key.text.size());
       const auto tensor = tensor_of(dict->items[i + 1]);
       if (tensor.defined())
         out.tensors.emplace_back(key.text, tensor);
@@ -132,6 +142,7 @@ class PtReader {
     for (const PickleValue* group : groups->items) {
       const auto* parameters = group->find("params");
       if (parameters == nullptr || !parameters->is(Kind::kList)) refuse("a param_group without params");
+      count_copies(1 + group->items.size() + parameters->items.size());
       for (out.groups.emplace_back(); const PickleValue* parameter : parameters->items)
         out.groups.back().parameters.push_back(integer_of(*parameter));
     }
@@ -139,6 +150,8 @@ class PtReader {
       auto& entry = out.state[integer_of(*state->items[i])];
       const PickleValue& values = *state->items[i + 1];
       if (!values.is(Kind::kDict)) refuse("a state of its optimizer is no dictionary");
+      count_copies(1 + values.items.size());
+      for (const PickleValue* value : values.items) count_copies(value->text.size());
       for (size_t j = 0; j + 1 < values.items.size(); j += 2)
         if (const auto tensor = number_or_tensor(values.items[j + 1]);
             tensor.defined() && values.items[j]->is(Kind::kString))
@@ -264,7 +277,7 @@ class PtReader {
   }
 
   std::string where_;
-  uint64_t file_bytes_ = 0, read_bytes_ = 0;
+  uint64_t file_bytes_ = 0, read_bytes_ = 0, pickle_bytes_ = 0, num_copies_ = 0;
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> archive_;
   std::map<std::string, at::Tensor> storages_;
   bool reads_training_state_ = false;

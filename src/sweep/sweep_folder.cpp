@@ -24,7 +24,7 @@ void make_folder(const fs::path& folder) {
 
 std::optional<SweepLock> SweepLock::try_take(const fs::path& folder) {
   const fs::path file = folder / "sweep.lock";
-  core::Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  core::Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!fd.valid() && (errno == EACCES || errno == EROFS)) return std::nullopt;
   if (!fd.valid()) core::throw_errno("cannot open", file);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;

@@ -43,7 +43,7 @@ FileParts parts_from_json(const core::Json& said) {
   FileParts parts;
   for (const auto& [name, description] : said.items()) {
     TensorPart part = part_from_json(description);
-    part.count = description.at("count");
+    part.count = whole_number(description.at("count"));
     parts.emplace(name, std::move(part));
   }
   return parts;
@@ -87,7 +87,10 @@ PartsIndex PartsIndex::of_manifest(const core::Json& extra) {
     }
     for (const auto& [file, ranges] : said.at("files").items())
       for (const core::Json& range : ranges) {
-        index.files_[file].push_back({range.at(0), range.at(1), range.at(2), range.at(3)});
+        index.files_[file].push_back({.name = static_cast<size_t>(whole_number(range.at(0))),
+                                      .cut = static_cast<size_t>(whole_number(range.at(1))),
+                                      .offset = whole_number(range.at(2)),
+                                      .count = whole_number(range.at(3))});
         const Range& last = index.files_[file].back();
         if (last.name >= index.names_.size() || last.cut >= index.cuts_.size() ||
             !is_within(last.offset, last.count, index.cuts_[last.cut].sizes))

@@ -1,5 +1,7 @@
 #include "train/tensor_part.h"
 
+#include "core/error.h"
+
 namespace lockstep::train {
 
 at::Tensor flat_memory(const at::Tensor& tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
@@ -50,14 +52,33 @@ core::Json describe_part(const TensorPart& part) {
           {"whole", part.place.whole}, {"dim", part.place.dim},   {"begin", part.place.begin}};
 }
 
+int64_t whole_number(const core::Json& said) {
+  const auto number = core::integer_of(said);
+  if (!number)
+    throw CheckpointError(
+        fmt::format("train: a checkpoint says {} where it should say a whole number", said.dump().substr(0, 60)));
+  return *number;
+}
+
+namespace {
+std::vector<int64_t> whole_numbers(const core::Json& said) {
+  if (!said.is_array())
+    throw CheckpointError(
+        fmt::format("train: a checkpoint says {} where it should say a list", said.dump().substr(0, 60)));
+  std::vector<int64_t> numbers;
+  for (const core::Json& number : said) numbers.push_back(whole_number(number));
+  return numbers;
+}
+}  // namespace
+
 TensorPart part_from_json(const core::Json& said) {
   TensorPart part;
-  part.sizes = said.at("sizes").get<std::vector<int64_t>>();
-  part.strides = said.at("strides").get<std::vector<int64_t>>();
-  part.offset = said.at("offset");
-  part.place.whole = said.at("whole").get<std::vector<int64_t>>();
-  part.place.dim = said.at("dim");
-  part.place.begin = said.at("begin");
+  part.sizes = whole_numbers(said.at("sizes"));
+  part.strides = whole_numbers(said.at("strides"));
+  part.offset = whole_number(said.at("offset"));
+  part.place.whole = whole_numbers(said.at("whole"));
+  part.place.dim = whole_number(said.at("dim"));
+  part.place.begin = whole_number(said.at("begin"));
   return part;
 }
 

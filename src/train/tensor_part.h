@@ -55,7 +55,9 @@ bool is_sound(const TensorPart& part, int64_t numel);
 
 /// As JSON, for files and manifests; `count` is not in it.
 core::Json describe_part(const TensorPart& part);
-/// The opposite; Json::exception where a key is missing or of another type.
+/// The opposite; Json::exception where a key is missing, CheckpointError where a value is of another kind.
 TensorPart part_from_json(const core::Json& said);
+/// CheckpointError for all but integers of 64 bits.
+int64_t whole_number(const core::Json& said);
 
 }  // namespace lockstep::train

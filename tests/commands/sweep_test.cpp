@@ -181,6 +181,10 @@ TEST_F(SweepCommand, MistakesAreUsageErrorsWithTheLine) {
       run_lockstep({"sweep", sweep_file("[slurm]\naccount = \"${ACCOUNT}\"\n"), "--dry-run", "--set", "ACOUNT=a"});
   EXPECT_EQ(unused.exit_code, 2);
   EXPECT_NE(unused.err.find("--set ACOUNT"), std::string::npos) << unused.err;
+  const auto long_word =
+      run_lockstep({"sweep", sweep_file("# " + std::string(300'000, 'a') + "\n"), "--dry-run", "--set", "ACOUNT=a"});
+  EXPECT_EQ(long_word.exit_code, 2) << long_word.err.substr(0, 1000);
+  EXPECT_NE(long_word.err.find("--set ACOUNT"), std::string::npos) << long_word.err.substr(0, 1000);
   EXPECT_NE(unused.err.find("asks for no variable of that name"), std::string::npos) << unused.err;
   EXPECT_NE(unused.err.find("ACCOUNT"), std::string::npos) << unused.err;
   const auto used =

@@ -117,6 +117,15 @@ class Setup(unittest.TestCase):
         self.assertIn("torch-requirements.txt", calls)
         self.assertTrue((self.folder / "cache/wheels").is_dir())
 
+    def test_a_file_system_without_locks_ends_nothing(self):
+        flock = self.folder / "flock"
+        flock.write_text("#!/bin/sh\nexit 1\n")
+        flock.chmod(0o755)
+        code, output, calls = self.run_script(WHEELS)
+        self.assertEqual(code, 0, output)
+        self.assertIn("no file locks", output)
+        self.assertIn("torch-requirements.txt", calls)
+
     def test_every_required_wheel_has_a_hash(self):
         for path in [*ROOT.glob("tools/*-requirements.txt"), *ROOT.glob("ref/*requirements.txt")]:
             lines = path.read_text().splitlines()

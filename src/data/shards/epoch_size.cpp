@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -36,28 +38,39 @@ EpochSize rounded_down(int64_t known, int64_t global_batch, std::string origin) 
 
 namespace {
 
+/// A count of samples that somebody can have counted: a few of them added, or rounded up to a batch, do not overflow.
+bool is_count(const std::optional<int64_t>& count) { return count && *count >= 0 && *count <= 1'000'000'000'000'000; }
+
+/// The sum of what sizes.json tells of these shards.
+int64_t sum_of_sizes(const fs::path& file, const std::vector<std::string>& shards) {
+  const Json sizes = core::read_json_file(file);
+  std::unordered_map<std::string_view, const Json*> told;  // the JSON looks through all keys
+  if (sizes.is_object())
+    for (const auto& [name, count] : sizes.get_ref<const Json::object_t&>()) told.emplace(name, &count);
+  int64_t total = 0;
+  for (const std::string& shard : shards) {
+    const std::string name = fs::path(shard).filename().string();
+    const auto found = told.find(name);
+    const auto count = found == told.end() ? std::nullopt : core::integer_of(*found->second);
+    if (!is_count(count) || !is_count(total + *count))
+      throw DataError(fmt::format("data: '{}' has no count for shard '{}'", file.string(), name),
+                      "give --train-num-samples, or correct the file");
+    total += *count;
+  }
+  return total;
+}
+
 /// Counts of sizes.json, or of __len__, in the folder of the first shard.
 std::optional<std::pair<int64_t, std::string>> size_beside_shards(const std::vector<std::string>& shards) {
   if (shards.empty() || is_streamed(shards.front())) return std::nullopt;
   const fs::path folder = fs::path(shards.front()).parent_path();
   std::error_code code;
-  if (const fs::path file = folder / "sizes.json"; fs::exists(file, code)) {
-    const Json sizes = core::read_json_file(file);
-    int64_t total = 0;
-    for (const std::string& shard : shards) {
-      const std::string name = fs::path(shard).filename().string();
-      const auto count = core::integer_at(sizes, name.c_str());
-      if (!count || *count < 0)
-        throw DataError(fmt::format("data: '{}' has no count for shard '{}'", file.string(), name),
-                        "give --train-num-samples, or correct the file");
-      total += *count;
-    }
-    return std::pair(total, std::string("sizes.json"));
-  }
+  if (const fs::path file = folder / "sizes.json"; fs::exists(file, code))
+    return std::pair(sum_of_sizes(file, shards), std::string("sizes.json"));
   if (const fs::path file = folder / "__len__"; fs::exists(file, code)) {
     const std::string text = core::read_file(file);
     const auto count = core::parse_int(core::trim(text));
-    if (!count || *count < 0) throw DataError(fmt::format("data: '{}' holds no number", file.string()));
+    if (!is_count(count)) throw DataError(fmt::format("data: '{}' holds no count of samples", file.string()));
     return std::pair(*count, std::string("__len__"));
   }
   return std::nullopt;

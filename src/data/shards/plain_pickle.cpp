@@ -12,6 +12,8 @@ namespace {
 using Kind = PlainPickle::Kind;
 
 constexpr size_t kMaxListDepth = 16;  // of lists within lists
+/// Of a pickle with less than four bytes for each of its values; keys of samples take more.
+constexpr size_t kMaxSmallValues = 1'000'000;
 
 /// A machine of the opcodes that make plain values (Python's pickletools.py describes them).
 class PickleParser {
@@ -47,10 +49,15 @@ class PickleParser {
     return value;
   }
 
-  void push_integer(int64_t value) { stack_.push_back({.kind = Kind::kInteger, .integer = value}); }
+  /// A value takes many times the memory of the opcode that makes it.
+  void push_new(PlainPickle value) {
+    if (++num_values_ > kMaxSmallValues + text_.size() / 4) fail("more values than it should have for its size");
+    stack_.push_back(std::move(value));
+  }
+  void push_integer(int64_t value) { push_new({.kind = Kind::kInteger, .integer = value}); }
   void push_bytes(uint64_t size) {
     if (size > text_.size()) fail(fmt::format("bytes of {} in {}", size, text_.size()));
-    stack_.push_back({.kind = Kind::kBytes, .bytes = take(static_cast<size_t>(size))});
+    push_new({.kind = Kind::kBytes, .bytes = take(static_cast<size_t>(size))});
   }
   /// An integer of up to 8 bytes, the last of which has the sign.
   void push_long(size_t num_bytes) {
@@ -74,7 +81,7 @@ class PickleParser {
   }
   void push_list(PlainPickle list) {
     if (depth_of(list) > kMaxListDepth) fail(fmt::format("nested deeper than {}", kMaxListDepth));
-    stack_.push_back(std::move(list));
+    push_new(std::move(list));
   }
   static size_t depth_of(const PlainPickle& value) {
     size_t depth = 0;
@@ -119,7 +126,7 @@ class PickleParser {
   void recall(uint64_t slot) {
     const auto found = memo_.find(slot);
     if (found == memo_.end()) fail(fmt::format("nothing was remembered as {}", slot));
-    stack_.push_back({.kind = Kind::kBytes, .bytes = found->second});
+    push_new({.kind = Kind::kBytes, .bytes = found->second});
   }
 
   bool step(unsigned char opcode) {
@@ -161,6 +168,7 @@ class PickleParser {
   std::vector<size_t> marks_;
   std::unordered_map<uint64_t, std::string_view> memo_;
   uint64_t num_remembered_ = 0;
+  size_t num_values_ = 0;
 };
 
 constexpr std::string_view kProtocol = "\x80\x03";

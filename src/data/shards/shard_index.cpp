@@ -57,6 +57,15 @@ int64_t count_of(const Json& value, const std::string& where) {
   return *count;
 }
 
+/// No shard has as many; those of all shards can be added.
+int64_t samples_of(const Json& value, const std::string& where) {
+  constexpr int64_t kMostSamples = 1'000'000'000'000;
+  const int64_t count = count_of(value, where);
+  if (count > kMostSamples)
+    throw DataError(fmt::format("data: '{}': {} samples in a shard, expected at most {}", where, count, kMostSamples));
+  return count;
+}
+
 uint64_t bytes_of(const Json& value, const std::string& where) { return static_cast<uint64_t>(count_of(value, where)); }
 
 ShardIndex parse_header(std::string_view line, const std::string& where, std::string& table_hash) {
@@ -68,9 +77,9 @@ ShardIndex parse_header(std::string_view line, const std::string& where, std::st
                       "build it again: lockstep data index --force");
     index.bytes = bytes_of(header.at("bytes"), where);
     index.xxh3_128 = header.at("xxh3_128").get<std::string>();
-    index.num_samples = count_of(header.at("samples"), where);
+    index.num_samples = samples_of(header.at("samples"), where);
     for (const Json& set : header.at("extension_sets"))
-      index.extension_sets.emplace_back(set.at(0).get<std::vector<std::string>>(), count_of(set.at(1), where));
+      index.extension_sets.emplace_back(set.at(0).get<std::vector<std::string>>(), samples_of(set.at(1), where));
     for (const auto& [reason, count] : header.at("skipped").items()) index.skipped[reason] = count_of(count, where);
     if (header.contains("damage"))
       index.damage = {bytes_of(header.at("damage").at("offset"), where),

@@ -8,6 +8,7 @@
 #include "checkpoint/ranking.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/hash.h"
 #include "core/rng.h"
 
 namespace lockstep::checkpoint {
@@ -127,6 +128,30 @@ TEST(Manifest, HostileFileNamesAreRefused) {
     CheckpointManifest manifest = read_manifest(folder);
     manifest.files[0].name = name;
     EXPECT_THROW(write_manifest(folder, manifest), Error) << name;
+  }
+}
+
+TEST(Manifest, WhatSomebodyElseWroteAndHashedIsRefusedToo) {
+  const core::TempDir run;
+  const fs::path folder = make_checkpoint(run.path(), 10, 1);
+  const Json clean = core::read_json_file(folder / kManifestName);
+  const auto parse = [](Json json) {
+    json.erase("manifest_xxh3");
+    json["manifest_xxh3"] = core::xxh3_hex(json.dump(-1, ' ', true));
+    return parse_manifest(json.dump(), "forged");
+  };
+  EXPECT_EQ(parse(clean).step, 10);
+  for (const char* name : {"../../etc/passwd", "/etc/passwd", "..", "", "a/b", "manifest.json"}) {
+    Json json = clean;
+    json["files"][0]["name"] = name;
+    EXPECT_THROW(parse(json), CheckpointError) << name;
+  }
+  Json json = clean;
+  json["extra"] = nullptr;
+  EXPECT_TRUE(parse(json).extra.is_object()) << "whoever asks for a key finds none";
+  for (const Json& extra : {Json(5), Json::array({1}), Json("text")}) {
+    json["extra"] = extra;
+    EXPECT_THROW(parse(json), CheckpointError) << extra;
   }
 }
 

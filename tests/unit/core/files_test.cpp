@@ -55,16 +55,20 @@ TEST(ListFolder, IsSortedAndTellsWhatItCannotRead) {
 
 TEST(BusErrorDeathTest, AMappedFileThatShrinksIsNamed) {
   const TempDir folder;
-  const fs::path path = folder.path() / "shrinks.bin";
-  write_file_atomic(path, std::string(1 << 16, 'x'));
-  const auto read_behind_the_end = [&] {
+  const auto read_behind_the_end = [&](const std::string& name) {
+    const fs::path path = folder.path() / name;
+    write_file_atomic(path, std::string(1 << 16, 'x'));
     report_bus_errors();
     const MappedFile file(path);
     fs::resize_file(path, 0);
     volatile std::byte last = file.bytes().back();
     (void)last;
   };
-  EXPECT_EXIT(read_behind_the_end(), testing::ExitedWithCode(6), "mapped file has become shorter.*shrinks.bin'");
+  EXPECT_EXIT(read_behind_the_end("shrinks.bin"), testing::ExitedWithCode(6),
+              "mapped file has become shorter.*shrinks.bin'");
+  EXPECT_EXIT(read_behind_the_end("a\x1b[31m\xc2\x9b\x7f.bin"), testing::ExitedWithCode(6),
+              "/a[?]\\[31m\xc2[?][?].bin'")
+      << "names steer no terminal";
 }
 
 TEST(TempDir, AMissingTmpdirIsNamed) {

@@ -126,6 +126,14 @@ TEST(ShardIndex, NumbersThatAreNoCountsAreRefused) {
   for (const char* number : {"5e29", "-1e30", "0.5", "null", "533333333333333333333333333120", "-1",
                              "9223372036854775808", "18446744073709551615"})
     EXPECT_THROW(parse_index_header(core::replace_all(header, "NUMBER", number), "x"), DataError) << number;
+  const auto with_samples = [&](const std::string& count) {
+    const std::string one = core::replace_all(header, "NUMBER", "512");
+    return core::replace_all(core::replace_all(one, "\"samples\":0", "\"samples\":" + count), "\"extension_sets\":[]",
+                             "\"extension_sets\":[[[\"jpg\"]," + count + "]]");
+  };
+  EXPECT_EQ(parse_index_header(with_samples("1000000000000"), "x").second.num_samples, 1'000'000'000'000);
+  for (const char* count : {"1000000000001", "9223372036854775807"})  // those of a few shards would overflow
+    EXPECT_THROW(parse_index_header(with_samples(count), "x"), DataError) << count;
 }
 
 TEST(ShardIndex, MutationsAndCutsAreRefused) {

@@ -391,6 +391,12 @@ TEST(PlainPickle, WritesWhatItReads) {
     EXPECT_THROW(parse_plain_pickle(text, "x"), DataError) << text;
 }
 
+TEST(PlainPickle, ManyValuesOfOneByteFillNoMemory) {
+  const auto lists = [](size_t count) { return "\x80\x03](" + std::string(count, ')') + "e."; };
+  EXPECT_EQ(parse_plain_pickle(lists(900'000), "x").items.size(), 900'000u);
+  EXPECT_THROW(parse_plain_pickle(lists(4'000'000), "x"), DataError);
+}
+
 TEST(LmdbValue, RefusesOtherForms) {
   for (const std::string& value :
        {std::string(), std::string("\x92"), std::string("\x92\xc4\x05xx", 5), std::string("\x92\xa1x\xa1y", 5),

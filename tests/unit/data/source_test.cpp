@@ -252,6 +252,16 @@ TEST_P(Lanes, PositionsOfOtherDataOrOtherKindAreRefused) {
     EXPECT_THROW(open_train_source(config_)->seek(bad), DataError) << "without " << key;
   }
   EXPECT_THROW(source->seek(Json(3)), DataError);
+  for (const Json& bad : {Json(3), Json::array(), Json(nullptr), Json{{"kind", 5}}}) {
+    EXPECT_THROW(seek_source(*source, bad), DataError) << bad;
+  }
+  for (const Json& count : {Json("x"), Json(-1), Json(1e300), Json(nullptr)}) {
+    Json bad = position_after_epochs(1, 12);
+    bad["samples"] = count;
+    if (has_index()) {
+      EXPECT_THROW(seek_source(*source, bad), DataError) << bad;
+    }
+  }
   if (!has_index()) {
     Json bad = good;
     bad["marks"] = Json::array({Json::array({0, 1, 2})});
@@ -654,6 +664,23 @@ TEST(EpochSize, FollowsOpenClipsRules) {
   config.index = IndexUse::kOff;
   config.world_size = 1;
   EXPECT_THROW(epoch_size(config), DataError);
+}
+
+TEST(EpochSize, CountsThatNobodyCountedAreRefused) {
+  core::TempDir folder;
+  SourceConfig config;
+  config.spec = write_shards(folder.path(), {5, 6});
+  config.global_batch = 4;
+  for (const char* count : {"9223372036854775807", "1000000000000001", "-1"}) {
+    write_file(folder.path() / "__len__", count);
+    EXPECT_THROW(epoch_size(config), DataError) << count;
+  }
+  for (const char* sizes : {R"({"000.tar": 9223372036854775807, "001.tar": 9223372036854775807})",
+                            R"({"000.tar": 1000000000000000, "001.tar": 1})", R"({"000.tar": 5, "001.tar": 0.5})",
+                            R"([["000.tar", 5], ["001.tar", 6]])"}) {
+    write_file(folder.path() / "sizes.json", sizes);
+    EXPECT_THROW(epoch_size(config), DataError) << sizes;
+  }
 }
 
 // Micro-batches in whole workers, then whole steps: OpenCLIP 3.3.0's get_wds_dataset and train_one_epoch.

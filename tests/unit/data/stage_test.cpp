@@ -129,6 +129,14 @@ TEST_F(Stage, ASecondProcessWaitsAndCopiesNothing) {
   EXPECT_TRUE(stage_data(config_of(spec)).was_there);
 }
 
+TEST_F(Stage, ALinkInPlaceOfTheLockIsNotFollowed) {
+  const fs::path folder = folder_.path() / "node";
+  fs::create_directories(folder);
+  fs::create_symlink(folder_.path() / "elsewhere", folder / "lock");
+  EXPECT_THROW(FolderLock(folder, OnLocked::kRefuse), EnvironmentError);
+  EXPECT_FALSE(fs::exists(folder_.path() / "elsewhere"));
+}
+
 TEST_F(Stage, RepeatsGiveLongerEpochsOfTheSameData) {
   for (const std::string& spec : {write_class_folders(folder_.path() / "folders"), shards()}) {
     SourceConfig config = labelled_config(spec);

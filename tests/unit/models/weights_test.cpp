@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 
 #include "core/env.h"
 #include "core/error.h"
@@ -167,6 +168,58 @@ TEST(Weights, APtFileThatUnpacksToMoreThanItIsIsRefused) {
   ASSERT_LT(std::filesystem::file_size(packed), 100'000u);
   EXPECT_NE(message_of<DataError>([&] { read_pt_state_dict(packed); }).find("its records are compressed: 'data/0'"),
             std::string::npos);
+}
+
+/// A .pt file of one tensor whose data.pkl is what `change` makes of the plain one's opcodes, those of a dictionary.
+std::filesystem::path with_pickle(const std::filesystem::path& folder,
+                                  const std::function<std::string(const std::string&)>& change) {
+  const std::string plain = (folder / "plain.pt").string(), changed = (folder / "changed.pt").string();
+  write_weights_pt(plain, {{"w", at::zeros({4})}}, std::nullopt);
+  caffe2::serialize::PyTorchStreamReader reader(plain);
+  caffe2::serialize::PyTorchStreamWriter writer(changed);
+  for (const char* name : {"data.pkl", "byteorder", "data/0"}) {
+    const auto [data, size] = reader.getRecord(name);
+    std::string bytes(static_cast<const char*>(data.get()), size);
+    if (name == std::string("data.pkl")) bytes = bytes.substr(0, 2) + change(bytes.substr(2, size - 3)) + ".";
+    writer.writeRecord(name, bytes.data(), bytes.size());
+  }
+  writer.writeEndOfFile();
+  return changed;
+}
+
+std::string pickled(const std::string& text) {
+  const auto size = static_cast<uint32_t>(text.size());
+  return "X" + std::string(reinterpret_cast<const char*>(&size), 4) + text;
+}
+std::string repeated(const std::string& opcodes, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += opcodes;
+  return all;
+}
+
+TEST(Weights, AValueThatManyPlacesNameFillsNoMemory) {
+  const core::TempDir dir;
+  const auto message = [&](const std::string& state, const std::string& groups) {
+    return message_of<DataError>([&] {
+      read_pt_checkpoint(with_pickle(dir.path(), [&](const std::string& tensors) {
+        return "}(" + pickled("state_dict") + tensors + pickled("optimizer") + "}(" + pickled("state") + state +
+               pickled("param_groups") + groups + "uu";
+      }));
+    });
+  };
+  EXPECT_EQ(message("}", "]"), "no error");
+  const std::string refused = "names the same values in more places";
+  const std::string group = "}(" + pickled("params") + "](" + repeated("K\1", 20'000) + "euq\x07";
+  EXPECT_TRUE(tests::holds(message("}", "](" + group + repeated("h\x07", 5'000) + "e"), refused));
+  std::string values = "}(", state;
+  for (int i = 0; i < 2'000; ++i) values += pickled(std::to_string(i)) + "K\1";
+  for (int i = 0; i < 1'000; ++i)
+    state += "J" + std::string(reinterpret_cast<const char*>(&i), 4) + (i == 0 ? values + "uq\x07" : "h\x07");
+  EXPECT_TRUE(tests::holds(message("}(" + state + "u", "]"), refused));
+  const auto named = with_pickle(dir.path(), [](const std::string&) {
+    return "}(" + pickled(std::string(100'000, 'x')) + "q\x07N" + repeated("h\x07N", 5'000) + "u";
+  });
+  EXPECT_TRUE(tests::holds(message_of<DataError>([&] { read_pt_state_dict(named); }), refused));
 }
 
 /// Mutants of a whole file: every one is read or refused.

@@ -415,5 +415,12 @@ TEST(SweepFolder, OneProcessAtATime) {
   EXPECT_THROW(SweepLock::take(sweep.folder), EnvironmentError);
 }
 
+TEST(SweepFolder, ALinkInPlaceOfTheLockIsNotFollowed) {
+  const core::TempDir folder;
+  std::filesystem::create_symlink(folder.path() / "elsewhere", folder.path() / "sweep.lock");
+  EXPECT_THROW(SweepLock::take(folder.path()), EnvironmentError);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "elsewhere"));
+}
+
 }  // namespace
 }  // namespace lockstep::sweep

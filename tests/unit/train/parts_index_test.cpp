@@ -85,6 +85,18 @@ TEST(PartsIndex, IsKeptInTheManifest) {
   core::Json beyond = extra;
   beyond["parts"]["files"]["a"][0][0] = 7;
   EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError);
+  for (const core::Json& value : {core::Json(0.5), core::Json("0"), core::Json(UINT64_MAX), core::Json(nullptr)}) {
+    for (const size_t place : {0, 1, 2, 3}) {
+      beyond = extra;
+      beyond["parts"]["files"]["a"][0][place] = value;
+      EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError) << place << " " << value;
+    }
+    for (const char* key : {"sizes", "strides", "offset", "whole", "dim", "begin"}) {
+      beyond = extra;
+      for (auto& cut : beyond["parts"]["cuts"]) cut[key] = value;
+      EXPECT_THROW(PartsIndex::of_manifest(beyond), CheckpointError) << key << " " << value;
+    }
+  }
   for (const auto& [place, value] : {std::pair(2, -1), {2, 13}, {3, -1}, {3, 13}}) {  // offset and count
     beyond = extra;
     for (auto& [file, ranges] : beyond["parts"]["files"].items())
