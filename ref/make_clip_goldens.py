@@ -11,6 +11,7 @@ contrastive loss ("grad/NAME"). The metadata carries the model configuration, Op
 weight-decay groups. openclip_configs.json lists every configuration that OpenCLIP ships with its parameter counts (null
 where the text tower is a Hugging Face model other than RoBERTa, whose sizes would have to be downloaded).
 """
+import functools
 import json
 import math
 import pathlib
@@ -29,6 +30,7 @@ from safetensors.torch import save_file
 
 TEXT = {"context_length": 12, "vocab_size": 64, "width": 16, "heads": 2, "layers": 2}
 VIT = {"image_size": 32, "layers": 2, "width": 24, "head_width": 12, "patch_size": 8}
+TIMM_VIT = {**VIT, "tower": "timm_vit", "norm_kwargs": {"eps": 1e-6}}
 CASES = {
     "vit": {"embed_dim": 24, "vision_cfg": VIT, "text_cfg": TEXT},
     "vit_quickgelu": {
@@ -95,6 +97,69 @@ CASES = {
         "embed_dim": 20, "custom_text": True,
         "vision_cfg": {**VIT, "tower": "eva02", "mlp_ratio": 2.6, "timm_pool": "token", "timm_proj": None,
                        "norm_kwargs": {"eps": 1e-6}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    # The first EVA: keys without bias, timm's head at the class token; and with norms behind the branches (EVA02-E).
+    "eva": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "mlp_ratio": 2.6, "timm_pool": "token", "timm_proj": None,
+                       "timm_config": {"class_token": True, "qkv_bias": "not_keys", "begins_as_eva": True}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "eva_post_norm": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "mlp_ratio": 2.6, "timm_pool": "token", "timm_proj": None,
+                       "timm_config": {"class_token": True, "qkv_bias": "not_keys", "begins_as_eva": True,
+                                       "use_post_norm": True}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    # PE: rotary positions (stretched, shifted), a pool of other heads than the blocks'; the largest has no class token.
+    "pe": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "timm_pool": "map", "timm_proj": None, "norm_kwargs": {"eps": 1e-5},
+                       "timm_config": {"class_token": True, "pre_norm": True, "begins_as_eva": True,
+                                       "ref_feat_shape": 6, "rope_grid_offset": 1.0, "attn_pool_num_heads": 3,
+                                       "attn_pool_mlp_ratio": 2.0}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "pe_largest": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "layers": 1, "timm_pool": "map", "timm_proj": None, "norm_kwargs": {"eps": 1e-5},
+                       "timm_config": {"pre_norm": True, "begins_as_eva": True, "ref_feat_shape": 4}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "timm_mean": {  # as vit_medium_patch16_gap_256
+        "embed_dim": 20,
+        "vision_cfg": {**TIMM_VIT, "timm_pool": "avg", "timm_proj": "linear", "ls_init_value": 1e-6,
+                       "timm_config": {"qkv_bias": "none"}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "timm_token": {  # as vit_large_patch14_clip_224
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "layers": 1, "timm_pool": "token", "timm_proj": None, "norm_kwargs": {"eps": 1e-5},
+                       "timm_config": {"class_token": True, "pre_norm": True}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "vitamin": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "tower": "vitamin", "image_size": 48, "patch_size": 16, "layers": 1,
+                       "mlp_ratio": 2.0, "timm_pool": "avg", "final_ln_after_pool": True, "timm_proj": "linear",
+                       "timm_config": {"has_gated_mlp": True, "embed_dim": [4, 8], "depths": [1, 2]}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "vitamin_plain": {  # as the largest, without positions
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "tower": "vitamin", "image_size": 32, "patch_size": 16, "layers": 1,
+                       "mlp_ratio": 2.0, "timm_pool": "avg", "final_ln_after_pool": True, "timm_proj": "linear",
+                       "timm_config": {"has_gated_mlp": True, "embed_dim": [4, 4], "depths": [1, 1],
+                                       "pos_embed": "none"}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
+    "timm_stem": {  # as vit_base_mci_224
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**TIMM_VIT, "tower": "timm_stem_vit", "image_size": 48, "patch_size": 16, "layers": 1,
+                       "timm_pool": "token", "timm_proj": None,
+                       "timm_config": {"class_token": True, "no_embed_class": True}},
         "text_cfg": {**TEXT, "layers": 1},
     },
     "roberta": {
@@ -173,11 +238,59 @@ def no_decay(name, value):  # the rule of OpenCLIP 3.3.0's train script
     return value.ndim < 2 or "bn" in name or "ln" in name or "bias" in name or "logit_scale" in name
 
 
-OWN_KEYS = ("tower", "hf_config")  # of lockstep's configurations
+OWN_KEYS = ("tower", "hf_config", "timm_config")  # of lockstep's configurations
+
+
+def timm_vit(vision, num_classes):
+    """A vision transformer of timm, or its Eva, with the arguments of timm_config."""
+    wanted = dict(vision["timm_config"])
+    is_eva, bias = wanted.pop("begins_as_eva", False), wanted.pop("qkv_bias", "all")
+    cells = wanted.get("ref_feat_shape")
+    common = {
+        "img_size": vision["image_size"], "patch_size": vision["patch_size"], "embed_dim": vision["width"],
+        "depth": vision["layers"], "num_heads": vision["width"] // vision["head_width"],
+        "mlp_ratio": vision.get("mlp_ratio", 4.0), "class_token": wanted.pop("class_token", False),
+        "global_pool": vision["timm_pool"], "num_classes": num_classes,
+        "norm_layer": functools.partial(timm.layers.LayerNorm, eps=vision["norm_kwargs"]["eps"]),
+    }
+    if is_eva:
+        wanted["use_pre_transformer_norm"] = wanted.pop("pre_norm", False)
+        if cells:
+            wanted |= {"use_rot_pos_emb": True, "attn_type": "rope", "rope_grid_indexing": "xy"}
+        assert (bias == "not_keys") == (not cells)  # timm's kinds of attention
+        return timm.models.eva.Eva(**common, **wanted)
+    if vision["tower"] == "timm_stem_vit":
+        width = vision["width"]
+        stem = timm.models.vision_transformer_hybrid.ConvStem(
+            channels=(width // 4, width // 4, width), stride=(4, 2, 2), kernel_size=(4, 2, 2), padding=0,
+            act_layer=torch.nn.GELU)
+        common |= {"patch_size": 1, "embed_layer": functools.partial(
+            timm.models.vision_transformer_hybrid.HybridEmbed, backbone=stem, proj=False)}
+    is_vitamin = vision["tower"] == "vitamin"
+    if is_vitamin:
+        widths = wanted.pop("embed_dim")
+        stages = timm.models.vitamin.VitCfg(
+            embed_dim=(*widths, vision["width"]), depths=(*wanted.pop("depths"), 1), stem_width=widths[0],
+            conv_cfg=timm.models.vitamin.VitConvCfg(norm_layer="layernorm2d", norm_eps=1e-6), head_type="1d")
+        stem = timm.models.vitamin.MbConvStages(cfg=stages)
+        common |= {"patch_size": 1, "embed_layer": functools.partial(
+            timm.models.vision_transformer_hybrid.HybridEmbed, backbone=stem, proj=False)}
+        wanted.pop("has_gated_mlp")
+        wanted["mlp_layer"] = timm.models.vitamin.GeGluMlp
+    return timm.models.vision_transformer.VisionTransformer(
+        **common, **wanted, qkv_bias=bias == "all", init_values=vision.get("ls_init_value"), fc_norm=is_vitamin)
 
 
 def set_timm_trunk(model, vision, embed_dim):
-    """SigLIP's or ConvNeXt's tower of timm at the sizes of the case."""
+    """A tower of timm at the sizes of the case."""
+    if "timm_config" in vision:
+        has_own_head = vision["timm_proj"] is None
+        model.visual.trunk = timm_vit(vision, embed_dim if has_own_head else 0)
+        if has_own_head:
+            model.visual.head = torch.nn.Identity()
+        else:
+            model.visual.head.proj = torch.nn.Linear(vision["width"], embed_dim, bias=False)
+        return
     if vision["tower"] == "convnext":
         widths = [vision["width"] << stage for stage in range(4)]
         model.visual.trunk = timm.models.convnext.ConvNeXt(depths=vision["layers"], dims=widths, num_classes=0)

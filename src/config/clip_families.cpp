@@ -94,16 +94,59 @@ constexpr std::array kConvNextClips{
     ConvNextClipRow{"convnext_xxlarge_320", "convnext_xxlarge", 1024, 320, kText1024},
 };
 
-struct Eva02ClipRow {
+/// Models whose image tower ends in timm's own head.
+struct TimmClipRow {
+  std::string_view name, trunk;
+  int64_t embed_dim;
+  TextSizes text;
+  int64_t context_length = 77;
+  bool has_causal_text = true;
+};
+constexpr TextSizes kTextPeLargest{1280, 20, 24};
+constexpr std::array kTimmClips{
+    TimmClipRow{"EVA01-g-14", "eva_giant_patch14_224", 1024, kText768},
+    TimmClipRow{"EVA01-g-14-plus", "eva_giant_patch14_224", 1024, kText1024},
+    TimmClipRow{"EVA02-B-16", "eva02_base_patch16_clip_224", 512, kText512},
+    TimmClipRow{"EVA02-L-14", "eva02_large_patch14_clip_224", 768, kText768},
+    TimmClipRow{"EVA02-L-14-336", "eva02_large_patch14_clip_336", 768, kText768},
+    TimmClipRow{"EVA02-E-14", "eva02_enormous_patch14_clip_224", 1024, kText1024},
+    TimmClipRow{"EVA02-E-14-plus", "eva02_enormous_patch14_clip_224", 1024, kText1280},
+    TimmClipRow{"MobileCLIP-B", "vit_base_mci_224", 512, kText512},
+    TimmClipRow{"MobileCLIP2-B", "vit_base_mci_224", 512, kText512},
+    TimmClipRow{"MobileCLIP2-L-14", "vit_large_patch14_clip_224", 768, kText768, 77, false},
+    TimmClipRow{"PE-Core-T-16-384", "vit_pe_core_tiny_patch16_384", 512, kText512, 32},
+    TimmClipRow{"PE-Core-S-16-384", "vit_pe_core_small_patch16_384", 512, kText512, 32},
+    TimmClipRow{"PE-Core-B-16", "vit_pe_core_base_patch16_224", 1024, kText1024, 32},
+    TimmClipRow{"PE-Core-L-14-336", "vit_pe_core_large_patch14_336", 1024, kText1024, 32},
+    TimmClipRow{"PE-Core-bigG-14-448", "vit_pe_core_gigantic_patch14_448", 1280, kTextPeLargest, 72},
+};
+constexpr std::string_view kDropsPath = "MobileCLIP2-L-14";          // alone among them
+constexpr std::string_view kMeanVit = "vit_medium_patch16_gap_256";  // of OpenCLIP and of timm
+
+struct VitaminClipRow {
   std::string_view name, trunk;
   int64_t embed_dim;
   TextSizes text;
 };
-constexpr std::array kEva02Clips{
-    Eva02ClipRow{"EVA02-B-16", "eva02_base_patch16_clip_224", 512, kText512},
-    Eva02ClipRow{"EVA02-L-14", "eva02_large_patch14_clip_224", 768, kText768},
-    Eva02ClipRow{"EVA02-L-14-336", "eva02_large_patch14_clip_336", 768, kText768},
+constexpr TextSizes kTextVitaminXl{1152, 16, 27};
+constexpr std::array kVitaminClips{
+    VitaminClipRow{"ViTamin-S", "vitamin_small_224", 384, {384, 6, 12}},
+    VitaminClipRow{"ViTamin-S-LTT", "vitamin_small_224", 768, kText768},
+    VitaminClipRow{"ViTamin-B", "vitamin_base_224", 512, kText512},
+    VitaminClipRow{"ViTamin-B-LTT", "vitamin_base_224", 768, kText768},
+    VitaminClipRow{"ViTamin-L", "vitamin_large_224", 768, kText768},
+    VitaminClipRow{"ViTamin-L-256", "vitamin_large_256", 768, kText768},
+    VitaminClipRow{"ViTamin-L-336", "vitamin_large_336", 768, kText768},
+    VitaminClipRow{"ViTamin-L-384", "vitamin_large_384", 768, kText768},
+    VitaminClipRow{"ViTamin-L2", "vitamin_large2_224", 1024, kText1024},
+    VitaminClipRow{"ViTamin-L2-256", "vitamin_large2_256", 1024, kText1024},
+    VitaminClipRow{"ViTamin-L2-336", "vitamin_large2_336", 1024, kText1024},
+    VitaminClipRow{"ViTamin-L2-384", "vitamin_large2_384", 1024, kText1024},
+    VitaminClipRow{"ViTamin-XL-256", "vitamin_xlarge_256", 1152, kTextVitaminXl},
+    VitaminClipRow{"ViTamin-XL-336", "vitamin_xlarge_336", 1152, kTextVitaminXl},
+    VitaminClipRow{"ViTamin-XL-384", "vitamin_xlarge_384", 1152, kTextVitaminXl},
 };
+constexpr std::string_view kVitaminOf256 = "ViTamin-XL-384";  // whose pictures OpenCLIP makes of 256 pixels
 
 struct RobertaClipRow {
   std::string_view name, plain, roberta;
@@ -172,9 +215,29 @@ ClipShape make(const ConvNextClipRow& row) {
   return shape;
 }
 
-ClipShape make(const Eva02ClipRow& row) {
+ClipShape make(const TimmClipRow& row) {
+  ClipShape shape{
+      .embed_dim = row.embed_dim, .text = text_of(row.text, row.context_length, 49408), .has_custom_text = true};
+  set_timm_tower(shape.vision, row.trunk, std::string(row.name));
+  shape.vision.timm.has_own_head = true;
+  shape.text.is_causal = row.has_causal_text;
+  if (row.name == kDropsPath) shape.vision.drop_path = 0.1;
+  return shape;
+}
+
+ClipShape make(const VitaminClipRow& row) {
   ClipShape shape{.embed_dim = row.embed_dim, .text = text_of(row.text, 77, 49408), .has_custom_text = true};
   set_timm_tower(shape.vision, row.trunk, std::string(row.name));
+  if (row.name == kVitaminOf256) shape.vision.image_size = 256;
+  shape.vision.drop_path = 0.1;
+  shape.vision.head = {.kind = ProjectionShape::Kind::kLinear, .has_bias = false, .is_relu = false};
+  return shape;
+}
+
+ClipShape make_mean_vit() {
+  ClipShape shape{.embed_dim = 512, .text = text_of(kText512, 77, 49408)};
+  set_timm_tower(shape.vision, kMeanVit, std::string(kMeanVit));
+  shape.vision.head = {.kind = ProjectionShape::Kind::kLinear, .has_bias = false, .is_relu = false};
   return shape;
 }
 
@@ -255,7 +318,9 @@ template <class Visit> void visit_families(const PlainClip& plain, const Visit& 
   if (any(kWorldwides, [&](const RelatedRow& row) { return make_worldwide(row, plain); })) return;
   if (any(kRobertaClips, [&](const RobertaClipRow& row) { return make(row, plain); })) return;
   if (any(kConvNextClips, [](const ConvNextClipRow& row) { return make(row); })) return;
-  if (any(kEva02Clips, [](const Eva02ClipRow& row) { return make(row); })) return;
+  if (any(kTimmClips, [](const TimmClipRow& row) { return make(row); })) return;
+  if (any(kVitaminClips, [](const VitaminClipRow& row) { return make(row); })) return;
+  if (visit(kMeanVit, make_mean_vit)) return;
   any(kCocas, [](const CocaRow& row) { return make(row); });
 }
 

@@ -104,6 +104,11 @@ void read_pool(JsonSection& section, VisionShape& vision) {
   section.read("attn_pooler_heads", vision.pooler_heads);
 }
 
+bool is_timm_vit(const VisionShape& vision) {
+  return vision.tower == TimmVitTower::kName || vision.tower == TimmStemVitTower::kName ||
+         vision.tower == VitaminTower::kName;
+}
+
 /// What stands behind a tower of timm. An empty "timm_pool" is the tower's own.
 void read_timm_head(JsonSection& section, VisionShape& vision, int64_t embed_dim) {
   std::string pool;
@@ -118,13 +123,54 @@ void read_timm_head(JsonSection& section, VisionShape& vision, int64_t embed_dim
   read_choice(section, "timm_proj", {{"linear", Kind::kLinear}, {"mlp", Kind::kMlp}, {"none", Kind::kNone}},
               vision.head.kind);
   section.read("timm_proj_bias", vision.head.has_bias);
-  // Without "timm_proj" (null) the tower's own classifier is the head; of EVA02 alone here.
+  // Without "timm_proj" (null) the tower's own classifier is the head.
   if (vision.tower == Eva02Tower::kName) {
     section.only("timm_proj", nullptr, "an EVA02 tower ends in its own linear head");
-    vision.head.kind = Kind::kNone;
+    vision.timm.has_own_head = true;
   }
+  if (is_timm_vit(vision)) vision.timm.has_own_head = section.is_null("timm_proj");
+  if (vision.timm.has_own_head) vision.head.kind = Kind::kNone;
   section.only("timm_drop", 0.0, "nothing is dropped in front of the last layer");
   section.read("timm_drop_path", vision.drop_path);
+}
+
+/// Two integers.
+void read_pair(JsonSection& section, const char* key, std::array<int64_t, 2>& values) {
+  const Json* found = section.find(key);
+  if (found == nullptr) return;
+  if (!found->is_array() || found->size() != 2 || !(*found)[0].is_number_integer() || !(*found)[1].is_number_integer())
+    section.fail(key, "two integers", *found);
+  values = {(*found)[0].get<int64_t>(), (*found)[1].get<int64_t>()};
+}
+
+/// What a key of ours, "timm_config", says of a vision transformer of timm, under the names of timm's arguments.
+void read_timm_config(const Json* object, const std::string& where, VisionShape& vision) {
+  using Bias = TimmVitShape::QkvBias;
+  vision.has_ln_pre = vision.has_class_token = false;
+  vision.timm.pool = vision.pool;
+  if (object == nullptr) return;
+  JsonSection section(*object, where, "vision_cfg.timm_config", kClipFormat);
+  section.read("class_token", vision.has_class_token);
+  section.read("pre_norm", vision.has_ln_pre);
+  read_choice(section, "qkv_bias", {{"all", Bias::kAll}, {"not_keys", Bias::kNotKeys}, {"none", Bias::kNone}},
+              vision.timm.qkv_bias);
+  section.read("use_post_norm", vision.timm.norms_follow);
+  bool has_no_class_position = false;
+  section.read("no_embed_class", has_no_class_position);
+  vision.timm.has_class_position = !has_no_class_position;
+  section.only("pos_embed", "none", "position embeddings are learned, or there are none");
+  vision.timm.has_positions = section.find("pos_embed") == nullptr;
+  section.read("has_gated_mlp", vision.timm.has_gated_mlp);
+  read_pair(section, "embed_dim", vision.timm.stem_widths);
+  read_pair(section, "depths", vision.timm.stem_depths);
+  section.read("begins_as_eva", vision.timm.begins_as_eva);
+  section.read("attn_pool_num_heads", vision.timm.pool_heads);
+  section.read("attn_pool_mlp_ratio", vision.timm.pool_mlp_ratio);
+  RotaryCells rotary{.reference_cells = 0, .columns_first = true};
+  section.read("ref_feat_shape", rotary.reference_cells);
+  section.read("rope_grid_offset", rotary.offset);
+  if (rotary.reference_cells > 0) vision.timm.rotary = rotary;
+  section.finish();
 }
 
 VisionShape read_vision(const Json& object, const std::string& where, int64_t embed_dim) {
@@ -142,7 +188,7 @@ VisionShape read_vision(const Json& object, const std::string& where, int64_t em
   section.read("patch_size", vision.patch_size);
   section.read("patch_dropout", vision.patch_dropout);
   section.read("ls_init_value", vision.layer_scale);
-  bool has_no_ln_pre = false;
+  bool has_no_ln_pre = !vision.has_ln_pre;
   section.read("no_ln_pre", has_no_ln_pre);
   vision.has_ln_pre = !has_no_ln_pre;
   read_choice(section, "pos_embed_type", {{"learnable", false}, {"sin_cos_2d", true}}, vision.has_fixed_positions);
@@ -155,12 +201,13 @@ VisionShape read_vision(const Json& object, const std::string& where, int64_t em
     choose_tower(section, vision);
   else
     section.find("tower");
-  if (vision.tower == TimmVitTower::kName || vision.tower == ConvNextTower::kName) vision.has_class_token = false;
   if (vision.tower == ConvNextTower::kName) {
+    vision.has_class_token = false;
     vision.pool = ImagePool::kMean;
     vision.layer_scale = vision.layer_scale.value_or(kConvNextLayerScale);
   }
   read_timm_head(section, vision, embed_dim);
+  if (is_timm_vit(vision) && timm_name.empty()) read_timm_config(section.find("timm_config"), where, vision);
   section.finish();
   return vision;
 }

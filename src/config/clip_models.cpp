@@ -86,13 +86,10 @@ constexpr std::array kClipRefusals{
     ClipRefusal{"coca_roberta", "its decoder has 49,408 tokens, its tokenizer 50,265"},
     ClipRefusal{"mt5", "its text tower is the encoder of mT5"},
     ClipRefusal{"nllb", "its text tower is the encoder of NLLB"},
-    ClipRefusal{"EVA01", "its image tower is the first EVA's"},
-    ClipRefusal{"EVA02-E", "its image tower has post-norm blocks"},
-    ClipRefusal{"MobileCLIP", "its image tower is FastViT or has a convolutional stem"},
-    ClipRefusal{"PE-Core", "its image tower has rotary positions"},
-    ClipRefusal{"ViTamin", "its image tower mixes convolutions with attention"},
+    ClipRefusal{"MobileCLIP-S", "its image tower is FastViT"},
+    ClipRefusal{"MobileCLIP2-S", "its image tower is FastViT"},
     ClipRefusal{"swin_", "its image tower is Swin"},
-    ClipRefusal{"vit_", "its image tower is an averaging or relative-position ViT of timm"},
+    ClipRefusal{"vit_relpos", "its image tower has relative positions"},
 };
 
 constexpr std::string_view kQuick = "-quickgelu";

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -17,6 +18,35 @@ enum class ImagePool {
   kClassToken,
   kMean,       ///< Over the patches.
   kAttention,  ///< timm's "map": one learned query attends to the tokens, then a block's MLP.
+};
+
+/// Where rotary positions of a picture's patches come from: (cell + offset) / cells * reference_cells, along each side.
+struct RotaryCells {
+  int64_t reference_cells =
+      16;  ///< Cells per side of the pictures of the first training: others are stretched to them.
+  double offset = 0.0;
+  bool columns_first = false;  ///< The first half of a head's width turns with the column, the other with the row.
+};
+
+/// What vision transformers of timm have beyond what SigLIP's have (towers "timm_vit", "timm_stem_vit").
+struct TimmVitShape {
+  enum class QkvBias {
+    kAll,
+    kNotKeys,  ///< Of queries and values alone, as parameters of their own.
+    kNone,
+  };
+  QkvBias qkv_bias = QkvBias::kAll;
+  bool norms_follow = false;               ///< Blocks add norm(attn(x)), not attn(norm(x)).
+  bool has_class_position = true;          ///< The class token has a position embedding, too.
+  bool has_positions = true;               ///< Learned ones.
+  bool has_gated_mlp = false;              ///< GELU(w0 y) * w1 y of a norm of its own, as ViTamin's.
+  bool has_own_head = false;               ///< The last layer is timm's: "trunk.head".
+  bool begins_as_eva = false;              ///< With the initial values of timm's Eva, else of its VisionTransformer.
+  ImagePool pool = ImagePool::kAttention;  ///< The only one that fits its norms.
+  std::optional<RotaryCells> rotary = std::nullopt;
+  std::array<int64_t, 2> stem_widths = {}, stem_depths = {};  ///< ViTamin: stages of convolutions, their blocks.
+  int64_t pool_heads = 0;  ///< Of the pool by attention; 0: those of the blocks, as the next.
+  double pool_mlp_ratio = 0.0;
 };
 
 /// The image tower: of which kind (image_towers.h), and the sizes that kinds share.
@@ -44,7 +74,9 @@ struct VisionShape {
   bool has_attentional_pool = false;
   int64_t pooler_queries = 256, pooler_heads = 8;
 
-  double drop_path = 0.0;  ///< ConvNeXt: share of samples that skip the last block while training; 0 at the first.
+  /// Towers of timm: share of samples that skip the last block while training; 0 at the first.
+  double drop_path = 0.0;
+  TimmVitShape timm = {};
 
   // Towers of timm: what stands behind the trunk
   ProjectionShape head = {.kind = ProjectionShape::Kind::kNone};
@@ -53,6 +85,11 @@ struct VisionShape {
   int64_t feature_width() const;  ///< Width in front of the last projection.
   int64_t heads() const { return feature_width() / head_width; }
   int64_t mlp_width() const { return static_cast<int64_t>(static_cast<double>(width) * mlp_ratio); }
+  int64_t attention_pool_heads() const { return timm.pool_heads > 0 ? timm.pool_heads : heads(); }
+  int64_t pool_mlp_width() const {
+    return timm.pool_mlp_ratio > 0.0 ? static_cast<int64_t>(static_cast<double>(width) * timm.pool_mlp_ratio)
+                                     : mlp_width();
+  }
   int64_t grid() const;  ///< Patches (or cells) per side.
   int64_t patches() const { return grid() * grid(); }
   /// With the class token, where there is one (ModifiedResNet: the mean token).

@@ -12,7 +12,8 @@
 namespace lockstep::config {
 
 /// Every kind of image tower: the only list of them.
-using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, Eva02Tower, TimmVitTower, VisionTransformerTower>;
+using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, Eva02Tower, TimmVitTower, TimmStemVitTower,
+                               VitaminTower, VisionTransformerTower>;
 
 namespace internal {
 

@@ -29,6 +29,11 @@ const Json* JsonSection::find(const std::string& key) {
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
+bool JsonSection::is_null(const std::string& key) const {
+  const auto it = object_.find(key);
+  return it != object_.end() && it->is_null();
+}
+
 void JsonSection::read(const std::string& key, int64_t& value) {
   if (const Json* found = find(key)) {
     const auto number = core::integer_of(*found);

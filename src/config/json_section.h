@@ -23,6 +23,7 @@ class JsonSection {
 
   /// nullptr for an absent key and for null; the key counts as read.
   const core::Json* find(const std::string& key);
+  bool is_null(const std::string& key) const;  ///< It is there, as null.
   void read(const std::string& key, int64_t& value);
   void read(const std::string& key, double& value);
   void read(const std::string& key, std::optional<double>& value);

@@ -119,6 +119,37 @@ constexpr PretrainedRow kPretrained[] = {
      "laion/CLIP-convnext_xxlarge-laion2B-s34B-b82K-augreg-rewind", ""},
     {"convnext_xxlarge", "laion2b_s34b_b82k_augreg_soup", "laion/CLIP-convnext_xxlarge-laion2B-s34B-b82K-augreg-soup",
      ""},
+    {"EVA01-g-14", "laion400m_s11b_b41k", "timm/eva_giant_patch14_clip_224.laion400m_s11b_b41k", ""},
+    {"EVA01-g-14-plus", "merged2b_s11b_b114k", "timm/eva_giant_patch14_plus_clip_224.merged2b_s11b_b114k", ""},
+    {"EVA02-B-16", "merged2b_s8b_b131k", "timm/eva02_base_patch16_clip_224.merged2b_s8b_b131k", ""},
+    {"EVA02-L-14", "merged2b_s4b_b131k", "timm/eva02_large_patch14_clip_224.merged2b_s4b_b131k", ""},
+    {"EVA02-L-14-336", "merged2b_s6b_b61k", "timm/eva02_large_patch14_clip_336.merged2b_s6b_b61k", ""},
+    {"EVA02-E-14", "laion2b_s4b_b115k", "timm/eva02_enormous_patch14_clip_224.laion2b_s4b_b115k", ""},
+    {"EVA02-E-14-plus", "laion2b_s9b_b144k", "timm/eva02_enormous_patch14_plus_clip_224.laion2b_s9b_b144k", ""},
+    {"MobileCLIP-B", "datacompdr", "apple/MobileCLIP-B-OpenCLIP", ""},
+    {"MobileCLIP-B", "datacompdr_lt", "apple/MobileCLIP-B-LT-OpenCLIP", ""},
+    {"MobileCLIP2-B", "dfndr2b", "timm/MobileCLIP2-B-OpenCLIP", ""},
+    {"MobileCLIP2-L-14", "dfndr2b", "timm/MobileCLIP2-L-14-OpenCLIP", ""},
+    {"PE-Core-T-16-384", "meta", "timm/PE-Core-T-16-384", ""},
+    {"PE-Core-S-16-384", "meta", "timm/PE-Core-S-16-384", ""},
+    {"PE-Core-B-16", "meta", "timm/PE-Core-B-16", ""},
+    {"PE-Core-L-14-336", "meta", "timm/PE-Core-L-14-336", ""},
+    {"PE-Core-bigG-14-448", "meta", "timm/PE-Core-bigG-14-448", ""},
+    {"ViTamin-S", "datacomp1b", "jienengchen/ViTamin-S", ""},
+    {"ViTamin-S-LTT", "datacomp1b", "jienengchen/ViTamin-S-LTT", ""},
+    {"ViTamin-B", "datacomp1b", "jienengchen/ViTamin-B", ""},
+    {"ViTamin-B-LTT", "datacomp1b", "jienengchen/ViTamin-B-LTT", ""},
+    {"ViTamin-L", "datacomp1b", "jienengchen/ViTamin-L-224px", ""},
+    {"ViTamin-L-256", "datacomp1b", "jienengchen/ViTamin-L-256px", ""},
+    {"ViTamin-L-336", "datacomp1b", "jienengchen/ViTamin-L-336px", ""},
+    {"ViTamin-L-384", "datacomp1b", "jienengchen/ViTamin-L-384px", ""},
+    {"ViTamin-L2", "datacomp1b", "jienengchen/ViTamin-L2-224px", ""},
+    {"ViTamin-L2-256", "datacomp1b", "jienengchen/ViTamin-L2-256px", ""},
+    {"ViTamin-L2-336", "datacomp1b", "jienengchen/ViTamin-L2-336px", ""},
+    {"ViTamin-L2-384", "datacomp1b", "jienengchen/ViTamin-L2-384px", ""},
+    {"ViTamin-XL-256", "datacomp1b", "jienengchen/ViTamin-XL-256px", ""},
+    {"ViTamin-XL-336", "datacomp1b", "jienengchen/ViTamin-XL-336px", ""},
+    {"ViTamin-XL-384", "datacomp1b", "jienengchen/ViTamin-XL-384px", ""},
     {"coca_ViT-B-32", "laion2b_s13b_b90k", "laion/CoCa-ViT-B-32-laion2B-s13B-b90k", ""},
     {"coca_ViT-B-32", "mscoco_finetuned_laion2b_s13b_b90k", "laion/mscoco_finetuned_CoCa-ViT-B-32-laion2B-s13B-b90k",
      ""},
@@ -194,9 +225,9 @@ constexpr PretrainedRow kPretrained[] = {
     {"ViT-H-14-worldwide-quickgelu", "metaclip2_worldwide", "timm/vit_huge_patch14_clip_224.metaclip2_worldwide", ""},
 };
 
-/// Names that OpenCLIP gives to a file of weights in a repository, the one it prefers first.
+/// Names of a file of weights in a repository: OpenCLIP's, the one it prefers first, and that of ViTamin's.
 constexpr std::string_view kHubFiles[] = {"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
-                                          "open_clip_pytorch_model.bin"};
+                                          "open_clip_pytorch_model.bin", "pytorch_model.bin"};
 
 constexpr std::string_view kHubConfig[] = {"open_clip_config.json"};
 constexpr std::string_view kLocalDir = "local-dir:";
@@ -284,6 +315,13 @@ PicturePreparation preparation_of_tag(std::string_view tag, std::string_view mod
   const bool is_squashed = tag == "dfn5b" || core::ends_with(model, "-worldwide-378");
   if (model.find("SigLIP") != std::string_view::npos)
     return {.mean = kHalf, .std = kHalf, .interpolation = {}, .resize_mode = "squash"};
+  if (core::starts_with(model, "PE-Core"))
+    return {.mean = kHalf, .std = kHalf, .interpolation = "bilinear", .resize_mode = "squash"};
+  if (core::starts_with(model, "MobileCLIP") && core::ends_with(model, "-B"))
+    return {.mean = std::vector<double>(3, 0.0),
+            .std = std::vector<double>(3, 1.0),
+            .interpolation = "bilinear",
+            .resize_mode = {}};
   if (model.find("CLIPA") != std::string_view::npos)
     return {.mean = kImagenetMean, .std = kImagenetStd, .interpolation = "bilinear", .resize_mode = "squash"};
   if (model == "ViT-L-14" && tag == "laion2b_s32b_b82k")

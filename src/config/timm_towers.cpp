@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -42,6 +44,7 @@ bool set_siglip_vit(VisionShape& vision, std::string_view name) {
               .mlp_ratio = row.mlp_ratio,
               .norm_epsilon = 1e-6,
               .has_tanh_gelu = row.has_tanh_gelu || name == kLarge512,
+              .has_ln_pre = false,
               .has_class_token = false,
               .pool = ImagePool::kAttention};
     return true;
@@ -102,8 +105,148 @@ bool set_eva02(VisionShape& vision, std::string_view name) {
   return false;
 }
 
+/// Vision transformers of timm but for SigLIP's.
+struct TimmVitRow {
+  std::string_view name;
+  int64_t image_size, patch_size, width, layers, heads, mlp_width;
+};
+using VitRows = std::span<const TimmVitRow>;
+
+VisionShape shape_of(const TimmVitRow& row) {
+  return {.tower = "timm_vit",
+          .image_size = row.image_size,
+          .layers = row.layers,
+          .width = row.width,
+          .head_width = row.width / row.heads,
+          .patch_size = row.patch_size,
+          .mlp_ratio = static_cast<double>(row.mlp_width) / static_cast<double>(row.width),
+          .norm_epsilon = 1e-6,
+          .has_ln_pre = false};
+}
+
+const TimmVitRow* row_named(VitRows rows, std::string_view name) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const TimmVitRow& row) { return row.name == name; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+constexpr std::array kEvas{
+    TimmVitRow{"eva_giant_patch14_224", 224, 14, 1408, 40, 16, 6144},
+    TimmVitRow{"eva02_enormous_patch14_clip_224", 224, 14, 1792, 64, 16, 15360},
+};
+
+/// The first EVA (Fang et al. 2022), and EVA02-E, which is that with norms behind what they norm.
+bool set_eva(VisionShape& vision, std::string_view name) {
+  const TimmVitRow* row = row_named(kEvas, name);
+  if (row == nullptr) return false;
+  vision = shape_of(*row);
+  vision.pool = vision.timm.pool = ImagePool::kClassToken;
+  vision.timm.qkv_bias = TimmVitShape::QkvBias::kNotKeys;
+  vision.timm.begins_as_eva = true;
+  vision.timm.norms_follow = core::starts_with(name, "eva02");
+  return true;
+}
+
+constexpr std::array kPerceptionEncoders{
+    TimmVitRow{"vit_pe_core_tiny_patch16_384", 384, 16, 192, 12, 3, 768},
+    TimmVitRow{"vit_pe_core_small_patch16_384", 384, 16, 384, 12, 6, 1536},
+    TimmVitRow{"vit_pe_core_base_patch16_224", 224, 16, 768, 12, 12, 3072},
+    TimmVitRow{"vit_pe_core_large_patch14_336", 336, 14, 1024, 24, 16, 4096},
+    TimmVitRow{"vit_pe_core_gigantic_patch14_448", 448, 14, 1536, 50, 16, 8960},
+};
+
+/// The Perception Encoder (Bolya et al. 2025): rotary positions beside the learned ones, pooled by attention.
+bool set_perception_encoder(VisionShape& vision, std::string_view name) {
+  const TimmVitRow* row = row_named(kPerceptionEncoders, name);
+  if (row == nullptr) return false;
+  const bool is_largest = row == &kPerceptionEncoders.back();
+  vision = shape_of(*row);
+  vision.norm_epsilon = 1e-5;
+  vision.has_ln_pre = true;
+  vision.has_class_token = !is_largest;
+  vision.pool = ImagePool::kAttention;
+  vision.timm.rotary = RotaryCells{
+      .reference_cells = row->image_size / row->patch_size, .offset = is_largest ? 0.0 : 1.0, .columns_first = true};
+  vision.timm.pool_heads = 8;
+  vision.timm.pool_mlp_ratio = 4.0;
+  vision.timm.begins_as_eva = true;
+  return true;
+}
+
+constexpr TimmVitRow kClipLarge{"vit_large_patch14_clip_224", 224, 14, 1024, 24, 16, 4096};
+constexpr TimmVitRow kMeanMedium{"vit_medium_patch16_gap_256", 256, 16, 512, 12, 8, 2048};
+constexpr TimmVitRow kMobileBase{"vit_base_mci_224", 224, 16, 768, 12, 12, 3072};
+
+bool set_plain_vit(VisionShape& vision, std::string_view name) {
+  for (const TimmVitRow& row : {kClipLarge, kMeanMedium, kMobileBase}) {
+    if (row.name != name) continue;
+    vision = shape_of(row);
+    vision.pool = vision.timm.pool = ImagePool::kClassToken;
+  }
+  if (name == kClipLarge.name) {
+    vision.norm_epsilon = 1e-5;
+    vision.has_ln_pre = true;
+  } else if (name == kMeanMedium.name) {
+    vision.layer_scale = 1e-6;
+    vision.has_class_token = false;
+    vision.pool = vision.timm.pool = ImagePool::kMean;
+    vision.timm.qkv_bias = TimmVitShape::QkvBias::kNone;
+  } else if (name == kMobileBase.name) {
+    vision.tower = "timm_stem_vit";
+    vision.timm.has_class_position = false;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// ViTamin: kinds of one size, behind which the pixels stand.
+struct VitaminRow {
+  std::string_view kind;
+  std::array<int64_t, 2> stem_widths;
+  int64_t width, layers, heads;
+};
+constexpr std::array kVitamins{
+    VitaminRow{"vitamin_small_", {64, 128}, 384, 14, 6},     VitaminRow{"vitamin_base_", {128, 256}, 768, 14, 12},
+    VitaminRow{"vitamin_large_", {160, 320}, 1024, 31, 16},  VitaminRow{"vitamin_large2_", {160, 320}, 1024, 31, 16},
+    VitaminRow{"vitamin_xlarge_", {192, 384}, 1152, 32, 16},
+};
+
+bool set_vitamin(VisionShape& vision, std::string_view name) {
+  for (const VitaminRow& row : kVitamins) {
+    if (!core::starts_with(name, row.kind)) continue;
+    const auto pixels = core::parse_int(name.substr(row.kind.size()));
+    if (!pixels) return false;
+    vision = shape_of({name, *pixels, 16, row.width, row.layers, row.heads, 2 * row.width});
+    vision.tower = "vitamin";
+    vision.has_class_token = false;
+    vision.norms_after_pool = true;
+    vision.pool = vision.timm.pool = ImagePool::kMean;
+    vision.timm.has_gated_mlp = true;
+    vision.timm.has_positions = row.kind != kVitamins.back().kind;
+    vision.timm.stem_widths = row.stem_widths;
+    vision.timm.stem_depths = {2, 4};
+    return true;
+  }
+  return false;
+}
+
+/// The repository of ViTamin's weights: of "vitamin_large2_256" "ViTamin-L2-256px", of S and B without pixels.
+std::string vitamin_weights(std::string_view name) {
+  const size_t last = name.find_last_of('_');
+  const std::string_view kind = name.substr(0, last), pixels = name.substr(last + 1);
+  if (kind == "vitamin_small") return "jienengchen/ViTamin-S-LTT";
+  if (kind == "vitamin_base") return "jienengchen/ViTamin-B-LTT";
+  const std::string_view size = kind == "vitamin_large" ? "L" : kind == "vitamin_large2" ? "L2" : "XL";
+  return fmt::format("jienengchen/ViTamin-{}-{}px", size, pixels);
+}
+
 /// The tag of the weights that timm 1.0 takes for a tower by default.
 std::string_view default_weights(std::string_view name) {
+  if (name == "eva_giant_patch14_224") return "clip_ft_in1k";
+  if (name == "eva02_enormous_patch14_clip_224") return "laion2b";
+  if (core::starts_with(name, "vit_pe_core_")) return "fb";
+  if (name == kMeanMedium.name) return "sw_in12k_ft_in1k";
+  if (name == kClipLarge.name) return "laion2b_ft_in12k_in1k";
   if (name == "convnext_tiny" || name == "convnext_small") return "in12k_ft_in1k";
   if (name == "convnext_xxlarge") return "clip_laion2b_soup_ft_in1k";
   if (core::starts_with(name, "convnext_")) return "fb_in22k_ft_in1k";
@@ -114,13 +257,17 @@ std::string_view default_weights(std::string_view name) {
 }  // namespace
 
 void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where) {
-  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_eva02(vision, name)) {
-    vision.timm_weights = fmt::format("timm/{}.{}", name, default_weights(name));
+  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_eva02(vision, name) || set_eva(vision, name) ||
+      set_perception_encoder(vision, name) || set_plain_vit(vision, name) || set_vitamin(vision, name)) {
+    vision.timm_weights = core::starts_with(name, "vitamin_") ? vitamin_weights(name)
+                          : name == kMobileBase.name          ? "apple/mobileclip_b_lt_timm"
+                                                              : fmt::format("timm/{}.{}", name, default_weights(name));
     return;
   }
   throw UsageError(
       fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
-      "towers of timm that are here: vit_*_siglip_*, convnext_*, eva02_{base,large}_*_clip_*");
+      "towers of timm that are here: vit_*_siglip_*, convnext_*, eva02_*_clip_*, eva_giant_patch14_224, vit_pe_core_*, "
+      "vitamin_*, vit_large_patch14_clip_224, vit_medium_patch16_gap_256, vit_base_mci_224");
 }
 
 void add_timm_head(ParamList& list, const VisionShape& vision, int64_t width, int64_t embed_dim) {

@@ -184,7 +184,7 @@ fs::path fetch_checkpoint(const Address& address, const fs::path& run_folder, co
   const std::string name = slash == std::string::npos ? address.path : address.path.substr(slash + 1);
   const auto store = open_store(parent, config);
   if (core::ends_with(name, ".pt")) {  // OpenCLIP's: one file
-    const fs::path target = run_folder / "fetched" / name;
+    const fs::path target = run_folder / kFetchedFolder / name;
     fs::create_directories(target.parent_path());
     store->download(name, target);
     return target;

@@ -26,8 +26,8 @@ void add_files(const fs::path& run_folder, const fs::path& below, std::vector<Ru
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) {
       const bool is_of_checkpoints = below.filename() == "checkpoints";
-      if (!is_of_checkpoints && !fs::is_symlink(path, ignored) && path.filename() != "imported_checkpoint")
-        add_files(run_folder, path, groups);
+      const bool is_passing = path.filename() == "imported_checkpoint" || name == kFetchedFolder;
+      if (!is_of_checkpoints && !fs::is_symlink(path, ignored) && !is_passing) add_files(run_folder, path, groups);
       continue;
     }
     if (name == kSyncStateName || is_unfinished(name)) continue;

@@ -9,6 +9,8 @@ namespace lockstep::remote {
 
 /// Local notes of what has arrived where; never sent.
 inline constexpr const char* kSyncStateName = "remote_sync.json";
+/// Folder of a run for a file of OpenCLIP that it begins with; never sent.
+inline constexpr const char* kFetchedFolder = "fetched";
 
 struct RunFile {
   std::string name;  ///< Relative to the run folder, parts joined by '/'.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <set>
 
+#include "checkpoint/manifest.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -133,6 +134,22 @@ void RunSync::send_group(const RunFileGroup& group, SyncReport& report, bool sho
                    core::format_bytes(static_cast<double>(own.sent_bytes)));
 }
 
+/// A checkpoint that is removed here in mid-upload will never be whole there: what arrived of it goes, too.
+void RunSync::remove_leftovers() {
+  for (const std::string& folder : state_.begun_checkpoints()) {
+    std::error_code ignored;
+    if (fs::exists(config_.run_folder / folder, ignored)) continue;
+    const std::vector<StoredFile> files = store_->list(folder);
+    const bool is_whole = std::any_of(files.begin(), files.end(), [&](const StoredFile& file) {
+      return file.name == folder + checkpoint::kManifestName;
+    });
+    if (!is_whole)
+      for (const StoredFile& file : files) store_->remove(file.name);
+    state_.forget(folder);
+    state_.save();
+  }
+}
+
 SyncReport RunSync::pass(bool is_last) {
   SyncReport report;
   try {
@@ -144,6 +161,7 @@ SyncReport RunSync::pass(bool is_last) {
     const auto groups = list_run_files(config_.run_folder);
     check_arrived();
     for (const RunFileGroup& group : groups) send_group(group, report, is_last);
+    if (report.num_missing == 0) remove_leftovers();
   } catch (const std::exception& error) {
     note_failure("", error);
     ++report.num_missing;

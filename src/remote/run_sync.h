@@ -53,6 +53,7 @@ class RunSync {
   bool is_stopped() const;
   SyncReport pass(bool is_last);
   void check_arrived();
+  void remove_leftovers();
   void send_group(const RunFileGroup& group, SyncReport& report, bool shows_progress);
   void send_file(const RunFile& file);
   void note_failure(const std::string& name, const std::exception& error);

@@ -1,13 +1,17 @@
 #include "remote/sync_state.h"
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/strings.h"
 
 namespace lockstep::remote {
 namespace fs = std::filesystem;
 using core::Json;
 namespace {
+
+constexpr std::string_view kCheckpointFolders = "checkpoints/";
 
 Json empty_state(const std::string& address) {
   return {{"address", address}, {"files", Json::object()}, {"uploads", Json::object()}};
@@ -67,6 +71,27 @@ Json SyncState::unfinished(const RunFile& file) const {
 void SyncState::note_unfinished(const RunFile& file, const Json& parts) {
   state_["uploads"][file.name] = note_of(file);
   state_["uploads"][file.name]["parts"] = parts;
+}
+
+std::set<std::string> SyncState::begun_checkpoints() const {
+  std::set<std::string> folders;
+  for (const char* kind : {"files", "uploads"})
+    for (const auto& [name, noted] : state_[kind].items())
+      if (const size_t slash = name.rfind('/');
+          core::starts_with(name, kCheckpointFolders) && slash >= kCheckpointFolders.size())
+        folders.insert(name.substr(0, slash + 1));
+  std::erase_if(
+      folders, [&](const std::string& folder) { return state_["files"].contains(folder + checkpoint::kManifestName); });
+  return folders;
+}
+
+void SyncState::forget(const std::string& folder) {
+  for (const char* kind : {"files", "uploads"}) {
+    Json kept = Json::object();
+    for (const auto& [name, noted] : state_[kind].items())
+      if (!core::starts_with(name, folder)) kept[name] = noted;
+    state_[kind] = std::move(kept);
+  }
 }
 
 void SyncState::save() const { core::write_file_atomic(path_, state_.dump(1) + "\n"); }

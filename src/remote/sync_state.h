@@ -25,6 +25,9 @@ class SyncState {
   /// UploadMemory::state of an upload of this file that was cut off; else an empty object.
   core::Json unfinished(const RunFile& file) const;
   void note_unfinished(const RunFile& file, const core::Json& parts);
+  /// Folders ("checkpoints/NAME/") of checkpoints of which something was sent, but not the manifest.
+  std::set<std::string> begun_checkpoints() const;
+  void forget(const std::string& folder);  ///< All that was noted of it.
   void save() const;
 
  private:

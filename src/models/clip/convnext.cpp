@@ -2,16 +2,13 @@
 #include "models/clip/convnext.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/conv2d.h>
-#include <ATen/ops/ones.h>
 
 #include <numeric>
 #include <string>
 
 #include "config/image_towers/convnext.h"
 #include "core/error.h"
-#include "core/rng.h"
-#include "nn/dropout.h"
+#include "models/clip/drop_path.h"
 #include "nn/recompute.h"
 
 namespace lockstep::models {
@@ -19,24 +16,7 @@ namespace {
 
 constexpr uint64_t kConvNextDropStream = 0x636e7864;  // "cnxd": apart from other draws under the same key
 
-/// Norm over the channels of each cell.
-at::Tensor norm_channels(const nn::LayerNorm& norm, const at::Tensor& x_BCYX) {
-  return norm.forward(x_BCYX.permute({0, 2, 3, 1})).permute({0, 3, 1, 2});
-}
-
 }  // namespace
-
-BiasedConv::BiasedConv(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool is_depthwise,
-                       const at::TensorOptions& options)
-    : weight_(nn::make_parameter({out, is_depthwise ? 1 : in, kernel, kernel}, options)),
-      bias_(nn::make_parameter({out}, options)), stride_(stride), padding_(padding), groups_(is_depthwise ? in : 1) {
-  register_parameter("weight", weight_);
-  register_parameter("bias", bias_);
-}
-
-at::Tensor BiasedConv::forward(const at::Tensor& x_BCYX) const {
-  return at::conv2d(x_BCYX, weight_, bias_, {stride_, stride_}, {padding_, padding_}, {1, 1}, groups_);
-}
 
 ConvNextBlock::ConvNextBlock(int64_t width, double norm_epsilon, const at::TensorOptions& options)
     : gamma_(nn::make_parameter({width}, options)),
@@ -92,12 +72,9 @@ at::Tensor ConvNext::forward(const at::Tensor& image_BCYX, const ForwardContext&
                  "image {} x {}, expected {}", image_BCYX.size(2), image_BCYX.size(3), shape_.image_size);
   const int64_t num_blocks = std::accumulate(shape_.stages.begin(), shape_.stages.end(), int64_t{0});
   int64_t number = 0;
-  // Which samples skip a block: more of them the later it is (stochastic depth, Huang et al. 2016).
   const auto draw_kept = [&]() -> at::Tensor {
-    const double rate = shape_.drop_path * static_cast<double>(number) / static_cast<double>(num_blocks - 1);
-    if (!is_training() || rate <= 0.0) return {};
-    const uint64_t key = core::stream_key({context.random_key, kConvNextDropStream, static_cast<uint64_t>(number)});
-    return nn::dropout(at::ones({image_BCYX.size(0), 1, 1, 1}, image_BCYX.options()), {rate, key});
+    if (!is_training()) return {};
+    return kept_branch({shape_.drop_path, number, num_blocks, kConvNextDropStream}, image_BCYX, /*dims=*/4, context);
   };
   at::Tensor x = norm_channels(stem_norm_, stem_.forward(image_BCYX));
   for (const auto& stage : stages_) {

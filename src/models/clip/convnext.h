@@ -6,22 +6,11 @@
 #include <vector>
 
 #include "config/clip_shape.h"
+#include "models/clip/biased_conv.h"
 #include "models/clip/image_tower.h"
 #include "models/clip/timm_head.h"
 
 namespace lockstep::models {
-
-/// Convolution with bias whose groups are one, or as many as channels.
-class BiasedConv final : public nn::Module {
- public:
-  BiasedConv(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool is_depthwise,
-             const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x_BCYX) const;
-
- private:
-  at::Tensor weight_, bias_;
-  int64_t stride_, padding_, groups_;
-};
 
 /// timm's ConvNeXtBlock: x + gamma mlp(norm(depthwise x)).
 class ConvNextBlock final : public nn::Module {

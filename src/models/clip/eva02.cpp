@@ -2,11 +2,8 @@
 #include "models/clip/eva02.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/silu.h>
-#include <ATen/ops/stack.h>
 
 #include <string>
 
@@ -18,30 +15,9 @@
 namespace lockstep::models {
 namespace {
 
-/// Cells per side of the pictures that EVA02 was first trained with: other sizes are stretched to them.
-constexpr double kReferenceCells = 16.0;
-
-PatchRotation make_rotation(int64_t cells, int64_t head_width, const at::TensorOptions& options) {
-  const int64_t num_bands = head_width / 4;
-  const auto fp32 = at::TensorOptions(at::kFloat);
-  const at::Tensor bands =
-      at::pow(10000.0, at::arange(num_bands, fp32).div(static_cast<double>(num_bands))).reciprocal();
-  const at::Tensor place = at::arange(cells, fp32).div(static_cast<double>(cells)).mul(kReferenceCells);
-  const at::Tensor angle = place.unsqueeze(1).mul(bands.unsqueeze(0));  // [cells, bands]
-  const at::Tensor row = angle.unsqueeze(1).expand({cells, cells, num_bands}),
-                   column = angle.unsqueeze(0).expand({cells, cells, num_bands});
-  const at::Tensor angle_PK = at::cat({row, column}, 2).reshape({cells * cells, 2 * num_bands}).repeat_interleave(2, 1);
-  return {angle_PK.sin().to(options.device()), angle_PK.cos().to(options.device())};
-}
-
-/// Turns neighbours (2 i, 2 i + 1) of each patch's row by its angles; the class token stays.
-at::Tensor rotated(const at::Tensor& x_BHTK, const PatchRotation& rotation) {
-  const at::Tensor patch = x_BHTK.narrow(2, 1, x_BHTK.size(2) - 1);
-  const at::Tensor pairs = patch.unflatten(3, {-1, 2});
-  const at::Tensor turned = at::stack({pairs.select(4, 1).neg(), pairs.select(4, 0)}, 4).flatten(3);
-  const at::Tensor sum = patch.mul(rotation.cos_PK).add(turned.mul(rotation.sin_PK));
-  return at::cat({x_BHTK.narrow(2, 0, 1), sum.to(x_BHTK.scalar_type())}, 2);
-}
+/// The pictures that EVA02 was first trained with have 16 cells a side.
+constexpr config::RotaryCells kEva02Rotary{.reference_cells = 16};
+constexpr int64_t kNumClassTokens = 1;
 
 }  // namespace
 
@@ -70,8 +46,8 @@ at::Tensor Eva02Block::attend(const at::Tensor& x_BTD, const PatchRotation& rota
   const auto heads_first = [&](const at::Tensor& x) {
     return x.view({x.size(0), x.size(1), heads_, -1}).transpose(1, 2);
   };
-  const at::Tensor y_BHTK = nn::attention(rotated(heads_first(q_proj_.forward(x_BTD)), rotation),
-                                          rotated(heads_first(k_proj_.forward(x_BTD)), rotation),
+  const at::Tensor y_BHTK = nn::attention(rotated(heads_first(q_proj_.forward(x_BTD)), rotation, kNumClassTokens),
+                                          rotated(heads_first(k_proj_.forward(x_BTD)), rotation, kNumClassTokens),
                                           heads_first(v_proj_.forward(x_BTD)), {}, /*is_causal=*/false);
   return proj_.forward(attn_norm_.forward(y_BHTK.transpose(1, 2).reshape(x_BTD.sizes())));
 }
@@ -85,7 +61,8 @@ at::Tensor Eva02Block::forward(const at::Tensor& x_BTD, const PatchRotation& rot
 }
 
 Eva02::Eva02(const config::ClipShape& shape, const at::TensorOptions& options)
-    : shape_(shape.vision), rotation_(make_rotation(shape.vision.grid(), shape.vision.head_width, options)),
+    : shape_(shape.vision),
+      rotation_(make_rotation(kEva02Rotary, shape.vision.grid(), shape.vision.head_width, options)),
       patch_embed_(shape.vision.width, shape.vision.patch_size, options),
       patch_bias_(nn::make_parameter({shape.vision.width}, options)),
       cls_token_(nn::make_parameter({1, 1, shape.vision.width}, options)),

@@ -6,15 +6,11 @@
 
 #include "config/clip_shape.h"
 #include "models/clip/image_tower.h"
+#include "models/clip/patch_rotation.h"
 #include "nn/layers.h"
 #include "nn/patch_embedding.h"
 
 namespace lockstep::models {
-
-/// Sines and cosines of the rotation of each patch's queries and keys, [P, K]: bands of the row, then of the column.
-struct PatchRotation {
-  at::Tensor sin_PK, cos_PK;
-};
 
 /// timm's EvaBlock with scale_attn_inner and a gated MLP: x + proj(norm(attn(norm1 x))), then
 /// + fc2(norm(silu(gate) * value)) of norm2.

@@ -2,27 +2,38 @@
 #include "models/clip/timm_vit.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <string>
 
 #include "config/image_towers/timm_vit.h"
 #include "core/error.h"
+#include "models/clip/drop_path.h"
 #include "models/clip/vision_transformer.h"
+#include "models/clip/vitamin_stem.h"
 #include "nn/attention.h"
 #include "nn/recompute.h"
 
 namespace lockstep::models {
 namespace {
 
+constexpr uint64_t kAttentionDropStream = 0x74766174, kMlpDropStream = 0x74766d6c;  // "tvat", "tvml"
+
 /// [B, T, n D] -> n tensors [B, H, T, K].
 std::vector<at::Tensor> parts_by_head(const at::Tensor& x, int64_t num_parts, int64_t heads) {
   return x.view({x.size(0), x.size(1), num_parts, heads, -1}).permute({2, 0, 3, 1, 4}).unbind(0);
 }
 
+at::Tensor scaled(const std::optional<nn::LayerScale>& scale, const at::Tensor& kept, const at::Tensor& x) {
+  const at::Tensor y = scale ? scale->forward(x) : x;
+  return kept.defined() ? y.mul(kept.to(y.scalar_type())) : y;
+}
+
 }  // namespace
 
-TimmMlp::TimmMlp(const config::VisionShape& shape, const at::TensorOptions& options)
-    : fc1_(shape.width, shape.mlp_width(), options), fc2_(shape.mlp_width(), shape.width, options),
+TimmMlp::TimmMlp(const config::VisionShape& shape, int64_t mlp_width, const at::TensorOptions& options)
+    : fc1_(shape.width, mlp_width, options), fc2_(mlp_width, shape.width, options),
       activation_(shape.has_tanh_gelu ? nn::Activation::kGeluTanh : nn::Activation::kGelu) {
   register_child("fc1", fc1_);
   register_child("fc2", fc2_);
@@ -32,30 +43,72 @@ at::Tensor TimmMlp::forward(const at::Tensor& x) const {
   return fc2_.forward(nn::activate(fc1_.forward(x), activation_));
 }
 
+TimmGatedMlp::TimmGatedMlp(const config::VisionShape& shape, const at::TensorOptions& options)
+    : norm_(shape.width, options, /*epsilon=*/1e-6), w0_(shape.width, shape.mlp_width(), options),
+      w1_(shape.width, shape.mlp_width(), options), w2_(shape.mlp_width(), shape.width, options) {
+  register_child("norm", norm_);
+  register_child("w0", w0_);
+  register_child("w1", w1_);
+  register_child("w2", w2_);
+}
+
+at::Tensor TimmGatedMlp::forward(const at::Tensor& x) const {
+  const at::Tensor y = norm_.forward(x);
+  return w2_.forward(nn::activate(w0_.forward(y), nn::Activation::kGelu).mul(w1_.forward(y)));
+}
+
+TimmAttention::TimmAttention(const config::VisionShape& shape, const at::TensorOptions& options)
+    : qkv_(shape.width, 3 * shape.width, options, shape.timm.qkv_bias == config::TimmVitShape::QkvBias::kAll),
+      proj_(shape.width, shape.width, options), heads_(shape.heads()), num_others_(shape.has_class_token ? 1 : 0) {
+  if (shape.timm.qkv_bias == config::TimmVitShape::QkvBias::kNotKeys) {
+    register_parameter("q_bias", q_bias_ = nn::make_parameter({shape.width}, options));
+    register_parameter("v_bias", v_bias_ = nn::make_parameter({shape.width}, options));
+  }
+  register_child("qkv", qkv_);
+  register_child("proj", proj_);
+}
+
+at::Tensor TimmAttention::forward(const at::Tensor& x_BTD, const PatchRotation& rotation) const {
+  at::Tensor qkv = qkv_.forward(x_BTD);
+  if (q_bias_.defined()) qkv = qkv.add(at::cat({q_bias_, at::zeros_like(q_bias_), v_bias_}).to(qkv.scalar_type()));
+  auto parts = parts_by_head(qkv, 3, heads_);
+  if (rotation.sin_PK.defined())
+    for (const size_t turned : {0, 1}) parts[turned] = rotated(parts[turned], rotation, num_others_);
+  const at::Tensor y_BHTK = nn::attention(parts[0], parts[1], parts[2], {}, /*is_causal=*/false);
+  return proj_.forward(y_BHTK.transpose(1, 2).reshape(x_BTD.sizes()));
+}
+
 TimmBlock::TimmBlock(const config::VisionShape& shape, const at::TensorOptions& options)
-    : norm1_(shape.width, options, shape.norm_epsilon), qkv_(shape.width, 3 * shape.width, options),
-      proj_(shape.width, shape.width, options), norm2_(shape.width, options, shape.norm_epsilon), mlp_(shape, options),
-      heads_(shape.heads()) {
-  register_child("norm1", norm1_);
-  register_child("attn.qkv", qkv_);
-  register_child("attn.proj", proj_);
-  register_child("norm2", norm2_);
-  register_child("mlp", mlp_);
+    : norms_follow_(shape.timm.norms_follow), norm1_(shape.width, options, shape.norm_epsilon), attn_(shape, options),
+      norm2_(shape.width, options, shape.norm_epsilon) {
+  if (!norms_follow_) register_child("norm1", norm1_);
+  register_child("attn", attn_);
+  if (norms_follow_) register_child("norm1", norm1_);
+  if (shape.layer_scale) register_child("ls1", ls1_.emplace(shape.width, options));
+  if (!norms_follow_) register_child("norm2", norm2_);
+  if (shape.timm.has_gated_mlp)
+    register_child("mlp", gated_mlp_.emplace(shape, options));
+  else
+    register_child("mlp", mlp_.emplace(shape, shape.mlp_width(), options));
+  if (norms_follow_) register_child("norm2", norm2_);
+  if (shape.layer_scale) register_child("ls2", ls2_.emplace(shape.width, options));
   declare_unit();
 }
 
-at::Tensor TimmBlock::forward(const at::Tensor& x_BTD) const {
+at::Tensor TimmBlock::forward(const at::Tensor& x_BTD, const PatchRotation& rotation, const KeptBranches& kept) const {
   about_to_run();
-  const auto qkv = parts_by_head(qkv_.forward(norm1_.forward(x_BTD)), 3, heads_);
-  const at::Tensor y_BHTK = nn::attention(qkv[0], qkv[1], qkv[2], {}, /*is_causal=*/false);
-  const at::Tensor middle = x_BTD.add(proj_.forward(y_BHTK.transpose(1, 2).reshape(x_BTD.sizes())));
-  return middle.add(mlp_.forward(norm2_.forward(middle)));
+  const at::Tensor attended =
+      norms_follow_ ? norm1_.forward(attn_.forward(x_BTD, rotation)) : attn_.forward(norm1_.forward(x_BTD), rotation);
+  const at::Tensor middle = x_BTD.add(scaled(ls1_, kept.attention, attended));
+  const at::Tensor y_BTD = norms_follow_ ? norm2_.forward(mlp(middle)) : mlp(norm2_.forward(middle));
+  return middle.add(scaled(ls2_, kept.mlp, y_BTD));
 }
 
 LatentPool::LatentPool(const config::VisionShape& shape, const at::TensorOptions& options)
     : latent_(nn::make_parameter({1, 1, shape.width}, options)), q_(shape.width, shape.width, options),
       kv_(shape.width, 2 * shape.width, options), proj_(shape.width, shape.width, options),
-      norm_(shape.width, options, shape.norm_epsilon), mlp_(shape, options), heads_(shape.heads()) {
+      norm_(shape.width, options, shape.norm_epsilon), mlp_(shape, shape.pool_mlp_width(), options),
+      heads_(shape.attention_pool_heads()) {
   register_parameter("latent", latent_);
   register_child("q", q_);
   register_child("kv", kv_);
@@ -75,41 +128,107 @@ at::Tensor LatentPool::forward(const at::Tensor& x_BTD) const {
 }
 
 TimmVit::TimmVit(const config::ClipShape& shape, const at::TensorOptions& options)
-    : shape_(shape.vision), patch_embed_(shape.vision.width, shape.vision.patch_size, options),
-      patch_bias_(nn::make_parameter({shape.vision.width}, options)),
-      pos_embed_(nn::make_parameter({1, shape.vision.patches(), shape.vision.width}, options)),
-      norm_(shape.vision.width, options, shape.vision.norm_epsilon), attn_pool_(shape.vision, options),
-      head_(shape.vision.width, shape.embed_dim, shape.vision.head, options) {
-  register_child("trunk.patch_embed.proj", patch_embed_);
-  register_parameter("trunk.patch_embed.proj.bias", patch_bias_);
-  register_parameter("trunk.pos_embed", pos_embed_);
+    : shape_(shape.vision), norm_(shape.vision.width, options, shape.vision.norm_epsilon) {
+  const int64_t width = shape_.width;
+  if (shape_.timm.rotary) rotation_ = make_rotation(*shape_.timm.rotary, shape_.grid(), shape_.head_width, options);
+  if (shape_.has_class_token)
+    register_parameter("trunk.cls_token", cls_token_ = nn::make_parameter({1, 1, width}, options));
+  if (shape_.timm.has_positions) {
+    const int64_t positions = shape_.timm.has_class_position ? shape_.tokens() : shape_.patches();
+    register_parameter("trunk.pos_embed", pos_embed_ = nn::make_parameter({1, positions, width}, options));
+  }
+  if (shape_.tower == config::TimmStemVitTower::kName) stem_ = std::make_unique<TimmStem>(width, options);
+  if (shape_.tower == config::VitaminTower::kName) stem_ = std::make_unique<VitaminStem>(shape_, options);
+  if (stem_) {
+    register_child("trunk.patch_embed.backbone", *stem_);
+  } else {
+    register_child("trunk.patch_embed.proj", patch_embed_.emplace(width, shape_.patch_size, options));
+    if (!shape_.has_ln_pre)
+      register_parameter("trunk.patch_embed.proj.bias", patch_bias_ = nn::make_parameter({width}, options));
+  }
+  if (shape_.has_ln_pre) register_child("trunk.norm_pre", norm_pre_.emplace(width, options, shape_.norm_epsilon));
   for (int64_t i = 0; i < shape_.layers; ++i) {
     blocks_.push_back(std::make_unique<TimmBlock>(shape_, options));
     register_child("trunk.blocks." + std::to_string(i), *blocks_.back());
   }
-  register_child("trunk.norm", norm_);
-  register_child("trunk.attn_pool", attn_pool_);
-  register_child("head", head_);
+  register_child(shape_.norms_after_pool ? "trunk.fc_norm" : "trunk.norm", norm_);
+  if (shape_.pool == config::ImagePool::kAttention)
+    register_child("trunk.attn_pool", attn_pool_.emplace(shape_, options));
+  if (shape_.timm.has_own_head)
+    register_child("trunk.head", own_head_.emplace(width, shape.embed_dim, options));
+  else
+    register_child("head", head_.emplace(width, shape.embed_dim, shape_.head, options));
+}
+
+at::Tensor TimmVit::patch_positions(const at::Tensor& kept_BP) const {
+  const bool has_first = shape_.has_class_token && shape_.timm.has_class_position;
+  const at::Tensor all_1PD = has_first ? pos_embed_.narrow(1, 1, shape_.patches()) : pos_embed_;
+  if (!kept_BP.defined()) return all_1PD;
+  return all_1PD.squeeze(0).index_select(0, kept_BP.flatten()).view({kept_BP.size(0), kept_BP.size(1), shape_.width});
+}
+
+at::Tensor TimmVit::embed(const at::Tensor& image_BCYX, const ForwardContext& context) {
+  const int64_t batch = image_BCYX.size(0);
+  at::Tensor kept_BP;
+  if (is_training() && shape_.patch_dropout > 0.0)
+    kept_BP = kept_patches(batch, shape_.patches(), shape_.patch_dropout, context.random_key)
+                  .to(image_BCYX.device(), /*non_blocking=*/true);
+  at::Tensor x_BTD = stem_ ? stem_->forward(image_BCYX) : patch_embed_->forward(image_BCYX, kept_BP);
+  const at::ScalarType type = x_BTD.scalar_type();
+  if (patch_bias_.defined()) x_BTD = x_BTD.add(patch_bias_.to(type));
+  if (pos_embed_.defined()) x_BTD = x_BTD.add(patch_positions(kept_BP).to(type));
+  if (shape_.has_class_token) {
+    const at::Tensor class_11D = shape_.timm.has_class_position
+                                     ? cls_token_.to(type).add(pos_embed_.narrow(1, 0, 1).to(type))
+                                     : cls_token_.to(type);
+    x_BTD = at::cat({class_11D.expand({batch, 1, shape_.width}), x_BTD}, 1);
+  }
+  return norm_pre_ ? norm_pre_->forward(x_BTD) : x_BTD;
+}
+
+KeptBranches TimmVit::draw_kept(int64_t block, const at::Tensor& x_BTD, const ForwardContext& context) const {
+  if (!is_training()) return {};
+  DroppedBranch branch{shape_.drop_path, block, shape_.layers, kAttentionDropStream};
+  KeptBranches kept;
+  kept.attention = kept_branch(branch, x_BTD, /*dims=*/3, context);
+  branch.stream = kMlpDropStream;
+  kept.mlp = kept_branch(branch, x_BTD, /*dims=*/3, context);
+  return kept;
+}
+
+at::Tensor TimmVit::pooled(const at::Tensor& x_BTD) const {
+  if (shape_.pool == config::ImagePool::kClassToken) return norm_.forward(x_BTD.select(1, 0));
+  const at::Tensor y_BTD = shape_.norms_after_pool ? x_BTD : norm_.forward(x_BTD);
+  if (attn_pool_) return attn_pool_->forward(y_BTD);
+  const int64_t num_others = shape_.has_class_token ? 1 : 0;
+  const at::Tensor mean_BD = y_BTD.narrow(1, num_others, y_BTD.size(1) - num_others).mean(1);
+  return shape_.norms_after_pool ? norm_.forward(mean_BD) : mean_BD;
 }
 
 at::Tensor TimmVit::forward(const at::Tensor& image_BCYX, const ForwardContext& context) {
-  const int64_t batch = image_BCYX.size(0), width = shape_.width;
   LOCKSTEP_CHECK(image_BCYX.size(2) == shape_.image_size && image_BCYX.size(3) == shape_.image_size,
                  "image {} x {}, expected {}", image_BCYX.size(2), image_BCYX.size(3), shape_.image_size);
-  at::Tensor kept_BP, position = pos_embed_;
-  if (is_training() && shape_.patch_dropout > 0.0) {
-    kept_BP = kept_patches(batch, shape_.patches(), shape_.patch_dropout, context.random_key)
-                  .to(image_BCYX.device(), /*non_blocking=*/true);
-    position = pos_embed_.squeeze(0).index_select(0, kept_BP.flatten()).view({batch, kept_BP.size(1), width});
-  }
-  const at::Tensor patches_BPD = patch_embed_.forward(image_BCYX, kept_BP);
-  const at::ScalarType type = patches_BPD.scalar_type();
-  at::Tensor x_BTD = patches_BPD.add(patch_bias_.to(type)).add(position.to(type));
+  if (stem_)
+    for (nn::BatchNorm2d* norm : stem_->batch_norms()) norm->set_updates_statistics(context.updates_statistics);
+  at::Tensor x_BTD = embed(image_BCYX, context);
+  int64_t number = 0;
   for (const auto& block : blocks_) {
-    const auto compute = [&block = *block](const at::Tensor& x) { return block.forward(x); };
+    const auto compute = [&block = *block, this, kept = draw_kept(number++, x_BTD, context)](const at::Tensor& x) {
+      return block.forward(x, rotation_, kept);
+    };
     x_BTD = checkpointing_ ? nn::recomputed(*block, x_BTD, compute) : compute(x_BTD);
   }
-  return head_.forward(attn_pool_.forward(norm_.forward(x_BTD)));
+  return own_head_ ? own_head_->forward(pooled(x_BTD)) : head_->forward(pooled(x_BTD));
+}
+
+void TimmVit::synchronize_batch_norm(comm::Comm* comm) {
+  if (stem_)
+    for (nn::BatchNorm2d* norm : stem_->batch_norms()) norm->synchronize(comm);
+}
+
+void TimmVit::freeze_batch_norm() {
+  if (stem_)
+    for (nn::BatchNorm2d* norm : stem_->batch_norms()) norm->freeze_statistics();
 }
 
 }  // namespace lockstep::models

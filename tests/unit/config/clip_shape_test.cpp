@@ -76,6 +76,9 @@ TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
     EXPECT_EQ(parsed.vision.has_tanh_gelu, shape.vision.has_tanh_gelu);
     EXPECT_EQ(parsed.vision.norm_epsilon, shape.vision.norm_epsilon);
     EXPECT_EQ(parsed.vision.drop_path, shape.vision.drop_path);
+    EXPECT_EQ(parsed.vision.timm.has_own_head, shape.vision.timm.has_own_head);
+    EXPECT_EQ(parsed.vision.has_ln_pre, shape.vision.has_ln_pre);
+    EXPECT_EQ(parsed.vision.has_class_token, shape.vision.has_class_token);
     EXPECT_EQ(parsed.vision.pooler_heads, shape.vision.pooler_heads);
     EXPECT_EQ(parsed.text.tower, shape.text.tower);
     EXPECT_EQ(parsed.text.tokens, shape.text.tokens);
@@ -342,6 +345,52 @@ TEST(ClipShape, InitialLawsOfEva02) {
                        0.02 / std::sqrt(2.0 * (block + 1)));
   EXPECT_DOUBLE_EQ(law("blocks.3.mlp.fc1_x.weight").deviation, 0.02);
   EXPECT_DOUBLE_EQ(law("head.weight").deviation, 2e-5);
+}
+
+/// timm 1.0.31: what Eva and VisionTransformer draw their first weights from.
+TEST(ClipShape, InitialLawsOfVisionTransformersOfTimm) {
+  const auto deviation = [](const char* model, const std::string& name) {
+    for (const ParamSpec& spec : clip_param_specs(resolve_clip_shape(model)))
+      if (spec.name == "visual.trunk." + name) return spec.init.deviation;
+    ADD_FAILURE() << model << " has no " << name;
+    return 0.0;
+  };
+  for (const char* model : {"EVA01-g-14", "EVA02-E-14", "PE-Core-B-16"}) {
+    for (const char* part : {"attn.proj", "mlp.fc2"})
+      EXPECT_DOUBLE_EQ(deviation(model, fmt::format("blocks.5.{}.weight", part)), 0.02 / std::sqrt(12.0)) << model;
+    EXPECT_DOUBLE_EQ(deviation(model, "head.weight"), 2e-5) << model;
+    EXPECT_DOUBLE_EQ(deviation(model, "cls_token"), 0.02) << model;
+  }
+  for (const char* model : {"MobileCLIP-B", "MobileCLIP2-L-14"}) {
+    EXPECT_DOUBLE_EQ(deviation(model, "blocks.5.mlp.fc2.weight"), 0.02) << model;
+    EXPECT_DOUBLE_EQ(deviation(model, "head.weight"), 0.02) << model;
+    EXPECT_DOUBLE_EQ(deviation(model, "cls_token"), 1e-6) << model;
+  }
+}
+
+TEST(ClipShape, VisionTransformersOfTimmThatAreNotHereAreRefused) {
+  const auto refusal = [](const std::string& vision) {
+    return usage_error_of([&] {
+      parse_clip_shape(fmt::format(R"({{"embed_dim": 24, "vision_cfg": {{"image_size": 32, "layers": 1, "width": 32,
+        "head_width": 16, "patch_size": 8, {}}}, "text_cfg": {{"context_length": 12, "vocab_size": 64, "width": 32,
+        "heads": 2, "layers": 1}}}})",
+                                   vision),
+                       "mine");
+    });
+  };
+  const std::string vit = R"("tower": "timm_vit", "timm_proj": null, )";
+  EXPECT_EQ(refusal(vit + R"("timm_pool": "token", "timm_config": {"class_token": true})"), "");
+  const std::pair<std::string, const char*> kCases[] = {
+      {vit + R"("timm_pool": "token")", "needs a class token"},
+      {vit + R"("timm_pool": "map", "timm_config": {"attn_pool_num_heads": 5})", "does not divide the width 32"},
+      {vit + R"("timm_pool": "map", "timm_config": {"ref_feat_shape": 4}, "patch_dropout": 0.5)", "rotary positions"},
+      {vit + R"("timm_pool": "map", "timm_config": {"pool": 1})", "timm_config.pool"},
+      {vit + R"("timm_pool": "map", "timm_drop_path": 1.5)", "timm_drop_path=1.5"},
+      {R"("tower": "timm_stem_vit", "timm_pool": "map", "timm_proj": null)", "a multiple of the stem's stride"},
+      {R"("timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "avg")", "must be \"map\""},
+      {R"("timm_model_name": "eva_giant_patch14_224", "timm_pool": "avg")", "must be \"token\""}};
+  for (const auto& [vision, part] : kCases)
+    EXPECT_NE(refusal(vision).find(part), std::string::npos) << refusal(vision) << " instead of " << part;
 }
 
 TEST(ClipShape, ASlashInANameIsADash) { EXPECT_EQ(resolve_clip_shape("ViT-B/32").vision.patch_size, 32); }

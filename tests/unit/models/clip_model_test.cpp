@@ -174,7 +174,9 @@ TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) {
 INSTANTIATE_TEST_SUITE_P(Models, ClipGolden,
                          ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet", "vit_avg", "vit_fixed",
                                            "custom_text", "coca", "coca_plain", "siglip", "siglip_head", "convnext",
-                                           "eva02", "roberta", "xlm_roberta"),
+                                           "eva02", "eva", "eva_post_norm", "pe", "pe_largest", "timm_mean",
+                                           "timm_token", "timm_stem", "vitamin", "vitamin_plain", "roberta",
+                                           "xlm_roberta"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// Features and gradients of two models with equal parameters on equal input.
@@ -274,6 +276,29 @@ TEST(ClipModel, CaptionLogitsEqualOpenClips) {
                      "logits");
     }
   }
+}
+
+TEST(ClipModel, BranchesOfAVisionTransformerAreDroppedByTheKey) {
+  const TensorMap golden = load_golden(file_of("eva"));
+  config::ClipShape shape = golden_shape("eva");
+  shape.vision.drop_path = 0.9;  // of the second of two blocks
+  const auto make = [&](bool checkpointing) {
+    auto model = std::make_unique<ClipModel>(shape, ClipModelOptions{.grad_checkpointing = checkpointing});
+    for (auto& entry : all_tensors(*model)) entry.tensor->detach().copy_(golden.at("param/" + entry.name));
+    model->set_context({.random_key = 5});
+    return model;
+  };
+  const auto model = make(false), recomputing = make(true);
+  const at::Tensor image = golden_image(golden), once = model->encode_image(image);
+  EXPECT_TRUE(model->encode_image(image).equal(once));
+  EXPECT_FALSE(normalise_rows(once).allclose(golden.at("output/train_image"), 1e-3, 1e-3));
+  model->set_context({.random_key = 6});
+  EXPECT_FALSE(model->encode_image(image).equal(once));
+  model->set_context({.random_key = 5});
+  expect_equal_passes(*model, *recomputing, image, golden.at("input/text"), 0.0);
+  model->set_training(false);
+  const at::NoGradGuard no_gradients;
+  expect_close(normalise_rows(model->encode_image(image)), golden.at("output/eval_image"), kClipTolerance, "image");
 }
 
 TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {

@@ -57,6 +57,7 @@ TEST(RunFiles, AreTheFinishedOnesAndManifestsComeLast) {
   run.write("status.json.tmphost-12-0a0b0c0d", "being written");
   run.write(kSyncStateName, "{}");
   run.write("tensorboard/events.1", "x");
+  run.write("fetched/epoch_3.pt", "what the run began with");
   std::vector<std::string> names;
   for (const RunFileGroup& group : list_run_files(run.folder))
     for (const RunFile& file : group.files) names.push_back(file.name);
@@ -191,6 +192,26 @@ TEST_F(RunSyncS3, AHalfUploadedCheckpointIsNeverTakenForOne) {
   EXPECT_EQ(next.finish(60).num_missing, 0);
   const core::TempDir third;
   EXPECT_EQ(fetch_latest(*store("half"), third.path()).checkpoint->filename(), "step-00000020.a1");
+}
+
+TEST_F(RunSyncS3, ACheckpointThatIsRemovedInMidUploadLeavesNothingThere) {
+  const SmallRun run;
+  servers_->order({{"fail", 1000}, {"match", "step-00000020.a1/optimizer"}});
+  RunSync sync(config(run, "removed"));
+  while (sync.num_passes() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  sync.finish(0);
+  EXPECT_EQ(store("removed")->list(kNewest).size(), 1u);  // model.safetensors
+  fs::remove_all(run.folder / kNewest);
+  run.add_checkpoint(30);
+  servers_->order({{"fail", 0}});
+  RunSync next(config(run, "removed"));
+  EXPECT_EQ(next.finish(60).num_missing, 0);
+  EXPECT_TRUE(store("removed")->list(kNewest).empty());
+  EXPECT_EQ(store("removed")->list("checkpoints/step-00000010.a1/").size(), 3u);
+  fs::remove_all(run.folder / "checkpoints/step-00000010.a1");  // a whole copy stays
+  RunSync last(config(run, "removed"));
+  EXPECT_EQ(last.finish(60).num_missing, 0);
+  EXPECT_EQ(store("removed")->list("checkpoints/step-00000010.a1/").size(), 3u);
 }
 
 TEST_F(RunSyncS3, AServerThatIsKilledAndComesBackGetsEverything) {

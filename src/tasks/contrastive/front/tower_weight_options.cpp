@@ -27,10 +27,11 @@ void TowerWeightOptions::declare(core::OptionSet& set, const std::string& task) 
     set.refuse("pretrained-image", "`train clap` reads sounds, no pictures", "drop it");
     return;
   }
-  set.add("pretrained-image", &pretrained_image,
-          {.role = OptionRole::kConfiguration,
-           .help = "An image tower of timm (ConvNeXt, EVA02, SigLIP's ViT) begins with the weights that timm takes for "
-                   "it by default, found in the local caches. Nothing is downloaded."});
+  set.add(
+      "pretrained-image", &pretrained_image,
+      {.role = OptionRole::kConfiguration,
+       .help = "An image tower of timm (ConvNeXt, EVA, PE, SigLIP's ViT) begins with the weights that timm takes for "
+               "it by default, found in the local caches. Nothing is downloaded."});
   set.refuse("pretrained-audio", "`train clip` reads pictures, no sounds", "drop it");
 }
 
