@@ -9,6 +9,7 @@
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "remote/run_files.h"
 #include "train/agree.h"
 #include "train/openclip_checkpoint.h"
 
@@ -137,6 +138,7 @@ RestoredCheckpoint RunCheckpoints::import_openclip(const Training& training) {
   RestoredCheckpoint restored = checkpointer_->load(folder);
   decide_on_rank_zero(run_.world(), [&] {
     std::filesystem::remove_all(folder);  // the run's next own checkpoint holds all of it
+    std::filesystem::remove_all(run_.folder.path / remote::kFetchedFolder);
     return std::string();
   });
   restored.folder = run_.folder.resume_path;

@@ -330,6 +330,20 @@ TEST(OptionCommands, DryRunComputesWithoutTensors) {
   EXPECT_EQ(run_lockstep(misfit, alone).exit_code, 2);
 }
 
+TEST(OptionCommands, DryRunSaysHowToFetchWeightsThatAreMissing) {
+  const core::TempDir home;
+  const auto dry_run = [&](const std::string& weights) {
+    return run_lockstep({"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--model",
+                         "ViT-B-32", "--pretrained", weights, "--dry-run"},
+                        {{"HF_HOME", home.path().string()}, {"HOME", home.path().string()}})
+        .out;
+  };
+  const std::string known = dry_run("laion2b_s34b_b79k"), unknown = dry_run("laion9b");
+  EXPECT_TRUE(holds(known, "`hf download laion/CLIP-ViT-B-32-laion2B-s34B-b79K`")) << known;
+  EXPECT_TRUE(holds(unknown, "'laion9b' does not exist")) << unknown;
+  EXPECT_TRUE(holds(unknown, "tags of model 'ViT-B-32': openai")) << unknown;
+}
+
 TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
   const auto dry_run = [](const std::vector<std::string>& more) {
     std::vector<std::string> args = {"train",       "clip",     "--dataset-type", "synthetic",    "--train-num-samples",

@@ -165,6 +165,7 @@ TEST_F(TrainRemote, AFileOfOpenClipInABucketIsGoneOnFrom) {
   ASSERT_EQ(on.exit_code, 0) << on.err;
   EXPECT_NE(on.err.find("continuing after step 12"), std::string::npos) << on.err;
   EXPECT_EQ(losses("on"), std::vector<double>(whole.begin() + 12, whole.end()));
+  EXPECT_FALSE(fs::exists(logs_.path() / "on/fetched")) << "the run's own checkpoints hold all of it";
   const auto missing = train("none", {"--resume", "s3://runs/theirs/epoch_9.pt"}, keys());
   EXPECT_NE(missing.exit_code, 0);
   EXPECT_NE(missing.err.find("epoch_9.pt"), std::string::npos) << missing.err;

@@ -94,6 +94,11 @@ std::vector<std::string> missing_shards(const std::string& flag, const std::stri
   return {fmt::format("{}: {}; the first: '{}'", flag, missing, first)};
 }
 
+/// One line of the page: what is missing, and the command that fetches it.
+std::string what_to_do(const UsageError& error) {
+  return fmt::format("{}; {}", core::replace_all(error.what(), "options: ", ""), error.hint());
+}
+
 /// Files and folders that the command line names and that are not here, a sentence each.
 std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   std::vector<std::string> missing;
@@ -114,15 +119,15 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   if (!options.pretrained.empty()) {
     try {
       config::pretrained_file("--pretrained", options.pretrained, options.model);
-    } catch (const UsageError&) {
-      missing.push_back(fmt::format("--pretrained '{}' is not here", options.pretrained));
+    } catch (const UsageError& error) {
+      missing.push_back(what_to_do(error));
     }
   }
   if (!options.resume) {  // else a checkpoint has all weights
     try {
       config::find_tower_weights(tower_weight_names(options), contrastive_shape_of(options));
     } catch (const UsageError& error) {
-      missing.push_back(core::replace_all(error.what(), "options: ", ""));
+      missing.push_back(what_to_do(error));
     }
   }
   look_for("--classnames", options.classnames);
