@@ -23,6 +23,8 @@ from safetensors import safe_open
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 STEPS, BATCH = 10, 8
+TIMM_VITS = ("eva", "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token", "timm_stem",
+             "vitamin", "vitamin_plain")
 LR, WD, BETAS, EPS = 1e-3, 0.2, (0.9, 0.98), 1e-6
 
 
@@ -143,6 +145,7 @@ def main():
         ),
         "convnext": train("convnext", ClipLoss()),
         "eva02": train("eva02", ClipLoss()),
+        **{name: train(name, ClipLoss()) for name in TIMM_VITS},
         "roberta": train("roberta", ClipLoss()),
         "xlm_roberta": train("xlm_roberta", ClipLoss()),
         "lock_text_roberta": train("roberta", ClipLoss(), lambda model: model.lock_text_tower(0, False)),
