@@ -3,12 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstdio>
 
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "infer/file_list.h"
+#include "infer/print_lines.h"
 
 namespace lockstep::infer {
 
@@ -31,8 +30,7 @@ void write_class_results(const at::Tensor& probability_NK, const std::vector<std
     lines += core::Json{{"file", name_in(options.input(), files[file])}, {"classes", classes}}.dump() + "\n";
   }
   if (!options.output.empty()) return core::write_file_atomic(options.output, lines);
-  if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)
-    throw EnvironmentError("infer: cannot write to standard output");
+  print_lines(lines);
 }
 
 }  // namespace lockstep::infer

@@ -73,13 +73,19 @@ at::Tensor read_npy(const fs::path& path) {
   const auto parts = core::split(numbers, ",");
   const auto rows = parts.empty() ? std::nullopt : core::parse_int(core::trim(parts[0])),
              width = parts.size() < 2 ? std::nullopt : core::parse_int(core::trim(parts[1]));
-  const int64_t element = is_wide ? 4 : 2;
+  const uint64_t num_elements = (text.size() - begin) / (is_wide ? 4 : 2);
   if (!rows || !width || *rows < 0 || *width < 1 ||
-      static_cast<uint64_t>(text.size() - begin) / static_cast<uint64_t>(*width * element) <
-          static_cast<uint64_t>(*rows))
+      num_elements / static_cast<uint64_t>(*width) < static_cast<uint64_t>(*rows))
     throw_no_embeddings(path, fmt::format("its {} bytes are fewer than its shape ({}) asks for", text.size(), numbers));
   return at::from_blob(const_cast<char*>(text.data() + begin), {*rows, *width}, is_wide ? at::kFloat : at::kHalf)
       .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+}
+
+std::vector<std::string> keys_of(const core::Json& json, const fs::path& path) {
+  const auto is_text = [](const core::Json& key) { return key.is_string(); };
+  if (!json.is_array() || !std::all_of(json.begin(), json.end(), is_text))
+    throw_no_embeddings(path, "its keys are no list of texts");
+  return json.get<std::vector<std::string>>();
 }
 
 core::Json bad_json(const std::vector<data::BadSample>& bad) {
@@ -189,8 +195,8 @@ EmbeddingFile read_embeddings(const fs::path& path, const std::string& key) {
   if (path.extension() == ".json") {
     const core::Json facts = core::read_json_file(path);
     if (!facts.is_object() || !facts.contains("keys")) throw_no_embeddings(path, "it has no keys");
-    out.shard = facts.value("shard", "");
-    out.keys = facts.at("keys").get<std::vector<std::string>>();
+    out.shard = core::text_at(facts, "shard");
+    out.keys = keys_of(facts.at("keys"), path);
     const fs::path npy = path.parent_path() / (path.stem().string() + "." + key + ".npy");
     if (!fs::exists(npy)) throw_no_embeddings(path, fmt::format("'{}' is not beside it", npy.filename().string()));
     out.rows_NE = read_npy(npy);
@@ -208,7 +214,7 @@ EmbeddingFile read_embeddings(const fs::path& path, const std::string& key) {
     if (metadata.count("weights") > 0) out.weights = metadata.at("weights");
     const auto keys = metadata.count("keys") > 0 ? metadata.find("keys") : metadata.find("files");
     if (keys != metadata.end() && (keys->first == "keys" || key != "text"))
-      out.keys = core::parse_json(keys->second, "keys of '" + path.string() + "'").get<std::vector<std::string>>();
+      out.keys = keys_of(core::parse_json(keys->second, "keys of '" + path.string() + "'"), path);
   }
   if (!out.keys.empty() && std::ssize(out.keys) != out.rows_NE.size(0))
     throw_no_embeddings(path, fmt::format("{} keys for {} rows", out.keys.size(), out.rows_NE.size(0)));

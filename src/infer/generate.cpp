@@ -5,7 +5,6 @@
 #include <c10/core/TensorOptions.h>
 
 #include <chrono>
-#include <cstdio>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -17,6 +16,7 @@
 #include "infer/file_list.h"
 #include "infer/generation.h"
 #include "infer/gpt_source.h"
+#include "infer/print_lines.h"
 #include "train/device.h"
 
 namespace lockstep::infer {
@@ -145,11 +145,6 @@ std::string result_text(const Prompt& prompt, const Continuation& continuation, 
          "\n";
 }
 
-void write_out(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw EnvironmentError("infer: cannot write to standard output");
-}
-
 }  // namespace
 
 void generate(const config::GenerateOptions& options) {
@@ -177,7 +172,7 @@ void generate(const config::GenerateOptions& options) {
       num_added += continuations[i].ids.size();
     }
     if (options.output.empty())
-      write_out(lines);
+      print_lines(lines);
     else
       results += lines;
     core::show_progress(fmt::format("{} of {} prompts", first + ids.size(), prompts.size()));

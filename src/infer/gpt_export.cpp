@@ -3,9 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorOptions.h>
-#include <unistd.h>
 
 #include <filesystem>
+#include <random>
 #include <system_error>
 
 #include "config/gpt_config.h"
@@ -31,10 +31,13 @@ void require_done(const std::error_code& failure, std::string_view what, const f
 /// A folder under construction beside the one that commit() makes of it; removed without.
 class StagedFolder {
  public:
-  explicit StagedFolder(const fs::path& folder)
-      : folder_(folder), staged_(folder.string() + fmt::format(".partial-{}", getpid())) {
+  explicit StagedFolder(const fs::path& folder) : folder_(folder) {
     std::error_code failure;
-    fs::create_directories(staged_, failure);
+    if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), failure);
+    require_done(failure, "make the folder", folder.parent_path());
+    std::random_device random;
+    do staged_ = folder.string() + fmt::format(".partial-{:08x}", random());
+    while (!fs::create_directory(staged_, failure) && !failure);  // what is there may be a link that others put there
     require_done(failure, "make the folder", staged_);
   }
   StagedFolder(const StagedFolder&) = delete;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <utility>
 
@@ -17,7 +16,9 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "data/text/text_utf8.h"
 #include "infer/embedding_folder.h"
+#include "infer/print_lines.h"
 
 namespace lockstep::infer {
 namespace {
@@ -48,7 +49,7 @@ std::map<int64_t, core::Json> describe(const std::vector<FileRows>& files, const
     json = {{"row", local}};
     if (!file.keys.empty()) json["key"] = file.keys[static_cast<size_t>(local)];
     json[file.shard.empty() ? "file" : "shard"] =
-        file.shard.empty() ? files[found].path.filename().string() : file.shard;
+        file.shard.empty() ? data::repair_utf8(files[found].path.filename().string()) : file.shard;
   }
   return described;
 }
@@ -153,8 +154,7 @@ void retrieve(const config::RetrieveOptions& options) {
   core::log_info("{} queries, {} rows in {} files, {:.2f} s", hits.size(), num_rows, files.size(),
                  core::ms_since(begin) / 1e3);
   if (!options.output.empty()) return core::write_file_atomic(options.output, lines);
-  if (std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() || std::fflush(stdout) != 0)
-    throw EnvironmentError("infer: cannot write to standard output");
+  print_lines(lines);
 }
 
 }  // namespace lockstep::infer

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/ranking.h"
@@ -17,6 +18,7 @@
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpointer_writer.h"
+#include "train/tensor_part.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -47,6 +49,25 @@ core::Json head_of(const checkpoint::CheckpointManifest& manifest) {
           {"caller", callers_extra(manifest)},
           {"model_files", model_files(manifest)},
           {"optimizer_files", optimizer_files(manifest)}};
+}
+
+/// Since which attempt the run of a checkpoint goes on without a break.
+int first_attempt_of(const core::Json& extra) {
+  const int64_t attempt = extra.contains(kFirstAttemptKey) ? whole_number(extra.at(kFirstAttemptKey)) : 1;
+  if (!std::in_range<int>(attempt)) throw CheckpointError(fmt::format("train: {}={}", kFirstAttemptKey, attempt));
+  return static_cast<int>(attempt);
+}
+
+optim::LossScalerState scaler_state_of(const core::Json& said, const fs::path& folder) {
+  try {
+    return {
+        .scale = said.at("scale"),
+        .growth_tracker = whole_number(said.at("growth_tracker")),
+        .hysteresis_tracker = said.contains("hysteresis_tracker") ? whole_number(said.at("hysteresis_tracker")) : 1};
+  } catch (const core::Json::exception& error) {
+    throw CheckpointError(
+        fmt::format("train: checkpoint '{}' does not say the loss scale: {}", folder.string(), error.what()));
+  }
 }
 
 RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head) {
@@ -231,7 +252,7 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   const PartsIndex parts = PartsIndex::of_manifest(parsed.at("extra"));
   std::error_code failure;
   if (fs::equivalent(folder.parent_path(), config_.run_folder / "checkpoints", failure))
-    first_attempt_ = parsed.at("extra").value(kFirstAttemptKey, 1);
+    first_attempt_ = first_attempt_of(parsed.at("extra"));
   if (!state_.layout.holds_part) broadcast_all(model_tensors(state_), world_);
   const StoredIn model{.folder = folder, .files = parsed.at("model_files"), .parts = parts};
   const StoredIn optimizer{.folder = folder, .files = parsed.at("optimizer_files"), .parts = parts};
@@ -242,12 +263,8 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
                          [&] { return read_optimizer(optimizer, state_); }));
   else
     broadcast_all(optimizer_tensors(state_), world_);
-  if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler")) {
-    const auto& scaler = parsed.at("extra").at("loss_scaler");
-    state_.scaler->load_state({.scale = scaler.at("scale"),
-                               .growth_tracker = scaler.at("growth_tracker"),
-                               .hysteresis_tracker = scaler.value("hysteresis_tracker", int64_t{1})});
-  }
+  if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler"))
+    state_.scaler->load_state(scaler_state_of(parsed.at("extra").at("loss_scaler"), folder));
   RestoredCheckpoint restored = restored_from(folder, parsed);
   restored.read = counts;
   return restored;

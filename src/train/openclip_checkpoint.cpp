@@ -157,10 +157,14 @@ core::Json to_json(const optim::AdamWConfig& adamw) {
 }
 
 optim::AdamWConfig adamw_from_json(const core::Json& json) {
-  return {.beta1 = json.at("beta1"),
-          .beta2 = json.at("beta2"),
-          .epsilon = json.at("eps"),
-          .weight_decay = json.at("weight_decay")};
+  try {
+    return {.beta1 = json.at("beta1"),
+            .beta2 = json.at("beta2"),
+            .epsilon = json.at("eps"),
+            .weight_decay = json.at("weight_decay")};
+  } catch (const core::Json::exception& error) {
+    throw CheckpointError(fmt::format("train: a checkpoint does not say the numbers of AdamW: {}", error.what()));
+  }
 }
 
 std::optional<models::PtScaler> openclip_scaler(const checkpoint::CheckpointManifest& manifest) {

@@ -4,7 +4,9 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -37,11 +39,15 @@ void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path)
   const auto found = file.metadata().find(kPartsKey);
   const core::Json parts =
       found == file.metadata().end() ? core::Json::object() : core::parse_json(found->second, path.string());
+  std::unordered_map<std::string_view, const core::Json*> part_of_name;  // the JSON looks through all keys
+  if (parts.is_object())
+    for (const auto& [name, said] : parts.get_ref<const core::Json::object_t&>()) part_of_name.emplace(name, &said);
   for (const auto& entry : file.entries()) {
     const at::Tensor tensor = models::borrow_tensor(entry, path.string());
     TensorPart part = part_of(tensor, {}, "");
     try {
-      if (parts.contains(entry.name)) part = part_from_json(parts.at(entry.name));
+      if (const auto said = part_of_name.find(entry.name); said != part_of_name.end())
+        part = part_from_json(*said->second);
     } catch (const core::Json::exception& error) {
       throw CheckpointError(fmt::format("train: checkpoint file '{}' does not say where the part '{}' belongs: {}",
                                         path.string(), entry.name, error.what()));

@@ -53,6 +53,14 @@ class Includes(unittest.TestCase):
             self.assertEqual(done.returncode, 0 if "ok" in done.stdout else 1)
             return done.stdout if done.returncode else ""
 
+    def test_output_that_nothing_cleans_is_refused(self):
+        for line in ("std::cout << x;", "std::printf(x);", 'fmt::print("{}", x);', "std::fputs(x, stderr);"):
+            said = self.problems_of({"data/show.cpp": line + "\n"})
+            self.assertIn("show.cpp:1: ", said, line)
+            self.assertIn("core::print", said)
+        self.assertEqual(self.problems_of({"core/print.cpp": "std::fwrite(clean);\n",
+                                           "data/show.cpp": 'core::print("{}", name);\n'}), "")
+
     def test_what_the_table_allows_passes(self):
         self.assertEqual(
             self.problems_of(

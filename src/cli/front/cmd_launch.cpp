@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -22,6 +21,7 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
@@ -321,7 +321,7 @@ std::vector<std::string> command_line(const LaunchOptions& values, std::vector<s
 std::optional<int> answer_without_ranks(const std::vector<std::string>& command, int num_ranks, int num_local_ranks) {
   if (core::starts_with(command.front(), "-")) return std::nullopt;  // --version and the like are no commands
   commands::ParsedCommand parsed = commands::parse_command_here(command);
-  if (parsed.wants_help) std::fputs(parsed.set->help_text().c_str(), stdout);
+  if (parsed.wants_help) core::print_text(parsed.set->help_text());
   const bool is_dry_run = parsed.run_options() != nullptr && parsed.run_options()->dry_run;
   if (parsed.wants_help) return 0;
   if (!is_dry_run) return std::nullopt;
@@ -346,7 +346,7 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
   options.parse(flags);
   if (options.wants_help()) {
     const std::string usage = "Usage: lockstep launch [FLAGS]";
-    std::fputs(core::replace_all(options.help_text(), usage, usage + " -- COMMAND [ITS FLAGS]").c_str(), stdout);
+    core::print_text(core::replace_all(options.help_text(), usage, usage + " -- COMMAND [ITS FLAGS]"));
     return 0;
   }
   if (const std::string ignored = options.ignored_warning(); !ignored.empty()) core::log_warning("launch: {}", ignored);

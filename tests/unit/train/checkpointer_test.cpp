@@ -395,6 +395,28 @@ TEST(Checkpointer, AnAttemptThatDidNotResumeRemovesNoneOfAnother) {
   EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000002.a1", "step-00000004.a3"}));
 }
 
+TEST(Checkpointer, NumbersOfAManifestThatAreNoneAreRefused) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path());
+  run.train(1);
+  run.save();
+  ASSERT_TRUE(run.checkpointer().wait());
+  const fs::path folder = dir.path() / "checkpoints" / folders_in(dir.path()).at(0);
+  const checkpoint::CheckpointManifest clean = checkpoint::read_manifest(folder);
+  for (const char* change :
+       {R"({"first_attempt": "x"})", R"({"first_attempt": 1e300})", R"({"first_attempt": 4294967297})",
+        R"({"loss_scaler": 5})", R"({"loss_scaler": {"scale": "x", "growth_tracker": 0}})",
+        R"({"loss_scaler": {"scale": 1, "growth_tracker": 0.5}})"}) {
+    checkpoint::CheckpointManifest manifest = clean;
+    manifest.extra.update(core::parse_json(change, "a test"));
+    checkpoint::write_manifest(folder, manifest);
+    EXPECT_THROW(run.restore_latest(), CheckpointError) << change;
+  }
+  checkpoint::write_manifest(folder, clean);
+  EXPECT_TRUE(run.restore_latest());
+}
+
 TEST(Checkpointer, ASupersededWriterCommitsNothing) {
   const core::TempDir dir;
   Comm alone;
