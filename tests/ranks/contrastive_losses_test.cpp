@@ -106,6 +106,7 @@ class GoldenRun {
     options.local_loss = options.gather_with_grad = true;
     options.beta1 = 0.9;
     options.beta2 = 0.98;
+    options.eps = kLossEps;
     options.bucket_mib = 0.01;
     set_loss_case(options, name_);
     if (name_ == "distill") {
