@@ -106,6 +106,15 @@ class ToyRun {
   int64_t step_ = 0;
 };
 
+/// Two steps, a checkpoint behind each.
+void save_two(ToyRun& run) {
+  for (int i = 0; i < 2; ++i) {
+    run.train(1);
+    run.save();
+  }
+  ASSERT_TRUE(run.checkpointer().wait());
+}
+
 /// Running statistics are rank 0's, as in torch's data parallel training: other ranks get them with a checkpoint.
 std::map<std::string, at::Tensor> without_statistics(std::map<std::string, at::Tensor> bits) {
   bits.erase("visual.running_mean");
@@ -289,13 +298,6 @@ TEST(Checkpointer, TheNewestStayThoughSavedForTheirRankAlone) {
 TEST(Checkpointer, WhatADamagedRankingMayNameStays) {
   const core::TempDir dir;
   Comm alone;
-  const auto save_two = [&](ToyRun& run) {
-    for (int i = 0; i < 2; ++i) {
-      run.train(1);
-      run.save();
-    }
-    ASSERT_TRUE(run.checkpointer().wait());
-  };
   const auto best = dir.path() / "checkpoints" / "best.json";
   {
     ToyRun run(alone, dir.path());
@@ -377,13 +379,6 @@ TEST(Checkpointer, ASupersededAttemptRemovesNothing) {
 TEST(Checkpointer, AnAttemptThatDidNotResumeRemovesNoneOfAnother) {
   const core::TempDir dir;
   Comm alone;
-  const auto save_two = [&](ToyRun& run) {
-    for (int i = 0; i < 2; ++i) {
-      run.train(1);
-      run.save();
-    }
-    ASSERT_TRUE(run.checkpointer().wait());
-  };
   ToyRun first(alone, dir.path(), /*num_kept=*/1);
   save_two(first);
   ToyRun fresh(alone, dir.path(), /*num_kept=*/1);  // the checkpoints were not to be seen, say
