@@ -81,15 +81,6 @@ TEST(GptDryRun, StudyOfThe175B) {
   EXPECT_TRUE(holds(small.at("model_note"), "355.9 M"));
 }
 
-/// The words of a page with single spaces between them, wherever its lines end.
-std::string words_of(const std::string& page) {
-  std::string words;
-  for (const std::string& line : core::split(page, "\n"))
-    for (const std::string& word : core::split(line, " "))
-      if (!word.empty()) words += word + " ";
-  return words;
-}
-
 TEST(GptDryRun, PageSaysWhatWouldRun) {
   const ProgramResult page =
       dry_run({"--model", "gpt2", "--world-size", "8", "--tp=2", "--pp", "2", "--num_virtual_stages_per_pipeline_rank",

@@ -338,7 +338,7 @@ TEST(OptionCommands, DryRunSaysHowToFetchWeightsThatAreMissing) {
                         {{"HF_HOME", home.path().string()}, {"HOME", home.path().string()}})
         .out;
   };
-  const std::string known = dry_run("laion2b_s34b_b79k"), unknown = dry_run("laion9b");
+  const std::string known = words_of(dry_run("laion2b_s34b_b79k")), unknown = words_of(dry_run("laion9b"));
   EXPECT_TRUE(holds(known, "`hf download laion/CLIP-ViT-B-32-laion2B-s34B-b79K`")) << known;
   EXPECT_TRUE(holds(unknown, "'laion9b' does not exist")) << unknown;
   EXPECT_TRUE(holds(unknown, "tags of model 'ViT-B-32': openai")) << unknown;

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <sstream>
 #include <string>
 
 #include "core/error.h"
@@ -18,5 +19,13 @@ template <typename Kind = Error> std::string message_of(const std::function<void
 }
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// The words of a page with single spaces between them, wherever its lines end.
+inline std::string words_of(const std::string& page) {
+  std::istringstream all(page);
+  std::string words;
+  for (std::string word; all >> word;) words += word + " ";
+  return words;
+}
 
 }  // namespace lockstep::tests
