@@ -183,7 +183,7 @@ TEST_F(TrainClap, TwoRanksLearnWhatSoundsAreCalled) {
                               "1",
                               "--use-bn-sync",
                               "--precision",
-                              "amp_bf16",
+                              "fp32",
                               "--val-data",
                               sounds("val_shards"),
                               "--val-frequency",
@@ -225,7 +225,7 @@ TEST_F(TrainClap, ResumesInMidEpochBitForBit) {
   std::ofstream(random_model) << config.dump();
   for (const int ranks : {1, 2}) {
     const auto run = [&](const std::string& name, const char* max_steps, std::vector<std::string> more) {
-      more.insert(more.end(), {"--model", random_model});
+      more.insert(more.end(), {"--model", random_model, "--precision", ranks == 1 ? "fp32" : "amp_bf16"});
       more.insert(more.end(), {"--batch-size", "16", "--epochs", "1", "--warmup", "2", "--max-steps", max_steps});
       const auto done = train_on(ranks, name + std::to_string(ranks), more);
       ASSERT_EQ(done.exit_code, 0) << done.err;
