@@ -8,7 +8,8 @@
 namespace lockstep::models {
 
 /// Which samples skip a branch of block `number` of `num_blocks`: more of them the later it is, none at the first, the
-/// share `drop_path` at the last (stochastic depth, Huang et al. 2016). One of `branches` with a `stream` of its own.
+/// share `drop_path` at the last (stochastic depth, Huang et al. 2016). Branches that are drawn apart differ in
+/// `stream`.
 struct DroppedBranch {
   double drop_path = 0.0;
   int64_t number = 0, num_blocks = 1;
