@@ -9,6 +9,7 @@
 #include "nn/fused_batch_norm.h"
 #include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
+#include "nn/winograd_conv.h"
 
 namespace lockstep::nn {
 namespace {
@@ -22,6 +23,7 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions&
 }
 
 at::Tensor Conv2d::forward(const at::Tensor& x_BCYX) const {
+  if (stride_ == 1 && padding_ == 1 && has_winograd_conv(x_BCYX, weight_)) return winograd_conv(x_BCYX, weight_);
   return at::conv2d(x_BCYX, weight_, {}, {stride_, stride_}, {padding_, padding_});
 }
 
