@@ -22,7 +22,4 @@ at::Tensor leave_shared(const at::Tensor& partial, const ShardCtx& shard);
 /// travels while the gradient of w is computed. w is [out, in], b undefined or [out]; all of one type.
 at::Tensor column_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ShardCtx& shard);
 
-/// x in the type that autocast would compute a matrix product in; x itself where autocast is off.
-at::Tensor in_compute_type(const at::Tensor& x);
-
 }  // namespace lockstep::nn
