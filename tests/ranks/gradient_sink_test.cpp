@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"ddp_fp32_sums", at::kBFloat16, {.has_masters = true, .fp32_gradients = true}, 4e-3},
                       Kind{"zero1_fp32_sums", at::kBFloat16, {.has_masters = true, .fp32_gradients = true}, 4e-3},
                       Kind{"ddp_16_bits", at::kBFloat16, {.has_masters = true}, 2e-2}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& chosen) { return std::string(chosen.param.name); });
 
 /// A graph that nobody goes back through holds up no bucket beyond its own life.
 TEST(Sink, AnUnusedForwardPassIsForgotten) {
