@@ -198,9 +198,8 @@ CallMark Comm::announce(Call& call, int64_t bytes) {
   return mark;
 }
 
-/// Work for a call that the transport has taken.
-Work Comm::under_way(const CallMark& mark, Clock::time_point begin, std::function<void()> wait) {
-  const double start_ms = core::ms_since(begin);
+/// Work for a call that the transport has taken, which took the host start_ms.
+Work Comm::under_way(const CallMark& mark, Clock::time_point begin, double start_ms, std::function<void()> wait) {
   return Work([shared = state_->shared, mark, begin, start_ms, wait = std::move(wait)] {
     at::RecordFunction wait_scope(at::RecordScope::USER_SCOPE);
     if (wait_scope.isActive()) wait_scope.before(fmt::format("wait {} {} {} bytes", mark.kind, mark.axis, mark.bytes));
@@ -230,13 +229,15 @@ Work Comm::start(Call call, int64_t bytes) {
   } catch (...) {
     rethrow(state_->shared->progress, global_ranks(), mark, core::ms_since(begin));
   }
-  return under_way(mark, begin, std::move(wait));
+  return under_way(mark, begin, core::ms_since(begin), std::move(wait));
 }
 
 std::vector<Work> Comm::exchange(const std::vector<Transfer>& transfers) {
   if (transfers.empty()) return {};
   std::vector<Call> calls;
   std::vector<CallMark> marks;
+  at::RecordFunction scope(at::RecordScope::USER_SCOPE);
+  if (scope.isActive()) scope.before(fmt::format("exchange {} {} messages", axis(), transfers.size()));
   const auto begin = Clock::now();
   for (const auto& [is_send, tensor, peer] : transfers) {
     LOCKSTEP_CHECK(peer >= 0 && peer < size() && peer != rank(), "comm: rank {} of {} exchanges with {}", rank(),
@@ -255,8 +256,10 @@ std::vector<Work> Comm::exchange(const std::vector<Transfer>& transfers) {
   } catch (...) {
     rethrow(state_->shared->progress, global_ranks(), marks[0], core::ms_since(begin));
   }
+  const double start_ms = core::ms_since(begin);  // the first message's; the others cost nothing more
   std::vector<Work> works;
-  for (size_t i = 0; i < waits.size(); ++i) works.push_back(under_way(marks[i], begin, std::move(waits[i])));
+  for (size_t i = 0; i < waits.size(); ++i)
+    works.push_back(under_way(marks[i], begin, i == 0 ? start_ms : 0, std::move(waits[i])));
   return works;
 }
 

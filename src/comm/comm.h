@@ -92,7 +92,8 @@ class Comm {
   struct State;
   Work start(Call call, int64_t bytes);
   CallMark announce(Call& call, int64_t bytes);
-  Work under_way(const CallMark& mark, std::chrono::steady_clock::time_point begin, std::function<void()> wait);
+  Work under_way(const CallMark& mark, std::chrono::steady_clock::time_point begin, double start_ms,
+                 std::function<void()> wait);
   Work start_unless_alone(Call call, int64_t bytes);
   at::Tensor host_bytes(const std::string& text, int64_t padded_bytes) const;
 

@@ -46,19 +46,22 @@ constexpr const char* kHasBias = "has_bias";
 /// [..., n] -> [rows, n], dense.
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).contiguous(); }
 
-/// A linear layer whose weight's gradient may have a sink. Inputs, and the product's weight, are of the type to compute
-/// in; `weight` is the parameter.
-struct LinearFunction : torch::autograd::Function<LinearFunction> {
+int64_t num_rows(const at::Tensor& weight) { return weight.numel() / weight.size(-1); }
+
+/// A linear layer whose weight's gradient may have a sink. x and bias are of the type to compute in; `weight` is the
+/// parameter.
+struct LinearLayer : torch::autograd::Function<LinearLayer> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
-    const at::Tensor typed_weight = weight.to(x.scalar_type());
+    const at::Tensor typed_weight = internal::weight_like(x, weight);
     const bool trains_weight = weight.requires_grad();
     context->save_for_backward({trains_weight ? x : at::Tensor(), typed_weight, weight});
     context->saved_data[kHasBias] = bias.has_value();
     if (trains_weight) internal::keep_use(context, weight);
     const at::Tensor bias_or_none = bias.value_or(at::Tensor());
-    return takes_onednn(x, typed_weight, weight.size(0)) ? onednn_linear(x.contiguous(), typed_weight, bias_or_none)
-                                                         : at::linear(x, typed_weight, bias_or_none);
+    return takes_onednn(x, typed_weight, typed_weight.size(0))
+               ? onednn_linear(x.contiguous(), typed_weight, bias_or_none)
+               : at::linear(x, typed_weight, bias_or_none);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
@@ -103,15 +106,21 @@ void add_product(at::Tensor sum_NM, const at::Tensor& a_NK, const at::Tensor& b_
   }
 }
 
+at::Tensor internal::weight_like(const at::Tensor& x, const at::Tensor& weight) {
+  // Autocast's own cache would keep a cast that is made while gradients are off.
+  const bool is_autocast = at::autocast::is_autocast_enabled(x.device().type());
+  return (is_autocast ? weight.to(x.scalar_type()) : weight).flatten(0, -2);
+}
+
 at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, const at::Tensor& out_gradient_NO,
                                      const at::Tensor& x_NI) {
   GradientSink* sink = use.use && !c10::GradMode::is_enabled() ? gradient_sink_of(weight) : nullptr;
   const GradientSink::Sum sum = sink != nullptr ? sink->begin(weight) : GradientSink::Sum{};
   if (!sum.tensor.defined() || !sum.tensor.is_contiguous()) {
     use.use.reset();
-    return product(out_gradient_NO.t(), x_NI).to(weight.scalar_type());
+    return product(out_gradient_NO.t(), x_NI).to(weight.scalar_type()).view(weight.sizes());
   }
-  add_product(sum.tensor, out_gradient_NO.t(), x_NI, sum.is_new);
+  add_product(sum.tensor.flatten(0, -2), out_gradient_NO.t(), x_NI, sum.is_new);
   sink->end(use.use);
   return {};
 }
@@ -119,10 +128,11 @@ at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, c
 at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const bool is_autocast = at::autocast::is_autocast_enabled(x.device().type());
   const bool has_sink = c10::GradMode::is_enabled() && gradient_sink_of(weight) != nullptr;
-  if (!has_sink && (is_autocast || !takes_onednn(x, weight, weight.size(0)))) return at::linear(x, weight, bias);
+  if (!has_sink && (is_autocast || !takes_onednn(x, weight, num_rows(weight))))
+    return at::linear(x, weight.flatten(0, -2), bias);
   const std::optional<at::Tensor> typed_bias =
       bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;
-  return LinearFunction::apply(in_compute_type(x), weight, typed_bias);
+  return LinearLayer::apply(in_compute_type(x), weight, typed_bias);
 }
 
 }  // namespace lockstep::nn

@@ -15,7 +15,8 @@ void product_into(at::Tensor out_NM, const at::Tensor& a_NK, const at::Tensor& b
 void add_product(at::Tensor sum_NM, const at::Tensor& a_NK, const at::Tensor& b_KM, bool is_new);
 
 /// at::linear by such products, forward and backward: x [..., in] times the transpose of weight [out, in], plus bias
-/// [out] where it is defined. The gradient of a weight goes where its sink wants it (nn/gradient_sink.h).
+/// [out] where it is defined. A weight [..., in] is one of as many rows as it has. The gradient of a weight goes where
+/// its sink wants it (nn/gradient_sink.h).
 at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace lockstep::nn

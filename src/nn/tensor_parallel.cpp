@@ -104,7 +104,7 @@ struct Leave : torch::autograd::Function<Leave> {
 struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const ShardCtx& shard) {
-    const at::Tensor typed_weight = weight.to(x.scalar_type());
+    const at::Tensor typed_weight = internal::weight_like(x, weight);
     hold(context, shard);
     internal::keep_use(context, weight);
     context->saved_data["has_bias"] = bias.has_value();

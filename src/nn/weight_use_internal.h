@@ -22,7 +22,10 @@ inline c10::intrusive_ptr<WeightUse> kept_use(torch::autograd::AutogradContext* 
   return c10::static_intrusive_pointer_cast<WeightUse>(context->saved_data["weight_use"].toCapsule());
 }
 
-/// out_gradient^t x, [out, in], of the weight's type; added to the weight's sink, and undefined, where it has one.
+/// `weight` [..., in] as the factor [out, in] of a layer whose input is x: in x's type under autocast.
+at::Tensor weight_like(const at::Tensor& x, const at::Tensor& weight);
+
+/// out_gradient^t x, of the weight's shape and type; added to the weight's sink, and undefined, where it has one.
 at::Tensor weight_gradient(WeightUse& use, const at::Tensor& weight, const at::Tensor& out_gradient_NO,
                            const at::Tensor& x_NI);
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "nn/layers.h"
+#include "nn/parallel_linear.h"
 #include "nn/recompute.h"
 #include "parallel/grad_sync.h"
 #include "support/ranks/run_ranks.h"
@@ -16,14 +17,17 @@ namespace {
 
 using tests::backward, tests::float_wave, tests::require;
 
-/// One of its layers is used twice, one lies in a recomputed block.
+/// One of its layers is used twice, one lies in a recomputed block, one has a weight of three parts.
 struct Net : nn::Module {
   explicit Net(at::ScalarType type)
       : first(8, 16, at::TensorOptions().dtype(type)), twice(16, 16, at::TensorOptions().dtype(type)),
-        again(16, 12, at::TensorOptions().dtype(type)), last(12, 4, at::TensorOptions().dtype(type)) {
+        again(16, 12, at::TensorOptions().dtype(type)),
+        parts(12, 9, nn::ShardCtx{}, at::TensorOptions().dtype(type), /*with_bias=*/true, 3),
+        last(9, 4, at::TensorOptions().dtype(type)) {
     register_child("first", first);
     register_child("twice", twice);
     register_child("again", again);
+    register_child("parts", parts);
     register_child("last", last);
     const at::NoGradGuard no_grad;
     double phase = 0;
@@ -33,9 +37,11 @@ struct Net : nn::Module {
     const at::Tensor middle = twice.forward(twice.forward(first.forward(x).tanh()).tanh()).tanh();
     const at::Tensor block =
         nn::recomputed(again, middle, [this](const at::Tensor& input) { return again.forward(input).tanh(); });
-    return last.forward(block).to(at::kFloat).square().sum(1).mean();
+    return last.forward(parts.forward(block)).to(at::kFloat).square().sum(1).mean();
   }
-  nn::Linear first, twice, again, last;
+  nn::Linear first, twice, again;
+  nn::ColumnParallelLinear parts;
+  nn::Linear last;
 };
 
 at::Tensor samples(int64_t micro, at::ScalarType type) {
@@ -113,7 +119,7 @@ TEST_P(Sinks, ProductsGoIntoTheSumsWithTheGradientsOfPlainAutograd) {
           const int64_t expected = !is_weight ? num_micros : is_none ? 1 : 0;
           require(count == expected, fmt::format("{}: {} gradients for autograd, not {}", name, count, expected));
         }
-        require(counts.size() == 8, "of all parameters");
+        require(counts.size() == 10, "of all parameters");
         if (std::string(kind.name).starts_with("zero1"))
           continue;  // parts of flat memory: compared by their norm below
         for (const optim::Segment& segment : sync->partition().segments) {
