@@ -92,7 +92,7 @@ def device_name(device: str) -> str:
     if device == "cpu":
         return f"{processor()}, {os.cpu_count()} cores visible"
     import torch
-    return f"{torch.cuda.get_device_name()}, driver of CUDA {torch.version.cuda}"
+    return f"{torch.cuda.get_device_name()}, torch for CUDA {torch.version.cuda}"
 
 
 def paired_ratio(rounds: list, warm_up: int, peer: str, clock: str, own: str = "lockstep") -> dict:
