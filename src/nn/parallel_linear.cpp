@@ -4,6 +4,7 @@
 #include <ATen/ops/embedding.h>
 
 #include "core/error.h"
+#include "nn/compute_type.h"
 #include "nn/fp8_linear.h"
 #include "nn/layers.h"
 #include "nn/product.h"
