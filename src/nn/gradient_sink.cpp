@@ -13,7 +13,7 @@ GradientSink::Use GradientSink::expect() {
 void GradientSink::end(Use& use) {
   added();
   use.reset();
-  if (!expects_more()) is_complete();
+  if (*num_expected_ == 0) is_complete();
 }
 
 GradientSink* gradient_sink_of(const at::Tensor& parameter) {

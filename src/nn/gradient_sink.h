@@ -9,7 +9,8 @@ namespace lockstep::nn {
 /// Takes gradients of one parameter where they are made. Autograd keeps a gradient in memory of its own and then adds
 /// it to param.grad(): a linear layer adds its product to the sum at once instead, and gives autograd nothing. A sink
 /// is the parameter's post-accumulate hook, too, for gradients that come the usual way. While a parameter has a sink,
-/// backward passes must be such as accumulate into param.grad(), and of several recomputed blocks only one may use it.
+/// backward passes must be such as accumulate into param.grad(), of several recomputed blocks only one may use it, and
+/// what linear layers use is used by nothing else.
 class GradientSink {
  public:
   /// Of one use of the parameter in a graph, as long as that use's gradient is to come; made in the forward pass.
@@ -27,7 +28,6 @@ class GradientSink {
   void end(Use& use);
 
  protected:
-  bool expects_more() const { return *num_expected_ > 0; }
   virtual void added() = 0;        ///< One gradient.
   virtual void is_complete() = 0;  ///< No further use is expected.
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "nn/gradient_sink.h"
@@ -61,18 +62,20 @@ class BucketGradSync final : public GradSync {
   struct Hook final : torch::autograd::PostAccumulateGradHook, nn::GradientSink {
     Hook(BucketGradSync& owner, size_t index) : owner_(owner), index_(index) {}
     void operator()(const torch::autograd::Variable&) override {
+      if (std::exchange(is_added_, false)) return;  // autograd has none for it, and calls from another thread
       owner_.take_from_autograd(index_);
-      if (!expects_more()) is_complete();
+      is_complete();
     }
     Sum begin(const at::Tensor&) override {
       const Parameter& parameter = owner_.parameters_[index_];
       owner_.check_not_sent(parameter);
       return {parameter.gradient, !parameter.has_gradient};
     }
-    void added() override { owner_.parameters_[index_].has_gradient = true; }
+    void added() override { is_added_ = owner_.parameters_[index_].has_gradient = true; }
     void is_complete() override { owner_.gradient_is_final(index_); }
     BucketGradSync& owner_;
     size_t index_;
+    bool is_added_ = false;  // a product, in the backward pass under way
   };
 
   int64_t num_shards() const { return is_sharded_ ? data_axis_.size() : 1; }

@@ -2,6 +2,7 @@
 // call begins when the one before it has ended. Exchanges must therefore be started as one, and gradients must have a
 // group of their own.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <exception>
