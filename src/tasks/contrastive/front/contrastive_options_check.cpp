@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "config/contrastive_shape.h"
 #include "config/frozen_parameters.h"
+#include "config/hub_cache.h"
 #include "config/image_options.h"
 #include "config/layer_groups.h"
 #include "config/optimizers.h"
@@ -176,7 +176,7 @@ std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
 
 void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set) {
   if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
-  if (!options.cache_dir.empty()) setenv("HF_HUB_CACHE", options.cache_dir.c_str(), /*overwrite=*/1);
+  config::look_first_in(options.cache_dir);
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,
