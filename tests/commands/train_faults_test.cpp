@@ -155,6 +155,30 @@ TEST_F(TrainFaults, AResumeFromWhatIsNoCheckpointLeavesNoFolder) {
   EXPECT_FALSE(fs::exists(logs_.path() / "none"));
 }
 
+/// What torch.load without weights_only would run.
+TEST_F(TrainFaults, FilesThatWouldRunCodeAreRefusedAndRunNone) {
+  constexpr const char* kWriter = R"(
+import os, pickle, sys, zipfile
+class Evil:
+    def __reduce__(self):
+        return (os.system, ("touch " + sys.argv[3],))
+checkpoint = {"epoch": 1, "name": "x", "state_dict": {"visual.proj": Evil()}, "optimizer": {"state": {}}}
+for path, root in ((sys.argv[1], Evil()), (sys.argv[2], checkpoint)):
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in (("data.pkl", pickle.dumps(root, 2)), ("version", "3"), ("byteorder", "little")):
+            file.writestr("archive/" + name, content)
+)";
+  const fs::path whole = logs_.path() / "whole.pt", one = logs_.path() / "one.pt", called = logs_.path() / "called";
+  const auto written = run_program({"/usr/bin/env", "python3", "-c", kWriter, whole, one, called});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  for (const fs::path& file : {whole, one})
+    for (const char* flag : {"--pretrained", "--resume"}) {
+      expect_error(train("evil", {flag, file.string()}), 4, {file.filename(), "is no weight file that can be read"});
+      EXPECT_FALSE(fs::exists(called)) << flag << " " << file;
+      EXPECT_FALSE(fs::exists(logs_.path() / "evil")) << flag << " " << file;
+    }
+}
+
 TEST_F(TrainFaults, AnUndecodableTextIsRefusedOrSkippedAndCounted) {
   const std::string shard = shard_with("text.tar", "003", "", "caf\xE9 \xFF\xFE");
   expect_error(train("text", {"--train-data", shard}), 4, {"text.tar", "key='003'", "UTF-8", "hint: "});
