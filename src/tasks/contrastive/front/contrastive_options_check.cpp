@@ -259,6 +259,11 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
                         options.coca_contrastive_loss_weight != LossOptions().coca_contrastive_loss_weight))
     warnings.push_back(
         fmt::format("--coca-*-loss-weight changes nothing: model '{}' makes no captions (coca_* do)", options.model));
+  if (has_captions && shape.clip()->captions->vocab_size < config::num_text_ids(shape.clip()->text))
+    warnings.push_back(fmt::format(
+        "the decoder of model '{}' knows {} of the {} tokens of its texts, as in OpenCLIP, which ends with an error at "
+        "the first of the others; here the caption loss does not count them",
+        options.model, shape.clip()->captions->vocab_size, config::num_text_ids(shape.clip()->text)));
   return warnings;
 }
 
