@@ -7,6 +7,7 @@
 
 #include "commands/commands.h"
 #include "config/contrastive_shape.h"
+#include "config/hub_cache.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "support/error_text.h"
@@ -493,6 +494,13 @@ TEST(ContrastiveOptions, TheBiasedLossWarns) {
   ASSERT_EQ(parse_clip({"--local-loss"}).warnings.size(), 1u);
   EXPECT_TRUE(holds(parse_clip({"--local-loss"}).warnings[0], "biased gradient"));
   EXPECT_TRUE(parse_clip({"--local-loss", "--gather-with-grad"}).warnings.empty());
+}
+
+TEST(ContrastiveOptions, TheNamedCacheIsLookedAtBeforeTheUsualOnes) {
+  parse_clip({"--cache-dir", "/my/cache"});
+  const std::string places = config::hub_cache_places();
+  parse_clip({});
+  EXPECT_EQ(places, "/my/cache, " + config::hub_cache_places());
 }
 
 TEST(ContrastiveOptions, ADecoderThatCannotSayAllTokensIsWarnedOf) {
