@@ -57,7 +57,7 @@ TEST(ProcessMark, TellsTheEndOfAProcessAlsoWhereNobodyHasAskedForIt) {
 }
 
 TEST(ProcessMark, ANumberThatAnotherProcessHasNowIsNotTheOne) {
-  std::vector<std::string> words = split(process_mark(), ' ');
+  std::vector<std::string> words = split(process_mark(), " ");
   ASSERT_EQ(words.size(), 4u);
   EXPECT_EQ(words[2], std::to_string(::getpid()));
   EXPECT_FALSE(has_process_ended(process_mark()));
@@ -65,7 +65,7 @@ TEST(ProcessMark, ANumberThatAnotherProcessHasNowIsNotTheOne) {
 }
 
 TEST(ProcessMark, SaysNothingOfOtherMachinesAndOfWhatIsNoMark) {
-  const std::vector<std::string> words = split(process_mark(), ' ');
+  const std::vector<std::string> words = split(process_mark(), " ");
   ASSERT_EQ(words.size(), 4u);
   constexpr const char* kNobody = "4194305";  // above the kernel's highest number
   EXPECT_TRUE(has_process_ended(fmt::format("{} {} {} 1", words[0], words[1], kNobody)));
