@@ -495,6 +495,15 @@ TEST(ContrastiveOptions, TheBiasedLossWarns) {
   EXPECT_TRUE(parse_clip({"--local-loss", "--gather-with-grad"}).warnings.empty());
 }
 
+TEST(ContrastiveOptions, ADecoderThatCannotSayAllTokensIsWarnedOf) {
+  const auto warnings = [](const char* model) {
+    return shape_warnings(clip_options(parse_clip({"--model", model})), {resolve_clip_shape(model)});
+  };
+  ASSERT_EQ(warnings("coca_roberta-ViT-B-32").size(), 1u);
+  EXPECT_TRUE(holds(warnings("coca_roberta-ViT-B-32")[0], "knows 49408 of the 50265 tokens"));
+  EXPECT_TRUE(warnings("coca_ViT-B-32").empty());
+}
+
 TEST(ContrastiveOptions, BatchNormGivesReasonForWarnings) {
   const auto warnings = [](const Args& flags) {
     const ParsedCommand command = parse_clip(flags);
