@@ -113,6 +113,8 @@ void search(const fs::path& folder, int depth, Found& found) {
             [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
   for (const fs::path& path : entries) {
     if (fs::is_directory(path, failure)) {
+      if (fs::is_symlink(path, failure) && !is_record(path) && !is_sweep(path))
+        continue;  // of links to folders above there are more ways than anyone can go
       if (is_record(path) || is_sweep(path))
         found.records.push_back(path);
       else if (is_part_of_report(path))

@@ -91,7 +91,7 @@ void FolderStore::upload(const std::string& name, const OutgoingFile& file, Uplo
 }
 
 std::string FolderStore::read(const std::string& name) {
-  return as_remote([&] { return core::read_regular_file(root_ / name); });
+  return as_remote([&] { return core::read_file(root_ / name); });
 }
 
 void FolderStore::download(const std::string& name, const fs::path& to) {
