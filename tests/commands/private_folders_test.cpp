@@ -66,17 +66,17 @@ class PrivateFolders : public ::testing::Test {
   std::vector<fs::path> private_;
 };
 
-/// The record of a run of 300 steps.
-void write_run(const fs::path& folder) {
+/// The record of a run of 300 steps of at least `step_ms`.
+void write_run(const fs::path& folder, int step_ms = 100) {
   fs::create_directories(folder);
   const core::Json setup = {{"task", "clip"}, {"nodes", 1}, {"devices", 2}, {"global_batch", 64}};
   core::write_file_atomic(folder / "run.json",
                           core::Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"setup", setup}}}}}.dump());
   std::string steps;
   for (int i = 0; i < 300; ++i)
-    steps +=
-        core::Json{{"attempt", 1}, {"step", i}, {"samples", 64}, {"step_ms", 100 + i * 37 % 23}, {"loss", 2.5}}.dump() +
-        "\n";
+    steps += core::Json{{"attempt", 1}, {"step", i}, {"samples", 64}, {"step_ms", step_ms + i * 37 % 23}, {"loss", 2.5}}
+                 .dump() +
+             "\n";
   core::write_file_atomic(folder / "steps.jsonl", steps);
 }
 
@@ -135,12 +135,13 @@ TEST_F(PrivateFolders, AReportTellsOfTheOtherRuns) {
 
 TEST_F(PrivateFolders, AReportOfASweepLeavesOutThePrivatePointInWords) {
   ASSERT_EQ(run({"sweep", path("s.toml"), "--local"}).exit_code, 0);
-  write_run(run_of(0));
+  write_run(path("open"));
+  write_run(run_of(0), 101);  // another than that one, else it is taken for its copy
   make_private(run_of(1));
-  write_run(run_of(2));
+  write_run(run_of(2), 102);
   for (const bool is_all_private : {false, true}) {
     if (is_all_private) make_private(path("s/runs"));
-    const auto report = run({"report", path("s"), "--json"});
+    const auto report = run({"report", path("s"), path("open"), "--json"});
     ASSERT_EQ(report.exit_code, 0) << report.err;
     const core::Json left = core::parse_json(report.out, "report").at("left_out");
     ASSERT_EQ(left.size(), is_all_private ? 3u : 1u) << report.out.substr(0, 3000);
