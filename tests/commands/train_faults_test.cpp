@@ -91,6 +91,7 @@ struct BoundSocket {
 
 /// As under srun, where nobody but the other ranks is left to say it.
 TEST_F(TrainFaults, TheOtherRanksSayInTheRecordThatRankZeroWasKilled) {
+  const std::string port = BoundSocket(INADDR_LOOPBACK).port;  // free again
   auto args = train_args("killed");
   args.insert(args.begin(), {"/bin/sh", "-c",
                              "RANK=0 LOCAL_RANK=0 \"$0\" \"$@\" & zero=$!; RANK=1 LOCAL_RANK=1 \"$0\" \"$@\"; one=$?; "
@@ -100,7 +101,7 @@ TEST_F(TrainFaults, TheOtherRanksSayInTheRecordThatRankZeroWasKilled) {
                                         {"WORLD_SIZE", "2"},
                                         {"LOCAL_WORLD_SIZE", "2"},
                                         {"MASTER_ADDR", "127.0.0.1"},
-                                        {"MASTER_PORT", BoundSocket(INADDR_LOOPBACK).port},
+                                        {"MASTER_PORT", port},
                                         {"LOCKSTEP_RUN_FOLDER_FILE", {}}});
   EXPECT_EQ(ended.exit_code, 3) << "of rank 1: " << ended.err;
   const auto status = record::read_status(logs_.path() / "killed");
