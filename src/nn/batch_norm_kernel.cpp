@@ -5,16 +5,11 @@
 #include <cstring>
 #include <vector>
 
+#include "core/vector_clones.h"
+
 #pragma GCC optimize("O3")
 // Vectors stay within one function of one instruction set, so how they would be passed does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
-
-#if defined(__x86_64__)
-#define LOCKSTEP_CHANNEL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LOCKSTEP_CHANNEL_CLONES  // the compiler's own vectors: plain C++ below
-#endif
-#define LOCKSTEP_ALWAYS_INLINE inline __attribute__((always_inline))
 
 namespace lockstep::nn {
 namespace {
@@ -174,20 +169,20 @@ template <typename T> T* typed(void* data) { return static_cast<T*>(data); }
 
 }  // namespace
 
-LOCKSTEP_CHANNEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void batch_norm_sums(const PixelRows& shape, const void* x, const float* centre, double* sums) {
   if (shape.is_bf16) return sums_of(shape, typed<Bf16>(x), centre, sums);
   sums_of(shape, typed<float>(x), centre, sums);
 }
 
-LOCKSTEP_CHANNEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void batch_norm_rows(const PixelRows& shape, const void* x, const void* residual, const ChannelFactors& factors,
                      bool has_relu, void* out) {
   if (shape.is_bf16) return rows_of(shape, typed<Bf16>(x), typed<Bf16>(residual), factors, has_relu, typed<Bf16>(out));
   rows_of(shape, typed<float>(x), typed<float>(residual), factors, has_relu, typed<float>(out));
 }
 
-LOCKSTEP_CHANNEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void batch_norm_gated_sums(const PixelRows& shape, const void* x, const void* dout, const void* out, const float* mean,
                            void* gated, double* sums) {
   if (shape.is_bf16)
@@ -195,7 +190,7 @@ void batch_norm_gated_sums(const PixelRows& shape, const void* x, const void* do
   gated_sums_of(shape, typed<float>(x), typed<float>(dout), typed<float>(out), mean, typed<float>(gated), sums);
 }
 
-LOCKSTEP_CHANNEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void batch_norm_gradient_sums(const PixelRows& shape, const void* x, const void* dout, const ChannelFactors& factors,
                               bool has_relu, double* sums) {
   if (shape.is_bf16 && has_relu)
@@ -205,7 +200,7 @@ void batch_norm_gradient_sums(const PixelRows& shape, const void* x, const void*
   gradient_sums_of<float, false>(shape, typed<float>(x), typed<float>(dout), factors, sums);
 }
 
-LOCKSTEP_CHANNEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void batch_norm_gradient_rows(const PixelRows& shape, const void* x, const void* dout, const ChannelFactors& factors,
                               const float* mean_g, const float* slope, bool has_relu, void* dx) {
   const auto *x16 = typed<Bf16>(x), *dout16 = typed<Bf16>(dout);

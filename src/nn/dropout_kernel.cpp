@@ -1,14 +1,9 @@
 // One pass without memory between the draw and the mask; 64-bit products of whole vectors where the processor has them.
 #include "nn/dropout_kernel.h"
 
-#pragma GCC optimize("O3")
+#include "core/vector_clones.h"
 
-#if defined(__x86_64__)
-#define LOCKSTEP_DRAW_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LOCKSTEP_DRAW_CLONES  // one form for all
-#endif
-#define LOCKSTEP_DRAW_INLINE inline __attribute__((always_inline))
+#pragma GCC optimize("O3")
 
 namespace lockstep::nn {
 namespace {
@@ -17,14 +12,14 @@ constexpr uint64_t kColumnStep = 0x9e3779b97f4a7c15u;
 constexpr uint64_t kDrawMask = (uint64_t{1} << 24) - 1;
 
 /// The last steps of SplitMix64 (Steele et al. 2014).
-LOCKSTEP_DRAW_INLINE uint64_t mixed_bits(uint64_t x) {
+LOCKSTEP_ALWAYS_INLINE uint64_t mixed_bits(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
 template <typename Bits>
-LOCKSTEP_DRAW_INLINE void draw_rows(const NumberedDraws& draws, int64_t begin, int64_t end, Bits one, Bits* out) {
+LOCKSTEP_ALWAYS_INLINE void draw_rows(const NumberedDraws& draws, int64_t begin, int64_t end, Bits one, Bits* out) {
   const auto kept = static_cast<uint64_t>(draws.kept_of_2_24);
   for (int64_t row = begin; row < end; ++row) {
     const uint64_t row_key = mixed_bits(static_cast<uint64_t>(draws.rows[row]) + draws.key);
@@ -38,12 +33,12 @@ LOCKSTEP_DRAW_INLINE void draw_rows(const NumberedDraws& draws, int64_t begin, i
 
 }  // namespace
 
-LOCKSTEP_DRAW_CLONES
+LOCKSTEP_VECTOR_CLONES
 void draw_kept(const NumberedDraws& draws, int64_t begin, int64_t end, uint32_t one, uint32_t* out) {
   draw_rows(draws, begin, end, one, out);
 }
 
-LOCKSTEP_DRAW_CLONES
+LOCKSTEP_VECTOR_CLONES
 void draw_kept(const NumberedDraws& draws, int64_t begin, int64_t end, uint16_t one, uint16_t* out) {
   draw_rows(draws, begin, end, one, out);
 }

@@ -4,16 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/vector_clones.h"
+
 #pragma GCC optimize("O3")
 // Vectors stay within one function of one instruction set, so how they would be passed does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
-
-#if defined(__x86_64__)
-#define LOCKSTEP_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LOCKSTEP_VECTOR_CLONES  // the compiler's own vectors: plain C++ below
-#endif
-#define LOCKSTEP_INLINE inline __attribute__((always_inline))
 
 namespace lockstep::nn {
 namespace {
@@ -21,15 +16,15 @@ namespace {
 constexpr int64_t kNormLanes = 16;
 using NormVector = float __attribute__((vector_size(kNormLanes * sizeof(float))));
 
-LOCKSTEP_INLINE NormVector load_lanes(const float* from) {
+LOCKSTEP_ALWAYS_INLINE NormVector load_lanes(const float* from) {
   NormVector value;
   std::memcpy(&value, from, sizeof(value));
   return value;
 }
-LOCKSTEP_INLINE void store_lanes(float* to, const NormVector& value) { std::memcpy(to, &value, sizeof(value)); }
+LOCKSTEP_ALWAYS_INLINE void store_lanes(float* to, const NormVector& value) { std::memcpy(to, &value, sizeof(value)); }
 
 /// In pairs, so that the rounding error does not grow with the number of lanes.
-LOCKSTEP_INLINE float sum_lanes(const NormVector& value) {
+LOCKSTEP_ALWAYS_INLINE float sum_lanes(const NormVector& value) {
   float lanes[kNormLanes];
   std::memcpy(lanes, &value, sizeof(value));
   for (int64_t half = kNormLanes / 2; half > 0; half /= 2)

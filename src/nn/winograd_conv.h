@@ -10,9 +10,8 @@ namespace lockstep::nn {
 /// that transforming the filters does not cost more than it saves.
 bool has_winograd_conv(const at::Tensor& x_BCYX, const at::Tensor& weight_OC33);
 
-/// That convolution by minimal filtering, with gradients, which agrees with oneDNN's up to rounding. One core with AVX2
-/// does ResNet-50's at 90 to 150 GFLOP/s of plain sums, oneDNN at 72 to 82 forward and 43 to 51 backward. The result
-/// has channels last. The bits do not depend on the number of threads.
+/// That convolution by minimal filtering, with gradients, which agrees with oneDNN's up to rounding. The result has
+/// channels last. The bits do not depend on the number of threads.
 at::Tensor winograd_conv(const at::Tensor& x_BCYX, const at::Tensor& weight_OC33);
 
 /// Below autograd and autocast: whether the next two compute here, the convolution, and the gradients of x and weight

@@ -2,57 +2,55 @@
 // Everything that products read lies in panels of `lanes` channels, so that they read memory in its order.
 #include "nn/winograd_kernel.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "core/vector_clones.h"
 
 #pragma GCC optimize("O3")
 // Vectors stay within one function of one instruction set, so how they would be passed does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-#if defined(__x86_64__)
-#define LOCKSTEP_PANEL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LOCKSTEP_PANEL_CLONES
-#endif
-#define LOCKSTEP_INLINE inline __attribute__((always_inline))
-
 namespace lockstep::nn {
 namespace {
 
 constexpr int64_t kTileEdge = 4, kOutputEdge = 2, kFilterEdge = 3, kFilterNumbers = 9;
+constexpr int64_t kNarrow = 16, kWide = 32;  // lanes of a panel with AVX2 and with AVX-512
 
 /// Two vectors side by side.
 template <int64_t kLanes> struct Panel {
   typedef float Half __attribute__((vector_size(kLanes / 2 * sizeof(float))));
   Half low, high;
 
-  static LOCKSTEP_INLINE Panel zero() { return {Half{}, Half{}}; }
-  static LOCKSTEP_INLINE Panel at(const float* from) {
+  static LOCKSTEP_ALWAYS_INLINE Panel zero() { return {Half{}, Half{}}; }
+  static LOCKSTEP_ALWAYS_INLINE Panel at(const float* from) {
     Panel panel;
     std::memcpy(&panel.low, from, sizeof(Half));
     std::memcpy(&panel.high, from + kLanes / 2, sizeof(Half));
     return panel;
   }
-  LOCKSTEP_INLINE void put(float* to) const {
+  LOCKSTEP_ALWAYS_INLINE void put(float* to) const {
     std::memcpy(to, &low, sizeof(Half));
     std::memcpy(to + kLanes / 2, &high, sizeof(Half));
   }
-  LOCKSTEP_INLINE Panel operator+(const Panel& other) const { return {low + other.low, high + other.high}; }
-  LOCKSTEP_INLINE Panel operator-(const Panel& other) const { return {low - other.low, high - other.high}; }
-  LOCKSTEP_INLINE Panel operator-() const { return {-low, -high}; }
+  LOCKSTEP_ALWAYS_INLINE Panel operator+(const Panel& other) const { return {low + other.low, high + other.high}; }
+  LOCKSTEP_ALWAYS_INLINE Panel operator-(const Panel& other) const { return {low - other.low, high - other.high}; }
 };
+
+template <int64_t kLanes> using Vector = typename Panel<kLanes>::Half;
+template <int64_t kLanes> LOCKSTEP_ALWAYS_INLINE Vector<kLanes> vector_at(const float* from) {
+  Vector<kLanes> vector;
+  std::memcpy(&vector, from, sizeof(vector));
+  return vector;
+}
 
 /// sums[r] += the sum over k of a[r * kRowStep + k * kStep] times panel k of b.
 template <int64_t kLanes, int64_t kRows, int64_t kRowStep, int64_t kStep>
-LOCKSTEP_INLINE void add_products(Panel<kLanes> (&sums)[kRows], const float* a, const float* b, int64_t count) {
-  using Half = typename Panel<kLanes>::Half;
-  Half low[kRows], high[kRows];  // stay in registers, as members of structures do not
+LOCKSTEP_ALWAYS_INLINE void add_products(Panel<kLanes> (&sums)[kRows], const float* a, const float* b, int64_t count) {
+  Vector<kLanes> low[kRows], high[kRows];  // stay in registers, as members of structures do not
 #pragma GCC unroll 8
   for (int64_t row = 0; row < kRows; ++row) low[row] = sums[row].low, high[row] = sums[row].high;
   for (int64_t k = 0; k < count; ++k, a += kStep, b += kLanes) {
-    Half b_low, b_high;
-    std::memcpy(&b_low, b, sizeof(Half));
-    std::memcpy(&b_high, b + kLanes / 2, sizeof(Half));
+    const Vector<kLanes> b_low = vector_at<kLanes>(b), b_high = vector_at<kLanes>(b + kLanes / 2);
 #pragma GCC unroll 8
     for (int64_t row = 0; row < kRows; ++row) {
       low[row] += b_low * a[row * kRowStep];
@@ -64,11 +62,11 @@ LOCKSTEP_INLINE void add_products(Panel<kLanes> (&sums)[kRows], const float* a, 
 }
 
 // The transforms of one dimension of 4, 2 and 3 numbers; those of a tile are of its rows, then of its columns.
-template <typename T> LOCKSTEP_INLINE void transform_inputs(T& a, T& b, T& c, T& d) {
+template <typename T> LOCKSTEP_ALWAYS_INLINE void transform_inputs(T& a, T& b, T& c, T& d) {
   const T first = a - c, second = b + c, third = c - b, fourth = b - d;
   a = first, b = second, c = third, d = fourth;
 }
-template <typename T> LOCKSTEP_INLINE void transform_gradients(T& a, T& b, T& c, T& d) {  // of a and b
+template <typename T> LOCKSTEP_ALWAYS_INLINE void transform_gradients(T& a, T& b, T& c, T& d) {  // of a and b
   const T sum = a + b, difference = a - b;
   d = -b, b = sum, c = difference;
 }
@@ -76,22 +74,15 @@ template <typename T> LOCKSTEP_INLINE void transform_gradients(T& a, T& b, T& c,
 struct Place {
   int64_t picture, y, x;  // of the first output of a tile
 };
-LOCKSTEP_INLINE Place place_of(const WinogradShape& shape, int64_t tile) {
+LOCKSTEP_ALWAYS_INLINE Place place_of(const WinogradShape& shape, int64_t tile) {
   const int64_t across = shape.tiles_across(), row = tile / across, down = shape.tiles_down();
   return {row / down, row % down * kOutputEdge, tile % across * kOutputEdge};
 }
 
-template <int64_t kLanes> using Vector = typename Panel<kLanes>::Half;
-template <int64_t kLanes> LOCKSTEP_INLINE Vector<kLanes> vector_at(const float* from) {
-  Vector<kLanes> vector;
-  std::memcpy(&vector, from, sizeof(vector));
-  return vector;
-}
-
 /// Numbers of [kEdge, kEdge] pixels from (y, x) on, 0 outside the picture.
 template <int64_t kLanes, int64_t kEdge>
-LOCKSTEP_INLINE void read_pixels(const WinogradShape& shape, const float* picture, int64_t channels, int64_t y,
-                                 int64_t x, Vector<kLanes> (&tile)[kTileEdge][kTileEdge]) {
+LOCKSTEP_ALWAYS_INLINE void read_pixels(const WinogradShape& shape, const float* picture, int64_t channels, int64_t y,
+                                        int64_t x, Vector<kLanes> (&tile)[kTileEdge][kTileEdge]) {
   const bool is_inner = y >= 0 && x >= 0 && y + kEdge <= shape.rows && x + kEdge <= shape.columns;
   const float* corner = picture + (y * shape.columns + x) * channels;
 #pragma GCC unroll 4
@@ -106,8 +97,8 @@ LOCKSTEP_INLINE void read_pixels(const WinogradShape& shape, const float* pictur
 
 /// From a vector of channels of a tile to its 16 frequencies, `step` numbers apart.
 template <int64_t kLanes>
-LOCKSTEP_INLINE void transform_vector(const WinogradShape& shape, const float* picture, bool is_gradient,
-                                      int64_t channels, const Place& place, int64_t step, float* to) {
+LOCKSTEP_ALWAYS_INLINE void transform_vector(const WinogradShape& shape, const float* picture, bool is_gradient,
+                                             int64_t channels, const Place& place, int64_t step, float* to) {
   Vector<kLanes> t[kTileEdge][kTileEdge];
   if (is_gradient) {
     read_pixels<kLanes, kOutputEdge>(shape, picture, channels, place.y, place.x, t);
@@ -128,8 +119,8 @@ LOCKSTEP_INLINE void transform_vector(const WinogradShape& shape, const float* p
 }
 
 template <int64_t kLanes>
-LOCKSTEP_INLINE void transform_tile(const WinogradShape& shape, const float* pictures, bool is_gradient,
-                                    const Place& place, int64_t num_tiles, int64_t index, float* transformed) {
+LOCKSTEP_ALWAYS_INLINE void transform_tile(const WinogradShape& shape, const float* pictures, bool is_gradient,
+                                           const Place& place, int64_t num_tiles, int64_t index, float* transformed) {
   const int64_t channels = is_gradient ? shape.outputs : shape.inputs;
   const float* picture = pictures + place.picture * shape.rows * shape.columns * channels;
   for (int64_t c = 0; c < channels; c += kLanes / 2)
@@ -139,8 +130,8 @@ LOCKSTEP_INLINE void transform_tile(const WinogradShape& shape, const float* pic
 
 /// Products of one frequency: of kRows tiles with all filters of one panel.
 template <int64_t kLanes>
-LOCKSTEP_INLINE void multiply_tiles(const WinogradShape& shape, const float* tiles, const float* filters,
-                                    int64_t num_tiles, int64_t first, float* products) {
+LOCKSTEP_ALWAYS_INLINE void multiply_tiles(const WinogradShape& shape, const float* tiles, const float* filters,
+                                           int64_t num_tiles, int64_t first, float* products) {
   Panel<kLanes> sums[kWinogradRows];
 #pragma GCC unroll 8
   for (auto& sum : sums) sum = Panel<kLanes>::zero();
@@ -152,8 +143,8 @@ LOCKSTEP_INLINE void multiply_tiles(const WinogradShape& shape, const float* til
 }
 
 template <int64_t kLanes>
-LOCKSTEP_INLINE void write_tile(const WinogradShape& shape, const float* products, const Place& place,
-                                int64_t num_tiles, int64_t index, float* y) {
+LOCKSTEP_ALWAYS_INLINE void write_tile(const WinogradShape& shape, const float* products, const Place& place,
+                                       int64_t num_tiles, int64_t index, float* y) {
   const int64_t num_panels = shape.outputs / kLanes;
   float* picture = y + place.picture * shape.rows * shape.columns * shape.outputs;
   for (int64_t panel = 0; panel < num_panels; ++panel) {
@@ -181,8 +172,8 @@ LOCKSTEP_INLINE void write_tile(const WinogradShape& shape, const float* product
 int64_t whole_rows(int64_t num_tiles) { return (num_tiles + kWinogradRows - 1) / kWinogradRows * kWinogradRows; }
 
 template <int64_t kLanes>
-LOCKSTEP_INLINE void tiles_of(const WinogradShape& shape, const float* x, const float* packed, int64_t first_tile,
-                              int64_t last_tile, float* scratch, float* y) {
+LOCKSTEP_ALWAYS_INLINE void tiles_of(const WinogradShape& shape, const float* x, const float* packed,
+                                     int64_t first_tile, int64_t last_tile, float* scratch, float* y) {
   const int64_t num_tiles = last_tile - first_tile, padded = whole_rows(num_tiles);
   float *tiles = scratch, *products = scratch + kWinogradFrequencies * shape.inputs * padded;
   for (int64_t i = 0; i < num_tiles; ++i)
@@ -199,8 +190,8 @@ LOCKSTEP_INLINE void tiles_of(const WinogradShape& shape, const float* x, const 
 
 /// G g G^T, of `lanes` filters side by side.
 template <int64_t kLanes>
-LOCKSTEP_INLINE void transform_filters(const Vector<kLanes> (&g)[kFilterEdge][kFilterEdge],
-                                       Vector<kLanes> (&out)[kTileEdge][kTileEdge]) {
+LOCKSTEP_ALWAYS_INLINE void transform_filters(const Vector<kLanes> (&g)[kFilterEdge][kFilterEdge],
+                                              Vector<kLanes> (&out)[kTileEdge][kTileEdge]) {
   Vector<kLanes> rows[kTileEdge][kFilterEdge];
   for (int64_t j = 0; j < kFilterEdge; ++j) {
     const Vector<kLanes> outer = (g[0][j] + g[2][j]) * 0.5f, middle = g[1][j] * 0.5f;
@@ -214,8 +205,8 @@ LOCKSTEP_INLINE void transform_filters(const Vector<kLanes> (&g)[kFilterEdge][kF
 
 /// G^T u G: the transpose of transform_filters.
 template <int64_t kLanes>
-LOCKSTEP_INLINE void gather_filters(const Vector<kLanes> (&u)[kTileEdge][kTileEdge],
-                                    Vector<kLanes> (&out)[kFilterEdge][kFilterEdge]) {
+LOCKSTEP_ALWAYS_INLINE void gather_filters(const Vector<kLanes> (&u)[kTileEdge][kTileEdge],
+                                           Vector<kLanes> (&out)[kFilterEdge][kFilterEdge]) {
   Vector<kLanes> rows[kFilterEdge][kTileEdge];
   for (int64_t j = 0; j < kTileEdge; ++j) {
     const Vector<kLanes> even = (u[1][j] + u[2][j]) * 0.5f;
@@ -229,8 +220,8 @@ LOCKSTEP_INLINE void gather_filters(const Vector<kLanes> (&u)[kTileEdge][kTileEd
 
 /// Panels of the outer channels: the outputs, or with is_turned the inputs.
 template <int64_t kLanes>
-LOCKSTEP_INLINE void filters_of(const WinogradShape& shape, const float* filters, bool is_turned, int64_t first_panel,
-                                int64_t last_panel, float* packed) {
+LOCKSTEP_ALWAYS_INLINE void filters_of(const WinogradShape& shape, const float* filters, bool is_turned,
+                                       int64_t first_panel, int64_t last_panel, float* packed) {
   const int64_t inner = is_turned ? shape.outputs : shape.inputs, outer = is_turned ? shape.inputs : shape.outputs;
   const int64_t outer_step = is_turned ? kFilterNumbers : shape.inputs * kFilterNumbers;
   const int64_t inner_step = is_turned ? shape.inputs * kFilterNumbers : kFilterNumbers;
@@ -253,8 +244,8 @@ LOCKSTEP_INLINE void filters_of(const WinogradShape& shape, const float* filters
 }
 
 template <int64_t kLanes>
-LOCKSTEP_INLINE void filter_gradient_of(const WinogradShape& shape, const float* sums, int64_t first_panel,
-                                        int64_t last_panel, float* gradient) {
+LOCKSTEP_ALWAYS_INLINE void filter_gradient_of(const WinogradShape& shape, const float* sums, int64_t first_panel,
+                                               int64_t last_panel, float* gradient) {
   constexpr int64_t kWidth = kLanes / 2;
   for (int64_t o = first_panel * kLanes; o < last_panel * kLanes; o += kWidth) {
     for (int64_t i = 0; i < shape.inputs; ++i) {
@@ -273,8 +264,8 @@ LOCKSTEP_INLINE void filter_gradient_of(const WinogradShape& shape, const float*
 
 /// Of kRows inputs of a panel, from `row` on, and all panels of outputs.
 template <int64_t kLanes, int64_t kRows>
-LOCKSTEP_INLINE void add_rows(const WinogradShape& shape, const float* inputs, const float* gradients,
-                              int64_t num_tiles, int64_t row, float* sums) {
+LOCKSTEP_ALWAYS_INLINE void add_rows(const WinogradShape& shape, const float* inputs, const float* gradients,
+                                     int64_t num_tiles, int64_t row, float* sums) {
   for (int64_t o = 0; o < shape.outputs; o += kLanes) {
     Panel<kLanes> total[kRows];
     float* to = sums + row * shape.outputs + o;
@@ -287,8 +278,8 @@ LOCKSTEP_INLINE void add_rows(const WinogradShape& shape, const float* inputs, c
 }
 
 template <int64_t kLanes>
-LOCKSTEP_INLINE void add_products_of(const WinogradShape& shape, const float* inputs, const float* gradients,
-                                     int64_t num_tiles, int64_t frequency, int64_t panel, float* sums) {
+LOCKSTEP_ALWAYS_INLINE void add_products_of(const WinogradShape& shape, const float* inputs, const float* gradients,
+                                            int64_t num_tiles, int64_t frequency, int64_t panel, float* sums) {
   const float* a = inputs + (frequency * shape.inputs + panel * kLanes) * num_tiles;
   const float* b = gradients + frequency * shape.outputs * num_tiles;
   float* to = sums + (frequency * shape.inputs + panel * kLanes) * shape.outputs;
@@ -298,23 +289,10 @@ LOCKSTEP_INLINE void add_products_of(const WinogradShape& shape, const float* in
   add_rows<kLanes, kLanes - kWhole>(shape, a, b, num_tiles, kWhole, to);
 }
 
-constexpr int64_t kNarrow = 16, kWide = 32;
-
-LOCKSTEP_PANEL_CLONES
-void narrow_tiles(const WinogradShape& shape, const float* x, const float* packed, int64_t first_tile,
-                  int64_t last_tile, float* scratch, float* y) {
-  tiles_of<kNarrow>(shape, x, packed, first_tile, last_tile, scratch, y);
-}
-LOCKSTEP_PANEL_CLONES
-void wide_tiles(const WinogradShape& shape, const float* x, const float* packed, int64_t first_tile, int64_t last_tile,
-                float* scratch, float* y) {
-  tiles_of<kWide>(shape, x, packed, first_tile, last_tile, scratch, y);
-}
-
 template <int64_t kLanes>
-LOCKSTEP_INLINE void transform_of(const WinogradShape& shape, const float* pictures, bool is_gradient,
-                                  const WinogradChunk& chunk, int64_t first_tile, int64_t last_tile,
-                                  float* transformed) {
+LOCKSTEP_ALWAYS_INLINE void transform_of(const WinogradShape& shape, const float* pictures, bool is_gradient,
+                                         const WinogradChunk& chunk, int64_t first_tile, int64_t last_tile,
+                                         float* transformed) {
   for (int64_t tile = first_tile; tile < last_tile; ++tile)
     transform_tile<kLanes>(shape, pictures, is_gradient, place_of(shape, tile), chunk.num_tiles,
                            tile - chunk.first_tile, transformed);
@@ -330,7 +308,7 @@ int64_t winograd_lanes() {
   return 0;
 }
 
-LOCKSTEP_PANEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void winograd_filters(const WinogradShape& shape, const float* filters, bool is_turned, int64_t first_panel,
                       int64_t last_panel, float* packed) {
   if (shape.lanes == kWide)
@@ -343,12 +321,16 @@ int64_t winograd_scratch(const WinogradShape& shape, int64_t num_tiles) {
   return kWinogradFrequencies * (shape.inputs + shape.outputs) * whole_rows(num_tiles);
 }
 
+LOCKSTEP_VECTOR_CLONES
 void winograd_tiles(const WinogradShape& shape, const float* x, const float* packed, int64_t first_tile,
                     int64_t last_tile, float* scratch, float* y) {
-  (shape.lanes == kWide ? wide_tiles : narrow_tiles)(shape, x, packed, first_tile, last_tile, scratch, y);
+  if (shape.lanes == kWide)
+    tiles_of<kWide>(shape, x, packed, first_tile, last_tile, scratch, y);
+  else
+    tiles_of<kNarrow>(shape, x, packed, first_tile, last_tile, scratch, y);
 }
 
-LOCKSTEP_PANEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void winograd_transform(const WinogradShape& shape, const float* pictures, bool is_gradient, const WinogradChunk& chunk,
                         int64_t first_tile, int64_t last_tile, float* transformed) {
   if (shape.lanes == kWide)
@@ -357,7 +339,7 @@ void winograd_transform(const WinogradShape& shape, const float* pictures, bool 
     transform_of<kNarrow>(shape, pictures, is_gradient, chunk, first_tile, last_tile, transformed);
 }
 
-LOCKSTEP_PANEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void winograd_add_products(const WinogradShape& shape, const float* inputs, const float* gradients, int64_t num_tiles,
                            int64_t frequency, int64_t panel, float* sums) {
   if (shape.lanes == kWide)
@@ -366,7 +348,7 @@ void winograd_add_products(const WinogradShape& shape, const float* inputs, cons
     add_products_of<kNarrow>(shape, inputs, gradients, num_tiles, frequency, panel, sums);
 }
 
-LOCKSTEP_PANEL_CLONES
+LOCKSTEP_VECTOR_CLONES
 void winograd_filter_gradient(const WinogradShape& shape, const float* sums, int64_t first_panel, int64_t last_panel,
                               float* gradient) {
   if (shape.lanes == kWide)

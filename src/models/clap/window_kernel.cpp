@@ -6,16 +6,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/vector_clones.h"
+
 #pragma GCC optimize("O3")
 // Vectors stay within one function of one instruction set, so how they would be passed does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
-
-#if defined(__x86_64__)
-#define LOCKSTEP_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LOCKSTEP_VECTOR_CLONES  // the compiler's own vectors: plain C++ below
-#endif
-#define LOCKSTEP_INLINE inline __attribute__((always_inline))
 
 namespace lockstep::models {
 namespace {
@@ -26,17 +21,17 @@ using IntVector = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
 
 constexpr int64_t round_up(int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
 
-LOCKSTEP_INLINE Vector load(const float* from) {
+LOCKSTEP_ALWAYS_INLINE Vector load(const float* from) {
   Vector value;
   std::memcpy(&value, from, sizeof(value));
   return value;
 }
-LOCKSTEP_INLINE void store(float* to, const Vector& value) { std::memcpy(to, &value, sizeof(value)); }
+LOCKSTEP_ALWAYS_INLINE void store(float* to, const Vector& value) { std::memcpy(to, &value, sizeof(value)); }
 
 /// One tile of C = A B: `rows` x (16 vectors) numbers. A is read number by number, a_row and a_step apart.
 template <int64_t rows, int64_t vectors>
-LOCKSTEP_INLINE void multiply_tile(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row,
-                                   float* c, int64_t c_row, int64_t depth) {
+LOCKSTEP_ALWAYS_INLINE void multiply_tile(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row,
+                                          float* c, int64_t c_row, int64_t depth) {
   Vector sum[rows][vectors] = {};
   for (int64_t step = 0; step < depth; ++step) {
     Vector right[vectors];
@@ -51,8 +46,8 @@ LOCKSTEP_INLINE void multiply_tile(const float* a, int64_t a_row, int64_t a_step
 }
 
 template <int64_t vectors>
-LOCKSTEP_INLINE void multiply_columns(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row,
-                                      float* c, int64_t c_row, int64_t rows, int64_t depth) {
+LOCKSTEP_ALWAYS_INLINE void multiply_columns(const float* a, int64_t a_row, int64_t a_step, const float* b,
+                                             int64_t b_row, float* c, int64_t c_row, int64_t rows, int64_t depth) {
   int64_t row = 0;
   for (; row + kTileRows <= rows; row += kTileRows)
     multiply_tile<kTileRows, vectors>(a + row * a_row, a_row, a_step, b, b_row, c + row * c_row, c_row, depth);
@@ -74,7 +69,7 @@ void multiply(const float* a, int64_t a_row, int64_t a_step, const float* b, int
 }
 
 /// e^x for x <= 0, relative error below 2e-7: 2^n times a polynomial (Taylor) of what is left, |rest| <= ln 2 / 2.
-LOCKSTEP_INLINE Vector exponential(const Vector& argument) {
+LOCKSTEP_ALWAYS_INLINE Vector exponential(const Vector& argument) {
   const Vector x = argument < -87.0F ? Vector{} - 87.0F : argument;
   const Vector shifted = x * 1.44269504F + 12582912.0F;  // the sum's last bits are the nearest integer
   const Vector whole = shifted - 12582912.0F;
@@ -89,10 +84,10 @@ LOCKSTEP_INLINE Vector exponential(const Vector& argument) {
   return sum * std::bit_cast<Vector>(bits);
 }
 
-LOCKSTEP_INLINE float to_float(float value) { return value; }
-LOCKSTEP_INLINE float to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-LOCKSTEP_INLINE void from_float(float value, float& out) { out = value; }
-LOCKSTEP_INLINE void from_float(float value, uint16_t& out) {  // to the nearest, ties to even; NaN stays NaN
+LOCKSTEP_ALWAYS_INLINE float to_float(float value) { return value; }
+LOCKSTEP_ALWAYS_INLINE float to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+LOCKSTEP_ALWAYS_INLINE void from_float(float value, float& out) { out = value; }
+LOCKSTEP_ALWAYS_INLINE void from_float(float value, uint16_t& out) {  // to the nearest, ties to even; NaN stays NaN
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   out = static_cast<uint16_t>(value != value ? 0x7fc0U : rounded);
