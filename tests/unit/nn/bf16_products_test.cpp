@@ -1,9 +1,12 @@
 #include "nn/bf16_products.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "support/tensor_golden.h"
@@ -109,6 +112,26 @@ TEST(Bf16Products, LeaveOtherTypesAlone) {
   EXPECT_TRUE(at::equal(a.mm(b), product));
   EXPECT_TRUE(at::equal(at::conv2d(x, weight), convolved));
   EXPECT_EQ(a.to(at::kDouble).mm(b.to(at::kDouble)).scalar_type(), at::kDouble);
+}
+
+/// LibTorch's own loops may come to the same numbers: they are the slow ones.
+TEST(Bf16Products, TakeThePlaceOfLibTorchsAsLongAsTheObjectLives) {
+  using Op = std::pair<const char*, const char*>;
+  for (const auto& [name, overload] :
+       {Op{"aten::mm", ""}, Op{"aten::mm", "out"}, Op{"aten::addmm", ""}, Op{"aten::addmm_", ""}, Op{"aten::bmm", ""},
+        Op{"aten::baddbmm", ""}, Op{"aten::convolution", ""}, Op{"aten::convolution_backward", ""},
+        Op{"aten::_scaled_dot_product_flash_attention_for_cpu", ""},
+        Op{"aten::_scaled_dot_product_flash_attention_for_cpu_backward", ""}}) {
+    const auto is_ours = [op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)] {
+      return op.dumpState().find("bf16_products.cpp") != std::string::npos;
+    };
+    EXPECT_FALSE(is_ours()) << name;
+    {
+      const Bf16Products products;
+      EXPECT_TRUE(is_ours()) << name << " " << overload;
+    }
+    EXPECT_FALSE(is_ours()) << name;
+  }
 }
 
 TEST(Bf16Products, AreThoseOfFp32NumbersToTheBit) {
