@@ -86,8 +86,8 @@ PairResult try_pair(int from_rank, int to_rank, const std::string& address, uint
     return result;
   }
   try {
-    constexpr size_t kMaxGreetingBytes = 100;
-    result.is_open = receive_message(way.socket, kPairTimeout, kMaxGreetingBytes) == kGreeting;
+    constexpr size_t kMostBytesOfAGreeting = 100;
+    result.is_open = receive_message(way.socket, kPairTimeout, kMostBytesOfAGreeting) == kGreeting;
     if (!result.is_open) result.reason = "another program answers there";
   } catch (const CommError& error) {
     result.reason = error.what();
