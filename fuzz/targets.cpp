@@ -1,9 +1,6 @@
 #include "fuzz/targets.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -34,6 +31,7 @@
 #include "data/text/text_tokenizer.h"
 #include "data/text/word_pieces.h"
 #include "data/tokens/indexed_dataset.h"
+#include "fuzz/memory_folder.h"
 #include "logs/formats.h"
 #include "logs/logs.h"
 #include "models/pickle.h"
@@ -53,42 +51,6 @@ namespace lockstep::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-using Bytes = std::span<const std::byte>;
-
-std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
-/// A folder in memory for parsers that take paths; gone with the object. Each target keeps one and overwrites its
-/// files: making and removing a folder costs more than most parsers do.
-class MemoryFolder {
- public:
-  MemoryFolder() {
-    std::string name =
-        (fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path().string()) + "/lockstep-fuzz-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw EnvironmentError(fmt::format("fuzz: cannot make {}", name));
-    path_ = name;
-  }
-  ~MemoryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  MemoryFolder(const MemoryFolder&) = delete;
-  MemoryFolder& operator=(const MemoryFolder&) = delete;
-
-  fs::path write(const std::string& name, Bytes bytes) const {
-    const fs::path file = path_ / name;
-    fs::create_directories(file.parent_path());
-    const int descriptor = open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    const bool is_written =
-        descriptor >= 0 && ::write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-    if (descriptor >= 0) close(descriptor);
-    if (!is_written) throw EnvironmentError(fmt::format("fuzz: cannot write {}", file.string()));
-    return file;
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// Bytes as a stream, in pieces of a size that does not divide tar's blocks.
 class MemoryStream : public data::ByteStream {
@@ -346,6 +308,7 @@ std::vector<Target> make_targets() {
       {"recipe", {"/recipes/clip_"}, read_recipe},
       {"s3_answer", {}, read_s3_answer},
   };
+  add_targets_of_files(list);
   for (const logs::LogFormatInfo& info : logs::kLogFormats) {
     if (info.reader == nullptr) continue;
     const bool is_csv = info.format == logs::LogFormat::kCsv;

@@ -22,6 +22,9 @@ struct Target {
 /// All targets, by name.
 const std::vector<Target>& targets();
 
+/// Those of fuzz/targets_files.cpp.
+void add_targets_of_files(std::vector<Target>& list);
+
 /// Good inputs of a target and those that were once found, under the repository's folder `root`, sorted.
 std::vector<std::filesystem::path> input_files(const Target& target, const std::filesystem::path& root);
 

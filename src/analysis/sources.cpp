@@ -143,6 +143,15 @@ bool is_size_axis(const std::string& axis) {
   return kAxes.contains(core::replace_all(axis, "_", "-"));
 }
 
+/// An integer in [1, 1000000]: products of two of them are sizes of runs.
+int64_t size_of(const core::Json& point, const char* key) {
+  constexpr int64_t kMost = 1'000'000;
+  const auto number = core::integer_of(point.at(key));
+  if (!number || *number < 1 || *number > kMost)
+    throw DataError(fmt::format("'{}'={} is no integer in [1, {}]", key, point.at(key).dump().substr(0, 60), kMost));
+  return *number;
+}
+
 Source sweep_source(const fs::path& folder, const core::Json& point, bool is_local) {
   const auto plain = [](const core::Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
@@ -153,8 +162,8 @@ Source sweep_source(const fs::path& folder, const core::Json& point, bool is_loc
       if (!is_size_axis(axis)) source.tags[axis] = plain(value);
   source.state = point.at("state");
   source.message = point.at("message");
-  const auto num_nodes = point.at("nodes").get<int64_t>();
-  source.devices = num_nodes * point.at("ranks_per_node").get<int64_t>();
+  const int64_t num_nodes = size_of(point, "nodes");
+  source.devices = num_nodes * size_of(point, "ranks_per_node");
   source.nodes = is_local ? 1 : num_nodes;
   if (const auto& jobs = point.at("jobs"); !jobs.empty()) source.job = "job " + jobs.back().at("id").get<std::string>();
   return source;

@@ -25,6 +25,9 @@ constexpr int kManifestVersion = 1;
 constexpr const char* kFormat = "lockstep checkpoint";
 constexpr const char* kHashKey = "manifest_xxh3";
 constexpr size_t kMaxFiles = 1'000'000;
+constexpr int64_t kMaxCount = 1'000'000'000'000'000;  // of steps and samples: sums and products of some stay integers
+constexpr int64_t kMaxBytes = 1'000'000'000'000'000'000;  // of all files together
+constexpr double kMaxTime = 253402300800;                 // the year 10000
 
 /// Reads fields of a manifest; every error names the file and the key.
 class Fields {
@@ -54,9 +57,11 @@ class Fields {
     if (!value.is_string()) fail(fmt::format("has '{}'={}, expected a text", key, value.dump().substr(0, 60)));
     return value.get<std::string>();
   }
-  double number(const char* key) const {
+  double number(const char* key, double lowest, double highest) const {
     const Json& value = at(key);
-    if (!value.is_number()) fail(fmt::format("has '{}'={}, expected a number", key, value.dump().substr(0, 60)));
+    const bool is_in_range = value.is_number() && value.get<double>() >= lowest && value.get<double>() <= highest;
+    if (!is_in_range)
+      fail(fmt::format("has '{}'={}, expected a number in [{}, {}]", key, value.dump().substr(0, 60), lowest, highest));
     return value.get<double>();
   }
 
@@ -98,10 +103,11 @@ std::vector<CheckpointFile> files_from_json(const Fields& fields, const std::str
   if (!list.is_array() || list.empty() || list.size() > kMaxFiles) fields.fail("has no list of files");
   std::vector<CheckpointFile> files;
   std::set<std::string> names;
+  int64_t left = kMaxBytes;
   for (const Json& item : list) {
     const Fields file(item, where);
-    files.push_back(
-        {file.text("name"), file.integer("bytes", 0, std::numeric_limits<int64_t>::max()), file.text("xxh3")});
+    files.push_back({file.text("name"), file.integer("bytes", 0, left), file.text("xxh3")});
+    left -= files.back().bytes;
     if (!is_plain_name(files.back().name))
       fields.fail(fmt::format("names the file '{}', which is no plain file name", files.back().name));
     if (!names.insert(files.back().name).second)
@@ -128,14 +134,13 @@ CheckpointManifest manifest_from_json(const Json& json, const std::string& where
   const std::string expected = hash_without_hash(json);
   if (fields.text(kHashKey) != expected)
     fields.fail(fmt::format("was altered: {}={}, expected {}", kHashKey, fields.text(kHashKey), expected));
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   constexpr int kMaxInt = std::numeric_limits<int>::max();
-  return {.step = fields.integer("step", 0, kMax),
+  return {.step = fields.integer("step", 0, kMaxCount),
           .attempt = static_cast<int>(fields.integer("attempt", 0, kMaxInt)),
           .world_size = static_cast<int>(fields.integer("world_size", 1, kMaxInt)),
-          .epoch = fields.integer("epoch", 0, kMax),
-          .samples_seen = fields.integer("samples_seen", 0, kMax),
-          .created_s = fields.number("created_s"),
+          .epoch = fields.integer("epoch", 0, kMaxCount),
+          .samples_seen = fields.integer("samples_seen", 0, kMaxCount),
+          .created_s = fields.number("created_s", 0, kMaxTime),
           .code_version = fields.text("code_version"),
           .data_position = fields.at("data_position"),
           .extra = extra_from_json(fields),

@@ -77,4 +77,15 @@ std::string address_towards(const std::string& host, int port) {
       "name the network interface of the cluster in GLOO_SOCKET_IFNAME");
 }
 
+bool is_own_address(const std::string& text) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  if (inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1) return false;
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool is_own = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return is_own;
+}
+
 }  // namespace lockstep::comm

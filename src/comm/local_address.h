@@ -7,4 +7,7 @@ namespace lockstep::comm {
 /// first interface that is up and not the loopback. None: EnvironmentError.
 std::string address_towards(const std::string& host, int port);
 
+/// Whether `text` is an IPv4 address in numbers, and one of this machine.
+bool is_own_address(const std::string& text);
+
 }  // namespace lockstep::comm

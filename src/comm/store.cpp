@@ -1,5 +1,6 @@
 #include "comm/store.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -11,6 +12,7 @@
 
 #include "comm/counting_store_internal.h"
 #include "comm/error_text.h"
+#include "comm/sealed_store_internal.h"
 #include "comm/store_internal.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -35,13 +37,14 @@ std::string to_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), 
       "(or MASTER_PORT)");
 }
 
-core::Fd listen_on_loopback(uint16_t port) {
+core::Fd listen_on(const std::string& own_address, uint16_t port) {
   core::Fd file(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(port);
+  LOCKSTEP_CHECK(inet_pton(AF_INET, own_address.c_str(), &address.sin_addr) == 1, "comm: '{}' is no IPv4 address",
+                 own_address);
   if (!file.valid() || ::setsockopt(file.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(file.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(file.get(), SOMAXCONN) != 0)
@@ -65,15 +68,15 @@ Store::~Store() = default;
 
 Store Store::in_process() { return wrap(c10::make_intrusive<c10d::HashStore>(), 0); }
 
-Store Store::serve(uint16_t port, std::chrono::milliseconds timeout, Reach reach) {
+Store Store::serve(uint16_t port, std::chrono::milliseconds timeout, const std::string& address) {
   c10d::TCPStoreOptions options;
   options.port = port;
-  if (reach == Reach::kThisNode) options.masterListenFd = listen_on_loopback(port).release();  // the store closes it
+  if (!address.empty()) options.masterListenFd = listen_on(address, port).release();  // the store closes it
   options.isServer = true;
   options.waitWorkers = false;
   options.timeout = timeout;
   try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(kLoopback, options);
+    auto store = c10::make_intrusive<c10d::TCPStore>(address.empty() ? kLoopback : address, options);
     const uint16_t real_port = store->getPort();
     return wrap(std::move(store), real_port);
   } catch (const std::exception& error) {
@@ -98,6 +101,10 @@ Store Store::another_connection() const { return wrap(impl_->store->clone(), imp
 
 Store Store::counted_by(std::shared_ptr<StoreCalls> calls) const {
   return wrap(c10::make_intrusive<CountingStore>(impl_->store, std::move(calls)), impl_->port);
+}
+
+Store Store::sealed_by(const std::string& secret) const {
+  return wrap(c10::make_intrusive<SealedStore>(impl_->store, secret), impl_->port);
 }
 
 uint16_t Store::port() const { return impl_->port; }

@@ -26,17 +26,19 @@ class Store {
 
   static Store
   in_process();  ///< For ranks that are threads; copies made by `under` and `another_connection` see the same names.
-  enum class Reach { kThisNode, kAllNodes };
-  /// Serves a TCP store on `port` (0: any free one), on the loopback address or on all interfaces, and connects to it.
-  /// Whoever reaches it can read and write it. A port in use throws EnvironmentError that says who has it.
-  static Store serve(uint16_t port, std::chrono::milliseconds timeout, Reach reach = Reach::kAllNodes);
+  /// Serves a TCP store on `port` (0: any free one), on one numerical IPv4 address of this machine or on all interfaces
+  /// (""), and connects to it. Whoever reaches it can list, read and write it. A port in use throws EnvironmentError
+  /// that says who has it.
+  static Store serve(uint16_t port, std::chrono::milliseconds timeout, const std::string& address = "");
   /// Connects to a store that someone else serves.
   static Store connect(const StoreAddress& address, std::chrono::milliseconds timeout);
 
   Store under(const std::string& prefix) const;  ///< The same store, every name with a prefix.
   Store another_connection() const;  ///< For another thread: a blocked call holds up only its own connection.
   Store counted_by(std::shared_ptr<StoreCalls> calls) const;  ///< The same store; what goes through it is counted.
-  uint16_t port() const;                                      ///< Of a TCP store; 0 else.
+  /// The same store for those who know a secret: others see no names in it, and what they write is an error to read.
+  Store sealed_by(const std::string& secret) const;
+  uint16_t port() const;  ///< Of a TCP store; 0 else.
 
   void set(const std::string& name, const std::string& text);
   std::string get(const std::string& name, std::chrono::milliseconds timeout);  ///< Waits for the name.

@@ -53,10 +53,18 @@ milliseconds left_until(Clock::time_point deadline) {
 
 bool is_one_node(const hw::RankInfo& info) { return info.local_world_size == info.world_size; }
 
-/// Before all names that this job uses in the store. Whoever does not know the job's secret can join no rank.
-std::string store_prefix(const hw::RankInfo& info) {
-  const auto secret = core::env("LOCKSTEP_STORE_SECRET");
-  return (secret ? "job_" + *secret + "/" : "") + fmt::format("attempt_{}", info.attempt);
+/// The job's names in the store. Whoever does not know the job's secret can join no rank.
+Store store_of_job(const Store& store, const hw::RankInfo& info) {
+  const std::string prefix = fmt::format("attempt_{}", info.attempt);
+  const std::string secret = core::env("LOCKSTEP_STORE_SECRET").value_or("");
+  return secret.empty() ? store.under(prefix) : store.sealed_by(secret).under(prefix);
+}
+
+/// Of the store that rank 0 serves: the one address by which all find it, where that is known; "": all interfaces.
+/// Other nodes may resolve a host name to another address than this one does.
+std::string address_to_serve(const hw::RankInfo& info) {
+  if (is_one_node(info)) return "127.0.0.1";
+  return is_own_address(info.master_addr) && info.master_addr != "0.0.0.0" ? info.master_addr : "";
 }
 
 /// One rank of each node speaks for all that wait there.
@@ -69,8 +77,7 @@ Store open_store(const hw::RankInfo& info, const WorldOptions& options) {
   LOCKSTEP_CHECK(info.master_port > 0 && info.master_port < 65536, "comm: master_port={}", info.master_port);
   const auto port = static_cast<uint16_t>(info.master_port);
   const bool is_local = is_one_node(info) && !info.store_is_hosted_by_launcher;
-  if (serves_store(info))
-    return Store::serve(port, timeout, is_local ? Store::Reach::kThisNode : Store::Reach::kAllNodes);
+  if (serves_store(info)) return Store::serve(port, timeout, address_to_serve(info));
   std::optional<NoticeThread> notice;
   if (tells_of_waiting(info))
     notice.emplace(options.notice_times,
@@ -383,7 +390,7 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
     state->address = address_towards(info.master_addr, info.master_port);
   Store store = open_store(info, options);
   if (options.store_calls) store = store.counted_by(options.store_calls);
-  state->store = std::make_shared<Store>(store.under(store_prefix(info)));
+  state->store = std::make_shared<Store>(store_of_job(store, info));
   meet(*state->store, info, options);
   const auto met = Clock::now();
   state->progress = std::make_shared<StoreProgress>(

@@ -42,7 +42,8 @@ void check_port_of_rank_zero(const hw::RankInfo& place, Report& report) {
         fmt::format("torchrun's store does not answer on {}:{}: {}", place.master_addr, port, store.reason),
         "look at torchrun's own output; its --rdzv-endpoint must name this node");
   }
-  const Listener listener = listen_on(port);
+  const bool is_one_node = place.local_world_size == place.world_size;
+  const Listener listener = listen_on(port, is_one_node ? Interfaces::kLoopback : Interfaces::kAll);
   if (listener.socket.valid()) return report.ok(fmt::format("rank 0 can listen on {}", name));
   report.error(fmt::format("rank 0 cannot listen on {}: {}", name, listener.reason),
                listener.is_in_use ? "end the program that has it, perhaps left over from an earlier run "

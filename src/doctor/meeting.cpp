@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "doctor/channel.h"
 #include "doctor/sockets.h"
 
 namespace lockstep::doctor {
@@ -22,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGreetingTimeout{5000}, kPairTimeout{3000}, kRetryPause{200}, kPingTimeout{5000};
 constexpr int kPings = 5;
 constexpr size_t kMostFailedPairs = 5;  // of one node: the others would fail alike, and each takes its time
-const std::string kGreeting = "lockstep doctor 1";
+constexpr size_t kMostGuestsAtOnce = 64;
 
 /// With microseconds, unlike core::unix_seconds.
 double wall_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -31,10 +35,21 @@ milliseconds left_until(Clock::time_point deadline) {
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
 }
 
+bool is_one_node(const hw::RankInfo& place) { return place.local_world_size == place.world_size; }
+
+/// Where ranks may come from.
+Interfaces interfaces_for(const hw::RankInfo& place) {
+  return is_one_node(place) ? Interfaces::kLoopback : Interfaces::kAll;
+}
+
+std::string host_address(const hw::RankInfo& place) { return is_one_node(place) ? "127.0.0.1" : place.master_addr; }
+
+std::string secret_of(const Question& question) { return question.env("LOCKSTEP_STORE_SECRET").value_or(""); }
+
 /// Answers other nodes until it is destroyed.
 class Answerer {
  public:
-  Answerer() : listener_(listen_on(0)), thread_([this] { run(); }) {}
+  explicit Answerer(Interfaces interfaces) : listener_(listen_on(0, interfaces)), thread_([this] { run(); }) {}
   ~Answerer() {
     is_over_ = true;
     thread_.join();
@@ -71,7 +86,8 @@ PairResult try_pair(int from_rank, int to_rank, const std::string& address, uint
     return result;
   }
   try {
-    result.is_open = receive_message(way.socket, kPairTimeout) == kGreeting;
+    constexpr size_t kMostBytesOfAGreeting = 100;
+    result.is_open = receive_message(way.socket, kPairTimeout, kMostBytesOfAGreeting) == kGreeting;
     if (!result.is_open) result.reason = "another program answers there";
   } catch (const CommError& error) {
     result.reason = error.what();
@@ -96,9 +112,20 @@ Json to_json(const PairResult& pair) {
           {"target", pair.target},  {"reason", pair.reason}, {"ms", pair.ms}};
 }
 
+/// DataError for what is no integer in [lowest, highest].
+int int_at(const Json& json, const char* key, int lowest, int highest) {
+  const auto number = core::integer_of(json.at(key));
+  if (!number || *number < lowest || *number > highest)
+    throw DataError(fmt::format("doctor: '{}'={} is no integer in [{}, {}]", key, json.at(key).dump().substr(0, 60),
+                                lowest, highest));
+  return static_cast<int>(*number);
+}
+
+constexpr int kMostRanks = 10'000'000, kMaxPort = 65535;
+
 PairResult pair_from_json(const Json& json) {
-  return {.from_rank = json.at("from"),
-          .to_rank = json.at("to"),
+  return {.from_rank = int_at(json, "from", 0, kMostRanks),
+          .to_rank = int_at(json, "to", 0, kMostRanks),
           .is_open = json.at("is_open"),
           .target = json.at("target"),
           .reason = json.at("reason"),
@@ -114,12 +141,13 @@ std::string node_of(const RankReport& report) {
 class Host {
  public:
   Host(const Question& question, const hw::RankInfo& place, RankReport own)
-      : question_(question), place_(place), listener_(listen_on(meeting_port(place))) {
+      : question_(question), place_(place), listener_(listen_on(meeting_port(place), interfaces_for(place))),
+        answerer_(interfaces_for(place)) {
     if (!listener_.socket.valid())
       throw EnvironmentError(
           fmt::format("doctor: rank 0 cannot listen on port {}: {}", meeting_port(place), listener_.reason),
           "choose another with MASTER_PORT or --master-port");
-    own.address = place.master_addr;
+    own.address = host_address(place);
     own.port = answerer_.port();
     meeting_.ranks.emplace(0, std::move(own));
   }
@@ -133,35 +161,63 @@ class Host {
   }
 
  private:
+  /// Each guest is heard by a thread of its own: one that says nothing holds up nobody.
   void gather() {
+    constexpr milliseconds kLook{50};
     const auto begin = Clock::now(), deadline = begin + question_.timeout;
     const auto world = static_cast<size_t>(place_.world_size);
+    std::vector<std::future<std::optional<Guest>>> talks;
     while (meeting_.ranks.size() < world && Clock::now() < deadline) {
-      core::Fd guest = accept_within(listener_.socket, left_until(deadline));
-      if (guest.valid()) welcome(std::move(guest));
+      if (talks.size() < kMostGuestsAtOnce)
+        if (core::Fd guest = accept_within(listener_.socket, std::min(kLook, left_until(deadline))); guest.valid())
+          talks.push_back(std::async(std::launch::async, hear_guest, std::move(guest), secret_of(question_)));
+      std::erase_if(talks, [&](auto& talk) {
+        const bool has_ended = talk.wait_for(talks.size() < kMostGuestsAtOnce ? milliseconds(0) : milliseconds(1)) ==
+                               std::future_status::ready;
+        if (has_ended)
+          if (auto guest = talk.get()) welcome(std::move(*guest));
+        return has_ended;
+      });
     }
     meeting_.seconds = core::ms_since(begin) / 1000;
   }
 
-  void welcome(core::Fd guest) {
+  struct Guest {
+    std::unique_ptr<Channel> channel;
+    std::optional<RankReport> report{};
+    std::string refusal{};
+  };
+
+  /// Nothing of a look at the port by a check, or of a stranger: it says nothing that is known here.
+  static std::optional<Guest> hear_guest(core::Fd socket, const std::string& secret) {
     try {
-      send_message(guest, kGreeting, kGreetingTimeout);
-      RankReport report =
-          rank_report_from_json(core::parse_json(receive_message(guest, kGreetingTimeout), "a rank's report"));
-      const int rank = report.rank;
-      if (report.world_size != place_.world_size)
-        meeting_.refused.push_back(fmt::format("rank {} on {} was told of {} ranks, rank 0 of {}", rank, report.host,
-                                               report.world_size, place_.world_size));
-      else if (rank < 1 || rank >= place_.world_size || meeting_.ranks.contains(rank))
-        meeting_.refused.push_back(
-            fmt::format("two processes say that they are rank {}; one is on {}", rank, report.host));
-      else {
-        meeting_.ranks.emplace(rank, std::move(report));
-        guests_.emplace(rank, std::move(guest));
+      Guest guest{.channel =
+                      std::make_unique<Channel>(std::move(socket), Channel::Side::kHost, secret, kGreetingTimeout)};
+      try {
+        guest.report =
+            rank_report_from_json(core::parse_json(guest.channel->receive(kGreetingTimeout), "a rank's report"));
+      } catch (const CommError& error) {
+        if (error.hint().empty()) return std::nullopt;
+        guest.refusal = error.what();
       }
+      return guest;
     } catch (const std::exception&) {
-      // A look at the port by a check, or a stranger: it says nothing that is known here.
+      return std::nullopt;
     }
+  }
+
+  void welcome(Guest guest) {
+    if (!guest.report) return meeting_.refused.push_back(std::move(guest.refusal));
+    const int rank = guest.report->rank;
+    const std::string& host = guest.report->host;
+    if (guest.report->world_size != place_.world_size)
+      return meeting_.refused.push_back(fmt::format("rank {} on {} was told of {} ranks, rank 0 of {}", rank, host,
+                                                    guest.report->world_size, place_.world_size));
+    if (rank < 1 || rank >= place_.world_size || meeting_.ranks.contains(rank))
+      return meeting_.refused.push_back(
+          fmt::format("two processes say that they are rank {}; one is on {}", rank, host));
+    meeting_.ranks.emplace(rank, std::move(*guest.report));
+    guests_.emplace(rank, std::move(guest.channel));
   }
 
   void lose(int rank, const std::string& why) { meeting_.lost.emplace(rank, why); }
@@ -169,7 +225,7 @@ class Host {
   void tell(int rank, const Json& message) {
     if (meeting_.lost.contains(rank)) return;
     try {
-      send_message(guests_.at(rank), message.dump(), kPingTimeout);
+      guests_.at(rank)->send(message.dump(), kPingTimeout);
     } catch (const CommError& error) {
       lose(rank, error.what());
     }
@@ -179,7 +235,7 @@ class Host {
   Json hear(int rank, const char* key, milliseconds timeout) {
     if (meeting_.lost.contains(rank)) return nullptr;
     try {
-      return core::parse_json(receive_message(guests_.at(rank), timeout), "a rank's answer").at(key);
+      return core::parse_json(guests_.at(rank)->receive(timeout), "a rank's answer").at(key);
     } catch (const std::exception& error) {
       lose(rank, error.what());
       return nullptr;
@@ -230,7 +286,7 @@ class Host {
       if (rank == 0) continue;
       try {
         for (const Json& pair : hear(rank, "pairs", timeout)) meeting_.pairs.push_back(pair_from_json(pair));
-      } catch (const Json::exception& error) {
+      } catch (const std::exception& error) {
         lose(rank, error.what());
       }
     }
@@ -240,23 +296,29 @@ class Host {
   const hw::RankInfo& place_;
   Listener listener_;
   Answerer answerer_;
-  std::map<int, core::Fd> guests_;
+  std::map<int, std::unique_ptr<Channel>> guests_;
   Meeting meeting_;
 };
 
+/// The way to rank 0, and the address of this end.
+struct HostChannel {
+  Channel channel;
+  std::string own_address;
+};
+
 /// Connects to rank 0, which may come later.
-Connection reach_host(const Question& question, const hw::RankInfo& place) {
+HostChannel reach_host(const Question& question, const hw::RankInfo& place) {
   const auto deadline = Clock::now() + question.timeout;
   const uint16_t port = meeting_port(place);
   std::string reason;
   while (Clock::now() < deadline) {
-    Connection way = connect_to(place.master_addr, port, std::min(kPairTimeout, left_until(deadline)));
+    Connection way = connect_to(host_address(place), port, std::min(kPairTimeout, left_until(deadline)));
     reason = way.reach == Reach::kNoAnswer ? "no answer" : way.reason;
     if (way.reach == Reach::kUnresolvable) break;
     if (way.reach == Reach::kOpen) {
       try {
-        if (receive_message(way.socket, kGreetingTimeout) == kGreeting) return way;
-        reason = "another program answers there";
+        return {Channel(std::move(way.socket), Channel::Side::kGuest, secret_of(question), kGreetingTimeout),
+                way.own_address};
       } catch (const CommError& error) {
         reason = error.what();
       }
@@ -264,7 +326,7 @@ Connection reach_host(const Question& question, const hw::RankInfo& place) {
     std::this_thread::sleep_for(kRetryPause);
   }
   throw CommError(fmt::format("doctor: rank {} cannot reach rank 0 at {}:{} within {} s: {}", place.rank,
-                              place.master_addr, port, question.timeout.count() / 1000, reason),
+                              host_address(place), port, question.timeout.count() / 1000, reason),
                   "was rank 0 started, on the host that MASTER_ADDR names, and is the port open between the nodes?");
 }
 
@@ -299,18 +361,22 @@ core::Json to_json(const RankReport& report) {
 
 RankReport rank_report_from_json(const core::Json& json) {
   RankReport report{
-      .rank = json.at("rank"),
-      .world_size = json.at("world_size"),
-      .local_rank = json.at("local_rank"),
-      .local_world_size = json.at("local_world_size"),
-      .node_rank = json.at("node_rank"),
+      .rank = int_at(json, "rank", 0, kMostRanks),
+      .world_size = int_at(json, "world_size", 1, kMostRanks),
+      .local_rank = int_at(json, "local_rank", 0, kMostRanks),
+      .local_world_size = int_at(json, "local_world_size", 1, kMostRanks),
+      .node_rank = int_at(json, "node_rank", -1, kMostRanks),
       .host = json.at("host"),
       .address = json.at("address"),
-      .port = json.at("port"),
+      .port = static_cast<uint16_t>(int_at(json, "port", 0, kMaxPort)),
       .program = {.version = json.at("version"), .commit = json.at("commit"), .file_hash = json.at("file_hash")},
       .command = json.at("command"),
       .options = json.at("options")};
-  for (const auto& [path, bytes] : json.at("data").items()) report.data_bytes.emplace(path, bytes.get<int64_t>());
+  for (const auto& [path, bytes] : json.at("data").items()) {
+    const auto size = core::integer_of(bytes);
+    if (!size) throw DataError(fmt::format("doctor: '{}' has the size {}", path, bytes.dump().substr(0, 60)));
+    report.data_bytes.emplace(path, *size);
+  }
   for (const Json& finding : json.at("findings")) report.findings.push_back(finding_from_json(finding));
   return report;
 }
@@ -326,22 +392,22 @@ Meeting host_meeting(const Question& question, const hw::RankInfo& place, RankRe
 }
 
 void attend_meeting(const Question& question, const hw::RankInfo& place, RankReport own) {
-  const Answerer answerer;
-  const Connection host = reach_host(question, place);
+  const Answerer answerer(interfaces_for(place));
+  HostChannel host = reach_host(question, place);
   const std::string chosen = address_of_chosen_interface(question);
   own.address = chosen.empty() ? host.own_address : chosen;
   own.port = answerer.port();
-  send_message(host.socket, to_json(own).dump(), kGreetingTimeout);
+  host.channel.send(to_json(own).dump(), kGreetingTimeout);
   // The others may come as late as this rank could, and then each has its clock and its pairs looked at.
   const milliseconds patience = 3 * question.timeout + kPingTimeout * place.world_size;
   while (true) {
-    const Json message = core::parse_json(receive_message(host.socket, patience), "rank 0's message");
+    const Json message = core::parse_json(host.channel.receive(patience), "rank 0's message");
     if (message.contains("done")) return;
-    if (message.contains("ping")) send_message(host.socket, Json{{"wall_s", wall_s()}}.dump(), kPingTimeout);
+    if (message.contains("ping")) host.channel.send(Json{{"wall_s", wall_s()}}.dump(), kPingTimeout);
     if (!message.contains("reach")) continue;
     Json pairs = Json::array();
     for (const PairResult& pair : try_pairs(place.rank, message.at("reach"))) pairs.push_back(to_json(pair));
-    send_message(host.socket, Json{{"pairs", std::move(pairs)}}.dump(), kPingTimeout);
+    host.channel.send(Json{{"pairs", std::move(pairs)}}.dump(), kPingTimeout);
   }
 }
 

@@ -22,7 +22,7 @@ struct RankReport {
 };
 
 core::Json to_json(const RankReport& report);
-/// Throws what core::Json throws for text that no doctor has written.
+/// Throws DataError, or what core::Json throws, for text that no doctor has written.
 RankReport rank_report_from_json(const core::Json& json);
 
 /// How one node reached another.

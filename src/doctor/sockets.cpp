@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -168,13 +169,13 @@ std::string address_of_interface(const std::string& name) {
   return "";
 }
 
-Listener listen_on(uint16_t port) {
+Listener listen_on(uint16_t port, Interfaces interfaces) {
   Listener result;
   core::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_addr.s_addr = htonl(interfaces == Interfaces::kLoopback ? INADDR_LOOPBACK : INADDR_ANY);
   address.sin_port = htons(port);
   socklen_t size = sizeof address;
   if (!socket.valid() || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
@@ -207,15 +208,20 @@ void send_message(const core::Fd& socket, const std::string& text, milliseconds 
   send_all(socket, text.data(), text.size(), deadline);
 }
 
-std::string receive_message(const core::Fd& socket, milliseconds timeout) {
+std::string receive_message(const core::Fd& socket, milliseconds timeout, size_t max_bytes) {
   const auto deadline = Clock::now() + timeout;
   uint32_t size = 0;
   receive_all(socket, reinterpret_cast<char*>(&size), sizeof size, deadline);
   size = ntohl(size);
-  if (size >= kMaxMessageBytes)
+  if (size >= max_bytes)
     throw CommError(fmt::format("doctor: the other end is no lockstep doctor: it announces {} bytes", size));
-  std::string text(size, '\0');
-  receive_all(socket, text.data(), text.size(), deadline);
+  constexpr size_t kPieceBytes = 64 << 10;  // memory grows with what has come, not with what is announced
+  std::string text;
+  while (text.size() < size) {
+    const size_t begin = text.size(), count = std::min(kPieceBytes, size - begin);
+    text.resize(begin + count);
+    receive_all(socket, text.data() + begin, count, deadline);
+  }
   return text;
 }
 

@@ -43,8 +43,9 @@ struct Listener {
   std::string reason{};
   bool is_in_use = false;
 };
-/// Listens on all interfaces; port 0: any free one.
-Listener listen_on(uint16_t port);
+enum class Interfaces { kLoopback, kAll };
+/// Port 0: any free one.
+Listener listen_on(uint16_t port, Interfaces interfaces);
 /// The next connection within `timeout`, or an invalid descriptor.
 core::Fd accept_within(const core::Fd& listener, std::chrono::milliseconds timeout);
 
@@ -54,6 +55,7 @@ inline constexpr size_t kMaxMessageBytes = 16 << 20;
 /// Sends and receives whole messages (4 bytes of length, big-endian, and a text); CommError when the other end is gone,
 /// does not answer within `timeout`, or sends something else.
 void send_message(const core::Fd& socket, const std::string& text, std::chrono::milliseconds timeout);
-std::string receive_message(const core::Fd& socket, std::chrono::milliseconds timeout);
+std::string receive_message(const core::Fd& socket, std::chrono::milliseconds timeout,
+                            size_t max_bytes = kMaxMessageBytes);
 
 }  // namespace lockstep::doctor

@@ -3,9 +3,9 @@
 #include <ctime>
 
 #include "core/clock.h"
+#include "core/digest.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "remote/digest.h"
 
 namespace lockstep::remote {
 namespace {
@@ -78,7 +78,8 @@ HttpRequest S3Client::signed_request(const S3Request& request) const {
                    .sink = request.sink};
   if (!account_.credentials.are_there()) return sent;
   const std::string time_text = signing_time(core::unix_seconds() + clock_offset_s_);
-  const std::string payload = request.file ? request.file_sha256 : to_hex(sha256(request.body.value_or("")));
+  const std::string payload =
+      request.file ? request.file_sha256 : core::to_hex(core::sha256(request.body.value_or("")));
   sent.headers["host"] = host_url.substr(host_url.find("://") + 3);
   sent.headers["x-amz-date"] = time_text;
   sent.headers["x-amz-content-sha256"] = payload;

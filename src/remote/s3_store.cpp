@@ -8,8 +8,8 @@
 #include <cstring>
 #include <set>
 
+#include "core/digest.h"
 #include "core/strings.h"
-#include "remote/digest.h"
 #include "remote/remote_reader.h"
 
 namespace lockstep::remote {
@@ -50,7 +50,7 @@ struct S3Store::PartDigests {
   std::string sha256, md5;  // bytes
 
   PartDigests(const FilePart& part, const std::string& name) {
-    Digest both[] = {Digest(DigestKind::kSha256), Digest(DigestKind::kMd5)};
+    core::Digest both[] = {core::Digest(core::DigestKind::kSha256), core::Digest(core::DigestKind::kMd5)};
     std::vector<std::byte> block(kReadBytes);
     for (int64_t at = 0; at < part.bytes;) {
       const auto wanted = static_cast<size_t>(std::min<int64_t>(part.bytes - at, kReadBytes));
@@ -60,7 +60,7 @@ struct S3Store::PartDigests {
         throw RemoteError(fmt::format("remote: the file of '{}' cannot be read at offset {}: {}", name,
                                       part.offset + at, got == 0 ? "it ends there" : std::strerror(errno)),
                           "", false);
-      for (Digest& digest : both) digest.update(std::span(block).first(static_cast<size_t>(got)));
+      for (core::Digest& digest : both) digest.update(std::span(block).first(static_cast<size_t>(got)));
       at += got;
     }
     sha256 = both[0].finish();
@@ -82,22 +82,22 @@ std::vector<StoredFile> S3Store::list(const std::string& prefix) {
 }
 
 void S3Store::put(const std::string& name, std::string_view content) {
-  Digest md5(DigestKind::kMd5);
+  core::Digest md5(core::DigestKind::kMd5);
   md5.update(std::as_bytes(std::span(content)));
   const std::string digest = md5.finish();
   const HttpResponse response = client_->send({.method = "PUT",
                                                .key = key(name),
-                                               .headers = {{"content-md5", to_base64(digest)}},
+                                               .headers = {{"content-md5", core::to_base64(digest)}},
                                                .body = std::string(content)});
   const std::string etag = unquoted(response.header("etag"));
-  if (is_md5_etag(response, etag)) require_same_etag(etag, to_hex(digest), address_.child(name).text());
+  if (is_md5_etag(response, etag)) require_same_etag(etag, core::to_hex(digest), address_.child(name).text());
 }
 
 std::string S3Store::send_part(S3Request request, const FilePart& part, const PartDigests& digests) {
   request.method = "PUT";
-  request.headers["content-md5"] = to_base64(digests.md5);
+  request.headers["content-md5"] = core::to_base64(digests.md5);
   request.file = part;
-  request.file_sha256 = to_hex(digests.sha256);
+  request.file_sha256 = core::to_hex(digests.sha256);
   std::string etag;
   with_retries(
       client_->config().retry, real_clock(client_->config().is_stopped),
@@ -105,7 +105,7 @@ std::string S3Store::send_part(S3Request request, const FilePart& part, const Pa
         const HttpResponse response = client_->send_once(request);
         etag = unquoted(response.header("etag"));
         if (is_md5_etag(response, etag))
-          require_same_etag(etag, to_hex(digests.md5), fmt::format("s3://{}/{}", client_->bucket(), request.key));
+          require_same_etag(etag, core::to_hex(digests.md5), fmt::format("s3://{}/{}", client_->bucket(), request.key));
       },
       [&](const RemoteError& error, int) {
         if (client_->config().on_retry) client_->config().on_retry(error);
@@ -164,15 +164,15 @@ void S3Store::upload_parts(const std::string& name, const OutgoingFile& file, Up
     joined += digests.md5;
     const auto found = there.find(number);
     const bool is_there =
-        found != there.end() && found->second.bytes == part.bytes && found->second.etag == to_hex(digests.md5);
+        found != there.end() && found->second.bytes == part.bytes && found->second.etag == core::to_hex(digests.md5);
     etags.push_back(
         is_there ? found->second.etag
                  : send_part({.key = key(name), .query = {{"partNumber", fmt::to_string(number)}, {"uploadId", id}}},
                              part, digests));
   }
-  Digest md5(DigestKind::kMd5);
+  core::Digest md5(core::DigestKind::kMd5);
   md5.update(std::as_bytes(std::span(joined)));
-  complete(name, id, etags, fmt::format("{}-{}", to_hex(md5.finish()), etags.size()));
+  complete(name, id, etags, fmt::format("{}-{}", core::to_hex(md5.finish()), etags.size()));
   memory.state = core::Json::object();
   memory.save();
 }

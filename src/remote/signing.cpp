@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/digest.h"
 #include "core/strings.h"
-#include "remote/digest.h"
 
 namespace lockstep::remote {
 
@@ -40,11 +40,12 @@ std::string authorization(const SignedRequest& request, const Credentials& crede
                   header_names, request.payload_sha256);
   const std::string day = time_text.substr(0, 8);
   const std::string scope = fmt::format("{}/{}/{}/aws4_request", day, region, service);
-  const std::string to_sign = fmt::format("AWS4-HMAC-SHA256\n{}\n{}\n{}", time_text, scope, to_hex(sha256(canonical)));
-  std::string key = hmac_sha256("AWS4" + credentials.secret, day);
-  for (const std::string& part : {region, service, std::string("aws4_request")}) key = hmac_sha256(key, part);
+  const std::string to_sign =
+      fmt::format("AWS4-HMAC-SHA256\n{}\n{}\n{}", time_text, scope, core::to_hex(core::sha256(canonical)));
+  std::string key = core::hmac_sha256("AWS4" + credentials.secret, day);
+  for (const std::string& part : {region, service, std::string("aws4_request")}) key = core::hmac_sha256(key, part);
   return fmt::format("AWS4-HMAC-SHA256 Credential={}/{}, SignedHeaders={}, Signature={}", credentials.key_id, scope,
-                     header_names, to_hex(hmac_sha256(key, to_sign)));
+                     header_names, core::to_hex(core::hmac_sha256(key, to_sign)));
 }
 
 }  // namespace lockstep::remote

@@ -65,13 +65,22 @@ core::Json point_json(const PointRecord& point) {
           {"jobs", jobs}};
 }
 
+/// An integer in [1, 1000000]: products of two of them are sizes of runs.
+int64_t size_of(const core::Json& json, const char* key) {
+  constexpr int64_t kMost = 1'000'000;
+  const auto number = core::integer_of(json.at(key));
+  if (!number || *number < 1 || *number > kMost)
+    throw DataError(fmt::format("'{}'={} is no integer in [1, {}]", key, json.at(key).dump().substr(0, 60), kMost));
+  return *number;
+}
+
 PointRecord point_from_json(const core::Json& json) {
   PointRecord point{
       .index = json.at("index"),
       .name = json.at("name"),
       .repeat = json.at("repeat"),
-      .nodes = json.at("nodes"),
-      .ranks_per_node = json.at("ranks_per_node"),
+      .nodes = size_of(json, "nodes"),
+      .ranks_per_node = size_of(json, "ranks_per_node"),
       .time_limit_s = json.at("time_limit_s"),
       .devices = {.count = json.value("devices_per_node", int64_t{0}), .unit = json.value("device_hours_unit", "")},
       .arguments = json.at("arguments"),

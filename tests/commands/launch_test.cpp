@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "core/error.h"
@@ -129,6 +130,24 @@ std::multiset<std::string> lines_with(const Args& flags, const Variables& variab
   const CommandResult result = run(options);
   EXPECT_EQ(result.status.shell_code(), 0) << result.err;
   return lines(result.out);
+}
+
+TEST(Launch, RanksOfOneNodeShareASecretThatNobodyGave) {
+  const auto secrets = [](const Args& flags, const std::optional<std::string>& given) {
+    ProcessOptions options = launch(flags, "echo =$LOCKSTEP_STORE_SECRET");
+    options.env_changes.emplace_back("LOCKSTEP_STORE_SECRET", given);
+    return lines(run(options).out);
+  };
+  const Args two{"--nproc-per-node", "2", "--no-prefix"};
+  const auto first = secrets(two, std::nullopt), second = secrets(two, std::nullopt);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first.begin()->size(), 33u) << *first.begin();
+  EXPECT_EQ(first.count(*first.begin()), 2u);
+  EXPECT_NE(*first.begin(), *second.begin());
+  EXPECT_EQ(secrets(two, "swordfish"), (std::multiset<std::string>{"=swordfish", "=swordfish"}));
+  const Args nodes{"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "127.0.0.1:29511", "--no-prefix"};
+  EXPECT_EQ(secrets(nodes, std::nullopt), (std::multiset<std::string>{"="})) << "the other launcher knows no other";
+  EXPECT_EQ(secrets(nodes, "swordfish"), (std::multiset<std::string>{"=swordfish"}));
 }
 
 TEST(Launch, AnEndpointOnThisMachineServesSeveralNodes) {

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "ranks/fault_process.h"
+#include "support/ranks/store_stranger.h"
 #include "support/ranks/world_mesh.h"
 
 namespace lockstep::comm {
@@ -117,8 +118,31 @@ TEST(World, NamesInTheStoreAreBehindTheSecretOfTheJob) {
   Store store = Store::serve(0, kStoreTimeout);
   const auto ends = run_job({.scenario = "secret", .num_ranks = 2}, store.port());
   for (const auto& [rank, end] : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
-  EXPECT_TRUE(store.has("job_swordfish/attempt_0/world_size"));
+  EXPECT_EQ(store.sealed_by("swordfish").under("attempt_0").get("world_size", kStoreTimeout), "2");
   EXPECT_FALSE(store.has("attempt_0/world_size"));
+  const std::vector<std::string> listed = tests::keys_for_a_stranger(store.port());
+  EXPECT_GT(listed.size(), 5u);
+  for (const std::string& key : listed)
+    EXPECT_EQ(key.find_first_not_of("0123456789abcdef", 1), std::string::npos) << key;
+}
+
+TEST(World, AStoreOfSeveralNodesListensOnTheAddressInNumbersThatIsGiven) {
+  const uint16_t port = free_port();
+  const core::TempDir folder("world");
+  const JobSpec job{.scenario = "nodes", .num_ranks = 4, .launcher_serves = false};
+  const pid_t pid = start_rank(job, 0, port, 0, folder.path() / "0.txt");  // the others never come
+  std::vector<std::string> keys;
+  for (int round = 0; round < 500 && keys.empty(); ++round) {
+    try {
+      keys = tests::keys_for_a_stranger(port);
+    } catch (const std::runtime_error&) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_FALSE(keys.empty()) << core::read_file(folder.path() / "0.txt");
+  EXPECT_THROW(Store::connect({.host = "127.0.0.2", .port = port}, std::chrono::milliseconds(500)), std::exception);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
 }
 
 /// They come before the job's own rank 1 and claim its place: one without the secret, one with a wrong one.

@@ -16,6 +16,7 @@
 #include "cli/front/engine_exec.h"
 #include "cli/front/launch_group.h"
 #include "commands/commands.h"
+#include "core/digest.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -179,15 +180,16 @@ void refuse_other_program(std::span<const std::string> args) {
   }
 }
 
-/// True when a listening socket on all interfaces can have this port now.
-bool is_port_free(int port) {
+/// True when a listening socket can have this port now: on the loopback address, where the ranks of one node meet, or
+/// on all interfaces.
+bool is_port_free(int port, bool is_one_node) {
   const core::Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) throw EnvironmentError(fmt::format("launch: cannot open a socket: {}", std::strerror(errno)));
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_addr.s_addr = htonl(is_one_node ? INADDR_LOOPBACK : INADDR_ANY);
   address.sin_port = htons(static_cast<uint16_t>(port));
   return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
          ::listen(fd.get(), 1) == 0;
@@ -199,7 +201,7 @@ int find_free_port() {
   std::random_device random;
   for (int attempt = 0; attempt < kTries; ++attempt) {
     const int port = kFirst + static_cast<int>(random() % kCount);
-    if (is_port_free(port)) return port;
+    if (is_port_free(port, /*is_one_node=*/true)) return port;  // several nodes are told theirs
   }
   throw EnvironmentError(
       fmt::format("launch: found no free port in [{}, {}) after {} tries", kFirst, kFirst + kCount, kTries),
@@ -211,6 +213,7 @@ struct NodePlace {
   int num_nodes = 1, node_rank = 0;
   std::string address = "127.0.0.1";
   int port = 0;  // 0: none given
+  std::optional<std::string> new_secret{};
 };
 
 void read_endpoint(const LaunchOptions& values, NodePlace& place) {
@@ -272,9 +275,16 @@ NodePlace find_place(const LaunchOptions& values) {
 void settle_port(NodePlace& place) {
   if (place.port == 0)
     place.port = find_free_port();
-  else if (place.node_rank == 0 && !is_port_free(place.port))
+  else if (place.node_rank == 0 && !is_port_free(place.port, place.num_nodes == 1))
     throw EnvironmentError(fmt::format("launch: port {} on this host is in use by another program", place.port),
                            "choose another with --rdzv-endpoint or --master-port (on one node: leave both out)");
+}
+
+/// A secret without which nobody joins as a rank (docs/security.md). Launchers of several nodes cannot tell each other
+/// one: there the variable must be set on all nodes, and goes to the ranks as every other.
+void settle_secret(NodePlace& place) {
+  if (place.num_nodes == 1 && core::env("LOCKSTEP_STORE_SECRET").value_or("").empty())
+    place.new_secret = core::random_secret();
 }
 
 /// Beside the files in which ranks leave their messages.
@@ -294,6 +304,7 @@ core::ProcessOptions rank_process(const std::vector<std::string>& argv, const No
                                                          {"MASTER_PORT", place.port}};
   for (const auto& [name, value] : numbers) options.env_changes.emplace_back(name, std::to_string(value));
   options.env_changes.emplace_back("MASTER_ADDR", place.address);
+  if (place.new_secret) options.env_changes.emplace_back("LOCKSTEP_STORE_SECRET", place.new_secret);
   options.env_changes.emplace_back("TORCHELASTIC_ERROR_FILE", error_file.string());
   options.env_changes.emplace_back("LOCKSTEP_RUN_FOLDER_FILE", run_folder_file(error_file).string());
   // Of an outer torchrun: our ranks host their store themselves and count no restarts.
@@ -358,6 +369,7 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
     if (const auto code = answer_without_ranks(command, place.num_nodes * local_size, local_size)) return *code;
   const core::TempDir error_folder("lockstep-launch");
   settle_port(place);
+  settle_secret(place);
   std::vector<RankCommand> ranks;
   for (int local_rank = 0; local_rank < local_size; ++local_rank) {
     const std::filesystem::path error_file = error_folder.path() / fmt::format("{}.json", local_rank);

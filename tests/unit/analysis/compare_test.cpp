@@ -598,7 +598,12 @@ TEST(Sources, ADamagedSweepFileLeavesItsRuns) {
     std::filesystem::create_directories(folder.path() / "runs" / name);
     core::write_file_atomic(folder.path() / "runs" / name / "run.json", "{}");
   }
-  for (const char* text : {"{\"sweep_version\": 1, \"poi", "{\"sweep_version\": 1, \"points\": [{}]}"}) {
+  const std::string large_point =
+      R"({"run": "runs/n1", "axes": {}, "tags": {}, "state": "finished", "message": "", "jobs": [],
+          "nodes": 4611686018427387904, "ranks_per_node": 4611686018427387904})";
+  for (const std::string& text :
+       {std::string("{\"sweep_version\": 1, \"poi"), std::string("{\"sweep_version\": 1, \"points\": [{}]}"),
+        "{\"sweep_version\": 1, \"points\": [" + large_point + "]}"}) {
     core::write_file_atomic(folder.path() / "sweep.json", text);
     const std::vector<Source> sources = find_sources({folder.path().string()});
     ASSERT_EQ(sources.size(), 3u) << text;

@@ -146,6 +146,23 @@ TEST(Manifest, WhatSomebodyElseWroteAndHashedIsRefusedToo) {
     json["files"][0]["name"] = name;
     EXPECT_THROW(parse(json), CheckpointError) << name;
   }
+  constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"step", kLarge},
+                                   {"epoch", kLarge},
+                                   {"samples_seen", kLarge},
+                                   {"created_s", 1e300},
+                                   {"created_s", -1}}) {
+    Json json = clean;
+    json[key] = value;
+    EXPECT_THROW(parse(json), CheckpointError) << key;
+  }
+  Json large = clean;  // each file's size fits, their sum would not
+  for (Json& file : large["files"]) file["bytes"] = 400'000'000'000'000'000;
+  EXPECT_EQ(parse(large).files.size(), 2u);
+  for (Json& file : large["files"]) file["bytes"] = kLarge - 1;
+  EXPECT_THROW(parse(large), CheckpointError);
+  for (Json& file : large["files"]) file["bytes"] = 600'000'000'000'000'000;
+  EXPECT_THROW(parse(large), CheckpointError);
   Json json = clean;
   json["extra"] = nullptr;
   EXPECT_TRUE(parse(json).extra.is_object()) << "whoever asks for a key finds none";

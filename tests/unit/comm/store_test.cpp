@@ -10,6 +10,7 @@
 #include "comm/recorder.h"
 #include "comm/store_progress.h"
 #include "core/error.h"
+#include "support/ranks/store_stranger.h"
 
 namespace lockstep::comm {
 namespace {
@@ -65,13 +66,48 @@ bool answers(const char* address, uint16_t port) {
 TEST(Store, OfOneNodeListensOnTheLoopbackAddressOnly) {
   const Store everywhere = Store::serve(0, kTimeout);
   EXPECT_TRUE(answers("127.0.0.2", everywhere.port())) << "an address of this machine that is not 127.0.0.1";
-  Store here = Store::serve(0, kTimeout, Store::Reach::kThisNode);
+  Store here = Store::serve(0, kTimeout, "127.0.0.1");
   EXPECT_TRUE(answers("127.0.0.1", here.port()));
   EXPECT_FALSE(answers("127.0.0.2", here.port()));
   Store client = Store::connect({.host = "127.0.0.1", .port = here.port()}, kTimeout);
   client.set("x", "1");
   EXPECT_EQ(here.get("x", kTimeout), "1");
-  EXPECT_THROW(Store::serve(here.port(), kTimeout, Store::Reach::kThisNode), EnvironmentError);
+  EXPECT_THROW(Store::serve(here.port(), kTimeout, "127.0.0.1"), EnvironmentError);
+}
+
+TEST(Store, StrangersSeeNoNameOfASealedOneAndWhatTheyWriteIsRefused) {
+  Store store = Store::serve(0, kTimeout, "127.0.0.1");
+  Store ours = store.sealed_by("swordfish").under("attempt_0");
+  ours.set("world_size", "2");
+  EXPECT_EQ(ours.add("claims/0", 1), 1);
+  EXPECT_EQ(ours.add("claims/0", 1), 2);
+  ours.set("empty", "");
+  EXPECT_EQ(ours.another_connection().get("world_size", kTimeout), "2");
+  EXPECT_EQ(ours.get_all({"world_size", "empty"}), (std::vector<std::string>{"2", ""}));
+  EXPECT_TRUE(ours.has("empty"));
+  EXPECT_FALSE(ours.has("nothing"));
+  EXPECT_THROW(ours.get("nothing", std::chrono::milliseconds(20)), std::exception);
+  EXPECT_FALSE(store.sealed_by("another").under("attempt_0").has("world_size"));
+
+  const std::vector<std::string> listed = tests::keys_for_a_stranger(store.port());
+  ASSERT_EQ(listed.size(), 3u);
+  Store stranger = Store::connect({.host = "127.0.0.1", .port = store.port()}, kTimeout);
+  const std::string stolen = stranger.get(listed[0].substr(1), kTimeout);  // of TCPStore's names begins each with '/'
+  for (const std::string& key : listed) {
+    EXPECT_EQ(key.size(), 65u) << key;
+    for (const char* word : {"swordfish", "attempt", "world", "claims", "empty"})
+      EXPECT_EQ(key.find(word), std::string::npos) << key;
+    stranger.set(key.substr(1), "3");
+  }
+  EXPECT_THROW(ours.get("world_size", kTimeout), CommError);
+  EXPECT_THROW(ours.get_all({"world_size"}), CommError);
+  for (const std::string& key : listed) stranger.set(key.substr(1), stolen + stolen);
+  EXPECT_THROW(ours.get("empty", kTimeout), CommError) << "a code holds for one name and value only";
+}
+
+TEST(Store, AnOwnAddressIsANumberOfThisMachine) {
+  EXPECT_TRUE(is_own_address("127.0.0.1"));
+  for (const char* other : {"", "localhost", "192.0.2.1", "::1", "127.0.0.1 "}) EXPECT_FALSE(is_own_address(other));
 }
 
 TEST(Store, AFreePortHasNoOwner) {

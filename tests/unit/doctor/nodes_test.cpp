@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "doctor/channel.h"
 #include "doctor/checks.h"
 #include "doctor/print.h"
 #include "doctor/sockets.h"
@@ -38,7 +39,7 @@ Meeting meeting_of(int world_size) {
 
 /// A free port that rank 0 of these tests listens on.
 hw::RankInfo place_of(int world_size) {
-  return {.world_size = world_size, .master_port = listen_on(0).port, .source = "flags"};
+  return {.world_size = world_size, .master_port = listen_on(0, Interfaces::kAll).port, .source = "flags"};
 }
 
 TEST(Judge, NothingIsWrong) {
@@ -81,22 +82,23 @@ TEST(Judge, DifferencesNameTheRankAndBothValues) {
 }
 
 /// Comes as rank 1 and says `then` after its greeting.
-void come(const hw::RankInfo& place, const RankReport& report, const std::function<void(const core::Fd&)>& then) {
+void come(const hw::RankInfo& place, const RankReport& report, const std::function<void(Channel&)>& then,
+          const std::string& secret = "") {
   Connection way;
   for (int round = 0; round < 200 && way.reach != Reach::kOpen; ++round) {
     way = connect_to("127.0.0.1", static_cast<uint16_t>(place.master_port), milliseconds(1000));
     if (way.reach != Reach::kOpen) std::this_thread::sleep_for(milliseconds(20));
   }
   ASSERT_EQ(way.reach, Reach::kOpen);
-  receive_message(way.socket, milliseconds(5000));
-  send_message(way.socket, to_json(report).dump(), milliseconds(5000));
-  then(way.socket);
+  Channel channel(std::move(way.socket), Channel::Side::kGuest, secret, milliseconds(5000));
+  channel.send(to_json(report).dump(), milliseconds(5000));
+  then(channel);
 }
 
 TEST(Meeting, ARankThatDiesWhileItIsAskedIsNamed) {
   const hw::RankInfo place = place_of(2);
   const Question question{.timeout = milliseconds(5000)};
-  std::thread guest([&] { come(place, report_of(1, 2), [](const core::Fd&) {}); });
+  std::thread guest([&] { come(place, report_of(1, 2), [](Channel&) {}); });
   const Meeting meeting = host_meeting(question, place, report_of(0, 2));
   guest.join();
   const auto findings = judge(meeting, 2, 5);
@@ -110,8 +112,8 @@ TEST(Meeting, AnotherWorldSizeAndATakenRankAreRefused) {
   const hw::RankInfo place = place_of(3);
   const Question question{.timeout = milliseconds(3000)};
   std::thread guests([&] {
-    come(place, report_of(1, 2), [](const core::Fd&) {});
-    come(place, report_of(0, 3), [](const core::Fd&) {});
+    come(place, report_of(1, 2), [](Channel&) {});
+    come(place, report_of(0, 3), [](Channel&) {});
   });
   const Meeting meeting = host_meeting(question, place, report_of(0, 3));
   guests.join();
@@ -127,13 +129,13 @@ TEST(Meeting, ANodeThatCannotBeReachedByOthersIsNamed) {
   const Question question{.timeout = milliseconds(5000)};
   std::thread guest([&] {
     RankReport report = report_of(1, 2);
-    report.address = "127.0.0.1", report.port = listen_on(0).port;  // closed again
-    come(place, report, [](const core::Fd& socket) {
+    report.address = "127.0.0.1", report.port = listen_on(0, Interfaces::kAll).port;  // closed again
+    come(place, report, [](Channel& channel) {
       while (true) {
-        const auto message = core::parse_json(receive_message(socket, milliseconds(10000)), "host");
+        const auto message = core::parse_json(channel.receive(milliseconds(10000)), "host");
         if (message.contains("done")) return;
         core::Json answer{{"wall_s", 1e9}, {"pairs", core::Json::array()}};
-        send_message(socket, answer.dump(), milliseconds(5000));
+        channel.send(answer.dump(), milliseconds(5000));
       }
     });
   });
@@ -146,8 +148,97 @@ TEST(Meeting, ANodeThatCannotBeReachedByOthersIsNamed) {
   EXPECT_NE(text_of(findings, Severity::kError, "clocks").find("behind rank 0's"), std::string::npos);
 }
 
+Question question_with(const std::string& secret, milliseconds timeout) {
+  Question question{.timeout = timeout};
+  question.env = [secret](const std::string& name) {
+    return name == "LOCKSTEP_STORE_SECRET" ? std::optional<std::string>(secret) : std::nullopt;
+  };
+  return question;
+}
+
+TEST(Meeting, GuestsThatSayNothingHoldUpNobodyAndTheSecretDecidesWhoIsARank) {
+  const hw::RankInfo place = place_of(2);
+  const Question question = question_with("swordfish", milliseconds(20000));
+  std::vector<Connection> silent(5);
+  std::thread guests([&] {
+    for (Connection& way : silent)
+      for (int round = 0; round < 200 && way.reach != Reach::kOpen; ++round) {
+        way = connect_to("127.0.0.1", static_cast<uint16_t>(place.master_port), milliseconds(1000));
+        if (way.reach != Reach::kOpen) std::this_thread::sleep_for(milliseconds(20));
+      }
+    for (const char* wrong : {"", "sword"})
+      come(
+          place, report_of(1, 2), [](Channel&) {}, wrong);
+    come(
+        place, report_of(1, 2), [](Channel&) {}, "swordfish");
+  });
+  const Meeting meeting = host_meeting(question, place, report_of(0, 2));
+  guests.join();
+  EXPECT_TRUE(meeting.ranks.contains(1));
+  EXPECT_LT(meeting.seconds, 4.5) << "each of the silent ones may take 5 s to say something";
+  for (const std::string& refusal : meeting.refused)
+    EXPECT_NE(refusal.find("does not know the job's secret"), std::string::npos) << refusal;
+}
+
+TEST(Meeting, RanksWithTheSecretMeetOnTheLoopbackAddressOfOneNode) {
+  hw::RankInfo place = place_of(2);
+  place.local_world_size = 2;
+  place.master_addr = "no-such-host.invalid";  // never asked for
+  const Question question = question_with("swordfish", milliseconds(10000));
+  std::thread guest([&] {
+    hw::RankInfo other = place;
+    other.rank = other.local_rank = 1;
+    RankReport report = report_of(1, 2);
+    report.node_rank = 0;
+    attend_meeting(question, other, report);
+  });
+  bool is_open_elsewhere = false;
+  std::thread stranger([&] {
+    for (int round = 0; round < 20; ++round) {
+      const auto way = connect_to("127.0.0.2", static_cast<uint16_t>(place.master_port), milliseconds(100));
+      is_open_elsewhere = is_open_elsewhere || way.reach == Reach::kOpen;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  const Meeting meeting = host_meeting(question, place, report_of(0, 2));
+  guest.join();
+  stranger.join();
+  EXPECT_TRUE(meeting.ranks.contains(1));
+  EXPECT_TRUE(meeting.clocks.contains(1));
+  EXPECT_TRUE(meeting.lost.empty() && meeting.refused.empty());
+  EXPECT_FALSE(is_open_elsewhere);
+}
+
+TEST(Channel, AMessageWithAnotherCodeIsRefused) {
+  const Listener listener = listen_on(0, Interfaces::kLoopback);
+  Connection way = connect_to("127.0.0.1", listener.port, milliseconds(1000));
+  core::Fd host = accept_within(listener.socket, milliseconds(1000));
+  const core::Fd tap(::dup(way.socket.get()));
+  constexpr milliseconds kLimit{5000};
+  std::thread guest([&] {
+    Channel channel(std::move(way.socket), Channel::Side::kGuest, "swordfish", kLimit);
+    channel.send("one", kLimit);
+    send_message(tap, "one" + std::string(32, 'x'), kLimit);
+  });
+  Channel channel(std::move(host), Channel::Side::kHost, "swordfish", kLimit);
+  EXPECT_EQ(channel.receive(kLimit), "one");
+  EXPECT_THROW(channel.receive(kLimit), CommError);
+  guest.join();
+}
+
+TEST(Messages, NumbersOfAReportThatAreNoneAreRefused) {
+  const core::Json good = to_json(report_of(1, 2));
+  EXPECT_EQ(rank_report_from_json(good).rank, 1);
+  for (const char* key : {"rank", "world_size", "local_rank", "local_world_size", "node_rank", "port"})
+    for (const core::Json& value : {core::Json(1e300), core::Json(int64_t{1} << 40), core::Json(-2), core::Json("1")}) {
+      core::Json json = good;
+      json[key] = value;
+      EXPECT_THROW(rank_report_from_json(json), DataError) << key << " " << value;
+    }
+}
+
 TEST(Messages, StrangersAreRefused) {
-  const Listener listener = listen_on(0);
+  const Listener listener = listen_on(0, Interfaces::kAll);
   const Connection way = connect_to("127.0.0.1", listener.port, milliseconds(1000));
   const core::Fd guest = accept_within(listener.socket, milliseconds(1000));
   ASSERT_TRUE(guest.valid());

@@ -386,6 +386,11 @@ TEST(SweepState, DamageIsRefusedWithTheFile) {
       std::string::npos);
   EXPECT_NE(error_with(core::replace_all(good, "\"nodes\": 2", "\"nodes\": \"two\"")).find("is damaged"),
             std::string::npos);
+  for (const char* size : {"9223372036854775807", "1000001", "0", "-1", "1e300", "1.5"}) {
+    const std::string text = error_with(core::replace_all(good, "\"nodes\": 2", fmt::format("\"nodes\": {}", size)));
+    EXPECT_NE(text.find("is no integer in [1, 1000000]"), std::string::npos) << size << ": " << text;
+    EXPECT_NE(text.find("sweep.json"), std::string::npos) << text;
+  }
   std::filesystem::remove(state_file(sweep.folder));
   EXPECT_THROW(read_state(sweep.folder), UsageError);
 }

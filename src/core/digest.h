@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::remote {
+namespace lockstep::core {
 
 enum class DigestKind { kSha256, kMd5 };
 
@@ -26,5 +26,8 @@ std::string sha256(std::string_view bytes);  ///< 32 bytes.
 std::string hmac_sha256(std::string_view key, std::string_view bytes);
 std::string to_hex(std::string_view bytes);  ///< Lower case.
 std::string to_base64(std::string_view bytes);
+/// In a time that does not tell where they differ.
+bool same_bytes(std::string_view a, std::string_view b);
+std::string random_secret();  ///< 32 hex digits that nobody can guess.
 
-}  // namespace lockstep::remote
+}  // namespace lockstep::core

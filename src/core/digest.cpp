@@ -1,13 +1,15 @@
-#include "remote/digest.h"
+#include "core/digest.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/rand.h>
 
 #include <array>
 
 #include "core/error.h"
 
-namespace lockstep::remote {
+namespace lockstep::core {
 
 struct Digest::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
@@ -17,9 +19,8 @@ struct Digest::State {
 Digest::Digest(DigestKind kind) : state_(std::make_unique<State>()) {
   const EVP_MD* type = kind == DigestKind::kSha256 ? EVP_sha256() : EVP_md5();
   if (EVP_DigestInit_ex(state_->context, type, nullptr) != 1)
-    throw EnvironmentError(
-        fmt::format("remote: OpenSSL refuses {} here", kind == DigestKind::kSha256 ? "SHA-256" : "MD5"),
-        "a machine in FIPS mode forbids MD5, by which S3 names the content of objects");
+    throw EnvironmentError(fmt::format("OpenSSL refuses {} here", kind == DigestKind::kSha256 ? "SHA-256" : "MD5"),
+                           "a machine in FIPS mode forbids MD5, by which S3 names the content of objects");
 }
 Digest::~Digest() = default;
 
@@ -61,4 +62,15 @@ std::string to_base64(std::string_view bytes) {
   return text;
 }
 
-}  // namespace lockstep::remote
+bool same_bytes(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string random_secret() {
+  std::array<unsigned char, 16> bytes{};
+  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
+    throw EnvironmentError("OpenSSL has no random bytes here");
+  return to_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+}  // namespace lockstep::core
