@@ -8,9 +8,9 @@
 
 int main(int argc, char** argv) {
   using namespace lockstep;
-  const auto build = [](const bench::StepOptions& options, const train::Precision& precision) {
-    auto model =
-        std::make_unique<models::ClapModel>(config::resolve_clap_shape(options.model), models::ClapModelOptions{});
+  const auto build = [](const bench::StepOptions& options, at::Device device, const train::Precision& precision) {
+    auto model = std::make_unique<models::ClapModel>(config::resolve_clap_shape(options.model),
+                                                     models::ClapModelOptions{.tensors = device});
     auto specs = model->param_specs();
     nn::initialize(*model, specs, 0);
     models::load_clap_weights(*model, models::read_weights(options.weights()));

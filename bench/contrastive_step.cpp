@@ -9,7 +9,6 @@
 #include "models/weights.h"
 #include "optim/adamw.h"
 #include "parallel/grad_sync.h"
-#include "train/device.h"
 #include "train/step_runner.h"
 #include "train/training.h"
 
@@ -51,7 +50,7 @@ core::Json run(const StepOptions& options, StepNetwork network, const train::Pre
 }  // namespace
 
 int step_main(int argc, char** argv, const StepOptions& defaults,
-              const std::function<StepNetwork(const StepOptions&, const train::Precision&)>& build,
+              const std::function<StepNetwork(const StepOptions&, at::Device, const train::Precision&)>& build,
               const std::function<models::Batch(const std::map<std::string, at::Tensor>&)>& read_batch) {
   return run_program([&] {
     StepOptions options = defaults;
@@ -59,10 +58,12 @@ int step_main(int argc, char** argv, const StepOptions& defaults,
     declare_step_options(set, options);
     const std::vector<std::string> args(argv + 1, argv + argc);
     set.parse(args);
-    train::set_up_lone_cpu(options.threads);
-    const train::Precision precision(options.precision == "bf16" ? "amp_bf16" : "fp32", at::kCPU);
+    const at::Device device = set_up_device(options);
+    const train::Precision precision(options.precision == "bf16" ? "amp_bf16" : "fp32", device.type());
     auto batches = read_batches(options.inputs + "/batches.safetensors", read_batch);
-    return run(options, build(options, precision), precision, std::move(batches));
+    for (models::Batch& batch : batches)  // texts stay on the host, which packs them by their lengths
+      if (batch.audio_BS.defined()) batch.audio_BS = batch.audio_BS.to(device);
+    return run(options, build(options, device, precision), precision, std::move(batches));
   });
 }
 

@@ -23,7 +23,7 @@ struct StepNetwork {
 /// {"step_ms": [...], "cpu_ms": [...], "losses": [...], "peak_bytes": N}. `build` makes the network, `read_batch` one
 /// batch out of batches.safetensors (tensors without the ".index" of their names).
 int step_main(int argc, char** argv, const StepOptions& defaults,
-              const std::function<StepNetwork(const StepOptions&, const train::Precision&)>& build,
+              const std::function<StepNetwork(const StepOptions&, at::Device, const train::Precision&)>& build,
               const std::function<models::Batch(const std::map<std::string, at::Tensor>&)>& read_batch);
 
 }  // namespace lockstep::bench

@@ -9,7 +9,6 @@
 #include "step_times.h"
 #include "tasks/gpt/engine/gpt_training.h"
 #include "tasks/gpt/front/gpt_plan.h"
-#include "train/device.h"
 
 namespace lockstep::bench {
 namespace {
@@ -33,7 +32,7 @@ tasks::GptOptions train_options(const StepOptions& options, const models::Batch&
                                     "1e-4",
                                     "--mock-data",
                                     "--device",
-                                    "cpu",
+                                    options.device,
                                     "--load",
                                     options.weights(),
                                     "--make-vocab-size-divisible-by",
@@ -58,13 +57,18 @@ std::vector<models::Batch> read_batches(const std::string& path) {
 }
 
 core::Json run(const StepOptions& options) {
+  const at::Device device = set_up_device(options);
   auto batches = read_batches(options.inputs + "/batches.safetensors");
   const tasks::GptOptions gpt = train_options(options, batches.at(0));
   const plan::GptLayout layout = tasks::train_gpt_layout(gpt, 1);
   comm::Comm world;
   comm::MeshGroups groups = comm::make_mesh_groups(
       layout.mesh, world, [](const std::string&, const std::vector<int>&) { return comm::Comm(); });
-  train::Training training = tasks::build_gpt_training(gpt, layout, groups, at::kCPU);
+  train::Training training = tasks::build_gpt_training(gpt, layout, groups, device);
+  for (models::Batch& batch : batches) {
+    batch.text_BT = batch.text_BT.to(device);
+    batch.target_BT = batch.target_BT.to(device);
+  }
   return time_steps(options, [&](int64_t step) {
     const auto outcome = training.runner->run(std::span(&batches[static_cast<size_t>(step) % batches.size()], 1),
                                               static_cast<uint64_t>(step));
@@ -84,7 +88,6 @@ int main(int argc, char** argv) {
     bench::declare_step_options(set, options);
     const std::vector<std::string> args(argv + 1, argv + argc);
     set.parse(args);
-    train::set_up_lone_cpu(options.threads);
     return bench::run(options);
   });
 }

@@ -304,7 +304,8 @@ void read_s3_answer(Bytes bytes) {
   const std::string_view text = text_of(bytes);
   remote::parse_fault(text);
   for (const auto& parse : {std::function<void()>([&] { remote::parse_object_page(text); }),
-                            std::function<void()>([&] { remote::parse_part_page(text); })}) {
+                            std::function<void()>([&] { remote::parse_part_page(text); }),
+                            std::function<void()>([&] { remote::parse_upload_page(text); })}) {
     try {
       parse();
     } catch (const DataError&) {

@@ -93,6 +93,12 @@ CASES = {
                        "timm_pool": "", "timm_proj": "linear", "norm_kwargs": {"eps": 1e-6}},
         "text_cfg": {**TEXT, "layers": 1},
     },
+    "swin": {  # the first stage has four windows, which the second block shifts
+        "embed_dim": 20,
+        "vision_cfg": {"tower": "swin", "image_size": 32, "layers": [2, 1, 1, 1], "width": 8, "head_width": 4,
+                       "patch_size": 4, "window_size": 4, "timm_pool": "", "timm_proj": "linear"},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
     "eva02": {
         "embed_dim": 20, "custom_text": True,
         "vision_cfg": {**VIT, "tower": "eva02", "mlp_ratio": 2.6, "timm_pool": "token", "timm_proj": None,
@@ -140,6 +146,13 @@ CASES = {
                        "timm_config": {"class_token": True, "pre_norm": True}},
         "text_cfg": {**TEXT, "layers": 1},
     },
+    "timm_relative": {  # as vit_relpos_medium_patch16_cls_224, without its dropout
+        "embed_dim": 20,
+        "vision_cfg": {**TIMM_VIT, "timm_pool": "token", "timm_proj": "linear", "ls_init_value": 0.4,
+                       "timm_config": {"class_token": True, "qkv_bias": "none", "pos_embed": "none",
+                                       "rel_pos_dim": 10, "rel_pos_drop": 0.0}},
+        "text_cfg": {**TEXT, "layers": 1},
+    },
     "vitamin": {
         "embed_dim": 20, "custom_text": True,
         "vision_cfg": {**TIMM_VIT, "tower": "vitamin", "image_size": 48, "patch_size": 16, "layers": 1,
@@ -171,6 +184,17 @@ CASES = {
                                    "num_attention_heads": 2, "intermediate_size": 40, "max_position_embeddings": 16,
                                    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
     },
+    "coca_roberta": {  # the decoder reads all of RoBERTa's tokens, padding included, and is asked for it
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {**VIT, "output_tokens": True},
+        "text_cfg": {"hf_model_name": "roberta-base", "hf_tokenizer_name": "roberta-base", "context_length": 12,
+                     "hf_pooler_type": "mean_pooler", "hf_proj_type": "linear", "output_tokens": True, "width": 24,
+                     "vocab_size": 64,
+                     "hf_config": {"vocab_size": 64, "hidden_size": 24, "num_hidden_layers": 2,
+                                   "num_attention_heads": 2, "intermediate_size": 40, "max_position_embeddings": 16,
+                                   "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
+        "multimodal_cfg": {"context_length": 12, "width": 24, "heads": 3, "layers": 1},
+    },
     "xlm_roberta": {
         "embed_dim": 24,
         "vision_cfg": {**VIT, "layers": 1},
@@ -201,7 +225,9 @@ def draw_weights(model, generator):
         noise = torch.randn(value.shape, generator=generator)
         if name.endswith("attn_mask") or name.endswith("num_batches_tracked") or name == "logit_bias":
             continue
-        if name.endswith(("position_ids", "token_type_ids")) or ".rope." in name:
+        if name.endswith(("position_ids", "token_type_ids", "relative_position_index", "rel_coords_log")):
+            continue
+        if ".rope." in name:
             continue
         if name == "logit_scale":
             value.data.fill_(math.log(1 / 0.07))
@@ -238,7 +264,7 @@ def no_decay(name, value):  # the rule of OpenCLIP 3.3.0's train script
     return value.ndim < 2 or "bn" in name or "ln" in name or "bias" in name or "logit_scale" in name
 
 
-OWN_KEYS = ("tower", "hf_config", "timm_config")  # of lockstep's configurations
+OWN_KEYS = ("tower", "hf_config", "timm_config", "window_size")  # of lockstep's configurations
 
 
 def timm_vit(vision, num_classes):
@@ -259,6 +285,12 @@ def timm_vit(vision, num_classes):
             wanted |= {"use_rot_pos_emb": True, "attn_type": "rope", "rope_grid_indexing": "xy"}
         assert (bias == "not_keys") == (not cells)  # timm's kinds of attention
         return timm.models.eva.Eva(**common, **wanted)
+    if "rel_pos_dim" in wanted:
+        trunk = timm.models.vision_transformer_relpos.VisionTransformerRelPos(
+            **common, qkv_bias=bias == "all", init_values=vision["ls_init_value"], rel_pos_dim=wanted["rel_pos_dim"])
+        for block in trunk.blocks:
+            block.attn.rel_pos.mlp.drop1.p = wanted["rel_pos_drop"]
+        return trunk
     if vision["tower"] == "timm_stem_vit":
         width = vision["width"]
         stem = timm.models.vision_transformer_hybrid.ConvStem(
@@ -296,6 +328,14 @@ def set_timm_trunk(model, vision, embed_dim):
         model.visual.trunk = timm.models.convnext.ConvNeXt(depths=vision["layers"], dims=widths, num_classes=0)
         model.visual.head.proj = torch.nn.Linear(widths[-1], embed_dim, bias=False)
         return
+    if vision["tower"] == "swin":
+        heads = [(vision["width"] << stage) // vision["head_width"] for stage in range(4)]
+        model.visual.trunk = timm.models.swin_transformer.SwinTransformer(
+            img_size=vision["image_size"], patch_size=vision["patch_size"], embed_dim=vision["width"],
+            depths=vision["layers"], num_heads=heads, window_size=vision["window_size"], num_classes=0,
+            drop_path_rate=0.0)
+        model.visual.head.proj = torch.nn.Linear(vision["width"] << 3, embed_dim, bias=False)
+        return
     if vision["tower"] == "eva02":
         model.visual.trunk = timm.models.eva.Eva(
             img_size=vision["image_size"], patch_size=vision["patch_size"], embed_dim=vision["width"],
@@ -322,7 +362,7 @@ def set_text_encoder(model, text, embed_dim):
     kind = transformers.XLMRobertaConfig if text["hf_model_name"].startswith("xlm") else transformers.RobertaConfig
     small = kind(**text["hf_config"], type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)
     encoder = HFTextEncoder("", embed_dim, config=small, pooler_type=text["hf_pooler_type"],
-                            proj_type=text["hf_proj_type"])
+                            proj_type=text["hf_proj_type"], output_tokens=text.get("output_tokens", False))
     has_pooler = text["hf_pooler_type"] == "cls_pooler"
     encoder.transformer = transformers.AutoModel.from_config(small, add_pooling_layer=has_pooler)
     model.text = encoder
@@ -339,7 +379,7 @@ def build(config, cast_dtype=None):
         config["vision_cfg"]["timm_model_name"] = "vit_base_patch32_siglip_256"
         config["vision_cfg"] |= {"timm_pool": "map", "timm_proj": config["vision_cfg"]["timm_proj"] or "none"}
     if is_hf:  # replaced at once
-        config["text_cfg"] = {}
+        config["text_cfg"] = {key: value for key, value in own["text_cfg"].items() if key == "vocab_size"}
     has_custom_text = config.pop("custom_text", False) or is_hf
     if is_hf and "multimodal_cfg" in config:
         config["text_cfg"]["width"] = config["multimodal_cfg"]["width"]
@@ -400,6 +440,8 @@ def make_case(name, config, folder):
             **model(image, text), output_dict=True)
         tensors["output/caption_loss"] = parts["caption_loss"]
         tensors["output/caption_logits"] = model(image, text)["logits"]
+        if "hf_config" in config["text_cfg"]:  # where a token sees those behind it, this is no part of the former
+            tensors["output/next_logits"] = model(image, text[:, :5], output_labels=False)["logits"][:, -1]
         loss = parts["contrastive_loss"] + parts["caption_loss"]
     loss.backward()
     tensors |= {"output/train_image": image_features, "output/train_text": text_features, "output/logits": logits,

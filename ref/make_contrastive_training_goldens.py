@@ -23,7 +23,7 @@ from safetensors import safe_open
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 STEPS, BATCH = 10, 8
-TIMM_VITS = ("eva", "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token", "timm_stem",
+TIMM_VITS = ("eva", "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token", "timm_relative", "timm_stem",
              "vitamin", "vitamin_plain")
 LR, WD, BETAS, EPS = 1e-3, 0.2, (0.9, 0.98), 1e-6
 
@@ -132,6 +132,7 @@ def main():
         "siglip_tower": train("siglip", SigLipLoss(), **sigmoid),
         "coca": train("coca", CoCaLoss(caption_loss_weight=2.0, clip_loss_weight=1.0)),
         "coca_captions": train("coca_plain", CoCaLoss(caption_loss_weight=1.0, clip_loss_weight=0.5)),
+        "coca_roberta": train("coca_roberta", CoCaLoss(caption_loss_weight=2.0, clip_loss_weight=1.0)),
         "distill": train("vit", DistillClipLoss(), teacher=load("vit", 0.9)[0]),
         "lock_image": train("vit", ClipLoss(), lambda model: model.lock_image_tower()),
         "lock_image_2_groups": train("vit", ClipLoss(), lambda model: model.lock_image_tower(unlocked_groups=2)),
@@ -144,6 +145,7 @@ def main():
             "resnet", ClipLoss(), lambda model: model.lock_image_tower(freeze_bn_stats=True)
         ),
         "convnext": train("convnext", ClipLoss()),
+        "swin": train("swin", ClipLoss()),
         "eva02": train("eva02", ClipLoss()),
         **{name: train(name, ClipLoss()) for name in TIMM_VITS},
         "roberta": train("roberta", ClipLoss()),

@@ -10,6 +10,7 @@
 - Every `lockstep COMMAND` is one of the program's commands, and every --flag in code is one of its flags. Where a line
   of code names its command, the flag must be one of that command's. Lines of code that start other programs may have
   those programs' flags, FOREIGN lists the others.
+- Every test that stands in code as `Suite.Name` is a test.
 - No page names a folder of somebody's machine.
 - Python sources have lines of at most 120 characters, too.
 - Each module folder under src/ has a README.md of three lines, and files that it names in code lie in that folder.
@@ -24,6 +25,8 @@ MAX_LINE, MAX_ROW = 120, 240
 GENERATED = "Written by `lockstep config reference"
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|work|home/\w+|Users/\w+)/|/tmp/w/")
 PATH = re.compile(r"^(?:src|docs|tests|bench|tools|ref|recipes|examples|cmake)/[\w./*{},<>+-]+$")
+TEST = re.compile(r"^[A-Z]\w+\.[A-Z]\w+$")
+DECLARED_TEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*)")
 COMMAND = re.compile(r"(?<![\w./-])lockstep((?: +[a-z][a-z0-9-]*){1,2})")
 BEHIND_LAUNCH = re.compile(r" --((?: [a-z][a-z0-9-]*){1,2})")
@@ -68,6 +71,8 @@ class Program:
         self.flags = set(DECLARED.findall(sources)) | {"help", "version"}
         for names in ALIASES.findall(sources):
             self.flags |= set(re.findall(r'"([a-z0-9-]+)"', names))
+        tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*_test.cpp"))
+        self.tests = {".".join(names) for names in DECLARED_TEST.findall(tests)}
         self.commands = set(NAMED_COMMAND.findall(sources))
         self.commands |= {"sweep " + name for name in SUBCOMMAND.findall(sources)}
         self.flags_of = {}
@@ -117,6 +122,7 @@ class Page:
             self.check_links(number, line)
         for number, code, is_block in self.code():
             self.check_paths(number, code, is_block)
+            self.check_test(number, code, is_block)
             if not self.is_generated:
                 self.check_command_line(number, code, is_block)
         self.check_module()
@@ -173,6 +179,10 @@ class Page:
             pattern = re.sub(r"\{[^}]*\}|<[^>]*>", "*", word.rstrip("/").split(":")[0])
             if not any(ROOT.glob(pattern)):
                 self.report(number, f"{word}: no such file")
+
+    def check_test(self, number, code, is_block):
+        if not is_block and TEST.match(code) and code not in self.program.tests:
+            self.report(number, f"{code}: no such test")
 
     def check_command_line(self, number, code, is_block):
         code = code.split(" # ")[0] if is_block else code

@@ -32,8 +32,8 @@ was found.
 [fuzz.json](fuzz.json) and makes this page from it. All {num_searches} searches together, the last on {day}:
 {total:,} executions. {num_done} of {num_targets} targets have their {wanted:,}.
 
-`a second` and `edges` are of a target's last search: executions in a second of processor time, starting and reading the
-corpus included, and the branches that some input has taken.
+`a second` and `edges` are of a target's last search that counted them: executions in a second of processor time,
+starting and reading the corpus included (-: none was timed), and the branches that some input has taken.
 
 | target | executions | a second | edges | found |
 |---|---|---|---|---|
@@ -68,20 +68,21 @@ def search(target, seconds, runs):
 
 
 def sums(results):
-    """{target: executions of all searches, and what else its last one says}"""
+    """{target: executions of all searches, and what else its last one says; the rate of the last one that has it}"""
     found = {}
     for one in results["searches"]:
         for target, row in one["targets"].items():
-            before = found.get(target, {"executions": 0, "rate": 0})
-            found[target] = {"rate": before["rate"], **row, "executions": before["executions"] + row["executions"]}
+            before = found.get(target, {"executions": 0})
+            rate = {"rate": before["rate"]} if "rate" in before else {}
+            found[target] = {**rate, **row, "executions": before["executions"] + row["executions"]}
     return found
 
 
 def still_to_search(targets, done, total):
     """Targets without their executions, the one that will have them soonest first."""
     def missing_s(target):
-        row = done.get(target, {"executions": 0, "rate": 0})
-        return (total - row["executions"]) / row["rate"] if row["rate"] else float("inf")
+        row = done.get(target, {})
+        return (total - row["executions"]) / row["rate"] if row.get("rate") else float("inf")
     return sorted((target for target in targets if done.get(target, {"executions": 0})["executions"] < total),
                   key=missing_s)
 
@@ -93,10 +94,14 @@ def found_text(row, num_mended):
     return "; ".join(texts) or "none"
 
 
+def rate_text(row):
+    return f"{row['rate']:,}" if "rate" in row else "-"
+
+
 def page(results, total):
     done = sums(results)
     finds = collections.Counter(find["target"] for find in results["finds"])
-    rows = [f"| {target} | {row['executions']:,} | {row['rate']:,} | {row['edges']:,} | "
+    rows = [f"| {target} | {row['executions']:,} | {rate_text(row)} | {row['edges']:,} | "
             f"{found_text(row, finds[target])} |" for target, row in sorted(done.items())]
     told = [textwrap.fill(f"- {find['target']}, {find['day']}: {find['what']}", 120, subsequent_indent="  ")
             for find in results["finds"]]

@@ -6,6 +6,9 @@
 #   tests        CTest label gpu: every task against the CPU in fp32 and bf16, NCCL with one rank, resume, profile, FP8, energy
 #   op           matrix products, copies, attention: the peaks that the next parts are compared with
 #   vit_b_32, vit_h_14, htsat_tiny, gpt_1_3b      training steps: samples/s, TFLOP/s, share of the peak, memory against the plan
+#   peers        installs OpenCLIP and transformers where PyPI is reachable; where it is not, the next parts are left out
+#   peer_gpt, peer_clap, peer_clip      steps of Hugging Face's GPT-2 and CLAP, and of OpenCLIP eager and under torch.compile,
+#                in turn with ours on the same weights and batches: ratio of step times, memory, difference of losses
 #
 # Each part has its share of the time, leaves OUTPUT/gpu_PART.json with command, exit code, seconds, output and numbers, and a part
 # that fails ends none of the others. --device cpu --tiny tries the script where there is no GPU: small models, and the tests on the
@@ -21,7 +24,7 @@ while [ $# -gt 0 ]; do
     --device) device=$2; shift 2 ;;
     --only) only=$2; shift 2 ;;
     --tiny) tiny=1; shift ;;
-    *) sed -n '2,15p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,18p' "$0" >&2; exit 2 ;;
   esac
 done
 mkdir -p "$output"
@@ -29,7 +32,7 @@ output=$(cd "$output" && pwd)
 lockstep=$build/lockstep
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-began=$SECONDS failed=0
+began=$SECONDS failed=0 part_code=0
 
 # part NAME SECONDS COMMAND...: runs it within its share of what is left and writes its file.
 part() {
@@ -46,6 +49,7 @@ part() {
   fi
   python3 tools/gpu_day_part.py --name "$name" --exit-code "$code" --seconds $((SECONDS - start)) --out "$scratch/out" \
     --err "$scratch/err" --run "$scratch/runs/$name" --xml "$scratch/$name.xml" --file "$output/gpu_$name.json" -- "$@" || code=1
+  part_code=$code
   if [ "$code" -ne 0 ]; then failed=$((failed + 1)); fi
 }
 
@@ -81,5 +85,29 @@ part htsat_tiny 60 "$lockstep" train clap "${clap[@]}" --dataset-type synthetic 
   --log-every-n-steps 5 --logs "$scratch/runs" --name htsat_tiny
 part gpt_1_3b 90 "$lockstep" train gpt "${gpt[@]}" --bf16 --mock-data --lr 1e-4 --log-interval 5 --device "$device" --logs "$scratch/runs" \
   --name gpt_1_3b --attention-dropout 0 --hidden-dropout 0
+
+peer_gpt=(--batch 8 --tokens 1024 --steps 30 --warm-up 10 --rounds 2) peer_clap=(--batch 64 --steps 30 --warm-up 10 --rounds 2)
+peer_clip=(--model ViT-B-32 --batch 512 --steps 40 --warm-up 15 --rounds 2 --compile) peer_precision=bf16
+if [ -n "$tiny" ]; then
+  peer_gpt=(--batch 1 --tokens 16 --steps 2 --warm-up 1 --rounds 1) peer_clap=(--batch 2 --steps 2 --warm-up 1 --rounds 1)
+  peer_clip=(--model RN50 --batch 2 --steps 2 --warm-up 1 --rounds 1) peer_precision=fp32
+fi
+# peer NAME SECONDS SCRIPT PROGRAM ARGUMENTS...
+peer() {
+  local name=$1 limit=$2 script=$3 program=$4
+  shift 4
+  part "$name" "$limit" env "PYTHONPATH=$peer_path" python3 "bench/peers/$script" compare --program "$build/$program" \
+    --precision "$peer_precision" --device "$device" "$@"
+}
+if [ -z "$only" ] || [[ "$only" == *peer* ]]; then
+  only=${only:+$only,peers}
+  part peers 120 env LOCKSTEP_YES=1 ref/setup.sh
+  peer_path=$(tail -n 1 "$scratch/out")
+  if [ "$part_code" -eq 0 ]; then
+    peer peer_gpt 100 gpt_step.py bench_gpt_step "${peer_gpt[@]}"
+    peer peer_clap 100 clap_step.py bench_clap_step "${peer_clap[@]}"
+    peer peer_clip 240 clip_step.py lockstep "${peer_clip[@]}"
+  fi
+fi
 echo "== $failed parts failed; $((SECONDS - began)) s; the files are $output/gpu_*.json"
 exit $failed

@@ -13,13 +13,10 @@ other layers; ours adds SpecAugment, as LAION does. --words says how many tokens
 draws 8 to 24 (the lengths of AudioCaps), "full" uses all 77.
 """
 import argparse
-import json
 import math
 import pathlib
-import resource
-import time
 
-from side_by_side import add_arguments, run_job
+from side_by_side import StepClock, add_arguments, run_job, set_up_torch
 
 SAMPLES, COLUMNS = 480000, 77
 SIZES = {"HTSAT-tiny-Roberta-base": {"patch_embeds_hidden_size": 96, "depths": [2, 2, 6, 2], "hidden_size": 768},
@@ -67,44 +64,41 @@ def run_huggingface(options) -> None:
     from safetensors.torch import load_file
     from transformers import ClapFeatureExtractor
 
-    torch.set_num_threads(options.threads)
+    set_up_torch(options)
     model = build(options.model)
     model.load_state_dict(load_file(f"{options.inputs}/weights.safetensors"))
-    model.train()
-    batches = load_file(f"{options.inputs}/batches.safetensors")
+    model.to(options.device).train()
+    batches = load_file(f"{options.inputs}/batches.safetensors", device=options.device)
     num_batches = len(batches) // 2
     filters = torch.tensor(ClapFeatureExtractor(frequency_min=50).mel_filters_slaney,
-                           dtype=torch.float32).T.contiguous()
-    window = torch.hann_window(1024)
+                           dtype=torch.float32).T.contiguous().to(options.device)
+    window = torch.hann_window(1024, device=options.device)
     named = [(name, p) for name, p in model.named_parameters() if name != "logit_scale_t"]
     decays = lambda name, p: p.ndim >= 2 and "bias" not in name  # noqa: E731
     optimizer = torch.optim.AdamW(
         [{"params": [p for n, p in named if not decays(n, p)], "weight_decay": 0.0},
          {"params": [p for n, p in named if decays(n, p)], "weight_decay": 0.2}],
         lr=options.lr, betas=(options.beta1, options.beta2), eps=options.eps, foreach=True)
-    step_ms, cpu_ms, losses = [], [], []
+    clock = StepClock(options.device)
     for step in range(options.steps):
         audio, text = batches[f"audio.{step % num_batches}"], batches[f"text.{step % num_batches}"]
-        began, cpu_began = time.perf_counter(), time.process_time()
+        clock.begin()
         optimizer.zero_grad()
         mel = log_mel(audio, window, filters)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16"):
+        with torch.autocast(options.device, dtype=torch.bfloat16, enabled=options.precision == "bf16"):
             sounds = model.audio_projection(model.audio_model(input_features=mel).pooler_output)
             texts = model.text_projection(model.text_model(input_ids=text,
                                                            attention_mask=(text != 1).long()).pooler_output)
             logits = model.logit_scale_a.exp() * F.normalize(sounds.float(),
                                                              dim=-1) @ F.normalize(texts.float(), dim=-1).T
-            labels = torch.arange(len(logits))
+            labels = torch.arange(len(logits), device=options.device)
             loss = (F.cross_entropy(logits.float(), labels) + F.cross_entropy(logits.float().T, labels)) / 2
         loss.backward()
         optimizer.step()
         with torch.no_grad():
             model.logit_scale_a.clamp_(0, math.log(100))
-        losses.append(loss.item())
-        step_ms.append((time.perf_counter() - began) * 1000)
-        cpu_ms.append((time.process_time() - cpu_began) * 1000)
-    print(json.dumps({"step_ms": step_ms, "cpu_ms": cpu_ms, "losses": losses,
-                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+        clock.end(loss)
+    clock.print()
 
 
 def main() -> None:

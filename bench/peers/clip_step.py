@@ -15,14 +15,12 @@ import json
 import math
 import os
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-from side_by_side import add_arguments, paired_ratio, processor
+from side_by_side import StepClock, add_arguments, device_name, paired_ratio, set_up_torch
 
 
 def write_inputs(folder: pathlib.Path, model_name: str, batch: int, num_batches: int, seed: int) -> None:
@@ -53,12 +51,12 @@ def run_openclip(options) -> None:
     from open_clip_train.precision import get_autocast
     from safetensors.torch import load_file
 
-    torch.set_num_threads(options.threads)
+    set_up_torch(options)
     precision = {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision]
     model = open_clip.create_model(options.model, precision=precision, output_dict=True)
     model.load_state_dict(load_file(f"{options.inputs}/weights.safetensors"))
-    model.train()
-    batches = load_file(f"{options.inputs}/batches.safetensors")
+    model.to(options.device).train()
+    batches = load_file(f"{options.inputs}/batches.safetensors", device=options.device)
     num_batches = len(batches) // 2
     decays = lambda name, p: not (p.ndim < 2 or any(part in name for part in ("bn", "ln", "bias",
                                                                               "logit_scale")))  # noqa: E731
@@ -68,36 +66,35 @@ def run_openclip(options) -> None:
          {"params": [p for n, p in named if decays(n, p)], "weight_decay": 0.2}],
         lr=options.lr, betas=(options.beta1, options.beta2), eps=options.eps)
     loss_of = ClipLoss()
-    autocast = get_autocast(precision, device_type="cpu")
-    step_ms, losses = [], []
+    autocast = get_autocast(precision, device_type=options.device)
+    call = torch.compile(model) if options.compile else model
+    clock = StepClock(options.device)
     for step in range(options.steps):
         image, text = batches[f"image.{step % num_batches}"], batches[f"text.{step % num_batches}"]
-        began = time.perf_counter()
+        clock.begin()
         optimizer.zero_grad()
         with autocast():
-            out = model(image, text)
+            out = call(image, text)
             loss = loss_of(**out, output_dict=True)["contrastive_loss"]
         loss.backward()
         optimizer.step()
         with torch.no_grad():
             model.logit_scale.clamp_(0, math.log(100))
-        losses.append(loss.item())
-        step_ms.append((time.perf_counter() - began) * 1000)
-    print(json.dumps({"step_ms": step_ms, "losses": losses,
-                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+        clock.end(loss)
+    clock.print()
 
 
 def side_command(options, inputs: str, side: str) -> list:
     common = ["--model", options.model, "--threads", str(options.threads), "--lr", str(options.lr), "--beta1",
               str(options.beta1),
-              "--beta2", str(options.beta2), "--eps", str(options.eps)]
-    if side == "openclip":
+              "--beta2", str(options.beta2), "--eps", str(options.eps), "--device", options.device]
+    if side != "lockstep":
         return [sys.executable, __file__, "openclip", "--inputs", inputs, "--precision", options.precision, "--steps",
-                str(options.steps)] + common
+                str(options.steps)] + common + (["--compile"] if side == "openclip_compiled" else [])
     precision = {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision]
     return [options.program, "bench", "step", "--pretrained", f"{inputs}/weights.safetensors", "--batches",
             f"{inputs}/batches.safetensors",
-            "--precision", precision, "--device", "cpu", "--warmup-iters", "0", "--iters", str(options.steps),
+            "--precision", precision, "--warmup-iters", "0", "--iters", str(options.steps),
             "--json"] + common
 
 
@@ -106,7 +103,7 @@ def run_side(options, inputs: str, side: str) -> dict:
     done = subprocess.run(side_command(options, inputs, side), capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         sys.exit(f"{side} failed:\n{done.stderr}")
-    if side == "openclip":
+    if side != "lockstep":
         return json.loads(done.stdout.splitlines()[-1])
     row = json.loads(done.stdout)["rows"][0]  # its check has run two steps before the timed ones
     return {"step_ms": row["samples_ms"], "losses": row["losses"][:options.steps],
@@ -114,9 +111,11 @@ def run_side(options, inputs: str, side: str) -> dict:
 
 
 def summarise(rounds: list, warm_up: int) -> dict:
-    ratio = paired_ratio(rounds, warm_up, "openclip", "step_ms")
-    result = {"ratio_openclip_over_lockstep" if name == "ratio" else name: value for name, value in ratio.items()}
-    for side in ("openclip", "lockstep"):
+    result = {}
+    for peer in [side for side in rounds[0] if side != "lockstep"]:
+        for name, value in paired_ratio(rounds, warm_up, peer, "step_ms").items():
+            result[f"{name}_{peer}_over_lockstep" if name.startswith("ratio") else name] = value
+    for side in rounds[0]:
         result[f"{side}_peak_bytes"] = statistics.median([r[side]["peak_bytes"] for r in rounds])
     pairs = [(a, b) for r in rounds for a, b in zip(r["openclip"]["losses"], r["lockstep"]["losses"])]
     result["largest_relative_loss_difference"] = max(abs(a - b) / abs(a) for a, b in pairs)
@@ -150,16 +149,17 @@ def write_record(options, content: dict) -> None:
     command = "python3 bench/peers/clip_step.py " + " ".join(
         arg if not arg.startswith("/") else pathlib.Path(arg).name for arg in sys.argv[1:])
     head = {"command": command, "versions": {"open_clip": open_clip.__version__, "torch": torch.__version__},
-            "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads"}
+            "hardware": f"{device_name(options.device)}, {options.threads} threads"}
     pathlib.Path(options.out).write_text(json.dumps(head | content, indent=1) + "\n")
 
 
 def compare(options) -> None:
     rounds = []
+    sides = ["openclip", "lockstep"] + (["openclip_compiled"] if options.compile else [])
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(pathlib.Path(folder), options.model, options.batch, options.batches, options.seed)
         for number in range(options.rounds):
-            order = ("openclip", "lockstep") if number % 2 == 0 else ("lockstep", "openclip")
+            order = sides if number % 2 == 0 else sides[::-1]
             rounds.append({side: run_side(options, folder, side) for side in order})
             print(f"round {number + 1}: " + ", ".join(
                 f"{side} {statistics.median(rounds[-1][side]['step_ms'][options.warm_up:]):.0f} ms" for side in order),
@@ -173,6 +173,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", choices=["compare", "follow", "openclip"])
     add_arguments(parser, program="build/lockstep", model="ViT-B-32", batch=16)
+    parser.add_argument("--compile", action="store_true",
+                        help="compare: OpenCLIP under torch.compile as a third side; its first steps compile, so give "
+                        "--warm-up what they take")
     options = parser.parse_args()
     {"compare": compare, "follow": follow, "openclip": run_openclip}[options.job](options)
 

@@ -13,12 +13,9 @@ gradient's norm to 1 and use AdamW with decay 0.01 on matrices. Dropout is 0 on 
 compared.
 """
 import argparse
-import json
 import pathlib
-import resource
-import time
 
-from side_by_side import add_arguments, run_job
+from side_by_side import StepClock, add_arguments, run_job, set_up_torch
 
 SIZES = {"gpt2": {"n_layer": 12, "n_embd": 768, "n_head": 12}, "gpt2-medium": {"n_layer": 24, "n_embd": 1024,
                                                                                "n_head": 16}}
@@ -48,36 +45,34 @@ def run_huggingface(options) -> None:
     import torch.nn.functional as F
     from safetensors.torch import load_file
 
-    torch.set_num_threads(options.threads)
+    set_up_torch(options)
     model = build(options.model)
     model.load_state_dict(load_file(f"{options.inputs}/weights.safetensors"), strict=False)
     model.tie_weights()
     is_narrow = options.precision == "bf16" and options.weights == 16
     if is_narrow:
         model.to(torch.bfloat16)
-    model.train()
-    batches = [tensor for _, tensor in sorted(load_file(f"{options.inputs}/batches.safetensors").items())]
+    model.to(options.device).train()
+    ids_by_name = load_file(f"{options.inputs}/batches.safetensors", device=options.device)
+    batches = [tensor for _, tensor in sorted(ids_by_name.items())]
     named = list(model.named_parameters())
     optimizer = torch.optim.AdamW(
         [{"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0},
          {"params": [p for _, p in named if p.ndim >= 2], "weight_decay": 0.01}],
         lr=options.lr, betas=(options.beta1, options.beta2), eps=options.eps, fused=True)
-    step_ms, cpu_ms, losses = [], [], []
+    clock = StepClock(options.device)
     for step in range(options.steps):
         ids = batches[step % len(batches)]
-        began, cpu_began = time.perf_counter(), time.process_time()
+        clock.begin()
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16" and not is_narrow):
+        with torch.autocast(options.device, torch.bfloat16, options.precision == "bf16" and not is_narrow):
             logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         loss = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        losses.append(loss.item())
-        step_ms.append((time.perf_counter() - began) * 1000)
-        cpu_ms.append((time.process_time() - cpu_began) * 1000)
-    print(json.dumps({"step_ms": step_ms, "cpu_ms": cpu_ms, "losses": losses,
-                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+        clock.end(loss)
+    clock.print()
 
 
 def main() -> None:

@@ -5,10 +5,12 @@ import math
 import os
 import pathlib
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 STUDENT_T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
 
@@ -21,6 +23,7 @@ def add_arguments(parser, program: str, model: str, batch: int) -> None:
     parser.add_argument("--batches", type=int, default=2, help="different batches, used in turn")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32",
                         help="bf16: bf16 autocast over fp32 weights (amp_bf16)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=2)
@@ -36,7 +39,7 @@ def add_arguments(parser, program: str, model: str, batch: int) -> None:
 def run_side(options, inputs: str, side: str) -> dict:
     """One run: of our program ("lockstep"), or of the calling script with the side's name as its job."""
     common = ["--inputs", inputs, "--model", options.model, "--precision", options.precision, "--threads",
-              str(options.threads),
+              str(options.threads), "--device", options.device,
               "--steps", str(options.steps), "--lr", str(options.lr), "--beta1", str(options.beta1), "--beta2",
               str(options.beta2),
               "--eps", str(options.eps)]
@@ -47,6 +50,49 @@ def run_side(options, inputs: str, side: str) -> dict:
     if done.returncode != 0:
         sys.exit(f"{side} failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+class StepClock:
+    """Times of steps, which end when the device has done all of them, and the most memory (of a GPU its tensors')."""
+
+    def __init__(self, device: str):
+        self.device, self.step_ms, self.cpu_ms, self.losses = device, [], [], []
+
+    def begin(self) -> None:
+        self.began, self.cpu_began = time.perf_counter(), time.process_time()
+
+    def end(self, loss) -> None:
+        self.losses.append(loss.item())
+        if self.device == "cuda":
+            import torch
+            torch.cuda.synchronize()
+        self.step_ms.append((time.perf_counter() - self.began) * 1000)
+        self.cpu_ms.append((time.process_time() - self.cpu_began) * 1000)
+
+    def print(self) -> None:
+        if self.device == "cuda":
+            import torch
+            peak = torch.cuda.max_memory_allocated()
+        else:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"step_ms": self.step_ms, "cpu_ms": self.cpu_ms, "losses": self.losses, "peak_bytes": peak}))
+
+
+def set_up_torch(options) -> None:
+    """Threads, and on GPUs what open_clip_train's main sets."""
+    import torch
+
+    torch.set_num_threads(options.threads)
+    if options.device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.benchmark = True
+
+
+def device_name(device: str) -> str:
+    if device == "cpu":
+        return f"{processor()}, {os.cpu_count()} cores visible"
+    import torch
+    return f"{torch.cuda.get_device_name()}, torch for CUDA {torch.version.cuda}"
 
 
 def paired_ratio(rounds: list, warm_up: int, peer: str, clock: str, own: str = "lockstep") -> dict:
@@ -108,7 +154,7 @@ def write_record(options, versions: dict, content: dict) -> None:
                           text=True, check=True).stdout.split()
     versions = {"lockstep": told[1], "commit": told[3]} | versions
     head = {"command": command, "versions": versions,
-            "hardware": f"{processor()}, {os.cpu_count()} cores visible, {options.threads} threads"}
+            "hardware": f"{device_name(getattr(options, 'device', 'cpu'))}, {options.threads} threads"}
     pathlib.Path(options.out).write_text(json.dumps(head | content, indent=1) + "\n")
 
 

@@ -26,11 +26,8 @@ classes=$(json_text class_names <<<"$made") templates=$(json_text templates <<<"
 # Two NCCL ranks need two GPUs; otherwise two CPU ranks over Gloo.
 device=cpu
 [ "$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)" -ge 2 ] && device=cuda
-# A processor without bf16 units takes nine times as long in bf16 as in fp32.
-precision=amp_bf16
-[ $device = cuda ] || grep -q avx512_bf16 /proc/cpuinfo || precision=fp32
 common=(--train-data "$train_shards" --model "$here/model.json"
-  --batch-size $batch --lr 1e-3 --wd 0.1 --warmup 50 --workers 1 --precision $precision --device $device --grad-clip-norm 1.0
+  --batch-size $batch --lr 1e-3 --wd 0.1 --warmup 50 --workers 1 --precision amp_bf16 --device $device --grad-clip-norm 1.0
   --local-loss --gather-with-grad --log-every-n-steps 20 --seed 7)
 train() { # ranks, arguments of train clip
   local ranks=$1; shift

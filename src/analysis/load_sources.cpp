@@ -13,6 +13,7 @@
 #include "analysis/sources.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/is_there.h"
 #include "core/log.h"
 #include "core/strings.h"
 
@@ -103,6 +104,15 @@ Loaded load_one(const Source& source, const LoadOptions& options) {
   return loaded;
 }
 
+/// False also of what cannot be read: a record may be there.
+bool is_known_to_be_absent(const fs::path& record) {
+  try {
+    return !core::is_there(record / "run.json") && !core::is_there(record / "steps.jsonl");
+  } catch (const EnvironmentError&) {
+    return false;
+  }
+}
+
 /// A source that could not be read, as a run that says so.
 RunSummary unreadable(const Source& source, const Error& error) {
   RunSummary run;
@@ -113,7 +123,7 @@ RunSummary unreadable(const Source& source, const Error& error) {
   run.setup.tags = source.tags;
   run.setup.nodes = source.nodes;
   run.setup.devices = source.devices;
-  const bool has_no_record = !source.state.empty() && !is_record(source.path);
+  const bool has_no_record = !source.state.empty() && is_known_to_be_absent(source.path);
   const std::string why = source.message.empty() ? "" : fmt::format(" ({})", source.message);
   run.unusable =
       has_no_record ? fmt::format("it left no record; the sweep says it is {}{}", source.state, why) : error.what();

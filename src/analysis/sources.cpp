@@ -113,6 +113,8 @@ void search(const fs::path& folder, int depth, Found& found) {
             [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
   for (const fs::path& path : entries) {
     if (fs::is_directory(path, failure)) {
+      if (fs::is_symlink(path, failure) && !is_record(path) && !is_sweep(path))
+        continue;  // of links to folders above there are more ways than anyone can go
       if (is_record(path) || is_sweep(path))
         found.records.push_back(path);
       else if (is_part_of_report(path))
@@ -305,6 +307,13 @@ void add_folder(const fs::path& folder, std::vector<Source>& sources) {
   core::log_info("report: tables and figures of reports were passed over: {}", reports_text(found.reports));
 }
 
+/// Without links; of a path that may not be searched as it is named.
+fs::path real_path(const fs::path& path) {
+  std::error_code failure;
+  const fs::path real = fs::weakly_canonical(path, failure);
+  return failure ? path.lexically_normal() : real;
+}
+
 /// Last part of the path; where that is not unique, more of it.
 void name_sources(std::vector<Source>& sources) {
   for (Source& source : sources) {
@@ -347,7 +356,7 @@ std::vector<Source> find_sources(const std::vector<std::string>& inputs) {
   if (sources.empty() && first_failure) std::rethrow_exception(first_failure);
   sources.insert(sources.end(), empty.begin(), empty.end());
   std::set<fs::path> seen;
-  std::erase_if(sources, [&](const Source& source) { return !seen.insert(fs::weakly_canonical(source.path)).second; });
+  std::erase_if(sources, [&](const Source& source) { return !seen.insert(real_path(source.path)).second; });
   name_sources(sources);
   return sources;
 }

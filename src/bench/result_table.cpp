@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/csv_table.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "core/units.h"
 
@@ -20,11 +22,6 @@ std::string cell_text(const core::Json* value, int decimals) {
   if (value->is_string()) return value->get<std::string>();
   if (value->is_number_float()) return fmt::format("{:.{}f}", value->get<double>(), decimals);
   return value->dump();
-}
-
-std::string csv_quoted(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  return "\"" + core::replace_all(text, "\"", "\"\"") + "\"";
 }
 
 /// The first two characters of a header line say that it is one.
@@ -63,14 +60,15 @@ std::string table_line(std::span<const TableColumn> columns, const core::Json& r
   std::string line;
   for (const TableColumn& column : columns) {
     if (!column.is_in_table) continue;
-    line += fmt::format(" {:>{}}", cell_text(find(row, column.key), column.decimals), column.width);
+    line +=
+        fmt::format(" {:>{}}", core::printable_line(cell_text(find(row, column.key), column.decimals)), column.width);
   }
   return line;
 }
 
 std::string csv_header(std::span<const TableColumn> columns) {
   std::vector<std::string> cells;
-  for (const TableColumn& column : columns) cells.push_back(csv_quoted(column.key));
+  for (const TableColumn& column : columns) cells.push_back(core::csv_field(column.key));
   return core::join(cells, ",");
 }
 
@@ -81,8 +79,8 @@ std::string csv_line(std::span<const TableColumn> columns, const core::Json& row
     if (value == nullptr)
       cells.emplace_back();
     else
-      cells.push_back(
-          csv_quoted(value->is_number_float() ? core::format_double(value->get<double>()) : cell_text(value, 0)));
+      cells.push_back(value->is_number_float() ? core::format_double(value->get<double>())
+                                               : core::csv_field(cell_text(value, 0)));
   }
   return core::join(cells, ",");
 }

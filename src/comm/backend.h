@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/reduce_op.h"
@@ -49,6 +50,14 @@ class Backend {
   /// Starts a call and returns what waits for it, with the meaning of Work::wait(). Both may throw any std::exception;
   /// the wait function may be called again after a success. All ranks start the same calls in the same order.
   virtual std::function<void()> start(Call call) = 0;
+
+  /// Starts transfers that must not wait for one another, and returns what waits for each. By start(), one after the
+  /// other, where a transport's transfers never do.
+  virtual std::vector<std::function<void()>> start_together(std::vector<Call> calls) {
+    std::vector<std::function<void()>> waits;
+    for (Call& call : calls) waits.push_back(start(std::move(call)));
+    return waits;
+  }
 
   /// Another rank has failed: device work that waits for it ends at once, with undefined results; later calls throw.
   /// Any thread may call it, at any time. What the host itself waits in is left to Call::give_up_check.

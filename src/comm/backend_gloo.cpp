@@ -107,6 +107,17 @@ std::function<void()> C10dBackend::start(Call call) {
   return [kept, work] { wait_and_look_around(*work, kept->first.give_up_check); };
 }
 
+std::vector<std::function<void()>> C10dBackend::start_together(std::vector<Call> calls) {
+  if (device().is_cpu()) return Backend::start_together(std::move(calls));
+  auto kept = std::make_shared<std::pair<std::vector<Call>, std::vector<std::vector<at::Tensor>>>>();
+  kept->first = std::move(calls);
+  for (const Call& call : kept->first) kept->second.push_back({call.tensor});
+  backend_->startCoalescing();
+  for (size_t i = 0; i < kept->first.size(); ++i) start_call(*backend_, kept->first[i], kept->second[i]);
+  const auto work = backend_->endCoalescing();
+  return std::vector<std::function<void()>>(kept->first.size(), [kept, work] { work->wait(); });
+}
+
 std::unique_ptr<Backend> make_gloo_backend(const Store& store, int rank, int size, const GlooOptions& options) {
   using Gloo = c10d::ProcessGroupGloo;
   const auto make = [&](const std::string& prefix) {

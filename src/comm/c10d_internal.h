@@ -13,6 +13,7 @@ class C10dBackend final : public Backend {
   C10dBackend(c10::intrusive_ptr<c10d::Backend> backend, at::Device device, bool abandon_on_failure);
   ~C10dBackend() override;
   std::function<void()> start(Call call) override;
+  std::vector<std::function<void()>> start_together(std::vector<Call> calls) override;  ///< NCCL: as one group.
   void abort() override;  ///< Of a device's collectives; Gloo cannot call off what is under way.
 
  private:

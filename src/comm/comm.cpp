@@ -182,32 +182,25 @@ int64_t Comm::count(std::string_view kind) const {
   LOCKSTEP_CHECK(false, "comm: no collective is called '{}'", kind);
 }
 
-/// Hands a call to the transport; counting is the caller's.
-Work Comm::start(Call call, int64_t bytes) {
-  const auto shared = state_->shared;
+/// Notes a call that is about to be handed to the transport.
+CallMark Comm::announce(Call& call, int64_t bytes) {
+  const auto& shared = state_->shared;
   const std::string_view kind = state_->in_barrier ? op_name(OpKind::kBarrier) : op_name(call.kind);
   const int64_t sequence = is_transfer(call.kind) ? 0 : ++state_->sequence;
-  const CallMark mark{.axis = shared->axis, .kind = std::string(kind), .sequence = sequence, .bytes = bytes};
-  at::RecordFunction scope(at::RecordScope::USER_SCOPE);
-  if (scope.isActive()) scope.before(fmt::format("{} {} {} bytes", kind, shared->axis, bytes));
-  const auto begin = Clock::now();
+  CallMark mark{.axis = shared->axis, .kind = std::string(kind), .sequence = sequence, .bytes = bytes};
   shared->recorder->add_call(mark.axis, static_cast<int>(shared->global_ranks.size()), mark.kind, bytes);
-  if (shared->progress) shared->progress->begin(mark);
-  if (shared->progress) {
-    call.give_up_check = [progress = shared->progress] {
-      const std::string failure = progress->failure_elsewhere();
-      if (!failure.empty()) throw CommError(failure);
-    };
-  }
-  std::function<void()> wait;
-  try {
-    if (call.give_up_check) call.give_up_check();
-    wait = state_->backend->start(std::move(call));
-  } catch (...) {
-    rethrow(shared->progress, shared->global_ranks, mark, core::ms_since(begin));
-  }
-  const double start_ms = core::ms_since(begin);
-  return Work([shared, mark, begin, start_ms, wait = std::move(wait)] {
+  if (!shared->progress) return mark;
+  shared->progress->begin(mark);
+  call.give_up_check = [progress = shared->progress] {
+    const std::string failure = progress->failure_elsewhere();
+    if (!failure.empty()) throw CommError(failure);
+  };
+  return mark;
+}
+
+/// Work for a call that the transport has taken, which took the host start_ms.
+Work Comm::under_way(const CallMark& mark, Clock::time_point begin, double start_ms, std::function<void()> wait) {
+  return Work([shared = state_->shared, mark, begin, start_ms, wait = std::move(wait)] {
     at::RecordFunction wait_scope(at::RecordScope::USER_SCOPE);
     if (wait_scope.isActive()) wait_scope.before(fmt::format("wait {} {} {} bytes", mark.kind, mark.axis, mark.bytes));
     const auto wait_begin = Clock::now();
@@ -220,6 +213,54 @@ Work Comm::start(Call call, int64_t bytes) {
     shared->recorder->add_time(mark.axis, static_cast<int>(shared->global_ranks.size()), mark.kind, mark.bytes,
                                core::ms_since(begin), start_ms + core::ms_since(wait_begin));
   });
+}
+
+/// Hands a call to the transport; counting is the caller's.
+Work Comm::start(Call call, int64_t bytes) {
+  const std::string_view kind = state_->in_barrier ? op_name(OpKind::kBarrier) : op_name(call.kind);
+  at::RecordFunction scope(at::RecordScope::USER_SCOPE);
+  if (scope.isActive()) scope.before(fmt::format("{} {} {} bytes", kind, axis(), bytes));
+  const auto begin = Clock::now();
+  const CallMark mark = announce(call, bytes);
+  std::function<void()> wait;
+  try {
+    if (call.give_up_check) call.give_up_check();
+    wait = state_->backend->start(std::move(call));
+  } catch (...) {
+    rethrow(state_->shared->progress, global_ranks(), mark, core::ms_since(begin));
+  }
+  return under_way(mark, begin, core::ms_since(begin), std::move(wait));
+}
+
+std::vector<Work> Comm::exchange(const std::vector<Transfer>& transfers) {
+  if (transfers.empty()) return {};
+  std::vector<Call> calls;
+  std::vector<CallMark> marks;
+  at::RecordFunction scope(at::RecordScope::USER_SCOPE);
+  if (scope.isActive()) scope.before(fmt::format("exchange {} {} messages", axis(), transfers.size()));
+  const auto begin = Clock::now();
+  for (const auto& [is_send, tensor, peer] : transfers) {
+    LOCKSTEP_CHECK(peer >= 0 && peer < size() && peer != rank(), "comm: rank {} of {} exchanges with {}", rank(),
+                   size(), peer);
+    const OpKind kind = is_send ? OpKind::kSend : OpKind::kReceive;
+    check_tensor(tensor, kind, state_->backend->device(), is_send ? "sent" : "received");
+    LOCKSTEP_CHECK(tensor.numel() > 0, "comm: an exchange of nothing with rank {}", peer);
+    ++state_->counts[static_cast<size_t>(kind)];
+    calls.push_back({.kind = kind, .tensor = flatten(tensor, kind), .peer = peer, .layout = layout_of(tensor)});
+    marks.push_back(announce(calls.back(), static_cast<int64_t>(tensor.nbytes())));
+  }
+  std::vector<std::function<void()>> waits;
+  try {
+    if (calls[0].give_up_check) calls[0].give_up_check();
+    waits = state_->backend->start_together(std::move(calls));
+  } catch (...) {
+    rethrow(state_->shared->progress, global_ranks(), marks[0], core::ms_since(begin));
+  }
+  const double start_ms = core::ms_since(begin);  // the first message's; the others cost nothing more
+  std::vector<Work> works;
+  for (size_t i = 0; i < waits.size(); ++i)
+    works.push_back(under_way(marks[i], begin, i == 0 ? start_ms : 0, std::move(waits[i])));
+  return works;
 }
 
 Work Comm::start_unless_alone(Call call, int64_t bytes) {

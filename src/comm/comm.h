@@ -28,10 +28,18 @@ class Work {
   std::function<void()> wait_;
 };
 
-class Backend;   // one transport: NCCL, Gloo, or the threads of tests (comm/backend.h)
-class Recorder;  // counts, bytes and times of collectives (comm/recorder.h)
-class Progress;  // who has come how far, for messages (comm/progress.h)
-struct Call;     // one collective as a transport sees it (comm/backend.h)
+class Backend;    // one transport: NCCL, Gloo, or the threads of tests (comm/backend.h)
+class Recorder;   // counts, bytes and times of collectives (comm/recorder.h)
+class Progress;   // who has come how far, for messages (comm/progress.h)
+struct Call;      // one collective as a transport sees it (comm/backend.h)
+struct CallMark;  // the same as messages name it (comm/progress.h)
+
+/// One message of an exchange.
+struct Transfer {
+  bool is_send = true;
+  at::Tensor tensor{};  ///< Sent, or received into.
+  int peer = 0;         ///< Rank of the group.
+};
 
 /// One group of ranks and its collectives. A group of one sends nothing: every call copies or returns at once.
 ///
@@ -63,6 +71,9 @@ class Comm {
   Work all_to_all_into(at::Tensor output, const at::Tensor& input);
   Work send(const at::Tensor& tensor, int to);
   Work receive(at::Tensor tensor, int from);
+  /// Messages that are started together: none waits for another of them, in whatever order the other ranks name theirs
+  /// (but for several from one rank to another). NCCL sends and receives them at once. One Work for each.
+  std::vector<Work> exchange(const std::vector<Transfer>& transfers);
   void barrier();
   /// CommError when a rank of the job is known to have failed: what has been sent may never have arrived, and device
   /// work that waited for it has ended with undefined results. Call it behind waits of the host for the device.
@@ -80,6 +91,9 @@ class Comm {
  private:
   struct State;
   Work start(Call call, int64_t bytes);
+  CallMark announce(Call& call, int64_t bytes);
+  Work under_way(const CallMark& mark, std::chrono::steady_clock::time_point begin, double start_ms,
+                 std::function<void()> wait);
   Work start_unless_alone(Call call, int64_t bytes);
   at::Tensor host_bytes(const std::string& text, int64_t padded_bytes) const;
 

@@ -13,8 +13,8 @@ namespace lockstep::comm {
 class Mesh {
  public:
   /// Builds the group of a name and a list of global ranks, of which this rank is one; every rank of the list calls it
-  /// in the same order.
-  using MakeGroup = std::function<Comm(const std::string& axis, const std::vector<int>& global_ranks)>;
+  /// in the same order. Behind a slash stands what tells two groups of one axis apart: their axis is what is before.
+  using MakeGroup = std::function<Comm(const std::string& name, const std::vector<int>& global_ranks)>;
 
   /// Collective over all ranks of the layout.
   Mesh(const plan::MeshLayout& layout, int rank, const MakeGroup& make_group);

@@ -8,6 +8,7 @@ namespace lockstep::comm {
 struct MeshGroups {
   Comm& world;  ///< All ranks; outlives the groups.
   Mesh mesh;
+  Comm back;  ///< "pp/back": the stages once more, for gradients of activations: they never queue behind activations.
   Comm ends;  ///< "embedding": first and last stage of the rank's pipeline, which may hold copies of one embedding; a
               ///< group of one on other stages.
 };

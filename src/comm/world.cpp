@@ -244,7 +244,7 @@ struct World::State {
   int exceptions_at_start = std::uncaught_exceptions();
 
   std::unique_ptr<Backend> make_backend(const std::string& name, int rank, int size) const;
-  Comm make_group(const std::string& axis, const std::vector<int>& global_ranks) const;
+  Comm make_group(const std::string& group, const std::vector<int>& global_ranks) const;
   /// Between two signs of life in the store.
   milliseconds report_interval() const {
     return std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond));
@@ -274,11 +274,12 @@ std::unique_ptr<Backend> World::State::make_backend(const std::string& name, int
   }
 }
 
-Comm World::State::make_group(const std::string& axis, const std::vector<int>& global_ranks) const {
+Comm World::State::make_group(const std::string& group, const std::vector<int>& global_ranks) const {
+  const std::string axis = group.substr(0, group.find('/'));
   const auto place = std::find(global_ranks.begin(), global_ranks.end(), info.rank);
-  LOCKSTEP_CHECK(place != global_ranks.end(), "comm: rank {} makes group '{}' without being in it", info.rank, axis);
+  LOCKSTEP_CHECK(place != global_ranks.end(), "comm: rank {} makes group '{}' without being in it", info.rank, group);
   if (global_ranks.size() == 1) return Comm(nullptr, recorder, axis, nullptr, global_ranks);
-  const std::string name = fmt::format("{}_{}", axis, global_ranks.front());
+  const std::string name = fmt::format("{}_{}", group, global_ranks.front());
   const std::shared_ptr<Backend> backend =
       make_backend(name, static_cast<int>(place - global_ranks.begin()), static_cast<int>(global_ranks.size()));
   groups->add(backend);
@@ -408,8 +409,8 @@ Comm& World::comm() { return state_->comm; }
 const World::JoinTimes& World::join_times() const { return state_->join_times; }
 Recorder& World::recorder() { return *state_->recorder; }
 
-Comm World::group(const std::string& axis, const std::vector<int>& global_ranks) {
-  return state_->make_group(axis, global_ranks);
+Comm World::group(const std::string& name, const std::vector<int>& global_ranks) {
+  return state_->make_group(name, global_ranks);
 }
 
 void World::wait_for_rank_zero(const std::string& what) {

@@ -44,8 +44,9 @@ class World {
   int rank() const;
   int size() const;
   Comm& comm();  ///< All ranks, axis "world".
-  /// The group of `global_ranks`, of which this rank is one. Collective over them; (axis, first rank) must be new.
-  Comm group(const std::string& axis, const std::vector<int>& global_ranks);
+  /// The group of `global_ranks`, of which this rank is one, by name (Mesh::MakeGroup). Collective over them; (name,
+  /// first rank) must be new.
+  Comm group(const std::string& name, const std::vector<int>& global_ranks);
   Recorder& recorder();  ///< Of all groups made here.
   /// How long join() took: until all ranks had met, and from there until the group of all was connected.
   struct JoinTimes {

@@ -3,30 +3,18 @@
 
 #include "config/clap_shape.h"
 #include "config/param_list.h"
+#include "config/swin_blocks.h"
 #include "core/error.h"
 #include "core/strings.h"
 
 namespace lockstep::config {
 namespace {
 
-constexpr double kSwinDeviation = 0.02;
-
-/// HTSAT draws linear weights from a normal law cut at +-2, a hundred deviations away.
-void add_swin_linear(ParamList& list, const std::string& name, int64_t in, int64_t out) {
-  list.add_linear(name, in, out, normal(kSwinDeviation), zeros());
-}
-
-void add_swin_block(ParamList& list, const std::string& name, const AudioShape& audio, int64_t stage) {
-  const int64_t width = audio.stage_width(stage), window = std::min(audio.window, audio.stage_side(stage));
-  list.add_layer_norm(name + ".norm1", width);
-  list.add(name + ".attn.relative_position_bias_table",
-           {(2 * window - 1) * (2 * window - 1), audio.heads[static_cast<size_t>(stage)]}, normal(kSwinDeviation),
-           false);
-  add_swin_linear(list, name + ".attn.qkv", width, 3 * width);
-  add_swin_linear(list, name + ".attn.proj", width, width);
-  list.add_layer_norm(name + ".norm2", width);
-  add_swin_linear(list, name + ".mlp.fc1", width, audio.mlp_width(stage));
-  add_swin_linear(list, name + ".mlp.fc2", audio.mlp_width(stage), width);
+SwinSizes sizes_of(const AudioShape& audio, int64_t stage) {
+  return {.width = audio.stage_width(stage),
+          .heads = audio.heads[static_cast<size_t>(stage)],
+          .window = std::min(audio.window, audio.stage_side(stage)),
+          .mlp_width = audio.mlp_width(stage)};
 }
 
 void add_audio(ParamList& list, const AudioShape& audio) {
@@ -37,12 +25,9 @@ void add_audio(ParamList& list, const AudioShape& audio) {
   list.add_layer_norm("audio_branch.patch_embed.norm", audio.width);
   for (int64_t stage = 0; stage < audio.stages(); ++stage) {
     for (int64_t block = 0; block < audio.depths[static_cast<size_t>(stage)]; ++block)
-      add_swin_block(list, fmt::format("audio_branch.layers.{}.blocks.{}", stage, block), audio, stage);
-    if (stage + 1 == audio.stages()) continue;
-    const int64_t width = audio.stage_width(stage);
-    const std::string merging = fmt::format("audio_branch.layers.{}.downsample", stage);
-    list.add_layer_norm(merging + ".norm", 4 * width);
-    list.add(merging + ".reduction.weight", {2 * width, 4 * width}, normal(kSwinDeviation), true);
+      add_swin_block(list, fmt::format("audio_branch.layers.{}.blocks.{}", stage, block), sizes_of(audio, stage));
+    if (stage + 1 < audio.stages())
+      add_patch_merging(list, fmt::format("audio_branch.layers.{}.downsample", stage), audio.stage_width(stage));
   }
   list.add_layer_norm("audio_branch.norm", audio.feature_width());
   list.set_carried(true);
@@ -71,12 +56,9 @@ double swin_flops(const AudioShape& audio) {
   double total =
       product({2, audio.stage_side(0), audio.stage_side(0), audio.patch_size, audio.patch_size, audio.width});
   for (int64_t stage = 0; stage < audio.stages(); ++stage) {
-    const int64_t width = audio.stage_width(stage), side = audio.stage_side(stage),
-                  window = std::min(audio.window, side);
-    const double block = product({2, side, side, width, 4 * width}) +
-                         product({2, side, side, width, 2 * audio.mlp_width(stage)}) +
-                         product({4, side, side, window * window, width});
-    total += static_cast<double>(audio.depths[static_cast<size_t>(stage)]) * block;
+    const int64_t width = audio.stage_width(stage), side = audio.stage_side(stage);
+    total += static_cast<double>(audio.depths[static_cast<size_t>(stage)]) *
+             swin_block_flops(sizes_of(audio, stage), side * side);
     if (stage + 1 < audio.stages()) total += product({2, side, side, width, 2 * width});
   }
   return total;

@@ -120,8 +120,18 @@ constexpr std::array kTimmClips{
     TimmClipRow{"PE-Core-L-14-336", "vit_pe_core_large_patch14_336", 1024, kText1024, 32},
     TimmClipRow{"PE-Core-bigG-14-448", "vit_pe_core_gigantic_patch14_448", 1280, kTextPeLargest, 72},
 };
-constexpr std::string_view kDropsPath = "MobileCLIP2-L-14";          // alone among them
-constexpr std::string_view kMeanVit = "vit_medium_patch16_gap_256";  // of OpenCLIP and of timm
+constexpr std::string_view kDropsPath = "MobileCLIP2-L-14";  // alone among them
+/// Models that OpenCLIP and timm call by one name.
+struct SharedNameRow {
+  std::string_view name;
+  int64_t embed_dim;
+  TextSizes text;
+};
+constexpr std::array kSharedNames{
+    SharedNameRow{"vit_medium_patch16_gap_256", 512, kText512},
+    SharedNameRow{"vit_relpos_medium_patch16_cls_224", 512, kText512},
+    SharedNameRow{"swin_base_patch4_window7_224", 640, {640, 10, 12}},
+};
 
 struct VitaminClipRow {
   std::string_view name, trunk;
@@ -157,6 +167,9 @@ constexpr std::array kRobertaClips{
     RobertaClipRow{"xlm-roberta-base-ViT-B-32", "ViT-B-32", "xlm-roberta-base"},
     RobertaClipRow{"xlm-roberta-large-ViT-H-14", "ViT-H-14", "xlm-roberta-large"},
 };
+
+/// The one captioning model whose text tower is RoBERTa.
+constexpr RobertaClipRow kRobertaCoca{"coca_roberta-ViT-B-32", "ViT-B-32", "roberta-base"};
 
 struct CocaRow {
   std::string_view name;
@@ -234,9 +247,9 @@ ClipShape make(const VitaminClipRow& row) {
   return shape;
 }
 
-ClipShape make_mean_vit() {
-  ClipShape shape{.embed_dim = 512, .text = text_of(kText512, 77, 49408)};
-  set_timm_tower(shape.vision, kMeanVit, std::string(kMeanVit));
+ClipShape make(const SharedNameRow& row) {
+  ClipShape shape{.embed_dim = row.embed_dim, .text = text_of(row.text, 77, 49408)};
+  set_timm_tower(shape.vision, row.name, std::string(row.name));
   shape.vision.head = {.kind = ProjectionShape::Kind::kLinear, .has_bias = false, .is_relu = false};
   return shape;
 }
@@ -287,6 +300,13 @@ ClipShape make(const RobertaClipRow& row, const PlainClip& plain) {
   return shape;
 }
 
+ClipShape make_roberta_coca(const PlainClip& plain) {
+  ClipShape shape = make(kRobertaCoca, plain);
+  shape.text.roberta_projection.kind = ProjectionShape::Kind::kLinear;
+  shape.captions = CaptionShape{.context_length = 76, .width = shape.text.roberta.width, .heads = 8, .layers = 12};
+  return shape;
+}
+
 ClipShape make(const CocaRow& row) {
   constexpr int64_t kTokens = 76;  // with the class token 77
   ClipShape shape{.embed_dim = row.embed_dim,
@@ -320,7 +340,8 @@ template <class Visit> void visit_families(const PlainClip& plain, const Visit& 
   if (any(kConvNextClips, [](const ConvNextClipRow& row) { return make(row); })) return;
   if (any(kTimmClips, [](const TimmClipRow& row) { return make(row); })) return;
   if (any(kVitaminClips, [](const VitaminClipRow& row) { return make(row); })) return;
-  if (visit(kMeanVit, make_mean_vit)) return;
+  if (any(kSharedNames, [](const SharedNameRow& row) { return make(row); })) return;
+  if (visit(kRobertaCoca.name, [&] { return make_roberta_coca(plain); })) return;
   any(kCocas, [](const CocaRow& row) { return make(row); });
 }
 

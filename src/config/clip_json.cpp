@@ -164,6 +164,8 @@ void read_timm_config(const Json* object, const std::string& where, VisionShape&
   read_pair(section, "embed_dim", vision.timm.stem_widths);
   read_pair(section, "depths", vision.timm.stem_depths);
   section.read("begins_as_eva", vision.timm.begins_as_eva);
+  section.read("rel_pos_dim", vision.timm.position_mlp_width);
+  section.read("rel_pos_drop", vision.timm.position_dropout);
   section.read("attn_pool_num_heads", vision.timm.pool_heads);
   section.read("attn_pool_mlp_ratio", vision.timm.pool_mlp_ratio);
   RotaryCells rotary{.reference_cells = 0, .columns_first = true};
@@ -201,9 +203,12 @@ VisionShape read_vision(const Json& object, const std::string& where, int64_t em
     choose_tower(section, vision);
   else
     section.find("tower");
-  if (vision.tower == ConvNextTower::kName) {
+  if (vision.tower == SwinTower::kName) section.read("window_size", vision.window);
+  if (vision.tower == ConvNextTower::kName || vision.tower == SwinTower::kName) {
     vision.has_class_token = false;
     vision.pool = ImagePool::kMean;
+  }
+  if (vision.tower == ConvNextTower::kName) {
     vision.layer_scale = vision.layer_scale.value_or(kConvNextLayerScale);
   }
   read_timm_head(section, vision, embed_dim);
@@ -324,7 +329,8 @@ TextShape read_text(const Json& object, const std::string& where, int64_t embed_
   return text;
 }
 
-/// CoCa's decoder, of which OpenCLIP reads these keys; its tokens are those of the text tower.
+/// CoCa's decoder, of which OpenCLIP reads these keys. It has as many tokens as text_cfg's vocab_size says, also beside
+/// an encoder of Hugging Face, which has its own number.
 CaptionShape read_captions(const Json& object, const std::string& where, int64_t vocab_size) {
   JsonSection section(object, where, "multimodal_cfg", kClipFormat);
   CaptionShape captions;

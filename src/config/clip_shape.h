@@ -37,13 +37,16 @@ struct TimmVitShape {
   };
   QkvBias qkv_bias = QkvBias::kAll;
   bool norms_follow = false;               ///< Blocks add norm(attn(x)), not attn(norm(x)).
-  bool has_class_position = true;          ///< The class token has a position embedding, too.
+  bool has_class_position = true;          ///< The class token has a position embedding, too (where there are any).
   bool has_positions = true;               ///< Learned ones.
   bool has_gated_mlp = false;              ///< GELU(w0 y) * w1 y of a norm of its own, as ViTamin's.
   bool has_own_head = false;               ///< The last layer is timm's: "trunk.head".
   bool begins_as_eva = false;              ///< With the initial values of timm's Eva, else of its VisionTransformer.
   ImagePool pool = ImagePool::kAttention;  ///< The only one that fits its norms.
   std::optional<RotaryCells> rotary = std::nullopt;
+  /// Each block's attention has a bias, which an MLP of this width makes of the patches' distances; 0: none.
+  int64_t position_mlp_width = 0;
+  double position_dropout = 0.125;                            ///< Of that MLP's hidden values while training.
   std::array<int64_t, 2> stem_widths = {}, stem_depths = {};  ///< ViTamin: stages of convolutions, their blocks.
   int64_t pool_heads = 0;  ///< Of the pool by attention; 0: those of the blocks, as the next.
   double pool_mlp_ratio = 0.0;
@@ -53,11 +56,12 @@ struct TimmVitShape {
 struct VisionShape {
   std::string tower = "vit";         ///< Its ImageTower::kName.
   int64_t image_size = 224;          ///< Pixels, square.
-  std::vector<int64_t> stages = {};  ///< ModifiedResNet, ConvNeXt: blocks of its four stages.
+  std::vector<int64_t> stages = {};  ///< ModifiedResNet, ConvNeXt, Swin: blocks of its four stages.
   int64_t layers = 12;               ///< ViT: blocks.
   int64_t width = 768;               ///< ViT: token width; else: channels after the stem.
   int64_t head_width = 64;
-  int64_t patch_size = 16;  ///< ViT: pixels.
+  int64_t patch_size = 16;  ///< ViT, Swin: pixels.
+  int64_t window = 7;       ///< Swin: cells along one side of a window.
   double mlp_ratio = 4.0;
   double patch_dropout = 0.0;                        ///< Fraction of patches left out while training, [0, 1).
   std::optional<double> layer_scale = std::nullopt;  ///< Initial value of LayerScale, where the blocks have it.
@@ -151,9 +155,18 @@ struct TextShape {
   int64_t feature_width() const { return tower == "roberta" ? roberta.width : width; }  ///< Of its tokens.
 };
 
+/// How many token ids a text tower reads.
+inline int64_t num_text_ids(const TextShape& text) {
+  return text.tower == "roberta" ? text.roberta.vocab_size : text.vocab_size;
+}
+
 /// CoCa's decoder: a causal transformer over the text tower's tokens, each of whose blocks is followed by one that
 /// attends to the picture's tokens, and the next token's logits.
 struct CaptionShape {
+  /// Of the tokens that the decoder is to predict, this one is not counted: OpenCLIP's padding, whatever a text tower
+  /// pads with. Nor are tokens from vocab_size on, which RoBERTa's tokenizer has.
+  static constexpr int64_t kUncountedId = 0;
+
   int64_t context_length = 77;
   int64_t vocab_size = 49408;
   int64_t width = 512;

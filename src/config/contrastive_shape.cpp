@@ -39,7 +39,7 @@ int64_t ContrastiveShape::context_length() const {
 }
 
 bool ContrastiveShape::packs_texts() const {
-  return clip() == nullptr || clip()->text.tower == RobertaTextTower::kName;
+  return clip() == nullptr || (clip()->text.tower == RobertaTextTower::kName && !clip()->captions);
 }
 
 std::vector<ParamSpec> ContrastiveShape::param_specs() const {

@@ -17,8 +17,14 @@ fs::path home_cache() {
 
 namespace {
 
+fs::path& first_cache() {
+  static fs::path folder;
+  return folder;
+}
+
 std::vector<fs::path> hub_caches() {
   std::vector<fs::path> folders;
+  if (!first_cache().empty()) folders.push_back(first_cache());
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
     if (const auto folder = core::env(name)) folders.emplace_back(*folder);
   if (const auto folder = core::env("HF_HOME")) folders.push_back(fs::path(*folder) / "hub");
@@ -41,6 +47,15 @@ std::vector<fs::path> snapshots(const fs::path& repository) {
 }
 
 }  // namespace
+
+void look_first_in(const fs::path& folder) { first_cache() = folder; }
+
+std::optional<fs::path> find_in_openclip_caches(std::string_view file) {
+  std::error_code ignored;
+  for (const fs::path& folder : {first_cache(), home_cache() / "clip"})
+    if (!folder.empty() && fs::is_regular_file(folder / file, ignored)) return folder / file;
+  return std::nullopt;
+}
 
 std::optional<fs::path> find_in_hub_caches(std::string_view repository, std::span<const std::string_view> files) {
   const std::string folder = "models--" + core::replace_all(std::string(repository), "/", "--");

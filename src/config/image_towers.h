@@ -5,6 +5,7 @@
 #include "config/image_towers/convnext.h"
 #include "config/image_towers/eva02.h"
 #include "config/image_towers/modified_resnet.h"
+#include "config/image_towers/swin.h"
 #include "config/image_towers/timm_vit.h"
 #include "config/image_towers/vision_transformer.h"
 #include "core/error.h"
@@ -12,8 +13,8 @@
 namespace lockstep::config {
 
 /// Every kind of image tower: the only list of them.
-using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, Eva02Tower, TimmVitTower, TimmStemVitTower,
-                               VitaminTower, VisionTransformerTower>;
+using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, SwinTower, Eva02Tower, TimmVitTower,
+                               TimmStemVitTower, VitaminTower, VisionTransformerTower>;
 
 namespace internal {
 

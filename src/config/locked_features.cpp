@@ -26,6 +26,8 @@ std::string image_refusal(const ClipShape& shape, const LockedTowerUse& use) {
   if (has_trained(shape, use.locks, is_of_image)) return "a part of the image tower is trained";
   if (shape.vision.patch_dropout > 0) return "patches of pictures are left out at random";
   if (shape.vision.drop_path > 0) return "blocks of the image tower are left out at random";
+  if (shape.vision.timm.position_mlp_width > 0 && shape.vision.timm.position_dropout > 0)
+    return "the image tower has dropout";
   if (shape.vision.has_batch_norm() && !use.has_frozen_batch_norm)
     return "batch norm looks at the whole batch (add --lock-image-freeze-bn-stats)";
   return "";

@@ -286,9 +286,8 @@ fs::path pretrained_file(std::string_view flag, const std::string& named, std::s
   if (const std::string_view repository = hub_repository(named); !repository.empty())
     return from_hub(flag, named, repository);
   if (!tag) throw_unknown_tag(flag, named, model);
-  const fs::path own = home_cache() / "clip" / tag->file;
-  if (!tag->file.empty() && !find_in_hub_caches(tag->repository, kHubFiles) && fs::is_regular_file(own, ignored))
-    return own;
+  if (!tag->file.empty() && !find_in_hub_caches(tag->repository, kHubFiles))
+    if (const auto own = find_in_openclip_caches(tag->file)) return *own;
   return from_hub(flag, named, tag->repository);
 }
 

@@ -80,6 +80,24 @@ bool set_convnext(VisionShape& vision, std::string_view name) {
   return false;
 }
 
+constexpr std::string_view kSwinBase = "swin_base_patch4_window7_224";
+
+bool set_swin(VisionShape& vision, std::string_view name) {
+  if (name != kSwinBase) return false;
+  vision = {.tower = "swin",
+            .image_size = 224,
+            .stages = {2, 2, 18, 2},
+            .layers = 0,
+            .width = 128,
+            .head_width = 32,
+            .patch_size = 4,
+            .window = 7,
+            .has_class_token = false,
+            .pool = ImagePool::kMean,
+            .drop_path = 0.1};  // timm's own default
+  return true;
+}
+
 struct Eva02Row {
   std::string_view name;
   int64_t image_size, patch_size, width, layers;
@@ -174,10 +192,11 @@ bool set_perception_encoder(VisionShape& vision, std::string_view name) {
 
 constexpr TimmVitRow kClipLarge{"vit_large_patch14_clip_224", 224, 14, 1024, 24, 16, 4096};
 constexpr TimmVitRow kMeanMedium{"vit_medium_patch16_gap_256", 256, 16, 512, 12, 8, 2048};
+constexpr TimmVitRow kRelativeMedium{"vit_relpos_medium_patch16_cls_224", 224, 16, 512, 12, 8, 2048};
 constexpr TimmVitRow kMobileBase{"vit_base_mci_224", 224, 16, 768, 12, 12, 3072};
 
 bool set_plain_vit(VisionShape& vision, std::string_view name) {
-  for (const TimmVitRow& row : {kClipLarge, kMeanMedium, kMobileBase}) {
+  for (const TimmVitRow& row : {kClipLarge, kMeanMedium, kRelativeMedium, kMobileBase}) {
     if (row.name != name) continue;
     vision = shape_of(row);
     vision.pool = vision.timm.pool = ImagePool::kClassToken;
@@ -190,6 +209,11 @@ bool set_plain_vit(VisionShape& vision, std::string_view name) {
     vision.has_class_token = false;
     vision.pool = vision.timm.pool = ImagePool::kMean;
     vision.timm.qkv_bias = TimmVitShape::QkvBias::kNone;
+  } else if (name == kRelativeMedium.name) {
+    vision.layer_scale = 1e-6;
+    vision.timm.qkv_bias = TimmVitShape::QkvBias::kNone;
+    vision.timm.has_positions = false;
+    vision.timm.position_mlp_width = 256;
   } else if (name == kMobileBase.name) {
     vision.tower = "timm_stem_vit";
     vision.timm.has_class_position = false;
@@ -246,6 +270,8 @@ std::string_view default_weights(std::string_view name) {
   if (name == "eva02_enormous_patch14_clip_224") return "laion2b";
   if (core::starts_with(name, "vit_pe_core_")) return "fb";
   if (name == kMeanMedium.name) return "sw_in12k_ft_in1k";
+  if (name == kRelativeMedium.name) return "sw_in1k";
+  if (name == kSwinBase) return "ms_in22k_ft_in1k";
   if (name == kClipLarge.name) return "laion2b_ft_in12k_in1k";
   if (name == "convnext_tiny" || name == "convnext_small") return "in12k_ft_in1k";
   if (name == "convnext_xxlarge") return "clip_laion2b_soup_ft_in1k";
@@ -257,8 +283,9 @@ std::string_view default_weights(std::string_view name) {
 }  // namespace
 
 void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where) {
-  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_eva02(vision, name) || set_eva(vision, name) ||
-      set_perception_encoder(vision, name) || set_plain_vit(vision, name) || set_vitamin(vision, name)) {
+  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_swin(vision, name) || set_eva02(vision, name) ||
+      set_eva(vision, name) || set_perception_encoder(vision, name) || set_plain_vit(vision, name) ||
+      set_vitamin(vision, name)) {
     vision.timm_weights = core::starts_with(name, "vitamin_") ? vitamin_weights(name)
                           : name == kMobileBase.name          ? "apple/mobileclip_b_lt_timm"
                                                               : fmt::format("timm/{}.{}", name, default_weights(name));
@@ -266,8 +293,10 @@ void set_timm_tower(VisionShape& vision, std::string_view name, const std::strin
   }
   throw UsageError(
       fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
-      "towers of timm that are here: vit_*_siglip_*, convnext_*, eva02_*_clip_*, eva_giant_patch14_224, vit_pe_core_*, "
-      "vitamin_*, vit_large_patch14_clip_224, vit_medium_patch16_gap_256, vit_base_mci_224");
+      "towers of timm that are here: vit_*_siglip_*, convnext_*, swin_base_patch4_window7_224, eva02_*_clip_*, "
+      "eva_giant_patch14_224, vit_pe_core_*, "
+      "vitamin_*, vit_large_patch14_clip_224, vit_medium_patch16_gap_256, vit_relpos_medium_patch16_cls_224, "
+      "vit_base_mci_224");
 }
 
 void add_timm_head(ParamList& list, const VisionShape& vision, int64_t width, int64_t embed_dim) {

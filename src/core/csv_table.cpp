@@ -62,7 +62,7 @@ bool is_formula(std::string_view text) {
 
 std::string csv_field(std::string_view text) {
   const std::string safe = (is_formula(text) ? "'" : "") + std::string(text);
-  if (safe.find_first_of("\",\r\n") == std::string::npos) return safe;
+  if (safe.find_first_of("\",;\t\r\n") == std::string::npos) return safe;
   return "\"" + core::replace_all(safe, "\"", "\"\"") + "\"";
 }
 

@@ -50,8 +50,9 @@ bool has_ambiguous_comma(std::string_view field);
 inline constexpr const char* kCommaHint =
     "write a decimal point and no thousands separators: a comma inside a number may be either";
 
-/// A text as a field of a CSV file: quoted where it must be. A spreadsheet would compute what begins with '=', '+', '-'
-/// or '@': such a text gets a "'" in front, but for numbers with or without a unit ("-0.5 ms").
+/// A text as a field of a CSV file: quoted where a program that parts fields at ',', ';' or a tab needs it. A
+/// spreadsheet would compute what begins with '=', '+', '-' or '@': such a text gets a "'" in front, but for numbers
+/// with or without a unit ("-0.5 ms").
 std::string csv_field(std::string_view text);
 
 /// Fields of one CSV line; nothing when a quote is not closed. White space around fields is taken off.

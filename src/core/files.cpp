@@ -54,8 +54,13 @@ EnvironmentError as_environment_error(const fs::filesystem_error& error) {
 }
 
 Fd open_for_reading(const fs::path& path) {
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // a pipe without a writer would block
   if (!file.valid()) throw_errno("cannot open", path);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) throw_errno("cannot stat", path);
+  if (!S_ISREG(info.st_mode))
+    throw EnvironmentError(
+        fmt::format("files: '{}' is no regular file, but a folder, a pipe or a device", path.string()), "name a file");
   return file;
 }
 
@@ -94,14 +99,9 @@ std::string read_to_end(const Fd& file, const fs::path& path) {
 
 std::string read_file(const fs::path& path) { return read_to_end(open_for_reading(path), path); }
 
-std::string read_regular_file(const fs::path& path) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // a pipe without a writer would block
+std::string read_file_or_pipe(const fs::path& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) throw_errno("cannot open", path);
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) throw_errno("cannot stat", path);
-  if (!S_ISREG(info.st_mode))
-    throw EnvironmentError(
-        fmt::format("files: '{}' is no regular file, but a folder, a pipe or a device", path.string()), "name a file");
   return read_to_end(file, path);
 }
 

@@ -28,11 +28,12 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Reading errors throw EnvironmentError with path, reason (strerror) and a hint.
+/// Reading errors throw EnvironmentError with path, reason (strerror) and a hint. So do folders, pipes and devices,
+/// which may never end.
 std::string read_file(const std::filesystem::path& path);
-/// The same of a file that data name: a folder, a pipe or a device (which may never end) is refused.
-std::string read_regular_file(const std::filesystem::path& path);
-/// Opens for reading; adds O_CLOEXEC.
+/// The same of a file that the user named: it may be a pipe, as of `<(command)`, or a device.
+std::string read_file_or_pipe(const std::filesystem::path& path);
+/// Opens a regular file for reading; adds O_CLOEXEC.
 Fd open_for_reading(const std::filesystem::path& path);
 /// Fills `buffer` from `offset`; returns the bytes read, fewer only at the end of the file.
 size_t read_at(const Fd& file, std::span<std::byte> buffer, uint64_t offset, const std::filesystem::path& path);

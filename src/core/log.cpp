@@ -159,12 +159,19 @@ void write_log(LogLevel level, std::string_view text) {
   const std::scoped_lock lock(log.mutex);
   if (level < log.config.level) return;
   const std::string host = log.config.host.empty() ? "" : fmt::format(" | {}", log.config.host);
-  const std::string line = fmt::format("{}{} | {} | {}\n", timestamp(), host, name_of(level), printable(text));
+  const std::string line = fmt::format("{}{} | {} | {}\n", timestamp(), host, name_of(level), printable_line(text));
   if (log.writer) log.writer->append(line);
   if (log.config.to_stderr && (log.config.rank == 0 || level >= LogLevel::kWarning)) {
     clear_progress(log);
     write_once(STDERR_FILENO, line);
   }
+}
+
+std::string shortened(std::string text, size_t columns) {
+  if (text.size() <= columns) return text;
+  while (columns > 0 && (static_cast<unsigned char>(text[columns]) & 0xC0u) == 0x80) --columns;
+  text.resize(columns);
+  return text;
 }
 
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
@@ -176,7 +183,7 @@ void show_progress(std::string_view text) {
       ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1u : 79u;
   LogState& log = state();
   const std::scoped_lock lock(log.mutex);
-  write_once(STDERR_FILENO, fmt::format("\r\033[K{}", printable(text.substr(0, columns))));
+  write_once(STDERR_FILENO, fmt::format("\r\033[K{}", shortened(printable_line(text), columns)));
   log.progress_shown = true;
 }
 

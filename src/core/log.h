@@ -27,6 +27,8 @@ void write_log(LogLevel level, std::string_view text);
 /// no terminal.
 void show_progress(std::string_view text);
 void end_progress();
+/// At most so many bytes of a UTF-8 text, up to a whole character.
+std::string shortened(std::string text, size_t columns);
 bool stderr_is_terminal();
 
 template <typename... Args> void log_info(fmt::format_string<Args...> format, Args&&... args) {

@@ -18,7 +18,7 @@ void require_file(const fs::path& path, std::string_view what, std::string_view 
 
 std::string read_named_file(const fs::path& path, std::string_view what) {
   require_file(path, what);
-  return read_file(path);
+  return read_file_or_pipe(path);
 }
 
 }  // namespace lockstep::core

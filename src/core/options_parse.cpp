@@ -2,7 +2,6 @@
 // flags nor where a value came from, and would need every option declared a second time; what is left for it is the
 // loop below.
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +13,7 @@
 #include "core/files.h"
 #include "core/options.h"
 #include "core/strings.h"
+#include "core/toml.h"
 
 namespace lockstep::core {
 namespace {
@@ -160,7 +160,7 @@ std::vector<std::string> take_words(std::span<const std::string> args, size_t& a
 
 toml::table parse_recipe(std::string_view text, const std::string& path) {
   try {
-    return toml::parse(text, path);
+    return parse_toml(text, path);
   } catch (const toml::parse_error& error) {
     const auto& at = error.source().begin;
     throw UsageError(fmt::format("options: {}:{}: column {}: {}", path, at.line, at.column, error.description()),
@@ -171,7 +171,7 @@ std::string recipe_text(const std::string& path) {
   if (!std::filesystem::exists(path))
     throw UsageError(fmt::format("options: recipe '{}' does not exist", path),
                      "--config takes the path of a TOML file");
-  return read_file(path);
+  return read_file_or_pipe(path);
 }
 }  // namespace
 

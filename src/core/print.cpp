@@ -29,18 +29,19 @@ Character character_at(std::string_view text, size_t at) {
 
 bool steers_terminal(uint32_t code) {
   const bool is_control = (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
-  const bool turns_writing = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+  const bool turns_writing = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) ||
+                             code == 0x061C || code == 0x200E || code == 0x200F;
   return is_control || turns_writing;
 }
 
-}  // namespace
-
-std::string printable(std::string_view text) {
+std::string cleaned(std::string_view text, bool has_lines) {
   std::string clean;
   clean.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const Character character = character_at(text, at);
-    if (!character.is_valid || steers_terminal(character.code))
+    const bool ends_line =
+        character.code == '\n' || character.code == 0x2028 || character.code == 0x2029;  // the last two for pagers
+    if (!character.is_valid || steers_terminal(character.code) || (ends_line && !has_lines))
       fmt::format_to(std::back_inserter(clean), "\\u{:04x}", character.code);
     else
       clean += text.substr(at, character.num_bytes);
@@ -48,6 +49,12 @@ std::string printable(std::string_view text) {
   }
   return clean;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return cleaned(text, /*has_lines=*/true); }
+
+std::string printable_line(std::string_view text) { return cleaned(text, /*has_lines=*/false); }
 
 void print_text(std::string_view text) {
   const std::string clean = printable(text);

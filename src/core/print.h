@@ -10,6 +10,8 @@ namespace lockstep::core {
 /// The text without what could steer a terminal: control characters but line ends and tabs, marks that turn the writing
 /// direction, and bytes that are no UTF-8 become \uXXXX, which JSON reads as the same character.
 std::string printable(std::string_view text);
+/// The same without line ends: a name in the text cannot begin a line that looks like one of the program's own.
+std::string printable_line(std::string_view text);
 
 /// Writes printable(text) to standard output. Results of commands go through here: names, captions and log lines are
 /// written by others.

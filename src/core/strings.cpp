@@ -41,9 +41,14 @@ bool ends_with(std::string_view text, std::string_view suffix) {
 }
 
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
+  std::string out;
+  size_t begin = 0;
+  for (size_t at = 0; (at = text.find(from, begin)) != std::string::npos; begin = at + from.size()) {
+    out.append(text, begin, at - begin);
+    out += to;
+  }
+  if (begin == 0) return text;
+  return out.append(text, begin);
 }
 
 bool has_control_character(std::string_view text) {

@@ -39,7 +39,10 @@ models::ClipModel& Encoder::captioning_model() {
                      "take a CoCa model: coca_ViT-B-32, coca_ViT-L-14");
   const auto& text = clip->shape().text;
   if (text.tokens != config::TextTokens::kClip || text.vocab_size <= data::ClipTokenizer::kEndOfText)
-    throw UsageError(fmt::format("infer: the captions of model '{}' are not in CLIP's tokens", options_.model));
+    throw UsageError(
+        fmt::format("infer: the captions of model '{}' are not in CLIP's tokens", options_.model),
+        "take a CoCa model whose text tower is CLIP's: with RoBERTa, whose tokens see those behind them, a "
+        "decoder learns to copy a caption, not to write one");
   if (options_.longest_caption > text.context_length)
     throw UsageError(fmt::format("infer: --max-tokens {} is more than the {} tokens of model '{}'",
                                  options_.longest_caption, text.context_length, options_.model),

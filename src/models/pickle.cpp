@@ -29,6 +29,10 @@ uint64_t byte_swapped(uint64_t value) { return __builtin_bswap64(value); }
 
 }  // namespace
 
+bool PickleValue::is_object(std::string_view name) const {
+  return kind == Kind::kObject && callable->is(Kind::kGlobal) && callable->text == name;
+}
+
 const PickleValue* PickleValue::find(std::string_view key) const {
   if (kind != Kind::kDict) return nullptr;
   for (size_t i = 0; i + 1 < items.size(); i += 2)
@@ -36,8 +40,8 @@ const PickleValue* PickleValue::find(std::string_view key) const {
   return nullptr;
 }
 
-/// The stack machine of the format. Each opcode makes at most one value, none of them a copy of others, so memory is
-/// bounded by the length of the input.
+/// The stack machine of the format. Each opcode makes at most one value. Values refer to others instead of copying
+/// them; the names that STACK_GLOBAL joins are counted. So memory is bounded by the length of the input.
 class PickleMachine {
  public:
   PickleMachine(PickleDocument& document, std::span<const std::byte> bytes, const std::string& where)
@@ -142,6 +146,8 @@ class PickleMachine {
     const auto* name = pop();
     const auto* module = pop();
     if (!name->is(Kind::kString) || !module->is(Kind::kString)) refuse("a global's name that is no text");
+    num_joined_bytes_ += module->text.size() + name->text.size();
+    if (num_joined_bytes_ > kMaxSmallValues + bytes_.size()) refuse("longer names of globals than a weight file has");
     push_new(Kind::kGlobal)->text = module->text + "." + name->text;
   }
   void reduce() {
@@ -153,7 +159,7 @@ class PickleMachine {
       return;
     }
     auto* object = push_new(Kind::kObject);
-    object->text = callable->is(Kind::kGlobal) ? callable->text : "";
+    object->callable = callable;
     object->arguments = arguments;
   }
   void build() {
@@ -170,7 +176,7 @@ class PickleMachine {
   PickleDocument& document_;
   std::span<const std::byte> bytes_;
   const std::string& where_;
-  size_t position_ = 0;
+  size_t position_ = 0, num_joined_bytes_ = 0;
   std::vector<const PickleValue*> stack_;
   std::vector<size_t> marks_;  // stack sizes
   std::unordered_map<uint64_t, const PickleValue*> memo_;

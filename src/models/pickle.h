@@ -23,7 +23,7 @@ struct PickleValue {
     kSet,         ///< `items`
     kDict,        ///< `items`: key, value, key, value, ...; OrderedDict too
     kGlobal,      ///< `text`: "module.name"; never looked up
-    kObject,      ///< What calling `text` with the items of `arguments` would give; not called
+    kObject,      ///< What calling `callable` with the items of `arguments` would give; not called
     kPersistent,  ///< `items[0]`: the persistent id
   };
   Kind kind = Kind::kNone;
@@ -32,11 +32,13 @@ struct PickleValue {
   double real = 0.0;
   std::string text{};
   std::vector<const PickleValue*> items{};
+  const PickleValue* callable = nullptr;   ///< Of an object: most often a global, which other objects may share.
   const PickleValue* arguments = nullptr;  ///< Of an object: the tuple, which other objects may share.
   const PickleValue* state = nullptr;      ///< What BUILD attached (an OrderedDict's _metadata, for one).
 
   bool is(Kind other) const { return kind == other; }
-  bool is_object(std::string_view callable) const { return kind == Kind::kObject && text == callable; }
+  /// Is it what a call of the global `name` would give?
+  bool is_object(std::string_view name) const;
   /// The value of a string key of a dict; nullptr when absent.
   const PickleValue* find(std::string_view key) const;
 };

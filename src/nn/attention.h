@@ -8,10 +8,11 @@
 namespace lockstep::nn {
 
 /// softmax(q k^t / sqrt(K) + mask) v with q [B, H, L, K], k and v [B, H, T, K], in the fastest exact form for device,
-/// type and length (see attention.cpp). `mask`, where defined, broadcasts to [B, H, L, T], holds 0 and -inf and has q's
-/// type. `is_causal` (L = T, no mask) lets position i see 0..i. `dropout` applies to the probabilities: without `rows`
-/// a fused kernel of a device may draw it, from that device's own generator, whose seed becomes the key. k and v may
-/// have fewer heads G, a divisor of H (grouped queries): heads i H/G to (i + 1) H/G - 1 of q share head i of k and v.
+/// type and length (see attention.cpp). `mask`, where defined, broadcasts to [B, H, L, T], has q's type and may need a
+/// gradient. `is_causal` (L = T, no mask) lets position i see 0..i. `dropout` applies to the probabilities: without
+/// `rows` a fused kernel of a device may draw it, from that device's own generator, whose seed becomes the key. k and v
+/// may have fewer heads G, a divisor of H (grouped queries): heads i H/G to (i + 1) H/G - 1 of q share head i of k and
+/// v.
 at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK,
                      const at::Tensor& mask, bool is_causal, const Dropout& dropout = {});
 

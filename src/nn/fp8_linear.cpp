@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "nn/compute_type.h"
 #include "nn/tensor_parallel.h"
 #include "nn/tensor_parallel_internal.h"
 

@@ -4,9 +4,10 @@
 namespace lockstep::nn {
 
 /// The product of a linear layer whose weights stay as they are, for inference on the CPU: weights and bias converted
-/// once to the type of the product and, where oneDNN has one, to its blocked layout. On two cores with AVX-512 and
-/// bf16 instructions (768 x 3072, one thread, processor time) at::linear takes 1.13 times as long with 50 rows and
-/// more in fp32; in bf16 1.6 times with 8 rows, 1.25 with 50, 1.1 with 400.
+/// once to the type of the product and, where oneDNN has one, to its blocked layout; bf16 is computed as Bf16Products
+/// do on processors without fast ones. On two cores with AVX-512 and bf16 instructions (768 x 3072, one thread,
+/// processor time) at::linear takes 1.13 times as long with 50 rows and more in fp32; in bf16 1.6 times with 8
+/// rows, 1.25 with 50, 1.1 with 400.
 class PackedLinear {
  public:
   /// What oneDNN does to the result before it is written. kSilu: x sigmoid(x).
@@ -27,6 +28,7 @@ class PackedLinear {
   at::Tensor packed_;        // in oneDNN's layout; undefined: there is none for this type on this processor
   at::Tensor plain_, bias_;  // plain_ where packed_ is undefined
   at::ScalarType type_ = at::kFloat;
+  at::ScalarType product_type_ = at::kFloat;  // fp32 for type_ bf16 where that is faster: of bf16 numbers
   int64_t num_out_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/embedding.h>
 
 #include "core/error.h"
+#include "nn/compute_type.h"
 #include "nn/fp8_linear.h"
 #include "nn/layers.h"
 #include "nn/product.h"
@@ -38,9 +39,9 @@ ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardC
 }
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& x) const {
-  const at::Tensor weight = weight_.flatten(0, -2), bias = bias_.defined() ? bias_.flatten() : bias_;
-  return fp8_ ? plus_bias(fp8_linear(x, weight, *fp8_, shard_, Fp8Split::kColumn), bias)
-              : column_linear(x, weight, bias, shard_);
+  const at::Tensor bias = bias_.defined() ? bias_.flatten() : bias_;
+  return fp8_ ? plus_bias(fp8_linear(x, weight_.flatten(0, -2), *fp8_, shard_, Fp8Split::kColumn), bias)
+              : column_linear(x, weight_, bias, shard_);
 }
 
 RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options,

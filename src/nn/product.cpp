@@ -3,13 +3,18 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <vector>
 
+#include "nn/compute_type.h"
 #include "nn/onednn.h"
+#include "nn/weight_use_internal.h"
 
 namespace lockstep::nn {
 namespace {
@@ -41,12 +46,22 @@ constexpr const char* kHasBias = "has_bias";
 /// [..., n] -> [rows, n], dense.
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).contiguous(); }
 
-struct OneDnnLinear : torch::autograd::Function<OneDnnLinear> {
+int64_t num_rows(const at::Tensor& weight) { return weight.numel() / weight.size(-1); }
+
+/// A linear layer whose weight's gradient may have a sink. x and bias are of the type to compute in; `weight` is the
+/// parameter.
+struct LinearLayer : torch::autograd::Function<LinearLayer> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
-    context->save_for_backward({weight.requires_grad() ? x : at::Tensor(), weight});
+    const at::Tensor typed_weight = internal::weight_like(x, weight);
+    const bool trains_weight = weight.requires_grad();
+    context->save_for_backward({trains_weight ? x : at::Tensor(), typed_weight, weight});
     context->saved_data[kHasBias] = bias.has_value();
-    return onednn_linear(x.contiguous(), weight, bias.value_or(at::Tensor()));
+    if (trains_weight) internal::keep_use(context, weight);
+    const at::Tensor bias_or_none = bias.value_or(at::Tensor());
+    return takes_onednn(x, typed_weight, typed_weight.size(0))
+               ? onednn_linear(x.contiguous(), typed_weight, bias_or_none)
+               : at::linear(x, typed_weight, bias_or_none);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
@@ -57,7 +72,8 @@ struct OneDnnLinear : torch::autograd::Function<OneDnnLinear> {
       sizes.back() = saved[1].size(1);
       found[0] = product(rows, saved[1]).view(sizes);
     }
-    if (context->needs_input_grad(1)) found[1] = product(rows.t(), rows_of(saved[0]));
+    if (context->needs_input_grad(1))
+      found[1] = internal::weight_gradient(*internal::kept_use(context), saved[2], rows, rows_of(saved[0]));
     if (context->saved_data[kHasBias].toBool() && context->needs_input_grad(2)) found[2] = rows.sum(0);
     return found;
   }
@@ -76,10 +92,47 @@ void product_into(at::Tensor out_NM, const at::Tensor& a_NK, const at::Tensor& b
     at::mm_out(out_NM, a_NK, b_KM);
 }
 
+void add_product(at::Tensor sum_NM, const at::Tensor& a_NK, const at::Tensor& b_KM, bool is_new) {
+  const bool is_of_one_type = sum_NM.scalar_type() == a_NK.scalar_type();
+  if (is_of_one_type && is_new) return product_into(sum_NM, a_NK, b_KM);
+  if (is_of_one_type && !takes_onednn(a_NK, b_KM, b_KM.size(1))) {
+    sum_NM.addmm_(a_NK, b_KM);
+  } else if (!is_of_one_type && !a_NK.is_cpu() && sum_NM.scalar_type() == at::kFloat) {
+    at::addmm_outf(sum_NM, a_NK, b_KM, at::kFloat, is_new ? 0 : 1, 1, sum_NM);
+  } else if (is_new) {
+    sum_NM.copy_(product(a_NK, b_KM));
+  } else {
+    sum_NM.add_(product(a_NK, b_KM));
+  }
+}
+
+at::Tensor internal::weight_like(const at::Tensor& x, const at::Tensor& weight) {
+  // Autocast's own cache would keep a cast that is made while gradients are off.
+  const bool is_autocast = at::autocast::is_autocast_enabled(x.device().type());
+  return (is_autocast ? weight.to(x.scalar_type()) : weight).flatten(0, -2);
+}
+
+at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, const at::Tensor& out_gradient_NO,
+                                     const at::Tensor& x_NI) {
+  GradientSink* sink = use.use && !c10::GradMode::is_enabled() ? gradient_sink_of(weight) : nullptr;
+  const GradientSink::Sum sum = sink != nullptr ? sink->begin(weight) : GradientSink::Sum{};
+  if (!sum.tensor.defined() || !sum.tensor.is_contiguous()) {
+    use.use.reset();
+    return product(out_gradient_NO.t(), x_NI).to(weight.scalar_type()).view(weight.sizes());
+  }
+  add_product(sum.tensor.flatten(0, -2), out_gradient_NO.t(), x_NI, sum.is_new);
+  sink->end(use.use);
+  return {};
+}
+
 at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if (!takes_onednn(x, weight, weight.size(0)) || at::autocast::is_autocast_enabled(at::kCPU))
-    return at::linear(x, weight, bias);
-  return OneDnnLinear::apply(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+  const bool is_autocast = at::autocast::is_autocast_enabled(x.device().type());
+  const bool has_sink = c10::GradMode::is_enabled() && gradient_sink_of(weight) != nullptr;
+  if (!has_sink && (is_autocast || !takes_onednn(x, weight, num_rows(weight))))
+    return at::linear(x, weight.flatten(0, -2), bias);
+  const std::optional<at::Tensor> typed_bias =
+      bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;
+  return LinearLayer::apply(in_compute_type(x), weight, typed_bias);
 }
 
 }  // namespace lockstep::nn

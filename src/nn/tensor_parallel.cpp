@@ -1,15 +1,16 @@
 #include "nn/tensor_parallel.h"
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
 #include <optional>
 
 #include "core/error.h"
+#include "nn/compute_type.h"
 #include "nn/product.h"
 #include "nn/tensor_parallel_internal.h"
+#include "nn/weight_use_internal.h"
 
 namespace lockstep::nn {
 namespace {
@@ -103,10 +104,13 @@ struct Leave : torch::autograd::Function<Leave> {
 struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const ShardCtx& shard) {
+    const at::Tensor typed_weight = internal::weight_like(x, weight);
     hold(context, shard);
+    internal::keep_use(context, weight);
     context->saved_data["has_bias"] = bias.has_value();
-    context->save_for_backward({x, weight});
-    return linear_layer(shard.splits_tokens() ? start_gather(x, shard).wait() : x, weight, bias.value_or(at::Tensor()));
+    context->save_for_backward({x, typed_weight, weight});
+    return linear_layer(shard.splits_tokens() ? start_gather(x, shard).wait() : x, typed_weight,
+                        bias.value_or(at::Tensor()));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const ShardCtx shard = held(context);
@@ -117,7 +121,8 @@ struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
     auto x_sizes = gradient.sizes().vec();
     x_sizes.back() = saved[1].size(1);
     Pending x_gradient = start_reduction(product(rows, saved[1]).view(x_sizes), shard);
-    const at::Tensor weight_gradient = product(rows.t(), as_rows(x.wait()).contiguous());
+    const at::Tensor weight_gradient =
+        internal::weight_gradient(*internal::kept_use(context), saved[2], rows, as_rows(x.wait()).contiguous());
     const at::Tensor bias_gradient = context->saved_data["has_bias"].toBool() ? rows.sum(0) : at::Tensor();
     return {x_gradient.wait(), weight_gradient, bias_gradient, at::Tensor()};
   }
@@ -136,13 +141,7 @@ at::Tensor leave_shared(const at::Tensor& partial, const ShardCtx& shard) {
 at::Tensor column_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ShardCtx& shard) {
   if (shard.is_alone()) return linear_layer(x, weight, bias);
   const auto optional_bias = bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;
-  return ColumnLinear::apply(in_compute_type(x), in_compute_type(weight), optional_bias, shard);
-}
-
-at::Tensor in_compute_type(const at::Tensor& x) {
-  const c10::DeviceType device = x.device().type();
-  if (!at::autocast::is_autocast_enabled(device)) return x;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device);
+  return ColumnLinear::apply(in_compute_type(x), weight, optional_bias, shard);
 }
 
 }  // namespace lockstep::nn

@@ -19,10 +19,7 @@ at::Tensor leave_shared(const at::Tensor& partial, const ShardCtx& shard);
 
 /// enter_shared(x) w^t + b in one piece. Keeps x as it came (under token splitting the rank's own tokens) for the
 /// backward pass and gathers it again there while the gradient of the input is computed; the reduction of that gradient
-/// travels while the gradient of w is computed. w is [out, in], b undefined or [out]; all of one type.
+/// travels while the gradient of w is computed. w is [out, in] or [..., in], b undefined or [out]; all of one type.
 at::Tensor column_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ShardCtx& shard);
-
-/// x in the type that autocast would compute a matrix product in; x itself where autocast is off.
-at::Tensor in_compute_type(const at::Tensor& x);
 
 }  // namespace lockstep::nn

@@ -81,25 +81,15 @@ at::Tensor filter_gradient(const WinogradShape& shape, const at::Tensor& x, cons
 
 struct WinogradConv : torch::autograd::Function<WinogradConv> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
-    const WinogradShape shape = shape_of(x, weight);
-    const at::Tensor filters = weight.contiguous();
-    at::Tensor y = at::empty({shape.pictures, shape.outputs, shape.rows, shape.columns}, x.options(), kChannelsLast);
-    convolve(shape, x, filters, /*is_turned=*/false, y);
     context->save_for_backward({x, weight});
-    return y;
+    return winograd_forward(x, weight);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], dout = gradients[0].contiguous(kChannelsLast);
-    const WinogradShape shape = shape_of(x, weight);
-    variable_list found(2);
-    if (context->needs_input_grad(0)) {
-      found[0] = at::empty_like(x);
-      convolve(shape, dout, weight.contiguous(), /*is_turned=*/true, found[0]);
-    }
-    if (context->needs_input_grad(1)) found[1] = filter_gradient(shape, x, dout);
-    return found;
+    const auto [dx, dweight] =
+        winograd_backward(gradients[0], saved[0], saved[1], context->needs_input_grad(0), context->needs_input_grad(1));
+    return {dx, dweight};
   }
 };
 
@@ -109,11 +99,35 @@ bool is_plain(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool has_winograd_conv(const at::Tensor& x, const at::Tensor& weight) {
+bool has_winograd_kernel(const at::Tensor& x, const at::Tensor& weight) {
   const int64_t lanes = winograd_lanes();
-  if (lanes == 0 || !is_plain(x) || !is_plain(weight) || at::autocast::is_autocast_enabled(at::kCPU)) return false;
-  return weight.size(2) == 3 && weight.size(3) == 3 && weight.size(0) % lanes == 0 && weight.size(1) % lanes == 0 &&
+  return lanes != 0 && is_plain(x) && is_plain(weight) && weight.size(2) == 3 && weight.size(3) == 3 &&
+         weight.size(0) % lanes == 0 && weight.size(1) % lanes == 0 && x.size(1) == weight.size(1) &&
          x.is_contiguous(kChannelsLast) && shape_of(x, weight).num_tiles() >= kLeastTiles;
+}
+
+at::Tensor winograd_forward(const at::Tensor& x, const at::Tensor& weight) {
+  const WinogradShape shape = shape_of(x, weight);
+  at::Tensor y = at::empty({shape.pictures, shape.outputs, shape.rows, shape.columns}, x.options(), kChannelsLast);
+  convolve(shape, x, weight.contiguous(), /*is_turned=*/false, y);
+  return y;
+}
+
+std::pair<at::Tensor, at::Tensor> winograd_backward(const at::Tensor& dout, const at::Tensor& x,
+                                                    const at::Tensor& weight, bool needs_x, bool needs_weight) {
+  const WinogradShape shape = shape_of(x, weight);
+  const at::Tensor gradient = dout.contiguous(kChannelsLast);
+  std::pair<at::Tensor, at::Tensor> found;
+  if (needs_x) {
+    found.first = at::empty_like(x);
+    convolve(shape, gradient, weight.contiguous(), /*is_turned=*/true, found.first);
+  }
+  if (needs_weight) found.second = filter_gradient(shape, x, gradient);
+  return found;
+}
+
+bool has_winograd_conv(const at::Tensor& x, const at::Tensor& weight) {
+  return has_winograd_kernel(x, weight) && !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
 at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& weight) { return WinogradConv::apply(x, weight); }

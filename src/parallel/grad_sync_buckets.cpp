@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
+#include "nn/gradient_sink.h"
 #include "parallel/grad_sync.h"
 #include "plan/bucket_plan.h"
 
@@ -43,7 +45,7 @@ class BucketGradSync final : public GradSync {
     at::Tensor gradient = {};
     bool is_summed_apart = false;
     size_t bucket = 0;
-    bool has_gradient = false;  // summed apart: `gradient` is of this step
+    bool has_gradient = false;  // `gradient` holds one of this step
     bool has_arrived = false;   // its gradient of this step is complete
     bool is_waited_where_used = false;
   };
@@ -56,11 +58,24 @@ class BucketGradSync final : public GradSync {
     bool is_sent = false, is_waited_where_used = false;  // the latter: all of its parameters are
     comm::Work reduction = {}, gathering = {};
   };
-  struct Hook final : torch::autograd::PostAccumulateGradHook {
+  /// Gradients by way of autograd, and products that are added to the bucket at once.
+  struct Hook final : torch::autograd::PostAccumulateGradHook, nn::GradientSink {
     Hook(BucketGradSync& owner, size_t index) : owner_(owner), index_(index) {}
-    void operator()(const torch::autograd::Variable&) override { owner_.gradient_is_final(index_); }
+    void operator()(const torch::autograd::Variable&) override {
+      if (std::exchange(is_added_, false)) return;  // autograd has none for it, and calls from another thread
+      owner_.take_from_autograd(index_);
+      is_complete();
+    }
+    Sum begin(const at::Tensor&) override {
+      const Parameter& parameter = owner_.parameters_[index_];
+      owner_.check_not_sent(parameter);
+      return {parameter.gradient, !parameter.has_gradient};
+    }
+    void added() override { is_added_ = owner_.parameters_[index_].has_gradient = true; }
+    void is_complete() override { owner_.gradient_is_final(index_); }
     BucketGradSync& owner_;
     size_t index_;
+    bool is_added_ = false;  // a product, in the backward pass under way
   };
 
   int64_t num_shards() const { return is_sharded_ ? data_axis_.size() : 1; }
@@ -71,6 +86,8 @@ class BucketGradSync final : public GradSync {
   void place_gradients(Bucket& bucket, size_t index);
   void place_parameters(Bucket& bucket);
   void list_segments();
+  void check_not_sent(const Parameter& parameter) const;
+  void take_from_autograd(size_t index);
   void gradient_is_final(size_t index);
   void send_ready_buckets(bool all);
   void check_views() const;
@@ -181,7 +198,7 @@ void BucketGradSync::begin_step() {
   for (auto& parameter : parameters_) parameter.has_arrived = parameter.has_gradient = false;
   for (auto& bucket : buckets_) {
     if (!parameters_[static_cast<size_t>(bucket.planned.slots.front().item)].is_summed_apart)
-      bucket.gradients.zero_();  // else see gradient_is_final
+      bucket.gradients.zero_();  // else see take_from_autograd
     bucket.num_missing = bucket.planned.slots.size();
     bucket.is_sent = false;
     bucket.reduction = {};
@@ -192,23 +209,31 @@ void BucketGradSync::begin_step() {
 
 void BucketGradSync::begin_micro(bool is_last) { is_last_micro_ = is_last; }
 
-void BucketGradSync::gradient_is_final(size_t index) {
-  Parameter& parameter = parameters_[index];
-  Bucket& bucket = buckets_[parameter.bucket];
-  LOCKSTEP_CHECK(!is_last_micro_ || !bucket.is_sent,
+void BucketGradSync::check_not_sent(const Parameter& parameter) const {
+  LOCKSTEP_CHECK(!is_last_micro_ || !buckets_[parameter.bucket].is_sent,
                  "parallel: parameter '{}' received a second gradient after its bucket was sent", parameter.name);
+}
+
+/// What autograd has added to param.grad().
+void BucketGradSync::take_from_autograd(size_t index) {
+  Parameter& parameter = parameters_[index];
+  check_not_sent(parameter);
   if (parameter.is_summed_apart) {
     const c10::NoGradGuard no_grad;
     if (parameter.has_gradient)
       parameter.gradient.add_(parameter.tensor.grad());
     else
       parameter.gradient.copy_(parameter.tensor.grad());  // a pass over memory less than zero and sum
-    parameter.has_gradient = true;
     parameter.tensor.mutable_grad() = at::Tensor();
   }
+  parameter.has_gradient = true;
+}
+
+void BucketGradSync::gradient_is_final(size_t index) {
+  Parameter& parameter = parameters_[index];
   if (!is_last_micro_ || parameter.has_arrived) return;
   parameter.has_arrived = true;
-  if (--bucket.num_missing == 0) send_ready_buckets(/*all=*/false);
+  if (--buckets_[parameter.bucket].num_missing == 0) send_ready_buckets(/*all=*/false);
 }
 
 void BucketGradSync::send_ready_buckets(bool all) {

@@ -1,7 +1,19 @@
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "nn/gradient_sink.h"
 #include "parallel/grad_sync.h"
 
 namespace lockstep::parallel {
 namespace {
+
+/// Gradients after a step's first one are added to it where they are made.
+struct AddingHook final : torch::autograd::PostAccumulateGradHook, nn::GradientSink {
+  void operator()(const torch::autograd::Variable&) override {}
+  Sum begin(const at::Tensor& parameter) override { return {parameter.grad()}; }
+  void added() override {}
+  void is_complete() override {}
+};
 
 class NoneGradSync final : public GradSync {
  public:
@@ -9,6 +21,12 @@ class NoneGradSync final : public GradSync {
     std::erase_if(parameters_, [](const auto& parameter) { return !parameter.tensor->requires_grad(); });
     for (const auto& parameter : parameters_)
       partition_.segments.push_back({.name = parameter.name, .parameter = *parameter.tensor});
+    for (const auto& parameter : parameters_) hooked_.push_back(*parameter.tensor);
+    for (const at::Tensor& tensor : hooked_)
+      torch::autograd::impl::set_post_acc_grad_hooks(tensor, std::make_unique<AddingHook>());
+  }
+  ~NoneGradSync() override {
+    for (const at::Tensor& tensor : hooked_) torch::autograd::impl::set_post_acc_grad_hooks(tensor, nullptr);
   }
   void begin_step() override {
     for (auto& parameter : parameters_) parameter.tensor->mutable_grad() = at::Tensor();
@@ -22,6 +40,7 @@ class NoneGradSync final : public GradSync {
 
  private:
   std::vector<comm::NamedTensor> parameters_;
+  std::vector<at::Tensor> hooked_;  // may outlive the network
 };
 
 }  // namespace

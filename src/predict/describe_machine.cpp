@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
 
@@ -43,12 +42,7 @@ struct Findings {
 };
 
 core::Json read_document(const std::string& path) {
-  core::Json json;
-  try {
-    json = core::Json::parse(core::read_file(path));
-  } catch (const core::Json::exception& error) {
-    throw DataError(fmt::format("predict: '{}' is no JSON: {}", path, error.what()), kCommands);
-  }
+  const core::Json json = core::read_json_file(path);
   if (!json.is_object() || json.value("format", core::Json()) != "lockstep-bench-1" || !json.contains("machine") ||
       !json.contains("summary"))
     throw DataError(fmt::format("predict: '{}' is no document of `lockstep bench`", path), kCommands);

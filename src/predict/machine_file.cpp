@@ -179,7 +179,7 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   return machine;
 }
 
-Machine read_machine_file(const std::string& path) { return parse_machine(core::read_regular_file(path), path); }
+Machine read_machine_file(const std::string& path) { return parse_machine(core::read_file(path), path); }
 
 Machine find_machine(const std::string& name) {
   if (core::ends_with(name, ".toml")) return read_machine_file(name);

@@ -143,18 +143,31 @@ FormulaContext make_context(const ResultTable& result, const analysis::AnalysisO
   return context;
 }
 
-std::vector<size_t> FormulaContext::base_rows(size_t row) const {
-  const char* size = base_nodes && has("nodes") ? "nodes" : size_column();
-  if (size == nullptr) return {row};
-  std::vector<size_t> rows;
-  for (size_t other = 0; other < table.rows.size(); ++other) {
-    if (groups.at(other) != groups.at(row)) continue;
-    if (base_nodes && at(other, size).value != static_cast<double>(*base_nodes)) continue;
-    const double gap = rows.empty() ? 0 : at(other, size).value - at(rows.front(), size).value;
+namespace {
+GroupBases find_bases(const FormulaContext& context) {
+  const char* size = context.base_nodes && context.has("nodes") ? "nodes" : context.size_column();
+  GroupBases bases;
+  std::map<std::string, size_t> numbers;
+  for (size_t row = 0; row < context.table.rows.size(); ++row) {
+    const size_t group =
+        size == nullptr ? row : numbers.try_emplace(context.groups.at(row), numbers.size()).first->second;
+    bases.group_of_row.push_back(group);
+    bases.rows.resize(std::max(bases.rows.size(), group + 1));
+    std::vector<size_t>& rows = bases.rows[group];
+    if (size != nullptr && context.base_nodes &&
+        context.at(row, size).value != static_cast<double>(*context.base_nodes))
+      continue;
+    const double gap = rows.empty() ? 0 : context.at(row, size).value - context.at(rows.front(), size).value;
     if (gap < 0) rows.clear();
-    if (gap <= 0) rows.push_back(other);
+    if (gap <= 0) rows.push_back(row);
   }
-  return rows;
+  return bases;
+}
+}  // namespace
+
+const std::vector<size_t>& FormulaContext::base_rows(size_t row) const {
+  if (bases.group_of_row.empty()) bases = find_bases(*this);
+  return bases.rows.at(bases.group_of_row.at(row));
 }
 
 std::string FormulaContext::row_name(size_t row) const {
@@ -178,21 +191,32 @@ std::string missing_base(const FormulaContext& context, size_t row) {
 }
 
 Printed FormulaContext::at_base(size_t row, const char* column) const {
-  return at_base(row, [column](const FormulaContext& context, size_t base) { return context.at(base, column); });
+  return at_base(row, std::string("column ") + column,
+                 [column](const FormulaContext& context, size_t base) { return context.at(base, column); });
 }
 
-Printed FormulaContext::at_base(size_t row,
-                                const std::function<Printed(const FormulaContext&, size_t row)>& compute) const {
-  const std::vector<size_t> rows = base_rows(row);
-  LOCKSTEP_CHECK(!rows.empty(), "row={}", row);
-  if (rows.size() == 1) return compute(*this, rows.front());
+namespace {
+Printed mean_of(const FormulaContext& context, const std::vector<size_t>& rows,
+                const std::function<Printed(const FormulaContext&, size_t row)>& compute) {
+  if (rows.size() == 1) return compute(context, rows.front());
   Printed logs;
   for (const size_t base : rows) {
-    const Printed value = compute(*this, base);
+    const Printed value = compute(context, base);
     logs.low += std::log(value.low), logs.value += std::log(value.value), logs.high += std::log(value.high);
   }
   const double count = static_cast<double>(rows.size());
   return {std::exp(logs.low / count), std::exp(logs.value / count), std::exp(logs.high / count)};
+}
+}  // namespace
+
+Printed FormulaContext::at_base(size_t row, const std::string& name,
+                                const std::function<Printed(const FormulaContext&, size_t row)>& compute) const {
+  const std::vector<size_t>& rows = base_rows(row);
+  LOCKSTEP_CHECK(!rows.empty(), "row={}", row);
+  const std::pair key(bases.group_of_row.at(row), name);
+  const auto found = bases.values.find(key);
+  return found != bases.values.end() ? found->second
+                                     : bases.values.emplace(key, mean_of(*this, rows, compute)).first->second;
 }
 
 std::string base_text(const FormulaContext& context) {
@@ -206,7 +230,7 @@ std::string base_text(const FormulaContext& context) {
       ++num_more;
       continue;
     }
-    const std::vector<size_t> rows = context.base_rows(row);
+    const std::vector<size_t>& rows = context.base_rows(row);
     if (rows.empty()) continue;
     std::vector<std::string> lines;
     for (const size_t base : rows) lines.push_back(fmt::format("{}", context.table.lines.at(base)));

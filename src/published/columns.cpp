@@ -177,6 +177,14 @@ void drop_incomplete_rows(ResultTable& result) {
     throw DataError(fmt::format("report: {} is no value, and no other row of the table is whole", first),
                     "give at least one row with its size and its rate or step time");
 }
+/// Some work grows with the square of either.
+void check_size(const core::CsvTable& table) {
+  constexpr size_t kMaxColumns = 256, kMaxRows = 10'000;
+  if (table.columns.size() <= kMaxColumns && table.rows.size() <= kMaxRows) return;
+  throw DataError(fmt::format("report: '{}' has {} columns and {} rows, at most {} and {} are read",
+                              table.source.string(), table.columns.size(), table.rows.size(), kMaxColumns, kMaxRows),
+                  "keep the rows of one table of results");
+}
 }  // namespace
 
 bool is_absent(const std::string& text) {
@@ -194,6 +202,7 @@ int num_decimals(const std::string& text) {
 
 ResultTable read_result_table(const std::filesystem::path& path) {
   ResultTable result{.table = core::read_table(path)};
+  check_size(result.table);
   core::CsvTable& table = result.table;
   result.given = table.columns;
   take_thousands(table);

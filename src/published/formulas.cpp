@@ -61,14 +61,15 @@ Formula ratio_to_base(const char* column, const char* of, const char* text, doub
 
 Formula speedup_formula(const Rate& rate) {
   return {"speedup", "rate over that of the base",
-          [at = rate.at](const FormulaContext& c, size_t row) { return at(c, row) / c.at_base(row, at); }, true};
+          [at = rate.at](const FormulaContext& c, size_t row) { return at(c, row) / c.at_base(row, "rate", at); },
+          true};
 }
 
 Formula efficiency_formula(const Rate& rate, const char* size) {
   const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
   return {"efficiency_pct", fmt::format("{} per {} over that of the base x 100", rate.name, unit),
           [at = rate.at, size](const FormulaContext& c, size_t row) {
-            return exact(100) * (at(c, row) / c.at(row, size)) / (c.at_base(row, at) / c.at_base(row, size));
+            return exact(100) * (at(c, row) / c.at(row, size)) / (c.at_base(row, "rate", at) / c.at_base(row, size));
           },
           true};
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/options.h"
@@ -31,6 +32,13 @@ struct TableFacts {
 };
 TableFacts read_facts(const core::CsvTable& table, const analysis::AnalysisOptions& options);
 
+/// Bases of the groups of a table, found once, and numbers of theirs that were asked for.
+struct GroupBases {
+  std::vector<size_t> group_of_row{};
+  std::vector<std::vector<size_t>> rows{};  ///< By group.
+  std::map<std::pair<size_t, std::string>, Printed> values{};
+};
+
 /// A table with what its formulas need.
 struct FormulaContext {
   const core::CsvTable& table;
@@ -55,13 +63,16 @@ struct FormulaContext {
   Printed at(size_t row, const char* column) const;
   /// Rows of the base in the row's group, the smallest size or the one asked for (without sizes the row itself):
   /// several are repeats of one base. Empty where the group lacks the size asked for.
-  std::vector<size_t> base_rows(size_t row) const;
+  const std::vector<size_t>& base_rows(size_t row) const;
   /// What the row is called: the texts up to its size, and that: "bf16, gpus 128".
   std::string row_name(size_t row) const;
   /// A number of the base, which the row must have: over repeats the geometric mean, as for runs.
   Printed at_base(size_t row, const char* column) const;
-  Printed at_base(size_t row, const std::function<Printed(const FormulaContext&, size_t row)>& compute) const;
+  /// The same of what is computed; one name, one computation.
+  Printed at_base(size_t row, const std::string& name,
+                  const std::function<Printed(const FormulaContext&, size_t row)>& compute) const;
   std::optional<double> peak(size_t row) const;  ///< Of the row's compute type, TFLOP/s.
+  mutable GroupBases bases{};                    ///< Of the rows of the groups above, which stay as they are.
 };
 
 /// The context with its rows grouped: by every text column that says what ran (not which repeat it was) and whose

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "analysis/analyse.h"
 #include "analysis/cells.h"
@@ -23,6 +27,7 @@ namespace lockstep::published {
 namespace {
 namespace fs = std::filesystem;
 constexpr double kMaxContradiction = 0.02;
+constexpr size_t kMaxContradictions = 100;  // that are listed
 
 const char* verdict_text(CellVerdict verdict) {
   switch (verdict) {
@@ -91,27 +96,31 @@ draw::Table recomputed_table(const FormulaContext& context, const std::vector<Fo
     table.columns.push_back(analysis::column(formula.column + ", added", formula.column));
     table.notes.push_back(fmt::format("{} = {} (not in the source)", formula.column, formula.text));
   }
+  using Place = std::pair<size_t, std::string_view>;
+  std::set<Place> remarks;
+  std::map<Place, const CheckedCell*> checked;
+  for (const CheckedCell& cell : cells) {
+    const Place place(cell.row, cell.column);
+    if (cell.verdict == CellVerdict::kOtherMeaning) remarks.insert(place);
+    if (cell.remark.empty()) checked.emplace(place, &cell);
+  }
   for (size_t row = 0; row < source.rows.size(); ++row) {
     std::vector<draw::Cell> out;
     for (const std::string& name : source.columns) {
       out.push_back(printed_cell(context, row, name));
-      const bool has_remark = std::any_of(cells.begin(), cells.end(), [&](const CheckedCell& cell) {
-        return cell.row == row && cell.column == name && cell.verdict == CellVerdict::kOtherMeaning;
-      });
       const auto formula =
           std::find_if(formulas.begin(), formulas.end(), [&](const Formula& one) { return one.column == name; });
       if (formula == formulas.end()) continue;
-      const auto cell = std::find_if(cells.begin(), cells.end(), [&](const CheckedCell& one) {
-        return one.row == row && one.column == name && one.remark.empty();
-      });
-      if (cell == cells.end()) {
+      const auto found = checked.find(Place(row, name));
+      if (found == checked.end()) {
         out.push_back(is_absent(source.text(row, name)) ? draw::Cell{}
                                                         : analysis::missing_cell(missing_base(context, row)));
         continue;
       }
+      const CheckedCell* cell = found->second;
       out.push_back({.text = cell->recomputed,
                      .value = cell->value,
-                     .note = has_remark                             ? verdict_text(CellVerdict::kOtherMeaning)
+                     .note = remarks.contains(Place(row, name))     ? verdict_text(CellVerdict::kOtherMeaning)
                              : cell->verdict == CellVerdict::kExact ? ""
                                                                     : verdict_text(cell->verdict)});
     }
@@ -230,13 +239,18 @@ std::vector<std::string> contradictions(const std::vector<PublishedTable>& table
   for (const PublishedTable& machines : tables)
     for (const PublishedTable& scaling : tables) {
       const core::CsvTable &a = machines.printed, &b = scaling.printed;
-      if (!a.find("model") || !a.find("global_batches_per_s_h100") || !b.find("system") || !b.find("samples_per_s"))
+      if (!a.find("model") || !a.find("global_batches_per_s_h100") || !b.find("system") || !b.find("samples_per_s") ||
+          !b.find("nodes"))
         continue;
-      for (size_t i = 0; i < a.rows.size(); ++i)
-        for (size_t j = 0; j < b.rows.size(); ++j) {
+      const std::string comments = core::join(b.comments, " ");
+      std::multimap<double, size_t> rows_of_nodes;
+      for (size_t j = 0; j < b.rows.size(); ++j) rows_of_nodes.emplace(b.number(j, "nodes"), j);
+      for (size_t i = 0; i < a.rows.size(); ++i) {
+        if (comments.find(a.text(i, "model") + " ") == std::string::npos) continue;
+        const auto [begin, end] = rows_of_nodes.equal_range(a.number(i, "nodes"));
+        for (auto place = begin; place != end; ++place) {
+          const size_t j = place->second;
           const bool is_h100 = b.text(j, "system").find("H100") != std::string::npos;
-          const bool is_model = core::join(b.comments, " ").find(a.text(i, "model") + " ") != std::string::npos;
-          if (!is_model || a.number(i, "nodes") != b.number(j, "nodes")) continue;
           const double implied = a.number(i, is_h100 ? "global_batches_per_s_h100" : "global_batches_per_s_a100") *
                                  a.number(i, "global_batch");
           const double printed = b.number(j, "samples_per_s");
@@ -245,7 +259,12 @@ std::vector<std::string> contradictions(const std::vector<PublishedTable>& table
                                       a.text(i, "model"), b.text(j, "system"), a.text(i, "nodes"),
                                       machines.source.filename().string(), analysis::fixed_text(implied, 0),
                                       scaling.source.filename().string(), analysis::fixed_text(printed, 0)));
+          if (found.size() == kMaxContradictions) {
+            found.push_back("More such pairs of rows are not listed.");
+            return found;
+          }
         }
+      }
     }
   return found;
 }

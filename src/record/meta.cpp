@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "core/toml.h"
 
 namespace lockstep::record {
 namespace {
@@ -151,7 +151,7 @@ bool match_groups(const std::string& pattern, const std::string& subject, const 
 void read_file(const fs::path& path, Facts& facts) {
   toml::table table;
   try {
-    table = toml::parse(core::read_file(path), path.string());
+    table = core::parse_toml(core::read_file_or_pipe(path), path.string());
   } catch (const toml::parse_error& error) {
     throw UsageError(
         fmt::format("record: '{}' line {}: {}", path.string(), error.source().begin.line, error.description()),

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/process_mark.h"
 
 namespace lockstep::record {
 namespace {
@@ -98,12 +99,17 @@ RunRead read_run(const fs::path& folder) {
 
 bool StatusRead::is_dead(double now_unix_s) const {
   constexpr double kMissedBeats = 6;  // file systems of clusters show a change to other hosts up to a minute late
-  return state == "running" && now_unix_s - heartbeat_s > kMissedBeats * std::max(heartbeat_every_s, 1.0);
+  return state == "running" &&
+         (has_no_writer || now_unix_s - heartbeat_s > kMissedBeats * std::max(heartbeat_every_s, 1.0));
 }
 
 StatusRead read_status(const fs::path& folder) {
   const fs::path path = folder / "status.json";
-  const Json status = core::read_json_file(path);
+  const auto has_lost_writer = [](const Json& status) {
+    return core::text_at(status, "state") == "running" && core::has_process_ended(core::text_at(status, "process"));
+  };
+  Json status = core::read_json_file(path);
+  if (has_lost_writer(status)) status = core::read_json_file(path);  // it may have said how it ends, and ended, since
   check_version(status, path);
   StatusRead read;
   read.state = core::text_at(status, "state");
@@ -118,6 +124,9 @@ StatusRead read_status(const fs::path& folder) {
   read.heartbeat_every_s = number_at(status, "heartbeat_every_s").value_or(0);
   read.ended_s = number_at(status, "ended_s");
   read.dropped_lines = count_at<int64_t>(status, "dropped_lines").value_or(0);
+  read.has_no_writer = has_lost_writer(status);
+  read.writer =
+      fmt::format("pid {} on {}", count_at<int64_t>(status, "pid").value_or(0), core::text_at(status, "host"));
   return read;
 }
 

@@ -60,8 +60,10 @@ struct StatusRead {
   double heartbeat_s = 0, heartbeat_every_s = 0;
   std::optional<double> ended_s;
   int64_t dropped_lines = 0;
+  std::string writer{};        ///< "pid 123 on node7": the process that keeps the record.
+  bool has_no_writer = false;  ///< It says "running", and its writer, on this machine, is gone.
 
-  /// True when it says "running" but the heartbeat has stopped: the run died without a word.
+  /// True when it says "running" but its writer is gone, or the heartbeat has stopped: the run died without a word.
   bool is_dead(double now_unix_s) const;
 };
 StatusRead read_status(const std::filesystem::path& folder);

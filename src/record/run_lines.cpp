@@ -94,7 +94,7 @@ void read_lines(const fs::path& path, RunData& run, const std::function<bool(con
 
 /// What the columns have no place for.
 struct StepOddities {
-  int64_t num_skipped = 0, num_nonfinite_losses = 0;
+  int64_t num_skipped = 0, num_nonfinite_losses = 0, num_phases = 0;
   int64_t first_skipped = 0, first_nonfinite = 0;
 };
 
@@ -131,7 +131,7 @@ void set_field(StepColumns& columns, std::string_view key, const element& value,
     keep_peak(memory.host_bytes, value);
   else if (key == "phases_ms")
     for_each_number(value, [&](std::string_view phase, double ms) {
-      if (ms >= 0 && std::isfinite(ms)) set_phase(columns, phase, static_cast<float>(ms));
+      if (ms >= 0 && std::isfinite(ms) && !set_phase(columns, phase, static_cast<float>(ms))) ++odd.num_phases;
     });
   else if (key == "skipped") {
     bool is_skipped = false;
@@ -155,6 +155,9 @@ void tell_oddities(const StepOddities& odd, RunData& run) {
   if (odd.num_nonfinite_losses > 0)
     run.problems.push_back(fmt::format("the loss of {} steps is not finite (the first is step {})",
                                        odd.num_nonfinite_losses, odd.first_nonfinite));
+  if (odd.num_phases > 0)
+    run.problems.push_back(fmt::format("steps.jsonl: names more than {} phases, {} times of others were left out",
+                                       kMaxPhases, odd.num_phases));
 }
 
 /// The record of an interval that every line of ranks.jsonl and system.jsonl begins with.

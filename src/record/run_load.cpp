@@ -169,8 +169,10 @@ std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) 
     run.ended_s = status.ended_s;
     if (run.state == "died") {
       if (status.heartbeat_s > 0) run.ended_s = status.heartbeat_s;
-      run.message = fmt::format("the run says that it is running, but its last sign of life is {:.0f} s old",
-                                now_s - status.heartbeat_s);
+      run.message = status.has_no_writer
+                        ? fmt::format("the run says that it is running, but its process ({}) is gone", status.writer)
+                        : fmt::format("the run says that it is running, but its last sign of life is {:.0f} s old",
+                                      now_s - status.heartbeat_s);
     }
     if (status.dropped_lines > 0)
       run.problems.push_back(fmt::format("{} lines of the record were lost while the run wrote it (disk or queue full)",

@@ -13,6 +13,7 @@
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/log.h"
+#include "core/process_mark.h"
 #include "core/strings.h"
 #include "record/reader.h"
 
@@ -83,6 +84,21 @@ std::optional<int64_t> steps_on_record(const fs::path& folder, int attempt) {
   return done;
 }
 
+/// For a rank 0 that could not say it.
+void end_in_failure(Json& status, const fs::path& folder, int exit_code, const std::string& message) {
+  status["state"] = to_text(RunState::kFailed);
+  status["exit_code"] = exit_code;
+  status["message"] = message;
+  status["ended_s"] = core::unix_seconds();
+  if (const auto done = steps_on_record(folder, status.value("attempt", 0))) {  // since the last heartbeat
+    const int64_t steps = std::max(core::integer_at(status, "steps_done").value_or(0), *done);
+    status["steps_done"] = steps;
+    status["last_step"] = steps - 1;
+  }
+}
+
+std::string dumped(const Json& status) { return status.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
 }  // namespace
 
 std::string to_text(RunState state) {
@@ -104,6 +120,7 @@ RunRecord::RunRecord(const fs::path& folder, const Json& attempt, const RunRecor
                  {"attempt", attempt_},
                  {"host", core::host_name()},
                  {"pid", ::getpid()},
+                 {"process", core::process_mark()},
                  {"started_s", core::unix_seconds()},
                  {"heartbeat_s", core::unix_seconds()},
                  {"heartbeat_every_s", static_cast<double>(config.heartbeat_every.count()) / 1000.0},
@@ -127,6 +144,23 @@ RunRecord::RunRecord(const fs::path& folder, const Json& attempt, const RunRecor
   queue_->set_tick([this] { heartbeat(); });
 }
 
+void note_lost_writer(const fs::path& folder, int rank, const Error& error) {
+  const fs::path path = folder / "status.json";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  try {
+    const StatusRead read = read_status(folder);
+    if (!read.has_no_writer) return;
+    Json status = core::read_json_file(path);
+    status["first_failing_rank"] = 0;
+    end_in_failure(status, folder, static_cast<int>(error.code()),
+                   fmt::format("rank 0 ({}) is gone without a word; rank {}: {}", read.writer, rank, error.what()));
+    write_status_file(path, dumped(status));
+  } catch (const Error& problem) {  // the failure itself has been reported
+    core::log_warning("record: cannot note that rank 0 is gone: {}", problem.what());
+  }
+}
+
 void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
   const fs::path path = folder / "status.json";
   std::error_code ignored;
@@ -138,22 +172,14 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
     const std::string cause = fmt::format("rank {} ended with {}", failure.rank, failure.text);
     const core::Json state = status.value("state", core::Json(nullptr));
     if (state == to_text(RunState::kRunning)) {
-      status["state"] = to_text(RunState::kFailed);
-      status["exit_code"] = failure.exit_code;
-      status["message"] = cause;
-      status["ended_s"] = core::unix_seconds();
-      if (const auto done = steps_on_record(folder, status.value("attempt", 0))) {  // since the last heartbeat
-        const int64_t steps = std::max(core::integer_at(status, "steps_done").value_or(0), *done);
-        status["steps_done"] = steps;
-        status["last_step"] = steps - 1;
-      }
+      end_in_failure(status, folder, failure.exit_code, cause);
     } else if (status.value("exit_code", core::Json(nullptr)) == static_cast<int>(ExitCode::kCommunication) &&
                failure.rank != 0) {  // rank 0 only noticed it
       status["exit_code"] = failure.exit_code;
       const core::Json noticed = status.value("message", core::Json(nullptr));
       status["message"] = noticed.is_string() ? fmt::format("{}; then {}", cause, noticed.get<std::string>()) : cause;
     }
-    write_status_file(path, status.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    write_status_file(path, dumped(status));
   } catch (const Error& error) {  // the failure itself has been reported
     core::log_warning("record: cannot note which rank failed first: {}", error.what());
   }

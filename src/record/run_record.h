@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "record/append_queue.h"
 #include "record/steps.h"
@@ -37,6 +38,10 @@ struct FirstFailure {
 /// becomes a failed one, and one whose rank 0 only lost its peer (code 3) gets the code and message of the cause. Only
 /// after all ranks have ended. Nothing happens where there is no status.json that can be read.
 void note_first_failure(const std::filesystem::path& folder, const FirstFailure& failure);
+
+/// What another rank does where there is no launcher: a run that says it is running, but whose rank 0 is gone from this
+/// machine, becomes one that failed with this rank's code and error. Else nothing happens.
+void note_lost_writer(const std::filesystem::path& folder, int rank, const Error& error);
 
 struct RunRecordConfig {
   /// Number of this attempt; default: one more than the highest in the folder (the first is 1).

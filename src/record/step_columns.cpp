@@ -40,10 +40,13 @@ void drop_last_row(StepColumns& columns) {
   for_each_column(columns, [](auto& column) { column.pop_back(); });
 }
 
-void set_phase(StepColumns& columns, std::string_view phase, float value) {
-  std::vector<float>& column = columns.phases_ms[std::string(phase)];
+bool set_phase(StepColumns& columns, std::string_view phase, float value) {
+  const std::string name(phase);
+  if (columns.phases_ms.size() >= kMaxPhases && !columns.phases_ms.contains(name)) return false;
+  std::vector<float>& column = columns.phases_ms[name];
   if (column.empty()) column.assign(columns.size(), std::numeric_limits<float>::quiet_NaN());
   column.back() = value;
+  return true;
 }
 
 void select_rows(StepColumns& columns, std::span<const size_t> rows) {

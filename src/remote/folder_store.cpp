@@ -10,6 +10,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kBlockBytes = size_t{4} << 20;
+constexpr std::string_view kPartSuffix = ".part";  // of a file that is being written, and of its temporary one
 
 /// What a file system refuses may succeed later: it may be full or away for a while.
 template <typename Work> auto as_remote(Work&& work) {
@@ -53,7 +54,7 @@ void FolderStore::put(const std::string& name, std::string_view content) {
 /// Under another name first, read back, then renamed.
 void FolderStore::copy(const core::Fd& from, int64_t bytes, const fs::path& shown, const fs::path& to) {
   fs::create_directories(to.parent_path());
-  const fs::path temporary = to.string() + ".part";
+  const fs::path temporary = to.string() + std::string(kPartSuffix);
   core::Xxh3 sent, kept;
   std::vector<std::byte> block(kBlockBytes);
   const auto read_all = [&](const core::Fd& file, const fs::path& path, core::Xxh3& hash, const auto& use) {
@@ -90,7 +91,7 @@ void FolderStore::upload(const std::string& name, const OutgoingFile& file, Uplo
 }
 
 std::string FolderStore::read(const std::string& name) {
-  return as_remote([&] { return core::read_regular_file(root_ / name); });
+  return as_remote([&] { return core::read_file(root_ / name); });
 }
 
 void FolderStore::download(const std::string& name, const fs::path& to) {
@@ -102,6 +103,17 @@ void FolderStore::download(const std::string& name, const fs::path& to) {
 
 void FolderStore::remove(const std::string& name) {
   as_remote([&] { fs::remove(root_ / name); });
+}
+
+int64_t FolderStore::drop_unfinished(const std::vector<core::Json>&) {
+  int64_t num_dropped = 0;
+  for (const StoredFile& file : list("")) {
+    const bool is_temporary = file.name.find(std::string(kPartSuffix) + ".tmp") != std::string::npos;
+    if (!is_temporary && !core::ends_with(file.name, kPartSuffix)) continue;
+    remove(file.name);
+    ++num_dropped;
+  }
+  return num_dropped;
 }
 
 }  // namespace lockstep::remote

@@ -19,6 +19,7 @@ class FolderStore final : public ObjectStore {
   std::string read(const std::string& name) override;
   void download(const std::string& name, const std::filesystem::path& to) override;
   void remove(const std::string& name) override;
+  int64_t drop_unfinished(const std::vector<core::Json>& kept) override;
 
  private:
   void copy(const core::Fd& from, int64_t bytes, const std::filesystem::path& shown, const std::filesystem::path& to);

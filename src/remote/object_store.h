@@ -47,6 +47,9 @@ class ObjectStore {
   virtual std::string read(const std::string& name) = 0;  ///< Of a small file.
   virtual void download(const std::string& name, const std::filesystem::path& to) = 0;
   virtual void remove(const std::string& name) = 0;
+  /// Removes what uploads that were cut off have left below the root, unseen and paid for, but for those whose
+  /// UploadMemory::state is among `kept`. How many there were.
+  virtual int64_t drop_unfinished(const std::vector<core::Json>& kept) = 0;
 };
 
 /// Writes a small file, reads it back and removes it: the store can be used. Else the RemoteError that says why not;

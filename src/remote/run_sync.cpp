@@ -107,6 +107,7 @@ int64_t RunSync::send_file(const std::string& name) {
   outgoing.bytes = file.bytes;
   UploadMemory memory{.state = state_.unfinished(file)};
   memory.save = [&] {
+    may_be_unfinished_ = true;  // of this one, if the file changes or goes before it is sent
     state_.note_unfinished(file, memory.state);
     state_.save();
   };
@@ -206,6 +207,30 @@ std::string RunSync::why_superseded() {
   return "";
 }
 
+/// Parts of an upload that is never finished cost money for ever. It is aborted where nobody goes on with it: the
+/// process was killed and the run folder is another one, the file has changed since, or it was removed.
+void RunSync::drop_unfinished(const std::vector<RunFileGroup>& groups) {
+  if (!may_be_unfinished_) return;
+  std::vector<core::Json> kept;
+  for (const RunFileGroup& group : groups)
+    for (const RunFile& file : group.files)
+      if (core::Json state = state_.unfinished(file); !state.empty()) kept.push_back(std::move(state));
+  try {
+    if (const int64_t num_dropped = store_->drop_unfinished(kept); num_dropped > 0)
+      core::log_info("remote: unfinished uploads to {} removed: {}", config_.address.text(), num_dropped);
+    may_be_unfinished_ = !kept.empty();
+  } catch (const Interrupted&) {  // the next process does it
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const RemoteError*>(&error);
+    if (known != nullptr && known->is_transient()) return;  // with the next pass
+    may_be_unfinished_ = false;
+    core::log_warning(
+        "remote: unfinished uploads to {} may stay there, and cost: {}. A rule of the bucket "
+        "(AbortIncompleteMultipartUpload) removes them",
+        config_.address.text(), error_text(error));
+  }
+}
+
 SyncReport RunSync::pass(bool is_last) {
   SyncReport report;
   try {
@@ -218,10 +243,14 @@ SyncReport RunSync::pass(bool is_last) {
     }
     const auto groups = list_run_files(config_.run_folder);
     check_arrived();
+    if (num_passes_ == 0) drop_unfinished(groups);
     for (const RunFileGroup& group : groups)
       if (group.checkpoint.empty()) send_group(group, report, is_last);
     send_checkpoints(report, is_last);
-    if (report.num_missing == 0) remove_leftovers();
+    if (report.num_missing == 0) {
+      remove_leftovers();
+      drop_unfinished(list_run_files(config_.run_folder));
+    }
   } catch (const std::exception& error) {
     note_failure("", error);
     ++report.num_missing;

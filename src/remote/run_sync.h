@@ -61,6 +61,7 @@ class RunSync {
   void remove_leftovers();
   void remove_parts(const std::vector<StoredFile>& files);
   std::string why_superseded();
+  void drop_unfinished(const std::vector<RunFileGroup>& groups);
   void send_group(const RunFileGroup& group, SyncReport& report, bool shows_progress);
   void send_checkpoints(SyncReport& report, bool shows_progress);
   int64_t send_file(const std::string& name);
@@ -71,8 +72,9 @@ class RunSync {
   std::unique_ptr<ObjectStore> store_;
   SyncState state_;  // of the thread
   bool is_checked_ = false;
-  std::string failure_;       // the last, of the thread; "" when all has arrived
-  std::string failure_kind_;  // of which a warning was logged
+  bool may_be_unfinished_ = true;  // there, of uploads that nobody goes on with
+  std::string failure_;            // the last, of the thread; "" when all has arrived
+  std::string failure_kind_;       // of which a warning was logged
   std::atomic<int64_t> num_passes_ = 0;
 
   std::mutex mutex_;

@@ -27,7 +27,7 @@ bool is_about_keys(const S3Fault& fault, int status) {
 }
 
 bool may_succeed_later(const S3Fault& fault, int status) {
-  return status >= 500 || status == 429 || status == 408 || fault.code == "RequestTimeout" ||
+  return (status >= 500 && status != 501) || status == 429 || status == 408 || fault.code == "RequestTimeout" ||
          fault.code == "BadDigest" || fault.code == "XAmzContentSHA256Mismatch" || fault.code == "IncompleteBody" ||
          fault.code == "OperationAborted";
 }
@@ -163,6 +163,21 @@ std::vector<ListedObject> S3Client::list(const std::string& prefix) {
     token = page.next_token;
   } while (!token.empty());
   return objects;
+}
+
+std::vector<UnfinishedUpload> S3Client::list_unfinished(const std::string& prefix) {
+  std::vector<UnfinishedUpload> uploads;
+  UploadPage page;
+  do {
+    S3Request request{.query = {{"uploads", ""}, {"prefix", prefix}}};
+    if (!page.next_key.empty()) {
+      request.query["key-marker"] = page.next_key;
+      request.query["upload-id-marker"] = page.next_upload_id;
+    }
+    page = parse_upload_page(send(request).body);
+    uploads.insert(uploads.end(), page.uploads.begin(), page.uploads.end());
+  } while (!page.next_key.empty());
+  return uploads;
 }
 
 }  // namespace lockstep::remote

@@ -51,6 +51,8 @@ class S3Client {
 
   /// Every object whose key begins with `prefix`, in the server's order.
   std::vector<ListedObject> list(const std::string& prefix);
+  /// Every upload in parts to such a key that is neither complete nor aborted.
+  std::vector<UnfinishedUpload> list_unfinished(const std::string& prefix);
 
   const std::string& bucket() const { return bucket_; }
   const ClientConfig& config() const { return config_; }

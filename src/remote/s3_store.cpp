@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "core/log.h"
 #include "core/strings.h"
@@ -221,5 +222,22 @@ void S3Store::download(const std::string& name, const fs::path& to) {
 }
 
 void S3Store::remove(const std::string& name) { client_->send({.method = "DELETE", .key = key(name)}); }
+
+int64_t S3Store::drop_unfinished(const std::vector<core::Json>& kept) {
+  std::set<std::string> kept_ids;
+  for (const core::Json& state : kept) kept_ids.insert(core::text_at(state, kUploadId));
+  const std::string root = address_.path.empty() ? "" : address_.path + "/";
+  int64_t num_dropped = 0;
+  for (const UnfinishedUpload& upload : client_->list_unfinished(root)) {
+    if (!core::starts_with(upload.key, root) || kept_ids.contains(upload.upload_id)) continue;
+    try {
+      client_->send({.method = "DELETE", .key = upload.key, .query = {{"uploadId", upload.upload_id}}});
+      ++num_dropped;
+    } catch (const RemoteError& error) {
+      if (error.status() != 404) throw;  // else somebody else was faster
+    }
+  }
+  return num_dropped;
+}
 
 }  // namespace lockstep::remote

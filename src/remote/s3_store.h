@@ -25,6 +25,7 @@ class S3Store final : public ObjectStore {
   std::string read(const std::string& name) override;
   void download(const std::string& name, const std::filesystem::path& to) override;
   void remove(const std::string& name) override;
+  int64_t drop_unfinished(const std::vector<core::Json>& kept) override;
 
  private:
   struct PartDigests;

@@ -210,6 +210,18 @@ PartPage parse_part_page(std::string_view xml) {
   return page;
 }
 
+UploadPage parse_upload_page(std::string_view xml) {
+  const XmlElement root = parse_xml(xml);
+  require_root(root, "ListMultipartUploadsResult");
+  UploadPage page{.uploads = {},
+                  .next_key = continuation(root, "NextKeyMarker"),
+                  .next_upload_id = continuation(root, "NextUploadIdMarker")};
+  for (const XmlElement& element : root.children)
+    if (element.name == "Upload")
+      page.uploads.push_back({.key = element.text_of("Key"), .upload_id = element.text_of("UploadId")});
+  return page;
+}
+
 S3Fault parse_fault(std::string_view xml) {
   try {
     const XmlElement root = parse_xml(xml);

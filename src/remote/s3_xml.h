@@ -46,6 +46,17 @@ struct PartPage {
 };
 PartPage parse_part_page(std::string_view xml);
 
+struct UnfinishedUpload {
+  std::string key, upload_id;
+};
+
+/// One page of ListMultipartUploads.
+struct UploadPage {
+  std::vector<UnfinishedUpload> uploads;
+  std::string next_key, next_upload_id;  ///< Both "": the last page.
+};
+UploadPage parse_upload_page(std::string_view xml);
+
 /// What an <Error> says; both empty where the text is none.
 struct S3Fault {
   std::string code, message, region;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/is_there.h"
 #include "record/measured_steps.h"
 #include "record/run_data.h"
 #include "stats/statistics.h"
@@ -76,8 +77,8 @@ PointResult collect_point(const fs::path& folder, const PointRecord& point, Poin
     result.problems.emplace_back("a job ended without a word: its end is the last sign of life");
   const fs::path left = folder / point.run;
   const bool is_bench = is_bench_document(left);
-  if (!is_bench && !fs::exists(left / "run.json")) return result;
   try {
+    if (!is_bench && !core::is_there(left / "run.json")) return result;
     if (is_bench) {
       add_bench(left, result);
       return result;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/host_name.h"
@@ -15,6 +16,21 @@ namespace lockstep::sweep {
 namespace fs = std::filesystem;
 namespace {
 bool is_local(const JobRef& job) { return is_local_job(job.id); }
+
+/// What a point left: its run and the lines of its job scripts. Where either cannot be read, the outcome is unknown.
+struct Traces {
+  RunOutcome outcome{};
+  std::vector<JobSpan> spans{};
+};
+Traces traces_of(const fs::path& folder, const PointRecord& point, double now_s) {
+  Traces traces{.outcome = read_outcome(folder / point.run, now_s)};
+  try {
+    traces.spans = read_spans(folder / point.events);
+  } catch (const EnvironmentError& error) {
+    traces.outcome = {.message = error.what(), .is_unknown = true};
+  }
+  return traces;
+}
 
 std::string history_state(const SlurmView& slurm, const std::string& id) {
   if (const auto queued = slurm.queue.find(id); queued != slurm.queue.end()) return queued->second.state;
@@ -64,10 +80,22 @@ void settle_ended(const fs::path& folder, PointRecord& point, const RunOutcome& 
   }
 }
 
+/// The point stands as it stood when it could be read, unless SLURM still has its job.
+void note_unknown(PointRecord& point, const RunOutcome& outcome, const SlurmView* slurm) {
+  point.is_unknown = true;
+  point.message = outcome.message;
+  if (slurm == nullptr || point.jobs.empty()) return;
+  const auto queued = slurm->queue.find(point.jobs.back().id);
+  if (queued != slurm->queue.end() && !queued->second.has_ended())
+    point.status = queued->second.is_waiting() ? PointStatus::kQueued : PointStatus::kRunning;
+}
+
 void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* slurm, double now_s) {
+  point.is_unknown = false;
   if (has_ended(point.status)) return;
   if (point.jobs.empty() && point.status == PointStatus::kSubmitting) return;
-  const RunOutcome outcome = read_outcome(folder / point.run, now_s);
+  const auto [outcome, spans] = traces_of(folder, point, now_s);
+  if (outcome.is_unknown) return note_unknown(point, outcome, slurm);
   if (point.jobs.empty()) {  // of a sweep.json that was written anew: its runs were made before
     const bool is_alive = outcome.status == PointStatus::kRunning;
     point.status = outcome.status;
@@ -75,12 +103,11 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
     return;
   }
   const JobRef& job = point.jobs.back();
-  const std::vector<JobSpan> spans = read_spans(folder / point.events);
   if (is_local(job)) {
     if (!is_local_alive(job, outcome))
       settle_ended(folder, point, outcome, spans, "");
-    else if (!job.host.empty() && job.host != core::host_name())
-      point.message = "on " + job.host;
+    else
+      point.message = !job.host.empty() && job.host != core::host_name() ? "on " + job.host : "";
     return;
   }
   if (slurm == nullptr) return;
@@ -100,8 +127,8 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
 }
 
 PointView view_point(const fs::path& folder, const PointRecord& point, const SlurmView* slurm, double now_s) {
-  PointView view{.spans = read_spans(folder / point.events)};
-  const RunOutcome outcome = read_outcome(folder / point.run, now_s);
+  auto [outcome, spans] = traces_of(folder, point, now_s);
+  PointView view{.spans = std::move(spans)};
   view.steps_done = outcome.steps_done;
   for (size_t i = 0; i < view.spans.size(); ++i) {
     JobSpan& span = view.spans[i];
@@ -138,7 +165,7 @@ SlurmView look_at_slurm(const fs::path& folder, const SweepState& state, const S
   SlurmView view{.queue = slurm.queue()};
   std::vector<std::string> unknown;
   for (const PointRecord& point : state.points) {
-    const auto spans = read_spans(folder / point.events);
+    const auto spans = traces_of(folder, point, 0).spans;
     for (const JobRef& job : point.jobs) {
       const auto queued = view.queue.find(job.id);
       const bool is_active = queued != view.queue.end() && !queued->second.has_ended();
@@ -180,9 +207,16 @@ std::vector<int64_t> held_back(const SweepState& state) {
   return indexes;
 }
 
+std::vector<int64_t> unknown_points(const SweepState& state) {
+  std::vector<int64_t> indexes;
+  for (const PointRecord& point : state.points)
+    if (point.is_unknown) indexes.push_back(point.index);
+  return indexes;
+}
+
 std::string started_mode(const fs::path& folder, const SweepState& state) {
   for (const PointRecord& point : state.points)
-    for (const JobSpan& span : read_spans(folder / point.events)) {
+    for (const JobSpan& span : traces_of(folder, point, 0).spans) {
       if (span.job == "none") continue;  // somebody ran the script by hand
       return is_local_job(span.job) ? "local" : "slurm";
     }
@@ -194,7 +228,7 @@ std::vector<int64_t> resumable(const SweepState& state) {
   for (const int64_t index : state.submit_order)
     for (const PointRecord& point : state.points) {
       const bool is_open = point.status != PointStatus::kFinished && point.status != PointStatus::kQueued &&
-                           point.status != PointStatus::kRunning;
+                           point.status != PointStatus::kRunning && !point.is_unknown;
       if (point.index == index && is_open) indexes.push_back(index);
     }
   return indexes;

@@ -51,10 +51,15 @@ core::Json status_json(const std::filesystem::path& folder, const SweepState& st
 /// sweep.json writes there.
 std::vector<int64_t> held_back(const SweepState& state);
 
+/// Points of which something may be there that cannot be read, at the last `refresh`: they stand as they stood before,
+/// and nobody may start those that seem never to have been started.
+std::vector<int64_t> unknown_points(const SweepState& state);
+
 /// `mode` of a sweep whose state was written anew, by the lines of its job scripts; empty when none has begun.
 std::string started_mode(const std::filesystem::path& folder, const SweepState& state);
 
-/// Points that `resume` starts again: everything that has neither finished nor a job, in the order of submission.
+/// Points that `resume` starts again: everything that has neither finished nor a job and can be read, in the order of
+/// submission.
 std::vector<int64_t> resumable(const SweepState& state);
 
 }  // namespace lockstep::sweep

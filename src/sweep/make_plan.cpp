@@ -15,7 +15,6 @@
 
 namespace lockstep::sweep {
 namespace {
-constexpr size_t kMaxPoints = 10'000;
 constexpr size_t kMaxShownMisfits = 5;
 
 /// One coordinate of a point: which value of which axis.

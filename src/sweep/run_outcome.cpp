@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/is_there.h"
 #include "core/strings.h"
 #include "record/reader.h"
 #include "sweep/result_kind.h"
@@ -22,7 +23,9 @@ namespace fs = std::filesystem;
 
 namespace {
 double written_s(const fs::path& file) {
-  const auto when = std::chrono::file_clock::to_sys(fs::last_write_time(file));
+  std::error_code failure;
+  const auto when = std::chrono::file_clock::to_sys(fs::last_write_time(file, failure));
+  if (failure) throw core::as_environment_error(fs::filesystem_error("", file, failure));
   return std::chrono::duration<double>(when.time_since_epoch()).count();
 }
 
@@ -35,22 +38,19 @@ RunOutcome outcome_of_bench(const fs::path& result) {
     outcome.heartbeat_s = written_s(result);
   } catch (const core::Json::exception& error) {
     outcome = {.status = PointStatus::kDied, .message = fmt::format("'{}': {}", result.string(), error.what())};
-  } catch (const Error& error) {
+  } catch (const DataError& error) {
     outcome = {.status = PointStatus::kDied, .message = error.what()};
   }
   return outcome;
 }
-}  // namespace
 
-RunOutcome read_outcome(const fs::path& result, double now_s) {
-  if (is_bench_document(result)) return outcome_of_bench(result);
-  const fs::path& run_folder = result;
-  if (!fs::exists(run_folder / "status.json")) return {};
+RunOutcome outcome_of_run(const fs::path& run_folder, double now_s) {
+  if (!core::is_there(run_folder / "status.json")) return {};
   RunOutcome outcome;
   record::StatusRead status;
   try {
     status = record::read_status(run_folder);
-  } catch (const Error& error) {
+  } catch (const DataError& error) {
     return {.status = PointStatus::kDied, .message = error.what()};
   }
   outcome.message = status.message;
@@ -66,10 +66,19 @@ RunOutcome read_outcome(const fs::path& result, double now_s) {
     outcome.status = status.is_dead(now_s) ? PointStatus::kDied : PointStatus::kRunning;
   return outcome;
 }
+}  // namespace
+
+RunOutcome read_outcome(const fs::path& result, double now_s) {
+  try {
+    return is_bench_document(result) ? outcome_of_bench(result) : outcome_of_run(result, now_s);
+  } catch (const EnvironmentError& error) {
+    return {.message = error.what(), .is_unknown = true};
+  }
+}
 
 std::vector<JobSpan> read_spans(const fs::path& events_file) {
   std::vector<JobSpan> spans;
-  if (!fs::exists(events_file)) return spans;
+  if (!core::is_there(events_file)) return spans;
   for (const core::Json& line : record::read_json_lines(events_file).lines) {
     try {
       const std::string event = line.at("event"), job = line.at("job");
@@ -89,21 +98,31 @@ std::vector<JobSpan> read_spans(const fs::path& events_file) {
   return spans;
 }
 
-std::string failure_message(const fs::path& folder, const std::string& log, const std::string& otherwise) {
+namespace {
+/// The end of a log; "" where there is none or it cannot be read.
+std::string tail_of(const fs::path& log) {
   constexpr uint64_t kTailBytes = 64 * 1024;
+  try {
+    if (!core::is_there(log)) return "";
+    const core::Fd file = core::open_for_reading(log);
+    const uint64_t bytes = core::file_bytes(file, log), start = bytes - std::min(bytes, kTailBytes);
+    std::string tail(static_cast<size_t>(bytes - start), '\0');
+    tail.resize(core::read_at(file, std::as_writable_bytes(std::span(tail)), start, log));
+    return tail;
+  } catch (const EnvironmentError&) {
+    return "";
+  }
+}
+}  // namespace
+
+std::string failure_message(const fs::path& folder, const std::string& log, const std::string& otherwise) {
   constexpr std::string_view kMark = "lockstep: error: ", kLostPeer = "comm:";
   std::string cause, consequence;
-  if (fs::exists(folder / log)) {
-    const core::Fd file = core::open_for_reading(folder / log);
-    const uint64_t bytes = core::file_bytes(file, folder / log), start = bytes - std::min(bytes, kTailBytes);
-    std::string tail(static_cast<size_t>(bytes - start), '\0');
-    tail.resize(core::read_at(file, std::as_writable_bytes(std::span(tail)), start, folder / log));
-    for (const std::string& line : core::split(tail, "\n")) {
-      const size_t at = line.find(kMark);
-      if (at == std::string::npos) continue;
-      const std::string message = line.substr(at + kMark.size(), 500);
-      (core::starts_with(message, kLostPeer) ? consequence : cause) = message;
-    }
+  for (const std::string& line : core::split(tail_of(folder / log), "\n")) {
+    const size_t at = line.find(kMark);
+    if (at == std::string::npos) continue;
+    const std::string message = line.substr(at + kMark.size(), 500);
+    (core::starts_with(message, kLostPeer) ? consequence : cause) = message;
   }
   if (cause.empty()) cause = consequence;
   return cause.empty() ? fmt::format("{}; see {}", otherwise, log)

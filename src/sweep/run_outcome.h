@@ -14,6 +14,7 @@ struct RunOutcome {
   std::string message{};
   std::optional<int64_t> steps_done{};
   std::optional<double> started_s{}, heartbeat_s{};
+  bool is_unknown = false;  ///< Something may be there that cannot be read; the message says why.
 };
 /// Of a run's folder by its status.json: a run that says "running" counts as kRunning while its heartbeat is fresh,
 /// else as kDied. Of a file of `bench`, which is there when it has ended: kFinished, or kFailed where results were
@@ -29,7 +30,8 @@ struct JobSpan {
   std::optional<int> exit_code{};
   std::string nodes{};
 };
-/// The spans of a point, in order; none when no job has begun. Lines cut by a crash are skipped.
+/// The spans of a point, in order; none when no job has begun. Lines cut by a crash are skipped. EnvironmentError when
+/// they cannot be read.
 std::vector<JobSpan> read_spans(const std::filesystem::path& events_file);
 /// Appends one line as the job scripts do.
 void append_event(const std::filesystem::path& events_file, const std::string& event, const std::string& job,

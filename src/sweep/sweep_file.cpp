@@ -1,7 +1,6 @@
 #include "sweep/sweep_file.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +11,11 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "core/toml.h"
 
 namespace lockstep::sweep {
 namespace {
-constexpr size_t kMaxRangeValues = 4096;
+constexpr size_t kMaxRangeValues = 4096, kMaxAxes = 64;
 
 std::string kind_name(const toml::node& node) {
   switch (node.type()) {
@@ -40,7 +40,7 @@ class FileReader {
   SweepFile read() {
     toml::table root;
     try {
-      root = toml::parse(file_.text, path_);
+      root = core::parse_toml(file_.text, path_);
     } catch (const toml::parse_error& error) {
       const auto& at = error.source().begin;
       throw UsageError(fmt::format("sweep: {}:{}: column {}: {}", path_, at.line, at.column, error.description()),
@@ -190,11 +190,18 @@ class FileReader {
         text != nullptr && text->find("${") != std::string::npos;  // a range only once it is inserted
     if (!read.is_list && text != nullptr && !has_variable)
       axis.values = axis_values(name, *text, fmt::format("{}:{}: '{}'", path_, axis.line, key.str()));
-    for (size_t i = 0; i < axis.values.size(); ++i)
-      if (std::find(axis.values.begin(), axis.values.begin() + static_cast<std::ptrdiff_t>(i), axis.values[i]) !=
-          axis.values.begin() + static_cast<std::ptrdiff_t>(i))
-        fail(axis.line, fmt::format("axis '{}' has the value {} twice", name, to_text(axis.values[i])),
+    if (axis.values.size() > kMaxPoints)
+      fail(axis.line,
+           fmt::format("axis '{}' has {} values, at most {} are allowed", name, axis.values.size(), kMaxPoints),
+           "split the sweep");
+    std::set<Scalar> seen;
+    for (const Scalar& value : axis.values)
+      if (!seen.insert(value).second)
+        fail(axis.line, fmt::format("axis '{}' has the value {} twice", name, to_text(value)),
              "for several runs of each point set 'repeats'");
+    if (file_.axes.size() == kMaxAxes)
+      fail(axis.line, fmt::format("'{}' is one axis too many: at most {} are allowed", name, kMaxAxes),
+           "split the sweep");
     const auto has_name = [&](const Axis& other) { return other.key == name; };
     if (std::any_of(file_.axes.begin(), file_.axes.end(), has_name))
       fail(axis.line, fmt::format("axis '{}' is given twice", name), "keep one of the two");
@@ -216,6 +223,7 @@ class FileReader {
   void cases(const toml::key& key, const toml::node& node) {
     const auto* list = node.as_array();
     if (list == nullptr || !list->is_homogeneous<toml::table>()) fail_type(key, node, "[[case]] tables");
+    std::set<std::string> names;
     for (const toml::node& item : *list) {
       Case read{.line = static_cast<int64_t>(item.source().begin.line)};
       for (const auto& [name, value] : entries(*item.as_table())) {
@@ -226,8 +234,7 @@ class FileReader {
       }
       if (read.name.empty())
         fail(read.line, "a [[case]] has no name", "add name = \"...\"; it becomes part of the names of runs");
-      const auto has_name = [&](const Case& other) { return other.name == read.name; };
-      if (std::any_of(file_.cases.begin(), file_.cases.end(), has_name))
+      if (!names.insert(read.name).second)
         fail(read.line, fmt::format("case '{}' is given twice", read.name), "give each its own name");
       file_.cases.push_back(std::move(read));
     }
@@ -373,7 +380,7 @@ SweepFile read_sweep_file(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path))
     throw UsageError(fmt::format("sweep: '{}' does not exist", path.string()),
                      "give the path of a sweep file; recipes/sweeps holds examples");
-  return parse_sweep_file(core::read_file(path), path.string());
+  return parse_sweep_file(core::read_file_or_pipe(path), path.string());
 }
 
 }  // namespace lockstep::sweep

@@ -27,6 +27,9 @@ struct Sections {
   std::vector<Setting> tags{};  ///< Anything to tell points apart by, for reports.
 };
 
+/// Of a sweep, and so of one axis.
+inline constexpr size_t kMaxPoints = 10'000;
+
 /// One axis: "nodes", a flag, or an environment variable ("env.NAME").
 struct Axis {
   std::string key{};

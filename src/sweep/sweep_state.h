@@ -54,6 +54,7 @@ struct PointRecord {
   PointStatus status = PointStatus::kPlanned;
   std::string message{};
   std::vector<JobRef> jobs{};
+  bool is_unknown = false;  ///< What it left could not be read at the last look; not kept in sweep.json.
 
   std::string axes_text() const;
 };

@@ -112,29 +112,39 @@ class PipelineStep final : public StepRunner {
     return at::empty(pipeline_.stage.boundary_shape(batch_of(micro).num_samples), pipeline_.boundary);
   }
 
-  void exchange(std::vector<plan::PipeTransfer> transfers) {
+  /// The messages of one exchange leave and come at once, each direction of the pipeline in a group of its own.
+  void exchange(const std::vector<plan::PipeTransfer>& transfers) {
     constexpr size_t kMostSends = 4;
     finish_sends(kMostSends);
-    // Two stages name their two messages in one order, those to the higher stage first: NCCL works on them one by one.
-    std::stable_partition(transfers.begin(), transfers.end(),
-                          [this](const plan::PipeTransfer& t) { return t.is_send == (stage() < t.peer); });
-    for (const plan::PipeTransfer& transfer : transfers) transfer.is_send ? send(transfer) : receive(transfer);
+    for (const bool is_activation : {true, false}) {
+      std::vector<comm::Transfer> messages;
+      std::vector<comm::Work*> arrivals;  // nullptr: sent
+      for (const plan::PipeTransfer& transfer : transfers) {
+        if (transfer.is_activation != is_activation) continue;
+        messages.push_back(
+            {transfer.is_send, transfer.is_send ? take_result(transfer) : make_target(transfer), transfer.peer});
+        Flight* flight = transfer.is_send ? nullptr : &flights_[{transfer.micro, transfer.chunk}];
+        arrivals.push_back(flight == nullptr ? nullptr
+                           : is_activation   ? &flight->input_arrives
+                                             : &flight->gradient_arrives);
+      }
+      std::vector<comm::Work> works = (is_activation ? pipeline_.stages : pipeline_.back).exchange(messages);
+      for (size_t i = 0; i < works.size(); ++i)
+        (arrivals[i] == nullptr ? sends_.emplace_back() : *arrivals[i]) = std::move(works[i]);
+    }
   }
 
-  void send(const plan::PipeTransfer& transfer) {
+  at::Tensor take_result(const plan::PipeTransfer& transfer) {
     auto& outbox = transfer.is_activation ? activations_ : gradients_;
     auto found = outbox.extract({transfer.micro, transfer.chunk});
     LOCKSTEP_CHECK(!found.empty(), "stage {} has nothing to send of micro-batch {}, chunk {}", stage(), transfer.micro,
                    transfer.chunk);
-    sends_.push_back(pipeline_.stages.send(found.mapped(), transfer.peer));
+    return found.mapped();
   }
 
-  void receive(const plan::PipeTransfer& transfer) {
+  at::Tensor make_target(const plan::PipeTransfer& transfer) {
     Flight& flight = flights_[{transfer.micro, transfer.chunk}];
-    at::Tensor& target = transfer.is_activation ? flight.input_TBD : flight.gradient_TBD;
-    target = make_boundary(transfer.micro);
-    (transfer.is_activation ? flight.input_arrives : flight.gradient_arrives) =
-        pipeline_.stages.receive(target, transfer.peer);
+    return (transfer.is_activation ? flight.input_TBD : flight.gradient_TBD) = make_boundary(transfer.micro);
   }
 
   /// Until at most so many messages are on their way. The other side comes to each of them without waiting for this

@@ -15,7 +15,8 @@ namespace lockstep::train {
 /// What a stage of a pipeline adds to StepRunnerParts. References outlive the runner.
 struct PipelineParts {
   models::StagedTask& stage;  ///< The task, whose chunks are those of this rank's stage.
-  comm::Comm& stages;         ///< The pipeline; the rank in it is the number of the stage.
+  comm::Comm& stages;         ///< The pipeline; the rank in it is the number of the stage. Carries activations.
+  comm::Comm& back;           ///< The same ranks; carries gradients of activations.
   plan::PipeSchedule schedule;
   at::TensorOptions boundary;        ///< Type and device of what flows between two parts.
   comm::Comm& data_axis;             ///< Ranks that see other samples.

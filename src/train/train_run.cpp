@@ -302,7 +302,11 @@ void TrainRun::finish_sync(ExitCode code) {
 void TrainRun::note_failure(const Error& error) {
   run_.ranks.world.report_failure(error.what());
   list_bad_samples();
-  if (!record_) return;
+  if (!record_) {
+    if (!core::env("LOCKSTEP_RUN_FOLDER_FILE"))  // `launch` knows how rank 0 ended
+      record::note_lost_writer(run_.folder.path, run_.ranks.info.rank, error);
+    return;
+  }
   record_->finish(
       {.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
   if (sync_) sync_->finish(std::min(kSyncOfFailedRun_s, run_.options().remote_sync_deadline_s));

@@ -172,6 +172,18 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   EXPECT_NE(missing.out.find("2 whole, 1 missing, 1 damaged"), std::string::npos) << missing.out;
 }
 
+TEST(DataCommand, CaptionsSteerNoTerminal) {
+  using tests::TarBytes;
+  core::TempDir folder;
+  const std::string shard = tests::write_file(
+      folder.path() / "x.tar", TarBytes::member("a\x1b[2J.jpg", "none") +
+                                   TarBytes::member("a\x1b[2J.txt", "a \x1b]0;owned\x07 dog") + TarBytes::end());
+  const ProgramResult shown = run_lockstep({"data", "inspect", shard, "--pictures", "0"});
+  EXPECT_NE(shown.out.find("  a\\u001b[2J: a \\u001b]0;owned\\u0007 dog\n"), std::string::npos)
+      << shown.out << shown.err;
+  EXPECT_EQ((shown.out + shown.err).find_first_of("\x1b\x07"), std::string::npos) << shown.out << shown.err;
+}
+
 TEST(DataCommand, RefusesWrongUse) {
   EXPECT_EQ(run_lockstep({"data"}).exit_code, 2);
   const ProgramResult typo = run_lockstep({"data", "indx"});

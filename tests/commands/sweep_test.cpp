@@ -418,6 +418,10 @@ TEST_F(SweepCommand, AVariableThatTheFileDoesNotKnowIsRefused) {
   EXPECT_NE(refused.err.find("--set PARTITON"), std::string::npos) << refused.err;
   EXPECT_NE(refused.err.find("did you mean 'PARTITION'?"), std::string::npos) << refused.err;
   EXPECT_EQ(run_lockstep({"sweep", file, "--dry-run", "--set", "PARTITION=fast"}).exit_code, 0);
+  // Names are looked for in words of any length.
+  const std::string with_word =
+      sweep_file("[slurm]\npartition = \"${PARTITION}\"  # " + std::string(300'000, 'n') + "\n");
+  EXPECT_EQ(run_lockstep({"sweep", with_word, "--dry-run", "--set", "PARTITION=fast"}).exit_code, 0);
 }
 
 TEST_F(SweepCommand, AKilledSweepIsSeenAndResumed) {

@@ -13,6 +13,14 @@ constexpr const char* kTinyCoca = R"({"embed_dim": 32, "custom_text": true,
   "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1, "embed_cls": true},
   "multimodal_cfg": {"context_length": 24, "width": 32, "heads": 2, "layers": 1}})";
 
+/// Its decoder can say 16 of the 64 tokens.
+constexpr const char* kTinyRobertaCoca = R"({"embed_dim": 32, "custom_text": true,
+  "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
+  "text_cfg": {"context_length": 24, "vocab_size": 16, "hf_model_name": "roberta-base", "hf_proj_type": "linear",
+               "hf_config": {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+                             "intermediate_size": 64, "max_position_embeddings": 32}},
+  "multimodal_cfg": {"context_length": 24, "width": 32, "heads": 2, "layers": 1}})";
+
 class TrainCaption : public TrainFixture {
  protected:
   void SetUp() override {
@@ -77,6 +85,46 @@ TEST_F(TrainCaption, OthersAreRefused) {
   const auto sigmoid = train_coca(1, "sigmoid", {"--siglip"});
   EXPECT_EQ(sigmoid.exit_code, 2) << sigmoid.err;
   EXPECT_NE(sigmoid.err.find("makes captions"), std::string::npos) << sigmoid.err;
+}
+
+/// As coca_roberta-ViT-B-32.
+TEST_F(TrainCaption, BesideRobertaTokensThatTheDecoderCannotSayAreNotCounted) {
+  const fs::path model = logs_.path() / "roberta.json";
+  std::ofstream(model) << kTinyRobertaCoca;
+  const auto done = run_lockstep({"train",
+                                  "clip",
+                                  "--dataset-type",
+                                  "synthetic",
+                                  "--train-num-samples",
+                                  "64",
+                                  "--model",
+                                  model,
+                                  "--name",
+                                  "roberta",
+                                  "--logs",
+                                  logs_.path(),
+                                  "--device",
+                                  "cpu",
+                                  "--precision",
+                                  "fp32",
+                                  "--batch-size",
+                                  "8",
+                                  "--max-steps",
+                                  "8",
+                                  "--log-every-n-steps",
+                                  "1",
+                                  "--lr",
+                                  "1e-2",
+                                  "--warmup",
+                                  "1"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.err.find("knows 16 of the 64 tokens"), std::string::npos) << done.err;
+  const auto loss = losses("roberta");
+  ASSERT_EQ(loss.size(), 8u);
+  EXPECT_LT(loss.back(), 0.9 * loss.front());
+  const auto refused = caption("roberta");
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("learns to copy a caption"), std::string::npos) << refused.err;
 }
 
 TEST(ListModels, NamesEachConfigurationOnce) {

@@ -73,6 +73,43 @@ TEST_F(TrainFaults, SignalsInTheMidstOfProductsHarmNothing) {
   EXPECT_EQ(losses("signals"), losses("quiet"));
 }
 
+/// A socket with a port that was free.
+struct BoundSocket {
+  core::Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::string port{};
+
+  explicit BoundSocket(in_addr_t to) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(to);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port = std::to_string(ntohs(address.sin_port));
+  }
+};
+
+/// As under srun, where nobody but the other ranks is left to say it.
+TEST_F(TrainFaults, TheOtherRanksSayInTheRecordThatRankZeroWasKilled) {
+  auto args = train_args("killed");
+  args.insert(args.begin(), {"/bin/sh", "-c",
+                             "RANK=0 LOCAL_RANK=0 \"$0\" \"$@\" & zero=$!; RANK=1 LOCAL_RANK=1 \"$0\" \"$@\"; one=$?; "
+                             "wait $zero; [ $? -eq 137 ] || exit 1; exit $one",
+                             lockstep_program()});
+  const auto ended = run_program(args, {{"LOCKSTEP_FAULT", "die rank=0 from=2"},
+                                        {"WORLD_SIZE", "2"},
+                                        {"LOCAL_WORLD_SIZE", "2"},
+                                        {"MASTER_ADDR", "127.0.0.1"},
+                                        {"MASTER_PORT", BoundSocket(INADDR_LOOPBACK).port},
+                                        {"LOCKSTEP_RUN_FOLDER_FILE", {}}});
+  EXPECT_EQ(ended.exit_code, 3) << "of rank 1: " << ended.err;
+  const auto status = record::read_status(logs_.path() / "killed");
+  EXPECT_EQ(status.state, "failed");
+  EXPECT_EQ(status.exit_code, 3);
+  EXPECT_EQ(status.first_failing_rank, 0);
+  EXPECT_NE(status.message.find("is gone without a word; rank 1: comm: "), std::string::npos) << status.message;
+}
+
 TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {
   ASSERT_EQ(train("full", {"--max-steps", "2"}).exit_code, 0);
   // Files may grow to 8 MiB: the model (6.5 MB) fits, the optimiser's moments (13 MB) do not.
@@ -92,22 +129,6 @@ TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {
   expect_error(resumed, 0, {"continuing after step 2"});
   EXPECT_EQ(checkpoint::read_manifest(newest_checkpoint("full")).step, 3);
 }
-
-/// A socket with a port that was free.
-struct BoundSocket {
-  core::Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  std::string port{};
-
-  explicit BoundSocket(in_addr_t to) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(to);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    port = std::to_string(ntohs(address.sin_port));
-  }
-};
 
 TEST_F(TrainFaults, APortInUseNamesItsOwner) {
   const BoundSocket socket(INADDR_ANY);
@@ -153,6 +174,30 @@ TEST_F(TrainFaults, AResumeFromWhatIsNoCheckpointLeavesNoFolder) {
   EXPECT_FALSE(fs::exists(logs_.path() / "none"));
   expect_error(train("none", {"--resume", (logs_.path() / "nowhere.pt").string()}), 5, {"nowhere.pt", "hint: "});
   EXPECT_FALSE(fs::exists(logs_.path() / "none"));
+}
+
+/// What torch.load without weights_only would run.
+TEST_F(TrainFaults, FilesThatWouldRunCodeAreRefusedAndRunNone) {
+  constexpr const char* kWriter = R"(
+import os, pickle, sys, zipfile
+class Evil:
+    def __reduce__(self):
+        return (os.system, ("touch " + sys.argv[3],))
+checkpoint = {"epoch": 1, "name": "x", "state_dict": {"visual.proj": Evil()}, "optimizer": {"state": {}}}
+for path, root in ((sys.argv[1], Evil()), (sys.argv[2], checkpoint)):
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in (("data.pkl", pickle.dumps(root, 2)), ("version", "3"), ("byteorder", "little")):
+            file.writestr("archive/" + name, content)
+)";
+  const fs::path whole = logs_.path() / "whole.pt", one = logs_.path() / "one.pt", called = logs_.path() / "called";
+  const auto written = run_program({"/usr/bin/env", "python3", "-c", kWriter, whole, one, called});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  for (const fs::path& file : {whole, one})
+    for (const char* flag : {"--pretrained", "--resume"}) {
+      expect_error(train("evil", {flag, file.string()}), 4, {file.filename(), "is no weight file that can be read"});
+      EXPECT_FALSE(fs::exists(called)) << flag << " " << file;
+      EXPECT_FALSE(fs::exists(logs_.path() / "evil")) << flag << " " << file;
+    }
 }
 
 TEST_F(TrainFaults, AnUndecodableTextIsRefusedOrSkippedAndCounted) {

@@ -193,6 +193,7 @@ TEST_F(TrainRemote, AProcessThatIsKilledInMidUploadGoesOnFromItsParts) {
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(stored("cut/cut/checkpoints/step-00000012.a1/").size(), 3u);
   EXPECT_EQ(servers_->num_requests("PUT", "cut/checkpoints/step-00000012.a1/optimizer.safetensors?partNumber=1"), 1);
+  EXPECT_TRUE(remote::S3Client("runs", servers_->config()).list_unfinished("cut/").empty());
 }
 
 TEST_F(TrainRemote, BadPlacesAreRefusedBeforeTheFirstStep) {

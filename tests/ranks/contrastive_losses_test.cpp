@@ -480,10 +480,11 @@ TEST(OpenClipOrder, IsThatOfItsStateDict) {
 
 INSTANTIATE_TEST_SUITE_P(OpenClip, ContrastiveLosses,
                          ::testing::Values("softmax", "siglip", "siglip_resnet", "siglip_tower", "coca",
-                                           "coca_captions", "distill", "lock_image", "lock_image_2_groups",
-                                           "lock_text_1_layer", "lock_both", "lock_resnet", "lock_resnet_frozen_norms",
-                                           "convnext", "eva02", "eva", "eva_post_norm", "pe", "pe_largest", "timm_mean",
-                                           "timm_token", "timm_stem", "vitamin", "vitamin_plain", "roberta",
+                                           "coca_captions", "coca_roberta", "distill", "lock_image",
+                                           "lock_image_2_groups", "lock_text_1_layer", "lock_both", "lock_resnet",
+                                           "lock_resnet_frozen_norms", "convnext", "swin", "eva02", "eva",
+                                           "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token",
+                                           "timm_relative", "timm_stem", "vitamin", "vitamin_plain", "roberta",
                                            "xlm_roberta", "lock_text_roberta", "lock_text_roberta_norms"),
                          [](const auto& entry) { return std::string(entry.param); });
 

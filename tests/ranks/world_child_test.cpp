@@ -78,6 +78,7 @@ void run_scenario(const std::string& scenario, World& world) {
   const std::map<std::string, std::function<void()>> scenarios = {
       {"good", [&] { steps_with_accident(world, -1, [] {}); }},
       {"secret", [&] { steps_with_accident(world, -1, [] {}); }},
+      {"wrong_secret", [] { throw std::logic_error("the ranks met"); }},
       {"mesh", [&] { run_mesh(world); }},
       {"kill", [&] { steps_with_accident(world, 1, [] { raise(SIGKILL); }); }},
       {"kill0", [&] { steps_with_accident(world, 0, [] { raise(SIGKILL); }); }},
@@ -157,6 +158,7 @@ int run_rank(const std::vector<std::string>& args) {
       .report_interval = std::chrono::milliseconds(200),
       .check_collectives = args.at(0) == "mismatch"};
   if (args.at(0) == "secret") ::setenv("LOCKSTEP_STORE_SECRET", "swordfish", 1);
+  if (args.at(0) == "wrong_secret") ::setenv("LOCKSTEP_STORE_SECRET", "sword", 1);
   World world = World::join(info, options);
   try {
     run_scenario(args.at(0), world);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/hub_cache.h"
 #include "core/files.h"
 
 namespace lockstep::tests {
@@ -22,8 +23,10 @@ class LocalCaches : public ::testing::Test {
       unsetenv(name);
     }
     setenv("HOME", home().c_str(), 1);
+    config::look_first_in({});
   }
   void TearDown() override {
+    config::look_first_in({});
     for (const auto& [name, value] : before_) value ? setenv(name, value->c_str(), 1) : unsetenv(name);
   }
 

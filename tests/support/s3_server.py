@@ -6,13 +6,15 @@
 
 The gate takes orders at /_gate as a JSON object in a POST, and answers with what it has counted:
     fail        answer so many of the next requests with status 500
+    unknown     answer so many of the next requests with status 501: the server does not know them
     drop        close the connection in the middle of so many of the next requests with a body
     damage      change a byte of so many of the next bodies
     hang        true: take requests and never answer; false: answer again
     delay_s     wait so long before each answer
     forbid      answer requests whose line begins with this text with status 403; "": none
     expired     true: refuse the key id "old" as expired; a text: from the first request on whose line holds it
-    match       fail, drop, damage and hang concern only requests whose line ("PUT /bucket/key?query") holds this text
+    match       fail, unknown, drop, damage and hang concern only requests whose line ("PUT /bucket/key?query") holds
+                this text
 It knows the keys "test" and "old", whose secret is "secret", and verifies signatures with botocore, which is not the
 code under test. A key id "nobody" is refused.
 """
@@ -47,7 +49,8 @@ class Gate:
     def __init__(self, store_port):
         self.store_port = store_port
         self.lock = threading.Lock()
-        self.orders = {"fail": 0, "drop": 0, "damage": 0, "hang": False, "delay_s": 0, "expired": False, "match": ""}
+        self.orders = {"fail": 0, "unknown": 0, "drop": 0, "damage": 0, "hang": False, "delay_s": 0, "expired": False,
+                       "match": ""}
         self.lines = []  # of all requests
         self.refused = 0
 
@@ -151,6 +154,8 @@ def make_handler(gate):
                 return self.refuse(403, "AccessDenied")
             if gate.takes("fail", line):
                 return self.refuse(500, "InternalError")
+            if gate.takes("unknown", line):
+                return self.refuse(501, "NotImplemented")
             headers = {name.lower(): value for name, value in self.headers.items()}
             expired = gate.orders["expired"]
             if isinstance(expired, str) and expired in line:

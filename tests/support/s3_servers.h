@@ -121,8 +121,14 @@ class S3Test : public ::testing::Test {
   }
   void SetUp() override {
     if (servers_ == nullptr) GTEST_SKIP() << S3Servers::kMissing;
-    servers_->order(
-        {{"fail", 0}, {"drop", 0}, {"damage", 0}, {"hang", false}, {"delay_s", 0}, {"expired", false}, {"match", ""}});
+    servers_->order({{"fail", 0},
+                     {"unknown", 0},
+                     {"drop", 0},
+                     {"damage", 0},
+                     {"hang", false},
+                     {"delay_s", 0},
+                     {"expired", false},
+                     {"match", ""}});
   }
   inline static S3Servers* servers_ = nullptr;
 };

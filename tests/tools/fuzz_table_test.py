@@ -65,6 +65,15 @@ class FuzzTable(unittest.TestCase):
             '"targets": {', '"targets": {"quick": {"executions": 10, "rate": 90, "edges": 1},'))
         self.assertEqual(self.search("slow", "quick")[1], ["quick 5 -runs=90", "slow 5 -runs=70"])
 
+    def test_a_search_that_was_not_timed_has_no_rate_and_none_of_zero(self):
+        script = (self.tools / "fuzz.sh").read_text()
+        (self.tools / "fuzz.sh").write_text(script.replace('echo "stat::cpu_seconds: 0.25 0.75" >&2', ""))
+        self.search("slow")
+        self.assertIn("| slow | 30 | - | 12 | none |", self.page())
+        (self.tools / "fuzz.sh").write_text(script)
+        self.search("slow")
+        self.assertIn("| slow | 60 | 30 | 12 | none |", self.page())
+
     def test_what_was_found_is_told_until_a_later_search_stands(self):
         self.assertEqual(self.search("broken")[0], 1)
         self.assertIn("| broken | 100 | 100 | 12 | exit code 77 |", self.page())

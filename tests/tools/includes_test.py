@@ -61,6 +61,15 @@ class Includes(unittest.TestCase):
         self.assertEqual(self.problems_of({"core/print.cpp": "std::fwrite(clean);\n",
                                            "data/show.cpp": 'core::print("{}", name);\n'}), "")
 
+    def test_parsers_without_limits_are_refused(self):
+        for line in ("core::Json::parse(text);", "nlohmann::json::parse(text);", "toml::parse(text, path);",
+                     "toml::parse_file(path);"):
+            said = self.problems_of({"data/show.cpp": line + "\n"})
+            self.assertIn("show.cpp:1: ", said, line)
+            self.assertIn("core::parse_json", said)
+        self.assertEqual(self.problems_of({"core/toml.cpp": "toml::parse(text, path);\n",
+                                           "data/show.cpp": "catch (const toml::parse_error& error) {\n"}), "")
+
     def test_what_the_table_allows_passes(self):
         self.assertEqual(
             self.problems_of(

@@ -11,6 +11,7 @@
 #include "commands/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "nn/bf16_products.h"
 
 namespace lockstep::cli {
 namespace {
@@ -32,6 +33,7 @@ int run_command(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   c10::initLogging();  // which reads TORCH_CPP_LOG_LEVEL; LibTorch leaves that to programs
+  lockstep::nn::multiply_bf16_fast();
   const std::vector<std::string> args(argv + 1, argv + argc);
   const int code = lockstep::cli::guarded_main([&] { return lockstep::cli::run_command(args); });
   const bool has_failed = code != 0 && code != static_cast<int>(lockstep::ExitCode::kRequeue);

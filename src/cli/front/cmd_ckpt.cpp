@@ -130,14 +130,14 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
                         : !checked.is_usable() ? "NOT USABLE"
                         : is_verified          ? "verified"
                                                : "complete";
-    const std::string name = entry.folder.filename().string();
+    const std::string name = core::printable_line(entry.folder.filename().string());
     if (entry.manifest)
       core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, entry.manifest->epoch, entry.manifest->samples_seen,
                   core::format_bytes(static_cast<double>(total_bytes(entry))), time_text(entry.manifest->created_s),
                   state);
     else
       core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, "-", "-", "-", "-", state);
-    for (const std::string& problem : checked.problems) core::print("    {}\n", problem);
+    for (const std::string& problem : checked.problems) core::print("    {}\n", core::printable_line(problem));
   }
 }
 

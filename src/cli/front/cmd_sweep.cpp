@@ -170,15 +170,23 @@ std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState
   return view;
 }
 
-/// Says which points are left alone because somebody else's job is at work on them.
-void tell_held_back(const sweep::SweepState& state) {
+/// "0002, 0003"
+std::string names_of(const std::vector<int64_t>& indexes) {
   std::vector<std::string> names;
-  for (const int64_t index : sweep::held_back(state)) names.push_back(fmt::format("{:04}", index));
-  if (!names.empty())
+  for (const int64_t index : indexes) names.push_back(fmt::format("{:04}", index));
+  return core::join(names, ", ");
+}
+
+/// Says which points are left alone: somebody else's job is at work on them, or nobody can tell what they are.
+void tell_held_back(const sweep::SweepState& state) {
+  if (const auto held_back = sweep::held_back(state); !held_back.empty())
     core::log_warning(
         "sweep: not started again: {}: the heartbeat of the run is alive, so a job that this sweep.json does not know "
         "is writing it; try again when it has ended",
-        core::join(names, ", "));
+        names_of(held_back));
+  if (const auto unknown = sweep::unknown_points(state); !unknown.empty())
+    core::log_warning("sweep: not started: {}: what the run left cannot be read, `lockstep sweep status` says why",
+                      names_of(unknown));
 }
 
 /// One sweep runs in one way: what its nodes are, and so every number over them, depends on it.
@@ -376,6 +384,10 @@ int run_resume(std::span<const std::string> args) {
   tell_held_back(state);
   const std::vector<int64_t> indexes = sweep::resumable(state);
   if (indexes.empty()) {
+    if (const auto unknown = sweep::unknown_points(state); !unknown.empty())
+      throw EnvironmentError(fmt::format("sweep: nothing was started: what {} of {} points left cannot be read: {}",
+                                         unknown.size(), state.points.size(), names_of(unknown)),
+                             "`lockstep sweep status` says why; mend it and resume again");
     core::print("every point has finished or has a job\n");
     return 0;
   }

@@ -28,8 +28,16 @@ const char* name_of(ImagePool pool) {
   return "map";
 }
 
-void add_timm_linear(ParamList& list, const std::string& name, int64_t in, int64_t out, double scale = 1) {
-  list.add_linear(name, in, out, normal(scale * kTimmDeviation), zeros());
+/// timm's towers with relative positions begin as PyTorch's layers do.
+bool begins_as_torch(const VisionShape& vision) { return vision.timm.position_mlp_width > 0; }
+
+InitLaw matrix_law(const VisionShape& vision, int64_t in, double scale = 1) {
+  return begins_as_torch(vision) ? fan_in(in) : normal(scale * kTimmDeviation);
+}
+
+void add_timm_linear(ParamList& list, const VisionShape& vision, const std::string& name, int64_t in, int64_t out,
+                     double scale = 1) {
+  list.add_linear(name, in, out, matrix_law(vision, in, scale), begins_as_torch(vision) ? fan_in(in) : zeros());
 }
 
 void add_attention(ParamList& list, const std::string& name, const VisionShape& vision, double scale) {
@@ -37,22 +45,27 @@ void add_attention(ParamList& list, const std::string& name, const VisionShape& 
   const int64_t width = vision.width;
   if (vision.timm.qkv_bias == Bias::kNotKeys)
     for (const char* bias : {".q_bias", ".v_bias"}) list.add(name + bias, {width}, zeros(), false);
-  list.add(name + ".qkv.weight", {3 * width, width}, normal(kTimmDeviation), true);
+  list.add(name + ".qkv.weight", {3 * width, width}, matrix_law(vision, width), true);
   if (vision.timm.qkv_bias == Bias::kAll) list.add(name + ".qkv.bias", {3 * width}, zeros(), true);
-  add_timm_linear(list, name + ".proj", width, width, scale);
+  if (const int64_t hidden = vision.timm.position_mlp_width; hidden > 0) {
+    add_timm_linear(list, vision, name + ".rel_pos.mlp.fc1", 2, hidden);
+    add_timm_linear(list, vision, name + ".rel_pos.mlp.fc2", hidden, vision.heads());
+  }
+  add_timm_linear(list, vision, name + ".proj", width, width, scale);
 }
 
-void add_mlp(ParamList& list, const std::string& name, int64_t width, int64_t mlp_width, double scale = 1) {
-  add_timm_linear(list, name + ".fc1", width, mlp_width);
-  add_timm_linear(list, name + ".fc2", mlp_width, width, scale);
+void add_mlp(ParamList& list, const VisionShape& vision, const std::string& name, int64_t mlp_width, double scale = 1) {
+  add_timm_linear(list, vision, name + ".fc1", vision.width, mlp_width);
+  add_timm_linear(list, vision, name + ".fc2", mlp_width, vision.width, scale);
 }
 
 /// timm's GeGluMlp.
-void add_gated_mlp(ParamList& list, const std::string& name, int64_t width, int64_t mlp_width) {
+void add_gated_mlp(ParamList& list, const VisionShape& vision, const std::string& name) {
+  const int64_t width = vision.width, mlp_width = vision.mlp_width();
   list.add_layer_norm(name + ".norm", width);
-  add_timm_linear(list, name + ".w0", width, mlp_width);
-  add_timm_linear(list, name + ".w1", width, mlp_width);
-  add_timm_linear(list, name + ".w2", mlp_width, width);
+  add_timm_linear(list, vision, name + ".w0", width, mlp_width);
+  add_timm_linear(list, vision, name + ".w1", width, mlp_width);
+  add_timm_linear(list, vision, name + ".w2", mlp_width, width);
 }
 
 void add_timm_block(ParamList& list, int64_t index, const VisionShape& vision) {
@@ -68,9 +81,9 @@ void add_timm_block(ParamList& list, int64_t index, const VisionShape& vision) {
   add_scale(".ls1.gamma");
   if (!vision.timm.norms_follow) list.add_layer_norm(block + ".norm2", vision.width);
   if (vision.timm.has_gated_mlp)
-    add_gated_mlp(list, block + ".mlp", vision.width, vision.mlp_width());
+    add_gated_mlp(list, vision, block + ".mlp");
   else
-    add_mlp(list, block + ".mlp", vision.width, vision.mlp_width(), scale);
+    add_mlp(list, vision, block + ".mlp", vision.mlp_width(), scale);
   if (vision.timm.norms_follow) list.add_layer_norm(block + ".norm2", vision.width);
   add_scale(".ls2.gamma");
 }
@@ -79,11 +92,11 @@ void add_pool(ParamList& list, const VisionShape& vision) {
   const std::string pool = "visual.trunk.attn_pool";
   const int64_t width = vision.width;
   list.add(pool + ".latent", {1, 1, width}, normal(inverse_root(width)), false);
-  add_timm_linear(list, pool + ".q", width, width);
-  add_timm_linear(list, pool + ".kv", width, 2 * width);
-  add_timm_linear(list, pool + ".proj", width, width);
+  add_timm_linear(list, vision, pool + ".q", width, width);
+  add_timm_linear(list, vision, pool + ".kv", width, 2 * width);
+  add_timm_linear(list, vision, pool + ".proj", width, width);
   list.add_layer_norm(pool + ".norm", width);
-  add_mlp(list, pool + ".mlp", width, vision.pool_mlp_width());
+  add_mlp(list, vision, pool + ".mlp", vision.pool_mlp_width());
 }
 
 void add_patch_embedding(ParamList& list, const VisionShape& vision) {
@@ -123,11 +136,12 @@ void add_rest(ParamList& list, const VisionShape& vision, int64_t embed_dim) {
   list.add_layer_norm(vision.norms_after_pool ? "visual.trunk.fc_norm" : "visual.trunk.norm", width);
   if (vision.pool == ImagePool::kAttention) add_pool(list, vision);
   if (vision.timm.has_own_head)
-    add_timm_linear(list, "visual.trunk.head", width, embed_dim, vision.timm.begins_as_eva ? kEvaHeadScale : 1.0);
+    add_timm_linear(list, vision, "visual.trunk.head", width, embed_dim,
+                    vision.timm.begins_as_eva ? kEvaHeadScale : 1.0);
   add_timm_head(list, vision, width, embed_dim);
 }
 
-/// Behind the patches' embedding.
+/// Behind the patches' embedding. The MLP of relative positions, which runs once for all pictures, is left out.
 double flops_of_rest(const VisionShape& vision, int64_t embed_dim, int64_t tokens) {
   const auto width = static_cast<double>(vision.width);
   const double pool = vision.pool == ImagePool::kAttention
@@ -208,6 +222,12 @@ void TimmVitTower::check(const ClipShape& shape) {
       fmt::format("timm_proj \"none\" needs the tower's width {} to be embed_dim {}", vision.width, shape.embed_dim));
   require(!vision.has_attentional_pool && !vision.has_fixed_positions, shape,
           "attentional_pool and pos_embed_type belong to OpenCLIP's own vision transformer");
+  if (vision.timm.position_mlp_width != 0) {
+    require_between(shape, "vision rel_pos_dim", vision.timm.position_mlp_width, 1, 65536);
+    require(vision.timm.position_dropout >= 0.0 && vision.timm.position_dropout < 1.0, shape,
+            fmt::format("rel_pos_drop={} is out of range, expected 0 <= value < 1", vision.timm.position_dropout));
+    require(vision.patch_dropout == 0.0, shape, "patch_dropout of a tower with relative positions is not supported");
+  }
   if (!vision.timm.rotary) return;
   require(vision.head_width % 4 == 0, shape,
           fmt::format("vision head_width={} must be a multiple of 4 for rotary positions", vision.head_width));
@@ -233,7 +253,10 @@ double TimmVitTower::forward_flops(const VisionShape& vision, int64_t embed_dim,
 double TimmVitTower::activation_bytes(const VisionShape& vision, const ActivationBytes& bytes) {
   BlockDims dims = *blocks(vision);
   if (vision.timm.has_gated_mlp) dims.mlp_width *= 2;
-  return stack_activation_bytes(dims, bytes);
+  ActivationBytes kept = bytes;
+  // A bias with a gradient takes CPUs' fused kernel away; elsewhere its gradient is as large as the probabilities.
+  kept.keeps_attention = kept.keeps_attention || vision.timm.position_mlp_width > 0;
+  return stack_activation_bytes(dims, kept);
 }
 
 std::optional<BlockDims> TimmVitTower::blocks(const VisionShape& vision) {

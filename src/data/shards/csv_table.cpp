@@ -108,10 +108,9 @@ SampleTable parse_csv(std::string_view text, char separator, const std::vector<s
       throw DataError(fmt::format("data: '{}' line {}: {} fields, but the header names {}", file, reader.line(),
                                   fields.size(), all.columns.size()),
                       "put fields that contain the separator in quotes, or choose another --csv-separator");
-    fields.resize(all.columns.size());
     std::vector<std::string> row;
     row.reserve(kept.size());
-    for (const size_t i : kept) row.push_back(std::move(fields[i]));
+    for (const size_t i : kept) row.push_back(i < fields.size() ? std::move(fields[i]) : std::string());
     table.rows.push_back(std::move(row));
   }
   return table;

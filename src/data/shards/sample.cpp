@@ -58,7 +58,7 @@ void load_deferred(RawSample& sample) {
   if (!is_picture_extension(extension) && !is_audio_extension(extension)) extension = "jpg";
   if (sample.find(extension) != nullptr) return;
   try {
-    sample.members.push_back({extension, core::read_regular_file(sample.file)});
+    sample.members.push_back({extension, core::read_file(sample.file)});
   } catch (const EnvironmentError& error) {
     throw DataError(fmt::format("data: {}: {}", sample.place(), error.what()), error.hint());
   }

@@ -38,9 +38,14 @@ std::optional<int64_t> stated_length(const LmdbReader& reader) {
 
 std::vector<std::string> stated_keys(const LmdbReader& reader, const std::string& value) {
   std::vector<std::string> keys;
+  size_t num_bytes = 0;
   for (const PlainPickle& key : parse_plain_pickle(value, place_of(reader, LmdbKeys::kKeys)).items) {
     if (key.kind != PlainPickle::Kind::kBytes)
       refuse_lmdb(reader, "has something else than keys in __keys__", "convert it again with `lockstep data to-lmdb`");
+    num_bytes += key.bytes.size();
+    if (num_bytes > value.size())  // a pickle may name one text many times
+      refuse_lmdb(reader, fmt::format("has keys in __keys__ that are together longer than its {} bytes", value.size()),
+                  "convert it again with `lockstep data to-lmdb`");
     keys.emplace_back(key.bytes);
   }
   return keys;

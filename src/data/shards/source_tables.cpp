@@ -175,7 +175,7 @@ RowTable open_csv(const SourceConfig& config) {
   const std::string& file = config.spec;
   std::string text;
   try {
-    text = core::read_file(file);
+    text = core::read_file_or_pipe(file);
   } catch (const EnvironmentError& error) {
     throw DataError(fmt::format("data: {}", error.what()), error.hint());
   }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxSegmentChars = 1'000'000;
 constexpr int kMaxRounds = 1000;
-constexpr size_t kFullRounds = 10;  // of a segment of the largest size; shorter ones have more
+constexpr size_t kMaxRepairChars = 10'000'000;  // over all rounds of all segments
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 using Expansions = std::unordered_map<char32_t, std::u32string>;
@@ -92,10 +92,10 @@ void remove_escapes_and_controls(std::u32string& text) {
   text.resize(kept);
 }
 
-/// All repairs of one segment, again and again until none changes anything.
-std::u32string fix_segment(std::u32string text, bool unescape) {
-  size_t num_chars = 0;
-  for (int round = 0; round < kMaxRounds && num_chars <= kMaxSegmentChars * kFullRounds; ++round) {
+/// All repairs of one segment, again and again until none changes anything. `num_chars` counts what all rounds of the
+/// whole text went over: each segment gets one, and more while they are few.
+std::u32string fix_segment(std::u32string text, bool unescape, size_t& num_chars) {
+  for (int round = 0; round < kMaxRounds && (round == 0 || num_chars <= kMaxRepairChars); ++round) {
     num_chars += text.size();
     std::u32string fixed = unescape ? unescape_certain_html(text) : text;
     fixed = repair_encoding(std::move(fixed));
@@ -152,6 +152,7 @@ std::u32string collapse_white_space(std::u32string_view text) {
 
 std::u32string fix_text(std::u32string_view text) {
   std::u32string out;
+  size_t num_chars = 0;
   bool unescape = true;  // until the text shows that it is HTML itself
   while (!text.empty()) {
     const size_t line_end = text.find(U'\n');
@@ -159,7 +160,7 @@ std::u32string fix_text(std::u32string_view text) {
         std::min(line_end == std::u32string_view::npos ? text.size() : line_end + 1, kMaxSegmentChars);
     const std::u32string_view segment = text.substr(0, length);
     if (segment.find(U'<') != std::u32string_view::npos) unescape = false;
-    out += fix_segment(std::u32string(segment), unescape);
+    out += fix_segment(std::u32string(segment), unescape, num_chars);
     text.remove_prefix(length);
   }
   return out;

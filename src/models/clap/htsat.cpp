@@ -58,7 +58,12 @@ void HtsatTower::add_stage(int64_t stage, const at::TensorOptions& options) {
     const TokenOrder wanted = window_order(side, window, shift_of(shape_, stage, block));
     added.before.emplace_back(order, wanted, options.device());
     order = wanted;
-    added.blocks.push_back(std::make_unique<SwinBlock>(shape_, stage, options));
+    added.blocks.push_back(
+        std::make_unique<SwinBlock>(config::SwinSizes{.width = shape_.stage_width(stage),
+                                                      .heads = shape_.heads[static_cast<size_t>(stage)],
+                                                      .window = window,
+                                                      .mlp_width = shape_.mlp_width(stage)},
+                                    options));
     register_child("layers." + std::to_string(stage) + ".blocks." + std::to_string(block), *added.blocks.back());
   }
   added.mask_WTT = shift_mask(side, window, shift_of(shape_, stage, 1));

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/where.h>
 
 #include <limits>
 #include <string>
@@ -136,9 +137,14 @@ RobertaTower::RobertaTower(const config::RobertaShape& shape, bool exact_shortcu
 }
 
 at::Tensor RobertaTower::embed(const TextPacking& packing, const RobertaDropout& dropout) const {
-  const at::Tensor sum_ND = word_embeddings_.forward(packing.id_N)
-                                .add(token_type_embeddings_.select(0, 0))
-                                .add(position_embeddings_.forward(packing.position_N));
+  at::Tensor word_ND = word_embeddings_.forward(packing.id_N),
+             position_ND = position_embeddings_.forward(packing.position_N);
+  if (packing.is_padding_N.defined()) {  // whose rows of both tables Hugging Face never trains
+    const at::Tensor is_padding_N1 = packing.is_padding_N.unsqueeze(1);
+    word_ND = at::where(is_padding_N1, word_ND.detach(), word_ND);
+    position_ND = at::where(is_padding_N1, position_ND.detach(), position_ND);
+  }
+  const at::Tensor sum_ND = word_ND.add(token_type_embeddings_.select(0, 0)).add(position_ND);
   return nn::dropout(embedding_norm_.forward(sum_ND), dropout.at(kEmbeddings, 0));
 }
 
@@ -155,7 +161,7 @@ at::Tensor RobertaTower::pool(const at::Tensor& x_ND, const TextPacking& packing
   if (shape_.pooler == TextPooler::kClassHidden) return x_ND;
   const bool is_mean = shape_.pooler == TextPooler::kMean;
   if (packing.is_padded()) {
-    const at::Tensor x_BTD = packing.padded(x_ND, is_mean ? 0.0 : -std::numeric_limits<double>::infinity());
+    const at::Tensor x_BTD = packing.tokens_alone(x_ND, is_mean ? 0.0 : -std::numeric_limits<double>::infinity());
     return is_mean ? x_BTD.sum(1).div(packing.length_B.unsqueeze(1)) : at::amax(x_BTD, 1);
   }
   const auto parts = x_ND.split_with_sizes(packing.block_rows());
@@ -167,11 +173,7 @@ at::Tensor RobertaTower::pool(const at::Tensor& x_ND, const TextPacking& packing
   return at::cat(pooled);
 }
 
-at::Tensor RobertaTower::forward(const at::Tensor& text_BT, const ForwardContext& context) {
-  LOCKSTEP_CHECK(text_BT.dim() == 2, "dims={}", text_BT.dim());
-  const at::Device device = token_type_embeddings_.device();
-  const TextPacking packing =
-      pack_texts(text_BT, shape_.pad_id, shape_.longest_text(), device, text_attention_on(device));
+at::Tensor RobertaTower::encode(const TextPacking& packing, const ForwardContext& context, bool first_only) const {
   RobertaDropout dropout{.key = context.random_key};
   if (is_training()) {
     dropout.hidden = shape_.dropout;
@@ -179,11 +181,29 @@ at::Tensor RobertaTower::forward(const at::Tensor& text_BT, const ForwardContext
   }
   // Under --precision bf16 embeddings stay fp32 while the layers are bf16.
   at::Tensor x = embed(packing, dropout).to(layers_.front()->parameter_type());
-  const bool first_only = reads_first_only(shape_.pooler);
   for (size_t i = 0; i < layers_.size(); ++i)
-    x = run_layer(*layers_[i], x, packing, dropout, first_only && exact_shortcuts_ && i + 1 == layers_.size());
+    x = run_layer(*layers_[i], x, packing, dropout, first_only && i + 1 == layers_.size());
+  return x;
+}
+
+at::Tensor RobertaTower::forward(const at::Tensor& text_BT, const ForwardContext& context) {
+  LOCKSTEP_CHECK(text_BT.dim() == 2, "dims={}", text_BT.dim());
+  const at::Device device = token_type_embeddings_.device();
+  const TextPacking packing =
+      pack_texts(text_BT, shape_.pad_id, shape_.longest_text(), device, text_attention_on(device));
+  const bool first_only = reads_first_only(shape_.pooler);
+  at::Tensor x = encode(packing, context, first_only && exact_shortcuts_);
   if (first_only && !exact_shortcuts_) x = x.index_select(0, packing.first_B);
   return pool(x, packing).index_select(0, packing.place_B);
+}
+
+RobertaTokens RobertaTower::forward_with_tokens(const at::Tensor& text_BT, const ForwardContext& context) {
+  LOCKSTEP_CHECK(text_BT.dim() == 2 && text_BT.size(1) <= shape_.longest_text(), "dims={}", text_BT.dim());
+  const TextPacking packing = whole_texts(text_BT.to(token_type_embeddings_.device()), shape_.pad_id);
+  const at::Tensor x_ND = encode(packing, context, /*first_only=*/false);
+  const at::Tensor pooled_BD =
+      pool(reads_first_only(shape_.pooler) ? x_ND.index_select(0, packing.first_B) : x_ND, packing);
+  return {pooled_BD, x_ND.view({text_BT.size(0), text_BT.size(1), x_ND.size(1)})};
 }
 
 }  // namespace lockstep::models

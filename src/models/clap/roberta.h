@@ -51,6 +51,11 @@ class RobertaLayer : public nn::Module {
   int64_t heads_, index_;
 };
 
+/// What a decoder of captions reads beside the text's vector.
+struct RobertaTokens {
+  at::Tensor pooled_BD, tokens_BTD;
+};
+
 /// RoBERTa (Liu et al. 2019) under Hugging Face's parameter names, with a pooler. Only real tokens are computed (see
 /// TextPacking); the result is that of the padded computation with an attention mask.
 class RobertaTower final : public nn::Module {
@@ -60,11 +65,16 @@ class RobertaTower final : public nn::Module {
   /// [B, T] token ids (int64), padded with the shape's pad_id -> [B, D]; nothing waits where the ids lie in memory of
   /// the host. DataError for a text without tokens or with too many.
   at::Tensor forward(const at::Tensor& text_BT, const ForwardContext& context);
+  /// The same with the last hidden state of every column, padding included: all of it is computed, and nothing waits
+  /// wherever the ids lie.
+  RobertaTokens forward_with_tokens(const at::Tensor& text_BT, const ForwardContext& context);
   /// Keep only layer inputs for the backward pass.
   void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }
 
  private:
   at::Tensor embed(const TextPacking& packing, const RobertaDropout& dropout) const;
+  /// The last hidden state; of first tokens alone where the pooler reads no others.
+  at::Tensor encode(const TextPacking& packing, const ForwardContext& context, bool first_only) const;
   at::Tensor run_layer(RobertaLayer& layer, const at::Tensor& x_ND, const TextPacking& packing,
                        const RobertaDropout& dropout, bool only_first) const;
   at::Tensor pool(const at::Tensor& x_ND, const TextPacking& packing) const;

@@ -4,8 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-
 #include "core/rng.h"
 
 namespace lockstep::models {
@@ -37,12 +35,10 @@ DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, 
           1.0 / (1.0 - probability)};
 }
 
-SwinBlock::SwinBlock(const config::AudioShape& shape, int64_t stage, const at::TensorOptions& options)
-    : norm1_(shape.stage_width(stage), options),
-      attn_(shape.stage_width(stage), shape.heads[static_cast<size_t>(stage)],
-            std::min(shape.window, shape.stage_side(stage)), options),
-      norm2_(shape.stage_width(stage), options), fc1_(shape.stage_width(stage), shape.mlp_width(stage), options),
-      fc2_(shape.mlp_width(stage), shape.stage_width(stage), options) {
+SwinBlock::SwinBlock(const config::SwinSizes& shape, const at::TensorOptions& options)
+    : norm1_(shape.width, options), attn_(shape.width, shape.heads, shape.window, options),
+      norm2_(shape.width, options), fc1_(shape.width, shape.mlp_width, options),
+      fc2_(shape.mlp_width, shape.width, options) {
   register_child("norm1", norm1_);
   register_child("attn", attn_);
   register_child("norm2", norm2_);

@@ -1,7 +1,7 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
-#include "config/clap_shape.h"
+#include "config/swin_blocks.h"
 #include "models/clap/token_order.h"
 #include "models/clap/window_attention.h"
 #include "nn/layers.h"
@@ -22,7 +22,7 @@ DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, 
 /// Swin block (Liu et al. 2021) on tokens in window order: x + attention(norm1 x), then + mlp(norm2 x).
 class SwinBlock : public nn::Module {
  public:
-  SwinBlock(const config::AudioShape& shape, int64_t stage, const at::TensorOptions& options);
+  SwinBlock(const config::SwinSizes& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x_BNC, const at::Tensor& mask_WTT, const DropPath& drop) const;
 
  private:

@@ -59,6 +59,28 @@ at::Tensor TextPacking::padded(const at::Tensor& x_ND, double padding) const {
       .view({num_texts(), longest(), x_ND.size(1)});
 }
 
+at::Tensor TextPacking::tokens_alone(const at::Tensor& x_ND, double padding) const {
+  return padded(is_padding_N.defined() ? x_ND.masked_fill(is_padding_N.unsqueeze(1), padding) : x_ND, padding);
+}
+
+TextPacking whole_texts(const at::Tensor& text_BT, int64_t pad_id) {
+  const int64_t num_texts = text_BT.size(0), columns = text_BT.size(1);
+  const at::Tensor is_token_BT = text_BT.ne(pad_id), counted_BT = is_token_BT.to(at::kLong);
+  TextPacking packing;
+  packing.blocks = {{num_texts, columns}};
+  packing.id_N = text_BT.flatten();
+  packing.position_N = counted_BT.cumsum(1).mul(counted_BT).add(pad_id).flatten();
+  packing.place_B = at::arange(num_texts, text_BT.options());
+  packing.first_B = packing.place_B.mul(columns);
+  packing.slot_N = at::arange(num_texts * columns, text_BT.options());
+  packing.length_B = counted_BT.sum(1);
+  packing.is_padding_N = is_token_BT.logical_not().flatten();
+  packing.mask_B11T = at::zeros({num_texts, 1, 1, columns}, text_BT.options().dtype(at::kFloat))
+                          .masked_fill_(is_token_BT.logical_not().view({num_texts, 1, 1, columns}),
+                                        -std::numeric_limits<double>::infinity());
+  return packing;
+}
+
 TextPacking pack_texts(const at::Tensor& text_BT, int64_t pad_id, int64_t longest_text, const at::Device& device,
                        TextAttention attention) {
   const at::Tensor host_BT = text_BT.cpu().contiguous();  // sync: where the ids lie on a device

@@ -27,7 +27,9 @@ struct TextPacking {
   // Of TextAttention::kPadded, else undefined:
   at::Tensor slot_N;     ///< Row of each token in [B, T] rows.
   at::Tensor length_B;   ///< Tokens of each packed text.
-  at::Tensor mask_B11T;  ///< -inf behind a text's last token, else 0; fp32.
+  at::Tensor mask_B11T;  ///< -inf at padding, else 0; fp32.
+  /// Of whole_texts() alone: packed rows that are padding.
+  at::Tensor is_padding_N;
 
   bool is_padded() const { return slot_N.defined(); }
   std::vector<int64_t> block_rows() const;
@@ -35,6 +37,8 @@ struct TextPacking {
   int64_t longest() const { return blocks.empty() ? 0 : blocks.back().tokens; }
   /// Packed rows [N, D] in their places among [B, T, D], the rest filled with `padding`.
   at::Tensor padded(const at::Tensor& x_ND, double padding) const;
+  /// The same with rows that are padding filled, too.
+  at::Tensor tokens_alone(const at::Tensor& x_ND, double padding) const;
 };
 
 /// Packs what is not `pad_id` of text_BT (int64 ids), for work on `device`. DataError for a text without tokens or with
@@ -42,5 +46,9 @@ struct TextPacking {
 /// waits; ids of the host do not.
 TextPacking pack_texts(const at::Tensor& text_BT, int64_t pad_id, int64_t longest_text, const at::Device& device,
                        TextAttention attention);
+
+/// All of text_BT where it lies, padding included, as texts of one length T: rows of padding attend to the text's
+/// tokens and have its first unused position, as Hugging Face computes them. Waits for nothing.
+TextPacking whole_texts(const at::Tensor& text_BT, int64_t pad_id);
 
 }  // namespace lockstep::models

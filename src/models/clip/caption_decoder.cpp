@@ -59,10 +59,15 @@ at::Tensor CaptionDecoder::forward(const at::Tensor& image_BSD, const at::Tensor
 
 at::Tensor CaptionDecoder::logits(const at::Tensor& hidden) const { return at::matmul(hidden, text_projection_); }
 
-at::Tensor CaptionDecoder::loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT, int64_t pad_id) const {
-  const at::Tensor target_N = target_BT.reshape({-1});
-  return nn::vocab_cross_entropy(hidden_BTD.reshape({-1, hidden_BTD.size(2)}), text_projection_.t(), target_N,
-                                 target_N.ne(pad_id).to(at::kFloat), {.vocab = text_projection_.size(1)}, {})
+at::Tensor CaptionDecoder::is_counted(const at::Tensor& target) const {
+  return target.ne(config::CaptionShape::kUncountedId).logical_and(target.lt(text_projection_.size(1)));
+}
+
+at::Tensor CaptionDecoder::loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT) const {
+  const at::Tensor target_N = target_BT.reshape({-1}), is_counted_N = is_counted(target_N);
+  const at::Tensor known_N = target_N.clamp_max(text_projection_.size(1) - 1);
+  return nn::vocab_cross_entropy(hidden_BTD.reshape({-1, hidden_BTD.size(2)}), text_projection_.t(), known_N,
+                                 is_counted_N.to(at::kFloat), {.vocab = text_projection_.size(1)}, {})
       .sum;
 }
 

@@ -18,9 +18,12 @@ class CaptionDecoder final : public nn::Module {
   at::Tensor forward(const at::Tensor& image_BSD, const at::Tensor& text_BTD);
   /// Logits [..., V] of rows of forward().
   at::Tensor logits(const at::Tensor& hidden) const;
-  /// Sum of the cross entropies of the logits of hidden_BTD with target_BT (int64; pad_id: left out), 0-dim. Logits
+  /// Which of the targets (int64) the loss counts: those that the decoder can say, but for
+  /// config::CaptionShape::kUncountedId.
+  at::Tensor is_counted(const at::Tensor& target) const;
+  /// Sum of the cross entropies of the logits of hidden_BTD with those of target_BT that are counted, 0-dim. Logits
   /// exist in pieces.
-  at::Tensor loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT, int64_t pad_id) const;
+  at::Tensor loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT) const;
   void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }
 
  private:

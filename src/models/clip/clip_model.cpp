@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include <algorithm>
-
 #include "config/image_towers.h"
 #include "config/text_towers.h"
 #include "core/error.h"
@@ -49,9 +47,9 @@ ImageFeatures ClipModel::image_features(const at::Tensor& image_BCYX) {
 at::Tensor ClipModel::caption_hidden(const at::Tensor& image_BSD, const at::Tensor& text_BT) {
   LOCKSTEP_CHECK(decoder_ != nullptr, "captions of a model without a decoder");
   // A caption may end in tokens that are padding elsewhere: a column behind them keeps the text tower from leaving them
-  // out. No token sees what is behind it.
+  // out. No token sees what is behind it, but in RoBERTa, which leaves nothing out.
   const int64_t length = text_BT.size(1);
-  const bool has_room = length < shape_.text.context_length;
+  const bool has_room = shape_.text.has_class_token && length < shape_.text.context_length;
   const at::Tensor guarded_BT = has_room ? at::constant_pad_nd(text_BT, {0, 1}, shape_.text.pad_id + 1) : text_BT;
   const at::Tensor tokens_BTD = text_->forward_with_tokens(guarded_BT, context()).tokens_BTD;
   return decoder_->forward(image_BSD, tokens_BTD.narrow(1, 0, std::min(length, tokens_BTD.size(1))));
@@ -71,8 +69,8 @@ CaptionedPairs ClipModel::encode_pairs(const at::Tensor& image_BCYX, const at::T
   const at::Tensor target_BT = text_BT.narrow(1, 1, num_targets);
   return {.image_BE = image.pooled_BE,
           .text_BE = text.pooled_BE,
-          .loss_sum = decoder_->loss_sum(hidden_BTD, target_BT, shape_.text.pad_id),
-          .num_tokens = target_BT.ne(shape_.text.pad_id).sum().to(at::kFloat)};
+          .loss_sum = decoder_->loss_sum(hidden_BTD, target_BT),
+          .num_tokens = decoder_->is_counted(target_BT).sum().to(at::kFloat)};
 }
 
 /// Causal attention sees nothing behind the token that is pooled; towers of other kinds look at all.

@@ -19,6 +19,11 @@ at::Tensor RobertaTextTower::forward(const at::Tensor& text_BT, const ForwardCon
   return proj_.forward(transformer_.forward(text_BT, context));
 }
 
+TextFeatures RobertaTextTower::forward_with_tokens(const at::Tensor& text_BT, const ForwardContext& context) {
+  const RobertaTokens tokens = transformer_.forward_with_tokens(text_BT, context);
+  return {proj_.forward(tokens.pooled_BD), tokens.tokens_BTD};
+}
+
 }  // namespace lockstep::models
 
 std::unique_ptr<lockstep::models::TextTower> lockstep::config::RobertaTextTower::build(

@@ -13,6 +13,7 @@ class RobertaTextTower final : public TextTower {
  public:
   RobertaTextTower(const config::ClipShape& shape, bool exact_shortcuts, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& text_BT, const ForwardContext& context) override;
+  TextFeatures forward_with_tokens(const at::Tensor& text_BT, const ForwardContext& context) override;
   void set_checkpointing(bool checkpointing) override { transformer_.set_checkpointing(checkpointing); }
 
  private:

@@ -9,8 +9,8 @@ namespace lockstep::models {
 /// What a text tower gives to a captioning model.
 struct TextFeatures {
   at::Tensor pooled_BE;   ///< Not normalised.
-  at::Tensor tokens_BTD;  ///< One row for each id, in front of the last norm; less than the caller's columns where the
-                          ///< rest of all texts is padding.
+  at::Tensor tokens_BTD;  ///< One row for each id; less than the caller's columns where the tower leaves out what is
+                          ///< padding in all texts. In front of the last norm, where there is one.
 };
 
 /// The text half of CLIP: token ids to features in the shared space.

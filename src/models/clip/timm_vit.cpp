@@ -9,6 +9,7 @@
 
 #include "config/image_towers/timm_vit.h"
 #include "core/error.h"
+#include "core/rng.h"
 #include "models/clip/drop_path.h"
 #include "models/clip/vision_transformer.h"
 #include "models/clip/vitamin_stem.h"
@@ -19,6 +20,7 @@ namespace lockstep::models {
 namespace {
 
 constexpr uint64_t kAttentionDropStream = 0x74766174, kMlpDropStream = 0x74766d6c;  // "tvat", "tvml"
+constexpr uint64_t kPositionStream = 0x74767270;                                    // "tvrp"
 
 /// [B, T, n D] -> n tensors [B, H, T, K].
 std::vector<at::Tensor> parts_by_head(const at::Tensor& x, int64_t num_parts, int64_t heads) {
@@ -65,16 +67,21 @@ TimmAttention::TimmAttention(const config::VisionShape& shape, const at::TensorO
     register_parameter("v_bias", v_bias_ = nn::make_parameter({shape.width}, options));
   }
   register_child("qkv", qkv_);
+  if (shape.timm.position_mlp_width > 0)
+    register_child("rel_pos", rel_pos_.emplace(shape.timm.position_mlp_width, heads_, options));
   register_child("proj", proj_);
 }
 
-at::Tensor TimmAttention::forward(const at::Tensor& x_BTD, const PatchRotation& rotation) const {
+at::Tensor TimmAttention::forward(const at::Tensor& x_BTD, const PatchPlaces& places,
+                                  const nn::Dropout& position_dropout) const {
   at::Tensor qkv = qkv_.forward(x_BTD);
   if (q_bias_.defined()) qkv = qkv.add(at::cat({q_bias_, at::zeros_like(q_bias_), v_bias_}).to(qkv.scalar_type()));
   auto parts = parts_by_head(qkv, 3, heads_);
-  if (rotation.sin_PK.defined())
-    for (const size_t turned : {0, 1}) parts[turned] = rotated(parts[turned], rotation, num_others_);
-  const at::Tensor y_BHTK = nn::attention(parts[0], parts[1], parts[2], {}, /*is_causal=*/false);
+  if (places.rotation.sin_PK.defined())
+    for (const size_t turned : {0, 1}) parts[turned] = rotated(parts[turned], places.rotation, num_others_);
+  at::Tensor bias_1HTT;
+  if (rel_pos_) bias_1HTT = rel_pos_->forward(places.relative, num_others_, position_dropout).to(qkv.scalar_type());
+  const at::Tensor y_BHTK = nn::attention(parts[0], parts[1], parts[2], bias_1HTT, /*is_causal=*/false);
   return proj_.forward(y_BHTK.transpose(1, 2).reshape(x_BTD.sizes()));
 }
 
@@ -95,13 +102,13 @@ TimmBlock::TimmBlock(const config::VisionShape& shape, const at::TensorOptions& 
   declare_unit();
 }
 
-at::Tensor TimmBlock::forward(const at::Tensor& x_BTD, const PatchRotation& rotation, const KeptBranches& kept) const {
+at::Tensor TimmBlock::forward(const at::Tensor& x_BTD, const PatchPlaces& places, const BlockDraws& draws) const {
   about_to_run();
-  const at::Tensor attended =
-      norms_follow_ ? norm1_.forward(attn_.forward(x_BTD, rotation)) : attn_.forward(norm1_.forward(x_BTD), rotation);
-  const at::Tensor middle = x_BTD.add(scaled(ls1_, kept.attention, attended));
+  const at::Tensor attended = norms_follow_ ? norm1_.forward(attn_.forward(x_BTD, places, draws.positions))
+                                            : attn_.forward(norm1_.forward(x_BTD), places, draws.positions);
+  const at::Tensor middle = x_BTD.add(scaled(ls1_, draws.kept_attention, attended));
   const at::Tensor y_BTD = norms_follow_ ? norm2_.forward(mlp(middle)) : mlp(norm2_.forward(middle));
-  return middle.add(scaled(ls2_, kept.mlp, y_BTD));
+  return middle.add(scaled(ls2_, draws.kept_mlp, y_BTD));
 }
 
 LatentPool::LatentPool(const config::VisionShape& shape, const at::TensorOptions& options)
@@ -130,7 +137,9 @@ at::Tensor LatentPool::forward(const at::Tensor& x_BTD) const {
 TimmVit::TimmVit(const config::ClipShape& shape, const at::TensorOptions& options)
     : shape_(shape.vision), norm_(shape.vision.width, options, shape.vision.norm_epsilon) {
   const int64_t width = shape_.width;
-  if (shape_.timm.rotary) rotation_ = make_rotation(*shape_.timm.rotary, shape_.grid(), shape_.head_width, options);
+  if (shape_.timm.rotary)
+    places_.rotation = make_rotation(*shape_.timm.rotary, shape_.grid(), shape_.head_width, options);
+  if (shape_.timm.position_mlp_width > 0) places_.relative = make_relative_places(shape_.grid(), options);
   if (shape_.has_class_token)
     register_parameter("trunk.cls_token", cls_token_ = nn::make_parameter({1, 1, width}, options));
   if (shape_.timm.has_positions) {
@@ -178,7 +187,7 @@ at::Tensor TimmVit::embed(const at::Tensor& image_BCYX, const ForwardContext& co
   if (patch_bias_.defined()) x_BTD = x_BTD.add(patch_bias_.to(type));
   if (pos_embed_.defined()) x_BTD = x_BTD.add(patch_positions(kept_BP).to(type));
   if (shape_.has_class_token) {
-    const at::Tensor class_11D = shape_.timm.has_class_position
+    const at::Tensor class_11D = pos_embed_.defined() && shape_.timm.has_class_position
                                      ? cls_token_.to(type).add(pos_embed_.narrow(1, 0, 1).to(type))
                                      : cls_token_.to(type);
     x_BTD = at::cat({class_11D.expand({batch, 1, shape_.width}), x_BTD}, 1);
@@ -186,14 +195,16 @@ at::Tensor TimmVit::embed(const at::Tensor& image_BCYX, const ForwardContext& co
   return norm_pre_ ? norm_pre_->forward(x_BTD) : x_BTD;
 }
 
-KeptBranches TimmVit::draw_kept(int64_t block, const at::Tensor& x_BTD, const ForwardContext& context) const {
+BlockDraws TimmVit::draw(int64_t block, const at::Tensor& x_BTD, const ForwardContext& context) const {
   if (!is_training()) return {};
   DroppedBranch branch{shape_.drop_path, block, shape_.layers, kAttentionDropStream};
-  KeptBranches kept;
-  kept.attention = kept_branch(branch, x_BTD, /*dims=*/3, context);
+  BlockDraws draws;
+  draws.kept_attention = kept_branch(branch, x_BTD, /*dims=*/3, context);
   branch.stream = kMlpDropStream;
-  kept.mlp = kept_branch(branch, x_BTD, /*dims=*/3, context);
-  return kept;
+  draws.kept_mlp = kept_branch(branch, x_BTD, /*dims=*/3, context);
+  draws.positions = {shape_.timm.position_dropout,
+                     core::stream_key({context.random_key, kPositionStream, static_cast<uint64_t>(block)})};
+  return draws;
 }
 
 at::Tensor TimmVit::pooled(const at::Tensor& x_BTD) const {
@@ -213,8 +224,8 @@ at::Tensor TimmVit::forward(const at::Tensor& image_BCYX, const ForwardContext& 
   at::Tensor x_BTD = embed(image_BCYX, context);
   int64_t number = 0;
   for (const auto& block : blocks_) {
-    const auto compute = [&block = *block, this, kept = draw_kept(number++, x_BTD, context)](const at::Tensor& x) {
-      return block.forward(x, rotation_, kept);
+    const auto compute = [&block = *block, this, draws = draw(number++, x_BTD, context)](const at::Tensor& x) {
+      return block.forward(x, places_, draws);
     };
     x_BTD = checkpointing_ ? nn::recomputed(*block, x_BTD, compute) : compute(x_BTD);
   }

@@ -8,6 +8,7 @@
 #include "config/clip_shape.h"
 #include "models/clip/image_tower.h"
 #include "models/clip/patch_rotation.h"
+#include "models/clip/relative_bias.h"
 #include "models/clip/timm_head.h"
 #include "models/clip/timm_stem.h"
 #include "nn/patch_embedding.h"
@@ -36,21 +37,29 @@ class TimmGatedMlp final : public nn::Module {
   nn::Linear w0_, w1_, w2_;
 };
 
-/// timm's attention of a block, with rotary positions where the shape has them.
+/// Where patches lie, as attention reads it; undefined where the shape does not have it.
+struct PatchPlaces {
+  PatchRotation rotation;
+  RelativePlaces relative;
+};
+
+/// What a block draws at random.
+struct BlockDraws {
+  at::Tensor kept_attention, kept_mlp;  ///< Factors of its branches, [B, 1, 1]; undefined: 1.
+  nn::Dropout positions;                ///< Of the MLP of relative positions.
+};
+
+/// timm's attention of a block, with rotary or relative positions where the shape has them.
 class TimmAttention final : public nn::Module {
  public:
   TimmAttention(const config::VisionShape& shape, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x_BTD, const PatchRotation& rotation) const;
+  at::Tensor forward(const at::Tensor& x_BTD, const PatchPlaces& places, const nn::Dropout& position_dropout) const;
 
  private:
   at::Tensor q_bias_, v_bias_;  ///< Defined where keys have no bias.
   nn::Linear qkv_, proj_;
+  std::optional<RelativeBias> rel_pos_;
   int64_t heads_, num_others_;  ///< Tokens that are no patches.
-};
-
-/// Factors of the branches of a block, [B, 1, 1]; undefined: 1.
-struct KeptBranches {
-  at::Tensor attention, mlp;
 };
 
 /// timm's block: x + ls1(attn(norm1 x)), then + ls2(mlp(norm2 x)); or with each norm behind its branch. Scales are
@@ -58,7 +67,7 @@ struct KeptBranches {
 class TimmBlock final : public nn::Module {
  public:
   TimmBlock(const config::VisionShape& shape, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x_BTD, const PatchRotation& rotation, const KeptBranches& kept) const;
+  at::Tensor forward(const at::Tensor& x_BTD, const PatchPlaces& places, const BlockDraws& draws) const;
 
  private:
   at::Tensor mlp(const at::Tensor& x) const { return mlp_ ? mlp_->forward(x) : gated_mlp_->forward(x); }
@@ -101,12 +110,12 @@ class TimmVit final : public ImageTower {
   at::Tensor embed(const at::Tensor& image_BCYX, const ForwardContext& context);
   /// Position embeddings of the patches, [1, P, D], or [B, P, D] of the kept ones.
   at::Tensor patch_positions(const at::Tensor& kept_BP) const;
-  KeptBranches draw_kept(int64_t block, const at::Tensor& x_BTD, const ForwardContext& context) const;
+  BlockDraws draw(int64_t block, const at::Tensor& x_BTD, const ForwardContext& context) const;
   at::Tensor pooled(const at::Tensor& x_BTD) const;
 
   config::VisionShape shape_;
   bool checkpointing_ = false;
-  PatchRotation rotation_;
+  PatchPlaces places_;
   at::Tensor cls_token_, pos_embed_;
   std::optional<nn::PatchEmbedding> patch_embed_;
   at::Tensor patch_bias_;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "nn/compute_type.h"
 #include "nn/layers.h"
 #include "nn/recompute.h"
 #include "nn/tensor_parallel.h"

@@ -187,6 +187,11 @@ at::Tensor mm_to_type(const at::Tensor& a, const at::Tensor& b, at::ScalarType t
   return at::mm(a.to(type), b.to(type));
 }
 
+at::Tensor& addmm_to_type(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+                          const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  return out.copy_(at::addmm(sum.to(type), a.to(type), b.to(type), beta, alpha));
+}
+
 /// The plain formula: 0 of LibTorch's SDPBackend.
 int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                          double, bool, std::optional<double>, bool) {
@@ -348,6 +353,7 @@ void register_kernels() {
   m.impl("convolution_overrideable", &convolution);
   m.impl("convolution_backward_overrideable", &convolution_backward);
   m.impl("mm.dtype", &mm_to_type);
+  m.impl("addmm.dtype_out", &addmm_to_type);
   m.impl("_fused_sdp_choice", &choose_attention);
 }
 

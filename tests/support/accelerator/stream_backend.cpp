@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "core/error.h"
 #include "support/accelerator/kernels.h"
@@ -17,10 +18,10 @@
 namespace lockstep::tests::accelerator {
 namespace {
 
-/// A call on its way through the group's stream.
+/// A call, or transfers that are one, on its way through the group's stream.
 struct Job {
-  comm::Call call;     // tensors where the device reaches them
-  Completions before;  // what the stream waits for
+  std::vector<comm::Call> calls;  // tensors where the device reaches them
+  Completions before;             // what the stream waits for
   std::shared_ptr<Completion> end = std::make_shared<Completion>();
   Event event;  // recorded behind the call
 };
@@ -64,8 +65,7 @@ class Queue {
     while (const auto job = next()) {
       for (const auto& before : job->before) before->wait();
       try {
-        comm::Call call = job->call;
-        transport_->start(std::move(call))();
+        for (const auto& wait : transport_->start_together(job->calls)) wait();
       } catch (const std::exception&) {
         hang();  // NCCL's kernels know nothing of ranks that are gone
       }
@@ -114,7 +114,17 @@ class StreamBackend final : public comm::Backend {
       thread_.detach();  // a kernel that never ends
   }
 
-  std::function<void()> start(comm::Call call) override {
+  std::function<void()> start(comm::Call call) override { return start_job({std::move(call)}); }
+
+  std::vector<std::function<void()>> start_together(std::vector<comm::Call> calls) override {
+    const size_t count = calls.size();
+    return std::vector<std::function<void()>>(count, start_job(std::move(calls)));
+  }
+
+  void abort() override { queue_->abort(); }
+
+ private:
+  std::function<void()> start_job(std::vector<comm::Call> calls) {
     Runtime& runtime = Runtime::get();
     const int index = device().index();
     Event ready;
@@ -123,26 +133,25 @@ class StreamBackend final : public comm::Backend {
     const auto job = std::make_shared<Job>();
     int actor = -1;
     job->before = runtime.launch_later(stream_, actor);
-    const Place place =
-        place_here(fmt::format("{} of group '{}' on {}", describe(call), group_, runtime.races().name_of(actor)));
-    mark_uses(call, actor, place);
-    job->call = call;
-    for (at::Tensor* tensor : {&job->call.tensor, &job->call.input})
-      if (tensor->defined()) *tensor = on_device_side(*tensor);
-    job->call.give_up_check = nullptr;
+    for (comm::Call call : calls) {
+      mark_uses(
+          call, actor,
+          place_here(fmt::format("{} of group '{}' on {}", describe(call), group_, runtime.races().name_of(actor))));
+      for (at::Tensor* tensor : {&call.tensor, &call.input})
+        if (tensor->defined()) *tensor = on_device_side(*tensor);
+      call.give_up_check = nullptr;
+      job->calls.push_back(std::move(call));
+    }
     runtime.await_on_stream(job->end, stream_);
     runtime.record(job->event, stream_);
     queue_->add(job);
-    return [job, kept = std::move(call), queue = queue_, index] {
+    return [job, kept = std::move(calls), queue = queue_, index] {
       if (queue->is_aborted()) throw std::runtime_error("the communicator was aborted");
       Runtime& now = Runtime::get();
       now.block(job->event, now.current_stream(index));
     };
   }
 
-  void abort() override { queue_->abort(); }
-
- private:
   void mark_uses(const comm::Call& call, int actor, const Place& place) const {
     Runtime& runtime = Runtime::get();
     if (call.input.defined()) runtime.use(call.input, actor, Access::kRead, place);

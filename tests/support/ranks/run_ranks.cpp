@@ -104,14 +104,16 @@ template <typename Make, typename Body> void run_gloo(int num_ranks, const Make&
   failure.rethrow();
 }
 
-Comm make_gloo_group(const Store& store, const std::string& axis, const std::vector<int>& ranks, int rank,
+std::string axis_of(const std::string& name) { return name.substr(0, name.find('/')); }  // see Mesh::MakeGroup
+
+Comm make_gloo_group(const Store& store, const std::string& name, const std::vector<int>& ranks, int rank,
                      const std::shared_ptr<Recorder>& recorder) {
   constexpr std::chrono::seconds kTimeout{30};
   if (ranks.size() == 1) return {};
   const auto place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  const Store own = store.under(fmt::format("{}/{}", axis, ranks.front()));
+  const Store own = store.under(fmt::format("{}/{}", name, ranks.front()));
   return Comm(comm::make_gloo_backend(own, place, static_cast<int>(ranks.size()), {.timeout = kTimeout}), recorder,
-              axis, nullptr, ranks);
+              axis_of(name), nullptr, ranks);
 }
 
 }  // namespace
@@ -159,16 +161,16 @@ void run_mesh_groups(const plan::MeshLayout& layout, const std::function<void(Me
         layout.world_size(),
         [&](const Store& store, int rank) {
           const auto recorder = std::make_shared<Recorder>();
-          return make_groups(layout, [&](const std::string& axis, const std::vector<int>& ranks) {
-            return make_gloo_group(store, axis, ranks, rank, recorder);
+          return make_groups(layout, [&](const std::string& name, const std::vector<int>& ranks) {
+            return make_gloo_group(store, name, ranks, rank, recorder);
           });
         },
         [&](WorldAndGroups& mine) { body(mine.groups); });
   run_local(layout.world_size(), [&](LocalHub& hub, int rank) {
     const auto recorder = std::make_shared<Recorder>();
-    WorldAndGroups mine = make_groups(layout, [&](const std::string& axis, const std::vector<int>& ranks) {
-      return Comm(hub.join(fmt::format("{} from rank {}", axis, ranks.front()), ranks, rank), recorder, axis, nullptr,
-                  ranks);
+    WorldAndGroups mine = make_groups(layout, [&](const std::string& name, const std::vector<int>& ranks) {
+      return Comm(hub.join(fmt::format("{} from rank {}", name, ranks.front()), ranks, rank), recorder, axis_of(name),
+                  nullptr, ranks);
     });
     body(mine.groups);
   });

@@ -26,5 +26,11 @@ TEST(ResultTable, CommaSeparatedValuesKeepAllDigitsAndQuote) {
   EXPECT_EQ(csv_line(kColumns, {{"bytes", "a,\"b\""}}), "\"a,\"\"b\"\"\",,");
 }
 
+TEST(ResultTable, NoTextIsAFormulaOrBeginsALine) {
+  EXPECT_EQ(csv_line(kColumns, {{"bytes", "=A1;2"}, {"time_us", "x;=A1"}}), "\"'=A1;2\",\"x;=A1\",");
+  EXPECT_EQ(csv_line(kColumns, {{"bytes", -8}, {"time_us", -0.5}}), "-8,-0.5,");
+  EXPECT_EQ(table_line(kColumns, {{"bytes", "a\nb"}}), " a\\u000ab      N/A     N/A");
+}
+
 }  // namespace
 }  // namespace lockstep::bench

@@ -7,6 +7,7 @@
 
 #include "commands/commands.h"
 #include "config/contrastive_shape.h"
+#include "config/hub_cache.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -511,6 +512,22 @@ TEST(ContrastiveOptions, TheBiasedLossWarns) {
   ASSERT_EQ(parse_clip({"--local-loss"}).warnings.size(), 1u);
   EXPECT_TRUE(holds(parse_clip({"--local-loss"}).warnings[0], "biased gradient"));
   EXPECT_TRUE(parse_clip({"--local-loss", "--gather-with-grad"}).warnings.empty());
+}
+
+TEST(ContrastiveOptions, TheNamedCacheIsLookedAtBeforeTheUsualOnes) {
+  parse_clip({"--cache-dir", "/my/cache"});
+  const std::string places = config::hub_cache_places();
+  parse_clip({});
+  EXPECT_EQ(places, "/my/cache, " + config::hub_cache_places());
+}
+
+TEST(ContrastiveOptions, ADecoderThatCannotSayAllTokensIsWarnedOf) {
+  const auto warnings = [](const char* model) {
+    return shape_warnings(clip_options(parse_clip({"--model", model})), {resolve_clip_shape(model)});
+  };
+  ASSERT_EQ(warnings("coca_roberta-ViT-B-32").size(), 1u);
+  EXPECT_TRUE(holds(warnings("coca_roberta-ViT-B-32")[0], "knows 49408 of the 50265 tokens"));
+  EXPECT_TRUE(warnings("coca_ViT-B-32").empty());
 }
 
 TEST(ContrastiveOptions, BatchNormGivesReasonForWarnings) {

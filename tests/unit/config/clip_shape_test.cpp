@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "config/clip_list.h"
@@ -162,6 +163,13 @@ TEST(ClipShape, CostsArePublishedFigures) {
   }
   EXPECT_EQ(clip_cost(resolve_clip_shape("ViT-B-32")).parameters(), 151'277'313);
   EXPECT_EQ(clip_cost(resolve_clip_shape("ViT-L-14")).parameters(), 427'616'513);
+}
+
+TEST(ClipShape, ImageCostsArePyTorchs) {  // torch.utils.flop_counter on timm's towers
+  EXPECT_DOUBLE_EQ(clip_cost(resolve_clip_shape("swin_base_patch4_window7_224")).image_forward_flops, 30861156352.0);
+  const double mlps_of_positions = 12 * 2.0 * 27 * 27 * (2 * 256 + 256 * 8);  // once a batch, not counted
+  EXPECT_DOUBLE_EQ(clip_cost(resolve_clip_shape("vit_relpos_medium_patch16_cls_224")).image_forward_flops,
+                   16026226688.0 - mlps_of_positions);
 }
 
 TEST(ClipShape, CocaCostsAreThePublishedOnes) {
@@ -368,6 +376,42 @@ TEST(ClipShape, InitialLawsOfVisionTransformersOfTimm) {
   }
 }
 
+/// timm draws nothing anew in towers with relative positions: they begin as PyTorch's layers do.
+TEST(ClipShape, InitialLawsOfATowerWithRelativePositions) {
+  std::map<std::string, InitLaw> laws;
+  for (const ParamSpec& spec : clip_param_specs(resolve_clip_shape("vit_relpos_medium_patch16_cls_224")))
+    laws[spec.name] = spec.init;
+  for (const auto& [name, inputs] : {std::pair{"attn.qkv.weight", 512.0},
+                                     {"attn.proj.bias", 512.0},
+                                     {"attn.rel_pos.mlp.fc1.weight", 2.0},
+                                     {"attn.rel_pos.mlp.fc2.bias", 256.0},
+                                     {"mlp.fc2.weight", 2048.0}}) {
+    const InitLaw& law = laws.at(std::string("visual.trunk.blocks.3.") + name);
+    EXPECT_EQ(law.kind, fan_in(2).kind) << name;
+    EXPECT_DOUBLE_EQ(law.deviation, fan_in(static_cast<int64_t>(inputs)).deviation) << name;
+  }
+  EXPECT_DOUBLE_EQ(laws.at("visual.trunk.cls_token").deviation, 1e-6);
+  EXPECT_FALSE(laws.contains("visual.trunk.pos_embed"));
+}
+
+TEST(ClipShape, ACaptioningModelBesideRoberta) {
+  const ClipShape shape = resolve_clip_shape("coca_roberta-ViT-B-32");
+  EXPECT_EQ(shape.captions->vocab_size, 49408);  // not RoBERTa's, as in OpenCLIP
+  EXPECT_EQ(shape.text.roberta.vocab_size, 50265);
+  EXPECT_EQ(caption_image_tokens(shape.vision), 49);
+  const double blocks = 12 * (2.0 * 76 * (4 + 8) * 768 * 768 + 4.0 * 76 * 76 * 768 +       // of the text
+                              2.0 * 76 * (2 + 8) * 768 * 768 + 2.0 * 49 * 2 * 768 * 768 +  // to the picture
+                              4.0 * 76 * 49 * 768);
+  EXPECT_DOUBLE_EQ(clip_cost(shape).caption_forward_flops, blocks + 2.0 * 76 * 768 * 49408);
+  const std::string said = usage_error_of([] {
+    parse_clip_shape(R"({"embed_dim": 20, "custom_text": true, "vision_cfg": {"image_size": 32, "layers": 1,
+      "width": 768, "patch_size": 8}, "text_cfg": {"hf_model_name": "roberta-base", "hf_pooler_type": "cls_pooler"},
+      "multimodal_cfg": {"width": 768, "heads": 8, "layers": 1}})",
+                     "mine");
+  });
+  EXPECT_NE(said.find("cls_pooler"), std::string::npos) << said;
+}
+
 TEST(ClipShape, VisionTransformersOfTimmThatAreNotHereAreRefused) {
   const auto refusal = [](const std::string& vision) {
     return usage_error_of([&] {
@@ -384,11 +428,36 @@ TEST(ClipShape, VisionTransformersOfTimmThatAreNotHereAreRefused) {
       {vit + R"("timm_pool": "token")", "needs a class token"},
       {vit + R"("timm_pool": "map", "timm_config": {"attn_pool_num_heads": 5})", "does not divide the width 32"},
       {vit + R"("timm_pool": "map", "timm_config": {"ref_feat_shape": 4}, "patch_dropout": 0.5)", "rotary positions"},
+      {vit + R"("timm_pool": "map", "timm_config": {"rel_pos_dim": 8}, "patch_dropout": 0.5)", "relative positions"},
+      {vit + R"("timm_pool": "map", "timm_config": {"rel_pos_dim": -8})", "rel_pos_dim=-8"},
+      {vit + R"("timm_pool": "map", "timm_config": {"rel_pos_dim": 8, "rel_pos_drop": 1.0})", "rel_pos_drop=1"},
       {vit + R"("timm_pool": "map", "timm_config": {"pool": 1})", "timm_config.pool"},
       {vit + R"("timm_pool": "map", "timm_drop_path": 1.5)", "timm_drop_path=1.5"},
       {R"("tower": "timm_stem_vit", "timm_pool": "map", "timm_proj": null)", "a multiple of the stem's stride"},
       {R"("timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "avg")", "must be \"map\""},
       {R"("timm_model_name": "eva_giant_patch14_224", "timm_pool": "avg")", "must be \"token\""}};
+  for (const auto& [vision, part] : kCases)
+    EXPECT_NE(refusal(vision).find(part), std::string::npos) << refusal(vision) << " instead of " << part;
+}
+
+TEST(ClipShape, SwinsThatDoNotFitAreRefused) {
+  const auto refusal = [](const std::string& vision) {
+    return usage_error_of([&] {
+      parse_clip_shape(fmt::format(R"({{"embed_dim": 24, "vision_cfg": {{"tower": "swin", "layers": [2, 1, 1, 1],
+        "width": 8, "head_width": 4, "patch_size": 4, {}}}, "text_cfg": {{"context_length": 12, "vocab_size": 64,
+        "width": 32, "heads": 2, "layers": 1}}}})",
+                                   vision),
+                       "mine");
+    });
+  };
+  EXPECT_EQ(refusal(R"("image_size": 32, "window_size": 4)"), "");
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"("image_size": 32, "window_size": 3)", "window_size=3 does not divide the 8 cells of stage 0"},
+      {R"("image_size": 32, "window_size": 0)", "window_size=0"},
+      {R"("image_size": 48, "window_size": 4)", "image_size=48 must be a multiple of 32"},
+      {R"("image_size": 32, "window_size": 4, "patch_dropout": 0.5)", "this is a Swin"},
+      {R"("image_size": 32, "window_size": 4, "timm_pool": "map")", "a Swin pools by averaging"},
+      {R"("image_size": 32, "window_size": 4, "timm_proj": "none")", "to be embed_dim 24"}};
   for (const auto& [vision, part] : kCases)
     EXPECT_NE(refusal(vision).find(part), std::string::npos) << refusal(vision) << " instead of " << part;
 }

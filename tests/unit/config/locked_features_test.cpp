@@ -39,6 +39,10 @@ TEST(LockedFeatures, WhateverElseTheFeaturesDependOnIsRefused) {
   ClipShape dropping = resolve_clip_shape("ViT-B-32");
   dropping.vision.patch_dropout = 0.5;
   EXPECT_TRUE(holds(feature_cache_refusals(dropping, {.locks = kBoth}).image, "patches"));
+  ClipShape relative = resolve_clip_shape("PE-Core-B-16");
+  EXPECT_EQ(feature_cache_refusals(relative, {.locks = kBoth}).image, "");
+  relative.vision.timm.position_mlp_width = 8;  // as vit_relpos_medium_patch16_cls_224, but for its head
+  EXPECT_TRUE(holds(feature_cache_refusals(relative, {.locks = kBoth}).image, "dropout"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "config/clip_shape.h"
+#include "config/hub_cache.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -37,6 +38,23 @@ TEST_F(PretrainedWeights, ATagIsFoundInTheHubsCache) {
   EXPECT_EQ(pretrained_file("--pretrained", "laion2b_s34b_b79k", "ViT-B-32"), newer);
   EXPECT_EQ(pretrained_file("--pretrained", "hf-hub:laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "any"), newer);
   EXPECT_EQ(pretrained_file("--pretrained", newer.string(), "any"), newer) << "a path stays what it is";
+}
+
+/// --cache-dir is both of OpenCLIP's caches at once; what it has in the usual places only is found there, as the
+/// encoders whose weights OpenCLIP never looks for in --cache-dir.
+TEST_F(PretrainedWeights, TheNamedCacheIsLookedAtFirst) {
+  const std::string repository = kRepository.substr(kRepository.find("models--"));
+  const fs::path usual = put("hub/" + repository + "snapshots/a/open_clip_model.safetensors");
+  setenv("HF_HUB_CACHE", (home() / "hub").c_str(), 1);
+  const fs::path usual_openai = put(".cache/clip/RN50.pt");
+  look_first_in(home() / "mine");
+  EXPECT_EQ(pretrained_file("--pretrained", "laion2b_s34b_b79k", "ViT-B-32"), usual);
+  EXPECT_EQ(pretrained_file("--pretrained", "openai", "RN50"), usual_openai);
+  const fs::path own = put("mine/" + repository + "snapshots/b/open_clip_model.safetensors"),
+                 own_openai = put("mine/RN50.pt");
+  EXPECT_EQ(pretrained_file("--pretrained", "laion2b_s34b_b79k", "ViT-B-32"), own);
+  EXPECT_EQ(pretrained_file("--pretrained", "openai", "RN50"), own_openai);
+  EXPECT_NE(refusal("laion2b_s32b_b82k", "ViT-L-14").find((home() / "mine").string()), std::string::npos);
 }
 
 TEST_F(PretrainedWeights, ATagComesBeforeAFolderOfItsName) {

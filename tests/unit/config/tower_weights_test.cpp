@@ -123,6 +123,8 @@ TEST_F(TowerWeightFiles, TowersOfTimmHaveWeightsOfTheirOwn) {
       {"MobileCLIP-B", "apple/mobileclip_b_lt_timm"},
       {"MobileCLIP2-L-14", "timm/vit_large_patch14_clip_224.laion2b_ft_in12k_in1k"},
       {"vit_medium_patch16_gap_256", "timm/vit_medium_patch16_gap_256.sw_in12k_ft_in1k"},
+      {"swin_base_patch4_window7_224", "timm/swin_base_patch4_window7_224.ms_in22k_ft_in1k"},
+      {"vit_relpos_medium_patch16_cls_224", "timm/vit_relpos_medium_patch16_cls_224.sw_in1k"},
       {"ViT-B-16-SigLIP", "timm/vit_base_patch16_siglip_224.v2_webli"},
       {"ViT-SO400M-14-SigLIP-384", "timm/vit_so400m_patch14_siglip_384.webli"},
       {"ViT-SO400M-14-SigLIP2", "timm/vit_so400m_patch14_siglip_224.v2_webli"},

@@ -18,6 +18,8 @@ using Texts = std::vector<std::string>;
 TEST(CsvField, NoTextIsAFormulaOfASpreadsheet) {
   for (const char* text : {"=HYPERLINK(A1)", "@SUM(1)", "+A1", "-2+3|' /C calc'!A0", "-B2*2", "+=1"})
     EXPECT_EQ(csv_field(text), std::string("'") + text) << text;
+  for (const char* text : {"x;=HYPERLINK(A1)", "x\t=HYPERLINK(A1)"})  // where a program parts fields at ';' or tabs
+    EXPECT_EQ(csv_field(text), fmt::format("\"{}\"", text));
   EXPECT_EQ(csv_field("=a,\"b\""), "\"'=a,\"\"b\"\"\"");
   for (const char* text : {"", "-", "+", "-0.5", "+12 %", "-1e-3", "-3.2 ms", "a=b", "x - y", "64"})
     EXPECT_EQ(csv_field(text), text) << text;

@@ -9,6 +9,7 @@
 #include "core/bus_error.h"
 #include "core/error.h"
 #include "core/host_name.h"
+#include "core/line_reader.h"
 
 namespace lockstep::core {
 namespace {
@@ -36,10 +37,29 @@ TEST(RegularFile, PipesDevicesAndFoldersAreRefused) {
   const TempDir folder;
   const fs::path pipe = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  for (const fs::path& path : {pipe, fs::path("/dev/zero"), folder.path()})
-    EXPECT_THROW(read_regular_file(path), EnvironmentError) << path;
+  for (const fs::path& path : {pipe, fs::path("/dev/zero"), folder.path()}) {
+    EXPECT_THROW(read_file(path), EnvironmentError) << path;
+    EXPECT_THROW(open_for_reading(path), EnvironmentError) << path;
+    EXPECT_THROW(MappedFile{path}, EnvironmentError) << path;
+    EXPECT_THROW(LineReader{path}, EnvironmentError) << path;
+  }
   write_file_atomic(folder.path() / "file", "content");
-  EXPECT_EQ(read_regular_file(folder.path() / "file"), "content");
+  EXPECT_EQ(read_file(folder.path() / "file"), "content");
+  EXPECT_NE(read_file("/proc/self/status"), "") << "a regular file without a size";
+}
+
+TEST(RegularFile, WhatAUserNamesMayBeAPipe) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reading(ends[0]);
+  {
+    const Fd writing(ends[1]);
+    ASSERT_EQ(::write(writing.get(), "content", 7), 7);
+  }
+  const std::string name = fmt::format("/dev/fd/{}", reading.get());  // as bash names <(command)
+  EXPECT_THROW(read_file(name), EnvironmentError);
+  EXPECT_EQ(read_file_or_pipe(name), "content");
+  EXPECT_THROW(read_file_or_pipe("/"), EnvironmentError);
 }
 
 TEST(ListFolder, IsSortedAndTellsWhatItCannotRead) {

@@ -31,5 +31,27 @@ TEST(Log, AStalledFileHoldsNobodyUpAndTellsWhatItLost) {
       << whole << " lines; ends in " << written.substr(written.size() - 200);
 }
 
+TEST(Log, ANameBeginsNoLineOfItsOwn) {
+  const TempDir folder;
+  const std::string path = (folder.path() / "out.log").string();
+  LogConfig quiet;
+  quiet.to_stderr = false;
+  configure_log(quiet);
+  open_log_file(path);
+  log_info("read '{}'", "a\n2026-01-01,00:00:00 | INFO | Train Epoch: 0");
+  open_log_file("");
+  configure_log({});
+  const std::string written = read_file(path);
+  EXPECT_EQ(written.find('\n'), written.size() - 1) << written;
+  EXPECT_NE(written.find("read 'a\\u000a2026-01-01"), std::string::npos) << written;
+}
+
+TEST(Log, ProgressIsCutBehindWholeCharacters) {
+  EXPECT_EQ(shortened("abc", 3), "abc");
+  EXPECT_EQ(shortened("abcd", 3), "abc");
+  EXPECT_EQ(shortened("ab\u00e9", 3), "ab");
+  EXPECT_EQ(shortened("\U0001F408", 3), "");
+}
+
 }  // namespace
 }  // namespace lockstep::core

@@ -23,6 +23,15 @@ TEST(Printable, NothingSteersATerminal) {
       << "no UTF-8";
 }
 
+TEST(Printable, MarksOfDirectionAreShown) { EXPECT_EQ(printable("a\u061c\u200e\u200fb"), "a\\u061c\\u200e\\u200fb"); }
+
+TEST(Printable, ANameCannotBeginALine) {
+  EXPECT_EQ(printable_line("run\n2026-01-01,00:00:00 | INFO | done\ttab"),
+            "run\\u000a2026-01-01,00:00:00 | INFO | done\ttab");
+  EXPECT_EQ(printable_line("a\u2028b\u2029c"), "a\\u2028b\\u2029c");
+  EXPECT_EQ(printable("a\nb"), "a\nb");
+}
+
 TEST(Printable, JsonKeepsItsMeaning) {
   const Json json{{"name", "a\u009b\u202e\x7f"}};
   EXPECT_NE(printable(json.dump()), json.dump());

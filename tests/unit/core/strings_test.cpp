@@ -23,6 +23,17 @@ size_t edits(const std::string& a, const std::string& b) {
   return table[a.size()][b.size()];
 }
 
+TEST(ReplaceAll, GoesOverATextOnce) {
+  EXPECT_EQ(replace_all("a,b,,c,", ",", ""), "abc");
+  EXPECT_EQ(replace_all(",a", ",", ",,"), ",,a");
+  EXPECT_EQ(replace_all("aaa", "aa", "b"), "ba");
+  EXPECT_EQ(replace_all("none", ",", "x"), "none");
+  // Where each replacement moves the rest of the text, these take hours.
+  constexpr size_t kMany = 8'000'000;
+  EXPECT_EQ(replace_all(std::string(kMany, ','), ",", "").size(), 0u);
+  EXPECT_EQ(replace_all(std::string(kMany, '"'), "\"", "\"\"").size(), 2 * kMany);
+}
+
 TEST(NearestName, SlipsAreFoundAndOtherWordsNot) {
   const std::vector<std::string> names = {"batch-size", "lr", "warmup", "precision", "Precise"};
   EXPECT_EQ(nearest_name("batchsize", names), "batch-size");

@@ -328,6 +328,17 @@ TEST_F(Lmdb, StatedKeysMustBeThere) {
   EXPECT_EQ(all_pictures(config).size(), 3u);
 }
 
+TEST_F(Lmdb, OneTextNamedManyTimesIsNoListOfKeys) {
+  fs::create_directories(out());
+  // A text of 1,000 bytes, remembered and named 20,000 times: 20 MB out of 41 kB, and so on to gigabytes.
+  std::string keys("\x80\x03](B\xe8\x03\x00\x00", 9);
+  keys += std::string(1000, 'k') + std::string("q\x00", 2);
+  for (int i = 0; i < 20'000; ++i) keys += std::string("h\x00", 2);
+  LmdbWriter(out(), 1 << 20).commit({{"0", pickle_pair(small_jpeg(1), 2)}, {"__keys__", keys + "e."}});
+  const std::string message = refused<DataError>([&] { all_pictures(labelled_config(out())); });
+  EXPECT_NE(message.find("together longer than its 41013 bytes"), std::string::npos) << message;
+}
+
 TEST_F(Lmdb, ClaimsNoMorePicturesThanItHasKeys) {
   fs::create_directories(out());
   const LmdbProgress claim{.num_done = int64_t{1} << 60, .is_complete = true, .source = "s", .class_names = {}};

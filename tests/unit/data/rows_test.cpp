@@ -49,6 +49,16 @@ TEST(Csv, RefusesWhatPandasRefusesAndNamesTheLine) {
   EXPECT_NE(message("", {}).find("empty"), std::string::npos);
 }
 
+TEST(Csv, ShortRowsOfAWideTableTakeNoTimeForItsColumns) {
+  // 400,000 columns and 200,000 rows of one field: hours where each row is filled up.
+  std::string text = "filepath";
+  for (int i = 0; i < 400'000; ++i) text += fmt::format("\t{}", i);
+  for (int i = 0; i < 200'000; ++i) text += "\nx";
+  const auto rows = parse_csv(text, '\t', {"filepath", "399999"}, "f.tsv").rows;
+  ASSERT_EQ(rows.size(), 200'000u);
+  EXPECT_EQ(rows.back(), (std::vector<std::string>{"x", ""}));
+}
+
 TEST(Csv, MutationsNeverCrash) {
   core::CounterRng rng(3);
   const std::string letters = "a,\"\n\r\tb";

@@ -73,6 +73,24 @@ TEST(TextClean, RefusesEndlessEscaping) {
   }
 }
 
+TEST(TextClean, RefusesEndlessEscapingOnManyLines) {
+  // Each line stays below the limits of its own; together they were 500 times as much work.
+  std::string line = "&";
+  for (int i = 0; i < 300; ++i) line += "amp;";
+  EXPECT_EQ(clean_text(line), "&");
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += line + "\n";
+  try {
+    clean_text(text);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("still changes after 100"), std::string::npos) << error.what();
+  }
+  std::string calm;  // a long text that needs no repair is one round
+  for (int i = 0; i < 100'000; ++i) calm += "caf\u00e9\n";
+  EXPECT_NO_THROW(clean_text(calm));
+}
+
 TEST(TextHtml, FollowsHtml5) {
   EXPECT_EQ(unescape_html(U"&ampx &notit; &notin; &zzz; &#38;#38; &"), U"&x \u00ACit; \u2209 &zzz; &#38; &");
   EXPECT_EQ(unescape_html(U"&#0;&#x80;&#13;&#xD800;&#x1;&#1114112;&#99999999999999999999;"),

@@ -107,6 +107,31 @@ TEST(Pickle, ManyCallsShareOneTupleOfArguments) {
   EXPECT_EQ(items.front()->arguments, items.back()->arguments);
 }
 
+TEST(Pickle, ManyCallsShareTheNameOfWhatTheyCall) {
+  // A name of 20,000 bytes called 50,000 times: 1 GB where each call copies it.
+  constexpr size_t kCalls = 50'000;
+  std::string bytes = "\x80\x02](c"s + std::string(20'000, 'm') + "\nf\nq\x01)q\x00R"s;
+  for (size_t call = 1; call < kCalls; ++call) bytes += "h\x01h\x00R"s;
+  const auto document = parse(bytes + "e.");
+  const auto& items = document.root().items;
+  ASSERT_EQ(items.size(), kCalls);
+  size_t text_bytes = 0;
+  for (const PickleValue* item : items) text_bytes += item->text.size();
+  EXPECT_EQ(text_bytes, 0u);
+  EXPECT_TRUE(items.back()->is_object(std::string(20'000, 'm') + ".f"));
+}
+
+TEST(Pickle, NamesJoinedFromRememberedTextsAreCounted) {
+  const auto joined = [](size_t times) {
+    std::string bytes = "\x80\x04](X\x20\x4e\x00\x00"s + std::string(20'000, 'm');
+    bytes += "q\x01X\x01\x00\x00\x00"s + "fq\x02\x93"s;
+    for (size_t i = 1; i < times; ++i) bytes += "h\x01h\x02\x93"s;
+    return bytes + "e.";
+  };
+  EXPECT_EQ(parse(joined(40)).root().items.back()->text.size(), 20'002u);
+  EXPECT_THROW(parse(joined(100)), DataError);  // 2 MB out of 21 kB, and so on to gigabytes
+}
+
 TEST(Pickle, AFileOfConstantsOrEmptyTuplesFillsNoMemory) {
   const auto document = parse("\x80\x02](" + std::string(3'000'000, 'N') + "e.");
   const auto& items = document.root().items;

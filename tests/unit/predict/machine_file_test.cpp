@@ -60,6 +60,13 @@ TEST(MachineFile, MissingContradictingAndMixedUnitsAreSaid) {
   expect_refused("devices-per-node = \"four\"\n", {"mine.toml:1"});
 }
 
+TEST(MachineFile, KeysOfManyPartsAreRefused) {
+  std::string key = "a";
+  for (int i = 0; i < 200'000; ++i) key += ".a";
+  expect_refused(key + " = 1\n", {"mine.toml:1", "more than 64 parts"});
+  expect_refused("[" + key + "]\n", {"mine.toml:1", "more than 64 parts"});
+}
+
 TEST(MachineFile, SeveralContradictionsAreToldAtOnce) {
   expect_refused(std::string(kGood) + "node-gbytes-per-s = 60\nmemory-gbytes = 40\n",
                  {"node-gbytes-per-s", "memory-gbytes"});

@@ -120,6 +120,17 @@ TEST(DescribeMachine, RanksThatComputeAtOnceSlowOneAnother) {
   EXPECT_EQ(machine.peak_tflops(hw::ComputeType::kFp32), alone.peak_tflops(hw::ComputeType::kFp32));
 }
 
+TEST(DescribeMachine, DeepAndWideDocumentsAreRefusedAndRead) {
+  const core::TempDir folder;
+  const std::string path = (folder.path() / "crafted.json").string();
+  core::write_file_atomic(path, "{\"machine\": " + std::string(300'000, '[') + std::string(300'000, ']') + "}");
+  EXPECT_THROW(describe_machine({path}), DataError);
+  std::string wide = R"({"format": "lockstep-bench-1", "machine": {}, "summary": {)";  // hours where keys are compared
+  for (int i = 0; i < 400'000; ++i) wide += fmt::format("\"{}\": 1,", i);
+  core::write_file_atomic(path, wide + "\"x\": 1}}");
+  EXPECT_THROW(describe_machine({path}), UsageError) << "it has no peak";
+}
+
 TEST(DescribeMachine, OtherDocumentsAreRefused) {
   core::Json small = core::Json::parse(core::read_file(seed("collective.json")));
   small["rows"][0]["bytes"] = 1024, small["rows"][0]["in_place_time_us"] = 61.5;

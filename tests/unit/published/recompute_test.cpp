@@ -41,6 +41,42 @@ TEST(Published, ClapTinyFollowsButForOneEfficiencyAndFiveTotals) {
                    "nodes 64 samples_per_s 146767 146765", "nodes 128 samples_per_s 278833 278835"}));
 }
 
+TEST(Published, ManyRepeatsOfOneBaseAreComparedOnce) {
+  // 4,000 rows that are all the base of all: 64 million numbers where each row looks for it anew.
+  const core::TempDir folder;
+  const auto path = folder.path() / "repeats.csv";
+  std::string text = "system,nodes,gpus,samples_per_s,efficiency_pct,speedup\n";
+  for (int i = 0; i < 4'000; ++i) text += "A,1,4,100,100,1\n";
+  core::write_file_atomic(path, text);
+  const PublishedTable table = check_published(path);
+  EXPECT_EQ(table.cells.size(), 8'000u);
+  EXPECT_EQ(cells_with(table, CellVerdict::kNot), Cells{});
+  EXPECT_EQ(table.recomputed.rows.size(), 4'000u);
+}
+
+TEST(Published, EachGroupAndFormulaHasABaseOfItsOwn) {
+  const core::TempDir folder;
+  const auto path = folder.path() / "two.csv";
+  core::write_file_atomic(path,
+                          "system,gpus,samples_per_s,speedup\nA,4,100,1.00\nA,4,400,4.00\nA,8,800,4.00\n"
+                          "B,4,10,1.00\nB,8,20,2.00\n");
+  const PublishedTable table = check_published(path);
+  EXPECT_EQ(cells_with(table, CellVerdict::kExact),  // A's base is the geometric mean of its repeats, 200
+            (Cells{"A, gpus 8 speedup 4.00 4.00", "B, gpus 4 speedup 1.00 1.00", "B, gpus 8 speedup 2.00 2.00"}));
+}
+
+TEST(Published, LargeTablesAreRefused) {
+  const core::TempDir folder;
+  const auto path = folder.path() / "large.csv";
+  std::string rows = "nodes,samples_per_s\n", header = "nodes", row = "1";
+  for (int i = 0; i < 10'001; ++i) rows += "1,2\n";
+  for (int i = 0; i < 256; ++i) header += fmt::format(",c{}", i), row += ",2";
+  core::write_file_atomic(path, rows);
+  EXPECT_THROW(check_published(path), DataError);
+  core::write_file_atomic(path, header + "\n" + row + "\n");
+  EXPECT_THROW(check_published(path), DataError);
+}
+
 TEST(Published, CommentsOfAnyLengthAreRead) {
   const core::TempDir folder;
   const std::string text = core::read_file(kFolder / "clap_htsat_tiny_jupiter.csv");

@@ -159,6 +159,11 @@ TEST(Meta, MistakesAreUsageErrorsWithAHint) {
   EXPECT_NE(usage_error({.file = folder.path() / "bad.toml"}).find("line 2"), std::string::npos);
   std::ofstream(folder.path() / "list.toml") << "nodes = [4]\n";
   EXPECT_NE(usage_error({.file = folder.path() / "list.toml"}).find("'nodes' is no text"), std::string::npos);
+  std::string key = "a";
+  for (int i = 0; i < 200'000; ++i) key += ".a";
+  std::ofstream(folder.path() / "deep.toml") << "nodes = 4\n" << key << " = 1\n";
+  EXPECT_NE(usage_error({.file = folder.path() / "deep.toml"}).find("line 2: a key has more than 64 parts"),
+            std::string::npos);
   EXPECT_THROW(usage_error({.file = folder.path() / "missing.toml"}), EnvironmentError);
   const std::string explodes =
       usage_error({.path_pattern = "(?<x>(a+)+)(?:\\d|!)"}, "/logs/" + std::string(40, 'a') + "/out.log");

@@ -58,6 +58,20 @@ bool has_problem(const RunData& run, const std::string& words) {
   return false;
 }
 
+TEST(RunLoad, ManyNamesOfPhasesDoNotMultiplyWithTheRows) {
+  const core::TempDir folder;
+  std::string steps = R"({"step":0,"step_ms":1,"phases_ms":{"p0":1)";
+  for (int i = 1; i < 2000; ++i) steps += fmt::format(",\"p{}\":1", i);
+  steps += "}}\n";
+  for (int i = 1; i < 1000; ++i) steps += fmt::format("{{\"step\":{},\"step_ms\":1,\"phases_ms\":{{\"p0\":2}}}}\n", i);
+  core::write_file_atomic(folder.path() / "steps.jsonl", steps);
+  const RunData run = load_run(folder.path());
+  EXPECT_EQ(run.steps.size(), 1000u);
+  EXPECT_EQ(run.steps.phases_ms.size(), 256u);
+  EXPECT_EQ(run.steps.phases_ms.at("p0").back(), 2);
+  EXPECT_TRUE(has_problem(run, "names more than 256 phases, 1744 times of others were left out"));
+}
+
 TEST(LoadRun, TheCommandStartsEveryRank) {
   const core::TempDir folder;
   const auto command_for = [&](const std::string& from, int num_ranks, int nodes) {

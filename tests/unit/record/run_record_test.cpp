@@ -4,19 +4,23 @@
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <future>
 #include <limits>
 #include <thread>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/rng.h"
 #include "record/reader.h"
+#include "record/run_data.h"
 #include "support/file_size_limit.h"
 #include "support/stalled_pipe.h"
 #include "unit/record/record_checks.h"
@@ -257,6 +261,51 @@ TEST(RunRecord, ALauncherNotesWhoFailedFirst) {
   EXPECT_EQ(told.exit_code, 137);
   EXPECT_EQ(told.first_failing_rank, 1);
   note_first_failure(folder.path() / "none", {.rank = 1, .text = "signal 9"});  // no record, nothing to note
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "none"));
+}
+
+/// A process with a record of three steps, until it is killed.
+pid_t start_writer(const std::filesystem::path& folder) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  RunRecord record(folder, Json::object());
+  for (const int64_t step : {0, 1, 2}) record.append_step({.step = step});
+  record.flush();
+  core::write_file_atomic(folder / "is_ready", "");
+  while (true) ::pause();
+}
+
+TEST(RunRecord, AWriterThatIsGoneIsKnownAtOnceAndAnotherRankSaysSo) {
+  const core::TempDir folder;
+  const Error lost(ExitCode::kCommunication, "comm: all_reduce #4 failed");
+  const pid_t writer = start_writer(folder.path());
+  for (int round = 0; round < 5000 && !std::filesystem::exists(folder.path() / "is_ready"); ++round)
+    std::this_thread::sleep_for(2ms);
+  EXPECT_FALSE(read_status(folder.path()).is_dead(core::unix_seconds()));
+  note_lost_writer(folder.path(), 1, lost);
+  EXPECT_EQ(read_status(folder.path()).state, "running") << "it lives";
+  EXPECT_EQ(::kill(writer, SIGKILL), 0);
+  EXPECT_EQ(::waitpid(writer, nullptr, 0), writer);
+  EXPECT_EQ(read_status(folder.path()).state, "running");
+  EXPECT_TRUE(read_status(folder.path()).is_dead(core::unix_seconds()));
+  const RunData loaded = load_run(folder.path());
+  EXPECT_EQ(loaded.state, "died");
+  EXPECT_NE(loaded.message.find(fmt::format("its process (pid {} on {}) is gone", writer, core::host_name())),
+            std::string::npos)
+      << loaded.message;
+  note_lost_writer(folder.path(), 1, lost);
+  const StatusRead told = read_status(folder.path());
+  EXPECT_EQ(told.state, "failed");
+  EXPECT_EQ(told.exit_code, 3);
+  EXPECT_EQ(told.first_failing_rank, 0);
+  EXPECT_EQ(told.steps_done, 3);
+  EXPECT_TRUE(told.ended_s);
+  EXPECT_EQ(told.message,
+            fmt::format("rank 0 (pid {} on {}) is gone without a word; rank 1: comm: all_reduce #4 failed", writer,
+                        core::host_name()));
+  note_lost_writer(folder.path(), 2, Error(ExitCode::kInternal, "later"));
+  EXPECT_EQ(read_status(folder.path()).message, told.message) << "the first counts";
+  note_lost_writer(folder.path() / "none", 1, lost);  // no record, nothing to note
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "none"));
 }
 

@@ -10,6 +10,7 @@
 #include "checkpoint/manifest.h"
 #include "core/files.h"
 #include "remote/fetch_run.h"
+#include "remote/s3_store.h"
 #include "support/error_text.h"
 #include "support/s3_servers.h"
 
@@ -207,6 +208,19 @@ TEST(RunSync, AnAttemptThatALaterOneHasSupersededAtTheCopySendsNothingMore) {
   EXPECT_EQ(checkpoint::claim_checkpoints(here.folder, {}, 3).attempt, 3);
 }
 
+TEST(RunSync, WhatACutOffCopyLeftInAFolderGoes) {
+  const SmallRun run;
+  const core::TempDir there;
+  fs::create_directories(there.path() / "checkpoints/x");
+  for (const char* name : {"checkpoints/x/model.safetensors.part", "steps.jsonl.part.tmphost-1-0a"})
+    std::ofstream(there.path() / name) << "half";
+  std::ofstream(there.path() / "steps.jsonl.partly") << "somebody's";
+  EXPECT_EQ(send_all(run.folder, there.path()).num_missing, 0);
+  EXPECT_FALSE(fs::exists(there.path() / "checkpoints/x/model.safetensors.part"));
+  EXPECT_FALSE(fs::exists(there.path() / "steps.jsonl.part.tmphost-1-0a"));
+  EXPECT_TRUE(fs::exists(there.path() / "steps.jsonl.partly"));
+}
+
 TEST(RunSync, AStoppedRunSendsNothingMore) {
   const SmallRun run;
   const core::TempDir there;
@@ -273,6 +287,49 @@ TEST_F(RunSyncS3, ACheckpointThatIsRemovedInMidUploadLeavesNothingThere) {
   RunSync last(config(run, "removed"));
   EXPECT_EQ(last.finish(60).num_missing, 0);
   EXPECT_EQ(store("removed")->list("checkpoints/step-00000010.a1/").size(), 3u);
+}
+
+/// What a process leaves whose last checkpoint, of 24 MiB files, was on its way.
+TEST_F(RunSyncS3, UploadsThatNobodyGoesOnWithAreAborted) {
+  const auto unfinished = [&] { return remote::S3Client("runs", servers_->config()).list_unfinished("lost/").size(); };
+  const auto cut_off = [&](const SmallRun& run) {
+    servers_->order({{"fail", 1000}, {"match", "model.safetensors?partNumber=2"}});
+    RunSync sync(config(run, "lost"));
+    while (sync.num_passes() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_GT(sync.finish(0).num_missing, 0);
+    servers_->order({{"fail", 0}});
+  };
+  const SmallRun run, elsewhere;
+  run.add_checkpoint(40, 3 * kPartBytes);
+  cut_off(run);
+  ASSERT_EQ(unfinished(), 1u);
+  fs::remove_all(run.folder / "checkpoints/step-00000040.a1");  // the checkpoint is gone
+  EXPECT_EQ(RunSync(config(run, "lost")).finish(60).num_missing, 0);
+  EXPECT_EQ(unfinished(), 0u);
+
+  run.add_checkpoint(60, 3 * kPartBytes);
+  cut_off(run);
+  ASSERT_EQ(unfinished(), 1u);
+  EXPECT_EQ(RunSync(config(elsewhere, "lost")).finish(60).num_missing, 0);  // another machine, with nothing of the run
+  EXPECT_EQ(unfinished(), 0u);
+
+  run.write("steps.jsonl", std::string(static_cast<size_t>(2 * kPartBytes), 'x'));
+  servers_->order({{"fail", 1000}, {"match", "steps.jsonl?partNumber=2"}});
+  RunSync sync(config(run, "lost"));
+  while (sync.num_passes() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  run.write("steps.jsonl", std::string(static_cast<size_t>(2 * kPartBytes + 1), 'x'));  // it grows, and begins anew
+  servers_->order({{"fail", 0}});
+  EXPECT_EQ(sync.finish(60).num_missing, 0);
+  EXPECT_EQ(unfinished(), 0u);
+}
+
+TEST_F(RunSyncS3, AServerWithoutListsOfUploadsGetsEverything) {
+  const SmallRun run;
+  servers_->order({{"unknown", 1000}, {"match", "uploads="}});
+  RunSync sync(config(run, "plain"));
+  EXPECT_EQ(sync.finish(60).num_missing, 0);
+  EXPECT_EQ(servers_->num_requests("GET", "prefix=plain%2F&uploads="), 1) << "asked once";
+  EXPECT_EQ(store("plain")->list("").size(), 9u);
 }
 
 TEST_F(RunSyncS3, AServerThatIsKilledAndComesBackGetsEverything) {

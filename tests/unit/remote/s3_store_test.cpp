@@ -116,6 +116,31 @@ TEST_F(S3StoreTest, AForgottenOrForeignUploadBeginsAnew) {
   EXPECT_EQ(own.list("").at(0).bytes, kPartBytes + 1);
 }
 
+TEST_F(S3StoreTest, UnfinishedUploadsAreDroppedButForThoseToGoOnWith) {
+  auto own = store("dropped"), beside = store("dropped-not");
+  const fs::path path = make_file(2 * kPartBytes);
+  const auto cut_off = [&](S3Store& where, const std::string& name) {
+    servers_->order({{"fail", 100}, {"match", "partNumber=2"}});
+    UploadMemory memory;
+    EXPECT_THROW(where.upload(name, outgoing(path), memory), RemoteError);
+    servers_->order({{"fail", 0}});
+    return memory.state;
+  };
+  const core::Json kept = cut_off(own, "kept");
+  cut_off(own, "left/behind");
+  cut_off(beside, "file");
+  S3Client client("runs", servers_->config());
+  EXPECT_EQ(client.list_unfinished("dropped/").size(), 2u);
+  EXPECT_EQ(own.drop_unfinished({kept}), 1);
+  const auto rest = client.list_unfinished("dropped/");
+  ASSERT_EQ(rest.size(), 1u);
+  EXPECT_EQ(rest[0].key, "dropped/kept");
+  EXPECT_EQ(client.list_unfinished("dropped-not/").size(), 1u);
+  send(own, "kept", path, {.state = kept});
+  EXPECT_EQ(servers_->num_requests("PUT", "dropped/kept?partNumber=1"), 1) << "it goes on where it was";
+  EXPECT_EQ(own.drop_unfinished({}), 0);
+}
+
 TEST_F(S3StoreTest, FaultsOnTheWayAreTriedAgain) {
   auto own = store("faults");
   const fs::path path = make_file(100'000);

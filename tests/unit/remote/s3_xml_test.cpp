@@ -39,6 +39,23 @@ TEST(S3Xml, ReadsPartsAndFaults) {
   EXPECT_EQ(parse_fault("Bad Gateway").code, "");
 }
 
+TEST(S3Xml, ReadsUnfinishedUploads) {
+  const UploadPage page = parse_upload_page(
+      "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>runs/b</NextKeyMarker>"
+      "<NextUploadIdMarker>2</NextUploadIdMarker><Upload><Key>runs/a</Key><UploadId>1</UploadId></Upload>"
+      "<Upload><Key>runs/b</Key><UploadId>2</UploadId></Upload></ListMultipartUploadsResult>");
+  ASSERT_EQ(page.uploads.size(), 2u);
+  EXPECT_EQ(page.uploads[1].key, "runs/b");
+  EXPECT_EQ(page.uploads[1].upload_id, "2");
+  EXPECT_EQ(page.next_key, "runs/b");
+  EXPECT_EQ(page.next_upload_id, "2");
+  EXPECT_TRUE(parse_upload_page("<ListMultipartUploadsResult/>").next_key.empty());
+  EXPECT_THROW(
+      parse_upload_page("<ListMultipartUploadsResult><IsTruncated>true</IsTruncated></ListMultipartUploadsResult>"),
+      DataError);
+  EXPECT_THROW(parse_upload_page("<ListBucketResult/>"), DataError);
+}
+
 TEST(S3Xml, CharactersBeyondAscii) {
   EXPECT_EQ(parse_xml("<a>&#233;&#x20AC;&#x1F600;</a>").text, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
 }

@@ -102,6 +102,27 @@ TEST(SweepFile, RefusalsNameLineAndKey) {
     EXPECT_NE(file_error_of(text).find(expected), std::string::npos) << text << " -> " << file_error_of(text);
 }
 
+TEST(SweepFile, LimitsSpeakBeforeMuchIsCompared) {
+  std::string values;
+  for (int i = 0; i < 10'001; ++i) values += fmt::format("{},", i);
+  const std::string head = "name = \"x\"\ncommand = \"train clip\"\n[axes]\n";
+  EXPECT_NE(file_error_of(head + "batch-size = [" + values + "]\n").find("10001 values, at most 10000"),
+            std::string::npos);
+  EXPECT_NE(file_error_of(head + "lr = [1, 2, 3, 2]\n").find("has the value 2 twice"), std::string::npos);
+  EXPECT_EQ(file_error_of(head + "lr = [1, \"1\", true]\n"), "") << "a text, a number and a truth value differ";
+  std::string axes;
+  for (int i = 0; i < 65; ++i) axes += fmt::format("env.A{} = [1, 2]\n", i);
+  EXPECT_NE(file_error_of(head + axes).find("f.toml:68: 'env.A64' is one axis too many: at most 64"), std::string::npos)
+      << file_error_of(head + axes);
+}
+
+TEST(SweepFile, KeysOfManyPartsAreRefused) {
+  std::string key = "a";
+  for (int i = 0; i < 200'000; ++i) key += ".a";
+  EXPECT_NE(file_error_of(key + " = 1\n").find("f.toml:1: column 128: a key has more than 64 parts"), std::string::npos)
+      << file_error_of(key + " = 1\n");
+}
+
 TEST(SweepFile, MissingFile) { EXPECT_THROW(read_sweep_file("/nonexistent/sweep.toml"), UsageError); }
 
 }  // namespace

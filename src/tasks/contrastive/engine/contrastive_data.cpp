@@ -70,12 +70,11 @@ data::TextEncoder load_piece_encoder(const std::string& path, const config::Text
                            : text.tokens == TextTokens::kGemma    ? PieceFrame::kGemma
                            : text.tokens == TextTokens::kMt5      ? PieceFrame::kMt5
                                                                   : PieceFrame::kT5;
-  const int64_t vocab_size = text.tower == "roberta" ? text.roberta.vocab_size : text.vocab_size;
   return data::make_piece_encoder(
       {.model = path,
        .frame = frame,
        .cleaning = text.is_canonicalized ? data::PieceCleaning::kCanonical : data::PieceCleaning::kWhiteSpace,
-       .vocab_size = vocab_size});
+       .vocab_size = config::num_text_ids(text)});
 }
 
 /// What --tokenizer-vocab must be for a model whose tokens are not CLIP's.
@@ -171,8 +170,7 @@ data::TextEncoder ContrastiveData::open_text_encoder() const {
     throw UsageError(fmt::format("train: texts of model '{}' need --tokenizer-vocab", clip->name),
                      tokenizer_hint(clip->text.tokens));
   const config::TextShape& text = clip->text;
-  return made_up_texts(text.context_length, text.tower == "roberta" ? text.roberta.vocab_size : text.vocab_size,
-                       text.pad_id);
+  return made_up_texts(text.context_length, config::num_text_ids(text), text.pad_id);
 }
 
 ContrastiveData::ContrastiveData(const ContrastiveOptions& options, const config::ContrastiveShape& shape,

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "config/contrastive_shape.h"
 #include "config/frozen_parameters.h"
+#include "config/hub_cache.h"
 #include "config/image_options.h"
 #include "config/layer_groups.h"
 #include "config/optimizers.h"
@@ -176,7 +176,7 @@ std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
 
 void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set) {
   if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
-  if (!options.cache_dir.empty()) setenv("HF_HUB_CACHE", options.cache_dir.c_str(), /*overwrite=*/1);
+  config::look_first_in(options.cache_dir);
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,
@@ -259,6 +259,11 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
                         options.coca_contrastive_loss_weight != LossOptions().coca_contrastive_loss_weight))
     warnings.push_back(
         fmt::format("--coca-*-loss-weight changes nothing: model '{}' makes no captions (coca_* do)", options.model));
+  if (has_captions && shape.clip()->captions->vocab_size < config::num_text_ids(shape.clip()->text))
+    warnings.push_back(fmt::format(
+        "the decoder of model '{}' knows {} of the {} tokens of its texts, as in OpenCLIP, which ends with an error at "
+        "the first of the others; here the caption loss does not count them",
+        options.model, shape.clip()->captions->vocab_size, config::num_text_ids(shape.clip()->text)));
   return warnings;
 }
 

@@ -13,11 +13,13 @@ void TowerWeightOptions::declare(core::OptionSet& set, const std::string& task) 
                    "the local caches, a folder or a file; none: drawn at random. Nothing is downloaded.",
            .metavar = "NAME|PATH|none",
            .unset_text = "those of the encoder that it is, but for made-up data and with --pretrained"});
-  set.add("cache-dir", &cache_dir,
-          {.role = OptionRole::kConfiguration,
-           .help = "Local cache of the Hugging Face Hub in which weights and vocabularies are looked for first.",
-           .metavar = "DIR",
-           .unset_text = "HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub"});
+  set.add(
+      "cache-dir", &cache_dir,
+      {.role = OptionRole::kConfiguration,
+       .help = "Local cache, of the Hugging Face Hub and of OpenCLIP, in which weights and vocabularies are looked for "
+               "before the usual ones: HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub, ~/.cache/clip. Nothing "
+               "is downloaded.",
+       .metavar = "DIR"});
   if (task == "clap") {
     set.add("pretrained-audio", &pretrained_audio,
             {.role = OptionRole::kConfiguration,
@@ -30,8 +32,9 @@ void TowerWeightOptions::declare(core::OptionSet& set, const std::string& task) 
   set.add(
       "pretrained-image", &pretrained_image,
       {.role = OptionRole::kConfiguration,
-       .help = "An image tower of timm (ConvNeXt, EVA, PE, SigLIP's ViT) begins with the weights that timm takes for "
-               "it by default, found in the local caches. Nothing is downloaded."});
+       .help =
+           "An image tower of timm (ConvNeXt, Swin, EVA, PE, SigLIP's ViT) begins with the weights that timm takes for "
+           "it by default, found in the local caches. Nothing is downloaded."});
   set.refuse("pretrained-audio", "`train clip` reads pictures, no sounds", "drop it");
 }
 

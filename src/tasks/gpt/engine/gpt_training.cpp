@@ -314,6 +314,7 @@ train::PipelineParts gpt_pipeline_parts(models::GptTask& stage, const plan::GptL
                                         const GptTensors& tensors, bool is_mean_over_tokens) {
   return {.stage = stage,
           .stages = groups.mesh.pp(),
+          .back = groups.back,
           .schedule = plan::make_pipe_schedule(layout.pipe),
           .boundary = at::TensorOptions(tensors.device).dtype(tensors.type),
           .data_axis = groups.mesh.dp(),

@@ -1,0 +1,14 @@
+#include "nn/compute_type.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::nn {
+
+at::Tensor in_compute_type(const at::Tensor& x) {
+  const c10::DeviceType device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device);
+}
+
+}  // namespace lockstep::nn
