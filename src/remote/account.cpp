@@ -16,7 +16,7 @@ std::string value_of(const std::map<std::string, std::string>& profile, const st
 
 Profiles read_profiles(const fs::path& file) {
   std::error_code ignored;
-  return fs::exists(file, ignored) ? parse_profiles(core::read_file(file)) : Profiles();
+  return fs::exists(file, ignored) ? parse_profiles(core::read_file_or_pipe(file)) : Profiles();
 }
 
 /// Of the file that holds keys before the other.
