@@ -416,6 +416,15 @@ OwnerClaim claim_checkpoints(const fs::path& run_folder, const Json& who, int lo
   return claim;
 }
 
+std::optional<Json> who_claimed(const fs::path& run_folder, int attempt) {
+  try {
+    const Json json = core::read_json_file(run_folder / "checkpoints" / fmt::format("owner.{}", attempt));
+    if (json.is_object() && json.contains("who") && json["who"].is_object()) return json["who"];
+  } catch (const Error&) {  // not there, or its process died before it was written
+  }
+  return std::nullopt;
+}
+
 bool is_superseded(const fs::path& run_folder, int attempt) {
   const std::vector<int> attempts = owner_attempts(run_folder / "checkpoints");
   return !attempts.empty() && attempts.back() > attempt;

@@ -111,6 +111,8 @@ struct OwnerClaim {
 /// `lowest`), then writes into it which checkpoints were usable at that moment. Later manifests of lower attempts are
 /// void, but for those that could not be read at that moment. `who` is kept for humans.
 OwnerClaim claim_checkpoints(const std::filesystem::path& run_folder, const core::Json& who, int lowest = 1);
+/// Who claimed an attempt, as claim_checkpoints was told; nothing where that is not known.
+std::optional<core::Json> who_claimed(const std::filesystem::path& run_folder, int attempt);
 /// True when a later attempt has claimed the checkpoints: the caller must not commit any more.
 bool is_superseded(const std::filesystem::path& run_folder, int attempt);
 

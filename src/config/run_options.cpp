@@ -1,6 +1,9 @@
 #include "config/run_options.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include "config/option_checks.h"
 #include "core/error.h"
@@ -244,7 +247,33 @@ void check_resume(const RunOptions& o) {
             "begin a run with these weights: --pretrained FILE, for `train gpt` --load FILE --finetune");
 }
 
+/// As the file system sees it, also where it is not there yet.
+std::filesystem::path resolved(const std::filesystem::path& path) {
+  std::error_code failure;
+  const auto resolved = std::filesystem::weakly_canonical(std::filesystem::absolute(path, failure), failure);
+  return failure ? std::filesystem::absolute(path, failure).lexically_normal() : resolved;
+}
+
+bool lies_in(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+/// A copy that replaces the files it is made of destroys them, and one inside the run's folder copies itself.
+void check_copy_lies_apart(const RunOptions& o) {
+  constexpr std::string_view kScheme = "file://";
+  const std::string where =
+      core::starts_with(o.remote_sync, kScheme) ? o.remote_sync.substr(kScheme.size()) : o.remote_sync;
+  if (where.empty() || where.find("://") != std::string::npos) return;
+  const std::string name = o.name.empty() ? "NAME" : o.name;  // of a time yet unknown
+  const auto run = resolved(std::filesystem::path(o.logs) / name), copy = resolved(std::filesystem::path(where) / name);
+  refuse_if(lies_in(copy, run) || lies_in(run, copy),
+            fmt::format("--remote-sync '{}' puts the copy of the run into '{}', the run itself lies in '{}'",
+                        o.remote_sync, copy.string(), run.string()),
+            "name a folder apart from --logs, on another file system");
+}
+
 void check_remote(const RunOptions& o) {
+  check_copy_lies_apart(o);
   const auto is_of = [](const std::string& text, const char* scheme) { return core::starts_with(text, scheme); };
   const bool is_known = is_of(o.remote_sync, "s3://") || is_of(o.remote_sync, "file:///") ||
                         o.remote_sync.find("://") == std::string::npos;

@@ -1,9 +1,11 @@
 #include "remote/fetch_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/openclip_files.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -36,9 +38,11 @@ class Staging {
 
 using Listing = std::map<std::string, int64_t>;  // bytes by name
 
+/// But for what a copy that was cut off left in a folder.
 Listing list_all(ObjectStore& store) {
   Listing listing;
-  for (const StoredFile& file : store.list("")) listing[file.name] = file.bytes;
+  for (const StoredFile& file : store.list(""))
+    if (!is_unfinished(file.name)) listing[file.name] = file.bytes;
   return listing;
 }
 
@@ -74,6 +78,15 @@ fs::path move_into_place(const fs::path& from, const fs::path& to) {
   fs::rename(from, to);
   core::fsync_directory(to.parent_path());
   return to;
+}
+
+int highest_claim(const Listing& listing) {
+  int64_t highest = 0;
+  for (const auto& [name, bytes] : listing)
+    if (core::starts_with(name, kClaimPrefix))
+      if (const auto attempt = core::parse_int(name.substr(std::string_view(kClaimPrefix).size())))
+        highest = std::max(highest, *attempt);
+  return static_cast<int>(std::min<int64_t>(highest, std::numeric_limits<int>::max() - 1));
 }
 
 void fetch_claims(ObjectStore& store, const Listing& listing, const fs::path& run_folder) {
@@ -124,6 +137,41 @@ bool holds_run(ObjectStore& run_copy) {
 
 namespace {
 
+/// Name of OpenCLIP's newest file in a copy; "" where there is none.
+std::string newest_openclip_name(const Listing& listing) {
+  std::string newest;
+  int64_t highest = -1;
+  for (const auto& [name, bytes] : listing) {
+    if (!core::starts_with(name, kCheckpoints)) continue;
+    const std::string file = name.substr(std::string_view(kCheckpoints).size());
+    if (file == checkpoint::kLatestOpenClipFile) return name;
+    if (const auto epoch = checkpoint::openclip_epoch(file); epoch && *epoch > highest) highest = *epoch, newest = name;
+  }
+  return newest;
+}
+
+/// Brings OpenCLIP's newest file to where OpenCLIP would have left it, unless one as new is here.
+std::optional<fs::path> fetch_openclip(ObjectStore& store, const Listing& listing, const fs::path& run_folder,
+                                       bool takes_openclip) {
+  const std::string name = newest_openclip_name(listing);
+  if (name.empty()) return std::nullopt;
+  if (!takes_openclip)
+    throw CheckpointError(
+        fmt::format("remote: {} holds '{}', from which this command cannot go on", store.text(), name),
+        "begin the run under another --name");
+  const std::string there = fs::path(name).filename().string();
+  const std::string here = checkpoint::newest_openclip_file(run_folder).filename().string();
+  if (here == there || here == checkpoint::kLatestOpenClipFile) return std::nullopt;
+  if (!here.empty() && checkpoint::openclip_epoch(here) >= checkpoint::openclip_epoch(there) &&
+      there != checkpoint::kLatestOpenClipFile)
+    return std::nullopt;
+  core::show_progress(fmt::format("fetching {} ({}) from {}", name,
+                                  core::format_bytes(static_cast<double>(listing.at(name))), store.text()));
+  store.download(name, run_folder / name);
+  core::end_progress();
+  return run_folder / name;
+}
+
 /// What lies here as it lies there need not be sent again.
 void note_fetched(const ObjectStore& run_copy, const Listing& listing, const fs::path& run_folder,
                   const FetchedRun& fetched) {
@@ -131,7 +179,8 @@ void note_fetched(const ObjectStore& run_copy, const Listing& listing, const fs:
   const std::string checkpoint = fetched.checkpoint ? kCheckpoints + fetched.checkpoint->filename().string() + "/" : "";
   for (const auto& [name, bytes] : listing) {
     const bool is_of_record = fetched.has_record && !core::starts_with(name, kCheckpoints);
-    if (!is_of_record && !core::starts_with(name, kClaimPrefix) &&
+    const bool is_openclip = fetched.openclip && run_folder / name == *fetched.openclip;
+    if (!is_of_record && !is_openclip && !core::starts_with(name, kClaimPrefix) &&
         (checkpoint.empty() || !core::starts_with(name, checkpoint)))
       continue;
     if (const auto file = describe_run_file(run_folder, name); file && file->bytes == bytes) state.note_arrived(*file);
@@ -141,7 +190,7 @@ void note_fetched(const ObjectStore& run_copy, const Listing& listing, const fs:
 
 }  // namespace
 
-FetchedRun fetch_latest(ObjectStore& run_copy, const fs::path& run_folder) {
+FetchedRun fetch_latest(ObjectStore& run_copy, const fs::path& run_folder, bool takes_openclip) {
   FetchedRun fetched;
   const Listing listing = list_all(run_copy);
   const Staging staging(run_folder);
@@ -168,12 +217,16 @@ FetchedRun fetch_latest(ObjectStore& run_copy, const fs::path& run_folder) {
     throw CheckpointError(
         fmt::format("remote: no checkpoint at {} is whole: {}", run_copy.text(), core::join(problems, "; ")),
         "begin the run again under another --name");
+  if (!fetched.checkpoint && here.first < 0)
+    fetched.openclip = fetch_openclip(run_copy, listing, run_folder, takes_openclip);
+  fetched.highest_attempt = highest_claim(listing);
   if ((is_ahead || !fs::exists(run_folder / "run.json")) && !listing.empty()) {
     fetch_claims(run_copy, listing, run_folder);
     fetch_record(run_copy, listing, run_folder);
     fetched.has_record = true;
   }
-  if (fetched.has_record || fetched.checkpoint) note_fetched(run_copy, listing, run_folder, fetched);
+  if (fetched.has_record || fetched.checkpoint || fetched.openclip)
+    note_fetched(run_copy, listing, run_folder, fetched);
   return fetched;
 }
 

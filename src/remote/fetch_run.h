@@ -11,6 +11,8 @@ namespace lockstep::remote {
 struct FetchedRun {
   bool has_record = false;                          ///< Logs and claims, of a run that was not here.
   std::optional<std::filesystem::path> checkpoint;  ///< Newer than any that was here; its hashes fit its manifest.
+  int highest_attempt = 0;                          ///< That has a claim at the copy; 0: none.
+  std::optional<std::filesystem::path> openclip;    ///< Else OpenCLIP's newest file, where neither has a checkpoint.
 };
 
 /// Whether a store holds a run: its record or a checkpoint.
@@ -18,8 +20,8 @@ bool holds_run(ObjectStore& run_copy);
 
 /// Brings the newest whole checkpoint of a run's copy into the run's folder where that has none as new, and the record
 /// where the copy is ahead. A checkpoint whose files are missing or altered is passed over with a warning for the one
-/// before. CheckpointError when all are damaged. RemoteError.
-FetchedRun fetch_latest(ObjectStore& run_copy, const std::filesystem::path& run_folder);
+/// before. CheckpointError when all are damaged, and for files of OpenCLIP alone unless `takes_openclip`. RemoteError.
+FetchedRun fetch_latest(ObjectStore& run_copy, const std::filesystem::path& run_folder, bool takes_openclip = false);
 
 /// Brings one checkpoint, the folder at `address`, into checkpoints/ of the run's folder, verifies it and returns its
 /// path; one that is there already and whole is not fetched again. CheckpointError for a folder that is no checkpoint

@@ -206,7 +206,8 @@ struct HttpClient::State {
     set(CURLOPT_NOPROGRESS, 0L);
     set(CURLOPT_XFERINFOFUNCTION, note_progress);
     set(CURLOPT_XFERINFODATA, static_cast<void*>(&exchange));
-    if (request.body || request.file)
+    const bool has_length = request.method == "PUT" || request.method == "POST";  // also of nothing
+    if (request.body || request.file || has_length)
       set_body(exchange);
     else if (request.method == "HEAD")
       set(CURLOPT_NOBODY, 1L);

@@ -18,6 +18,10 @@ struct StoredFile {
   int64_t bytes = 0;
 };
 
+/// Whether a name that a server gave stays below the folder that it is joined to: relative, no empty part, no ".".
+/// Anybody who may write into a bucket chooses names.
+bool is_safe_name(std::string_view name);
+
 /// A file that is sent as it is now: as long as it was when it was opened, though it may grow.
 struct OutgoingFile {
   core::Fd file;
@@ -36,7 +40,7 @@ class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
   virtual std::string text() const = 0;  ///< Where it is, as users write it.
-  /// Whose names begin with `prefix`, sorted.
+  /// Whose names begin with `prefix`, sorted; all are safe, see is_safe_name.
   virtual std::vector<StoredFile> list(const std::string& prefix) = 0;
   virtual void put(const std::string& name, std::string_view content) = 0;
   virtual void upload(const std::string& name, const OutgoingFile& file, UploadMemory& memory) = 0;
@@ -48,7 +52,8 @@ class ObjectStore {
   virtual int64_t drop_unfinished(const std::vector<core::Json>& kept) = 0;
 };
 
-/// Writes a small file, reads it back and removes it: the store can be used. Else the RemoteError that says why not.
+/// Writes a small file, reads it back and removes it: the store can be used. Else the RemoteError that says why not;
+/// where only removing fails, as with keys that may add but not delete, a warning.
 void test_writing(ObjectStore& store);
 
 }  // namespace lockstep::remote

@@ -12,12 +12,6 @@ namespace lockstep::remote {
 namespace fs = std::filesystem;
 namespace {
 
-/// Names that core::AtomicFile and copies give to what is not finished.
-bool is_unfinished(const std::string& name) {
-  const size_t at = name.rfind(".tmp");
-  return (at != std::string::npos && name.find('-', at) != std::string::npos) || core::ends_with(name, ".part");
-}
-
 /// Files below a folder but for checkpoints, whose parts are finished only together.
 void add_files(const fs::path& run_folder, const fs::path& below, std::vector<RunFileGroup>& groups) {
   std::error_code failure;
@@ -37,7 +31,8 @@ void add_files(const fs::path& run_folder, const fs::path& below, std::vector<Ru
 
 std::optional<RunFileGroup> files_of_checkpoint(const fs::path& run_folder, const checkpoint::CheckpointEntry& entry) {
   const std::string folder = "checkpoints/" + entry.folder.filename().string() + "/";
-  RunFileGroup group{.title = "checkpoint " + entry.folder.filename().string(), .files = {}};
+  const std::string checkpoint_name = entry.folder.filename().string();
+  RunFileGroup group{.title = "checkpoint " + checkpoint_name, .checkpoint = checkpoint_name, .files = {}};
   std::vector<std::string> names;
   for (const auto& file : entry.manifest->files) names.push_back(file.name);
   names.emplace_back(checkpoint::kManifestName);
@@ -49,14 +44,29 @@ std::optional<RunFileGroup> files_of_checkpoint(const fs::path& run_folder, cons
   return group;
 }
 
+RunFile run_file(const std::string& name, const struct stat& info) {
+  return {.name = name,
+          .bytes = info.st_size,
+          .mtime_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
 }  // namespace
+
+bool is_unfinished(const std::string& name) {
+  const size_t at = name.rfind(".tmp");
+  return (at != std::string::npos && name.find('-', at) != std::string::npos) || core::ends_with(name, ".part");
+}
 
 std::optional<RunFile> describe_run_file(const fs::path& run_folder, const std::string& name) {
   struct stat info {};
   if (::stat((run_folder / name).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
-  return RunFile{.name = name,
-                 .bytes = info.st_size,
-                 .mtime_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  return run_file(name, info);
+}
+
+RunFile describe_open_file(const core::Fd& file, const std::string& name) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) core::throw_errno("remote: cannot ask for the size of", name);
+  return run_file(name, info);
 }
 
 std::vector<RunFileGroup> list_run_files(const fs::path& run_folder) {

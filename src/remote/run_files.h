@@ -5,12 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "core/files.h"
+
 namespace lockstep::remote {
 
 /// Local notes of what has arrived where; never sent.
 inline constexpr const char* kSyncStateName = "remote_sync.json";
 /// Folder of a run for a file of OpenCLIP that it begins with; never sent.
 inline constexpr const char* kFetchedFolder = "fetched";
+
+/// Names that core::AtomicFile and copies give to what is not finished.
+bool is_unfinished(const std::string& name);
 
 struct RunFile {
   std::string name;  ///< Relative to the run folder, parts joined by '/'.
@@ -20,12 +25,16 @@ struct RunFile {
 
 /// Files that belong together: they are sent in this order, and none behind one that failed.
 struct RunFileGroup {
-  std::string title;  ///< "checkpoint step-00000012.a1"; "" of a single file.
+  std::string title;            ///< "checkpoint step-00000012.a1"; "" of a single file.
+  std::string checkpoint = {};  ///< Its name; "" of a single file.
   std::vector<RunFile> files;
 };
 
 /// A file as it is now; nothing where there is none.
 std::optional<RunFile> describe_run_file(const std::filesystem::path& run_folder, const std::string& name);
+
+/// The same of one that is open.
+RunFile describe_open_file(const core::Fd& file, const std::string& name);
 
 /// What of a run folder is finished: every file of the record as it is now, then each checkpoint that has its manifest,
 /// newest first, the manifest as the last of its files. Neither temporary files nor what is being written or deleted.

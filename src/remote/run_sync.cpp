@@ -43,6 +43,15 @@ RunSync::~RunSync() {
 bool RunSync::is_stopped() const { return is_ending_ || Clock::now() >= deadline_.load(); }
 
 void RunSync::run() {
+  send_until_told();
+  {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+  }
+  ended_.notify_all();
+}
+
+void RunSync::send_until_told() {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNiceness);
   const auto pause = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(config_.frequency_s));
   for (;;) {
@@ -89,10 +98,13 @@ void RunSync::check_arrived() {
   is_checked_ = true;
 }
 
-void RunSync::send_file(const RunFile& file) {
-  const fs::path path = config_.run_folder / file.name;
-  OutgoingFile outgoing{.file = core::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), .bytes = file.bytes};
+/// As the file is when it is opened: it may be another one than when it was listed. Its bytes.
+int64_t RunSync::send_file(const std::string& name) {
+  const fs::path path = config_.run_folder / name;
+  OutgoingFile outgoing{.file = core::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC))};
   if (!outgoing.file.valid()) core::throw_errno("remote: cannot open", path);
+  const RunFile file = describe_open_file(outgoing.file, name);
+  outgoing.bytes = file.bytes;
   UploadMemory memory{.state = state_.unfinished(file)};
   memory.save = [&] {
     may_be_unfinished_ = true;  // of this one, if the file changes or goes before it is sent
@@ -102,6 +114,7 @@ void RunSync::send_file(const RunFile& file) {
   store_->upload(file.name, outgoing, memory);
   state_.note_arrived(file);
   state_.save();
+  return file.bytes;
 }
 
 /// Behind a file that failed the others of its group wait for the next pass: a manifest comes last.
@@ -114,9 +127,8 @@ void RunSync::send_group(const RunFileGroup& group, SyncReport& report, bool sho
       if (shows_progress)
         core::show_progress(fmt::format("sending {} ({}) to {}", file.name,
                                         core::format_bytes(static_cast<double>(file.bytes)), config_.address.text()));
-      send_file(file);
+      own.sent_bytes += send_file(file.name);
       ++own.num_sent;
-      own.sent_bytes += file.bytes;
     } catch (const std::exception& error) {
       std::error_code ignored;
       if (!fs::exists(config_.run_folder / file.name, ignored)) return;  // deleted meanwhile, and its group with it
@@ -135,6 +147,35 @@ void RunSync::send_group(const RunFileGroup& group, SyncReport& report, bool sho
                    core::format_bytes(static_cast<double>(own.sent_bytes)));
 }
 
+/// Newest first, and the folder is looked at again behind each: older ones may be gone by then, and there may be newer
+/// ones. The one on its way is held, so that it arrives even where saving is faster than the storage.
+void RunSync::send_checkpoints(SyncReport& report, bool shows_progress) {
+  std::set<std::string> tried;
+  size_t num_left = 0;
+  do {
+    const auto groups = list_run_files(config_.run_folder);
+    std::vector<const RunFileGroup*> left;
+    for (const RunFileGroup& group : groups)
+      if (!group.checkpoint.empty() && !tried.contains(group.checkpoint)) left.push_back(&group);
+    if (left.empty()) return;
+    if (tried.empty()) num_left = left.size();  // those that come meanwhile may need another pass
+    tried.insert(left.front()->checkpoint);
+    if (config_.held != nullptr) config_.held->hold(left.front()->checkpoint);
+    send_group(*left.front(), report, shows_progress);
+    if (config_.held != nullptr) config_.held->release();
+  } while (--num_left > 0);
+}
+
+/// What cannot be removed stays: without a manifest it is never taken for a checkpoint.
+void RunSync::remove_parts(const std::vector<StoredFile>& files) {
+  try {
+    for (const StoredFile& file : files) store_->remove(file.name);
+  } catch (const RemoteError& error) {
+    if (error.is_transient() || dynamic_cast<const Interrupted*>(&error) != nullptr) throw;
+    core::log_warning("remote: parts of a checkpoint stay at {}: {}", config_.address.text(), error_text(error));
+  }
+}
+
 /// A checkpoint that is removed here in mid-upload will never be whole there: what arrived of it goes, too.
 void RunSync::remove_leftovers() {
   for (const std::string& folder : state_.begun_checkpoints()) {
@@ -144,11 +185,26 @@ void RunSync::remove_leftovers() {
     const bool is_whole = std::any_of(files.begin(), files.end(), [&](const StoredFile& file) {
       return file.name == folder + checkpoint::kManifestName;
     });
-    if (!is_whole)
-      for (const StoredFile& file : files) store_->remove(file.name);
+    if (!is_whole) remove_parts(files);
     state_.forget(folder);
     state_.save();
   }
+}
+
+/// By the claims at the copy: the other attempt may run on a machine that shares no files with this one, and may even
+/// have the same number, if both went on from the same state.
+std::string RunSync::why_superseded() {
+  constexpr std::string_view kClaim = "checkpoints/owner.";
+  if (config_.attempt <= 0) return "";
+  const fs::path own = config_.run_folder / fmt::format("{}{}", kClaim, config_.attempt);
+  for (const StoredFile& file : store_->list(std::string(kClaim))) {
+    const auto attempt = core::parse_int(std::string_view(file.name).substr(kClaim.size()));
+    if (!attempt || *attempt < config_.attempt) continue;
+    if (*attempt > config_.attempt || store_->read(file.name) != core::read_file(own))
+      return fmt::format("another process has taken over the copy at {} as attempt {}, this one is attempt {}",
+                         config_.address.text(), *attempt, config_.attempt);
+  }
+  return "";
 }
 
 /// Parts of an upload that is never finished cost money for ever. It is aborted where nobody goes on with it: the
@@ -178,7 +234,9 @@ void RunSync::drop_unfinished(const std::vector<RunFileGroup>& groups) {
 SyncReport RunSync::pass(bool is_last) {
   SyncReport report;
   try {
-    if (const std::string reason = config_.reason_to_stop ? config_.reason_to_stop() : ""; !reason.empty()) {
+    std::string reason = config_.reason_to_stop ? config_.reason_to_stop() : "";
+    if (reason.empty()) reason = why_superseded();
+    if (!reason.empty()) {
       if (failure_ != reason) core::log_warning("remote: nothing more is sent: {}", reason);
       failure_ = reason;
       return report;
@@ -186,7 +244,9 @@ SyncReport RunSync::pass(bool is_last) {
     const auto groups = list_run_files(config_.run_folder);
     check_arrived();
     if (num_passes_ == 0) drop_unfinished(groups);
-    for (const RunFileGroup& group : groups) send_group(group, report, is_last);
+    for (const RunFileGroup& group : groups)
+      if (group.checkpoint.empty()) send_group(group, report, is_last);
+    send_checkpoints(report, is_last);
     if (report.num_missing == 0) {
       remove_leftovers();
       drop_unfinished(list_run_files(config_.run_folder));
@@ -208,7 +268,7 @@ std::string RunSync::missing_text(const SyncReport& report) const {
                      failure_.empty() ? "the time was too short" : "the last failure: " + failure_);
 }
 
-SyncReport RunSync::finish(double deadline_s) {
+SyncReport RunSync::finish(double deadline_s, const std::function<bool()>& is_told_to_end) {
   const auto began = Clock::now();
   deadline_ = began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(deadline_s));
   {
@@ -216,12 +276,21 @@ SyncReport RunSync::finish(double deadline_s) {
     is_finishing_ = true;
   }
   wake_.notify_all();
+  bool was_told = false;
+  {
+    std::unique_lock lock(mutex_);
+    while (!ended_.wait_for(lock, std::chrono::milliseconds(50), [this] { return has_ended_; })) {
+      if (was_told || !is_told_to_end || !is_told_to_end()) continue;
+      was_told = true;
+      deadline_ = Clock::now();
+    }
+  }
   if (thread_.joinable()) thread_.join();
   if (last_.num_missing > 0)
     core::log_warning(
-        "remote: {}. --remote-sync-deadline is {:g} s. The same command with --resume latest sends the "
-        "rest, or copy it from {}",
-        missing_text(last_), deadline_s, config_.run_folder.string());
+        "remote: {}. {}. The same command with --resume latest sends the rest, or copy it from {}", missing_text(last_),
+        was_told ? "The run was told not to wait for it" : fmt::format("The deadline was {:g} s", deadline_s),
+        config_.run_folder.string());
   else if (failure_.empty())
     core::log_info("remote: the run has arrived at {} ({} files and {} at the end, in {:.1f} s)",
                    config_.address.text(), last_.num_sent, core::format_bytes(static_cast<double>(last_.sent_bytes)),

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/held_checkpoint.h"
 #include "remote/open_store.h"
 #include "remote/run_files.h"
 #include "remote/sync_state.h"
@@ -23,6 +24,8 @@ struct SyncConfig {
   double frequency_s = 300;  ///< From the end of one pass to the beginning of the next.
   RetryPolicy retry = {};
   std::function<std::string()> reason_to_stop = {};  ///< Asked before each pass; not "": nothing is sent any more.
+  int attempt = 0;  ///< Of the run's claim; once another claim at the copy is later nothing is sent any more. 0: none.
+  checkpoint::HeldCheckpoint* held = nullptr;  ///< Told which checkpoint is on its way; outlives the sync.
 };
 
 /// What one pass, or the last, did.
@@ -43,20 +46,25 @@ class RunSync {
   /// Ends the thread, in the middle of a file where it must.
   ~RunSync();
 
-  /// A last pass, repeated until all has arrived or `deadline_s` are over. Logs what did not arrive, and why.
-  SyncReport finish(double deadline_s);
+  /// A last pass, repeated until all has arrived, `deadline_s` are over or `is_told_to_end` says so, which is asked all
+  /// the time. Logs what did not arrive, and why.
+  SyncReport finish(double deadline_s, const std::function<bool()>& is_told_to_end = {});
   int64_t num_passes() const { return num_passes_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   void run();
+  void send_until_told();
   bool is_stopped() const;
   SyncReport pass(bool is_last);
   void check_arrived();
   void remove_leftovers();
+  void remove_parts(const std::vector<StoredFile>& files);
+  std::string why_superseded();
   void drop_unfinished(const std::vector<RunFileGroup>& groups);
   void send_group(const RunFileGroup& group, SyncReport& report, bool shows_progress);
-  void send_file(const RunFile& file);
+  void send_checkpoints(SyncReport& report, bool shows_progress);
+  int64_t send_file(const std::string& name);
   void note_failure(const std::string& name, const std::exception& error);
   std::string missing_text(const SyncReport& report) const;
 
@@ -70,8 +78,9 @@ class RunSync {
   std::atomic<int64_t> num_passes_ = 0;
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, ended_;
   bool is_finishing_ = false;            // under mutex_
+  bool has_ended_ = false;               // under mutex_: the thread has nothing more to do
   std::atomic<bool> is_ending_ = false;  // the thread gives up
   std::atomic<Clock::time_point> deadline_{Clock::time_point::max()};
   SyncReport last_;  // of the last pass; read when the thread has ended

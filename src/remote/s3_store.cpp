@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/digest.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "remote/remote_reader.h"
 
@@ -74,9 +75,14 @@ S3Store::S3Store(const Address& address, const ClientConfig& config)
 std::vector<StoredFile> S3Store::list(const std::string& prefix) {
   const std::string root = address_.path.empty() ? "" : address_.path + "/";
   std::vector<StoredFile> files;
-  for (const ListedObject& object : client_->list(root + prefix))
-    if (core::starts_with(object.key, root) && !core::ends_with(object.key, "/"))
-      files.push_back({object.key.substr(root.size()), object.bytes});
+  for (const ListedObject& object : client_->list(root + prefix)) {
+    if (!core::starts_with(object.key, root) || core::ends_with(object.key, "/")) continue;
+    std::string name = object.key.substr(root.size());
+    if (is_safe_name(name))
+      files.push_back({std::move(name), object.bytes});
+    else
+      core::log_warning("remote: the key '{}' of {} is ignored: it would leave the run's folder", object.key, text());
+  }
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return files;
 }

@@ -85,7 +85,8 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
     : config_(config), state_(state), world_(world) {
   const auto claimed = decide_on_rank_zero(world_, [&] {
     fs::create_directories(config_.run_folder / "checkpoints");
-    return fmt::format("{}", checkpoint::claim_checkpoints(config_.run_folder, config_.who).attempt);
+    return fmt::format("{}",
+                       checkpoint::claim_checkpoints(config_.run_folder, config_.who, config_.lowest_attempt).attempt);
   });
   attempt_ = first_attempt_ = static_cast<int>(core::parse_int(claimed).value());
   if (is_in_parts(state_)) check_shared_folder();
@@ -99,6 +100,7 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
                                                               .awaited = awaited,
                                                               .on_saved = config_.on_saved,
                                                               .on_removal = config_.on_removal,
+                                                              .is_held = config_.is_held,
                                                               .check_alive = [this] { world_.check_alive(); }});
 }
 

@@ -29,7 +29,10 @@ struct CheckpointerConfig {
   checkpoint::SavedFunction on_saved = {};    ///< Called on rank 0 in the thread that writes.
   checkpoint::SavedFunction on_removal = {};  ///< Called on rank 0 before a whole checkpoint is removed.
   core::Json who;                             ///< Who claims the checkpoints (host, job), for humans.
-  LongWaits waits = {};                       ///< While checkpoints are written, tested and read.
+  int lowest_attempt = 1;                     ///< Of the claim: above all that are known elsewhere.
+  /// Whether a checkpoint (its name) stays for now though it is superfluous; asked in the thread that writes.
+  std::function<bool(const std::string& name)> is_held = {};
+  LongWaits waits = {};  ///< While checkpoints are written, tested and read.
 };
 
 /// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random

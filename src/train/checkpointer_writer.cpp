@@ -246,6 +246,7 @@ void CheckpointWriter::remove_superfluous(int attempt, int first_attempt) const 
     const bool is_new = num_newer++ < std::max(config_.num_kept, config_.num_newest);
     const bool is_asked_for = config_.num_kept <= 0 && !ranking.is_extra(names[i]);
     if (is_new || is_asked_for || std::find(best.begin(), best.end(), names[i]) != best.end()) continue;
+    if (config_.is_held && config_.is_held(names[i])) continue;  // the next call removes it
     if (config_.on_removal) config_.on_removal(usable[i].folder, *usable[i].manifest);
     checkpoint::remove_checkpoint(usable[i].folder);
   }

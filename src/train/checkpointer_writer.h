@@ -44,7 +44,9 @@ struct WriterConfig {
   /// Of the first, in its thread, when the checkpoint is whole and before older ones are removed.
   checkpoint::SavedFunction on_saved = {};
   checkpoint::SavedFunction on_removal = {};  ///< Of the first, before a whole checkpoint is removed.
-  std::function<void()> check_alive = {};     ///< Throws when a rank has failed, whose file would be awaited in vain.
+  /// Of the first: whether a superfluous checkpoint (its name) stays for now.
+  std::function<bool(const std::string& name)> is_held = {};
+  std::function<void()> check_alive = {};  ///< Throws when a rank has failed, whose file would be awaited in vain.
 };
 
 /// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.

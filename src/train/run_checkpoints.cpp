@@ -90,6 +90,8 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   config.num_best = run_.facts().best_checkpoints.num_best;
   config.on_saved = run_.request.on_checkpoint;
   config.on_removal = run_.request.on_removal;
+  config.lowest_attempt = run_.folder.highest_attempt_of_copy + 1;
+  config.is_held = [this](const std::string& name) { return held_.is_held(name); };
   config.code_version = run_.versions.lockstep;
   config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
   config.waits = {
@@ -218,9 +220,9 @@ bool RunCheckpoints::rank(const EvaluationTime& when, const Metrics& metrics) {
          }) == "save";
 }
 
-void RunCheckpoints::remove_superfluous() {
+void RunCheckpoints::remove_superfluous(const std::string& waited_for) {
   if (has_saved_or_ranked_) checkpointer_->remove_superfluous();
-  run_.ranks.world.wait_for_rank_zero("old checkpoints are removed");
+  run_.ranks.world.wait_for_rank_zero(waited_for);
 }
 
 void RunCheckpoints::finish_saving() {

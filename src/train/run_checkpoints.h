@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/held_checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/ranking.h"
 #include "core/json.h"
@@ -35,8 +36,10 @@ class RunCheckpoints {
   /// it is one of them and has yet to be saved.
   bool rank(const EvaluationTime& when, const Metrics& metrics);
   /// Behind the last save: removes what neither its age nor its rank keeps, if this attempt saved or ranked anything.
-  /// Collective.
-  void remove_superfluous();
+  /// `waited_for`: what the other ranks wait for meanwhile. Collective.
+  void remove_superfluous(const std::string& waited_for = "old checkpoints are removed");
+  /// What it says stays.
+  checkpoint::HeldCheckpoint& held() { return held_; }
   /// Epochs that lie behind what restore() found; 0: it found none.
   int64_t epochs_done() const { return epochs_done_; }
   /// Of the claim that restore() made; 0 before.
@@ -55,6 +58,7 @@ class RunCheckpoints {
   bool enter_ranking(const checkpoint::RankedCheckpoint& candidate);
 
   RunContext& run_;
+  checkpoint::HeldCheckpoint held_;
   int64_t steps_per_epoch_ = 0, epochs_done_ = 0;
   int64_t saved_step_ = -1;  // of the newest checkpoint that is, or is being, saved, or that was read
   std::string saved_name_;   // "": it lies elsewhere; rank 0 knows, others may not see the folder

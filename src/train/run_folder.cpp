@@ -3,10 +3,12 @@
 #include <ctime>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/openclip_files.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "remote/address.h"
 #include "train/agree.h"
 #include "train/run_remote.h"
 
@@ -14,34 +16,54 @@ namespace lockstep::train {
 namespace fs = std::filesystem;
 namespace {
 
-/// The checkpoint that OpenCLIP would go on from in a run folder of its own: epoch_latest.pt, else that of the highest
-/// epoch; "" where there is none.
-fs::path openclip_checkpoint(const fs::path& run_folder) {
-  const fs::path checkpoints = run_folder / "checkpoints";
-  std::error_code error;
-  if (fs::exists(run_folder / "run.json", error)) return {};  // it is ours
-  if (fs::exists(checkpoints / "epoch_latest.pt", error)) return checkpoints / "epoch_latest.pt";
-  fs::path newest;
-  int64_t highest = -1;
-  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
-    const std::string stem = entry.path().stem().string();
-    if (entry.path().extension() != ".pt" || !core::starts_with(stem, "epoch_")) continue;
-    const auto epoch = core::parse_int(std::string_view(stem).substr(std::string_view("epoch_").size()));
-    if (epoch && *epoch > highest) highest = *epoch, newest = entry.path();
-  }
-  return newest;
+/// The newest checkpoint that is not known to be void; what was never completed is none.
+std::optional<checkpoint::CheckpointEntry> newest_own_checkpoint(const fs::path& run_folder) {
+  for (checkpoint::CheckpointEntry& entry : checkpoint::list_checkpoints(run_folder))
+    if (entry.state != checkpoint::CheckpointState::kIncomplete &&
+        entry.state != checkpoint::CheckpointState::kSuperseded)
+      return std::move(entry);
+  return std::nullopt;
 }
 
 bool has_checkpoint(const RunFolder& folder) {
   return folder.is_resume && (!folder.resume_latest || !checkpoint::list_checkpoints(folder.path).empty());
 }
 
+/// A job that SLURM started again and that has saved a checkpoint goes on from there, whatever --resume named at its
+/// first start.
+bool was_saved_by_this_job(const checkpoint::CheckpointEntry& newest, const fs::path& run_folder,
+                           const SlurmStart& start) {
+  if (start.restart_count == 0 || newest.state != checkpoint::CheckpointState::kUsable) return false;
+  const auto who = checkpoint::who_claimed(run_folder, newest.attempt);
+  return who && who->contains("job") && who->at("job") == start.job_id;
+}
+
+/// By what lies in the run's folder at this moment.
+void choose_start(RunFolder& folder, const config::RunOptions& options, const SlurmStart& start) {
+  folder.is_resume = options.resume.has_value() || start.restart_count > 0;
+  if (folder.is_resume) {
+    const auto newest = newest_own_checkpoint(folder.path);
+    const std::string from = options.resume.value_or("latest");
+    folder.resume_latest = from == "latest" || (newest && was_saved_by_this_job(*newest, folder.path, start));
+    folder.resume_path = folder.resume_latest ? "" : from;
+    const fs::path theirs = options.takes_openclip_checkpoints ? checkpoint::newest_openclip_file(folder.path) : "";
+    if (folder.resume_latest && !newest && !theirs.empty()) {  // also where a run that began with it died too early
+      folder.resume_latest = false;
+      folder.resume_path = theirs;
+    }
+  }
+  folder.has_checkpoint = has_checkpoint(folder);
+}
+
 /// Refuses to write into the folder of a run that this start does not continue.
-void refuse_other_run(const RunFolder& folder, const std::string& logs, const fs::path& openclip) {
-  if (!fs::exists(folder.path / "run.json") && openclip.empty()) return;
-  throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name,
-                               openclip.empty() ? "" : " of OpenCLIP", logs),
-                   !openclip.empty() || checkpoint::has_usable_checkpoint(folder.path)
+void refuse_other_run(const RunFolder& folder, const config::RunOptions& options) {
+  const bool is_ours = fs::exists(folder.path / "run.json");
+  const bool is_theirs =
+      options.takes_openclip_checkpoints && !checkpoint::newest_openclip_file(folder.path).empty() && !is_ours;
+  if (!is_ours && !is_theirs) return;
+  throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name, is_theirs ? " of OpenCLIP" : "",
+                               options.logs),
+                   is_theirs || checkpoint::has_usable_checkpoint(folder.path)
                        ? "continue it with --resume latest, or choose another --name"
                        : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest");
 }
@@ -49,24 +71,15 @@ void refuse_other_run(const RunFolder& folder, const std::string& logs, const fs
 }  // namespace
 
 RunFolder choose_run_folder(const config::RunOptions& options, const config::RunFacts& facts,
-                            const std::string& time_text, int slurm_restart_count) {
+                            const std::string& time_text, const SlurmStart& start) {
   RunFolder folder;
   folder.name = options.name.empty() ? config::auto_run_name(facts, time_text) : options.name;
   if (folder.name.find('/') != std::string::npos || folder.name == "." || folder.name == "..")
     throw UsageError(fmt::format("train: --name '{}' is not a folder name", folder.name),
                      "use --logs for the folder above it");
   folder.path = fs::path(options.logs) / folder.name;
-  const bool is_latest = options.resume ? *options.resume == "latest" : slurm_restart_count > 0;
-  folder.is_resume = options.resume.has_value() || is_latest;
-  folder.resume_latest = is_latest;
-  if (options.resume && !is_latest) folder.resume_path = *options.resume;
-  const fs::path openclip = options.task == "clip" ? openclip_checkpoint(folder.path) : fs::path();
-  if (!folder.is_resume) refuse_other_run(folder, options.logs, openclip);
-  if (is_latest && !openclip.empty() && checkpoint::list_checkpoints(folder.path).empty()) {
-    folder.resume_latest = false;
-    folder.resume_path = openclip;
-  }
-  folder.has_checkpoint = has_checkpoint(folder);
+  choose_start(folder, options, start);
+  if (!folder.is_resume) refuse_other_run(folder, options);
   std::error_code error;
   const fs::path absolute = fs::absolute(folder.path).lexically_normal();
   for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
@@ -86,6 +99,7 @@ std::string to_text(const RunFolder& folder) {
                     {"resume_latest", folder.resume_latest},
                     {"resume_path", folder.resume_path.string()},
                     {"has_checkpoint", folder.has_checkpoint},
+                    {"highest_attempt_of_copy", folder.highest_attempt_of_copy},
                     {"first_made", folder.first_made.string()}}
       .dump();
 }
@@ -98,19 +112,24 @@ RunFolder run_folder_from_text(const std::string& text) {
           .resume_latest = json.at("resume_latest"),
           .resume_path = json.at("resume_path").get<std::string>(),
           .has_checkpoint = json.at("has_checkpoint"),
+          .highest_attempt_of_copy = json.at("highest_attempt_of_copy"),
           .first_made = json.at("first_made").get<std::string>()};
 }
 
 namespace {
 
 /// The folder of a run with all that it needs from elsewhere; where that fails, as if it had never been made.
-RunFolder prepare_run_folder(const TrainRequest& request, int slurm_restart_count) {
-  RunFolder folder = choose_run_folder(request.options, request.facts, time_text_now(), slurm_restart_count);
+RunFolder prepare_run_folder(const TrainRequest& request, const SlurmStart& start) {
+  RunFolder folder = choose_run_folder(request.options, request.facts, time_text_now(), start);
   try {
-    const auto fetched =
+    folder.highest_attempt_of_copy =
         bring_run_here(request.options, {.folder = folder.path, .name = folder.name, .is_resume = folder.is_resume});
-    if (fetched) folder.resume_path = *fetched;
-    folder.has_checkpoint = has_checkpoint(folder);
+    choose_start(folder, request.options, start);
+    if (!folder.resume_latest && remote::is_url(folder.resume_path.string()))
+      folder.resume_path = bring_checkpoint_here(folder.resume_path.string(), folder.path);
+    if (folder.resume_latest && request.options.resume && *request.options.resume != "latest")
+      core::log_info("this job was started again: it goes on from its newest checkpoint, not from {}",
+                     *request.options.resume);
     return folder;
   } catch (...) {
     remove_new_folders(folder);
@@ -122,8 +141,9 @@ RunFolder prepare_run_folder(const TrainRequest& request, int slurm_restart_coun
 
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
   const config::RunOptions& options = request.options;
+  const SlurmStart start{.restart_count = ranks.info.slurm_restart_count, .job_id = ranks.info.job_id};
   const RunFolder folder = run_folder_from_text(decide_on_rank_zero(
-      ranks.world.comm(), [&] { return to_text(prepare_run_folder(request, ranks.info.slurm_restart_count)); },
+      ranks.world.comm(), [&] { return to_text(prepare_run_folder(request, start)); },
       [&] { ranks.world.wait_for_rank_zero("it fetches the run's files"); }));
   if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint)
     throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, and --exit-on-missing-checkpoint is given",

@@ -17,15 +17,24 @@ struct RunFolder {
   bool resume_latest = false;  ///< The newest whole checkpoint of this run, or a fresh start where there is none.
   std::filesystem::path resume_path;  ///< A particular checkpoint, else empty.
   bool has_checkpoint = false;        ///< With is_resume: there is something to go on from, be it whole or not.
+  int highest_attempt_of_copy = 0;    ///< That has a claim at --remote-sync.
   std::filesystem::path first_made;   ///< The run folder or the topmost folder above it that this start made; else "".
 
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 };
 
+/// What SLURM says of this start.
+struct SlurmStart {
+  int restart_count = 0;    ///< > 0: the job was requeued.
+  std::string job_id = {};  ///< The same at each of its starts.
+};
+
 /// Names the run (OpenCLIP's automatic name from `time_text` when none is given). A folder that already holds a run is
-/// a UsageError unless the run is resumed. `slurm_restart_count` > 0 implies --resume latest. For rank 0.
+/// a UsageError unless the run is resumed. A requeued job resumes the latest checkpoint, also where --resume names
+/// another one, once it has saved one itself. A run of OpenCLIP goes on from its newest file until there is a
+/// checkpoint of ours. For rank 0.
 RunFolder choose_run_folder(const config::RunOptions& options, const config::RunFacts& facts,
-                            const std::string& time_text, int slurm_restart_count);
+                            const std::string& time_text, const SlurmStart& start);
 
 /// A RunFolder as text and back, for the other ranks.
 std::string to_text(const RunFolder& folder);

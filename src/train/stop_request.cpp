@@ -13,12 +13,13 @@
 namespace lockstep::train {
 namespace {
 
-enum class Answer : int { kLeave, kNote, kIgnore };
+enum class Answer : int { kLeave, kNote, kNoteAtEnd, kIgnore };
 
 // Signals come to a process, not to an object of it: the one place where process-wide variables cannot be avoided.
 std::atomic<Answer> answer{Answer::kLeave};
 std::atomic<int> noted_request{0};
 std::atomic<int> num_interrupts{0};
+std::atomic<bool> is_told_to_end{false};
 std::atomic<const char*> interrupt_text{nullptr};  // where this rank is the one that tells
 
 void tell(const char* text) {
@@ -38,6 +39,11 @@ void note(int signal) {
   }
 }
 
+void note_at_end(int signal) {
+  if (signal == SIGINT && num_interrupts.fetch_add(1) > 0) ::_exit(130);
+  if (signal != SIGUSR2) is_told_to_end = true;
+}
+
 sigset_t stop_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -48,6 +54,7 @@ sigset_t stop_signals() {
 /// Safe in a handler.
 void take(int signal) {
   if (answer == Answer::kNote) note(signal);
+  if (answer == Answer::kNoteAtEnd) note_at_end(signal);
   if (answer == Answer::kLeave && signal != SIGUSR2) ::_exit(static_cast<int>(ExitCode::kRequeue));
 }
 
@@ -93,6 +100,12 @@ void note_stop_signals(bool tells, int num_ranks) {
 }
 
 StopRequest take_stop_request() { return static_cast<StopRequest>(noted_request.exchange(0)); }
+void note_stop_signals_at_end() {
+  num_interrupts = 0;
+  is_told_to_end = false;
+  answer = Answer::kNoteAtEnd;
+}
+bool was_told_to_end() { return is_told_to_end; }
 void ignore_stop_signals() { answer = Answer::kIgnore; }
 
 }  // namespace lockstep::train

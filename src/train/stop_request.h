@@ -19,7 +19,12 @@ void leave_on_stop_signals();
 void note_stop_signals(bool tells, int num_ranks);
 /// The largest request noted since the last call.
 StopRequest take_stop_request();
-/// Once the exit code is decided: further signals are ignored, so that srun reports that code.
+/// Once the exit code is decided: signals no longer end the process, so that srun reports that code. They are noted,
+/// for was_told_to_end(); the second SIGINT from here on still ends it at once with exit code 130.
+void note_stop_signals_at_end();
+/// Whether SIGTERM, SIGINT or SIGUSR1 has come since note_stop_signals_at_end(): what may be left undone is.
+bool was_told_to_end();
+/// Behind that: further signals are ignored.
 void ignore_stop_signals();
 
 }  // namespace lockstep::train

@@ -31,7 +31,8 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kSyncOfFailedRun_s = 15;  // whoever started the ranks may end them soon
+constexpr double kSyncOfFailedRun_s = 15;   // whoever started the ranks may end them soon
+constexpr double kSyncOfStoppedRun_s = 60;  // so does SLURM, and the next attempt sends the rest
 
 /// Every option as a key and a text, for params.txt.
 std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet& set) {
@@ -74,6 +75,7 @@ class TrainRun final : private TrainerCallbacks {
   void log_start(const TrainerConfig& config) const;
   void list_bad_samples() const;
   ExitCode finish(ExitCode code);
+  void finish_sync(ExitCode code);
 
   void before_step(int64_t step) override;
   void record_first_step(const PhaseTimes& first_step) override;
@@ -203,7 +205,8 @@ void TrainRun::open_record(const TrainerConfig& config) {
                                 .to_tensorboard = report_to == "tensorboard" || report_to == "all",
                                 .train_flops_per_step = 3 * run_.task.forward.flops * samples},
                  task_->log_format(), *record_, wandb);
-    sync_ = start_sync(run_.options(), {.folder = run_.folder.path, .name = run_.folder.name}, checkpoints_.attempt());
+    sync_ = start_sync(run_.options(), {.folder = run_.folder.path, .name = run_.folder.name}, checkpoints_.attempt(),
+                       checkpoints_.held());
   });
 }
 
@@ -273,15 +276,27 @@ ExitCode TrainRun::finish(ExitCode code) {
   list_bad_samples();
   core::log_info("the record of this run lies in {}", run_.folder.path.string());
   run_.world().barrier();
-  ignore_stop_signals();
+  note_stop_signals_at_end();
   if (log_) log_->finish(static_cast<int>(code));
   if (record_)
     record_->finish({.state = code == ExitCode::kOk ? record::RunState::kFinished : record::RunState::kStopped,
                      .exit_code = static_cast<int>(code)});
-  if (sync_) sync_->finish(run_.options().remote_sync_deadline_s);
-  if (!run_.options().remote_sync.empty())  // srun ends a job soon after its first rank
-    run_.ranks.world.wait_for_rank_zero("the last files reach --remote-sync");
+  finish_sync(code);
+  ignore_stop_signals();
   return code;
+}
+
+/// The last copy. A signal ends it: the run is over, and what is missing at the copy lies here.
+void TrainRun::finish_sync(ExitCode code) {
+  const double deadline_s = run_.options().remote_sync_deadline_s;
+  if (sync_)
+    sync_->finish(code == ExitCode::kRequeue ? std::min(kSyncOfStoppedRun_s, deadline_s) : deadline_s, was_told_to_end);
+  if (run_.options().remote_sync.empty()) return;
+  const std::string waited_for = "the last files reach --remote-sync";  // srun ends a job soon after its first rank
+  if (epoch_.num_batches > 0)
+    checkpoints_.remove_superfluous(waited_for);  // of which one may have been on its way
+  else
+    run_.ranks.world.wait_for_rank_zero(waited_for);
 }
 
 void TrainRun::note_failure(const Error& error) {

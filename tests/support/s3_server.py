@@ -11,6 +11,7 @@ The gate takes orders at /_gate as a JSON object in a POST, and answers with wha
     damage      change a byte of so many of the next bodies
     hang        true: take requests and never answer; false: answer again
     delay_s     wait so long before each answer
+    forbid      answer requests whose line begins with this text with status 403; "": none
     expired     true: refuse the key id "old" as expired; a text: from the first request on whose line holds it
     match       fail, unknown, drop, damage and hang concern only requests whose line ("PUT /bucket/key?query") holds
                 this text
@@ -132,6 +133,9 @@ def make_handler(gate):
 
         def handle_request(self):
             line = f"{self.command} {self.path}"
+            if self.command in ("PUT", "POST") and "Content-Length" not in self.headers:
+                self.close_connection = True
+                return self.refuse(411, "MissingContentLength")
             length = int(self.headers.get("Content-Length", 0))
             if self.path == "/_gate":
                 return self.take_order(self.rfile.read(length))
@@ -146,6 +150,8 @@ def make_handler(gate):
             while gate.orders["hang"] and gate.orders["match"] in line:
                 time.sleep(0.05)
             time.sleep(gate.orders["delay_s"])
+            if gate.orders.get("forbid") and line.startswith(gate.orders["forbid"]):
+                return self.refuse(403, "AccessDenied")
             if gate.takes("fail", line):
                 return self.refuse(500, "InternalError")
             if gate.takes("unknown", line):

@@ -229,6 +229,15 @@ TEST(Fence, ALateCommitOfASupersededAttemptIsVoid) {
   EXPECT_EQ(usable_names(run.path()).size(), 2u);
 }
 
+TEST(Fence, AClaimTellsWhoMadeIt) {
+  const core::TempDir run;
+  EXPECT_EQ(claim_checkpoints(run.path(), Json{{"job", "7"}}).attempt, 1);
+  EXPECT_EQ(who_claimed(run.path(), 1), (Json{{"job", "7"}}));
+  EXPECT_FALSE(who_claimed(run.path(), 2));
+  overwrite(run.path() / "checkpoints" / "owner.2", "");
+  EXPECT_FALSE(who_claimed(run.path(), 2));
+}
+
 TEST(Fence, AClaimThatDiedBeforeItsListJudgesNothing) {
   const core::TempDir run;
   make_checkpoint(run.path(), 10, 1);

@@ -9,6 +9,7 @@
 #include "config/contrastive_shape.h"
 #include "config/hub_cache.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/strings.h"
 #include "support/error_text.h"
 #include "tasks/contrastive/front/aug_cfg.h"
@@ -244,6 +245,23 @@ TEST(ContrastiveOptions, ACacheOfFeaturesServesLockedTowers) {
     warnings({"--model", "ViT-B-32", "--lock-image", "--cache-locked-features", "1G"});
   });
   EXPECT_TRUE(holds(said, "serves no tower: pictures are cropped at random")) << said;
+}
+
+TEST(ContrastiveOptions, ACopyAmongTheFilesOfTheRunIsRefused) {
+  const core::TempDir folder;
+  const std::string here = folder.path().string();
+  std::filesystem::create_directory(folder.path() / "logs");
+  std::filesystem::create_directory_symlink(folder.path() / "logs", folder.path() / "link");
+  const auto error_of = [&](const std::string& where, const std::string& name) {
+    return clip_error({"--logs", here + "/logs", "--name", name, "--remote-sync", where});
+  };
+  for (const std::string& where : {here + "/logs", "file://" + here + "/logs/", here + "/link", here + "/x/../logs",
+                                   here + "/logs/run", here + "/logs/run/copies"})
+    EXPECT_TRUE(holds(error_of(where, "run"), "puts the copy of the run into")) << where;
+  EXPECT_TRUE(holds(error_of(here, "logs"), "puts the copy of the run into")) << "the copy would hold the run";
+  EXPECT_TRUE(holds(clip_error({"--logs", here + "/logs", "--remote-sync", here + "/logs"}), "puts the copy"));
+  for (const std::string& where : {here, here + "/copies", here + "/logs/runs", std::string("s3://b/logs")})
+    EXPECT_EQ(error_of(where, "run"), "") << where;
 }
 
 TEST(ContrastiveOptions, ResumingFromAFileOfWeightsPointsToPretrained) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <future>
+#include <set>
 
 #include "checkpoint/manifest.h"
 #include "core/files.h"
@@ -147,6 +149,65 @@ TEST(RunSync, ACheckpointOfOpenClipIsOneFile) {
   EXPECT_THROW(fetch_checkpoint(parse_address((there.path() / "epoch_4.pt").string()), here.path()), Error);
 }
 
+TEST(RunSync, TheNewestFileOfOpenClipIsFetchedWhereNobodyHasACheckpoint) {
+  const core::TempDir there, here;
+  fs::create_directories(there.path() / "checkpoints");
+  for (const char* name : {"checkpoints/epoch_2.pt", "checkpoints/epoch_10.pt", "out.log"})
+    core::write_file_atomic(there.path() / name, name);
+  const auto store = open_store(parse_address(there.path().string()));
+  const auto refused = tests::message_of<CheckpointError>([&] { fetch_latest(*store, here.path()); });
+  EXPECT_TRUE(tests::holds(refused, "holds 'checkpoints/epoch_10.pt', from which this command cannot go on"))
+      << refused;
+  const FetchedRun fetched = fetch_latest(*store, here.path(), /*takes_openclip=*/true);
+  ASSERT_TRUE(fetched.openclip);
+  EXPECT_FALSE(fetched.checkpoint);
+  EXPECT_EQ(core::read_file(here.path() / "checkpoints/epoch_10.pt"), "checkpoints/epoch_10.pt");
+  EXPECT_FALSE(fs::exists(here.path() / "checkpoints/epoch_2.pt"));
+  EXPECT_EQ(send_all(here.path(), there.path()).num_sent, 0);
+  EXPECT_FALSE(fetch_latest(*store, here.path(), true).openclip) << "it is here";
+
+  const SmallRun run;  // our own checkpoints go before
+  send_all(run.folder, there.path());
+  const core::TempDir third;
+  const FetchedRun own = fetch_latest(*store, third.path(), true);
+  EXPECT_TRUE(own.checkpoint && !own.openclip);
+}
+
+TEST(RunSync, WhatACutOffCopyLeftIsNotFetched) {
+  const SmallRun run;
+  const core::TempDir there, here;
+  send_all(run.folder, there.path());
+  for (const char* name : {"steps.jsonl.part", "steps.jsonl.part.tmphost-1-0a", "run.json.tmphost-1-0b"})
+    std::ofstream(there.path() / name) << "half";
+  const auto store = open_store(parse_address(there.path().string()));
+  EXPECT_TRUE(fetch_latest(*store, here.path()).has_record);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(here.path())) names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"checkpoints", "run.json", "steps.jsonl", kSyncStateName}));
+}
+
+TEST(RunSync, AnAttemptThatALaterOneHasSupersededAtTheCopySendsNothingMore) {
+  const SmallRun here, elsewhere;  // machines that share no files: both have attempt 1
+  const core::TempDir there;
+  const auto send = [&](const SmallRun& run, int attempt) {
+    return RunSync({.run_folder = run.folder, .address = parse_address(there.path().string()), .attempt = attempt})
+        .finish(60)
+        .num_sent;
+  };
+  EXPECT_EQ(send(here, 1), 9);
+  here.write("steps.jsonl", "more\n");
+  EXPECT_EQ(send(here, 1), 1) << "the claim at the copy is its own";
+  EXPECT_EQ(send(elsewhere, 1), 0) << "of the same number";
+  checkpoint::claim_checkpoints(elsewhere.folder, {});
+  elsewhere.write("steps.jsonl", "of attempt 2\n");
+  EXPECT_GT(send(elsewhere, 2), 0);
+  here.write("steps.jsonl", "of a process that lives on\n");
+  EXPECT_EQ(send(here, 1), 0);
+  EXPECT_EQ(core::read_file(there.path() / "steps.jsonl"), "of attempt 2\n");
+  EXPECT_EQ(fetch_latest(*open_store(parse_address(there.path().string())), here.folder).highest_attempt, 2);
+  EXPECT_EQ(checkpoint::claim_checkpoints(here.folder, {}, 3).attempt, 3);
+}
+
 TEST(RunSync, WhatACutOffCopyLeftInAFolderGoes) {
   const SmallRun run;
   const core::TempDir there;
@@ -285,6 +346,69 @@ TEST_F(RunSyncS3, AServerThatIsKilledAndComesBackGetsEverything) {
   EXPECT_EQ(servers_->num_requests("PUT", "model.safetensors?partNumber=1"), 0);  // the new gate saw no part again
   const core::TempDir other;
   EXPECT_EQ(fetch_latest(*store("killed"), other.path()).checkpoint->filename(), "step-00000040.a1");
+}
+
+/// As a run that keeps one checkpoint and saves faster than the storage takes them.
+TEST_F(RunSyncS3, TheCheckpointOnItsWayIsHeld) {
+  const SmallRun run;
+  checkpoint::HeldCheckpoint held;
+  SyncConfig slow = config(run, "slow");
+  slow.held = &held;
+  const std::string stuck = "slow/checkpoints/step-00000020.a1/optimizer";
+  servers_->order({{"hang", true}, {"match", stuck}});
+  RunSync sync(slow);
+  while (servers_->num_requests("PUT", stuck) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(held.is_held("step-00000020.a1"));
+  run.add_checkpoint(30);
+  for (const char* name : {"step-00000010.a1", "step-00000020.a1"})
+    if (!held.is_held(name)) checkpoint::remove_checkpoint(run.folder / "checkpoints" / name);
+  servers_->order({{"hang", false}});
+  EXPECT_EQ(sync.finish(60).num_missing, 0);
+  EXPECT_FALSE(held.is_held("step-00000020.a1"));
+  for (const char* name : {"step-00000020.a1", "step-00000030.a1"})
+    EXPECT_EQ(store("slow")->list(fmt::format("checkpoints/{}/", name)).size(), 3u) << name;
+  EXPECT_TRUE(store("slow")->list("checkpoints/step-00000010.a1/").empty());
+}
+
+TEST_F(RunSyncS3, AFileThatIsReplacedOnceItIsListedArrivesWhole) {
+  const SmallRun run;
+  run.write("a.log", "is sent first");
+  SyncConfig rare = config(run, "replaced");
+  rare.frequency_s = 1000;
+  RunSync sync(rare);
+  servers_->order({{"hang", true}, {"match", "replaced/a.log"}});
+  auto last = std::async(std::launch::async, [&] { return sync.finish(60); });
+  while (servers_->num_requests("PUT", "replaced/a.log") == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  core::write_file_atomic(run.folder / "run.json", R"({"much": "longer than before"})");
+  servers_->order({{"hang", false}});
+  EXPECT_EQ(last.get().num_missing, 0);
+  EXPECT_EQ(store("replaced")->read("run.json"), R"({"much": "longer than before"})");
+}
+
+TEST_F(RunSyncS3, TheEndWaitsNoLongerOnceItIsTold) {
+  const SmallRun run;
+  servers_->order({{"hang", true}});
+  RunSync sync(config(run, "told"));
+  const auto began = std::chrono::steady_clock::now();
+  const auto told = [&] { return std::chrono::steady_clock::now() - began > std::chrono::milliseconds(300); };
+  EXPECT_GT(sync.finish(600, told).num_missing, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
+  servers_->order({{"hang", false}});
+}
+
+TEST_F(RunSyncS3, KeysThatMayNotDeleteStillSendEverything) {
+  const SmallRun run;
+  servers_->order({{"fail", 1000}, {"match", "step-00000020.a1/optimizer"}});
+  RunSync sync(config(run, "append"));
+  while (sync.num_passes() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  sync.finish(0);
+  fs::remove_all(run.folder / kNewest);
+  servers_->order({{"fail", 0}, {"forbid", "DELETE"}});
+  RunSync next(config(run, "append"));
+  EXPECT_EQ(next.finish(60).num_missing, 0);
+  servers_->order({{"forbid", ""}});
+  EXPECT_EQ(store("append")->list(kNewest).size(), 1u) << "it could not be removed, and is no checkpoint";
 }
 
 TEST_F(RunSyncS3, AServerThatNeverAnswersHoldsNobodyUp) {

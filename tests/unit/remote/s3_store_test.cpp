@@ -55,6 +55,26 @@ TEST_F(S3StoreTest, KeepsFilesUnderTheirNames) {
   EXPECT_EQ(own.text(), "s3://runs/plain/a b+c~d");
 }
 
+TEST_F(S3StoreTest, KeysThatLeaveTheFolderAreNotListed) {
+  S3Client client("runs", servers_->config());
+  for (const char* key : {"odd/good/file", "odd//tmp/absolute", "odd/tensorboard/../../../relative", "odd/./dot"})
+    client.send({.method = "PUT", .key = key, .body = "x"});
+  ASSERT_EQ(client.list("odd/").size(), 4u);
+  const auto files = store("odd").list("");
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(files[0].name, "good/file");
+}
+
+TEST_F(S3StoreTest, KeysThatMayNotDeleteWillDo) {
+  servers_->order({{"forbid", "DELETE"}});
+  auto own = store("kept");
+  EXPECT_NO_THROW(test_writing(own));
+  EXPECT_EQ(own.list(".write_test").size(), 1u);
+  servers_->order({{"forbid", "PUT"}});
+  EXPECT_THROW(test_writing(own), RemoteError);
+  servers_->order({{"forbid", ""}});
+}
+
 TEST_F(S3StoreTest, LargeFilesTravelInParts) {
   auto own = store("large");
   const fs::path path = make_file(2 * kPartBytes + 12345);

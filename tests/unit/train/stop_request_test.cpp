@@ -84,6 +84,40 @@ TEST_F(StopRequestDeathTest, BeforeAnythingHasBegunTheProcessEndsAtOnce) {
       testing::ExitedWithCode(75), "");
 }
 
+TEST_F(StopRequestDeathTest, AtTheEndASignalIsNotedAndTheSecondInterruptLeaves) {
+  const auto wait_until_told = [] {
+    for (int tries = 0; tries < 20'000 && !was_told_to_end(); ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  EXPECT_EXIT(
+      {
+        leave_on_stop_signals();
+        note_stop_signals(/*tells=*/false, 1);
+        note_stop_signals_at_end();
+        ::kill(::getpid(), SIGUSR2);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        if (was_told_to_end()) ::_exit(kMissed);
+        ::kill(::getpid(), SIGTERM);
+        wait_until_told();
+        ::_exit(was_told_to_end() ? kNoted : kMissed);
+      },
+      testing::ExitedWithCode(kNoted), "");
+  EXPECT_EXIT(
+      {
+        leave_on_stop_signals();
+        note_stop_signals(/*tells=*/false, 1);
+        ::kill(::getpid(), SIGINT);
+        while (take_stop_request() == StopRequest::kNone) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        note_stop_signals_at_end();
+        ::kill(::getpid(), SIGINT);
+        wait_until_told();
+        ::kill(::getpid(), SIGINT);
+        std::this_thread::sleep_for(std::chrono::seconds(20));
+        ::_exit(kMissed);
+      },
+      testing::ExitedWithCode(130), "");
+}
+
 TEST_F(StopRequestDeathTest, OnceTheExitCodeIsDecidedSignalsChangeNothing) {
   EXPECT_EXIT(
       {

@@ -4,6 +4,7 @@
 
 #include <system_error>
 
+#include "checkpoint/openclip_files.h"
 #include "core/log.h"
 #include "models/openclip_order.h"
 #include "models/weights.h"
@@ -38,6 +39,12 @@ void link_as(const fs::path& file, const fs::path& name) {
 void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folder,
                         const checkpoint::CheckpointManifest& manifest) {
   if (!ends_epoch(manifest)) return;
+  const fs::path file = copy_of_epoch(folder.parent_path(), manifest.epoch);
+  if (!checkpoint::claim_openclip_file(folder.parent_path().parent_path(), file.filename().string())) {
+    core::log_warning("'{}' was not written by this run and stays: this epoch gets no file of OpenCLIP's; {}",
+                      file.string(), "`lockstep ckpt export --with-optimizer` writes one elsewhere");
+    return;
+  }
   checkpoint::CheckpointManifest ignored;
   models::NamedValues weights =
       models::in_openclip_order(models::read_weights(train::weight_file(folder, ignored)).tensors);
@@ -49,7 +56,6 @@ void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folde
                                               .epsilon = *options.eps,
                                               .weight_decay = options.wd});
   for (auto& [name, tensor] : weights) name = "module." + name;
-  const fs::path file = copy_of_epoch(folder.parent_path(), manifest.epoch);
   models::write_weights_pt(file, weights,
                            models::CheckpointHead{.epoch = manifest.epoch,
                                                   .name = folder.parent_path().parent_path().filename().string(),
@@ -63,7 +69,8 @@ void remove_openclip_copy(const fs::path& folder, const checkpoint::CheckpointMa
   if (!ends_epoch(manifest)) return;
   for (const auto& entry : checkpoint::list_checkpoints(folder.parent_path()))
     if (entry.step == manifest.step && entry.attempt > manifest.attempt && entry.problem.empty()) return;
-  fs::remove(copy_of_epoch(folder.parent_path(), manifest.epoch));
+  const fs::path file = copy_of_epoch(folder.parent_path(), manifest.epoch);
+  if (checkpoint::is_own_openclip_file(folder.parent_path().parent_path(), file.filename().string())) fs::remove(file);
 }
 
 }  // namespace lockstep::tasks

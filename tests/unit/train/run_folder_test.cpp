@@ -1,0 +1,77 @@
+#include "train/run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/manifest.h"
+#include "core/files.h"
+#include "support/error_text.h"
+
+namespace lockstep::train {
+namespace {
+namespace fs = std::filesystem;
+
+/// A run "run" of a task that takes OpenCLIP's files.
+class RunFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.task = "clip";
+    options_.logs = logs_.path().string();
+    options_.name = "run";
+    options_.takes_openclip_checkpoints = true;
+    fs::create_directories(run_ / "checkpoints");
+  }
+  RunFolder choose(const SlurmStart& start = {}) const { return choose_run_folder(options_, {}, "now", start); }
+  void add_file(const std::string& name) const { core::write_file_atomic(run_ / name, "{}"); }
+  void add_checkpoint(int64_t step, int attempt) const {
+    const fs::path folder = run_ / "checkpoints" / checkpoint::checkpoint_name(step, attempt);
+    fs::create_directories(folder);
+    core::write_file_atomic(folder / "model.safetensors", "weights");
+    checkpoint::write_manifest(
+        folder, {.step = step, .attempt = attempt, .files = {checkpoint::describe_file(folder, "model.safetensors")}});
+  }
+
+  core::TempDir logs_{"lockstep_run_folder"};
+  fs::path run_ = logs_.path() / "run";
+  config::RunOptions options_;
+};
+
+TEST_F(RunFolderTest, ARunOfOpenClipGoesOnFromItsFileUntilThereIsACheckpointOfOurs) {
+  add_file("checkpoints/epoch_2.pt");
+  EXPECT_TRUE(tests::holds(tests::message_of<UsageError>([&] { choose(); }), "of OpenCLIP already exists"));
+  options_.resume = "latest";
+  EXPECT_EQ(choose().resume_path, run_ / "checkpoints/epoch_2.pt");
+  // The first start died before it saved, or while it did.
+  add_file("run.json");
+  checkpoint::claim_checkpoints(run_, {});
+  fs::create_directories(run_ / "checkpoints/step-00000005.a1");
+  const RunFolder again = choose();
+  EXPECT_EQ(again.resume_path, run_ / "checkpoints/epoch_2.pt");
+  EXPECT_TRUE(again.has_checkpoint && !again.resume_latest);
+  add_checkpoint(5, 1);
+  const RunFolder later = choose();
+  EXPECT_TRUE(later.has_checkpoint && later.resume_latest);
+  EXPECT_EQ(later.resume_path, "");
+  options_.resume.reset();
+  const auto refused = tests::message_of<UsageError>([&] { choose(); });
+  EXPECT_FALSE(tests::holds(refused, "of OpenCLIP")) << "it is ours by now";
+}
+
+TEST_F(RunFolderTest, ARequeuedJobGoesOnFromWhatItSaved) {
+  options_.resume = "/elsewhere/start";
+  const SlurmStart first{.restart_count = 0, .job_id = "7"}, again{.restart_count = 1, .job_id = "7"};
+  checkpoint::claim_checkpoints(run_, {{"job", "6"}});  // what the user chose to leave behind
+  add_checkpoint(20, 1);
+  EXPECT_EQ(choose(first).resume_path, "/elsewhere/start");
+  EXPECT_EQ(choose(again).resume_path, "/elsewhere/start") << "it has saved nothing";
+  checkpoint::claim_checkpoints(run_, {{"job", "7"}});
+  add_checkpoint(15, 2);
+  EXPECT_EQ(choose(first).resume_path, "/elsewhere/start");
+  const RunFolder latest = choose(again);
+  EXPECT_TRUE(latest.resume_latest && latest.has_checkpoint);
+  EXPECT_EQ(latest.resume_path, "");
+  options_.resume.reset();
+  EXPECT_TRUE(choose(again).resume_latest);
+}
+
+}  // namespace
+}  // namespace lockstep::train
