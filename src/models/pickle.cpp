@@ -142,7 +142,11 @@ class PickleMachine {
     const auto* name = pop();
     const auto* module = pop();
     if (!name->is(Kind::kString) || !module->is(Kind::kString)) refuse("a global's name that is no text");
-    push_new(Kind::kGlobal)->text = module->text + "." + name->text;
+    push_global(module->text + "." + name->text);
+  }
+  void push_global(std::string name) {
+    document_.globals_.push_back(name);
+    push_new(Kind::kGlobal)->text = std::move(name);
   }
   void reduce() {
     const auto* arguments = pop();
@@ -254,7 +258,7 @@ bool PickleMachine::step_references(char opcode) {
     case 'j': recall(number<uint32_t>()); return true;
     case 'c': {
       const std::string module = line();
-      push_new(Kind::kGlobal)->text = module + "." + line();
+      push_global(module + "." + line());
       return true;
     }
     case '\x93': stack_global(); return true;
