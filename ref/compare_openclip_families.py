@@ -194,7 +194,7 @@ def compare(name, program, folder):
 def main():
     program, output = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     lines = [
-        "# Every family's runs, continued in either program",
+        "# Runs of other families, continued in either program",
         "",
         "Written by `ref/compare_openclip_families.py`, which says what is run: small models of the classes of",
         "OpenCLIP 3.3.0 (timm 1.0.31, transformers 5.23.0), fp32, two epochs of five steps. OpenCLIP reads the",
