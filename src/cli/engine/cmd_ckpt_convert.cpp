@@ -38,7 +38,7 @@ models::ClapNaming naming_of(const std::string& names) {
 models::NamedValues openclip_values(const models::WeightFile& weights, const config::ClipShape& shape) {
   models::NamedValues targets;
   for (const auto& spec : config::clip_param_specs(shape))
-    targets.emplace_back(spec.name, at::empty(spec.shape, at::TensorOptions(at::kMeta)));
+    targets.emplace_back(spec.name, at::empty(spec.shape, at::TensorOptions().device(at::kMeta)));
   return models::in_openclip_order(models::names_of_model(targets, weights));
 }
 
