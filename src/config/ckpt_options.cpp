@@ -80,7 +80,8 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
             {.help = "module: put 'module.' before every name, as OpenCLIP 3 does when it saves from several ranks.",
              .choices = {"none", "module"}});
     set.add("names", &options.names,
-            {.help = "Whose names the weights get, whatever they have. CLAP's, with --model: those of LAION's CLAP, "
+            {.help = "Whose names the weights get, whatever they have. A CLIP's, with --model: openclip, those of "
+                     "OpenCLIP's class of that model. CLAP's, with --model: those of LAION's CLAP, "
                      "OpenCLIP's development version or Hugging Face's ClapModel. "
                      "A GPT's: Hugging Face's (GPT-2, Llama or Nemotron, as a folder with config.json and tokenizer) "
                      "or Megatron's (one .safetensors).",
@@ -117,6 +118,9 @@ void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set) 
   if ((needs_model && !has_model) || (options.names == "as-is" && has_model))
     throw UsageError(fmt::format("options: '{}' needs --names and --model together", set.command()),
                      "for example --names laion --model HTSAT-tiny-Roberta-base");
+  if (options.names == "laion" && !is_clap_model(options.model))
+    throw UsageError(fmt::format("options: --names laion: '{}' is no CLAP", options.model),
+                     "OpenCLIP's names of a CLIP are those of --names openclip");
   if (options.with_optimizer && (options.names != "as-is" || !writes_pt(options)))
     throw UsageError(
         fmt::format("options: --with-optimizer writes a training checkpoint of OpenCLIP, '{}' is none", options.output),

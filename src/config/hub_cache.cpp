@@ -10,9 +10,16 @@
 namespace lockstep::config {
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Where OpenCLIP keeps its own files, whatever XDG_CACHE_HOME says.
+fs::path user_cache() { return fs::path(core::env("HOME").value_or("/")) / ".cache"; }
+
+}  // namespace
+
 fs::path home_cache() {
   if (const auto folder = core::env("XDG_CACHE_HOME")) return *folder;
-  return fs::path(core::env("HOME").value_or("/")) / ".cache";
+  return user_cache();
 }
 
 namespace {
@@ -52,7 +59,7 @@ void look_first_in(const fs::path& folder) { first_cache() = folder; }
 
 std::optional<fs::path> find_in_openclip_caches(std::string_view file) {
   std::error_code ignored;
-  for (const fs::path& folder : {first_cache(), home_cache() / "clip"})
+  for (const fs::path& folder : {first_cache(), home_cache() / "clip", user_cache() / "clip"})
     if (!folder.empty() && fs::is_regular_file(folder / file, ignored)) return folder / file;
   return std::nullopt;
 }

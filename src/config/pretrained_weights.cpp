@@ -248,9 +248,11 @@ std::optional<fs::path> find_in_named(std::string_view named, std::span<const st
                    "name a folder as OpenCLIP's push to the Hub makes it, with its configuration and its weights");
 }
 
+/// As OpenCLIP takes a tag: "laion2B-s34B-b79K" is laion2b_s34b_b79k.
 const PretrainedRow* find_tag(std::string_view named, std::string_view model) {
+  const std::string tag = core::replace_all(core::to_lower_ascii(named), "-", "_");
   for (const PretrainedRow& row : kPretrained)
-    if (row.model == model && row.tag == named) return &row;
+    if (row.model == model && row.tag == tag) return &row;
   return nullptr;
 }
 

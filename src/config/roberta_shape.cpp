@@ -63,9 +63,9 @@ std::string roberta_repository(std::string_view name) { return std::string(kOrga
 void add_roberta(ParamList& list, const std::string& prefix, const RobertaShape& text) {
   const InitLaw law = normal(kRobertaDeviation);
   list.add(prefix + "embeddings.word_embeddings.weight", {text.vocab_size, text.width}, law, false);
-  list.add(prefix + "embeddings.position_embeddings.weight", {text.max_positions, text.width}, law, false);
   list.add(prefix + "embeddings.token_type_embeddings.weight", {text.token_types, text.width}, law, false);
   list.add_layer_norm(prefix + "embeddings.LayerNorm", text.width);
+  list.add(prefix + "embeddings.position_embeddings.weight", {text.max_positions, text.width}, law, false);
   for (int64_t i = 0; i < text.layers; ++i) {
     const std::string layer = fmt::format("{}encoder.layer.{}", prefix, i);
     for (const char* part : {"query", "key", "value"})

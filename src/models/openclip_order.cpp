@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <span>
+#include <string_view>
 
 #include "core/strings.h"
 
@@ -15,13 +16,28 @@ namespace {
 using NamedValue = NamedValues::value_type;
 
 /// What stands at the top of a CLIP model, where OpenCLIP's order is not that of a forward pass; and of a CoCa model.
-constexpr std::array kTop{"positional_embedding", "text_projection",  "logit_scale", "logit_bias", "visual.", "text.",
-                          "transformer.",         "token_embedding.", "ln_final."};
-constexpr std::array kCaptionTop{"logit_scale", "logit_bias", "text.", "visual.", "text_decoder."};
+/// Position embeddings of pictures that do not learn are a buffer here, and OpenCLIP's parameter.
+constexpr std::array kTop{"positional_embedding",
+                          "text_projection",
+                          "logit_scale",
+                          "logit_bias",
+                          "visual.class_embedding",
+                          "visual.positional_embedding",
+                          "visual.",
+                          "text.",
+                          "transformer.",
+                          "token_embedding.",
+                          "ln_final.",
+                          "text_projection."};
+constexpr std::array kCaptionTop{
+    "logit_scale", "logit_bias",   "text.", "visual.class_embedding", "visual.positional_embedding",
+    "visual.",     "text_decoder."};
 
-size_t top_place(const std::string& name, std::span<const char* const> tops) {
-  const auto found =
-      std::find_if(tops.begin(), tops.end(), [&](const char* top) { return core::starts_with(name, top); });
+/// Of the first that is the name, or the module that the name is in.
+size_t top_place(std::string_view name, std::span<const char* const> tops) {
+  const auto found = std::find_if(tops.begin(), tops.end(), [&](std::string_view top) {
+    return top.back() == '.' ? core::starts_with(name, top) : name == top;
+  });
   return static_cast<size_t>(found - tops.begin());
 }
 

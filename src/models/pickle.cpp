@@ -148,7 +148,11 @@ class PickleMachine {
     if (!name->is(Kind::kString) || !module->is(Kind::kString)) refuse("a global's name that is no text");
     num_joined_bytes_ += module->text.size() + name->text.size();
     if (num_joined_bytes_ > kMaxSmallValues + bytes_.size()) refuse("longer names of globals than a weight file has");
-    push_new(Kind::kGlobal)->text = module->text + "." + name->text;
+    push_global(module->text + "." + name->text);
+  }
+  void push_global(std::string name) {
+    document_.globals_.push_back(name);
+    push_new(Kind::kGlobal)->text = std::move(name);
   }
   void reduce() {
     const auto* arguments = pop();
@@ -260,7 +264,7 @@ bool PickleMachine::step_references(char opcode) {
     case 'j': recall(number<uint32_t>()); return true;
     case 'c': {
       const std::string module = line();
-      push_new(Kind::kGlobal)->text = module + "." + line();
+      push_global(module + "." + line());
       return true;
     }
     case '\x93': stack_global(); return true;

@@ -52,10 +52,13 @@ class PickleDocument {
   /// opcodes.
   PickleDocument(std::span<const std::byte> bytes, std::string where);
   const PickleValue& root() const { return *root_; }
+  /// Every "module.name" that it asks Python for, as often as it does.
+  const std::vector<std::string>& globals() const { return globals_; }
 
  private:
   friend class PickleMachine;
   std::deque<PickleValue> values_;
+  std::vector<std::string> globals_;
   const PickleValue* root_ = nullptr;
 };
 

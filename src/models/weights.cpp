@@ -62,14 +62,27 @@ void take_off_prefixes(NamedValues& tensors) {
       for (auto& [name, tensor] : tensors) name = name.substr(prefix.size());
 }
 
-/// "text.transformer.x" -> "transformer.x": the text tower of OpenCLIP's CustomTextCLIP is the native one under a
-/// prefix.
-void flatten_text_tower(NamedValues& tensors) {
-  const bool is_custom_text = std::any_of(
-      tensors.begin(), tensors.end(), [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
-  if (!is_custom_text) return;
-  for (auto& [name, tensor] : tensors)
-    if (core::starts_with(name, "text.")) name = name.substr(5);
+constexpr std::string_view kTextPrefix = "text.";
+
+/// Is the text tower OpenCLIP's native one under a prefix (CustomTextCLIP)? One of Hugging Face always has the prefix.
+bool has_prefixed_text(const NamedValues& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
+}
+
+/// "text.transformer.x" -> "transformer.x".
+void flatten_text_tower(WeightFile& file) {
+  file.had_text_prefix = has_prefixed_text(file.tensors);
+  if (!file.had_text_prefix) return;
+  for (auto& [name, tensor] : file.tensors)
+    if (core::starts_with(name, kTextPrefix)) name = name.substr(kTextPrefix.size());
+}
+
+/// Does a tensor of a flat file belong to the text tower? Models of other kinds have no file that was flattened.
+bool is_of_text_tower(std::string_view name) {
+  constexpr std::array kOthers{"visual.", "text_decoder.", "logit_scale", "logit_bias"};
+  return std::none_of(kOthers.begin(), kOthers.end(),
+                      [&](const char* other) { return core::starts_with(name, other); });
 }
 
 bool is_no_weight(const std::string& name) { return name == "position_ids" || core::ends_with(name, ".position_ids"); }
@@ -90,12 +103,9 @@ std::string shape_text(at::IntArrayRef shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }
 
-constexpr std::string_view kTextPrefix = "text.";
-
 /// Files have the text tower's names without their prefix (flatten_text_tower); a model may have them with it.
-bool has_flat_file_names(const NamedValues& targets) {
-  return std::any_of(targets.begin(), targets.end(),
-                     [](const auto& entry) { return entry.first == "text.token_embedding.weight"; });
+std::string name_in_files(const std::string& name, bool has_prefix) {
+  return has_prefix && core::starts_with(name, kTextPrefix) ? name.substr(kTextPrefix.size()) : name;
 }
 
 struct Match {
@@ -109,9 +119,9 @@ Match match_names(const NamedValues& targets, const NamedValues& values) {
   std::unordered_map<std::string, at::Tensor> by_name;
   for (const auto& [name, tensor] : values) by_name.emplace(name, tensor);
   std::unordered_set<std::string> known;
-  const size_t prefix = has_flat_file_names(targets) ? kTextPrefix.size() : 0;
+  const bool has_prefix = has_prefixed_text(targets);
   for (const auto& [name, handle] : targets) {
-    const std::string file_name = core::starts_with(name, kTextPrefix) ? name.substr(prefix) : name;
+    const std::string file_name = name_in_files(name, has_prefix);
     known.insert(file_name);
     const auto found = by_name.find(file_name);
     if (found == by_name.end()) {
@@ -161,7 +171,7 @@ namespace {
 /// OpenCLIP's names of native models; what is no weight goes to `ignored`.
 WeightFile with_native_names(WeightFile file) {
   take_off_prefixes(file.tensors);
-  flatten_text_tower(file.tensors);
+  flatten_text_tower(file);
   std::erase_if(file.tensors, [&](const auto& entry) {
     if (is_no_weight(entry.first)) file.ignored.push_back(entry.first);
     return is_no_weight(entry.first);
@@ -190,6 +200,24 @@ NamedValues named_values(nn::Module& module) {
 
 void require_fit(const NamedValues& targets, const WeightFile& weights) {
   require_fit(match_names(targets, weights.tensors), weights);
+}
+
+NamedValues names_of_file(const WeightFile& weights) {
+  NamedValues out = weights.tensors;
+  if (weights.had_text_prefix)
+    for (auto& [name, tensor] : out)
+      if (is_of_text_tower(name)) name = std::string(kTextPrefix) + name;
+  return out;
+}
+
+NamedValues names_of_model(const NamedValues& targets, const WeightFile& weights) {
+  require_fit(targets, weights);
+  const bool has_prefix = has_prefixed_text(targets);
+  std::unordered_map<std::string, std::string> own_names;
+  for (const auto& [name, tensor] : targets) own_names.emplace(name_in_files(name, has_prefix), name);
+  NamedValues out;
+  for (const auto& [name, tensor] : weights.tensors) out.emplace_back(own_names.at(name), tensor);
+  return out;
 }
 
 void load_weights(nn::Module& module, const WeightFile& weights) { load_values(named_values(module), weights); }

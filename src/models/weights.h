@@ -22,6 +22,7 @@ struct WeightFile {
   NamedValues tensors;               ///< On the CPU, in file order.
   std::vector<std::string> ignored;  ///< Entries that are no weights (position_ids).
   std::optional<int64_t> epoch;      ///< Of an OpenCLIP training checkpoint.
+  bool had_text_prefix = false;      ///< Names of its text tower began with "text.", as in OpenCLIP's CustomTextCLIP.
 };
 
 /// Reads safetensors, or .pt files of torch.save (the format is recognised by content): a state dict, or a dictionary
@@ -43,6 +44,12 @@ void load_values(const NamedValues& targets, const WeightFile& weights);
 /// DataError as of load_weights unless the file holds just the tensors of `targets`, of which names and shapes count
 /// alone (they may lie on the meta device).
 void require_fit(const NamedValues& targets, const WeightFile& weights);
+
+/// The tensors under the names that the file has them by, but for prefixes of wrappers ("module.").
+NamedValues names_of_file(const WeightFile& weights);
+
+/// The tensors under the names of `targets`, which they must fit (require_fit), in the order of the file.
+NamedValues names_of_model(const NamedValues& targets, const WeightFile& weights);
 
 /// Parameters and buffers of `root` to all ranks. Collective.
 void broadcast_weights(nn::Module& module, comm::Comm& world, int root = 0);

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "models/pickle.h"
+#include "models/plain_globals.h"
 
 namespace lockstep::models {
 namespace fs = std::filesystem;
@@ -70,7 +71,16 @@ class PtReader {
     count_bytes("data.pkl", archive_->getRecordSize("data.pkl"));
     pickle_bytes_ = archive_->getRecordSize("data.pkl");
     const auto [data, size] = archive_->getRecord("data.pkl");
-    return PickleDocument({static_cast<const std::byte*>(data.get()), size}, where_);
+    PickleDocument document({static_cast<const std::byte*>(data.get()), size}, where_);
+    for (const std::string& global : document.globals())
+      if (!is_plain_global(global))
+        throw DataError(
+            fmt::format("models: '{}' is no weight file that can be read: it names '{}', which Python would "
+                        "import and could call: it may be made to execute code",
+                        where_, global),
+            "nothing was executed; where you trust its source, load it in Python with torch.load and save "
+            "its state_dict again with torch.save");
+    return document;
   }
 
   static std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open(const std::string& where) {

@@ -112,15 +112,15 @@ void import_openclip_checkpoint(const fs::path& file, const fs::path& folder, co
     own.emplace(name, tensor->detach());
     targets.emplace_back(name, tensor->detach());
   }
-  models::require_fit(targets, weights);
+  const models::NamedValues state_dict = models::names_of_model(targets, weights);
 
   models::NamedValues model;
-  for (const auto& [name, value] : weights.tensors) model.emplace_back(name, value.reshape(own.at(name).sizes()));
+  for (const auto& [name, value] : state_dict) model.emplace_back(name, value.reshape(own.at(name).sizes()));
   std::set<std::string> present;
   for (const auto& [name, value] : model) present.insert(name);
   for (const auto& [name, value] : targets)  // what OpenCLIP's older files do not have: counters, a bias of 0
     if (!present.contains(name)) model.emplace_back(name, at::zeros_like(value, at::kCPU));
-  const auto optimizer = optimizer_values(file, *saved.optimizer, numbered(weights.tensors, trained_names(state)), own);
+  const auto optimizer = optimizer_values(file, *saved.optimizer, numbered(state_dict, trained_names(state)), own);
 
   fs::create_directories(folder);
   models::write_weights_safetensors(folder / "model.safetensors", model);

@@ -238,9 +238,11 @@ TEST_P(ContrastiveLosses, RanksAndAccumulationEqualOneRank) {
   run.write_teacher();
   const bool has_batch_norm = golden.at("model") == "resnet" &&  // whose statistics are those of a micro-batch
                               std::string(GetParam()) != "lock_resnet_frozen_norms";
-  if (has_batch_norm) return;
+  if (has_batch_norm)
+    GTEST_SKIP() << "its statistics are those of each rank: ContrastiveBatchNorm.RanksEqualOpenClip compares them";
+  constexpr int kSteps = 10;
   Comm alone;
-  const LossTrained one = run.train(alone, {.eps = kCalmEps}, 4);
+  const LossTrained one = run.train(alone, {.eps = kCalmEps}, kSteps);
   const bool follows_signs = run.options().opt == "lion";
   for (const auto& [part, loss] : one.losses.front())
     EXPECT_GT(std::abs(one.losses.back().at(part) / loss - 1), 1e-3) << part << " of other parameters";
@@ -252,7 +254,7 @@ TEST_P(ContrastiveLosses, RanksAndAccumulationEqualOneRank) {
         fmt::format("{}: {} ranks, {} micro-batches", GetParam(), layout.num_ranks, layout.num_micro_batches);
     std::atomic<int> num_done = 0;
     tests::run_ranks(layout.num_ranks, [&](Comm& data) {
-      const LossTrained got = run.train(data, layout, 4);
+      const LossTrained got = run.train(data, layout, kSteps);
       expect_losses_of_one_rank(got, one, follows_signs ? kLossTolerance : 2e-6, where);
       expect_openclip_losses(got, golden, where, /*num_steps=*/1);  // those behind it depend on epsilon
       ++num_done;
@@ -463,19 +465,6 @@ TEST_F(OpenClipCheckpoint, WhatDoesNotFitIsRefused) {
   models::write_weights_pt(folder_ / "weights.pt", {{"logit_scale", at::ones({})}});
   EXPECT_NE(refusal(run, folder_ / "weights.pt", as_it_is).find("--pretrained"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "imported"));
-}
-
-TEST(OpenClipOrder, IsThatOfItsStateDict) {
-  for (const char* name : {"vit", "vit_quickgelu", "vit_one_block", "resnet"}) {
-    const auto want = core::parse_json(tests::golden_metadata(tests::file_of(name), "state_dict_order"), name)
-                          .get<std::vector<std::string>>();
-    const auto model = tests::golden_model(name, tests::load_golden(tests::file_of(name)));
-    models::NamedValues values;
-    for (const auto& spec : model->param_specs()) values.emplace_back(spec.name, at::Tensor());
-    std::vector<std::string> got;
-    for (const auto& [key, value] : models::in_openclip_order(values)) got.push_back(key);
-    EXPECT_EQ(got, want) << name;
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(OpenClip, ContrastiveLosses,

@@ -7,6 +7,8 @@
 
 #include "checkpoint/manifest.h"
 #include "cli/engine/commands.h"
+#include "config/clip_shape.h"
+#include "config/contrastive_shape.h"
 #include "config/hub_names.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -32,8 +34,17 @@ models::ClapNaming naming_of(const std::string& names) {
   return names == "huggingface" ? models::ClapNaming::kHuggingFace : models::ClapNaming::kLaion;
 }
 
+/// A CLIP's weights, whatever prefix their text tower has, under the names of OpenCLIP's class of that model.
+models::NamedValues openclip_values(const models::WeightFile& weights, const config::ClipShape& shape) {
+  models::NamedValues targets;
+  for (const auto& spec : config::clip_param_specs(shape))
+    targets.emplace_back(spec.name, at::empty(spec.shape, at::TensorOptions().device(at::kMeta)));
+  return models::in_openclip_order(models::names_of_model(targets, weights));
+}
+
 /// CLAP weights under other names, with the entries that those programs expect; what the file does not have is drawn.
 models::NamedValues renamed(const models::WeightFile& weights, const config::CkptOptions& options) {
+  if (!config::is_clap_model(options.model)) return openclip_values(weights, config::resolve_clip_shape(options.model));
   const config::ClapShape shape = config::resolve_clap_shape(options.model);
   models::ClapModel model(shape, {});
   nn::initialize(model, model.param_specs(), /*seed=*/0);
@@ -117,7 +128,7 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   }
   models::WeightFile weights = read_input(options, manifest);
   if (options.model_ema) take_averages(weights.tensors, weights.path.parent_path(), manifest);
-  if (options.names != "as-is") weights.tensors = renamed(weights, options);
+  weights.tensors = options.names == "as-is" ? models::names_of_file(weights) : renamed(weights, options);
   if (options.with_optimizer) weights.tensors = models::in_openclip_order(std::move(weights.tensors));
   const auto optimizer = optimizer_beside(weights, options);
   if (options.prefix == "module")

@@ -123,9 +123,10 @@ RobertaTower::RobertaTower(const config::RobertaShape& shape, bool exact_shortcu
       token_type_embeddings_(nn::make_parameter({shape.token_types, shape.width}, options)),
       embedding_norm_(shape.width, options) {
   register_child("embeddings.word_embeddings", word_embeddings_);
-  register_child("embeddings.position_embeddings", position_embeddings_);
   register_parameter("embeddings.token_type_embeddings.weight", token_type_embeddings_);
   register_child("embeddings.LayerNorm", embedding_norm_);
+  // The place that transformers 5 gives them, by which OpenCLIP's optimiser counts.
+  register_child("embeddings.position_embeddings", position_embeddings_);
   for (int64_t i = 0; i < shape.layers; ++i) {
     layers_.push_back(std::make_unique<RobertaLayer>(shape, i, options));
     register_child("encoder.layer." + std::to_string(i), *layers_.back());

@@ -13,6 +13,7 @@
 #include "core/strings.h"
 #include "support/error_text.h"
 #include "tasks/contrastive/front/aug_cfg.h"
+#include "tasks/contrastive/front/text_ids.h"
 
 namespace lockstep::commands {
 namespace {
@@ -125,6 +126,77 @@ TEST(ContrastiveOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
   EXPECT_EQ(num_ignored, 9u);
 }
 
+/// What OpenCLIP's trainer takes for its flags, one name for those of timm's optimisers that are not here. With the
+/// refused flags of the test above these are what its users cannot have.
+TEST(ContrastiveOptions, FewValuesOfOpenClipsFlagsAreRefused) {
+  const std::vector<Args> command_lines = {{"--precision", "amp"},
+                                           {"--precision", "amp_bf16"},
+                                           {"--precision", "amp_bfloat16"},
+                                           {"--precision", "bf16"},
+                                           {"--precision", "fp16"},
+                                           {"--precision", "pure_bf16"},
+                                           {"--precision", "pure_fp16"},
+                                           {"--precision", "fp32"},
+                                           {"--dataset-type", "webdataset"},
+                                           {"--dataset-type", "csv"},
+                                           {"--dataset-type", "auto"},
+                                           {"--dataset-type", "synthetic", "--train-num-samples", "8"},
+                                           {"--image-interpolation", "bicubic"},
+                                           {"--image-interpolation", "bilinear"},
+                                           {"--image-interpolation", "random"},
+                                           {"--image-resize-mode", "shortest"},
+                                           {"--image-resize-mode", "longest"},
+                                           {"--image-resize-mode", "squash"},
+                                           {"--lr-scheduler", "cosine"},
+                                           {"--lr-scheduler", "const"},
+                                           {"--lr-scheduler", "const-cooldown", "--epochs-cooldown", "1"},
+                                           {"--dist-backend", "nccl"},
+                                           {"--dist-backend", "gloo"},
+                                           {"--dist-backend", "hccl"},
+                                           {"--report-to", "tensorboard"},
+                                           {"--report-to", "wandb"},
+                                           {"--report-to", "all"},
+                                           {"--remote-sync-protocol", "s3"},
+                                           {"--remote-sync-protocol", "fsspec"},
+                                           {"--siglip", "--loss-dist-impl", "bidir"},
+                                           {"--siglip", "--loss-dist-impl", "shift"},
+                                           {"--siglip", "--loss-dist-impl", "reduce"},
+                                           {"--siglip", "--loss-dist-impl", "gather"},
+                                           {"--opt", "adamw"},
+                                           {"--opt", "timm/adamw"},
+                                           {"--opt", "timm/lion"},
+                                           {"--opt", "timm/lamb"},
+                                           {"--opt", "timm/adafactor"},
+                                           {"--aug-cfg", "scale=(0.4,1.0)"},
+                                           {"--aug-cfg", "ratio=(0.75,1.33)"},
+                                           {"--aug-cfg", "color_jitter=(0.3,0.3,0.3,0.1)", "color_jitter_prob=0.8"},
+                                           {"--aug-cfg", "gray_scale_prob=0.2"},
+                                           {"--aug-cfg", "re_prob=0.1"},
+                                           {"--aug-cfg", "re_count=1"},
+                                           {"--aug-cfg", "use_timm=True"},
+                                           {"--aug-cfg", "interpolation=bicubic"}};
+  std::vector<std::string> refused;
+  for (const Args& args : command_lines) {
+    const std::string error = clip_error(args);
+    if (error.empty()) continue;
+    refused.push_back(core::join(args, " "));
+    EXPECT_TRUE(holds(error, args.front() + " ")) << error;
+    EXPECT_TRUE(holds(error, "\n  hint: ")) << error;
+  }
+  const std::vector<std::string> known = {"--precision fp16",
+                                          "--precision pure_fp16",
+                                          "--image-interpolation random",
+                                          "--dist-backend hccl",
+                                          "--opt timm/adamw",
+                                          "--opt timm/adafactor",
+                                          "--aug-cfg re_prob=0.1",
+                                          "--aug-cfg re_count=1",
+                                          "--aug-cfg use_timm=True",
+                                          "--aug-cfg interpolation=bicubic"};
+  EXPECT_EQ(refused, known);
+  EXPECT_LE(refused.size() + 2, 15u) << "with the refused flags";
+}
+
 /// Every flag of LAION-CLAP's trainer (laion_clap/training/params.py, 2025).
 const char* const kLaionFlags =
     "amodel batch-size beta1 beta1-new beta1-pretrained beta2 beta2-new beta2-pretrained clap-mlploss "
@@ -173,6 +245,16 @@ TEST(ContrastiveOptions, TheCheckpointOnItsWayToACopyIsKept) {
   EXPECT_EQ(config::num_newest_checkpoints(options), 1);
   options.remote_sync = "/copy";
   EXPECT_EQ(config::num_newest_checkpoints(options), 2) << "also of those that were saved for their rank alone";
+}
+
+TEST(ContrastiveOptions, AModelWithFewerIdsThanItsTokenizerIsRefused) {
+  config::ClipShape shape = config::resolve_clip_shape("ViT-B-32");
+  check_text_ids(shape);
+  shape.text.vocab_size = 64;
+  EXPECT_TRUE(
+      holds(tests::message_of([&] { check_text_ids(shape); }), "vocab_size=64, CLIP's tokenizer has 49408 tokens"));
+  shape.text.tokens = config::TextTokens::kSentencePiece;
+  check_text_ids(shape);
 }
 
 TEST(ContrastiveOptions, EvaluationsNameWhatRanksCheckpoints) {

@@ -91,6 +91,22 @@ TEST_F(PretrainedWeights, OldReleasesHadACacheOfTheirOwn) {
   EXPECT_EQ(pretrained_file("--pretrained", "openai", "RN50"), file);
 }
 
+TEST_F(PretrainedWeights, TagsAreTakenAsOpenClipTakesThem) {
+  const fs::path file = put(kRepository + "snapshots/aaa/open_clip_model.safetensors");
+  EXPECT_EQ(pretrained_file("--pretrained", "laion2B-s34B-b79K", "ViT-B-32"), file);
+  EXPECT_EQ(pretrained_file("--pretrained", "LAION2B_s34b-b79k", "ViT-B-32"), file);
+  EXPECT_NE(gelu_warning("OpenAI", "ViT-B-32", false), "");
+}
+
+/// OpenCLIP has it in ~/.cache/clip whatever XDG_CACHE_HOME says.
+TEST_F(PretrainedWeights, OpenClipsOwnCacheIsBelowTheHomeFolder) {
+  const fs::path file = put(".cache/clip/RN50.pt");
+  setenv("XDG_CACHE_HOME", (home() / "elsewhere").c_str(), 1);
+  EXPECT_EQ(pretrained_file("--pretrained", "openai", "RN50"), file);
+  const fs::path earlier = put("elsewhere/clip/RN50.pt");  // where versions before this one looked
+  EXPECT_EQ(pretrained_file("--pretrained", "openai", "RN50"), earlier);
+}
+
 TEST_F(PretrainedWeights, WhatIsMissingIsToldHowToFetch) {
   const std::string tag = refusal("laion2b_s34b_b79k", "ViT-B-32"), hub = refusal("hf-hub:a/b", "ViT-B-32"),
                     unknown = refusal("laion9b", "ViT-B-32"), other = refusal("x.pt", "coca_base");

@@ -13,7 +13,9 @@
 #include "models/clip/caption_decoder.h"
 #include "models/clip/vision_transformer.h"
 #include "models/contrastive_task.h"
+#include "models/openclip_order.h"
 #include "models/weights.h"
+#include "models/weights_pt.h"
 #include "nn/init.h"
 #include "support/clip_golden.h"
 
@@ -168,6 +170,42 @@ TEST_P(ClipGolden, WeightFilesAreRead) {
                "image");
   expect_close(normalise_rows(model.encode_text(golden.at("input/text"))), golden.at("output/eval_text"),
                kClipTolerance, "text");
+}
+
+std::vector<std::string> golden_names(const char* golden, const char* key) {
+  return core::parse_json(golden_metadata(file_of(golden), key), golden).get<std::vector<std::string>>();
+}
+
+/// The file that runs with --save-format openclip and `ckpt export` write, against the recorded state dict of
+/// OpenCLIP's own model: its strict load_state_dict takes these names and shapes, its AdamW counts in this order.
+TEST_P(ClipGolden, WrittenFilesHaveNamesOrderAndShapesOfOpenClip) {
+  const TensorMap golden = load_golden(file_of(GetParam()));
+  const core::TempDir folder;
+  auto model = golden_model(GetParam(), golden);
+  const NamedValues values = named_values(*model);
+  write_weights_safetensors(folder.path() / "model.safetensors", values);
+  const NamedValues kept = in_openclip_order(names_of_file(read_weights(folder.path() / "model.safetensors")));
+  write_weights_pt(folder.path() / "epoch_1.pt", kept, CheckpointHead{.epoch = 1, .name = "run"});
+  std::vector<std::string> names, decayed;
+  const auto decays = golden_names(GetParam(), "decayed");
+  for (const auto& [name, value] : read_pt_state_dict(folder.path() / "epoch_1.pt").tensors) {
+    names.push_back(name);
+    EXPECT_EQ(value.sizes(), golden.at("param/" + name).sizes()) << name;
+    if (std::find(decays.begin(), decays.end(), name) != decays.end()) decayed.push_back(name);
+  }
+  EXPECT_EQ(names, golden_names(GetParam(), "state_dict_order"));
+  EXPECT_EQ(decayed, decays);
+
+  NamedValues flat;  // as earlier versions wrote custom text towers
+  for (const auto& [name, value] : values)
+    flat.emplace_back(
+        golden_shape(GetParam()).text.tower == "transformer" && name.starts_with("text.") ? name.substr(5) : name,
+        value);
+  write_weights_pt(folder.path() / "flat.pt", flat, CheckpointHead{.epoch = 1, .name = "run"});
+  names.clear();
+  for (const auto& [name, value] : in_openclip_order(names_of_model(values, read_weights(folder.path() / "flat.pt"))))
+    names.push_back(name);
+  EXPECT_EQ(names, golden_names(GetParam(), "state_dict_order"));
 }
 
 TEST_P(ClipGolden, TrainingEqualsOpenClip) { expect_training_equals_openclip(GetParam(), {}); }

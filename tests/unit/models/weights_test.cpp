@@ -222,6 +222,49 @@ TEST(Weights, AValueThatManyPlacesNameFillsNoMemory) {
   EXPECT_TRUE(tests::holds(message_of<DataError>([&] { read_pt_state_dict(named); }), refused));
 }
 
+std::string called(const std::string& module, const std::string& name, const std::string& argument) {
+  return "c" + module + "\n" + name + "\n(" + pickled(argument) + "tR";
+}
+
+TEST(Weights, AFileThatWouldCallFunctionsIsRefusedAndCallsNothing) {
+  const core::TempDir dir;
+  const std::filesystem::path made = dir.path() / "made";
+  const auto refusal = [&](const std::string& call) {
+    const auto file = with_pickle(dir.path(), [&](const std::string& tensors) {
+      return "}(" + pickled("state_dict") + tensors + pickled("epoch") + "K\1" + pickled("x") + call + "u";
+    });
+    const std::string first = message_of<DataError>([&] { read_weights(file); });
+    EXPECT_EQ(message_of<DataError>([&] { read_pt_checkpoint(file); }), first);
+    EXPECT_EQ(message_of<DataError>([&] { read_pt_tuning(file); }), first);
+    return first;
+  };
+  const std::string command = "touch " + made.string();
+  for (const auto& [module, name] : {std::pair<std::string, std::string>{"posix", "system"},
+                                     {"os", "system"},
+                                     {"builtins", "eval"},
+                                     {"__builtin__", "getattr"},
+                                     {"torch", "load"},
+                                     {"torch.cuda", "x.Storage"},
+                                     {"torch._utils", "_rebuild_.x"},
+                                     {"subprocess", "Popen"},
+                                     {"runpy", "run_path"}}) {
+    EXPECT_TRUE(tests::holds(refusal(called(module, name, command)),
+                             fmt::format("names '{}.{}', which Python would import", module, name)));
+    // The other opcode of protocol 4, and a name that nothing calls.
+    EXPECT_TRUE(tests::holds(refusal(pickled(module) + pickled(name) + "\x93"), "may be made to execute code"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(made));
+  for (const auto& [module, name] : {std::pair<std::string, std::string>{"argparse", "Namespace"},
+                                     {"numpy._core.multiarray", "scalar"},
+                                     {"torch", "float32"},
+                                     {"torch", "Size"},
+                                     {"torch.cuda", "FloatStorage"},
+                                     {"builtins", "set"},
+                                     {"pathlib", "PosixPath"},
+                                     {"collections", "defaultdict"}})
+    EXPECT_EQ(refusal(called(module, name, "x")), "no error") << module << "." << name;
+}
+
 /// Mutants of a whole file: every one is read or refused.
 void mutate_file(const std::filesystem::path& source, int rounds, uint64_t key) {
   const core::TempDir dir;

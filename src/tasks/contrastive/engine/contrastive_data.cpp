@@ -15,6 +15,7 @@
 #include "data/text/tokenizer.h"
 #include "data/text/word_pieces.h"
 #include "tasks/contrastive/front/aug_cfg.h"
+#include "tasks/contrastive/front/text_ids.h"
 #include "train/agree.h"
 
 namespace lockstep::tasks {
@@ -94,6 +95,7 @@ const char* tokenizer_hint(config::TextTokens tokens) {
 
 data::TextEncoder load_clip_model_text_encoder(const std::string& path, const config::ClipShape& shape) {
   const config::TextShape& text = shape.text;
+  check_text_ids(shape);
   if (text.tokens == config::TextTokens::kClip) return load_clip_text_encoder(path);
   if (path.empty())
     return [name = shape.name, tokens = text.tokens](std::string_view, std::span<int32_t>) {

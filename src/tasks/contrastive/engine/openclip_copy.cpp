@@ -47,7 +47,7 @@ void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folde
   }
   checkpoint::CheckpointManifest ignored;
   models::NamedValues weights =
-      models::in_openclip_order(models::read_weights(train::weight_file(folder, ignored)).tensors);
+      models::in_openclip_order(models::names_of_file(models::read_weights(train::weight_file(folder, ignored))));
   auto optimizer = train::openclip_optimizer(folder, weights,
                                              {.parameters = {},
                                               .lr = *options.lr,

@@ -13,6 +13,7 @@
 #include "data/shards/shard_list.h"
 #include "plan/bucket_plan.h"
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
+#include "tasks/contrastive/front/text_ids.h"
 #include "tasks/front/length_facts.h"
 
 namespace lockstep::tasks {
@@ -167,6 +168,7 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
   page.memory_bytes = planned_memory(options, shape, batch, world.num_ranks, memory).total();
   if (memory) page.device_bytes = memory->bytes;
   updated_specs(options, shape);  // refuses what the run would refuse
+  if (const config::ClipShape* clip = shape.clip()) check_text_ids(*clip);
   page.warnings = shape_warnings(options, shape);
   page.missing = missing_inputs(options);
   return page;
