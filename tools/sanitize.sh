@@ -25,7 +25,7 @@ part() {
   if [ $# -gt 0 ]; then
     for test in "$@"; do targets+=("test_$test"); done
     if [ "$engine" = OFF ]; then targets+=(lockstep); fi
-    pattern="^($(IFS='|'; echo "$*"))\$"
+    pattern="^($(IFS='|'; echo "$*"))(_[0-9]+)?\$"
   else
     pattern='.*'
   fi

@@ -5,6 +5,7 @@ by name.
 usage: summarise_tests.py RESULT_FOLDER BUILD_FOLDER      exit 1 when a case failed or a file is damaged
 """
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as xml
 
@@ -21,7 +22,8 @@ def main() -> int:
         for case in cases:
             name = f"{case.get('classname')}.{case.get('name')}"
             if case.find("failure") is not None:
-                again = case.get("again") or f"{build}/test_{path.stem} --gtest_filter={name}"
+                program = re.sub(r"_[0-9]+$", "", path.stem)  # commands_1.xml is a shard of test_commands
+                again = case.get("again") or f"{build}/test_{program} --gtest_filter={name}"
                 failed.append(f"{name}   again: {again}")
             elif case.find("skipped") is not None:
                 skipped.append(f"{name}: {' '.join((case.find('skipped').get('message') or '').split())[:160]}")

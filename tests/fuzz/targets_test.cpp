@@ -56,7 +56,9 @@ TEST_P(FuzzTargets, StandWithEveryInputAndDamagedOnes) {
     const int64_t peak = peak_bytes(target, inputs.back(), fault);
     EXPECT_EQ(fault, "") << file;
     const int64_t allowed = kAllowedBytes + kAllowedPerByte * std::ssize(inputs.back());
-    if (!tests::kHasAddressSanitizer) EXPECT_LE(peak, allowed) << file;
+    if (!tests::kHasAddressSanitizer) {
+      EXPECT_LE(peak, allowed) << file;
+    }
   }
   ASSERT_GE(inputs.size(), 2u) << "no seed: put one into fuzz/seeds/" << target.name;
   constexpr size_t kMostBytes = 64 << 10;  // larger ones cost too much here

@@ -240,9 +240,9 @@ TEST_P(ContrastiveLosses, RanksAndAccumulationEqualOneRank) {
                               std::string(GetParam()) != "lock_resnet_frozen_norms";
   if (has_batch_norm)
     GTEST_SKIP() << "its statistics are those of each rank: ContrastiveBatchNorm.RanksEqualOpenClip compares them";
-  constexpr int kSteps = 10;
+  constexpr int kNumSteps = 10;
   Comm alone;
-  const LossTrained one = run.train(alone, {.eps = kCalmEps}, kSteps);
+  const LossTrained one = run.train(alone, {.eps = kCalmEps}, kNumSteps);
   const bool follows_signs = run.options().opt == "lion";
   for (const auto& [part, loss] : one.losses.front())
     EXPECT_GT(std::abs(one.losses.back().at(part) / loss - 1), 1e-3) << part << " of other parameters";
@@ -254,7 +254,7 @@ TEST_P(ContrastiveLosses, RanksAndAccumulationEqualOneRank) {
         fmt::format("{}: {} ranks, {} micro-batches", GetParam(), layout.num_ranks, layout.num_micro_batches);
     std::atomic<int> num_done = 0;
     tests::run_ranks(layout.num_ranks, [&](Comm& data) {
-      const LossTrained got = run.train(data, layout, kSteps);
+      const LossTrained got = run.train(data, layout, kNumSteps);
       expect_losses_of_one_rank(got, one, follows_signs ? kLossTolerance : 2e-6, where);
       expect_openclip_losses(got, golden, where, /*num_steps=*/1);  // those behind it depend on epsilon
       ++num_done;
