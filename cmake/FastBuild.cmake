@@ -11,8 +11,8 @@ set(LOCKSTEP_SINGLE_FILES "" CACHE STRING "Pattern of files to compile alone, su
 the units of all other files stay as they are")
 # These do not share a unit. Highway compiles resize_kernels.cpp again for each instruction set. The front needs none of
 # the sounds: in a unit with what it needs they would bring libsoxr, and with it libgomp, into its archive. Programs of the
-# tests put another NCCL in the place of the real one.
-set(lockstep_single_files "data/pictures/resize_kernels\\.cpp$|data/sounds/(audio_resample|clap_decoder|waveform)\\.cpp$|comm/backend_nccl_(cuda|cpu)\\.cpp$")
+# tests put another NCCL in the place of the real one. parallel_for.cpp alone is compiled with OpenMP.
+set(lockstep_single_files "nn/parallel_for\\.cpp$|data/pictures/resize_kernels\\.cpp$|data/sounds/(audio_resample|clap_decoder|waveform)\\.cpp$|comm/backend_nccl_(cuda|cpu)\\.cpp$")
 if(LOCKSTEP_SINGLE_FILES)
   string(APPEND lockstep_single_files "|${LOCKSTEP_SINGLE_FILES}")
 endif()

@@ -44,7 +44,8 @@ add_library(lockstep::torch_cpu INTERFACE IMPORTED GLOBAL)
 target_include_directories(lockstep::torch_cpu SYSTEM INTERFACE "${CMAKE_BINARY_DIR}/fmt_first"
   "${LibTorchWheel_DIR}/include" "${LibTorchWheel_DIR}/include/torch/csrc/api/include" "${PROJECT_SOURCE_DIR}/cmake/gloo_stub")
 target_compile_definitions(lockstep::torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
-target_link_libraries(lockstep::torch_cpu INTERFACE lockstep_so_torch_cpu lockstep_so_c10 Threads::Threads)
+file(GLOB _openmp "${LibTorchWheel_DIR}/lib/libgomp*.so*")  # the one that LibTorch uses, so that threads are shared
+target_link_libraries(lockstep::torch_cpu INTERFACE lockstep_so_torch_cpu lockstep_so_c10 ${_openmp} Threads::Threads)
 target_link_options(lockstep::torch_cpu INTERFACE
   "LINKER:-rpath-link,${LibTorchWheel_DIR}/lib" "LINKER:-rpath-link,${_nvidia}/cu13/lib")
 

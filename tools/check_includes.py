@@ -5,8 +5,8 @@ Headers include at most ATen/core/TensorBody.h of it; those named *_internal.h m
 their own folder may include them. Inside a folder no include leads back: a header with its .cpp counts as one, and none
 of them reaches itself through others. The front program includes nothing of the engine's half and neither program
 anything of the other. Files of src/ are named from src/ on, in quotes. Also limits Trainer::run and Trainer::step to 30
-lines, holds output to core/print.h and core/log.h, which let no text of others steer a terminal, and JSON and TOML to
-core/json.h and core/toml.h, whose parsers have limits.
+lines, holds output to core/print.h and core/log.h, which let no text of others steer a terminal, JSON and TOML to
+core/json.h and core/toml.h, whose parsers have limits, and threads of kernels to nn/parallel_for.h.
 
 usage: check_includes.py [ROOT]     ROOT: the repository to look at; default: the one that this file lies in
 """
@@ -20,12 +20,24 @@ C10D = "torch/csrc/distributed/"
 HEADER_MAY_INCLUDE = "ATen/core/TensorBody.h"
 INTERNAL = "_internal.h"
 MAX_TRAINER_LINES = 30
-OUTPUT = re.compile(r"std::(cout|cerr|clog|v?printf|v?fprintf|puts|fputs|putchar|fputc|fwrite)\b|fmt::v?print\(")
-# These clean what they write.
-MAY_WRITE = {"core/print.cpp", "core/log.cpp", "cli/common/guarded_main.cpp", "infer/print_lines.cpp"}
-# The libraries' own take any depth, and time that grows with the square of the number of keys.
-PARSER = re.compile(r"\b([Jj]son|toml)::(parse|parse_file)\(")
-MAY_PARSE = {"core/toml.cpp"}
+# What only some files may call -> those files, and what all others call instead.
+RESERVED = [
+    (
+        re.compile(r"std::(cout|cerr|clog|v?printf|v?fprintf|puts|fputs|putchar|fputc|fwrite)\b|fmt::v?print\("),
+        {"core/print.cpp", "core/log.cpp", "cli/common/guarded_main.cpp", "infer/print_lines.cpp"},
+        "use core::print or core::log_info, which clean the text",
+    ),
+    (  # the libraries' own take any depth, and time that grows with the square of the number of keys
+        re.compile(r"\b([Jj]son|toml)::(parse|parse_file)\("),
+        {"core/toml.cpp"},
+        "use core::parse_json or core::parse_toml, which have limits",
+    ),
+    (
+        re.compile(r"\bat::parallel_for\("),
+        {"nn/parallel_for.cpp"},
+        "use nn::parallel_for: in a file without OpenMP this one has a single thread",
+    ),
+]
 TABLE_ROW = re.compile(r"\| ([a-z*/]+) \| [^|]* \| ([^|]+) \|")
 ENGINE_FOLDERS = re.compile(r"LibTorch is included only in ([^;]*);")
 # As the table names the two halves of src/tasks, and their short names here.
@@ -176,21 +188,14 @@ def unused_arrows(root: pathlib.Path, table: Table):
                 yield f"ARCHITECTURE.md: {folder}/ may include {other}/, and no file of it does: take it out of the row"
 
 
-def output_problems(path, parts):
-    if "/".join(parts) in MAY_WRITE:
-        return
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if found := OUTPUT.search(line):
-            yield f"{path}:{number}: {found[0].rstrip('(')}: use core::print or core::log_info, which clean the text"
-
-
-def parser_problems(path, parts):
-    if "/".join(parts) in MAY_PARSE:
-        return
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if found := PARSER.search(line):
-            name = found[0].rstrip("(")
-            yield f"{path}:{number}: {name}: use core::parse_json or core::parse_toml, which have limits"
+def reserved_problems(path, parts):
+    """Calls of what other files are to wrap."""
+    for pattern, may_call, advice in RESERVED:
+        if "/".join(parts) in may_call:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if found := pattern.search(line):
+                yield f"{path}:{number}: {found[0].rstrip('(')}: {advice}"
 
 
 def trainer_problems(root: pathlib.Path):
@@ -217,8 +222,7 @@ def main() -> int:
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".h", ".cpp"):
                 problems += problems_of(path, root, table)
-                problems += output_problems(path, path.relative_to(root / "src").parts)
-                problems += parser_problems(path, path.relative_to(root / "src").parts)
+                problems += reserved_problems(path, path.relative_to(root / "src").parts)
     problems += unused_arrows(root, table)
     print("\n".join(problems) if problems else "include directions: ok")
     return 1 if problems else 0

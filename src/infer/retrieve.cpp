@@ -19,6 +19,7 @@
 #include "data/text/text_utf8.h"
 #include "infer/embedding_folder.h"
 #include "infer/print_lines.h"
+#include "nn/parallel_for.h"
 
 namespace lockstep::infer {
 namespace {
@@ -84,7 +85,7 @@ void NearestSearch::add(const at::Tensor& rows_NE) {
       const at::Tensor some_QE = query_QE_.narrow(0, query, std::min(kQueryRows, query_QE_.size(0) - query));
       const at::Tensor score_QN = some_QE.matmul(tile_NE.t()).contiguous();
       const int64_t count = score_QN.size(1);
-      at::parallel_for(0, score_QN.size(0), 1, [&](int64_t begin, int64_t end) {
+      nn::parallel_for(0, score_QN.size(0), 1, [&](int64_t begin, int64_t end) {
         for (int64_t q = begin; q < end; ++q) {
           auto& heap = heaps_[static_cast<size_t>(query + q)];
           const float* scores = score_QN.const_data_ptr<float>() + q * count;

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "nn/dropout_kernel.h"
+#include "nn/parallel_for.h"
 
 namespace lockstep::nn {
 namespace {
@@ -71,8 +72,8 @@ at::Tensor drawn_by_kernel(const at::Tensor& x, const Dropout& dropout, int64_t 
       .rows = rows.const_data_ptr<int64_t>(), .columns = x.size(-1), .key = dropout.key, .kept_of_2_24 = num_kept};
   auto* out = static_cast<Bits*>(mask.mutable_data_ptr());
   const int64_t rows_at_once = std::max<int64_t>(1, at::internal::GRAIN_SIZE / std::max<int64_t>(1, draws.columns));
-  at::parallel_for(0, rows.numel(), rows_at_once,
-                   [&](int64_t begin, int64_t end) { draw_kept(draws, begin, end, one, out); });
+  parallel_for(0, rows.numel(), rows_at_once,
+               [&](int64_t begin, int64_t end) { draw_kept(draws, begin, end, one, out); });
   return mask;
 }
 

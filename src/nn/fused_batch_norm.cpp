@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nn/batch_norm_kernel.h"
+#include "nn/parallel_for.h"
 
 namespace lockstep::nn {
 namespace {
@@ -27,7 +28,7 @@ PixelRows pixel_rows(const at::Tensor& x) {
 /// Calls use(rows of a part, number of the first number, part) in several threads; as many parts as num_parts says.
 template <typename Use> void for_each_part(const PixelRows& shape, const Use& use) {
   const int64_t num_parts = std::clamp<int64_t>(shape.rows * shape.channels / kLeastOfThread, 1, at::get_num_threads());
-  at::parallel_for(0, num_parts, 1, [&](int64_t first_part, int64_t last_part) {
+  parallel_for(0, num_parts, 1, [&](int64_t first_part, int64_t last_part) {
     for (int64_t part = first_part; part < last_part; ++part) {
       const int64_t first = shape.rows * part / num_parts, last = shape.rows * (part + 1) / num_parts;
       use(PixelRows{last - first, shape.channels, shape.is_bf16}, first * shape.channels, static_cast<size_t>(part));

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "nn/layer_norm_kernel.h"
+#include "nn/parallel_for.h"
 
 namespace lockstep::nn {
 namespace {
@@ -42,7 +43,7 @@ Normed normed(const at::Tensor& x, const at::Tensor& residual, const at::Tensor&
   float *out = result.out.mutable_data_ptr<float>(), *mean = result.mean_N.mutable_data_ptr<float>(),
         *rstd = result.rstd_N.mutable_data_ptr<float>();
   const float *scale = gain.const_data_ptr<float>(), *shift = bias.const_data_ptr<float>();
-  at::parallel_for(0, shape.rows, grain(shape), [&](int64_t begin, int64_t end) {
+  parallel_for(0, shape.rows, grain(shape), [&](int64_t begin, int64_t end) {
     const int64_t first = begin * shape.width;
     layer_norm_rows({.rows = end - begin, .width = shape.width, .epsilon = epsilon}, in + first,
                     has_residual ? more + first : nullptr, scale, shift, has_residual ? sum + first : nullptr,
@@ -66,7 +67,7 @@ torch::autograd::variable_list gradients_of(const torch::autograd::variable_list
               *other = more.defined() ? more.const_data_ptr<float>() : nullptr, *mean = mean_N.const_data_ptr<float>(),
               *rstd = rstd_N.const_data_ptr<float>(), *scale = gain.const_data_ptr<float>();
   float* to = dx.mutable_data_ptr<float>();
-  at::parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
+  parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
     for (int64_t part = first; part < last; ++part)
       layer_norm_rows_backward(shape, shape.rows * part / num_parts, shape.rows * (part + 1) / num_parts, dy, other, in,
                                mean, rstd, scale, to, parts + part * shape.width,

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "nn/parallel_for.h"
 #include "nn/winograd_kernel.h"
 
 namespace lockstep::nn {
@@ -39,13 +40,12 @@ void convolve(const WinogradShape& shape, const at::Tensor& x, const at::Tensor&
   const at::Tensor packed = at::empty({kWinogradFrequencies * shape.inputs * shape.outputs}, weight.options());
   const auto *from = x.const_data_ptr<float>(), *filters = weight.const_data_ptr<float>();
   auto *to = y.mutable_data_ptr<float>(), *panels = packed.mutable_data_ptr<float>();
-  at::parallel_for(0, own.outputs / own.lanes, 1, [&](int64_t first, int64_t last) {
-    winograd_filters(shape, filters, is_turned, first, last, panels);
-  });
+  parallel_for(0, own.outputs / own.lanes, 1,
+               [&](int64_t first, int64_t last) { winograd_filters(shape, filters, is_turned, first, last, panels); });
   const int64_t num_tiles = own.num_tiles(), num_threads = at::get_num_threads();
   const int64_t rounds = (num_tiles + kBlockTiles * num_threads - 1) / (kBlockTiles * num_threads);
   const int64_t block = (num_tiles + rounds * num_threads - 1) / (rounds * num_threads);
-  at::parallel_for(0, (num_tiles + block - 1) / block, 1, [&](int64_t first, int64_t last) {
+  parallel_for(0, (num_tiles + block - 1) / block, 1, [&](int64_t first, int64_t last) {
     const at::Tensor scratch = at::empty({winograd_scratch(own, block)}, at::kFloat);
     for (int64_t i = first; i < last; ++i)
       winograd_tiles(own, from, panels, i * block, std::min(num_tiles, (i + 1) * block),
@@ -63,17 +63,17 @@ at::Tensor filter_gradient(const WinogradShape& shape, const at::Tensor& x, cons
   const int64_t num_panels = shape.inputs / shape.lanes;
   for (int64_t begin = 0; begin < num_tiles; begin += chunk_tiles) {
     const WinogradChunk chunk{begin, std::min(chunk_tiles, num_tiles - begin)};
-    at::parallel_for(begin, begin + chunk.num_tiles, kWinogradRows, [&](int64_t first, int64_t last) {
+    parallel_for(begin, begin + chunk.num_tiles, kWinogradRows, [&](int64_t first, int64_t last) {
       winograd_transform(shape, x.const_data_ptr<float>(), /*is_gradient=*/false, chunk, first, last, inputs);
       winograd_transform(shape, dout.const_data_ptr<float>(), /*is_gradient=*/true, chunk, first, last, gradients);
     });
-    at::parallel_for(0, kWinogradFrequencies * num_panels, 1, [&](int64_t first, int64_t last) {
+    parallel_for(0, kWinogradFrequencies * num_panels, 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i)
         winograd_add_products(shape, inputs, gradients, chunk.num_tiles, i / num_panels, i % num_panels, sums);
     });
   }
   at::Tensor gradient = at::empty({shape.outputs, shape.inputs, 3, 3}, at::kFloat);
-  at::parallel_for(0, shape.outputs / shape.lanes, 1, [&](int64_t first, int64_t last) {
+  parallel_for(0, shape.outputs / shape.lanes, 1, [&](int64_t first, int64_t last) {
     winograd_filter_gradient(shape, sums, first, last, gradient.mutable_data_ptr<float>());
   });
   return gradient;

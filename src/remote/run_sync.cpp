@@ -29,6 +29,21 @@ std::string error_text(const std::exception& error) {
 
 }  // namespace
 
+void SyncReport::note_missing(const RunFile& file) {
+  ++num_missing;
+  missing_bytes += file.bytes;
+  if (missing.size() < kMaxListed) missing.push_back(file.name);
+}
+
+void SyncReport::add(const SyncReport& more) {
+  num_sent += more.num_sent;
+  sent_bytes += more.sent_bytes;
+  num_missing += more.num_missing;
+  missing_bytes += more.missing_bytes;
+  for (const std::string& name : more.missing)
+    if (missing.size() < kMaxListed) missing.push_back(name);
+}
+
 RunSync::RunSync(SyncConfig config) : config_(std::move(config)), state_(config_.run_folder, config_.address.text()) {
   store_ = open_store(config_.address, {.retry = config_.retry, .is_stopped = [this] { return is_stopped(); }});
   thread_ = std::thread([this] { run(); });
@@ -133,15 +148,10 @@ void RunSync::send_group(const RunFileGroup& group, SyncReport& report, bool sho
       std::error_code ignored;
       if (!fs::exists(config_.run_folder / file.name, ignored)) return;  // deleted meanwhile, and its group with it
       note_failure(file.name, error);
-      ++own.num_missing;
-      own.missing_bytes += file.bytes;
-      if (report.missing.size() < kMaxListed) report.missing.push_back(file.name);
+      own.note_missing(file);
     }
   }
-  report.num_sent += own.num_sent;
-  report.sent_bytes += own.sent_bytes;
-  report.num_missing += own.num_missing;
-  report.missing_bytes += own.missing_bytes;
+  report.add(own);
   if (own.num_sent > 0 && own.num_missing == 0 && !group.title.empty())
     core::log_info("remote: {} has arrived at {} ({})", group.title, config_.address.text(),
                    core::format_bytes(static_cast<double>(own.sent_bytes)));
@@ -231,6 +241,20 @@ void RunSync::drop_unfinished(const std::vector<RunFileGroup>& groups) {
   }
 }
 
+/// Of a pass that failed before it came to all files.
+void RunSync::count_missing(SyncReport& report) const {
+  report.num_missing = report.missing_bytes = 0;
+  report.missing.clear();
+  try {
+    for (const RunFileGroup& group : list_run_files(config_.run_folder))
+      for (const RunFile& file : group.files)
+        if (!state_.has_arrived(file)) report.note_missing(file);
+  } catch (const std::exception&) {  // the failure that ended the pass, which is told
+    report.missing.clear();
+  }
+  if (report.missing.empty()) report.note_missing({.name = "the list of files"});
+}
+
 SyncReport RunSync::pass(bool is_last) {
   SyncReport report;
   try {
@@ -253,8 +277,7 @@ SyncReport RunSync::pass(bool is_last) {
     }
   } catch (const std::exception& error) {
     note_failure("", error);
-    ++report.num_missing;
-    report.missing.emplace_back("the list of files");
+    count_missing(report);
   }
   if (is_last) core::end_progress();
   if (report.num_missing == 0) failure_.clear(), failure_kind_.clear();

@@ -33,6 +33,9 @@ struct SyncReport {
   int64_t num_sent = 0, sent_bytes = 0;
   int64_t num_missing = 0, missing_bytes = 0;  ///< Files that have not arrived as they are now.
   std::vector<std::string> missing;            ///< The names of the first ten.
+
+  void note_missing(const RunFile& file);
+  void add(const SyncReport& more);
 };
 
 /// Copies a run's finished files to a store from a thread of its own. Whoever trains never waits for it: the only call
@@ -66,6 +69,7 @@ class RunSync {
   void send_checkpoints(SyncReport& report, bool shows_progress);
   int64_t send_file(const std::string& name);
   void note_failure(const std::string& name, const std::exception& error);
+  void count_missing(SyncReport& report) const;
   std::string missing_text(const SyncReport& report) const;
 
   SyncConfig config_;

@@ -70,6 +70,11 @@ class Includes(unittest.TestCase):
         self.assertEqual(self.problems_of({"core/toml.cpp": "toml::parse(text, path);\n",
                                            "data/show.cpp": "catch (const toml::parse_error& error) {\n"}), "")
 
+    def test_loops_of_one_thread_are_refused(self):
+        said = self.problems_of({"nn/norm.cpp": "at::parallel_for(0, rows, 1, use);\n"})
+        self.assertIn("norm.cpp:1: at::parallel_for: use nn::parallel_for", said)
+        self.assertEqual(self.problems_of({"nn/parallel_for.cpp": "at::parallel_for(begin, end, grain, use);\n"}), "")
+
     def test_what_the_table_allows_passes(self):
         self.assertEqual(
             self.problems_of(

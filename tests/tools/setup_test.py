@@ -208,7 +208,7 @@ class Setup(unittest.TestCase):
         self.assertNotIn(QUESTION, output)
         self.assert_installs(calls, "test-packages.txt", "moto-requirements.txt", "packages.txt",
                              "torch-requirements.txt")
-        self.assertIn("-R ^(core)$", calls)
+        self.assertIn("-R ^(core)(_[0-9]+)?$", calls)
         self.assertNotIn("--yes", calls)
 
     def test_test_at_a_terminal_goes_on_without_browser_and_slurm_when_they_are_declined(self):

@@ -1,6 +1,5 @@
 #include "models/clap/token_order.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "nn/parallel_for.h"
 
 namespace lockstep::models {
 namespace {
@@ -32,7 +32,7 @@ at::Tensor take_tokens(const at::Tensor& x, const at::Tensor& source) {
   const auto* from = static_cast<const std::byte*>(in.const_data_ptr());
   auto* to = static_cast<std::byte*>(out.mutable_data_ptr());
   const int64_t* places = source.const_data_ptr<int64_t>();
-  at::parallel_for(0, in.size(0) * tokens, 2048, [&](int64_t begin, int64_t end) {
+  nn::parallel_for(0, in.size(0) * tokens, 2048, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t start = row / tokens * tokens;
       std::memcpy(to + row * row_bytes, from + (start + places[row - start]) * row_bytes,

@@ -1,7 +1,6 @@
 // Letters: see window_attention.h. G groups of samples whose bias gradients are summed before they are joined.
 #include "models/clap/window_attention.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -17,6 +16,7 @@
 
 #include "models/clap/token_order.h"
 #include "models/clap/window_kernel.h"
+#include "nn/parallel_for.h"
 
 namespace lockstep::models {
 namespace {
@@ -84,7 +84,7 @@ struct KernelAttention : torch::autograd::Function<KernelAttention> {
     const WindowGrid grid(qkv, bias, mask);
     at::Tensor out = at::empty({qkv.size(0), qkv.size(1), grid.width()}, qkv.options());
     auto* out_bytes = static_cast<std::byte*>(out.mutable_data_ptr());
-    at::parallel_for(0, qkv.size(0) * grid.windows(), 1, [&](int64_t begin, int64_t end) {
+    nn::parallel_for(0, qkv.size(0) * grid.windows(), 1, [&](int64_t begin, int64_t end) {
       std::vector<float> scratch(static_cast<size_t>(window_scratch_floats(grid.shape())));
       for (int64_t place = begin; place < end; ++place)
         for (int64_t head = 0; head < grid.heads(); ++head) {
@@ -107,7 +107,7 @@ struct KernelAttention : torch::autograd::Function<KernelAttention> {
     const auto* out_bytes = static_cast<const std::byte*>(out_gradient.const_data_ptr());
     auto* qkv_bytes = static_cast<std::byte*>(qkv_gradient.mutable_data_ptr());
     float* bias_sums = bias_GHTT.mutable_data_ptr<float>();
-    at::parallel_for(0, groups * grid.heads(), 1, [&](int64_t begin, int64_t end) {
+    nn::parallel_for(0, groups * grid.heads(), 1, [&](int64_t begin, int64_t end) {
       std::vector<float> scratch(static_cast<size_t>(window_scratch_floats(grid.shape())));
       for (int64_t task = begin; task < end; ++task) {
         const int64_t group = task / grid.heads(), head = task % grid.heads();
