@@ -148,21 +148,24 @@ TEST(World, AStoreOfSeveralNodesListensOnTheAddressInNumbersThatIsGiven) {
 /// They come before the job's own rank 1 and claim its place: one without the secret, one with a wrong one.
 TEST(WorldFaults, StrangersWithoutTheSecretAreRefusedAndHarmNoRank) {
   Store store = Store::serve(0, kStoreTimeout);
-  const auto start_stranger = [&](const char* scenario, const char* claim) {
+  const auto start_stranger = [&](const char* scenario, Store names) {
     auto end = std::async(std::launch::async, [=, port = store.port()] {
       return run_job({.scenario = scenario, .num_ranks = 2, .join_timeout_ms = 3000, .start = {1}}, port);
     });
-    store.get(claim, kStoreTimeout);
+    while (names.add("attempt_0/claims/1", 0) == 0 &&
+           end.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
+    }
     return end;
   };
-  auto nameless = start_stranger("good", "attempt_0/claims/1");
-  auto guessing = start_stranger("wrong_secret", "job_sword/attempt_0/claims/1");
+  auto nameless = start_stranger("good", store.another_connection());
+  auto guessing = start_stranger("wrong_secret", store.sealed_by("sword"));
   for (const auto& [rank, end] : run_job({.scenario = "secret", .num_ranks = 2}, store.port()))
     EXPECT_EQ(end.exit_code, 0) << "rank " << rank << ": " << end.output;
   for (auto* refused : {&nameless, &guessing})
     expect_end(refused->get(), 1, ExitCode::kCommunication,
                {"not all 2 ranks came within 3 s: missing rank 0", "LOCKSTEP_STORE_SECRET"});
-  EXPECT_EQ(store.add("job_swordfish/attempt_0/claims/1", 0), 1) << "a stranger was counted as the job's rank 1";
+  EXPECT_EQ(store.sealed_by("swordfish").add("attempt_0/claims/1", 0), 1)
+      << "a stranger was counted as the job's rank 1";
 }
 
 TEST(World, MeshGroupsSumOverTheirOwnRanksOnly) {
