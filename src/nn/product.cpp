@@ -4,16 +4,19 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "nn/compute_type.h"
 #include "nn/onednn.h"
+#include "nn/parallel_for.h"
 #include "nn/weight_use_internal.h"
 
 namespace lockstep::nn {
@@ -22,9 +25,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr double kLeastFlops = 4e6;  // smaller products take longer to be called than to be computed
-constexpr int64_t kMostTurned = int64_t{1}
-                                << 25;  // oneDNN's operator copies a transposed factor: larger ones cost more
+constexpr double kLeastFlops = 4e6;                 // smaller products take longer to be called than to be computed
+constexpr int64_t kMostTurned = int64_t{1} << 25;   // a transposed factor is copied for oneDNN: larger ones cost more
+constexpr int64_t kLeastCopied = int64_t{1} << 15;  // numbers of a thread
 
 bool is_onednn_faster() {
 #if defined(__x86_64__)
@@ -39,6 +42,21 @@ bool takes_onednn(const at::Tensor& a, const at::Tensor& b, int64_t num_out) {
   return a.is_cpu() && a.scalar_type() == at::kFloat && b.is_cpu() && b.scalar_type() == at::kFloat &&
          2.0 * static_cast<double>(a.numel()) * static_cast<double>(num_out) >= kLeastFlops &&
          (a.is_contiguous() || a.numel() <= kMostTurned) && is_onednn_faster();
+}
+
+/// a_NK, dense. The tensor library's own copy of a transposed matrix uses one thread.
+at::Tensor dense(const at::Tensor& a_NK) {
+  if (a_NK.is_contiguous()) return a_NK;
+  at::Tensor copy_NK = at::empty(a_NK.sizes(), a_NK.options());
+  parallel_for(0, a_NK.size(0), std::max<int64_t>(1, kLeastCopied / a_NK.size(1)), [&](int64_t first, int64_t last) {
+    const c10::NoGradGuard no_grad;
+    copy_NK.narrow(0, first, last - first).copy_(a_NK.narrow(0, first, last - first));
+  });
+  return copy_NK;
+}
+
+at::Tensor onednn_product(const at::Tensor& a_NK, const at::Tensor& b_KM) {
+  return onednn_linear(dense(a_NK), b_KM.t(), {});
 }
 
 constexpr const char* kHasBias = "has_bias";
@@ -82,12 +100,12 @@ struct LinearLayer : torch::autograd::Function<LinearLayer> {
 }  // namespace
 
 at::Tensor product(const at::Tensor& a_NK, const at::Tensor& b_KM) {
-  return takes_onednn(a_NK, b_KM, b_KM.size(1)) ? onednn_linear(a_NK, b_KM.t(), {}) : at::mm(a_NK, b_KM);
+  return takes_onednn(a_NK, b_KM, b_KM.size(1)) ? onednn_product(a_NK, b_KM) : at::mm(a_NK, b_KM);
 }
 
 void product_into(at::Tensor out_NM, const at::Tensor& a_NK, const at::Tensor& b_KM) {
   if (takes_onednn(a_NK, b_KM, b_KM.size(1)))
-    out_NM.copy_(onednn_linear(a_NK, b_KM.t(), {}));
+    out_NM.copy_(onednn_product(a_NK, b_KM));
   else
     at::mm_out(out_NM, a_NK, b_KM);
 }
