@@ -5,6 +5,7 @@
 #include <system_error>
 #include <vector>
 
+#include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
 
@@ -17,13 +18,29 @@ constexpr std::string_view kPrefix = "epoch_", kSuffix = ".pt";
 /// Names of the files that the run wrote, one a line.
 fs::path notes_of(const fs::path& run_folder) { return run_folder / "checkpoints" / "openclip_files.txt"; }
 
+/// EnvironmentError where the notes are there and cannot be read: without them foreign files would pass for own ones.
 std::vector<std::string> own_files(const fs::path& run_folder) {
-  std::error_code ignored;
+  std::error_code failure;
   const fs::path notes = notes_of(run_folder);
-  if (!fs::exists(notes, ignored)) return {};
+  if (fs::symlink_status(notes, failure).type() == fs::file_type::not_found) return {};
   std::vector<std::string> names = core::split(core::read_file(notes), "\n");
   std::erase(names, "");
   return names;
+}
+
+[[noreturn]] void refuse_unknown(const fs::path& path, const std::error_code& failure) {
+  throw CheckpointError(
+      fmt::format("checkpoint: cannot look at '{}': {}", path.string(), failure.message()),
+      "whether there is a checkpoint of OpenCLIP is not known: see to the storage or the permissions and start again, "
+      "or move it away");
+}
+
+/// Whether there is something behind the name; what cannot be looked at must not pass for absent.
+bool is_there(const fs::path& path) {
+  std::error_code failure;
+  const fs::file_type type = fs::status(path, failure).type();
+  if (type == fs::file_type::none) refuse_unknown(path, failure);
+  return type != fs::file_type::not_found;
 }
 
 }  // namespace
@@ -38,13 +55,14 @@ std::optional<int64_t> openclip_epoch(const std::string& name) {
 
 fs::path newest_openclip_file(const fs::path& run_folder) {
   const fs::path checkpoints = run_folder / "checkpoints";
-  std::error_code failure;
-  if (fs::exists(checkpoints / kLatestOpenClipFile, failure)) return checkpoints / kLatestOpenClipFile;
+  if (is_there(checkpoints / kLatestOpenClipFile)) return checkpoints / kLatestOpenClipFile;
   fs::path newest;
   int64_t highest = -1;
+  std::error_code failure;
   for (const fs::path& path : core::list_folder(checkpoints, failure))
-    if (const auto epoch = openclip_epoch(path.filename().string()); epoch && *epoch > highest)
+    if (const auto epoch = openclip_epoch(path.filename().string()); epoch && *epoch > highest && is_there(path))
       highest = *epoch, newest = path;
+  if (failure && failure != std::errc::no_such_file_or_directory) refuse_unknown(checkpoints, failure);
   return newest;
 }
 

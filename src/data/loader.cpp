@@ -11,8 +11,9 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "core/error.h"
+#include "core/error_lines.h"
 #include "core/log.h"
+#include "core/print.h"
 #include "data/bounded_queue.h"
 
 namespace lockstep::data {
@@ -280,10 +281,10 @@ void Loader::State::account(PendingBatch& batch) {
   stats_.sample_bytes += batch.sample_bytes;
   if (num_bad_ <= config_.max_bad_samples) return;
   std::string list;
-  for (size_t i = 0; i < std::min<size_t>(bad_.size(), 3); ++i) list += fmt::format("\n    {}", bad_[i].reason);
-  throw DataError(fmt::format("data: {} bad samples are more than the {} allowed; the first:{}", num_bad_,
-                              config_.max_bad_samples, list),
-                  "repair the data (`lockstep data verify`), or allow more with --max-bad-samples");
+  for (size_t i = 0; i < std::min<size_t>(bad_.size(), 3); ++i) list += "\n    " + core::printable_line(bad_[i].reason);
+  throw ErrorOfLines<DataError>(fmt::format("data: {} bad samples are more than the {} allowed; the first:{}", num_bad_,
+                                            config_.max_bad_samples, list),
+                                "repair the data (`lockstep data verify`), or allow more with --max-bad-samples");
 }
 
 HostBatch Loader::State::trim(HostBatch host) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/host_name.h"
+#include "core/print.h"
 #include "core/strings.h"
 
 namespace lockstep::doctor {
@@ -29,7 +30,7 @@ std::string entry(const Finding& finding) {
   const std::string indent(kIndent, ' ');
   const std::string where = finding.where.empty() ? "" : finding.where + ": ";
   std::string text;
-  for (const std::string& line : lines_of(where + finding.evidence, kColumns - kIndent))
+  for (const std::string& line : lines_of(core::printable_line(where + finding.evidence), kColumns - kIndent))
     text += (text.empty() ? fmt::format("{:<8} {:<10} ", severity_name(finding.severity), finding.check) : indent) +
             line + "\n";
   bool is_first = true;

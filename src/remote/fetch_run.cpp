@@ -183,7 +183,9 @@ void note_fetched(const ObjectStore& run_copy, const Listing& listing, const fs:
     if (!is_of_record && !is_openclip && !core::starts_with(name, kClaimPrefix) &&
         (checkpoint.empty() || !core::starts_with(name, checkpoint)))
       continue;
-    if (const auto file = describe_run_file(run_folder, name); file && file->bytes == bytes) state.note_arrived(*file);
+    std::error_code ignored;  // it is sent again
+    if (const auto file = describe_run_file(run_folder, name, ignored); file && file->bytes == bytes)
+      state.note_arrived(*file);
   }
   state.save();
 }

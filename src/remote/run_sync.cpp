@@ -10,6 +10,7 @@
 
 #include "checkpoint/manifest.h"
 #include "core/clock.h"
+#include "core/error_lines.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -20,11 +21,11 @@ namespace {
 
 constexpr int kNiceness = 10;  // of the thread: hashing must not take time from training
 constexpr size_t kMaxListed = 10;
+constexpr int kMostLooks = 5;  // at the end of a run, at what cannot be read: it has no server to come back
 
 std::string error_text(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
-  return known == nullptr || known->hint().empty() ? error.what()
-                                                   : fmt::format("{} ({})", known->what(), known->hint());
+  return known == nullptr ? error.what() : one_line_text(*known);
 }
 
 }  // namespace
@@ -78,7 +79,10 @@ void RunSync::send_until_told() {
     }
     if (is_ending_) return;
     SyncReport report = pass(is_last);
+    int num_looks = 0;
     while (is_last && report.num_missing > 0 && !is_stopped()) {
+      num_looks = report.num_missing == report.num_unread ? num_looks + 1 : 0;
+      if (num_looks == kMostLooks) break;
       if (!real_clock([this] { return is_stopped(); }).sleep(config_.retry.first_s)) break;
       const int64_t num_before = report.num_sent, bytes_before = report.sent_bytes;
       report = pass(true);
@@ -145,8 +149,7 @@ void RunSync::send_group(const RunFileGroup& group, SyncReport& report, bool sho
       own.sent_bytes += send_file(file.name);
       ++own.num_sent;
     } catch (const std::exception& error) {
-      std::error_code ignored;
-      if (!fs::exists(config_.run_folder / file.name, ignored)) return;  // deleted meanwhile, and its group with it
+      if (is_gone(config_.run_folder / file.name)) return;  // deleted meanwhile, and its group with it
       note_failure(file.name, error);
       own.note_missing(file);
     }
@@ -157,13 +160,27 @@ void RunSync::send_group(const RunFileGroup& group, SyncReport& report, bool sho
                    core::format_bytes(static_cast<double>(own.sent_bytes)));
 }
 
+/// What is there to be sent. What cannot be looked at counts as missing, once in a pass.
+std::vector<RunFileGroup> RunSync::list_files(SyncReport& report) {
+  RunFiles files = list_run_files(config_.run_folder);
+  for (const UnreadFile& file : files.unread) {
+    if (!unread_.insert(file.name).second) continue;
+    if (unread_.size() == 1)
+      note_failure("", EnvironmentError(fmt::format("cannot read '{}': {}", file.name, file.reason)));
+    ++report.num_missing;
+    ++report.num_unread;
+    if (report.missing.size() < kMaxListed) report.missing.push_back(file.name);
+  }
+  return std::move(files.groups);
+}
+
 /// Newest first, and the folder is looked at again behind each: older ones may be gone by then, and there may be newer
 /// ones. The one on its way is held, so that it arrives even where saving is faster than the storage.
 void RunSync::send_checkpoints(SyncReport& report, bool shows_progress) {
   std::set<std::string> tried;
   size_t num_left = 0;
   do {
-    const auto groups = list_run_files(config_.run_folder);
+    const auto groups = list_files(report);
     std::vector<const RunFileGroup*> left;
     for (const RunFileGroup& group : groups)
       if (!group.checkpoint.empty() && !tried.contains(group.checkpoint)) left.push_back(&group);
@@ -189,8 +206,7 @@ void RunSync::remove_parts(const std::vector<StoredFile>& files) {
 /// A checkpoint that is removed here in mid-upload will never be whole there: what arrived of it goes, too.
 void RunSync::remove_leftovers() {
   for (const std::string& folder : state_.begun_checkpoints()) {
-    std::error_code ignored;
-    if (fs::exists(config_.run_folder / folder, ignored)) continue;
+    if (!is_gone(config_.run_folder / folder)) continue;
     const std::vector<StoredFile> files = store_->list(folder);
     const bool is_whole = std::any_of(files.begin(), files.end(), [&](const StoredFile& file) {
       return file.name == folder + checkpoint::kManifestName;
@@ -265,15 +281,16 @@ SyncReport RunSync::pass(bool is_last) {
       failure_ = reason;
       return report;
     }
-    const auto groups = list_run_files(config_.run_folder);
+    unread_.clear();
+    const auto groups = list_files(report);
     check_arrived();
-    if (num_passes_ == 0) drop_unfinished(groups);
+    if (num_passes_ == 0 && unread_.empty()) drop_unfinished(groups);
     for (const RunFileGroup& group : groups)
       if (group.checkpoint.empty()) send_group(group, report, is_last);
     send_checkpoints(report, is_last);
     if (report.num_missing == 0) {
       remove_leftovers();
-      drop_unfinished(list_run_files(config_.run_folder));
+      if (const auto files = list_run_files(config_.run_folder); files.unread.empty()) drop_unfinished(files.groups);
     }
   } catch (const std::exception& error) {
     note_failure("", error);
@@ -289,6 +306,12 @@ std::string RunSync::missing_text(const SyncReport& report) const {
                      core::format_bytes(static_cast<double>(report.missing_bytes)), config_.address.text(),
                      core::join(report.missing, ", "), report.num_missing > std::ssize(report.missing) ? ", ..." : "",
                      failure_.empty() ? "the time was too short" : "the last failure: " + failure_);
+}
+
+std::string RunSync::why_unfinished(bool was_told, double deadline_s) const {
+  if (was_told) return "The run was told not to wait for it";
+  if (last_.num_unread == last_.num_missing) return "It cannot be read in the run folder";
+  return fmt::format("The deadline was {:g} s", deadline_s);
 }
 
 SyncReport RunSync::finish(double deadline_s, const std::function<bool()>& is_told_to_end) {
@@ -310,10 +333,8 @@ SyncReport RunSync::finish(double deadline_s, const std::function<bool()>& is_to
   }
   if (thread_.joinable()) thread_.join();
   if (last_.num_missing > 0)
-    core::log_warning(
-        "remote: {}. {}. The same command with --resume latest sends the rest, or copy it from {}", missing_text(last_),
-        was_told ? "The run was told not to wait for it" : fmt::format("The deadline was {:g} s", deadline_s),
-        config_.run_folder.string());
+    core::log_warning("remote: {}. {}. The same command with --resume latest sends the rest, or copy it from {}",
+                      missing_text(last_), why_unfinished(was_told, deadline_s), config_.run_folder.string());
   else if (failure_.empty())
     core::log_info("remote: the run has arrived at {} ({} files and {} at the end, in {:.1f} s)",
                    config_.address.text(), last_.num_sent, core::format_bytes(static_cast<double>(last_.sent_bytes)),

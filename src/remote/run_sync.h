@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +33,7 @@ struct SyncConfig {
 struct SyncReport {
   int64_t num_sent = 0, sent_bytes = 0;
   int64_t num_missing = 0, missing_bytes = 0;  ///< Files that have not arrived as they are now.
+  int64_t num_unread = 0;                      ///< Those of them that cannot be looked at here.
   std::vector<std::string> missing;            ///< The names of the first ten.
 
   void note_missing(const RunFile& file);
@@ -65,6 +67,8 @@ class RunSync {
   void remove_parts(const std::vector<StoredFile>& files);
   std::string why_superseded();
   void drop_unfinished(const std::vector<RunFileGroup>& groups);
+  std::vector<RunFileGroup> list_files(SyncReport& report);
+  std::string why_unfinished(bool was_told, double deadline_s) const;
   void send_group(const RunFileGroup& group, SyncReport& report, bool shows_progress);
   void send_checkpoints(SyncReport& report, bool shows_progress);
   int64_t send_file(const std::string& name);
@@ -79,6 +83,7 @@ class RunSync {
   bool may_be_unfinished_ = true;  // there, of uploads that nobody goes on with
   std::string failure_;            // the last, of the thread; "" when all has arrived
   std::string failure_kind_;       // of which a warning was logged
+  std::set<std::string> unread_;   // names that this pass has counted as missing
   std::atomic<int64_t> num_passes_ = 0;
 
   std::mutex mutex_;

@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include "core/characters.h"
-#include "core/error.h"
+#include "core/error_lines.h"
+#include "core/print.h"
 #include "core/strings.h"
 
 namespace lockstep::sweep {
@@ -35,8 +36,9 @@ std::string type_name(const Scalar& value) {
 
 [[noreturn]] void throw_at(const std::string& text, const std::string& where, size_t column,
                            const std::string& message) {
-  throw UsageError(fmt::format("sweep: {}: formula '{}', column {}: {}", where, text, column + 1, message),
-                   fmt::format("{}\n        {}^", text, std::string(column, ' ')));
+  throw ErrorOfLines<UsageError>(
+      core::printable_line(fmt::format("sweep: {}: formula '{}', column {}: {}", where, text, column + 1, message)),
+      fmt::format("{}\n        {}^", core::printable_line(text), std::string(column, ' ')));
 }
 }  // namespace
 

@@ -6,8 +6,9 @@
 
 #include "commands/commands.h"
 #include "config/contrastive_shape.h"
-#include "core/error.h"
+#include "core/error_lines.h"
 #include "core/hash.h"
+#include "core/print.h"
 #include "core/rng.h"
 #include "core/strings.h"
 #include "sweep/points.h"
@@ -314,13 +315,13 @@ class Planner {
   }
   void refuse_misfits() const {
     if (misfits_.empty()) return;
-    std::string text =
-        fmt::format("sweep: {}: {} of {} points do not fit", file_.path, misfits_.size(), plan_.points.size());
+    std::string text = core::printable_line(
+        fmt::format("sweep: {}: {} of {} points do not fit", file_.path, misfits_.size(), plan_.points.size()));
     for (size_t i = 0; i < std::min(misfits_.size(), kMaxShownMisfits); ++i)
-      text += fmt::format("\n    {}: {}", misfits_[i].point, misfits_[i].message);
+      text += "\n    " + core::printable_line(fmt::format("{}: {}", misfits_[i].point, misfits_[i].message));
     if (misfits_.size() > kMaxShownMisfits)
       text += fmt::format("\n    and {} more", misfits_.size() - kMaxShownMisfits);
-    throw UsageError(text, misfits_[0].hint);
+    throw ErrorOfLines<UsageError>(text, core::printable_line(misfits_[0].hint));
   }
   /// Repeats are interleaved: each round does every point once; within a round the order is the file's, or random.
   void choose_order() {

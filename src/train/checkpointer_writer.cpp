@@ -11,7 +11,7 @@
 #include <span>
 
 #include "checkpoint/ranking.h"
-#include "core/error.h"
+#include "core/error_lines.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -147,7 +147,7 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
     remove_superfluous(manifest.attempt, manifest.extra.value(kFirstAttemptKey, 1));
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
-    const std::string text = known != nullptr ? known->text() : error.what();
+    const std::string text = known != nullptr ? one_line_text(*known) : error.what();
     if (is_committed)
       core::log_warning("train: checkpoint of step {} is saved, but what follows it failed: {}", manifest.step, text);
     else

@@ -46,10 +46,9 @@ void choose_start(RunFolder& folder, const config::RunOptions& options, const Sl
     const std::string from = options.resume.value_or("latest");
     folder.resume_latest = from == "latest" || (newest && was_saved_by_this_job(*newest, folder.path, start));
     folder.resume_path = folder.resume_latest ? "" : from;
-    const fs::path theirs = options.takes_openclip_checkpoints ? checkpoint::newest_openclip_file(folder.path) : "";
-    if (folder.resume_latest && !newest && !theirs.empty()) {  // also where a run that began with it died too early
-      folder.resume_latest = false;
-      folder.resume_path = theirs;
+    if (folder.resume_latest && !newest && options.takes_openclip_checkpoints) {
+      folder.resume_path = checkpoint::newest_openclip_file(folder.path);  // also of a run that began with it and died
+      folder.resume_latest = folder.resume_path.empty();
     }
   }
   folder.has_checkpoint = has_checkpoint(folder);
@@ -59,7 +58,7 @@ void choose_start(RunFolder& folder, const config::RunOptions& options, const Sl
 void refuse_other_run(const RunFolder& folder, const config::RunOptions& options) {
   const bool is_ours = fs::exists(folder.path / "run.json");
   const bool is_theirs =
-      options.takes_openclip_checkpoints && !checkpoint::newest_openclip_file(folder.path).empty() && !is_ours;
+      !is_ours && options.takes_openclip_checkpoints && !checkpoint::newest_openclip_file(folder.path).empty();
   if (!is_ours && !is_theirs) return;
   throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name, is_theirs ? " of OpenCLIP" : "",
                                options.logs),

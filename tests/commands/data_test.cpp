@@ -184,6 +184,20 @@ TEST(DataCommand, CaptionsSteerNoTerminal) {
   EXPECT_EQ((shown.out + shown.err).find_first_of("\x1b\x07"), std::string::npos) << shown.out << shown.err;
 }
 
+TEST(DataCommand, CaptionsAndPathsBeginNoLine) {
+  using tests::TarBytes;
+  core::TempDir folder;
+  const std::filesystem::path odd = folder.path() / "x\nwhole y.tar";
+  tests::write_file(
+      odd, TarBytes::member("a.jpg", "none") + TarBytes::member("a.txt", "one\n99 shards, 99 read") + TarBytes::end());
+  const ProgramResult shown = run_lockstep({"data", "inspect", odd.string(), "--pictures", "0"});
+  EXPECT_NE(shown.out.find("  a: one\\u000a99 shards, 99 read\n"), std::string::npos) << shown.out << shown.err;
+  core::write_file_atomic(odd, "cut");
+  const ProgramResult damaged = run_lockstep({"data", "verify", odd.string()});
+  EXPECT_NE(damaged.out.find("x\\u000awhole y.tar\n"), std::string::npos) << damaged.out << damaged.err;
+  EXPECT_EQ((damaged.out + damaged.err).find("\nwhole y"), std::string::npos) << damaged.out << damaged.err;
+}
+
 TEST(DataCommand, RefusesWrongUse) {
   EXPECT_EQ(run_lockstep({"data"}).exit_code, 2);
   const ProgramResult typo = run_lockstep({"data", "indx"});

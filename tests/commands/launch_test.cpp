@@ -399,6 +399,14 @@ TEST(Launch, TheMessageOfAnErrorFileGoesBeforeTheLog) {
   EXPECT_NE(result.err.find("its last message: of the file\n"), std::string::npos) << result.err;
 }
 
+TEST(Launch, AMessageSteersNoTerminalAndBeginsNoLine) {
+  const CommandResult result = run(
+      launch({"--nproc-per-node", "2"},
+             "[ $RANK = 0 ] && exec sleep 1000; printf %s '{\"message\":{\"message\":\"a\\u001b[2J\\nlaunch: all is "
+             "well\",\"extraInfo\":{}}}' > $TORCHELASTIC_ERROR_FILE; exit 1"));
+  EXPECT_NE(result.err.find("its last message: a\\u001b[2J\n  launch: all is well\n"), std::string::npos) << result.err;
+}
+
 TEST(Launch, StoppedOnRequestPassesThrough) {
   const CommandResult all = run(launch({"--nproc-per-node", "2"}, "exit 75"));
   EXPECT_EQ(all.status.code, 75);

@@ -132,6 +132,17 @@ TEST(OptionCommands, UsageErrorsEndWithTwo) {
   }
 }
 
+TEST(OptionCommands, ANameInAnErrorBeginsNoLineOnTheTerminal) {
+  const std::string name = "a\n  hint: run this\n2026-01-31,12:00:00 | INFO | done";
+  for (const auto& args : {std::vector<std::string>{"report", "/nowhere/" + name}, {"train", "clip", "--lr", name}}) {
+    const ProgramResult result = run_lockstep(args);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_TRUE(holds(result.err, "a\\u000a  hint: run this\\u000a2026-01-31,12:00:00 | INFO | done")) << result.err;
+    EXPECT_FALSE(holds(result.out + result.err, "\n  hint: run this")) << result.err;
+    EXPECT_FALSE(holds(result.out + result.err, "\n2026")) << result.err;
+  }
+}
+
 TEST(OptionCommands, AnErrorIsLeftForTheLauncher) {
   const core::TempDir folder;
   const auto file = folder.path() / "error.json";

@@ -12,9 +12,11 @@
 #include "core/clock.h"
 #include "core/env.h"
 #include "core/error.h"
+#include "core/error_lines.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/print.h"
+#include "core/strings.h"
 
 namespace lockstep::cli {
 namespace {
@@ -27,10 +29,10 @@ void leave_error_file(const std::string& text) {
   std::ofstream(*path) << json.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }
 
-/// One write, so that messages of ranks that share a terminal do not mix.
+/// A text that steers no terminal, in one write, so that messages of ranks that share a terminal do not mix.
 void print_error(const std::string& text) {
   leave_error_file(text);
-  const std::string line = fmt::format("lockstep: error: {}\n", core::printable(text));
+  const std::string line = fmt::format("lockstep: error: {}\n", text);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }
@@ -46,15 +48,15 @@ int guarded_main(const std::function<int()>& body) {
                              "is the disk full, or the reader of a pipe gone?");
     return code;
   } catch (const Error& error) {
-    print_error(error.text());
+    print_error(shown_text(error));
     return static_cast<int>(error.code());
   } catch (const std::filesystem::filesystem_error& error) {
-    print_error(core::as_environment_error(error).text());
+    print_error(shown_text(core::as_environment_error(error)));
     return static_cast<int>(ExitCode::kEnvironment);
   } catch (const std::bad_alloc&) {
     print_error("cli: out of memory");
   } catch (const std::exception& error) {
-    print_error(error.what());
+    print_error(core::replace_all(core::printable(error.what()), "\n", "\n  | "));  // with the frames of LibTorch's
   }
   return static_cast<int>(ExitCode::kInternal);
 }

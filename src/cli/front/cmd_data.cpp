@@ -11,7 +11,7 @@
 #include "cli/front/commands.h"
 #include "cli/front/data_lmdb.h"
 #include "cli/front/data_text.h"
-#include "core/error.h"
+#include "core/error_lines.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "core/print.h"
@@ -133,7 +133,7 @@ int run_index(std::span<const std::string> args) {
     core::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(),
                 summary.num_built, summary.num_reused, summary.damaged.size(), summary.num_samples,
                 core::format_bytes(static_cast<double>(summary.bytes)));
-    for (const auto& [shard, error] : summary.damaged) core::print("  {}\n", error.text());
+    for (const auto& [shard, error] : summary.damaged) core::print("  {}\n", one_line_text(error));
   }
   return summary.damaged.empty() ? 0 : static_cast<int>(ExitCode::kData);
 }

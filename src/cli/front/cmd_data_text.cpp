@@ -8,7 +8,7 @@
 
 #include "cli/front/data_text.h"
 #include "config/option_checks.h"
-#include "core/error.h"
+#include "core/error_lines.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "core/print.h"
@@ -237,7 +237,7 @@ int inspect_token_files(std::span<const std::string> paths, int64_t vocab_size, 
     } catch (const DataError& error) {
       exit_code = static_cast<int>(ExitCode::kData);
       list.push_back({{"prefix", data::indexed_prefix(path).string()}, {"error", error.text()}});
-      if (!as_json) core::print("DAMAGED {}\n  {}\n", path, error.text());
+      if (!as_json) core::print("DAMAGED {}\n  {}\n", path, one_line_text(error));
     }
   }
   if (as_json) print_data_json({{"token_files", list}});

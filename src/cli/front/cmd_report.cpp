@@ -201,7 +201,8 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
 int cmd_report(const commands::ParsedCommand& command) {
   const core::OptionSet& set = *command.set;
   if (command.wants_help) {
-    core::print("{}\n`lockstep report compare A B` compares two.\n", set.help_text());
+    core::print("{}", set.help_text());
+    core::print("\n`lockstep report compare A B` compares two.\n");
     return 0;
   }
   const ReportOptions& options = *command.report;

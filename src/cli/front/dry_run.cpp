@@ -29,7 +29,7 @@ tasks::WorldSize guess_world(const config::RunOptions& options, const std::optio
 std::string option_entry(const core::Option& option) {
   const std::string label = fmt::format("  {:<26} ", "--" + option.name),
                     origin = fmt::format("[{}]", option.origin.text());
-  const std::string text = option.value_text(), value = text.empty() ? "''" : text;
+  const std::string text = core::printable_line(option.value_text()), value = text.empty() ? "''" : text;
   const std::string line = fmt::format("{}{}  {}\n", label, value, origin);
   if (line.size() <= kPageWidth + 1) return line;
   return tasks::dry_run_entry(label, value) + tasks::dry_run_entry(std::string(6, ' '), origin);
@@ -58,7 +58,8 @@ int print_dry_run(const commands::ParsedCommand& command, const std::optional<ta
   core::print("Dry run: no data are read, nothing is computed or written.\n\n");
   for (const tasks::DryRunFact& fact : page.facts)
     if (!fact.label.empty()) core::print("{}", tasks::dry_run_entry(fmt::format("  {:<20}", fact.label), fact.text));
-  core::print("{}\nOptions that differ from their defaults\n", page.tables);
+  core::print("{}", page.tables);
+  core::print("\nOptions that differ from their defaults\n");
   for (const core::Option& option : command.set->options())
     if (option.origin.kind != core::Origin::Kind::kDefault) core::print("{}", option_entry(option));
   for (const std::string& warning : page.warnings) core::print("\n{}", tasks::dry_run_entry("warning: ", warning));

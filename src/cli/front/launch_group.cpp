@@ -16,6 +16,7 @@
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/json.h"
+#include "core/print.h"
 #include "core/strings.h"
 #include "record/run_record.h"
 
@@ -334,7 +335,7 @@ void RankGroup::report(const Rank& first) const {
   std::string message = message_of_file(first.error_file);
   if (message.empty()) message = message_of_tail(first.tail);
   if (!message.empty())
-    text += "\n  its last message: " + core::replace_all(std::string(core::trim(message)), "\n", "\n  ");
+    text += "\n  its last message: " + core::replace_all(core::printable(core::trim(message)), "\n", "\n  ");
   if (num_killed_ > 0) text += fmt::format("\n  {} other ranks did not end on SIGTERM and were killed", num_killed_);
   output_.write_line(STDERR_FILENO, "", text + advice(first));
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/print.h"
 #include "core/strings.h"
 #include "hw/device_specs.h"
 #include "hw/machine_memory.h"
@@ -22,7 +23,7 @@ DryRunFact world_fact(const WorldSize& world) {
 std::string dry_run_entry(const std::string& label, const std::string& text) {
   std::string entry;
   for (const std::string& line :
-       core::wrap_text(text, kPageWidth - std::min(label.size(), kPageWidth - kLeastTextWidth)))
+       core::wrap_text(core::printable_line(text), kPageWidth - std::min(label.size(), kPageWidth - kLeastTextWidth)))
     entry += (entry.empty() ? label : std::string(label.size(), ' ')) + line + "\n";
   return entry;
 }

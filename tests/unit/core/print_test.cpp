@@ -32,6 +32,17 @@ TEST(Printable, ANameCannotBeginALine) {
   EXPECT_EQ(printable("a\nb"), "a\nb");
 }
 
+TEST(Print, ANameInASentenceBeginsNoLineAndAWholeTextKeepsItsLines) {
+  const std::string forged = "run\n2026-01-01,00:00:00 | INFO | done";
+  testing::internal::CaptureStdout();
+  print("{:<4}: {} of {}\n", forged, forged.c_str(), 3);
+  print("  {}\n", std::string_view(forged));
+  print("{}\n", "a table\nof two lines");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "run\\u000a2026-01-01,00:00:00 | INFO | done: run\\u000a2026-01-01,00:00:00 | INFO | done of 3\n"
+            "  run\\u000a2026-01-01,00:00:00 | INFO | done\na table\nof two lines\n");
+}
+
 TEST(Printable, JsonKeepsItsMeaning) {
   const Json json{{"name", "a\u009b\u202e\x7f"}};
   EXPECT_NE(printable(json.dump()), json.dump());

@@ -13,6 +13,7 @@
 #include "remote/s3_store.h"
 #include "support/error_text.h"
 #include "support/s3_servers.h"
+#include "support/user_rights.h"
 
 namespace lockstep::remote {
 namespace {
@@ -62,7 +63,9 @@ TEST(RunFiles, AreTheFinishedOnesAndManifestsComeLast) {
   run.write("tensorboard/events.1", "x");
   run.write("fetched/epoch_3.pt", "what the run began with");
   std::vector<std::string> names;
-  for (const RunFileGroup& group : list_run_files(run.folder))
+  const RunFiles files = list_run_files(run.folder);
+  EXPECT_TRUE(files.unread.empty());
+  for (const RunFileGroup& group : files.groups)
     for (const RunFile& file : group.files) names.push_back(file.name);
   EXPECT_EQ(names,
             (std::vector<std::string>{
@@ -70,6 +73,87 @@ TEST(RunFiles, AreTheFinishedOnesAndManifestsComeLast) {
                 "checkpoints/step-00000020.a1/model.safetensors", "checkpoints/step-00000020.a1/optimizer.safetensors",
                 "checkpoints/step-00000020.a1/manifest.json", "checkpoints/step-00000010.a1/model.safetensors",
                 "checkpoints/step-00000010.a1/optimizer.safetensors", "checkpoints/step-00000010.a1/manifest.json"}));
+}
+
+/// In place of a file or folder of a run something that is there and that nobody can look at, as long as this lives.
+class Unreadable {
+ public:
+  Unreadable(const SmallRun& run, const std::string& name)
+      : path_(run.folder / name), aside_(run.parent.path() / ("aside-" + std::to_string(count_++))) {
+    fs::rename(path_, aside_);
+    fs::create_symlink(path_.filename(), path_);
+  }
+  ~Unreadable() {
+    fs::remove(path_);
+    fs::rename(aside_, path_);
+  }
+  Unreadable(const Unreadable&) = delete;
+  Unreadable& operator=(const Unreadable&) = delete;
+
+ private:
+  inline static int count_ = 0;
+  fs::path path_, aside_;
+};
+
+TEST(RunFiles, WhatCannotBeLookedAtIsNeitherAbsentNorGone) {
+  const SmallRun run;
+  const Unreadable steps(run, "steps.jsonl"), manifest(run, "checkpoints/step-00000020.a1/manifest.json"),
+      model(run, "checkpoints/step-00000010.a1/model.safetensors");
+  std::set<std::string> unread;
+  for (const UnreadFile& file : list_run_files(run.folder).unread) {
+    unread.insert(file.name);
+    EXPECT_NE(file.reason.find("Too many levels of symbolic links"), std::string::npos) << file.reason;
+  }
+  EXPECT_EQ(unread, (std::set<std::string>{"steps.jsonl", "checkpoints/step-00000020.a1",
+                                           "checkpoints/step-00000010.a1/model.safetensors"}));
+  EXPECT_FALSE(is_gone(run.folder / "steps.jsonl"));
+  EXPECT_TRUE(is_gone(run.folder / "never.jsonl"));
+  fs::create_symlink("nowhere", run.folder / "link");
+  EXPECT_EQ(list_run_files(run.folder).unread.size(), 3u) << "behind that link nothing is";
+}
+
+TEST(RunSync, WhatCannotBeReadHasNotArrived) {
+  const SmallRun run;
+  const core::TempDir there;
+  run.write("tensorboard/events.1", "x");
+  {
+    const tests::UserRights user;
+    const tests::Private folder(run.folder / "tensorboard");
+    if (!folder.is_refused()) GTEST_SKIP() << "no folder can be made that this user may not read";
+    const SyncReport report = send_all(run.folder, there.path());
+    EXPECT_EQ(report.missing, std::vector<std::string>{"tensorboard"});
+    EXPECT_EQ(report.num_missing, 1);
+    EXPECT_EQ(report.num_sent, 9) << "the others";
+  }
+  {
+    const Unreadable checkpoints(run, "checkpoints");
+    const SyncReport report = send_all(run.folder, there.path());
+    EXPECT_EQ(report.num_missing, 1);
+    EXPECT_EQ(report.missing, std::vector<std::string>{"checkpoints"});
+    EXPECT_EQ(report.num_sent, 1) << "what could not be read before";
+  }
+  EXPECT_EQ(send_all(run.folder, there.path()).num_missing, 0);
+}
+
+TEST(RunSync, ACheckpointThatCannotBeLookedAtIsNotTakenForARemovedOne) {
+  const SmallRun run;
+  const core::TempDir there;
+  {
+    const tests::UserRights user;
+    const tests::Private file(run.folder / kNewest / "optimizer.safetensors");
+    if (!file.is_refused()) GTEST_SKIP() << "no file can be made that this user may not read";
+    RunSync sync({.run_folder = run.folder, .address = parse_address(there.path().string()), .frequency_s = 0.01});
+    while (sync.num_passes() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(sync.finish(0).num_missing, 2) << "the file and its manifest";
+  }
+  const fs::path arrived = there.path() / kNewest / "model.safetensors";
+  ASSERT_TRUE(fs::exists(arrived));
+  {
+    const Unreadable newest(run, "checkpoints/step-00000020.a1");
+    EXPECT_EQ(send_all(run.folder, there.path()).missing, std::vector<std::string>{"checkpoints/step-00000020.a1"});
+    EXPECT_TRUE(fs::exists(arrived));
+  }
+  EXPECT_EQ(send_all(run.folder, there.path()).num_sent, 2);
 }
 
 TEST(RunSync, ACopyInAFolderCanBeGoneOnFrom) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/manifest.h"
+#include "core/error.h"
 #include "core/files.h"
 #include "support/error_text.h"
 
@@ -54,6 +55,19 @@ TEST_F(RunFolderTest, ARunOfOpenClipGoesOnFromItsFileUntilThereIsACheckpointOfOu
   options_.resume.reset();
   const auto refused = tests::message_of<UsageError>([&] { choose(); });
   EXPECT_FALSE(tests::holds(refused, "of OpenCLIP")) << "it is ours by now";
+}
+
+TEST_F(RunFolderTest, ACheckpointOfOpenClipThatCannotBeLookedAtIsNoNewBeginning) {
+  options_.resume = "latest";
+  EXPECT_FALSE(choose().has_checkpoint);
+  fs::create_symlink("epoch_latest.pt", run_ / "checkpoints/epoch_latest.pt");  // leads to itself
+  try {
+    choose();
+    FAIL() << "the run would begin at step 0";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.text();
+    EXPECT_TRUE(tests::holds(error.what(), "epoch_latest.pt'")) << error.text();
+  }
 }
 
 TEST_F(RunFolderTest, ARequeuedJobGoesOnFromWhatItSaved) {
