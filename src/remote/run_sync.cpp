@@ -258,17 +258,13 @@ void RunSync::drop_unfinished(const std::vector<RunFileGroup>& groups) {
 }
 
 /// Of a pass that failed before it came to all files.
-void RunSync::count_missing(SyncReport& report) const {
-  report.num_missing = report.missing_bytes = 0;
-  report.missing.clear();
-  try {
-    for (const RunFileGroup& group : list_run_files(config_.run_folder))
-      for (const RunFile& file : group.files)
-        if (!state_.has_arrived(file)) report.note_missing(file);
-  } catch (const std::exception&) {  // the failure that ended the pass, which is told
-    report.missing.clear();
-  }
-  if (report.missing.empty()) report.note_missing({.name = "the list of files"});
+void RunSync::count_missing(SyncReport& report) {
+  report = {.num_sent = report.num_sent, .sent_bytes = report.sent_bytes, .missing = {}};
+  unread_.clear();
+  for (const RunFileGroup& group : list_files(report))
+    for (const RunFile& file : group.files)
+      if (!state_.has_arrived(file)) report.note_missing(file);
+  if (report.num_missing == 0) report.note_missing({.name = "the list of files"});
 }
 
 SyncReport RunSync::pass(bool is_last) {
@@ -293,8 +289,8 @@ SyncReport RunSync::pass(bool is_last) {
       if (const auto files = list_run_files(config_.run_folder); files.unread.empty()) drop_unfinished(files.groups);
     }
   } catch (const std::exception& error) {
-    note_failure("", error);
     count_missing(report);
+    note_failure("", error);
   }
   if (is_last) core::end_progress();
   if (report.num_missing == 0) failure_.clear(), failure_kind_.clear();

@@ -73,7 +73,7 @@ class RunSync {
   void send_checkpoints(SyncReport& report, bool shows_progress);
   int64_t send_file(const std::string& name);
   void note_failure(const std::string& name, const std::exception& error);
-  void count_missing(SyncReport& report) const;
+  void count_missing(SyncReport& report);
   std::string missing_text(const SyncReport& report) const;
 
   SyncConfig config_;
