@@ -29,8 +29,8 @@ constexpr size_t kPieceBytes = size_t{4} << 20;
 constexpr uint64_t kReservedBytes = uint64_t{64} << 20;  // left free on the node's storage
 
 struct StagedFile {
-  fs::path source;  // absolute
-  uint64_t num_bytes = 0;
+  fs::path source;         // absolute
+  uint64_t num_bytes = 0;  // from its beginning on: an LMDB's file may be as large as its map
   int64_t written_ns = 0;  // time of the last change
 };
 
@@ -96,16 +96,15 @@ std::vector<StagedFile> files_to_stage(const SourceConfig& source) {
                      "stage shards, class folders or an LMDB; `lockstep data to-lmdb` makes one of a table");
   std::vector<StagedFile> files;
   for (const fs::path& path : paths) files.push_back(staged_file(path));
+  if (is_lmdb(source.spec)) files.front().num_bytes = LmdbReader(source.spec).used_bytes();
   return files;
 }
 
 /// The spec with `root` before each of its sources; braces stay as they are.
 std::string moved_spec(const std::string& spec, const fs::path& root) {
   std::string moved;
-  for (const ShardSource& source : parse_shard_sources(spec, "")) {
-    const std::string path = fs::path(source.spec).is_absolute() ? source.spec : absolute_path(source.spec).string();
-    moved += fmt::format("{}{}{}", moved.empty() ? "" : "::", root.string(), path);
-  }
+  for (const ShardSource& source : parse_shard_sources(spec, ""))
+    moved += fmt::format("{}{}{}", moved.empty() ? "" : "::", root.string(), absolute_path(source.spec).string());
   return moved;
 }
 
@@ -126,21 +125,22 @@ uint64_t free_bytes(const fs::path& folder) {
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
-/// Calls use(piece) for the whole file.
-template <typename Use> void read_pieces(const fs::path& path, const Use& use) {
+/// Calls use(piece) for the first num_bytes of a file, or for all of a shorter one.
+template <typename Use> void read_pieces(const fs::path& path, uint64_t num_bytes, const Use& use) {
   const core::Fd file = core::open_for_reading(path);
   std::vector<std::byte> piece(kPieceBytes);
-  for (uint64_t offset = 0;;) {
-    const size_t count = core::read_at(file, piece, offset, path);
+  for (uint64_t offset = 0; offset < num_bytes;) {
+    const auto wanted = static_cast<size_t>(std::min<uint64_t>(piece.size(), num_bytes - offset));
+    const size_t count = core::read_at(file, std::span(piece).first(wanted), offset, path);
     use(std::span(piece).first(count));
     offset += count;
-    if (count < piece.size()) return;
+    if (count < wanted) return;
   }
 }
 
-std::string hash_of_file(const fs::path& path) {
+std::string hash_of_file(const fs::path& path, uint64_t num_bytes) {
   core::Xxh3 hash;
-  read_pieces(path, [&](std::span<const std::byte> piece) { hash.update(piece); });
+  read_pieces(path, num_bytes, [&](std::span<const std::byte> piece) { hash.update(piece); });
   return hash.hex();
 }
 
@@ -155,11 +155,13 @@ void copy_checked(const StagedFile& file, const fs::path& target) {
   std::error_code code;
   fs::create_directories(target.parent_path(), code);
   if (errno = code.value(); code) core::throw_errno("cannot create folder", target.parent_path());
-  if (is_of_size(target, file.num_bytes) && hash_of_file(target) == hash_of_file(file.source)) return;
+  if (is_of_size(target, file.num_bytes) &&
+      hash_of_file(target, file.num_bytes) == hash_of_file(file.source, file.num_bytes))
+    return;
   core::Xxh3 hash;
   uint64_t num_bytes = 0;
   core::AtomicFile copy(target);
-  read_pieces(file.source, [&](std::span<const std::byte> piece) {
+  read_pieces(file.source, file.num_bytes, [&](std::span<const std::byte> piece) {
     hash.update(piece);
     copy.write(piece);
     num_bytes += piece.size();
@@ -169,7 +171,7 @@ void copy_checked(const StagedFile& file, const fs::path& target) {
                                 num_bytes, file.num_bytes),
                     "let no program write to the data of a run");
   copy.commit();
-  const std::string seen = hash_of_file(target);
+  const std::string seen = hash_of_file(target, file.num_bytes);
   if (seen == hash.hex()) return;
   fs::remove(target, code);
   throw DataError(fmt::format("data: the copy '{}' differs from '{}': xxh3={}, expected {}", target.string(),
@@ -186,11 +188,15 @@ void refuse_too_large(uint64_t num_bytes, const fs::path& folder) {
                          "name another folder, remove older copies, or read the data where they are");
 }
 
+/// Whether all copies have their sizes and none was changed once the marker, which is written last, was there.
 bool is_staged(const fs::path& marker, const std::vector<StagedFile>& files, const fs::path& root) {
   std::error_code code;
-  if (!fs::exists(marker, code)) return false;
-  return std::all_of(files.begin(), files.end(),
-                     [&](const StagedFile& file) { return is_of_size(target_of(root, file.source), file.num_bytes); });
+  const auto marked = fs::last_write_time(marker, code);
+  if (code) return false;
+  return std::all_of(files.begin(), files.end(), [&](const StagedFile& file) {
+    const fs::path copy = target_of(root, file.source);
+    return is_of_size(copy, file.num_bytes) && fs::last_write_time(copy, code) <= marked && !code;
+  });
 }
 
 }  // namespace

@@ -114,12 +114,40 @@ class ChunkReader {
   std::string source_;
 };
 
-/// Where a conversion stands, from what is there already.
+/// Where a conversion stands, from what is there already. An empty file is that of a call which was killed before its
+/// first commit.
 LmdbProgress progress_in(const fs::path& folder) {
   std::error_code code;
-  if (!fs::exists(lmdb_data_file(folder), code)) return {};
-  const auto progress = read_lmdb_progress(LmdbReader(folder));
-  return progress.value_or(LmdbProgress{});
+  const fs::path file = lmdb_data_file(folder);
+  if (!fs::exists(file, code) || fs::file_size(file, code) == 0) return {};
+  try {
+    return read_lmdb_progress(LmdbReader(folder)).value_or(LmdbProgress{});
+  } catch (const DataError& error) {
+    throw DataError(error.what(), fmt::format("remove '{}' and convert again", folder.string()));
+  }
+}
+
+/// Of class folders, or of an LMDB that knows them.
+std::vector<std::string> class_names_of(const SourceConfig& source) {
+  std::error_code code;
+  if (is_lmdb(source.spec)) {
+    const auto progress = read_lmdb_progress(LmdbReader(source.spec));
+    return progress ? progress->class_names : std::vector<std::string>();
+  }
+  return fs::is_directory(source.spec, code) ? image_folder_classes(source.spec) : std::vector<std::string>();
+}
+
+/// The finished name, absolute, without a separator at its end.
+fs::path output_of(const ToLmdbConfig& config) {
+  fs::path output = fs::absolute(config.output).lexically_normal();
+  if (!output.has_filename()) output = output.parent_path();
+  std::error_code code;
+  if (!fs::is_directory(config.source.spec, code)) return output;
+  const fs::path root = fs::absolute(config.source.spec).lexically_normal(), inside = output.lexically_relative(root);
+  if (!inside.empty() && *inside.begin() != "..")
+    throw UsageError(fmt::format("data: '{}' would lie among the data, in '{}'", output.string(), root.string()),
+                     "name a folder elsewhere");
+  return output;
 }
 
 void refuse_other_source(const fs::path& folder, const std::string& seen, const std::string& expected) {
@@ -140,7 +168,7 @@ std::optional<ToLmdbResult> found_complete(const fs::path& output, const std::st
     throw UsageError(fmt::format("data: '{}' exists and is no LMDB of ours", output.string()), "name another folder");
   refuse_other_source(output, progress->source, source);
   return ToLmdbResult{.num_pictures = progress->num_done,
-                      .num_classes = static_cast<int64_t>(progress->class_names.size()),
+                      .num_classes = progress->num_classes,
                       .num_resumed = progress->num_done,
                       .num_bytes = fs::file_size(lmdb_data_file(output)),
                       .was_there = true};
@@ -170,7 +198,6 @@ LmdbWriter::Pairs closing_pairs(LmdbProgress& progress) {
 /// Reads one chunk while the one before it is written.
 void convert(ChunkReader& reader, LmdbWriter& writer, LmdbProgress& progress, const ToLmdbConfig& config,
              ToLmdbResult& result) {
-  int64_t max_label = -1;
   std::future<LmdbChunk> coming = std::async(std::launch::async, [&] { return reader.next(); });
   for (bool goes_on = true; goes_on;) {
     const LmdbChunk chunk = coming.get();
@@ -179,48 +206,58 @@ void convert(ChunkReader& reader, LmdbWriter& writer, LmdbProgress& progress, co
     if (chunk.values.empty()) break;
     LmdbWriter::Pairs pairs = pairs_of(chunk, progress);
     progress.num_done += static_cast<int64_t>(chunk.values.size());
+    progress.num_classes = std::max(progress.num_classes, chunk.max_label + 1);
     pairs.emplace_back(LmdbKeys::kLockstep, progress.to_json().dump());
     writer.commit(pairs);
-    max_label = std::max(max_label, chunk.max_label);
     if (config.on_progress) config.on_progress(progress.num_done);
   }
   if (progress.num_done == 0)
     throw DataError(fmt::format("data: '{}' holds no pictures to convert", config.source.spec), "check its name");
   writer.commit(closing_pairs(progress));
-  result.num_classes = std::max(max_label + 1, static_cast<int64_t>(progress.class_names.size()));
+  result.num_classes = progress.num_classes;
+}
+
+/// The unfinished conversion becomes the finished one, while its lock is held.
+void publish(const fs::path& partial, const fs::path& output) {
+  std::error_code code;
+  fs::remove(partial / "lock", code);
+  fs::rename(partial, output, code);
+  if (errno = code.value(); code) core::throw_errno("cannot rename to the finished LMDB", output);
+  core::fsync_directory(output.parent_path());
 }
 
 }  // namespace
 
 ToLmdbResult to_lmdb(const ToLmdbConfig& config) {
+  const fs::path output = output_of(config), partial = output.string() + ".partial";
   ChunkReader reader(config.source, config.num_threads);
-  if (auto found = found_complete(config.output, reader.source())) return *found;
-  const fs::path partial = config.output.string() + ".partial";
+  if (auto found = found_complete(output, reader.source())) return *found;
+  const std::vector<std::string> class_names = class_names_of(config.source);
   std::error_code code;
   fs::create_directories(partial, code);
   if (errno = code.value(); code) core::throw_errno("cannot create folder", partial);
-  ToLmdbResult result;
+  const FolderLock lock(partial, OnLocked::kRefuse);
+  if (auto found = found_complete(output, reader.source())) {  // another call finished it meanwhile
+    fs::remove_all(partial, code);
+    return *found;
+  }
+  LmdbProgress progress = progress_in(partial);
+  refuse_other_source(partial, progress.source, reader.source());
+  progress.class_names = class_names;
+  progress.num_classes = std::max(progress.num_classes, std::ssize(class_names));
+  progress.source = reader.source();
+  ToLmdbResult result{.num_resumed = progress.num_done};
+  // The last commit of a conversion that was broken off behind its end may be shorter than a chunk.
+  progress.num_done -= progress.num_done % kLmdbHashedTogether;
+  reader.pass_over(progress.num_done);
   {
-    const FolderLock lock(partial, OnLocked::kRefuse);
-    LmdbProgress progress = progress_in(partial);
-    refuse_other_source(partial, progress.source, reader.source());
-    if (fs::is_directory(config.source.spec, code) && !is_lmdb(config.source.spec))
-      progress.class_names = image_folder_classes(config.source.spec);
-    progress.source = reader.source();
-    result.num_resumed = progress.num_done;
-    // The last commit of a conversion that was broken off behind its end may be shorter than a chunk.
-    progress.num_done -= progress.num_done % kLmdbHashedTogether;
-    reader.pass_over(progress.num_done);
     LmdbWriter writer(partial, config.map_bytes);
     convert(reader, writer, progress, config, result);
     result.num_pictures = progress.num_done;
     result.num_grown = writer.num_grown();
   }
   result.num_bytes = fs::file_size(partial / "data.mdb");
-  fs::remove(partial / "lock", code);
-  fs::rename(partial, config.output, code);
-  if (errno = code.value(); code) core::throw_errno("cannot rename to the finished LMDB", config.output);
-  core::fsync_directory(fs::absolute(config.output).parent_path());
+  publish(partial, output);
   return result;
 }
 

@@ -19,7 +19,7 @@ struct ToLmdbConfig {
 
 struct ToLmdbResult {
   int64_t num_pictures = 0;
-  int64_t num_classes = 0;  ///< Folders of classes, or the largest label written by this call and one.
+  int64_t num_classes = 0;  ///< Names of classes, or the largest label and one.
   int64_t num_resumed = 0;  ///< Pictures that an earlier call had written.
   int64_t num_grown = 0;    ///< How often the map was too small.
   uint64_t num_bytes = 0;   ///< Of the data file.
@@ -32,8 +32,8 @@ struct ToLmdbResult {
 ///
 /// It grows in "`output`.partial" and is renamed when it is complete. A call that was killed goes on behind its last
 /// commit, which is never torn. DataError: a picture that cannot be read or is none, without a label, an unfinished
-/// conversion of other data. UsageError: `output` is something else. EnvironmentError: another process converts to it,
-/// or the disk is full.
+/// conversion of other data. UsageError: `output` is something else, or lies in a folder that is read.
+/// EnvironmentError: another process converts to it, or the disk is full.
 ToLmdbResult to_lmdb(const ToLmdbConfig& config);
 
 struct LmdbCheck {

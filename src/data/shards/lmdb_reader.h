@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -37,6 +38,8 @@ class LmdbReader {
   const std::filesystem::path& path() const { return path_; }  ///< As it was given.
   uint64_t num_entries() const { return table_.num_entries; }
   uint64_t num_bytes() const { return num_bytes_; }  ///< Of the file.
+  /// Of its pages: a file that is written through a map may be as large as that.
+  uint64_t used_bytes() const { return std::min(num_bytes_, (table_.last_page + 1) * table_.page_bytes); }
   /// The value of `key`; nothing where there is none. Thread safe.
   std::optional<std::string> get(std::string_view key) const;
   /// The same into `value`, whose memory is reused; false where there is no such key.

@@ -136,11 +136,8 @@ std::string fingerprint_of(const LmdbRows& rows, const std::optional<LmdbProgres
 }  // namespace
 
 Json LmdbProgress::to_json() const {
-  return {{"version", kProgressVersion},
-          {"samples", num_done},
-          {"is_complete", is_complete},
-          {"source", source},
-          {"classes", class_names}};
+  return {{"version", kProgressVersion}, {"samples", num_done},       {"is_complete", is_complete}, {"source", source},
+          {"classes", class_names},      {"num_classes", num_classes}};
 }
 
 std::optional<LmdbProgress> read_lmdb_progress(const LmdbReader& reader) {
@@ -156,6 +153,7 @@ std::optional<LmdbProgress> read_lmdb_progress(const LmdbReader& reader) {
                           .is_complete = json.at("is_complete").get<bool>(),
                           .source = json.at("source").get<std::string>(),
                           .class_names = json.at("classes").get<std::vector<std::string>>()};
+    progress.num_classes = json.value("num_classes", static_cast<int64_t>(progress.class_names.size()));
     if (progress.num_done < 0 || static_cast<uint64_t>(progress.num_done) > reader.num_entries())
       throw DataError(fmt::format("{}: samples={}, expected 0 to {}, the keys of the file", where, progress.num_done,
                                   reader.num_entries()));

@@ -26,6 +26,7 @@ struct LmdbProgress {
   bool is_complete = false;
   std::string source;                    ///< Fingerprint of the data that is converted.
   std::vector<std::string> class_names;  ///< Empty where the source has no names.
+  int64_t num_classes = 0;               ///< Of those, or the largest label so far and one.
   core::Json to_json() const;
 };
 /// Nothing in an LMDB that is none of ours; DataError for one that says something else.

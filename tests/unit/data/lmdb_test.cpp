@@ -183,6 +183,46 @@ TEST_F(Lmdb, OtherThingsAreNotOverwritten) {
   EXPECT_THROW(to_lmdb({.source = many_pictures(), .output = out("a.lmdb")}), DataError);
 }
 
+TEST_F(Lmdb, ASeparatorAtTheEndOfItsNameChangesNothing) {
+  EXPECT_EQ(to_lmdb({.source = many_pictures(), .output = out() + "/"}).num_pictures, 700);
+  EXPECT_TRUE(to_lmdb({.source = many_pictures(), .output = out()}).was_there);
+}
+
+TEST_F(Lmdb, AConversionBesideTheClassesOfItsDataIsRefused) {
+  const fs::path folders = write_class_folders(folder_.path() / "folders");
+  for (const fs::path& inside : {folders / "out.lmdb", folders / "0" / "out.lmdb"})
+    EXPECT_NE(refused<UsageError>([&] {
+                to_lmdb({.source = labelled_config(folders), .output = inside});
+              }).find("would lie among the data"),
+              std::string::npos);
+  EXPECT_EQ(to_lmdb({.source = labelled_config(folders), .output = out()}).num_classes,
+            std::ssize(image_folder_classes(folders)));
+}
+
+TEST_F(Lmdb, CountsAndNamesOfClassesSurvive) {
+  const ToLmdbConfig unnamed{.source = many_pictures(), .output = out()};
+  EXPECT_EQ(to_lmdb(unnamed).num_classes, 10);
+  EXPECT_EQ(to_lmdb(unnamed).num_classes, 10) << "found";
+  const fs::path folders = write_class_folders(folder_.path() / "folders");
+  to_lmdb({.source = labelled_config(folders), .output = out("named.lmdb")});
+  to_lmdb({.source = labelled_config(out("named.lmdb")), .output = out("copied.lmdb")});
+  EXPECT_EQ(read_lmdb_progress(LmdbReader(out("copied.lmdb")))->class_names, image_folder_classes(folders));
+}
+
+TEST_F(Lmdb, AFileOfAConversionThatWasKilledAtItsStartIsNoDamage) {
+  fs::create_directories(out("out.lmdb.partial"));
+  write_file(out("out.lmdb.partial") + "/data.mdb", "");
+  EXPECT_EQ(to_lmdb({.source = many_pictures(), .output = out()}).num_pictures, 700);
+  fs::create_directories(out("torn.lmdb.partial"));
+  write_file(out("torn.lmdb.partial") + "/data.mdb", "torn");
+  try {
+    to_lmdb({.source = many_pictures(), .output = out("torn.lmdb")});
+    FAIL() << "converted";
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.hint(), fmt::format("remove '{}' and convert again", out("torn.lmdb.partial")));
+  }
+}
+
 TEST_F(Lmdb, WhatIsNoPictureIsNamedAndNotConverted) {
   for (const char* content : {"", "<html>", "GIF89a"}) {
     const fs::path root = folder_.path() / fmt::format("folders{}", std::string(content).size());

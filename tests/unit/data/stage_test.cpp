@@ -82,6 +82,36 @@ TEST_F(Stage, AChangedOrBrokenCopyIsMadeAgain) {
   EXPECT_EQ(newer.num_bytes, first.num_bytes);
 }
 
+TEST_F(Stage, ACopyThatWasOverwrittenIsMadeAgain) {
+  const std::string spec = shards();
+  stage_data(config_of(spec));
+  const fs::path source = folder_.path() / "shards/001.tar",
+                 copy = (folder_.path() / "node").string() + source.string();
+  std::string bytes = core::read_file(copy);
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(copy, bytes);
+  fs::last_write_time(copy, fs::file_time_type::clock::now() + std::chrono::seconds(1));
+  EXPECT_FALSE(stage_data(config_of(spec)).was_there);
+  EXPECT_EQ(core::read_file(copy), core::read_file(source));
+}
+
+TEST_F(Stage, OfAnLmdbAsLargeAsItsMapOnlyItsPagesAreCopied) {
+  const std::string lmdb = (folder_.path() / "out.lmdb").string();
+  to_lmdb({.source = labelled_config(write_class_folders(folder_.path() / "folders")), .output = lmdb});
+  const uint64_t used = fs::file_size(lmdb + "/data.mdb");
+  const auto pictures = pictures_of(labelled_config(lmdb));
+  fs::resize_file(lmdb + "/data.mdb", uint64_t{1} << 42);  // a hole: takes no space here
+  const StageResult result = stage_data(config_of(lmdb));
+  EXPECT_EQ(result.num_bytes, used);
+  EXPECT_EQ(pictures_of(labelled_config(result.spec)), pictures);
+}
+
+TEST_F(Stage, ParentFoldersInAPathAreFollowed) {
+  const fs::path spec = shards();
+  const std::string roundabout = (folder_.path() / "shards" / ".." / "shards" / spec.filename()).string();
+  EXPECT_EQ(stage_data(config_of(roundabout)).spec, (folder_.path() / "node").string() + spec.string());
+}
+
 TEST_F(Stage, WhatDoesNotFitIsToldWithNumbers) {
   const fs::path root = folder_.path() / "huge";
   fs::create_directories(root / "class");
