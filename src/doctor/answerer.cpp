@@ -23,13 +23,13 @@ namespace {
 using core::Clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{50}, kSendFor{2000}, kFirstByteTimeout{5000}, kAnswerTimeout{5000};
-constexpr size_t kMostTalks = 16, kPieceBytes = 256 << 10, kMostBytesOfAnAnswer = 100;
+constexpr milliseconds kGlance{50}, kSendFor{2000}, kFirstByteTimeout{5000}, kAnswerTimeout{5000};
+constexpr size_t kMostTalks = 16, kStreamPieceBytes = 256 << 10, kMostBytesOfAnAnswer = 100;
 
-/// What recv gave within a look: bytes, 0 at the end, nothing where none came.
+/// What recv gave within a glance: bytes, 0 at the end, nothing where none came.
 std::optional<size_t> take_piece(const core::Fd& socket, std::vector<char>& piece) {
   pollfd poll{socket.get(), POLLIN, 0};
-  if (::poll(&poll, 1, static_cast<int>(kLook.count())) <= 0) return std::nullopt;
+  if (::poll(&poll, 1, static_cast<int>(kGlance.count())) <= 0) return std::nullopt;
   const ssize_t got = ::recv(socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return std::nullopt;
   return static_cast<size_t>(std::max<ssize_t>(got, 0));
@@ -37,7 +37,7 @@ std::optional<size_t> take_piece(const core::Fd& socket, std::vector<char>& piec
 
 /// "BYTES MICROSECONDS", counted for kSendFor at most; "" of an end that closes without sending anything.
 std::string take_stream(const core::Fd& guest, const std::atomic<bool>& is_over) {
-  std::vector<char> piece(kPieceBytes);
+  std::vector<char> piece(kStreamPieceBytes);
   auto begin = Clock::now(), deadline = begin + kFirstByteTimeout;
   size_t total = 0, uncounted = 0;
   while (!is_over && Clock::now() < deadline) {
@@ -55,7 +55,7 @@ std::string take_stream(const core::Fd& guest, const std::atomic<bool>& is_over)
 
 /// Until the other end has read its answer: closing before would take it away from it.
 void wait_for_end(const core::Fd& guest, const std::atomic<bool>& is_over) {
-  std::vector<char> piece(kPieceBytes);
+  std::vector<char> piece(kStreamPieceBytes);
   for (const auto deadline = Clock::now() + kAnswerTimeout; !is_over && Clock::now() < deadline;)
     if (take_piece(guest, piece) == size_t{0}) return;
 }
@@ -71,7 +71,7 @@ Answerer::~Answerer() {
 
 void Answerer::answer(const core::Fd& guest) const {
   try {
-    send_message(guest, kGreeting, kLook);
+    send_message(guest, kGreeting, kGlance);
     const std::string rate = take_stream(guest, is_over_);
     if (rate.empty()) return;
     send_message(guest, rate, kAnswerTimeout);
@@ -84,7 +84,7 @@ void Answerer::answer(const core::Fd& guest) const {
 void Answerer::run() {
   std::vector<std::future<void>> talks;
   while (!is_over_ && listener_.socket.valid()) {
-    core::Fd guest = accept_within(listener_.socket, kLook);
+    core::Fd guest = accept_within(listener_.socket, kGlance);
     std::erase_if(talks, [](const auto& talk) { return talk.wait_for(milliseconds(0)) == std::future_status::ready; });
     if (guest.valid() && talks.size() < kMostTalks)
       talks.push_back(std::async(
@@ -93,11 +93,11 @@ void Answerer::run() {
 }
 
 double measure_stream(const core::Fd& socket) {
-  const std::vector<char> piece(kPieceBytes, 'x');
+  const std::vector<char> piece(kStreamPieceBytes, 'x');
   const auto deadline = Clock::now() + kSendFor;
   for (size_t left = kStreamBytes; left > 0 && Clock::now() < deadline;) {
     pollfd poll{socket.get(), POLLOUT | POLLIN, 0};
-    if (::poll(&poll, 1, static_cast<int>(kLook.count())) <= 0) continue;
+    if (::poll(&poll, 1, static_cast<int>(kGlance.count())) <= 0) continue;
     if ((poll.revents & ~POLLOUT) != 0) break;  // it has counted enough, or is gone
     const ssize_t sent = ::send(socket.get(), piece.data(), std::min(left, piece.size()), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EINTR && errno != EAGAIN) break;
