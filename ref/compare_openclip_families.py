@@ -29,7 +29,7 @@ from open_clip.loss import ClipLoss, CoCaLoss, SigLipLoss
 from PIL import Image
 
 FAMILIES = ["custom_text", "siglip", "coca", "coca_roberta", "roberta", "xlm_roberta", "eva", "eva02", "pe", "vitamin",
-            "timm_token", "convnext", "resnet", "vit"]
+            "timm_token", "convnext", "fastvit", "fastvit_large", "resnet", "vit"]
 STEPS, BATCH, EPOCHS, LR, WD, BETAS, EPS = 5, 16, 2, 1e-3, 0.2, (0.9, 0.98), 1e-6
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 

@@ -99,6 +99,19 @@ CASES = {
                        "patch_size": 4, "window_size": 4, "timm_pool": "", "timm_proj": "linear"},
         "text_cfg": {**TEXT, "layers": 1},
     },
+    # As fastvit_mci0, and as fastvit_mci3: a fifth stage, layer norms. Sides of an odd number of cells occur.
+    "fastvit": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {"tower": "fastvit", "image_size": 40, "layers": [1, 2, 1, 1], "width": 8, "head_width": 32,
+                       "mlp_ratio": 3.0, "timm_pool": "avg", "timm_proj": None},
+        "text_cfg": {**TEXT, "layers": 1, "no_causal_mask": True},
+    },
+    "fastvit_large": {
+        "embed_dim": 20, "custom_text": True,
+        "vision_cfg": {"tower": "fastvit", "image_size": 72, "layers": [1, 1, 1, 1, 1], "width": 4, "head_width": 32,
+                       "mlp_ratio": 4.0, "timm_pool": "avg", "timm_proj": "linear"},
+        "text_cfg": {**TEXT, "layers": 1, "no_causal_mask": True},
+    },
     "eva02": {
         "embed_dim": 20, "custom_text": True,
         "vision_cfg": {**VIT, "tower": "eva02", "mlp_ratio": 2.6, "timm_pool": "token", "timm_proj": None,
@@ -313,6 +326,21 @@ def timm_vit(vision, num_classes):
         **common, **wanted, qkv_bias=bias == "all", init_values=vision.get("ls_init_value"), fc_norm=is_vitamin)
 
 
+def fastvit(vision, num_classes):
+    """timm's FastViT with the arguments of its fastvit_mci0 (four stages) or fastvit_mci3 (five)."""
+    stages = len(vision["layers"])
+    is_large = stages == 5
+    places = functools.partial(timm.models.fastvit.RepConditionalPosEnc, spatial_shape=(7, 7))
+    large = {"norm_layer": functools.partial(timm.layers.LayerNorm2d, eps=1e-5), "stem_use_scale_branch": False}
+    return timm.models.fastvit.FastVit(
+        layers=vision["layers"], embed_dims=[vision["width"] << stage for stage in range(stages)],
+        mlp_ratios=[vision["mlp_ratio"]] * stages, downsamples=[stage > 0 for stage in range(stages)],
+        se_downsamples=[stage > 1 and not is_large for stage in range(stages)],
+        pos_embs=[places if stage > 2 else None for stage in range(stages)],
+        token_mixers=["attention" if stage > 2 else "repmixer" for stage in range(stages)], lkc_use_act=True,
+        num_classes=num_classes, **(large if is_large else {}))
+
+
 def set_timm_trunk(model, vision, embed_dim):
     """A tower of timm at the sizes of the case."""
     if "timm_config" in vision:
@@ -322,6 +350,14 @@ def set_timm_trunk(model, vision, embed_dim):
             model.visual.head = torch.nn.Identity()
         else:
             model.visual.head.proj = torch.nn.Linear(vision["width"], embed_dim, bias=False)
+        return
+    if vision["tower"] == "fastvit":
+        has_own_head = vision["timm_proj"] is None
+        model.visual.trunk = fastvit(vision, embed_dim if has_own_head else 0)
+        if has_own_head:
+            model.visual.head = torch.nn.Identity()
+        else:
+            model.visual.head.proj = torch.nn.Linear(model.visual.trunk.num_features, embed_dim, bias=False)
         return
     if vision["tower"] == "convnext":
         widths = [vision["width"] << stage for stage in range(4)]

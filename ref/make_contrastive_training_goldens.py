@@ -23,8 +23,8 @@ from safetensors import safe_open
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 STEPS, BATCH = 10, 8
-TIMM_VITS = ("eva", "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token", "timm_relative", "timm_stem",
-             "vitamin", "vitamin_plain")
+OTHER_TIMM_TOWERS = ("eva", "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token", "timm_relative",
+                     "timm_stem", "vitamin", "vitamin_plain", "fastvit", "fastvit_large")
 LR, WD, BETAS, EPS = 1e-3, 0.2, (0.9, 0.98), 1e-6
 
 
@@ -144,10 +144,13 @@ def main():
         "lock_resnet_frozen_norms": train(
             "resnet", ClipLoss(), lambda model: model.lock_image_tower(freeze_bn_stats=True)
         ),
+        "lock_fastvit_frozen_norms": train(
+            "fastvit", ClipLoss(), lambda model: model.lock_image_tower(freeze_bn_stats=True)
+        ),
         "convnext": train("convnext", ClipLoss()),
         "swin": train("swin", ClipLoss()),
         "eva02": train("eva02", ClipLoss()),
-        **{name: train(name, ClipLoss()) for name in TIMM_VITS},
+        **{name: train(name, ClipLoss()) for name in OTHER_TIMM_TOWERS},
         "roberta": train("roberta", ClipLoss()),
         "xlm_roberta": train("xlm_roberta", ClipLoss()),
         "lock_text_roberta": train("roberta", ClipLoss(), lambda model: model.lock_text_tower(0, False)),

@@ -71,7 +71,8 @@ void read_layers(JsonSection& section, VisionShape& vision) {
       section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet)", *layers);
     vision.stages.push_back(entry.get<int64_t>());
   }
-  if (vision.stages.size() != 4) section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet)", *layers);
+  if (vision.stages.size() != 4 && vision.stages.size() != 5)
+    section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet; FastViT: four or five)", *layers);
 }
 
 void read_image_size(JsonSection& section, VisionShape& vision) {
@@ -128,7 +129,8 @@ void read_timm_head(JsonSection& section, VisionShape& vision, int64_t embed_dim
     section.only("timm_proj", nullptr, "an EVA02 tower ends in its own linear head");
     vision.timm.has_own_head = true;
   }
-  if (is_timm_vit(vision)) vision.timm.has_own_head = section.is_null("timm_proj");
+  if (is_timm_vit(vision) || vision.tower == FastVitTower::kName)
+    vision.timm.has_own_head = section.is_null("timm_proj");
   if (vision.timm.has_own_head) vision.head.kind = Kind::kNone;
   section.only("timm_drop", 0.0, "nothing is dropped in front of the last layer");
   section.read("timm_drop_path", vision.drop_path);
@@ -204,13 +206,12 @@ VisionShape read_vision(const Json& object, const std::string& where, int64_t em
   else
     section.find("tower");
   if (vision.tower == SwinTower::kName) section.read("window_size", vision.window);
-  if (vision.tower == ConvNextTower::kName || vision.tower == SwinTower::kName) {
+  if (vision.tower == ConvNextTower::kName || vision.tower == SwinTower::kName || vision.tower == FastVitTower::kName) {
     vision.has_class_token = false;
     vision.pool = ImagePool::kMean;
   }
-  if (vision.tower == ConvNextTower::kName) {
-    vision.layer_scale = vision.layer_scale.value_or(kConvNextLayerScale);
-  }
+  if (vision.tower == ConvNextTower::kName) vision.layer_scale = vision.layer_scale.value_or(kConvNextLayerScale);
+  if (vision.tower == FastVitTower::kName) vision.layer_scale = vision.layer_scale.value_or(kFastVitLayerScale);
   read_timm_head(section, vision, embed_dim);
   if (is_timm_vit(vision) && timm_name.empty()) read_timm_config(section.find("timm_config"), where, vision);
   section.finish();

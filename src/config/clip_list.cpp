@@ -12,9 +12,7 @@ namespace lockstep::config {
 namespace {
 
 /// Names of OpenCLIP's list that are not here.
-constexpr const char* kMissingModels[] = {"MobileCLIP-S1",         "MobileCLIP-S2",   "MobileCLIP2-S0",
-                                          "MobileCLIP2-S2",        "MobileCLIP2-S3",  "MobileCLIP2-S4",
-                                          "mt5-base-ViT-B-32",     "mt5-xl-ViT-H-14", "nllb-clip-base",
+constexpr const char* kMissingModels[] = {"mt5-base-ViT-B-32",     "mt5-xl-ViT-H-14", "nllb-clip-base",
                                           "nllb-clip-base-siglip", "nllb-clip-large", "nllb-clip-large-siglip"};
 
 std::string row_of(const ClipListEntry& entry) {

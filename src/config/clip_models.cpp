@@ -85,8 +85,6 @@ struct ClipRefusal {
 constexpr std::array kClipRefusals{
     ClipRefusal{"mt5", "its text tower is the encoder of mT5"},
     ClipRefusal{"nllb", "its text tower is the encoder of NLLB"},
-    ClipRefusal{"MobileCLIP-S", "its image tower is FastViT"},
-    ClipRefusal{"MobileCLIP2-S", "its image tower is FastViT"},
 };
 
 constexpr std::string_view kQuick = "-quickgelu";

@@ -40,7 +40,7 @@ struct TimmVitShape {
   bool has_class_position = true;          ///< The class token has a position embedding, too (where there are any).
   bool has_positions = true;               ///< Learned ones.
   bool has_gated_mlp = false;              ///< GELU(w0 y) * w1 y of a norm of its own, as ViTamin's.
-  bool has_own_head = false;               ///< The last layer is timm's: "trunk.head".
+  bool has_own_head = false;               ///< The last layer is timm's: "trunk.head" (of FastViT, too).
   bool begins_as_eva = false;              ///< With the initial values of timm's Eva, else of its VisionTransformer.
   ImagePool pool = ImagePool::kAttention;  ///< The only one that fits its norms.
   std::optional<RotaryCells> rotary = std::nullopt;
@@ -56,7 +56,7 @@ struct TimmVitShape {
 struct VisionShape {
   std::string tower = "vit";         ///< Its ImageTower::kName.
   int64_t image_size = 224;          ///< Pixels, square.
-  std::vector<int64_t> stages = {};  ///< ModifiedResNet, ConvNeXt, Swin: blocks of its four stages.
+  std::vector<int64_t> stages = {};  ///< ModifiedResNet, ConvNeXt, Swin, FastViT: blocks of its stages.
   int64_t layers = 12;               ///< ViT: blocks.
   int64_t width = 768;               ///< ViT: token width; else: channels after the stem.
   int64_t head_width = 64;

@@ -4,6 +4,7 @@
 #include "config/clip_shape.h"
 #include "config/image_towers/convnext.h"
 #include "config/image_towers/eva02.h"
+#include "config/image_towers/fastvit.h"
 #include "config/image_towers/modified_resnet.h"
 #include "config/image_towers/swin.h"
 #include "config/image_towers/timm_vit.h"
@@ -13,7 +14,7 @@
 namespace lockstep::config {
 
 /// Every kind of image tower: the only list of them.
-using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, SwinTower, Eva02Tower, TimmVitTower,
+using ImageTowers = std::tuple<ModifiedResnetTower, ConvNextTower, SwinTower, FastVitTower, Eva02Tower, TimmVitTower,
                                TimmStemVitTower, VitaminTower, VisionTransformerTower>;
 
 namespace internal {

@@ -128,7 +128,13 @@ constexpr PretrainedRow kPretrained[] = {
     {"EVA02-E-14-plus", "laion2b_s9b_b144k", "timm/eva02_enormous_patch14_plus_clip_224.laion2b_s9b_b144k", ""},
     {"MobileCLIP-B", "datacompdr", "apple/MobileCLIP-B-OpenCLIP", ""},
     {"MobileCLIP-B", "datacompdr_lt", "apple/MobileCLIP-B-LT-OpenCLIP", ""},
+    {"MobileCLIP-S1", "datacompdr", "apple/MobileCLIP-S1-OpenCLIP", ""},
+    {"MobileCLIP-S2", "datacompdr", "apple/MobileCLIP-S2-OpenCLIP", ""},
     {"MobileCLIP2-B", "dfndr2b", "timm/MobileCLIP2-B-OpenCLIP", ""},
+    {"MobileCLIP2-S0", "dfndr2b", "timm/MobileCLIP2-S0-OpenCLIP", ""},
+    {"MobileCLIP2-S2", "dfndr2b", "timm/MobileCLIP2-S2-OpenCLIP", ""},
+    {"MobileCLIP2-S3", "dfndr2b", "timm/MobileCLIP2-S3-OpenCLIP", ""},
+    {"MobileCLIP2-S4", "dfndr2b", "timm/MobileCLIP2-S4-OpenCLIP", ""},
     {"MobileCLIP2-L-14", "dfndr2b", "timm/MobileCLIP2-L-14-OpenCLIP", ""},
     {"PE-Core-T-16-384", "meta", "timm/PE-Core-T-16-384", ""},
     {"PE-Core-S-16-384", "meta", "timm/PE-Core-S-16-384", ""},
@@ -318,7 +324,9 @@ PicturePreparation preparation_of_tag(std::string_view tag, std::string_view mod
     return {.mean = kHalf, .std = kHalf, .interpolation = {}, .resize_mode = "squash"};
   if (core::starts_with(model, "PE-Core"))
     return {.mean = kHalf, .std = kHalf, .interpolation = "bilinear", .resize_mode = "squash"};
-  if (core::starts_with(model, "MobileCLIP") && core::ends_with(model, "-B"))
+  if (model == "MobileCLIP2-S3" || model == "MobileCLIP2-S4")
+    return {.mean = {}, .std = {}, .interpolation = "bilinear", .resize_mode = {}};
+  if (core::starts_with(model, "MobileCLIP") && !core::ends_with(model, "-L-14"))
     return {.mean = std::vector<double>(3, 0.0),
             .std = std::vector<double>(3, 1.0),
             .interpolation = "bilinear",

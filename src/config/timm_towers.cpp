@@ -98,6 +98,43 @@ bool set_swin(VisionShape& vision, std::string_view name) {
   return true;
 }
 
+/// MobileCLIP's FastViTs, with where timm has weights for them.
+struct FastVitRow {
+  std::string_view name, weights;
+  std::array<int64_t, 5> stages;  ///< 0: there is no fifth.
+  int64_t width;
+  double mlp_ratio;
+};
+constexpr std::array kFastVits{
+    FastVitRow{"fastvit_mci0", "apple/mobileclip_s0_timm", {2, 6, 10, 2}, 64, 3.0},
+    FastVitRow{"fastvit_mci1", "apple/mobileclip_s1_timm", {4, 12, 20, 4}, 64, 3.0},
+    FastVitRow{"fastvit_mci2", "apple/mobileclip_s2_timm", {4, 12, 24, 4}, 80, 3.0},
+    FastVitRow{"fastvit_mci3", "timm/fastvit_mci3.apple_mclip2_dfndr2b", {2, 12, 24, 4, 2}, 96, 4.0},
+    FastVitRow{"fastvit_mci4", "timm/fastvit_mci4.apple_mclip2_dfndr2b", {2, 12, 24, 4, 4}, 128, 4.0},
+};
+
+const FastVitRow* find_fastvit(std::string_view name) {
+  const auto found =
+      std::find_if(kFastVits.begin(), kFastVits.end(), [&](const FastVitRow& row) { return row.name == name; });
+  return found == kFastVits.end() ? nullptr : &*found;
+}
+
+bool set_fastvit(VisionShape& vision, std::string_view name) {
+  const FastVitRow* row = find_fastvit(name);
+  if (row == nullptr) return false;
+  vision = {.tower = "fastvit",
+            .image_size = 256,
+            .stages = {row->stages.begin(), row->stages.end() - (row->stages.back() == 0 ? 1 : 0)},
+            .layers = 0,
+            .width = row->width,
+            .head_width = 32,
+            .mlp_ratio = row->mlp_ratio,
+            .layer_scale = kFastVitLayerScale,
+            .has_class_token = false,
+            .pool = ImagePool::kMean};
+  return true;
+}
+
 struct Eva02Row {
   std::string_view name;
   int64_t image_size, patch_size, width, layers;
@@ -283,19 +320,21 @@ std::string_view default_weights(std::string_view name) {
 }  // namespace
 
 void set_timm_tower(VisionShape& vision, std::string_view name, const std::string& where) {
-  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_swin(vision, name) || set_eva02(vision, name) ||
-      set_eva(vision, name) || set_perception_encoder(vision, name) || set_plain_vit(vision, name) ||
-      set_vitamin(vision, name)) {
+  if (set_siglip_vit(vision, name) || set_convnext(vision, name) || set_swin(vision, name) ||
+      set_fastvit(vision, name) || set_eva02(vision, name) || set_eva(vision, name) ||
+      set_perception_encoder(vision, name) || set_plain_vit(vision, name) || set_vitamin(vision, name)) {
+    const FastVitRow* fastvit = find_fastvit(name);
     vision.timm_weights = core::starts_with(name, "vitamin_") ? vitamin_weights(name)
+                          : fastvit != nullptr                ? std::string(fastvit->weights)
                           : name == kMobileBase.name          ? "apple/mobileclip_b_lt_timm"
                                                               : fmt::format("timm/{}.{}", name, default_weights(name));
     return;
   }
   throw UsageError(
       fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
-      "towers of timm that are here: vit_*_siglip_*, convnext_*, swin_base_patch4_window7_224, eva02_*_clip_*, "
-      "eva_giant_patch14_224, vit_pe_core_*, "
-      "vitamin_*, vit_large_patch14_clip_224, vit_medium_patch16_gap_256, vit_relpos_medium_patch16_cls_224, "
+      "towers of timm that are here: vit_*_siglip_*, convnext_*, swin_base_patch4_window7_224, fastvit_mci*, "
+      "eva02_*_clip_*, eva_giant_patch14_224, vit_pe_core_*, vitamin_*, vit_large_patch14_clip_224, "
+      "vit_medium_patch16_gap_256, vit_relpos_medium_patch16_cls_224, "
       "vit_base_mci_224");
 }
 

@@ -9,6 +9,8 @@ namespace lockstep::config {
 
 /// What timm's ConvNeXt blocks begin with.
 inline constexpr double kConvNextLayerScale = 1e-6;
+/// And its FastViT blocks.
+inline constexpr double kFastVitLayerScale = 1e-5;
 
 /// Sets kind and sizes of the image tower that timm 1.0 knows by this name ("vit_base_patch16_siglip_224",
 /// "convnext_base"). UsageError for another; `where` names the configuration.

@@ -154,7 +154,8 @@ void fill_text_vocabulary(core::OptionSet& set, std::string& vocabulary,
 TowerParameters tower_parameters(Tower tower, const ContrastiveShape& shape) {
   switch (tower) {
     case Tower::kImage:
-      return {.prefix = "visual.trunk.", .may_lack = {"visual.trunk.head.weight", "visual.trunk.head.bias"}};
+      return {.prefix = "visual.trunk.",
+              .may_lack = {"visual.trunk.head.weight", "visual.trunk.head.bias", "visual.trunk.head.fc."}};
     case Tower::kAudio:
       return {.prefix = "audio_branch.", .may_lack = {"audio_branch.head.", "audio_branch.tscam_conv."}};
     case Tower::kText: break;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "config/clip_list.h"
 #include "config/hub_names.h"
@@ -167,6 +168,8 @@ TEST(ClipShape, CostsArePublishedFigures) {
 
 TEST(ClipShape, ImageCostsArePyTorchs) {  // torch.utils.flop_counter on timm's towers
   EXPECT_DOUBLE_EQ(clip_cost(resolve_clip_shape("swin_base_patch4_window7_224")).image_forward_flops, 30861156352.0);
+  EXPECT_DOUBLE_EQ(clip_cost(resolve_clip_shape("MobileCLIP2-S0")).image_forward_flops, 4785307648.0);
+  EXPECT_DOUBLE_EQ(clip_cost(resolve_clip_shape("MobileCLIP2-S3")).image_forward_flops, 29641752576.0);
   const double mlps_of_positions = 12 * 2.0 * 27 * 27 * (2 * 256 + 256 * 8);  // once a batch, not counted
   EXPECT_DOUBLE_EQ(clip_cost(resolve_clip_shape("vit_relpos_medium_patch16_cls_224")).image_forward_flops,
                    16026226688.0 - mlps_of_positions);
@@ -460,6 +463,56 @@ TEST(ClipShape, SwinsThatDoNotFitAreRefused) {
       {R"("image_size": 32, "window_size": 4, "timm_proj": "none")", "to be embed_dim 24"}};
   for (const auto& [vision, part] : kCases)
     EXPECT_NE(refusal(vision).find(part), std::string::npos) << refusal(vision) << " instead of " << part;
+}
+
+TEST(ClipShape, FastVitsThatDoNotFitAreRefused) {
+  const auto refusal = [](const std::string& vision) {
+    return usage_error_of([&] {
+      parse_clip_shape(fmt::format(R"({{"embed_dim": 24, "vision_cfg": {{"tower": "fastvit", "image_size": 40,
+        "head_width": 32, {}}}, "text_cfg": {{"context_length": 12, "vocab_size": 64, "width": 32, "heads": 2,
+        "layers": 1}}}})",
+                                   vision),
+                       "mine");
+    });
+  };
+  EXPECT_EQ(refusal(R"("layers": [1, 1, 1, 1, 2], "width": 4, "timm_proj": null)"), "");
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"("layers": 3, "width": 8)", "expected 4 or 5"},
+      {R"("layers": [1, 1, 1, 0], "width": 8)", "vision layers=0"},
+      {R"("layers": [1, 1, 1, 1], "width": 8, "mlp_ratio": 0.0)", "mlp_ratio=0"},
+      {R"("layers": [1, 1, 1, 1], "width": 6)", "head_width=32 does not divide the width 48 of stage"},
+      {R"("layers": [1, 1, 1, 1], "width": 8, "patch_dropout": 0.5)", "this is a FastViT"},
+      {R"("layers": [1, 1, 1, 1], "width": 8, "timm_pool": "map")", "a FastViT pools by averaging"},
+      {R"("layers": [1, 1, 1, 1], "width": 8, "timm_proj": "none")", "width 128 to be embed_dim 24"},
+      {R"("layers": [1, 1, 1, 1], "width": 8, "timm_drop_path": 1.0)", "timm_drop_path=1"}};
+  for (const auto& [vision, part] : kCases)
+    EXPECT_NE(refusal(vision).find(part), std::string::npos) << refusal(vision) << " instead of " << part;
+}
+
+TEST(ClipShape, InitialLawsOfAFastVit) {
+  std::map<std::string, InitLaw> laws;
+  for (const ParamSpec& spec : clip_param_specs(resolve_clip_shape("MobileCLIP2-S3"))) laws[spec.name] = spec.init;
+  const auto law_of = [&](const std::string& name) {
+    const auto found = laws.find("visual.trunk." + name);
+    EXPECT_NE(found, laws.end()) << name;
+    return found == laws.end() ? InitLaw{} : found->second;
+  };
+  using Kind = InitLaw::Kind;
+  const std::tuple<const char*, Kind, double> kDrawn[] = {
+      {"stem.0.conv_kxk.0.conv.weight", Kind::kUniform, 1 / std::sqrt(27.0)},
+      {"stages.3.pos_emb.pos_enc.bias", Kind::kUniform, 1.0 / 7},
+      {"stages.4.downsample.proj.0.large_conv.conv.weight", Kind::kUniform, 1.0 / 7},
+      {"stages.0.blocks.0.mlp.conv.conv.weight", Kind::kNormal, 0.02},
+      {"stages.3.blocks.0.mlp.fc2.weight", Kind::kNormal, 0.02},
+      {"stages.3.blocks.0.token_mixer.qkv.weight", Kind::kNormal, 0.02},
+      {"final_conv.se.fc2.bias", Kind::kUniform, 1 / std::sqrt(192.0)},
+      {"head.fc.weight", Kind::kNormal, 0.02}};
+  for (const auto& [name, kind, deviation] : kDrawn) {
+    EXPECT_EQ(law_of(name).kind, kind) << name;
+    EXPECT_DOUBLE_EQ(law_of(name).deviation, deviation) << name;
+  }
+  EXPECT_EQ(law_of("stages.0.blocks.0.token_mixer.layer_scale.gamma").mean, 1e-5);
+  EXPECT_EQ(law_of("stages.3.blocks.0.mlp.fc2.bias").kind, Kind::kZeros);
 }
 
 TEST(ClipShape, ASlashInANameIsADash) { EXPECT_EQ(resolve_clip_shape("ViT-B/32").vision.patch_size, 32); }

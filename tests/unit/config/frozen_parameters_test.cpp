@@ -46,6 +46,8 @@ TEST(FrozenParameters, WhatOpenClipPutsBehindForeignTowersIsTrained) {
   const auto convnext = frozen_parameters(resolve_clip_shape("convnext_base"), {.image = true});
   EXPECT_TRUE(convnext.contains("visual.trunk.stages.0.blocks.0.gamma"));
   EXPECT_FALSE(convnext.contains("visual.head.proj.weight"));
+  const auto fastvit = frozen_parameters(resolve_clip_shape("MobileCLIP2-S0"), {.image = true});
+  EXPECT_TRUE(fastvit.contains("visual.trunk.head.fc.weight")) << "its last layer is timm's";
   EXPECT_THROW(frozen_parameters(resolve_clip_shape("ViT-B-16-SigLIP"), {.image = true, .image_unlocked_groups = 1}),
                UsageError);
   const ClipShape roberta = resolve_clip_shape("xlm-roberta-base-ViT-B-32");

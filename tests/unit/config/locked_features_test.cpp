@@ -33,6 +33,8 @@ TEST(LockedFeatures, WhateverElseTheFeaturesDependOnIsRefused) {
   EXPECT_TRUE(holds(in_part.image, "is trained")) << in_part.image;
   EXPECT_TRUE(holds(in_part.text, "is trained")) << in_part.text;
   EXPECT_TRUE(holds(refusals("RN50", {.locks = kBoth}).image, "batch norm"));
+  EXPECT_TRUE(holds(refusals("MobileCLIP-S1", {.locks = kBoth}).image, "batch norm"));
+  EXPECT_EQ(refusals("MobileCLIP-S1", {.locks = kBoth, .has_frozen_batch_norm = true}).image, "");
   EXPECT_TRUE(holds(refusals("convnext_base", {.locks = kBoth}).image, "is trained")) << "timm's head";
   EXPECT_TRUE(holds(refusals("roberta-ViT-B-32", {.locks = kBoth}).text, "is trained")) << "its projection";
   EXPECT_TRUE(holds(refusals("coca_ViT-B-32", {.locks = kBoth}).text, "captions"));

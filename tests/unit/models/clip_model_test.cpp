@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include "core/files.h"
 #include "core/json.h"
@@ -36,6 +37,12 @@ using ::lockstep::tests::TensorMap;
 // sums in fp32).
 constexpr double kClipTolerance = 4e-6, kClipGradientTolerance = 3e-5;
 
+/// As many batch norms as a FastViT has take OpenCLIP in fp32 2.7e-6 away from itself in fp64, 2.3e-5 in gradients.
+double tolerance_of(std::string_view golden) { return golden.starts_with("fastvit") ? 1e-5 : kClipTolerance; }
+double gradient_tolerance_of(std::string_view golden) {
+  return golden.starts_with("fastvit") ? 1e-4 : kClipGradientTolerance;
+}
+
 at::Tensor golden_image(const TensorMap& tensors) {
   return tensors.at("input/image").to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
 }
@@ -53,9 +60,11 @@ struct ClipPass {
   at::Tensor captions = {};              ///< Times its weight.
 };
 
-/// Keys shift all scores of a query alike, so the gradient of their bias is rounding noise.
+/// Keys shift all scores of a query alike, and batch norm takes away what multiplies a whole channel: the gradients of
+/// a bias of keys and of a depthwise convolution of single cells are rounding noise.
 bool has_noise_for_gradient(const std::string& name) {
-  return name.ends_with("k_proj.bias") || name.ends_with("self.key.bias");
+  const bool is_depthwise = name.ends_with("conv_scale.conv.weight") && name.find("stem.0.") == std::string::npos;
+  return name.ends_with("k_proj.bias") || name.ends_with("self.key.bias") || is_depthwise;
 }
 
 /// A gradient of nothing, as of relative positions in a block whose patches nobody reads, is zero in both.
@@ -117,28 +126,28 @@ TEST_P(ClipGolden, EvaluationEqualsOpenClip) {
   model->set_training(false);
   const at::NoGradGuard no_gradients;
   expect_close(normalise_rows(model->encode_image(golden_image(golden))), golden.at("output/eval_image"),
-               kClipTolerance, "image");
+               tolerance_of(GetParam()), "image");
   expect_close(normalise_rows(model->encode_text(golden.at("input/text"))), golden.at("output/eval_text"),
-               kClipTolerance, "text");
+               tolerance_of(GetParam()), "text");
 }
 
 void expect_training_equals_openclip(const char* name, const ClipModelOptions& options) {
   const TensorMap golden = load_golden(file_of(name));
   auto model = golden_model(name, golden, options);
   const ClipPass pass = run_clip(*model, golden_image(golden), golden.at("input/text"));
-  expect_close(pass.image, golden.at("output/train_image"), kClipTolerance, "image");
-  expect_close(pass.text, golden.at("output/train_text"), kClipTolerance, "text");
-  expect_close(pass.logits, golden.at("output/logits"), kClipTolerance, "logits");
+  expect_close(pass.image, golden.at("output/train_image"), tolerance_of(name), "image");
+  expect_close(pass.text, golden.at("output/train_text"), tolerance_of(name), "text");
+  expect_close(pass.logits, golden.at("output/logits"), tolerance_of(name), "logits");
   if (pass.captions.defined())
-    expect_close(pass.captions, golden.at("output/caption_loss"), kClipTolerance, "captions");
-  expect_close(pass.loss, golden.at("output/loss"), kClipTolerance, "loss");
+    expect_close(pass.captions, golden.at("output/caption_loss"), tolerance_of(name), "captions");
+  expect_close(pass.loss, golden.at("output/loss"), tolerance_of(name), "loss");
   pass.loss.backward();
   size_t num_compared = 0;
   for (auto& entry : model->named_parameters()) {
     const auto reference = golden.find("grad/" + entry.name);
     if (reference == golden.end()) continue;
     if (has_noise_for_gradient(entry.name)) continue;
-    expect_close_gradients(entry.tensor->grad(), reference->second, kClipGradientTolerance, entry.name);
+    expect_close_gradients(entry.tensor->grad(), reference->second, gradient_tolerance_of(name), entry.name);
     ++num_compared;
   }
   EXPECT_GT(num_compared, 20u);
@@ -148,7 +157,7 @@ void expect_training_equals_openclip(const char* name, const ClipModelOptions& o
     } else if (entry.name == "visual.positional_embedding") {  // fixed
       EXPECT_TRUE(entry.tensor->equal(golden.at("param/" + entry.name).to(at::kFloat)));
     } else {
-      expect_close(*entry.tensor, golden.at("after/" + entry.name), kClipTolerance, entry.name);
+      expect_close(*entry.tensor, golden.at("after/" + entry.name), tolerance_of(name), entry.name);
     }
   }
 }
@@ -166,10 +175,10 @@ TEST_P(ClipGolden, WeightFilesAreRead) {
   load_weights(model, read_weights(path));
   model.set_training(false);
   const at::NoGradGuard no_gradients;
-  expect_close(normalise_rows(model.encode_image(golden_image(golden))), golden.at("output/eval_image"), kClipTolerance,
-               "image");
+  expect_close(normalise_rows(model.encode_image(golden_image(golden))), golden.at("output/eval_image"),
+               tolerance_of(GetParam()), "image");
   expect_close(normalise_rows(model.encode_text(golden.at("input/text"))), golden.at("output/eval_text"),
-               kClipTolerance, "text");
+               tolerance_of(GetParam()), "text");
 }
 
 std::vector<std::string> golden_names(const char* golden, const char* key) {
@@ -219,9 +228,10 @@ TEST_P(ClipGolden, TrainingWithoutShortcutsEqualsOpenClip) {
 INSTANTIATE_TEST_SUITE_P(Models, ClipGolden,
                          ::testing::Values("vit", "vit_quickgelu", "vit_one_block", "resnet", "vit_avg", "vit_fixed",
                                            "custom_text", "coca", "coca_plain", "coca_roberta", "siglip", "siglip_head",
-                                           "convnext", "swin", "eva02", "eva", "eva_post_norm", "pe", "pe_largest",
-                                           "timm_mean", "timm_token", "timm_relative", "timm_stem", "vitamin",
-                                           "vitamin_plain", "roberta", "xlm_roberta"),
+                                           "convnext", "swin", "fastvit", "fastvit_large", "eva02", "eva",
+                                           "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token",
+                                           "timm_relative", "timm_stem", "vitamin", "vitamin_plain", "roberta",
+                                           "xlm_roberta"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// Features and gradients of two models with equal parameters on equal input.
@@ -361,33 +371,36 @@ void expect_draws_by_key(const char* name, const config::ClipShape& shape) {
   const auto make = [&](bool checkpointing) {
     auto model = std::make_unique<ClipModel>(shape, ClipModelOptions{.grad_checkpointing = checkpointing});
     for (auto& entry : all_tensors(*model)) entry.tensor->detach().copy_(golden.at("param/" + entry.name));
-    model->set_context({.random_key = 5});
+    model->set_context({.random_key = 5, .updates_statistics = false});
     return model;
   };
   const auto model = make(false), recomputing = make(true);
   const at::Tensor image = golden_image(golden), once = model->encode_image(image);
   EXPECT_TRUE(model->encode_image(image).equal(once));
   EXPECT_FALSE(normalise_rows(once).allclose(golden.at("output/train_image"), 1e-3, 1e-3));
-  model->set_context({.random_key = 6});
+  model->set_context({.random_key = 6, .updates_statistics = false});
   EXPECT_FALSE(model->encode_image(image).equal(once));
-  model->set_context({.random_key = 5});
+  model->set_context({.random_key = 5, .updates_statistics = false});
   expect_equal_passes(*model, *recomputing, image, golden.at("input/text"), 0.0);
   model->set_training(false);
   const at::NoGradGuard no_gradients;
-  expect_close(normalise_rows(model->encode_image(image)), golden.at("output/eval_image"), kClipTolerance, "image");
+  expect_close(normalise_rows(model->encode_image(image)), golden.at("output/eval_image"), tolerance_of(name), "image");
 }
 
-TEST(ClipModel, AVisionTransformerDropsByTheKey) {
-  config::ClipShape branches = golden_shape("eva"), positions = golden_shape("timm_relative");
-  branches.vision.drop_path = 0.9;  // of the second of two blocks
+TEST(ClipModel, TowersDropByTheKey) {
+  config::ClipShape branches = golden_shape("eva"), positions = golden_shape("timm_relative"),
+                    convolutions = golden_shape("fastvit");
+  branches.vision.drop_path = convolutions.vision.drop_path = 0.9;  // of the last block
   positions.vision.timm.position_dropout = 0.5;
   expect_draws_by_key("eva", branches);
+  expect_draws_by_key("fastvit", convolutions);
   expect_draws_by_key("timm_relative", positions);
 }
 
-TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
-  const TensorMap golden = load_golden(file_of("resnet"));
-  auto model = golden_model("resnet", golden);
+void expect_quiet_cache_pass(const char* name) {
+  SCOPED_TRACE(name);
+  const TensorMap golden = load_golden(file_of(name));
+  auto model = golden_model(name, golden);
   model->set_context({.updates_statistics = false});
   const at::Tensor quiet = model->encode_image(golden_image(golden));
   for (auto& entry : model->named_buffers())
@@ -396,6 +409,10 @@ TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
   EXPECT_TRUE(model->encode_image(golden_image(golden)).equal(quiet));
   for (auto& entry : model->named_buffers())
     EXPECT_FALSE(entry.tensor->equal(golden.at("param/" + entry.name).to(entry.tensor->scalar_type()))) << entry.name;
+}
+
+TEST(ClipModel, CachePassLeavesRunningStatisticsAlone) {
+  for (const char* name : {"resnet", "timm_stem", "fastvit"}) expect_quiet_cache_pass(name);
 }
 
 TEST(ClipModel, FixedPositionsAreThoseOfOpenClip) {

@@ -33,8 +33,8 @@ void TowerWeightOptions::declare(core::OptionSet& set, const std::string& task) 
       "pretrained-image", &pretrained_image,
       {.role = OptionRole::kConfiguration,
        .help =
-           "An image tower of timm (ConvNeXt, Swin, EVA, PE, SigLIP's ViT) begins with the weights that timm takes for "
-           "it by default, found in the local caches. Nothing is downloaded."});
+           "An image tower of timm (ConvNeXt, Swin, FastViT, EVA, PE, SigLIP's ViT) begins with the weights that timm "
+           "takes for it by default, found in the local caches. Nothing is downloaded."});
   set.refuse("pretrained-audio", "`train clip` reads pictures, no sounds", "drop it");
 }
 
