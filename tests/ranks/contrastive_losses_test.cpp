@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -174,15 +175,17 @@ core::Json golden_cases() {
 
 /// fp32 rounding grows over ten steps of AdamW, whose first updates follow the sign of a gradient however small it is.
 constexpr double kLossTolerance = 1e-5;
+/// Beside that, what sums over ranks in another order make of it in the many batch norms of a FastViT.
+constexpr double kSynchronisedFastVitTolerance = 5e-5;
 
 void expect_openclip_losses(const LossTrained& got, const core::Json& golden, const std::string& where,
-                            size_t num_steps) {
+                            size_t num_steps, double tolerance = kLossTolerance) {
   ASSERT_LE(num_steps, got.losses.size()) << where;
   for (size_t step = 0; step < num_steps; ++step) {
     const core::Json& want = golden.at("losses").at(step);
     ASSERT_EQ(got.losses[step].size(), want.size()) << where;
     for (const auto& [part, value] : want.items())
-      EXPECT_NEAR(got.losses[step].at(part), value.get<double>(), kLossTolerance * value.get<double>())
+      EXPECT_NEAR(got.losses[step].at(part), value.get<double>(), tolerance * value.get<double>())
           << where << ", step " << step << ", " << part;
   }
 }
@@ -204,7 +207,8 @@ TEST_P(ContrastiveLosses, TenStepsEqualOpenClip) {
   run.write_teacher();
   Comm alone;
   // Rounding grows tenfold a step behind the seventh where batch norm of eight pictures is trained.
-  const bool trains_batch_norm = std::string(GetParam()) == "siglip_resnet";
+  const std::string name_of_case = GetParam();
+  const bool trains_batch_norm = name_of_case == "siglip_resnet" || name_of_case.starts_with("fastvit");
   const LossTrained got = run.train(alone, {}, trains_batch_norm ? 6 : 10);
   expect_openclip_losses(got, golden, GetParam(), got.losses.size());
   if (trains_batch_norm) return;
@@ -259,8 +263,11 @@ TEST_P(ContrastiveLosses, RanksAndAccumulationEqualOneRank) {
     std::atomic<int> num_done = 0;
     tests::run_ranks(layout.num_ranks, [&](Comm& data) {
       const LossTrained got = run.train(data, layout, kNumSteps);
-      expect_losses_of_one_rank(got, one, follows_signs ? kLossTolerance : 2e-6, where);
-      expect_openclip_losses(got, golden, where, /*num_steps=*/1);  // those behind it depend on epsilon
+      const bool is_fastvit = std::string(GetParam()).starts_with("fastvit");
+      const double tolerance = is_fastvit ? kSynchronisedFastVitTolerance : follows_signs ? kLossTolerance : 2e-6;
+      expect_losses_of_one_rank(got, one, tolerance, where);
+      // Those behind the first step depend on epsilon.
+      expect_openclip_losses(got, golden, where, /*num_steps=*/1, std::max(tolerance, kLossTolerance));
       ++num_done;
     });
     EXPECT_EQ(num_done, layout.num_ranks);

@@ -477,7 +477,7 @@ TEST(ClipShape, FastVitsThatDoNotFitAreRefused) {
   };
   EXPECT_EQ(refusal(R"("layers": [1, 1, 1, 1, 2], "width": 4, "timm_proj": null)"), "");
   const std::pair<const char*, const char*> kCases[] = {
-      {R"("layers": 3, "width": 8)", "expected 4 or 5"},
+      {R"("layers": 3, "width": 32)", "expected 4 or 5"},
       {R"("layers": [1, 1, 1, 0], "width": 8)", "vision layers=0"},
       {R"("layers": [1, 1, 1, 1], "width": 8, "mlp_ratio": 0.0)", "mlp_ratio=0"},
       {R"("layers": [1, 1, 1, 1], "width": 6)", "head_width=32 does not divide the width 48 of stage"},
