@@ -29,6 +29,6 @@ class Channel {
 };
 
 /// What a doctor says first; behind it, in a meeting, a random word.
-inline constexpr const char* kGreeting = "lockstep doctor 2";
+inline constexpr const char* kGreeting = "lockstep doctor 3";
 
 }  // namespace lockstep::doctor

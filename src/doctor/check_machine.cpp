@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -197,6 +199,55 @@ void check_copies(const Question& question, Report& report) {
   if (gbytes_per_s < kSlow)
     return report.warning(seen + ", expected 4 GB/s or more", "is another job on this node, or its clock throttled?");
   report.ok(seen);
+}
+
+namespace {
+
+/// GB/s of a[i] = b[i] + s c[i] by so many threads, read and written; the best of some rounds.
+double triad_gbytes_per_s(int num_threads) {
+  constexpr size_t kValues = 16 << 20;  // floats of one array: 64 MiB
+  constexpr int kRounds = 5;
+  const auto num_parts = static_cast<size_t>(num_threads);
+  const auto a = std::make_unique_for_overwrite<float[]>(kValues), b = std::make_unique_for_overwrite<float[]>(kValues),
+             c = std::make_unique_for_overwrite<float[]>(kValues);
+  double best_ms = 1e30;
+  for (int round = 0; round <= kRounds; ++round) {  // the first one makes the pages, where they are used
+    const auto begin = core::Clock::now();
+    {
+      std::vector<std::jthread> threads;
+      for (size_t part = 0; part < num_parts; ++part)
+        threads.emplace_back([&, part] {
+          const size_t from = kValues * part / num_parts, to = kValues * (part + 1) / num_parts;
+          const auto factor = static_cast<float>(round);
+          if (round == 0) std::fill(b.get() + from, b.get() + to, 1.0F), std::fill(c.get() + from, c.get() + to, 2.0F);
+          for (size_t i = from; i < to; ++i) a[i] = b[i] + factor * c[i];
+        });
+    }
+    if (round > 0) best_ms = std::min(best_ms, core::ms_since(begin));
+  }
+  LOCKSTEP_CHECK(a[kValues - 1] == 1.0F + 2.0F * kRounds, "{}", a[kValues - 1]);
+  return 3.0 * sizeof(float) * kValues / best_ms / 1e6;
+}
+
+}  // namespace
+
+void check_memory_rate(const Question& question, Report& report) {
+  if (!question.measures) return report.note("not measured here: one rank of the node does");
+  const ExpectedRates& expected = question.expected;
+  const int cores = hw::usable_cpu_cores();
+  const int threads = expected.threads_of_rank > 0 ? std::min(expected.threads_of_rank, cores) : cores;
+  const double rate = triad_gbytes_per_s(threads);
+  const std::string seen = fmt::format("{} thread{} reach{} {:.1f} GB/s of memory (triad over 192 MiB)", threads,
+                                       threads == 1 ? "" : "s", threads == 1 ? "es" : "", rate);
+  if (expected.memory_gbytes_per_s <= 0)
+    return report.ok(seen + (expected.source.empty() ? "" : "; " + expected.source + " says nothing of processors"));
+  const std::string told = fmt::format("{}, {} says {:.4g}", seen, expected.source, expected.memory_gbytes_per_s);
+  constexpr double kShare = 0.6;  // of a figure that was measured over a longer time, with nothing beside it
+  if (rate < kShare * expected.memory_gbytes_per_s)
+    return report.warning(fmt::format("{}: expected {:.4g} GB/s or more", told, kShare * expected.memory_gbytes_per_s),
+                          "end what else runs on the node; ask for whole nodes (--exclusive) and bind ranks to the "
+                          "memory beside their cores; are all memory channels filled, is the clock throttled?");
+  report.ok(told);
 }
 
 }  // namespace lockstep::doctor

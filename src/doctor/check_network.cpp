@@ -189,17 +189,6 @@ void check_known_faults(const Question& question, Report& report, int& num_found
   }
 }
 
-/// The system that the user, the cluster's name or the host's name tells.
-const hw::SystemSpec* system_here(const Question& question) {
-  if (!question.system.empty()) return hw::find_system(question.system);
-  const std::string cluster = core::to_lower_ascii(question.env("SLURM_CLUSTER_NAME").value_or(""));
-  const std::string host = core::to_lower_ascii(core::host_name());
-  for (const hw::SystemSpec& system : hw::system_specs())
-    for (const std::string& alias : core::split(system.aliases, " "))
-      if (!alias.empty() && (cluster == alias || core::starts_with(host, alias))) return &system;
-  return nullptr;
-}
-
 void check_system_faults(const Question& question, Report& report, int& num_found) {
   const hw::SystemSpec* system = system_here(question);
   if (system == nullptr) {
@@ -251,6 +240,16 @@ bool names_a_card(std::string text, const std::vector<Port>& ports) {
 }
 
 }  // namespace
+
+const hw::SystemSpec* system_here(const Question& question) {
+  if (!question.system.empty()) return hw::find_system(question.system);
+  const std::string cluster = core::to_lower_ascii(question.env("SLURM_CLUSTER_NAME").value_or(""));
+  const std::string host = core::to_lower_ascii(core::host_name());
+  for (const hw::SystemSpec& system : hw::system_specs())
+    for (const std::string& alias : core::split(system.aliases, " "))
+      if (!alias.empty() && (cluster == alias || core::starts_with(host, alias))) return &system;
+  return nullptr;
+}
 
 void check_interfaces(const Question& question, Report& report) {
   const auto all = interfaces(question.roots);

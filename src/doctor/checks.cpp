@@ -32,11 +32,15 @@ constexpr CheckInfo kChecks[] = {
      check_locks},
     {"data", "data that is not there, empty or cannot be read", ExitCode::kData, check_data},
     {"copies", "the rate of copies in memory", ExitCode::kEnvironment, check_copies},
+    {"memory-rate", "memory (triad, all threads of a rank) slower than the system of --system says",
+     ExitCode::kEnvironment, check_memory_rate},
     {"meeting", "ranks that do not come, die or do not answer", ExitCode::kCommunication, nullptr},
     {"version", "ranks that run another program", ExitCode::kEnvironment, nullptr},
     {"options", "ranks that were started with other options", ExitCode::kUsage, nullptr},
     {"clocks", "wall clocks of nodes that differ", ExitCode::kEnvironment, nullptr},
     {"pairs", "pairs of nodes that do not reach each other", ExitCode::kCommunication, nullptr},
+    {"network-rate", "ways between nodes (TCP) slower than the system says, or than the others",
+     ExitCode::kCommunication, nullptr},
     {"same-data", "data that has another size on another node", ExitCode::kData, nullptr},
 };
 

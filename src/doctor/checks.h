@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "doctor/finding.h"
 #include "doctor/question.h"
+#include "hw/device_specs.h"
 
 namespace lockstep::doctor {
 
@@ -26,6 +27,9 @@ std::vector<Finding> run_checks(const Question& question);
 /// 0 unless there is an error (or, where `is_strict`, a warning); else the highest code of the checks that found one.
 ExitCode exit_code_of(std::span<const Finding> findings, bool is_strict);
 
+/// The system of the table that the user, the cluster's name or the host's name tells; nullptr where none does.
+const hw::SystemSpec* system_here(const Question& question);
+
 // The checks, one file for each group.
 void check_ranks(const Question& question, Report& report);
 void check_master(const Question& question, Report& report);
@@ -41,5 +45,6 @@ void check_folder(const Question& question, Report& report);
 void check_locks(const Question& question, Report& report);
 void check_data(const Question& question, Report& report);
 void check_copies(const Question& question, Report& report);
+void check_memory_rate(const Question& question, Report& report);
 
 }  // namespace lockstep::doctor

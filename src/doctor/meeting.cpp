@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "doctor/answerer.h"
 #include "doctor/channel.h"
 #include "doctor/sockets.h"
 
@@ -23,7 +23,8 @@ using core::Clock;
 using core::Json;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGreetingTimeout{5000}, kPairTimeout{3000}, kRetryPause{200}, kPingTimeout{5000};
+constexpr milliseconds kGreetingTimeout{5000}, kPairTimeout{3000}, kRetryPause{200}, kPingTimeout{5000},
+    kMeasureTimeout{30'000};
 constexpr int kPings = 5;
 constexpr size_t kMostFailedPairs = 5;  // of one node: the others would fail alike, and each takes its time
 constexpr size_t kMostGuestsAtOnce = 64;
@@ -46,44 +47,14 @@ std::string host_address(const hw::RankInfo& place) { return is_one_node(place) 
 
 std::string secret_of(const Question& question) { return question.env("LOCKSTEP_STORE_SECRET").value_or(""); }
 
-/// Answers other nodes until it is destroyed.
-class Answerer {
- public:
-  explicit Answerer(Interfaces interfaces) : listener_(listen_on(0, interfaces)), thread_([this] { run(); }) {}
-  ~Answerer() {
-    is_over_ = true;
-    thread_.join();
-  }
-  Answerer(const Answerer&) = delete;
-  Answerer& operator=(const Answerer&) = delete;
-  uint16_t port() const { return listener_.port; }
-
- private:
-  void run() {
-    constexpr milliseconds kLook{50};
-    while (!is_over_ && listener_.socket.valid()) {
-      const core::Fd guest = accept_within(listener_.socket, kLook);
-      if (!guest.valid()) continue;
-      try {
-        send_message(guest, kGreeting, kLook);
-      } catch (const CommError&) {
-        // The other node tells that it was not answered.
-      }
-    }
-  }
-  Listener listener_;
-  std::atomic<bool> is_over_ = false;
-  std::thread thread_;
-};
-
-PairResult try_pair(int from_rank, int to_rank, const std::string& address, uint16_t port) {
-  PairResult result{.from_rank = from_rank, .to_rank = to_rank, .target = fmt::format("{}:{}", address, port)};
-  const Connection way = connect_to(address, port, kPairTimeout);
+/// An open way to another node's Answerer, which has greeted; else an invalid descriptor, and `result` says why.
+core::Fd reach_answerer(PairResult& result, const std::string& address, uint16_t port) {
+  Connection way = connect_to(address, port, kPairTimeout);
   result.ms = way.connect_ms;
   if (way.reach != Reach::kOpen) {
     result.reason =
         way.reach == Reach::kNoAnswer ? fmt::format("no answer within {} s", kPairTimeout.count() / 1000) : way.reason;
-    return result;
+    return {};
   }
   try {
     constexpr size_t kMostBytesOfAGreeting = 100;
@@ -91,6 +62,38 @@ PairResult try_pair(int from_rank, int to_rank, const std::string& address, uint
     if (!result.is_open) result.reason = "another program answers there";
   } catch (const CommError& error) {
     result.reason = error.what();
+  }
+  return result.is_open ? std::move(way.socket) : core::Fd();
+}
+
+PairResult new_result(int from_rank, const Json& target) {
+  return {.from_rank = from_rank,
+          .to_rank = target.at("rank"),
+          .target = fmt::format("{}:{}", target.at("address").get<std::string>(), target.at("port").get<uint16_t>())};
+}
+
+PairResult try_pair(int from_rank, const Json& target) {
+  PairResult result = new_result(from_rank, target);
+  reach_answerer(result, target.at("address"), target.at("port"));
+  return result;
+}
+
+/// The best of some transfers: what else happens on the nodes makes them slower, never faster.
+PairResult measure_pair(int from_rank, const Json& target) {
+  constexpr int kTransfers = 3;
+  constexpr double kSlow_ms = 1000;
+  PairResult result = new_result(from_rank, target);
+  for (int transfer = 0; transfer < kTransfers; ++transfer) {
+    const auto begin = Clock::now();
+    const core::Fd way = reach_answerer(result, target.at("address"), target.at("port"));
+    if (!way.valid()) return result;
+    try {
+      result.gbytes_per_s = std::max(result.gbytes_per_s, measure_stream(way));
+    } catch (const CommError& error) {
+      result.reason = error.what();
+      return result;
+    }
+    if (core::ms_since(begin) > kSlow_ms) break;
   }
   return result;
 }
@@ -101,15 +104,15 @@ std::vector<PairResult> try_pairs(int own_rank, const Json& targets) {
   size_t num_failed = 0;
   for (const Json& target : targets) {
     if (num_failed >= kMostFailedPairs) break;
-    results.push_back(try_pair(own_rank, target.at("rank"), target.at("address"), target.at("port")));
+    results.push_back(try_pair(own_rank, target));
     num_failed += results.back().is_open ? 0 : 1;
   }
   return results;
 }
 
 Json to_json(const PairResult& pair) {
-  return {{"from", pair.from_rank}, {"to", pair.to_rank},    {"is_open", pair.is_open},
-          {"target", pair.target},  {"reason", pair.reason}, {"ms", pair.ms}};
+  return {{"from", pair.from_rank}, {"to", pair.to_rank}, {"is_open", pair.is_open},          {"target", pair.target},
+          {"reason", pair.reason},  {"ms", pair.ms},      {"gbytes_per_s", pair.gbytes_per_s}};
 }
 
 /// DataError for what is no integer in [lowest, highest].
@@ -129,7 +132,8 @@ PairResult pair_from_json(const Json& json) {
           .is_open = json.at("is_open"),
           .target = json.at("target"),
           .reason = json.at("reason"),
-          .ms = json.at("ms")};
+          .ms = json.at("ms"),
+          .gbytes_per_s = json.at("gbytes_per_s")};
 }
 
 /// Ranks of one node have the same text.
@@ -156,6 +160,7 @@ class Host {
     gather();
     compare_clocks();
     connect_pairs();
+    measure_ways();
     for (const auto& [rank, socket] : guests_) tell(rank, {{"done", true}});
     return std::move(meeting_);
   }
@@ -269,13 +274,17 @@ class Host {
     return ranks;
   }
 
+  Json target_of(int rank) const {
+    const RankReport& report = meeting_.ranks.at(rank);
+    return {{"rank", rank}, {"address", report.address}, {"port", report.port}};
+  }
+
   void connect_pairs() {
     const std::vector<int> ranks = first_ranks();
     const auto targets_of = [&](int own) {
       Json targets = Json::array();
       for (const int rank : ranks)
-        if (const RankReport& report = meeting_.ranks.at(rank); rank != own)
-          targets.push_back({{"rank", rank}, {"address", report.address}, {"port", report.port}});
+        if (rank != own) targets.push_back(target_of(rank));
       return targets;
     };
     for (const int rank : ranks)
@@ -286,6 +295,34 @@ class Host {
       if (rank == 0) continue;
       try {
         for (const Json& pair : hear(rank, "pairs", timeout)) meeting_.pairs.push_back(pair_from_json(pair));
+      } catch (const std::exception& error) {
+        lose(rank, error.what());
+      }
+    }
+  }
+
+  bool is_open(int from, int to) const {
+    return std::any_of(meeting_.pairs.begin(), meeting_.pairs.end(), [&](const PairResult& pair) {
+      return pair.from_rank == from && pair.to_rank == to && pair.is_open;
+    });
+  }
+
+  /// Each node sends to the next, all at once: every link carries one stream each way, however many nodes there are.
+  void measure_ways() {
+    const std::vector<int> ranks = first_ranks();
+    std::vector<int> asked;
+    std::optional<Json> own;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const int from = ranks[i], to = ranks[(i + 1) % ranks.size()];
+      if (from == to || !is_open(from, to)) continue;
+      if (from == 0) own = target_of(to);
+      if (from != 0) tell(from, {{"measure", target_of(to)}}), asked.push_back(from);
+    }
+    if (own) meeting_.rates.push_back(measure_pair(0, *own));
+    for (const int rank : asked) {
+      try {
+        if (const Json measured = hear(rank, "measured", kMeasureTimeout + question_.timeout); !measured.is_null())
+          meeting_.rates.push_back(pair_from_json(measured));
       } catch (const std::exception& error) {
         lose(rank, error.what());
       }
@@ -404,6 +441,9 @@ void attend_meeting(const Question& question, const hw::RankInfo& place, RankRep
     const Json message = core::parse_json(host.channel.receive(patience), "rank 0's message");
     if (message.contains("done")) return;
     if (message.contains("ping")) host.channel.send(Json{{"wall_s", wall_s()}}.dump(), kPingTimeout);
+    if (message.contains("measure"))
+      host.channel.send(Json{{"measured", to_json(measure_pair(place.rank, message.at("measure")))}}.dump(),
+                        kPingTimeout);
     if (!message.contains("reach")) continue;
     Json pairs = Json::array();
     for (const PairResult& pair : try_pairs(place.rank, message.at("reach"))) pairs.push_back(to_json(pair));

@@ -31,6 +31,7 @@ struct PairResult {
   bool is_open = false;
   std::string target{}, reason{};
   double ms = 0;
+  double gbytes_per_s = 0;  ///< Of a transfer over TCP, where one was made.
 };
 
 /// The wall clock of a rank beside that of rank 0.
@@ -45,6 +46,7 @@ struct Meeting {
   std::map<int, std::string> lost{};  ///< Ranks that came and then ended or did not answer: why.
   std::map<int, ClockOffset> clocks{};
   std::vector<PairResult> pairs{};
+  std::vector<PairResult> rates{};     ///< Transfers from each node to the next.
   std::vector<std::string> refused{};  ///< Connections that were no rank of this job.
   double seconds = 0;                  ///< Until all had come.
 };
@@ -52,8 +54,9 @@ struct Meeting {
 /// The port on which the ranks of a doctor meet: the job's own, or the next where torchrun's launcher holds that one.
 uint16_t meeting_port(const hw::RankInfo& place);
 
-/// Rank 0 gathers what all ranks say, compares clocks, and lets a rank of each node connect to each other node. Every
-/// wait ends by `question.timeout`. EnvironmentError where the port cannot be opened.
+/// Rank 0 gathers what all ranks say, compares clocks, lets a rank of each node connect to each other node, and
+/// measures the way from each to the next. Every wait ends by `question.timeout`. EnvironmentError where the port
+/// cannot be opened.
 Meeting host_meeting(const Question& question, const hw::RankInfo& place, RankReport own);
 
 /// Another rank's part. CommError when rank 0 cannot be reached, or ends before the meeting does.

@@ -45,8 +45,9 @@ std::string whom(const Meeting& meeting, const std::vector<int>& ranks) {
 
 class Judge {
  public:
-  Judge(const Meeting& meeting, int world_size, double timeout_s)
-      : meeting_(meeting), first_(meeting.ranks.at(0)), world_size_(world_size), timeout_s_(timeout_s) {}
+  Judge(const Meeting& meeting, int world_size, double timeout_s, const ExpectedRates& expected)
+      : meeting_(meeting), first_(meeting.ranks.at(0)), world_size_(world_size), timeout_s_(timeout_s),
+        expected_(expected) {}
 
   std::vector<Finding> run() {
     merge_local();
@@ -55,6 +56,7 @@ class Judge {
     judge_options();
     judge_clocks();
     judge_pairs();
+    judge_rates();
     judge_data();
     return std::move(findings_);
   }
@@ -194,6 +196,46 @@ class Judge {
           "");
   }
 
+  /// The least that a connection must reach: half of the node's rate, but no more than TCP reaches on any network; with
+  /// others beside it, a quarter of their median.
+  double least_rate(std::vector<double> rates) const {
+    constexpr double kShare = 0.5, kMostOfTcp = 1, kShareOfMedian = 0.25;
+    const double least = kShare * std::min(expected_.node_gbytes_per_s, kMostOfTcp);
+    if (rates.size() < 3) return least;
+    std::sort(rates.begin(), rates.end());
+    return std::max(least, kShareOfMedian * rates[rates.size() / 2]);
+  }
+
+  void judge_rates() {
+    if (meeting_.rates.empty()) return;
+    std::vector<double> rates;
+    for (const PairResult& pair : meeting_.rates)
+      if (pair.gbytes_per_s > 0) rates.push_back(pair.gbytes_per_s);
+    const double least = least_rate(rates);
+    const std::string told =
+        expected_.node_gbytes_per_s > 0
+            ? fmt::format("; {} says {:.4g} GB/s of a node", expected_.source, expected_.node_gbytes_per_s)
+            : "";
+    size_t num_slow = 0;
+    for (const PairResult& pair : meeting_.rates) {
+      if (pair.gbytes_per_s > 0 && pair.gbytes_per_s >= least) continue;
+      ++num_slow;
+      const std::string way = fmt::format("to {} at {}", whom(meeting_, {pair.to_rank}), pair.target);
+      const std::string seen = pair.gbytes_per_s > 0
+                                   ? fmt::format("sends {:.3g} GB/s {} (10 MiB over TCP){}: expected {:.3g} or more",
+                                                 pair.gbytes_per_s, way, told, least)
+                                   : fmt::format("could not measure the way {}: {}", way, pair.reason);
+      add(Severity::kWarning, "network-rate", whom(meeting_, {pair.from_rank}), seen,
+          "is it the right network? Name the fast interface in GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME; look at the "
+          "speed of the link (ethtool) and its errors (ip -s link), and at what else uses it");
+    }
+    if (num_slow > 0) return;
+    const auto [slowest, fastest] = std::minmax_element(rates.begin(), rates.end());
+    add(Severity::kOk, "network-rate", "",
+        fmt::format("each node sends to the next {:.3g} to {:.3g} GB/s (10 MiB over TCP){}", *slowest, *fastest, told),
+        "");
+  }
+
   void judge_data() {
     size_t num_compared = 0, num_different = 0;
     for (const auto& [rank, report] : meeting_.ranks)
@@ -215,6 +257,7 @@ class Judge {
   const RankReport& first_;
   int world_size_;
   double timeout_s_;
+  const ExpectedRates& expected_;
   std::vector<Finding> findings_;
 };
 
@@ -245,8 +288,8 @@ RankReport report_of(const Question& question, const hw::RankInfo& place) {
 
 }  // namespace
 
-std::vector<Finding> judge(const Meeting& meeting, int world_size, double timeout_s) {
-  return Judge(meeting, world_size, timeout_s).run();
+std::vector<Finding> judge(const Meeting& meeting, int world_size, double timeout_s, const ExpectedRates& expected) {
+  return Judge(meeting, world_size, timeout_s, expected).run();
 }
 
 std::vector<Finding> run_checks_of_all_ranks(Question question) {
@@ -265,12 +308,16 @@ std::vector<Finding> run_checks_of_all_ranks(Question question) {
     return findings;
   }
   question.measures = place.local_rank == 0;
+  if (const hw::SystemSpec* system = system_here(question);
+      system != nullptr && question.expected.node_gbytes_per_s <= 0)
+    question.expected = {.source = fmt::format("table of systems, {}", system->name),
+                         .node_gbytes_per_s = system->injection_gbytes_per_s};
   RankReport own = report_of(question, place);
   std::vector<Finding> findings = own.findings;
   try {
     if (place.rank == 0)
       return judge(host_meeting(question, place, std::move(own)), place.world_size,
-                   static_cast<double>(question.timeout.count()) / 1000);
+                   static_cast<double>(question.timeout.count()) / 1000, question.expected);
     attend_meeting(question, place, std::move(own));
     return {};
   } catch (const Error& error) {

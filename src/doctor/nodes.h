@@ -9,7 +9,9 @@ namespace lockstep::doctor {
 /// rank none, or its own with the reason when it could not meet rank 0. Collective; ends by the question's timeout.
 std::vector<Finding> run_checks_of_all_ranks(Question question);
 
-/// What rank 0 makes of a meeting: findings of the ranks, those that are alike told once, and what differs.
-std::vector<Finding> judge(const Meeting& meeting, int world_size, double timeout_s);
+/// What rank 0 makes of a meeting: findings of the ranks, those that are alike told once, what differs, and ways that
+/// are slower than the others or than is expected.
+std::vector<Finding> judge(const Meeting& meeting, int world_size, double timeout_s,
+                           const ExpectedRates& expected = {});
 
 }  // namespace lockstep::doctor

@@ -16,6 +16,14 @@ struct ProgramIdentity {
   std::string file_hash;  ///< XXH3-128 of the front program, and of the engine where it is there.
 };
 
+/// What the system should reach; 0: not known.
+struct ExpectedRates {
+  std::string source{};            ///< Where the numbers are from: "table of systems, LUMI-G".
+  double node_gbytes_per_s = 0;    ///< Of a node into the network, per direction.
+  double memory_gbytes_per_s = 0;  ///< Of the memory that one rank of processor cores reaches (triad).
+  int threads_of_rank = 0;         ///< Which that rank has.
+};
+
 /// What is looked at.
 struct Question {
   hw::EnvLookup env = hw::process_env();
@@ -26,6 +34,7 @@ struct Question {
   std::vector<std::string> data{};  ///< Files and folders that a run reads.
   size_t num_data_left_out = 0;     ///< Of a list too long to be looked at whole.
   std::string system{};             ///< Name of a known system; "": by the names of host and cluster.
+  ExpectedRates expected{};         ///< Of that system, or of one of a file.
   std::string command{};            ///< Command whose run is looked at ("train clip"); may be empty.
   core::Json options{};             ///< Its options, which all ranks must share.
   double memory_planned_bytes = 0;  ///< Of its fullest rank; 0: not known.

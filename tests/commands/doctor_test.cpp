@@ -243,6 +243,30 @@ TEST(Doctor, FileSystemWithoutLocks) {
       << result.report.dump(1);
 }
 
+/// The machine of the tests, with these rates.
+std::string system_file(const core::TempDir& folder, double memory_tbytes_per_s, double node_gbytes_per_s) {
+  const fs::path file = folder.path() / "site.toml";
+  core::write_file_atomic(file, fmt::format("devices-per-node = 1\ndevices-at-a-time = 2\npeak-fp32-tflops = 1\n"
+                                            "memory-gbytes = 8\nmemory-tbytes-per-s = {}\nnode-gbytes-per-s = {}\n",
+                                            memory_tbytes_per_s, node_gbytes_per_s));
+  return file.string();
+}
+
+TEST(Doctor, MemorySlowerThanTheSystemSays) {
+  const core::TempDir folder;
+  const Examined slow = doctor({"--system", system_file(folder, 900, 1)});
+  const std::string found = slow.found("warning", "memory-rate");
+  EXPECT_TRUE(holds(found, "site.toml says 9e+05: expected 5.4e+05 GB/s or more -> end what else runs")) << found;
+  const Examined fine = doctor({"--system", system_file(folder, 1e-6, 1)});
+  EXPECT_TRUE(holds(fine.found("ok", "memory-rate"), "GB/s of memory (triad over 192 MiB), ")) << fine.report.dump(1);
+  EXPECT_EQ(fine.found("warning", "variables"), "");
+  const Examined table = doctor({"--system", "LUMI-G"});
+  EXPECT_TRUE(holds(table.found("ok", "memory-rate"), "says nothing of processors")) << table.report.dump(1);
+  const ProgramResult none = run_lockstep({"doctor", "--system", "/no/such/site.toml"}, clean());
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_TRUE(holds(none.err, "/no/such/site.toml")) << none.err;
+}
+
 TEST(Doctor, TheCommandThatIsToRun) {
   const Examined result = doctor({"--", "train", "clip", "--model", "ViT-B-32", "--train-data", "/no/such/shard.tar",
                                   "--train-num-samples", "10000000", "--batch-size", "1000000", "--device", "cpu"});
@@ -267,6 +291,8 @@ const std::string kTraining = " -- train clip --model " + std::string(LOCKSTEP_S
                               "--batch-size 2 --device cpu";
 
 TEST(DoctorOfRanks, AllIsWellOnTwoNodes) {
+  const core::TempDir folder;
+  const std::string system = " --system " + system_file(folder, 1e-6, 1e-6);
   const Listening reserved;  // its port is free again below
   const std::string port = std::to_string(reserved.port - 1);
   // Two launchers on this machine, as two nodes.
@@ -274,13 +300,15 @@ TEST(DoctorOfRanks, AllIsWellOnTwoNodes) {
                              "127.0.0.1:" + port + " --node-rank ";
   const ProgramResult result =
       run_program({"/bin/sh", "-c",
-                   launch + "1 -- doctor --nodes" + kTraining + " & " + launch + "0 -- doctor --json --nodes" +
+                   launch + "1 -- doctor --nodes" + kTraining + " & " + launch + "0 -- doctor --json --nodes" + system +
                        kTraining + "; code=$?; wait $! && exit $code"},
                   clean());
   const Examined examined = examine(result);
   EXPECT_EQ(examined.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(holds(examined.found("ok", "meeting"), "all 4 ranks on 1 hosts met")) << examined.report.dump(1);
   EXPECT_TRUE(holds(examined.found("ok", "pairs"), "all 2 pairs of nodes reach each other"));
+  EXPECT_TRUE(holds(examined.found("ok", "network-rate"), "each node sends to the next ")) << examined.report.dump(1);
+  EXPECT_TRUE(holds(examined.found("ok", "network-rate"), "says 1e-06 GB/s of a node"));
   EXPECT_TRUE(holds(examined.found("ok", "options"), "every rank has the same options of `train clip`"));
   EXPECT_TRUE(holds(examined.found("ok", "clocks"), "wall clocks differ by at most"));
   EXPECT_TRUE(holds(examined.found("ok", "version"), "every rank runs lockstep "));

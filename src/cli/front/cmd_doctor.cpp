@@ -15,6 +15,9 @@
 #include "data/shards/shard_list.h"
 #include "doctor/nodes.h"
 #include "doctor/print.h"
+#include "hw/device.h"
+#include "hw/device_specs.h"
+#include "predict/machine_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -39,8 +42,9 @@ core::OptionSet declare_options(DoctorOptions& values) {
               {.help = "Files, folders and lists of shards that must be readable.", .metavar = "PATH"});
   options.add("logs", &values.logs, {.help = "Folder that runs write to.", .metavar = "DIR"});
   options.add("system", &values.system,
-              {.help = "System whose known faults are looked for.",
-               .metavar = "NAME",
+              {.help = "System whose known faults are looked for, and whose rates of memory and network are compared "
+                       "with what is measured; or a system file (docs/predict.md).",
+               .metavar = "NAME|FILE.toml",
                .unset_text = "by the names of host and cluster"});
   options.add("nodes", &values.nodes,
               {.help = "Compares all ranks of a job, too: one doctor for each rank, started by launch, torchrun or "
@@ -112,12 +116,28 @@ void take_command(doctor::Question& question, const Args& words) {
       add_paths(question, option->value_text());
 }
 
+/// Of a row of the table or a file. A rate of memory is compared where the file itself gives it, of processor cores:
+/// the memory of GPUs is not measured here.
+doctor::ExpectedRates expected_rates(const std::string& system) {
+  const bool is_file = core::ends_with(system, ".toml");
+  if (!is_file && hw::find_system(system) == nullptr) return {};  // of which a check tells
+  const predict::Machine machine = predict::find_machine(system);
+  doctor::ExpectedRates rates{.source = machine.node_gbytes_per_s.source,
+                              .node_gbytes_per_s = machine.node_gbytes_per_s.value};
+  if (is_file && machine.devices_at_a_time && machine.memory_tbytes_per_s.source == machine.node_gbytes_per_s.source) {
+    rates.memory_gbytes_per_s = 1000 * machine.memory_tbytes_per_s.value;
+    rates.threads_of_rank = static_cast<int>(std::max<int64_t>(1, hw::usable_cpu_cores() / *machine.devices_at_a_time));
+  }
+  return rates;
+}
+
 doctor::Question question_of(const DoctorOptions& values, const Args& command) {
   const VersionInfo version = version_info();
   doctor::Question question{
       .program = {.version = version.version, .commit = version.commit, .file_hash = hash_of_programs()},
       .folder = values.logs,
-      .system = values.system,
+      .system = core::ends_with(values.system, ".toml") ? "" : values.system,
+      .expected = expected_rates(values.system),
       .timeout = std::chrono::milliseconds(static_cast<int64_t>(values.timeout_s * 1000))};
   if (const auto cuda = core::parse_double(version.cuda))
     question.needed_cuda = static_cast<int>(*cuda * 1000 + 0.5);  // "13.0": 13000

@@ -1,10 +1,15 @@
 #include "doctor/nodes.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "core/error.h"
+#include "doctor/answerer.h"
 #include "doctor/channel.h"
 #include "doctor/checks.h"
 #include "doctor/print.h"
@@ -81,6 +86,40 @@ TEST(Judge, DifferencesNameTheRankAndBothValues) {
   EXPECT_EQ(exit_code_of(findings, false), ExitCode::kEnvironment);
 }
 
+TEST(Judge, SlowWaysAreComparedWithTheSystemAndWithEachOther) {
+  Meeting meeting = meeting_of(4);
+  const auto judged = [&](std::vector<double> rates, const ExpectedRates& expected) {
+    meeting.rates.clear();
+    for (int rank = 0; rank < static_cast<int>(rates.size()); ++rank)
+      meeting.rates.push_back({.from_rank = rank,
+                               .to_rank = (rank + 1) % static_cast<int>(rates.size()),
+                               .is_open = true,
+                               .target = "10.0.0.1:1",
+                               .gbytes_per_s = rates[static_cast<size_t>(rank)]});
+    return judge(meeting, 4, 30, expected);
+  };
+  const ExpectedRates ethernet{.source = "site.toml", .node_gbytes_per_s = 1.25};
+  const auto fine = judged({1.1, 1.0}, ethernet);
+  EXPECT_EQ(text_of(fine, Severity::kOk, "network-rate"),
+            ": each node sends to the next 1 to 1.1 GB/s (10 MiB over TCP); site.toml says 1.25 GB/s of a node\n");
+  EXPECT_EQ(exit_code_of(fine, true), ExitCode::kOk);
+  const auto slow = judged({1.1, 0.117}, ethernet);
+  EXPECT_EQ(text_of(slow, Severity::kWarning, "network-rate"),
+            "rank 1 on node1: sends 0.117 GB/s to rank 0 on node0 at 10.0.0.1:1 (10 MiB over TCP); site.toml says 1.25 "
+            "GB/s of a node: expected 0.5 or more\n");
+  EXPECT_EQ(text_of(slow, Severity::kOk, "network-rate"), "");
+  EXPECT_EQ(exit_code_of(slow, true), ExitCode::kCommunication);
+  const ExpectedRates infiniband{.source = "site.toml", .node_gbytes_per_s = 100};
+  EXPECT_EQ(exit_code_of(judged({0.6, 0.7}, infiniband), true), ExitCode::kOk) << "TCP does not reach 100 GB/s";
+  EXPECT_EQ(exit_code_of(judged({0.01, 0.011}, {}), true), ExitCode::kOk) << "nothing to compare with";
+  EXPECT_NE(
+      text_of(judged({1.1, 1.2, 0.2, 1.1}, {}), Severity::kWarning, "network-rate").find("rank 2 on node2: sends"),
+      std::string::npos);
+  EXPECT_NE(
+      text_of(judged({1.1, 0}, {}), Severity::kWarning, "network-rate").find("rank 1 on node1: could not measure"),
+      std::string::npos);
+}
+
 /// Comes as rank 1 and says `then` after its greeting.
 void come(const hw::RankInfo& place, const RankReport& report, const std::function<void(Channel&)>& then,
           const std::string& secret = "") {
@@ -146,6 +185,98 @@ TEST(Meeting, ANodeThatCannotBeReachedByOthersIsNamed) {
   EXPECT_NE(pairs.find("rank 0 on node0: does not reach rank 1 on node1 at 127.0.0.1:"), std::string::npos) << pairs;
   EXPECT_NE(pairs.find("Connection refused"), std::string::npos) << pairs;
   EXPECT_NE(text_of(findings, Severity::kError, "clocks").find("behind rank 0's"), std::string::npos);
+}
+
+/// A way to a port of this machine on which 2 MB pass in a second, and answers at once.
+class ThrottledWay {
+ public:
+  explicit ThrottledWay(uint16_t to)
+      : listener_(listen_on(0, Interfaces::kLoopback)), to_(to), thread_([this] { run(); }) {}
+  ~ThrottledWay() {
+    is_over_ = true;
+    thread_.join();
+  }
+  ThrottledWay(const ThrottledWay&) = delete;
+  ThrottledWay& operator=(const ThrottledWay&) = delete;
+  uint16_t port() const { return listener_.port; }
+
+ private:
+  void run() {
+    while (!is_over_) {
+      const core::Fd client = accept_within(listener_.socket, milliseconds(20));
+      if (client.valid()) pass(client, connect_to("127.0.0.1", to_, milliseconds(1000)).socket);
+    }
+  }
+  void pass(const core::Fd& client, const core::Fd& server) const {
+    std::vector<char> piece(32 << 10);
+    for (bool is_sending = true; !is_over_;) {
+      pollfd ends[2] = {{server.get(), POLLIN, 0}, {is_sending ? client.get() : -1, POLLIN, 0}};
+      if (::poll(ends, 2, 20) <= 0) continue;
+      if (ends[0].revents != 0) {
+        const ssize_t got = ::recv(server.get(), piece.data(), piece.size(), 0);
+        if (got <= 0) return;
+        ::send(client.get(), piece.data(), static_cast<size_t>(got), MSG_NOSIGNAL);
+      }
+      if (ends[1].revents == 0) continue;
+      const ssize_t got = ::recv(client.get(), piece.data(), piece.size(), 0);
+      is_sending = got > 0;
+      if (!is_sending) ::shutdown(server.get(), SHUT_WR);
+      if (is_sending) ::send(server.get(), piece.data(), static_cast<size_t>(got), MSG_NOSIGNAL);
+      std::this_thread::sleep_for(milliseconds(got / 2000));
+    }
+  }
+  Listener listener_;
+  uint16_t to_;
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
+
+/// What rank 0 measures of the way to rank 1, which answers on `port`.
+Meeting meeting_over(uint16_t port, const Question& question) {
+  const hw::RankInfo place = place_of(2);
+  std::thread guest([&] {
+    RankReport report = report_of(1, 2);
+    report.address = "127.0.0.1", report.port = port;
+    come(place, report, [](Channel& channel) {
+      while (!core::parse_json(channel.receive(milliseconds(30000)), "host").contains("done"))
+        channel.send(core::Json{{"wall_s", 1e9}, {"pairs", core::Json::array()}}.dump(), milliseconds(5000));
+    });
+  });
+  Meeting meeting = host_meeting(question, place, report_of(0, 2));
+  guest.join();
+  return meeting;
+}
+
+TEST(Meeting, ASlowWayBetweenNodesIsFound) {
+  Question question{.timeout = milliseconds(5000)};
+  question.expected = {.source = "site.toml", .node_gbytes_per_s = 10};
+  const Answerer rank_one(Interfaces::kLoopback);
+  const ThrottledWay way(rank_one.port());
+  const Meeting slow = meeting_over(way.port(), question), direct = meeting_over(rank_one.port(), question);
+  ASSERT_EQ(slow.rates.size(), 1u);
+  EXPECT_LT(slow.rates[0].gbytes_per_s, 0.004) << "2 MB a second";
+  const std::string found = text_of(judge(slow, 2, 5, question.expected), Severity::kWarning, "network-rate");
+  EXPECT_NE(found.find("rank 0 on node0: sends 0.00"), std::string::npos) << found;
+  EXPECT_NE(found.find("to rank 1 on node1 at 127.0.0.1:"), std::string::npos) << found;
+  EXPECT_NE(found.find("site.toml says 10 GB/s of a node: expected 0.5 or more"), std::string::npos) << found;
+  ASSERT_EQ(direct.rates.size(), 1u);
+  EXPECT_GT(direct.rates[0].gbytes_per_s, 4 * slow.rates[0].gbytes_per_s);
+  EXPECT_TRUE(direct.lost.empty() && slow.lost.empty());
+}
+
+TEST(Meeting, ANodeThatGreetsAndTakesNothingIsNamed) {
+  const Listener listener = listen_on(0, Interfaces::kLoopback);
+  std::atomic<bool> is_over = false;
+  std::thread deaf([&] {
+    while (!is_over)
+      if (const core::Fd guest = accept_within(listener.socket, milliseconds(20)); guest.valid())
+        send_message(guest, kGreeting, milliseconds(1000));  // and closes
+  });
+  const Meeting meeting = meeting_over(listener.port, {.timeout = milliseconds(5000)});
+  is_over = true;
+  deaf.join();
+  const std::string found = text_of(judge(meeting, 2, 5), Severity::kWarning, "network-rate");
+  EXPECT_NE(found.find("rank 0 on node0: could not measure the way to rank 1 on node1"), std::string::npos) << found;
 }
 
 Question question_with(const std::string& secret, milliseconds timeout) {
