@@ -41,7 +41,7 @@ void read_sizes(JsonSection& section, const std::string& key, std::vector<int64_
   std::vector<int64_t> read;
   for (const Json& size : value->is_array() ? *value : Json::array({nullptr})) {
     if (!size.is_number_integer()) section.fail(key, "a list of whole numbers", *value);
-    read.push_back(size.get<int64_t>());
+    read.push_back(section.integer(key, size));
   }
   sizes = read;
 }

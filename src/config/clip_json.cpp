@@ -69,7 +69,7 @@ void read_layers(JsonSection& section, VisionShape& vision) {
   for (const Json& entry : *layers) {
     if (!entry.is_number_integer())
       section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet)", *layers);
-    vision.stages.push_back(entry.get<int64_t>());
+    vision.stages.push_back(section.integer("layers", entry));
   }
   if (vision.stages.size() != 4 && vision.stages.size() != 5)
     section.fail("layers", "an integer (ViT) or four integers (ModifiedResNet; FastViT: four or five)", *layers);
@@ -80,7 +80,7 @@ void read_image_size(JsonSection& section, VisionShape& vision) {
   if (size == nullptr || !size->is_array()) return section.read("image_size", vision.image_size);
   const bool square = size->size() == 2 && (*size)[0].is_number_integer() && (*size)[0] == (*size)[1];
   if (!square) section.fail("image_size", "one integer (square images)", *size);
-  vision.image_size = (*size)[0].get<int64_t>();
+  vision.image_size = section.integer("image_size", (*size)[0]);
 }
 
 /// The kind that "tower", a key of ours, names, or else the first that the other keys mean.
@@ -142,7 +142,7 @@ void read_pair(JsonSection& section, const char* key, std::array<int64_t, 2>& va
   if (found == nullptr) return;
   if (!found->is_array() || found->size() != 2 || !(*found)[0].is_number_integer() || !(*found)[1].is_number_integer())
     section.fail(key, "two integers", *found);
-  values = {(*found)[0].get<int64_t>(), (*found)[1].get<int64_t>()};
+  values = {section.integer(key, (*found)[0]), section.integer(key, (*found)[1])};
 }
 
 /// What a key of ours, "timm_config", says of a vision transformer of timm, under the names of timm's arguments.
@@ -235,10 +235,11 @@ void read_tokenizer(JsonSection& section, TextShape& text) {
   if (const Json* tokenizer = section.find("hf_tokenizer_name")) text.tokens = tokens_of(section, *tokenizer);
   section.only("tokenizer_mode", nullptr, "texts are tokenized as the tokenizer's files say");
   const Json* kwargs = section.find("tokenizer_kwargs");
-  if (text.tokens == TextTokens::kWordPiece && (kwargs == nullptr || !kwargs->value("strip_sep_token", false)))
+  if (kwargs != nullptr && !kwargs->is_object()) section.fail("tokenizer_kwargs", "an object", *kwargs);
+  const bool strips = kwargs != nullptr && kwargs->contains("strip_sep_token") && kwargs->at("strip_sep_token") == true;
+  if (text.tokens == TextTokens::kWordPiece && !strips)
     section.fail("tokenizer_kwargs", "{\"strip_sep_token\": true}, as CLIPA has it", kwargs ? *kwargs : Json());
   if (kwargs == nullptr) return;
-  if (!kwargs->is_object()) section.fail("tokenizer_kwargs", "an object", *kwargs);
   for (const auto& [key, value] : kwargs->items()) {
     const bool is_clean = key == "clean" && value == "canonicalize";
     const bool is_strip = key == "strip_sep_token" && value == true && text.tokens == TextTokens::kWordPiece;

@@ -35,11 +35,15 @@ bool JsonSection::is_null(const std::string& key) const {
 }
 
 void JsonSection::read(const std::string& key, int64_t& value) {
-  if (const Json* found = find(key)) {
-    const auto number = core::integer_of(*found);
-    if (!number) fail(key, "an integer", *found);
-    value = *number;
-  }
+  if (const Json* found = find(key)) value = integer(key, *found);
+}
+
+int64_t JsonSection::integer(const std::string& key, const Json& found) const {
+  constexpr int64_t kMost = 1'000'000'000'000;
+  const auto number = core::integer_of(found);
+  if (!found.is_number_integer()) fail(key, "an integer", found);
+  if (!number || *number > kMost || *number < -kMost) fail(key, "an integer of at most 10^12", found);
+  return *number;
 }
 
 void JsonSection::read(const std::string& key, double& value) {

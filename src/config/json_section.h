@@ -29,6 +29,9 @@ class JsonSection {
   void read(const std::string& key, std::optional<double>& value);
   void read(const std::string& key, bool& value);
   void read(const std::string& key, std::string& value);
+  /// What is found under `key` as an integer of at most 10^12, either way: far beyond any size of a model, and sums and
+  /// small multiples of such do not overflow. All integers are read so.
+  int64_t integer(const std::string& key, const core::Json& found) const;
   /// A known key that may only stand here with its default value (or null, or {}).
   void only(const std::string& key, const core::Json& default_value, std::string_view reason);
   void finish() const;

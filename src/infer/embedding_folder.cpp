@@ -11,8 +11,8 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/safetensors.h"
-#include "core/strings.h"
 #include "data/text/text_utf8.h"
+#include "infer/npy_header.h"
 
 namespace lockstep::infer {
 namespace fs = std::filesystem;
@@ -20,7 +20,6 @@ namespace {
 
 constexpr const char* kFactsName = "embed.json";
 constexpr const char* kPartial = ".partial";
-constexpr std::string_view kNpyMagic("\x93NUMPY\x01\x00", 8);
 
 const char* safetensors_type(at::ScalarType type) {
   LOCKSTEP_CHECK(type == at::kFloat || type == at::kHalf, "type {}", c10::toString(type));
@@ -58,26 +57,9 @@ void write_npy(const fs::path& path, const at::Tensor& rows_NE) {
 at::Tensor read_npy(const fs::path& path) {
   const core::MappedFile file(path);
   const auto bytes = file.bytes();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!core::starts_with(text, kNpyMagic) || text.size() < kNpyMagic.size() + 2)
-    throw_no_embeddings(path, "it does not begin as a .npy file of version 1.0 does");
-  const auto length = static_cast<size_t>(static_cast<uint8_t>(text[8]) | static_cast<uint8_t>(text[9]) << 8);
-  const size_t begin = kNpyMagic.size() + 2 + length;
-  if (begin > text.size()) throw_no_embeddings(path, "its header is cut short");
-  const std::string_view header = text.substr(kNpyMagic.size() + 2, length);
-  const bool is_wide = header.find("'<f4'") != std::string_view::npos;
-  const size_t shape = header.find("'shape': (");
-  if ((!is_wide && header.find("'<f2'") == std::string_view::npos) || shape == std::string_view::npos)
-    throw_no_embeddings(path, "expected '<f4' or '<f2' and a shape of two numbers");
-  const std::string_view numbers = header.substr(shape + 10, header.find(')', shape) - shape - 10);
-  const auto parts = core::split(numbers, ",");
-  const auto rows = parts.empty() ? std::nullopt : core::parse_int(core::trim(parts[0])),
-             width = parts.size() < 2 ? std::nullopt : core::parse_int(core::trim(parts[1]));
-  const uint64_t num_elements = (text.size() - begin) / (is_wide ? 4 : 2);
-  if (!rows || !width || *rows < 0 || *width < 1 ||
-      num_elements / static_cast<uint64_t>(*width) < static_cast<uint64_t>(*rows))
-    throw_no_embeddings(path, fmt::format("its {} bytes are fewer than its shape ({}) asks for", text.size(), numbers));
-  return at::from_blob(const_cast<char*>(text.data() + begin), {*rows, *width}, is_wide ? at::kFloat : at::kHalf)
+  const NpyHeader header = parse_npy_header({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+  return at::from_blob(const_cast<std::byte*>(bytes.data() + header.begin), {header.rows, header.width},
+                       header.is_wide ? at::kFloat : at::kHalf)
       .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }
 

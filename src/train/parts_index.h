@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/json.h"
-#include "train/tensor_part.h"
+#include "train/part_description.h"
 
 namespace lockstep::train {
 

@@ -134,7 +134,9 @@ TEST(OptionCommands, UsageErrorsEndWithTwo) {
 
 TEST(OptionCommands, ANameInAnErrorBeginsNoLineOnTheTerminal) {
   const std::string name = "a\n  hint: run this\n2026-01-31,12:00:00 | INFO | done";
-  for (const auto& args : {std::vector<std::string>{"report", "/nowhere/" + name}, {"train", "clip", "--lr", name}}) {
+  const std::vector<std::vector<std::string>> commands = {{"report", "/nowhere/" + name},
+                                                          {"train", "clip", "--lr", name}};
+  for (const auto& args : commands) {
     const ProgramResult result = run_lockstep(args);
     EXPECT_NE(result.exit_code, 0);
     EXPECT_TRUE(holds(result.err, "a\\u000a  hint: run this\\u000a2026-01-31,12:00:00 | INFO | done")) << result.err;

@@ -2,14 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
-#include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
+#include "fuzz/target_runs.h"
 #include "support/fuzz.h"
 #include "support/sanitizers.h"
 
@@ -17,33 +14,6 @@ namespace lockstep::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Of memory that an input may take: in all, and for each of its bytes.
-constexpr int64_t kAllowedBytes = 64 << 20, kAllowedPerByte = 64;
-
-/// What the target threw that an input must not be able to cause; "" where it stood.
-std::string fault_of(const Target& target, const std::string& input) {
-  try {
-    run_target(target, std::as_bytes(std::span(input)));
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-int64_t memory_kib(const std::string& name) {
-  const std::string status = core::read_file("/proc/self/status");
-  const size_t at = status.find(name + ":");
-  return at == std::string::npos ? 0 : std::atoll(status.c_str() + at + name.size() + 1);
-}
-
-/// How many bytes more than before the target had at its most; 0 where the system does not tell.
-int64_t peak_bytes(const Target& target, const std::string& input, std::string& fault) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak is from now on
-  const int64_t before = memory_kib("VmRSS");
-  fault = fault_of(target, input);
-  return std::max<int64_t>(memory_kib("VmHWM") - before, 0) * 1024;
-}
 
 class FuzzTargets : public ::testing::TestWithParam<Target> {};
 
@@ -74,12 +44,8 @@ TEST_P(FuzzTargets, StandWithEveryInputAndDamagedOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fuzz, FuzzTargets, ::testing::ValuesIn(targets()), [](const auto& param) {
-  std::string name = param.param.name;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Fuzz, FuzzTargets, ::testing::ValuesIn(targets()),
+                         [](const auto& param) { return case_name(param.param); });
 
 }  // namespace
 }  // namespace lockstep::fuzz

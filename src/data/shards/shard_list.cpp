@@ -75,11 +75,16 @@ class Expander {
     if (count > limits_.max_count || bytes > limits_.max_bytes) too_long(count);
   }
 
-  void append(std::vector<std::string>& list, std::string_view text) {
+  /// To each of a list, whose bytes are counted before they are there.
+  void append(std::vector<std::string>& list, std::string_view text) const {
+    size_t bytes = text.size() * list.size();
+    for (const std::string& item : list) bytes += list.size() > 1 ? item.size() : 0;
+    check(list.size(), bytes);
     for (std::string& item : list) item += text;
   }
 
-  void multiply(std::vector<std::string>& list, const std::vector<std::string>& factors) {
+  void multiply(std::vector<std::string>& list, const std::vector<std::string>& factors) const {
+    if (factors.size() == 1) return append(list, factors[0]);  // a thousand braces around nothing copy no list
     size_t list_bytes = 0, factor_bytes = 0;
     for (const std::string& item : list) list_bytes += item.size();
     for (const std::string& item : factors) factor_bytes += item.size();
@@ -184,13 +189,14 @@ bool is_pipe(std::string_view shard) { return core::starts_with(shard, "pipe:");
 
 bool is_streamed(std::string_view shard) { return is_pipe(shard) || remote::is_url(shard); }
 
-std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors) {
+std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors,
+                                             const ExpandLimits& limits) {
   std::vector<ShardSource> sources;
   for (const std::string& part : core::split(spec, "::")) {
     if (core::trim(part).empty())
       throw UsageError(fmt::format("data: empty source in '{}'", spec),
                        "join sources as 'A/{000..099}.tar::B/{000..049}.tar'");
-    sources.push_back({.spec = part, .shards = expand_braces(part), .factor = 1});
+    sources.push_back({.spec = part, .shards = expand_braces(part, limits), .factor = 1});
   }
   if (factors.empty()) return sources;
   const std::vector<std::string> numbers = core::split(factors, "::");

@@ -25,8 +25,9 @@ struct ShardSource {
 };
 
 /// Splits at "::", expands each part, and attaches the "::"-joined factors ("" for none; else one positive number per
-/// source).
-std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors);
+/// source). The limits hold for each source.
+std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors,
+                                             const ExpandLimits& limits = {});
 
 /// True for "pipe:COMMAND".
 bool is_pipe(std::string_view shard);

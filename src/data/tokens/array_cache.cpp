@@ -87,7 +87,9 @@ Arrays read_array_file(const fs::path& path, std::string_view kind, const std::s
     if (header.at("kind") != kind || header.at("key") != key) refuse_array(path, "it is of something else");
     size_t begin = kPage;
     for (const Json& size : header.at("bytes")) {
-      const auto part = size.get<size_t>();
+      const auto told = core::integer_of(size);
+      if (!told || *told < 0) refuse_array(path, fmt::format("an array of {} bytes", size.dump().substr(0, 60)));
+      const auto part = static_cast<size_t>(*told);
       if (begin > bytes.size() || part > bytes.size() - begin)
         refuse_array(path, fmt::format("cut: bytes={}, expected at least {}", bytes.size(), begin + part));
       arrays.parts.push_back(bytes.subspan(begin, part));

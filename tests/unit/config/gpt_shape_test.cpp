@@ -154,6 +154,9 @@ TEST(GptShape, ReadsConfigurationsOfHuggingFace) {
   EXPECT_TRUE(holds(message_of([] { parse_gpt_shape(R"({"model_type": "gpt2", "n_head": 0})", "c.json"); }),
                     "heads=0 is out of range"));
   EXPECT_TRUE(holds(message_of([] { parse_gpt_shape(R"({"model_type": "gpt2", )", "c.json"); }), "c.json"));
+  EXPECT_TRUE(
+      holds(message_of([] { parse_gpt_shape(R"({"model_type": "gpt2", "n_embd": 9223372036854775807})", "c.json"); }),
+            "'n_embd' must be an integer of at most 10^12"));
 }
 
 TEST(GptParams, SplitLawsAndGroups) {

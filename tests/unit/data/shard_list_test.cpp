@@ -73,6 +73,15 @@ TEST(ShardList, MutationsNeverCrash) {
   EXPECT_GT(num_taken, 1000);
 }
 
+TEST(ShardList, WhatStandsBesideALongRangeCountsForEachOfItsPaths) {
+  const ExpandLimits limits{.max_count = 2000, .max_bytes = 200'000};
+  const std::string beside(200, 'x');
+  for (const std::string& pattern :
+       {"{0..1999}" + beside, "{0..1999}{" + beside + "}", "{0..1999}{a,{" + beside + "}}"})
+    EXPECT_THROW(expand_braces(pattern, limits), UsageError) << pattern.substr(0, 20);
+  EXPECT_EQ(expand_braces("{0..9}" + beside, limits).size(), 10u);
+}
+
 TEST(ShardList, SplitsSourcesAndFactors) {
   const auto sources = parse_shard_sources("a/{0..2}.tar::b/{0..1}.tar", "2::0.5");
   ASSERT_EQ(sources.size(), 2u);
