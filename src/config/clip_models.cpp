@@ -83,8 +83,6 @@ struct ClipRefusal {
   std::string_view pattern, reason;
 };
 constexpr std::array kClipRefusals{
-    ClipRefusal{"mt5", "its text tower is the encoder of mT5"},
-    ClipRefusal{"nllb", "its text tower is the encoder of NLLB"},
     ClipRefusal{"MobileCLIP-S", "its image tower is FastViT"},
     ClipRefusal{"MobileCLIP2-S", "its image tower is FastViT"},
 };
@@ -199,6 +197,14 @@ int64_t VisionShape::feature_width() const {
 
 int64_t VisionShape::grid() const {
   return with_tower(*this, [this](auto kind) { return kind.grid(*this); });
+}
+
+int64_t TextShape::feature_width() const {
+  return with_text_tower(*this, [this](auto kind) { return kind.feature_width(*this); });
+}
+
+int64_t num_text_ids(const TextShape& text) {
+  return with_text_tower(text, [&](auto kind) { return kind.vocab_size(text); });
 }
 
 bool VisionShape::has_batch_norm() const {
