@@ -1,8 +1,8 @@
 """Runs of the families of OpenCLIP that are not its first CLIP class, continued in either program from the other's
 epoch_1.pt: names, shapes and optimiser numbers of the files, and the losses behind them.
 
-Needs from PyPI: open_clip_torch 3.3.0, torch 2.11.0, timm 1.0.31, transformers 5.23.0, safetensors; and a built
-lockstep. Run from the top of the repository:
+Needs from PyPI: open_clip_torch 3.3.0, torch 2.11.0, timm 1.0.31, transformers 5.23.0, sentencepiece, safetensors;
+and a built lockstep. Run from the top of the repository:
 
     python3 ref/compare_openclip_families.py build/lockstep ref/results/openclip_families.md
 
@@ -22,14 +22,17 @@ import tempfile
 
 import numpy
 import open_clip
+import sentencepiece
 import torch
 import transformers
 from make_clip_goldens import CASES, build, no_decay
+from make_sentencepiece_goldens import FAIRSEQ_LANGUAGE_CODES, mt5_tokenizer, nllb_ids, nllb_tokenizer, whole
 from open_clip.loss import ClipLoss, CoCaLoss, SigLipLoss
 from PIL import Image
 
-FAMILIES = ["custom_text", "siglip", "coca", "coca_roberta", "roberta", "xlm_roberta", "eva", "eva02", "pe", "vitamin",
-            "timm_token", "convnext", "fastvit", "fastvit_large", "resnet", "vit"]
+FAMILIES = ["custom_text", "siglip", "coca", "coca_roberta", "roberta", "xlm_roberta", "mt5", "nllb", "eva", "eva02",
+            "pe", "vitamin", "timm_token", "convnext", "fastvit", "fastvit_large", "resnet", "vit"]
+PIECES = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "sentencepiece"
 STEPS, BATCH, EPOCHS, LR, WD, BETAS, EPS = 5, 16, 2, 1e-3, 0.2, (0.9, 0.98), 1e-6
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
@@ -49,8 +52,10 @@ def config_of(name, vocabulary):
         if "hf_model_name" not in text:
             text.pop(key, None)
     if "hf_model_name" in text:
+        text["hf_config"]["vocab_size"] = vocabulary
+    if "roberta" in text.get("hf_model_name", ""):
         text["hf_model_name"] = text["hf_tokenizer_name"] = "roberta-base"
-        text["hf_config"] |= {"vocab_size": vocabulary, "max_position_embeddings": 20}
+        text["hf_config"]["max_position_embeddings"] = 20
     if "hf_model_name" not in text or "multimodal_cfg" in config:
         text["vocab_size"] = 49408 if "hf_model_name" not in text else vocabulary
     if "multimodal_cfg" in config:
@@ -147,9 +152,26 @@ def difference(a, b):
     return max(abs(x - y) / abs(y) for x, y in zip(a, b))
 
 
+def pieces_of(name):
+    """A tokenizer of mT5's or NLLB's kind, its file, and how many ids it has."""
+    file = PIECES / f"{name}.model"
+    num_pieces = len(sentencepiece.SentencePieceProcessor(model_file=str(file)))
+    if name == "mt5":
+        tokenizer = mt5_tokenizer(PIECES)
+        return (lambda text: whole(tokenizer, text, 16)), file, num_pieces
+    tokenizer = nllb_tokenizer(str(file))
+    return (lambda text: nllb_ids(tokenizer, num_pieces, text, 16)), file, num_pieces + 1 + len(FAIRSEQ_LANGUAGE_CODES)
+
+
 def compare(name, program, folder):
     tokenizer = folder.parent / "sounds"
-    if "hf_model_name" in CASES[name]["text_cfg"]:
+    if name in ("mt5", "nllb"):
+        encode, tokenizer, vocabulary = pieces_of(name)
+        config = config_of(name, vocabulary)
+
+        def tokenize(texts):
+            return torch.tensor([encode(text) for text in texts])
+    elif "hf_model_name" in CASES[name]["text_cfg"]:
         [file] = tokenizer.rglob("vocab.json")
         roberta = transformers.RobertaTokenizer(vocab=str(file), merges=str(file.with_name("merges.txt")))
         config = config_of(name, len(json.loads(file.read_text())))

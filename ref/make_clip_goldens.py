@@ -8,8 +8,7 @@ the repository:
 Each <case>.safetensors holds one tiny model: its weights ("param/NAME", rounded to bfloat16 so that the file stays
 small; the computation itself is in float32), inputs ("input/..."), outputs ("output/...") and gradients of the
 contrastive loss ("grad/NAME"). The metadata carries the model configuration, OpenCLIP's state_dict order and its
-weight-decay groups. openclip_configs.json lists every configuration that OpenCLIP ships with its parameter counts (null
-where the text tower is a Hugging Face model other than RoBERTa, whose sizes would have to be downloaded).
+weight-decay groups. openclip_configs.json lists every configuration that OpenCLIP ships with its parameter counts.
 """
 import functools
 import json
@@ -217,6 +216,25 @@ CASES = {
                                    "num_attention_heads": 4, "intermediate_size": 40, "max_position_embeddings": 16,
                                    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
     },
+    "mt5": {  # buckets of more than one distance; heads that do not make up the width
+        "embed_dim": 20,
+        "vision_cfg": {**VIT, "layers": 1},
+        "text_cfg": {"hf_model_name": "google/mt5-base", "hf_tokenizer_name": "google/mt5-base", "context_length": 12,
+                     "hf_pooler_type": "mean_pooler", "hf_proj_type": "mlp",
+                     "hf_config": {"vocab_size": 64, "d_model": 16, "d_kv": 6, "d_ff": 20, "num_layers": 3,
+                                   "num_heads": 3, "relative_attention_num_buckets": 8,
+                                   "relative_attention_max_distance": 9, "dropout_rate": 0.0, "pad_token_id": 0}},
+    },
+    "nllb": {
+        "embed_dim": 24,
+        "vision_cfg": {**VIT, "layers": 1},
+        "text_cfg": {"hf_model_name": "facebook/nllb-200-distilled-600M", "context_length": 12,
+                     "hf_tokenizer_name": "facebook/nllb-200-distilled-600M", "hf_pooler_type": "cls_pooler",
+                     "hf_proj_type": "linear",
+                     "hf_config": {"vocab_size": 64, "d_model": 16, "encoder_layers": 2, "encoder_attention_heads": 4,
+                                   "encoder_ffn_dim": 40, "dropout": 0.0, "attention_dropout": 0.0,
+                                   "encoder_layerdrop": 0.0, "pad_token_id": 1}},
+    },
     "resnet": {
         "embed_dim": 12,
         "vision_cfg": {"image_size": 64, "layers": [2, 1, 1, 1], "width": 2, "patch_size": None, "head_width": 8},
@@ -240,7 +258,7 @@ def draw_weights(model, generator):
             continue
         if name.endswith(("position_ids", "token_type_ids", "relative_position_index", "rel_coords_log")):
             continue
-        if ".rope." in name:
+        if ".rope." in name or name.endswith("embed_positions.weights"):  # sines
             continue
         if name == "logit_scale":
             value.data.fill_(math.log(1 / 0.07))
@@ -260,12 +278,17 @@ def draw_weights(model, generator):
         value.data.copy_(value.data.to(torch.bfloat16).float())
 
 
+def padding_of(text):
+    """Of a model's "text_cfg"."""
+    return text["hf_config"].get("pad_token_id", 1) if "hf_config" in text else 0
+
+
 def draw_inputs(config, generator):
     size = config["vision_cfg"]["image_size"]
     image = torch.randn(BATCH, 3, size, size, generator=generator).to(torch.bfloat16).float()
     length, sizes = config["text_cfg"]["context_length"], config["text_cfg"].get("hf_config", config["text_cfg"])
     vocab = sizes["vocab_size"]
-    text = torch.full((BATCH, length), 1 if "hf_config" in config["text_cfg"] else 0, dtype=torch.int64)
+    text = torch.full((BATCH, length), padding_of(config["text_cfg"]), dtype=torch.int64)
     for row, end in enumerate([3, 7, 1, 9, 5, 4]):  # never the last position: the trimming of unused positions shows
         text[row, :end] = torch.randint(1 if text[row, 0] == 0 else 2, vocab - 2, (end,), generator=generator)
         text[row, 0] = vocab - 2
@@ -395,6 +418,14 @@ def set_timm_trunk(model, vision, embed_dim):
 
 def set_text_encoder(model, text, embed_dim):
     """OpenCLIP's wrapper around a small model of the same kind."""
+    if "mt5" in text["hf_model_name"] or "nllb" in text["hf_model_name"]:
+        kind = transformers.MT5Config if "mt5" in text["hf_model_name"] else transformers.M2M100Config
+        small = kind(**text["hf_config"])
+        encoder = HFTextEncoder("", embed_dim, config=small, pooler_type=text["hf_pooler_type"],
+                                proj_type=text["hf_proj_type"])
+        encoder.transformer = encoder.transformer.encoder  # as the wrapper does it for a name
+        model.text = encoder
+        return
     kind = transformers.XLMRobertaConfig if text["hf_model_name"].startswith("xlm") else transformers.RobertaConfig
     small = kind(**text["hf_config"], type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)
     encoder = HFTextEncoder("", embed_dim, config=small, pooler_type=text["hf_pooler_type"],
@@ -499,16 +530,31 @@ def make_case(name, config, folder):
     save_file(tensors, folder / f"{name}.safetensors", metadata)
 
 
+def sizes_of(encoder):
+    """What the Hub's config.json says of it."""
+    if "mt5" in encoder:
+        is_base = encoder.endswith("-base")
+        return {"d_model": 768 if is_base else 2048, "d_ff": 2048 if is_base else 5120, "d_kv": 64,
+                "num_layers": 12 if is_base else 24, "num_heads": 12 if is_base else 32, "vocab_size": 250112,
+                "pad_token_id": 0}
+    if "nllb" in encoder:
+        is_large = "1.3B" in encoder
+        return {"vocab_size": 256206, "d_model": 1024, "encoder_layers": 24 if is_large else 12,
+                "encoder_attention_heads": 16, "encoder_ffn_dim": 8192 if is_large else 4096, "encoder_layerdrop": 0.0,
+                "pad_token_id": 1}
+    large = "large" in encoder
+    return {"vocab_size": 250002 if "xlm" in encoder else 50265, "hidden_size": 1024 if large else 768,
+            "num_hidden_layers": 24 if large else 12, "num_attention_heads": 16 if large else 12,
+            "intermediate_size": 4096 if large else 3072, "max_position_embeddings": 514}
+
+
 def build_whole(config):
-    """A model of OpenCLIP's list; sizes of Hugging Face's RoBERTa are written out, because nothing is downloaded."""
+    """A model of OpenCLIP's list; sizes of Hugging Face's encoders are written out, because nothing is downloaded."""
     encoder = config["text_cfg"].get("hf_model_name")
     if encoder is None:
         return build(config)
-    large = "large" in encoder
-    sizes = {"vocab_size": 250002 if "xlm" in encoder else 50265, "hidden_size": 1024 if large else 768,
-             "num_hidden_layers": 24 if large else 12, "num_attention_heads": 16 if large else 12,
-             "intermediate_size": 4096 if large else 3072, "max_position_embeddings": 514}
-    text = {"hf_proj_type": "mlp", "hf_pooler_type": "mean_pooler", **config["text_cfg"], "hf_config": sizes}
+    text = {"hf_proj_type": "mlp", "hf_pooler_type": "mean_pooler", **config["text_cfg"]}
+    text["hf_config"] = sizes_of(encoder)
     return build({**config, "text_cfg": text})
 
 
@@ -516,10 +562,6 @@ def list_configs(folder):
     listed = {}
     for name in sorted(open_clip.list_models()):
         config = open_clip.get_model_config(name)
-        encoder = config["text_cfg"].get("hf_model_name", "")
-        if encoder and "roberta" not in encoder:
-            listed[name] = None
-            continue
         with torch.device("meta"):
             model = build_whole(config)
         image = sum(p.numel() for p in model.visual.parameters())

@@ -17,7 +17,7 @@ import pathlib
 import sys
 
 import torch
-from make_clip_goldens import build
+from make_clip_goldens import build, padding_of
 from open_clip.loss import ClipLoss, CoCaLoss, DistillClipLoss, SigLipLoss
 from safetensors import safe_open
 
@@ -50,7 +50,7 @@ def batch_of(config, step):
     index = torch.arange(BATCH * 3 * size * size, dtype=torch.float64)
     image = torch.sin(0.37 * index + 1.3 * step + torch.cos(0.11 * index)).reshape(BATCH, 3, size, size).float()
     hugging_face = text_config.get("hf_config", {})
-    padding, vocab_size = (1, hugging_face["vocab_size"]) if hugging_face else (0, text_config["vocab_size"])
+    padding, vocab_size = padding_of(text_config), (hugging_face or text_config)["vocab_size"]
     text = torch.full((BATCH, text_config["context_length"]), padding, dtype=torch.int64)
     for row in range(BATCH):
         end = 2 + (3 * row + step) % (text_config["context_length"] - 3)
@@ -153,6 +153,10 @@ def main():
         **{name: train(name, ClipLoss()) for name in OTHER_TIMM_TOWERS},
         "roberta": train("roberta", ClipLoss()),
         "xlm_roberta": train("xlm_roberta", ClipLoss()),
+        "mt5": train("mt5", ClipLoss()),
+        "nllb": train("nllb", ClipLoss()),
+        "lock_text_mt5": train("mt5", ClipLoss(), lambda model: model.lock_text_tower(0, False)),
+        "lock_text_mt5_1_layer": train("mt5", ClipLoss(), lambda model: model.lock_text_tower(1, True)),
         "lock_text_roberta": train("roberta", ClipLoss(), lambda model: model.lock_text_tower(0, False)),
         "lock_text_roberta_norms": train("roberta", ClipLoss(), lambda model: model.lock_text_tower(0, True)),
     }

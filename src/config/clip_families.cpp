@@ -174,6 +174,26 @@ constexpr std::array kRobertaClips{
     RobertaClipRow{"xlm-roberta-large-ViT-H-14", "ViT-H-14", "xlm-roberta-large"},
 };
 
+struct Mt5ClipRow {
+  std::string_view name, plain, encoder;
+};
+constexpr std::array kMt5Clips{
+    Mt5ClipRow{"mt5-base-ViT-B-32", "ViT-B-32", "google/mt5-base"},
+    Mt5ClipRow{"mt5-xl-ViT-H-14", "ViT-H-14", "google/mt5-xl"},
+};
+
+struct NllbClipRow {
+  std::string_view name, encoder;
+  std::string_view plain = {}, trunk = {};  ///< Whose image tower it has; or a trunk of timm's, which is as wide as
+                                            ///< the shared space.
+};
+constexpr std::array kNllbClips{
+    NllbClipRow{"nllb-clip-base", "facebook/nllb-200-distilled-600M", "ViT-B-32"},
+    NllbClipRow{"nllb-clip-large", "facebook/nllb-200-distilled-1.3B", "ViT-H-14"},
+    NllbClipRow{"nllb-clip-base-siglip", "facebook/nllb-200-distilled-600M", "", "vit_base_patch16_siglip_384"},
+    NllbClipRow{"nllb-clip-large-siglip", "facebook/nllb-200-distilled-1.3B", "", "vit_so400m_patch14_siglip_384"},
+};
+
 /// The one captioning model whose text tower is RoBERTa.
 constexpr RobertaClipRow kRobertaCoca{"coca_roberta-ViT-B-32", "ViT-B-32", "roberta-base"};
 
@@ -301,14 +321,45 @@ ClipShape make(const RobertaClipRow& row, const PlainClip& plain) {
   LOCKSTEP_CHECK(set_roberta(text.roberta, row.roberta), "{}", row.roberta);
   text.pad_id = text.roberta.pad_id;
   text.roberta.pooler = TextPooler::kMean;
-  text.roberta_projection = {.hidden = (text.roberta.width + shape.embed_dim) / 2, .has_bias = false, .is_relu = false};
+  text.encoder_projection = {.hidden = (text.roberta.width + shape.embed_dim) / 2, .has_bias = false, .is_relu = false};
   text.tokens = core::starts_with(row.roberta, "xlm") ? TextTokens::kXlmRoberta : TextTokens::kRoberta;
+  return shape;
+}
+
+ClipShape make(const Mt5ClipRow& row, const PlainClip& plain) {
+  ClipShape shape = plain(row.plain);
+  shape.has_custom_text = true;
+  shape.text = TextShape{.tower = "t5"};
+  TextShape& text = shape.text;
+  LOCKSTEP_CHECK(set_t5(text.t5, row.encoder), "{}", row.encoder);
+  text.pad_id = text.t5.pad_id;
+  text.encoder_projection = {.hidden = (text.t5.width + shape.embed_dim) / 2, .has_bias = false, .is_relu = false};
+  text.tokens = TextTokens::kMt5;
+  return shape;
+}
+
+ClipShape make(const NllbClipRow& row, const PlainClip& plain) {
+  ClipShape shape;
+  if (row.trunk.empty()) {
+    shape = plain(row.plain);
+  } else {
+    set_timm_tower(shape.vision, row.trunk, std::string(row.name));
+    shape.embed_dim = shape.vision.width;
+    shape.init_logit_bias = -10.0;
+  }
+  shape.has_custom_text = true;
+  shape.text = TextShape{.tower = "m2m_100"};
+  TextShape& text = shape.text;
+  LOCKSTEP_CHECK(set_m2m100(text.m2m100, row.encoder), "{}", row.encoder);
+  text.pad_id = text.m2m100.pad_id;
+  text.encoder_projection = {.kind = ProjectionShape::Kind::kLinear, .has_bias = false, .is_relu = false};
+  text.tokens = TextTokens::kNllb;
   return shape;
 }
 
 ClipShape make_roberta_coca(const PlainClip& plain) {
   ClipShape shape = make(kRobertaCoca, plain);
-  shape.text.roberta_projection.kind = ProjectionShape::Kind::kLinear;
+  shape.text.encoder_projection.kind = ProjectionShape::Kind::kLinear;
   shape.captions = CaptionShape{.context_length = 76, .width = shape.text.roberta.width, .heads = 8, .layers = 12};
   return shape;
 }
@@ -343,6 +394,8 @@ template <class Visit> void visit_families(const PlainClip& plain, const Visit& 
   if (any(kClipas, [&](const RelatedRow& row) { return make_clipa(row, plain); })) return;
   if (any(kWorldwides, [&](const RelatedRow& row) { return make_worldwide(row, plain); })) return;
   if (any(kRobertaClips, [&](const RobertaClipRow& row) { return make(row, plain); })) return;
+  if (any(kMt5Clips, [&](const Mt5ClipRow& row) { return make(row, plain); })) return;
+  if (any(kNllbClips, [&](const NllbClipRow& row) { return make(row, plain); })) return;
   if (any(kConvNextClips, [](const ConvNextClipRow& row) { return make(row); })) return;
   if (any(kTimmClips, [](const TimmClipRow& row) { return make(row); })) return;
   if (any(kVitaminClips, [](const VitaminClipRow& row) { return make(row); })) return;

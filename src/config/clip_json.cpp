@@ -7,6 +7,7 @@
 #include "config/clip_shape.h"
 #include "config/image_towers.h"
 #include "config/json_section.h"
+#include "config/text_towers.h"
 #include "config/timm_towers.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -228,7 +229,9 @@ TextTokens tokens_of(JsonSection& section, const Json& tokenizer) {
   if (has("xlm-")) return TextTokens::kXlmRoberta;
   if (has("roberta")) return TextTokens::kRoberta;
   if (has("bert-")) return TextTokens::kWordPiece;
-  section.fail("hf_tokenizer_name", "a tokenizer of RoBERTa, XLM-RoBERTa, SigLIP, SigLIP2, mT5 or BERT", tokenizer);
+  if (has("nllb")) return TextTokens::kNllb;
+  section.fail("hf_tokenizer_name", "a tokenizer of RoBERTa, XLM-RoBERTa, SigLIP, SigLIP2, mT5, NLLB or BERT",
+               tokenizer);
 }
 
 void read_tokenizer(JsonSection& section, TextShape& text) {
@@ -243,9 +246,13 @@ void read_tokenizer(JsonSection& section, TextShape& text) {
   for (const auto& [key, value] : kwargs->items()) {
     const bool is_clean = key == "clean" && value == "canonicalize";
     const bool is_strip = key == "strip_sep_token" && value == true && text.tokens == TextTokens::kWordPiece;
-    if (!is_clean && !is_strip)
-      section.fail("tokenizer_kwargs", "{\"clean\": \"canonicalize\"}, or of BERT's {\"strip_sep_token\": true}",
+    const bool is_language = key == "language" && value.is_string() && text.tokens == TextTokens::kNllb;
+    if (!is_clean && !is_strip && !is_language)
+      section.fail("tokenizer_kwargs",
+                   "{\"clean\": \"canonicalize\"}, of BERT's {\"strip_sep_token\": true}, of NLLB's {\"language\": "
+                   "\"eng_Latn\"} or another",
                    *kwargs);
+    if (is_language) text.language = value.get<std::string>();
     text.is_canonicalized = text.is_canonicalized || is_clean;
   }
 }
@@ -266,7 +273,91 @@ void read_roberta_sizes(const Json& object, const std::string& where, RobertaSha
   section.finish();
 }
 
-void read_roberta(JsonSection& section, const std::string& where, int64_t embed_dim, TextShape& text) {
+/// The same of an encoder of mT5.
+void read_t5_sizes(const Json& object, const std::string& where, T5Shape& t5) {
+  JsonSection section(object, where, "text_cfg.hf_config", kClipFormat);
+  section.read("vocab_size", t5.vocab_size);
+  section.read("d_model", t5.width);
+  section.read("d_kv", t5.head_width);
+  section.read("d_ff", t5.mlp_width);
+  section.read("num_layers", t5.layers);
+  section.read("num_heads", t5.heads);
+  section.read("relative_attention_num_buckets", t5.position_buckets);
+  section.read("relative_attention_max_distance", t5.farthest_position);
+  section.read("layer_norm_epsilon", t5.norm_epsilon);
+  section.read("dropout_rate", t5.dropout);
+  section.read("pad_token_id", t5.pad_id);
+  section.only("feed_forward_proj", "gated-gelu", "feed-forward layers are those of mT5");
+  section.finish();
+}
+
+/// The same of one of NLLB's.
+void read_m2m100_sizes(const Json& object, const std::string& where, M2m100Shape& m2m100) {
+  JsonSection section(object, where, "text_cfg.hf_config", kClipFormat);
+  section.read("vocab_size", m2m100.vocab_size);
+  section.read("d_model", m2m100.width);
+  section.read("encoder_layers", m2m100.layers);
+  section.read("encoder_attention_heads", m2m100.heads);
+  section.read("encoder_ffn_dim", m2m100.mlp_width);
+  section.read("dropout", m2m100.dropout);
+  section.read("attention_dropout", m2m100.attention_dropout);
+  section.read("pad_token_id", m2m100.pad_id);
+  section.only("encoder_layerdrop", 0.0, "no layer is left out, as NLLB has it");
+  section.only("activation_dropout", 0.0, "nothing is dropped behind the activation, as NLLB has it");
+  section.only("scale_embedding", true, "embeddings are scaled, as NLLB has them");
+  section.finish();
+}
+
+/// `class_pooler`: what "cls_pooler" means to the encoder.
+TextPooler read_pooler(JsonSection& section, TextPooler class_pooler) {
+  TextPooler pooler = TextPooler::kMean;
+  read_choice(section, "hf_pooler_type",
+              {{"mean_pooler", TextPooler::kMean},
+               {"max_pooler", TextPooler::kMax},
+               {"cls_pooler", class_pooler},
+               {"cls_last_hidden_state_pooler", TextPooler::kClassHidden}},
+              pooler);
+  return pooler;
+}
+
+void read_roberta(JsonSection& section, const std::string& name, const std::string& where, TextShape& text) {
+  text.tower = "roberta";
+  text.tokens = name.find("xlm-") != std::string::npos ? TextTokens::kXlmRoberta : TextTokens::kRoberta;
+  const Json* sizes = section.find("hf_config");
+  if (!set_roberta(text.roberta, name) && sizes == nullptr)
+    section.fail("hf_model_name",
+                 "roberta-base, roberta-large, xlm-roberta-base, xlm-roberta-large, google/mt5-base or "
+                 "facebook/nllb-200-distilled-600M",
+                 name);
+  if (sizes != nullptr) read_roberta_sizes(*sizes, where, text.roberta);
+  text.roberta.pooler = read_pooler(section, TextPooler::kClass);
+  text.pad_id = text.roberta.pad_id;
+}
+
+/// An encoder of an encoder-decoder has no pooler of its own, so that "cls_pooler" takes the first token as it is.
+void read_t5(JsonSection& section, const std::string& name, const std::string& where, TextShape& text) {
+  text.tower = T5TextTower::kName;
+  text.tokens = TextTokens::kMt5;
+  const Json* sizes = section.find("hf_config");
+  if (!set_t5(text.t5, name) && sizes == nullptr)
+    section.fail("hf_model_name", "google/mt5-small, -base, -large, -xl or -xxl", name);
+  if (sizes != nullptr) read_t5_sizes(*sizes, where, text.t5);
+  text.t5.pooler = read_pooler(section, TextPooler::kClassHidden);
+  text.pad_id = text.t5.pad_id;
+}
+
+void read_m2m100(JsonSection& section, const std::string& name, const std::string& where, TextShape& text) {
+  text.tower = M2m100TextTower::kName;
+  text.tokens = TextTokens::kNllb;
+  const Json* sizes = section.find("hf_config");
+  if (!set_m2m100(text.m2m100, name) && sizes == nullptr)
+    section.fail("hf_model_name", "facebook/nllb-200-distilled-600M or facebook/nllb-200-distilled-1.3B", name);
+  if (sizes != nullptr) read_m2m100_sizes(*sizes, where, text.m2m100);
+  text.m2m100.pooler = read_pooler(section, TextPooler::kClassHidden);
+  text.pad_id = text.m2m100.pad_id;
+}
+
+void read_encoder(JsonSection& section, const std::string& where, int64_t embed_dim, TextShape& text) {
   std::string name;
   section.read("hf_model_name", name);
   if (name.empty()) {
@@ -274,30 +365,22 @@ void read_roberta(JsonSection& section, const std::string& where, int64_t embed_
       section.only(key, nullptr, "it belongs to hf_model_name");
     return;
   }
-  text.tower = "roberta";
-  text.tokens = name.find("xlm-") != std::string::npos ? TextTokens::kXlmRoberta : TextTokens::kRoberta;
-  const Json* sizes = section.find("hf_config");
-  if (!set_roberta(text.roberta, name) && sizes == nullptr)
-    section.fail("hf_model_name", "roberta-base, roberta-large, xlm-roberta-base or xlm-roberta-large", name);
-  if (sizes != nullptr) read_roberta_sizes(*sizes, where, text.roberta);
-  text.roberta.pooler = TextPooler::kMean;
-  read_choice(section, "hf_pooler_type",
-              {{"mean_pooler", TextPooler::kMean},
-               {"max_pooler", TextPooler::kMax},
-               {"cls_pooler", TextPooler::kClass},
-               {"cls_last_hidden_state_pooler", TextPooler::kClassHidden}},
-              text.roberta.pooler);
+  if (name.find("mt5") != std::string::npos)
+    read_t5(section, name, where, text);
+  else if (name.find("nllb") != std::string::npos)
+    read_m2m100(section, name, where, text);
+  else
+    read_roberta(section, name, where, text);
   using Kind = ProjectionShape::Kind;
-  text.roberta_projection = {.hidden = (text.roberta.width + embed_dim) / 2, .has_bias = false, .is_relu = false};
-  read_choice(section, "hf_proj_type", {{"mlp", Kind::kMlp}, {"linear", Kind::kLinear}}, text.roberta_projection.kind);
-  text.pad_id = text.roberta.pad_id;
+  text.encoder_projection = {.hidden = (text.feature_width() + embed_dim) / 2, .has_bias = false, .is_relu = false};
+  read_choice(section, "hf_proj_type", {{"mlp", Kind::kMlp}, {"linear", Kind::kLinear}}, text.encoder_projection.kind);
 }
 
 TextShape read_text(const Json& object, const std::string& where, int64_t embed_dim) {
   JsonSection section(object, where, "text_cfg", kClipFormat);
   TextShape text;
   section.find("hf_model_pretrained");  // nothing is downloaded
-  read_roberta(section, where, embed_dim, text);
+  read_encoder(section, where, embed_dim, text);
   section.read("context_length", text.context_length);
   section.read("vocab_size", text.vocab_size);
   section.read("width", text.width);
@@ -370,7 +453,7 @@ ClipShape parse_clip_shape(std::string_view json, std::string_view where) {
   section.find("model_id");  // a label
   shape.vision = read_vision(*vision, place, shape.embed_dim);
   shape.text = read_text(*text, place, shape.embed_dim);
-  shape.has_custom_text = shape.has_custom_text || shape.text.tower == "roberta";
+  shape.has_custom_text = shape.has_custom_text || shape.text.is_encoder();
   if (const Json* captions = section.find("multimodal_cfg"))
     shape.captions = read_captions(*captions, place, shape.text.vocab_size);
   section.finish();

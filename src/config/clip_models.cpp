@@ -78,15 +78,6 @@ constexpr std::array kResnets{
     ResnetRow{"RN50x64", 1024, 448, {3, 15, 36, 10}, 128, {1024, 16, 12}},
 };
 
-/// Why a configuration that OpenCLIP ships cannot be expressed here. The first pattern that the name contains counts.
-struct ClipRefusal {
-  std::string_view pattern, reason;
-};
-constexpr std::array kClipRefusals{
-    ClipRefusal{"mt5", "its text tower is the encoder of mT5"},
-    ClipRefusal{"nllb", "its text tower is the encoder of NLLB"},
-};
-
 constexpr std::string_view kQuick = "-quickgelu";
 
 TextShape text_shape(const TextRow& row) {
@@ -133,10 +124,6 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
 }
 
 [[noreturn]] void throw_unknown_clip(std::string_view model) {
-  if (const std::string reason = clip_refusal(model); !reason.empty())
-    throw UsageError(fmt::format("clip: model '{}' of OpenCLIP is not supported: {}", model, reason),
-                     "`lockstep train clip --list-models` says which are; or give your own configuration as --model "
-                     "FILE.json");
   const std::vector<std::string> names = clip_model_names();
   const auto nearest = core::nearest_name(model, names);
   throw UsageError(fmt::format("clip: unknown model '{}'", model),
@@ -187,6 +174,7 @@ void apply_overrides(ClipShape& shape, const ClipOverrides& overrides) {
   if (overrides.init_logit_scale) shape.init_logit_scale = *overrides.init_logit_scale;
   if (overrides.init_logit_bias) shape.init_logit_bias = overrides.init_logit_bias;
   shape.quick_gelu = shape.quick_gelu || overrides.quick_gelu;
+  shape.has_custom_text = shape.has_custom_text || overrides.custom_text;
 }
 
 }  // namespace
@@ -197,6 +185,14 @@ int64_t VisionShape::feature_width() const {
 
 int64_t VisionShape::grid() const {
   return with_tower(*this, [this](auto kind) { return kind.grid(*this); });
+}
+
+int64_t TextShape::feature_width() const {
+  return with_text_tower(*this, [this](auto kind) { return kind.feature_width(*this); });
+}
+
+int64_t num_text_ids(const TextShape& text) {
+  return with_text_tower(text, [&](auto kind) { return kind.vocab_size(text); });
 }
 
 bool VisionShape::has_batch_norm() const {
@@ -220,12 +216,6 @@ double clip_text_activation_bytes(const ClipShape& shape, const ActivationBytes&
     total +=
         static_cast<double>(captions.layers * caption_image_tokens(shape.vision) * captions.width) * 3 * bytes.compute;
   return total;
-}
-
-std::string clip_refusal(std::string_view name) {
-  for (const ClipRefusal& refusal : kClipRefusals)
-    if (name.find(refusal.pattern) != std::string_view::npos) return std::string(refusal.reason);
-  return "";
 }
 
 std::vector<std::string> clip_model_names() {

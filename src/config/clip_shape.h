@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "config/activation_bytes.h"
+#include "config/m2m100_shape.h"
 #include "config/param_spec.h"
 #include "config/roberta_shape.h"
+#include "config/t5_shape.h"
 
 namespace lockstep::config {
 
@@ -124,6 +126,7 @@ enum class TextTokens {
   kSentencePiece,  ///< SentencePiece: tokens </s>, padded with the end token (T5 as SigLIP has it).
   kMt5,            ///< SentencePiece: tokens </s>, padded with 0.
   kGemma,          ///< SentencePiece: tokens <eos>, padded with 0.
+  kNllb,           ///< SentencePiece with Hugging Face's offset of ids: language tokens </s>, padded with 1.
   kWordPiece,      ///< BERT's.
 };
 
@@ -146,19 +149,21 @@ struct TextShape {
   TextPool pool = TextPool::kLargestId;
   TextProjection projection = TextProjection::kMatrix;
   TextTokens tokens = TextTokens::kClip;
-  bool is_canonicalized = false;  ///< Texts lose case and punctuation before they are cut (SigLIP).
-  RobertaShape roberta = {};      ///< Of the tower "roberta", as the next.
-  ProjectionShape roberta_projection = {};
+  bool is_canonicalized = false;            ///< Texts lose case and punctuation before they are cut (SigLIP).
+  RobertaShape roberta = {};                ///< Of the tower "roberta".
+  T5Shape t5 = {};                          ///< Of the tower "t5".
+  M2m100Shape m2m100 = {};                  ///< Of the tower "m2m_100".
+  std::string language = "eng_Latn";        ///< Of texts, as TextTokens::kNllb name it.
+  ProjectionShape encoder_projection = {};  ///< Of these towers.
 
   int64_t mlp_width() const { return static_cast<int64_t>(static_cast<double>(width) * mlp_ratio); }
   int64_t positions() const { return context_length + (has_class_token ? 1 : 0); }
-  int64_t feature_width() const { return tower == "roberta" ? roberta.width : width; }  ///< Of its tokens.
+  int64_t feature_width() const;                                  ///< Of its tokens.
+  bool is_encoder() const { return tower != TextShape().tower; }  ///< One of Hugging Face's.
 };
 
 /// How many token ids a text tower reads.
-inline int64_t num_text_ids(const TextShape& text) {
-  return text.tower == "roberta" ? text.roberta.vocab_size : text.vocab_size;
-}
+int64_t num_text_ids(const TextShape& text);
 
 /// CoCa's decoder: a causal transformer over the text tower's tokens, each of whose blocks is followed by one that
 /// attends to the picture's tokens, and the next token's logits.
@@ -194,17 +199,14 @@ struct ClipShape {
   std::string text_prefix() const { return has_custom_text ? "text." : ""; }
 };
 
-/// Names of the built-in models, in table order: every native configuration of OpenCLIP 3.3.0 that these towers can
-/// express.
+/// Names of the built-in models, in table order: every configuration of OpenCLIP 3.3.0.
 std::vector<std::string> clip_model_names();
-
-/// Why a configuration of OpenCLIP's list cannot be expressed; "" for a name that no reason is known for.
-std::string clip_refusal(std::string_view name);
 
 /// Changes that the command line may make to a named shape.
 struct ClipOverrides {
   std::optional<int64_t> image_size = std::nullopt, context_length = std::nullopt;
   bool quick_gelu = false;
+  bool custom_text = false;
   std::optional<double> patch_dropout = std::nullopt;
   std::optional<double> init_logit_scale = std::nullopt,
                         init_logit_bias = std::nullopt;  ///< As --siglip sets them: ln 10 and -10.

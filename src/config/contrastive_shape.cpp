@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "config/text_towers/roberta_text.h"
+#include "config/text_towers.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -39,7 +39,8 @@ int64_t ContrastiveShape::context_length() const {
 }
 
 bool ContrastiveShape::packs_texts() const {
-  return clip() == nullptr || (clip()->text.tower == RobertaTextTower::kName && !clip()->captions);
+  return clip() == nullptr ||
+         (!clip()->captions && with_text_tower(clip()->text, [](auto tower) { return tower.kPacksTexts; }));
 }
 
 std::vector<ParamSpec> ContrastiveShape::param_specs() const {

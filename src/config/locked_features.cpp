@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "config/text_towers.h"
 #include "core/strings.h"
 
 namespace lockstep::config {
@@ -36,8 +37,8 @@ std::string image_refusal(const ClipShape& shape, const LockedTowerUse& use) {
 std::string text_refusal(const ClipShape& shape, const LockedTowerUse& use) {
   if (!use.locks.text) return "the text tower is not locked (--lock-text)";
   if (has_trained(shape, use.locks, is_of_text)) return "a part of the text tower is trained";
-  const bool has_dropout = shape.text.roberta.dropout > 0 || shape.text.roberta.attention_dropout > 0;
-  if (shape.text.tower == "roberta" && has_dropout) return "the text tower has dropout";
+  if (with_text_tower(shape.text, [&](auto tower) { return tower.has_dropout(shape.text); }))
+    return "the text tower has dropout";
   return "";
 }
 

@@ -26,7 +26,11 @@ template <class T>
 concept TextTower = requires(const TextShape& text, const ClipShape& shape, ParamList& list, int64_t count,
                              const std::string& prefix, const models::ClipModelOptions& options) {
   { T::kName } -> std::convertible_to<std::string_view>;
-  {T::check(shape)};                                                 // UsageError for sizes that do not fit together
+  { T::kPacksTexts } -> std::convertible_to<bool>;  // it computes no padding
+  {T::check(shape)};                                // UsageError for sizes that do not fit together
+  { T::vocab_size(text) } -> std::same_as<int64_t>;
+  { T::feature_width(text) } -> std::same_as<int64_t>;  // of its tokens
+  { T::has_dropout(text) } -> std::same_as<bool>;
   {T::add_params(list, text, count, prefix)};                        // in forward order; E, names begin with `prefix`
   { T::forward_flops(text, count, count) } -> std::same_as<double>;  // one text; E, token ids
   { T::blocks(text) } -> std::same_as<BlockDims>;                    // with the tokens of a text of nominal length

@@ -2,14 +2,16 @@
 #include <tuple>
 
 #include "config/clip_shape.h"
+#include "config/text_towers/m2m100_text.h"
 #include "config/text_towers/roberta_text.h"
+#include "config/text_towers/t5_text.h"
 #include "config/text_towers/text_transformer.h"
 #include "core/error.h"
 
 namespace lockstep::config {
 
 /// Every kind of text tower: the only list of them.
-using TextTowers = std::tuple<TextTransformerTower, RobertaTextTower>;
+using TextTowers = std::tuple<TextTransformerTower, RobertaTextTower, T5TextTower, M2m100TextTower>;
 
 namespace internal {
 

@@ -10,6 +10,7 @@
 
 #include "config/hub_cache.h"
 #include "config/hub_names.h"
+#include "config/text_towers.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -18,14 +19,14 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::array<std::string_view, 2> kWeightFiles{"model.safetensors", "pytorch_model.bin"};
-constexpr std::string_view kXlmVocabulary = "sentencepiece.bpe.model";
+constexpr std::string_view kXlmVocabulary = "sentencepiece.bpe.model", kT5Vocabulary = "spiece.model";
 constexpr std::string_view kNone = "none";
 
-/// The text tower as RoBERTa; nullptr where it is another.
-const RobertaShape* roberta_of(const ContrastiveShape& shape) {
-  if (shape.clap() != nullptr) return &shape.clap()->text;
-  const TextShape& text = shape.clip()->text;
-  return text.tower == "roberta" ? &text.roberta : nullptr;
+bool has_encoder(const ContrastiveShape& shape) { return shape.clip() == nullptr || shape.clip()->text.is_encoder(); }
+
+/// Where the Hub has an encoder's weights, of its name as text_encoder_name() gives it.
+std::string encoder_repository(const std::string& name) {
+  return name.find('/') == std::string::npos ? roberta_repository(name) : name;
 }
 
 const std::string& model_name(const ContrastiveShape& shape) {
@@ -58,7 +59,7 @@ std::optional<fs::path> encoder_in_caches(const std::string& name, std::span<con
 
 std::optional<fs::path> text_file(const TowerWeightNames& names, const ContrastiveShape& shape) {
   if (names.text == kNone) return std::nullopt;
-  if (!names.text.empty() && roberta_of(shape) == nullptr)
+  if (!names.text.empty() && !has_encoder(shape))
     throw UsageError(fmt::format("options: --pretrained-text '{}': the text tower of model '{}' is none of Hugging "
                                  "Face's encoders",
                                  names.text, model_name(shape)),
@@ -83,7 +84,7 @@ std::optional<fs::path> text_file(const TowerWeightNames& names, const Contrasti
                   model_name(shape), encoder, shape.clap() != nullptr ? "LAION-CLAP" : "OpenCLIP", hub_cache_places()),
       fmt::format("nothing is downloaded: fetch them with `hf download {}`, name a file or folder with "
                   "--pretrained-text, or begin at random with --pretrained-text none",
-                  roberta_repository(encoder)));
+                  encoder_repository(encoder)));
 }
 
 fs::path image_file(const ContrastiveShape& shape) {
@@ -119,8 +120,11 @@ fs::path audio_file(const std::string& named) {
 }  // namespace
 
 std::string text_encoder_name(const ContrastiveShape& shape) {
-  const RobertaShape* text = roberta_of(shape);
-  return text != nullptr ? std::string(roberta_name(*text)) : "";
+  if (shape.clip() == nullptr) return std::string(roberta_name(shape.clap()->text));
+  const TextShape& text = shape.clip()->text;
+  if (text.tower == RobertaTextTower::kName) return std::string(roberta_name(text.roberta));
+  if (text.tower == T5TextTower::kName) return std::string(t5_name(text.t5));
+  return text.tower == M2m100TextTower::kName ? std::string(m2m100_name(text.m2m100)) : "";
 }
 
 std::string text_encoder_vocabulary(const ContrastiveShape& shape) {
@@ -131,12 +135,13 @@ std::string text_encoder_vocabulary(const ContrastiveShape& shape) {
   }
   const std::string encoder = text_encoder_name(shape);
   if (encoder.empty()) return "";
-  const bool is_xlm = core::starts_with(encoder, "xlm");
-  const std::array<std::string_view, 1> files{is_xlm ? kXlmVocabulary : "vocab.json"};
+  const bool is_roberta = core::starts_with(encoder, "roberta");
+  const bool is_t5 = encoder.find("mt5") != std::string::npos;
+  const std::array<std::string_view, 1> files{is_roberta ? "vocab.json" : is_t5 ? kT5Vocabulary : kXlmVocabulary};
   const auto found = encoder_in_caches(encoder, files);
   if (!found) return "";
   std::error_code ignored;
-  if (is_xlm) return found->string();
+  if (!is_roberta) return found->string();
   return fs::is_regular_file(found->parent_path() / "merges.txt", ignored) ? found->parent_path().string() : "";
 }
 

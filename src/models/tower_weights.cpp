@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "config/text_towers/roberta_text.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/clap/clap_weights.h"
@@ -22,20 +23,39 @@ struct TowerNames {
   std::vector<std::string> may_lack;       ///< Beginnings of names in the model: absent, or of another shape.
 };
 
-std::vector<std::string_view> prefixes_in_files(config::Tower tower) {
+/// In files of whole encoder-decoders the encoder has a prefix, and may leave its tokens to the table that the decoder
+/// shares.
+/// The text tower is half of an encoder-decoder, whose files have both.
+bool has_half_a_pair(const config::ContrastiveShape& shape) {
+  return shape.clip() != nullptr && shape.clip()->text.is_encoder() &&
+         shape.clip()->text.tower != config::RobertaTextTower::kName;
+}
+
+std::vector<std::string_view> prefixes_in_files(config::Tower tower, const config::ContrastiveShape& shape) {
   switch (tower) {
     case config::Tower::kImage: return {"visual.trunk."};
     case config::Tower::kAudio: return {"audio_branch.", "audio.encoder.", "sed_model."};
     case config::Tower::kText: break;
   }
+  if (has_half_a_pair(shape)) return {"text.transformer.", "model.encoder.", "encoder."};
   return {"text.transformer.", "text_branch.", "roberta."};
 }
 
 TowerNames names_of(config::Tower tower, const config::ContrastiveShape& shape) {
   config::TowerParameters parameters = config::tower_parameters(tower, shape);
   return {.in_model = std::move(parameters.prefix),
-          .in_files = prefixes_in_files(tower),
+          .in_files = prefixes_in_files(tower, shape),
           .may_lack = std::move(parameters.may_lack)};
+}
+
+/// Files of encoder-decoders have the table of tokens that both halves share once, and tables of sines.
+void complete_half_of_pair(const WeightFile& weights, const std::string& prefix, WeightFile& half) {
+  const std::string table = prefix + "embed_tokens.weight";
+  std::erase_if(half.tensors, [&](const auto& entry) { return entry.first == prefix + "embed_positions.weights"; });
+  const auto is_table = [&](const auto& entry) { return entry.first == table; };
+  if (std::any_of(half.tensors.begin(), half.tensors.end(), is_table)) return;
+  for (const auto& [name, value] : weights.tensors)
+    if (name == "shared.weight" || name == "model.shared.weight") half.tensors.emplace_back(table, value);
 }
 
 bool starts_with_one_of(const std::string& name, const std::vector<std::string>& beginnings) {
@@ -67,6 +87,7 @@ std::vector<std::string> load_tower_weights(TwoTowers& model, const config::Cont
                                             config::Tower tower, const WeightFile& weights) {
   const TowerNames names = names_of(tower, shape);
   WeightFile file = tower_of(weights, names);
+  if (tower == config::Tower::kText && has_half_a_pair(shape)) complete_half_of_pair(weights, names.in_model, file);
   if (tower == config::Tower::kAudio) file = to_laion_names(file, *shape.clap());
   std::map<std::string, at::Tensor> in_file(file.tensors.begin(), file.tensors.end());
   NamedValues targets;

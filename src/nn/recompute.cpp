@@ -98,9 +98,14 @@ struct RecomputedCall : torch::autograd::Function<RecomputedCall> {
 }  // namespace
 
 at::Tensor recomputed(Module& module, const at::Tensor& x, Compute compute) {
+  return recomputed(std::vector<Module*>{&module}, x, std::move(compute));
+}
+
+at::Tensor recomputed(const std::vector<Module*>& modules, const at::Tensor& x, Compute compute) {
   if (!at::GradMode::is_enabled()) return compute(x);
   std::vector<at::Tensor> parameters;
-  for (const NamedTensor& entry : module.named_parameters()) parameters.push_back(*entry.tensor);
+  for (Module* module : modules)
+    for (const NamedTensor& entry : module->named_parameters()) parameters.push_back(*entry.tensor);
   auto recompute = c10::make_intrusive<Recompute>(std::move(compute), autocast_state(x.device().type()));
   return RecomputedCall::apply(x, at::TensorList(parameters), std::move(recompute));
 }

@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <functional>
+#include <vector>
 
 #include "nn/module.h"
 
@@ -14,5 +15,8 @@ namespace lockstep::nn {
 /// the backward pass. Gradients of parameters flow out as ordinary gradients, so post-accumulate hooks fire once, also
 /// for a parameter that several blocks use. x must require a gradient, or a parameter must.
 at::Tensor recomputed(Module& module, const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> compute);
+/// The same where compute reads the parameters of several modules, none twice.
+at::Tensor recomputed(const std::vector<Module*>& modules, const at::Tensor& x,
+                      std::function<at::Tensor(const at::Tensor&)> compute);
 
 }  // namespace lockstep::nn

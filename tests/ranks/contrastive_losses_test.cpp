@@ -37,7 +37,7 @@ void set_loss_case(ContrastiveOptions& options, const std::string& name) {
                        name.starts_with("lock_fastvit");
   options.lock_text = name.starts_with("lock_text") || name == "lock_both";
   if (name == "lock_image_2_groups") options.lock_image_unlocked_groups = 2;
-  if (name == "lock_text_1_layer") options.lock_text_unlocked_layers = 1;
+  if (name.ends_with("_1_layer")) options.lock_text_unlocked_layers = 1;
   if (name == "coca_captions") {
     options.coca_caption_loss_weight = 1;
     options.coca_contrastive_loss_weight = 0.5;
@@ -57,9 +57,8 @@ models::Batch make_loss_batch(const config::ClipShape& shape, int64_t step, int6
                          .reshape({count, 3, side, side})
                          .to(at::kFloat)
                          .contiguous(at::MemoryFormat::ChannelsLast);
-  const bool is_roberta = shape.text.tower == "roberta";
-  const int64_t vocab_size = is_roberta ? shape.text.roberta.vocab_size : shape.text.vocab_size;
-  const int64_t padding = is_roberta ? shape.text.pad_id : 0;
+  const int64_t vocab_size = config::num_text_ids(shape.text);
+  const int64_t padding = shape.text.is_encoder() ? shape.text.pad_id : 0;
   batch.text_BT = at::full({count, shape.text.context_length}, padding, at::kLong);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = first + i, end = 2 + (3 * row + step) % (shape.text.context_length - 3);
@@ -486,7 +485,8 @@ INSTANTIATE_TEST_SUITE_P(OpenClip, ContrastiveLosses,
                                            "lock_fastvit_frozen_norms", "eva02", "eva", "eva_post_norm", "pe",
                                            "pe_largest", "timm_mean", "timm_token", "timm_relative", "timm_stem",
                                            "vitamin", "vitamin_plain", "roberta", "xlm_roberta", "lock_text_roberta",
-                                           "lock_text_roberta_norms"),
+                                           "lock_text_roberta_norms", "mt5", "nllb", "lock_text_mt5",
+                                           "lock_text_mt5_1_layer"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 }  // namespace

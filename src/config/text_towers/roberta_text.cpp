@@ -17,15 +17,21 @@ void RobertaTextTower::check(const ClipShape& shape) {
           fmt::format("text heads={} does not divide the width {}", text.heads, text.width));
 }
 
+int64_t RobertaTextTower::vocab_size(const TextShape& text) { return text.roberta.vocab_size; }
+int64_t RobertaTextTower::feature_width(const TextShape& text) { return text.roberta.width; }
+bool RobertaTextTower::has_dropout(const TextShape& text) {
+  return text.roberta.dropout > 0 || text.roberta.attention_dropout > 0;
+}
+
 void RobertaTextTower::add_params(ParamList& list, const TextShape& text, int64_t embed_dim,
                                   const std::string& prefix) {
   add_roberta(list, prefix + "transformer.", text.roberta);
-  add_projection(list, prefix + "proj", text.roberta.width, embed_dim, text.roberta_projection);
+  add_projection(list, prefix + "proj", text.roberta.width, embed_dim, text.encoder_projection);
 }
 
 double RobertaTextTower::forward_flops(const TextShape& text, int64_t embed_dim, int64_t tokens) {
   return roberta_forward_flops(text.roberta, tokens) +
-         projection_forward_flops(text.roberta.width, embed_dim, text.roberta_projection);
+         projection_forward_flops(text.roberta.width, embed_dim, text.encoder_projection);
 }
 
 BlockDims RobertaTextTower::blocks(const TextShape& text) {

@@ -27,6 +27,10 @@ void TextTransformerTower::check(const ClipShape& shape) {
           fmt::format("text proj_type 'none' needs the text width {} to be embed_dim {}", text.width, shape.embed_dim));
 }
 
+int64_t TextTransformerTower::vocab_size(const TextShape& text) { return text.vocab_size; }
+int64_t TextTransformerTower::feature_width(const TextShape& text) { return text.width; }
+bool TextTransformerTower::has_dropout(const TextShape&) { return false; }
+
 void TextTransformerTower::add_params(ParamList& list, const TextShape& text, int64_t embed_dim,
                                       const std::string& prefix) {
   const int64_t width = text.width;

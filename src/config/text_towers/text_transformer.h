@@ -7,7 +7,11 @@ namespace lockstep::config {
 /// stands at TextTower.
 struct TextTransformerTower {
   static constexpr std::string_view kName = "transformer";
+  static constexpr bool kPacksTexts = false;
   static void check(const ClipShape& shape);
+  static int64_t vocab_size(const TextShape& text);
+  static int64_t feature_width(const TextShape& text);
+  static bool has_dropout(const TextShape& text);
   static void add_params(ParamList& list, const TextShape& text, int64_t embed_dim, const std::string& prefix);
   static double forward_flops(const TextShape& text, int64_t embed_dim, int64_t tokens);
   static BlockDims blocks(const TextShape& text);

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/text/nllb_languages.h"
 #include "data/text/text_clean.h"
 #include "data/text/text_tokenizer.h"
 
@@ -23,6 +24,7 @@ FrameIds ids_of(PieceFrame frame) {
     case PieceFrame::kT5: return {.start = {}, .end = 1, .padding = 1, .is_shifted = false};
     case PieceFrame::kMt5:
     case PieceFrame::kGemma: return {.start = {}, .end = 1, .padding = 0, .is_shifted = false};
+    case PieceFrame::kNllb: return {.start = {}, .end = 2, .padding = 1, .is_shifted = true};
     case PieceFrame::kXlmRoberta: break;
   }
   return {.start = 0, .end = 2, .padding = 1, .is_shifted = true};
@@ -31,6 +33,16 @@ FrameIds ids_of(PieceFrame frame) {
 int32_t shifted(int32_t piece) {
   constexpr int32_t kUnknown = 3;
   return piece == 0 ? kUnknown : piece + 1;
+}
+
+/// NLLB's number of a language: in the order of the list, behind the pieces.
+int32_t language_id(const std::string& language, int64_t num_ids) {
+  const auto languages = nllb_languages();
+  const auto found = std::find(languages.begin(), languages.end(), language);
+  if (found == languages.end())
+    throw UsageError(fmt::format("data: NLLB's tokenizer has no language '{}'", language),
+                     "give one of the 202 of FLORES-200, for example eng_Latn or deu_Latn");
+  return static_cast<int32_t>(num_ids + (found - languages.begin()));
 }
 
 bool is_ascii_punctuation(char letter) {
@@ -59,9 +71,14 @@ TextEncoder make_piece_encoder(const PieceEncoderConfig& config) {
   if (!core::ends_with(path, ".model"))
     throw UsageError(fmt::format("data: '{}' is no SentencePiece model", path),
                      "this model's texts are cut by a SentencePiece file, whose name ends in .model");
-  const std::shared_ptr<const TextTokenizer> pieces = open_text_tokenizer({.model = path});
-  const FrameIds frame = ids_of(config.frame);
-  const int64_t num_ids = pieces->vocab_size() + (frame.is_shifted ? 1 : 0);
+  const std::shared_ptr<const TextTokenizer> pieces =
+      open_text_tokenizer({.model = path, .fuses_bytes = config.frame == PieceFrame::kMt5});
+  FrameIds frame = ids_of(config.frame);
+  int64_t num_ids = pieces->vocab_size() + (frame.is_shifted ? 1 : 0);
+  if (config.frame == PieceFrame::kNllb) {
+    frame.start = language_id(config.language, num_ids);
+    num_ids += std::ssize(nllb_languages());
+  }
   if (num_ids > config.vocab_size)
     throw UsageError(
         fmt::format("data: the tokenizer '{}' has {} ids, the model takes {}", path, num_ids, config.vocab_size),

@@ -2,6 +2,8 @@
 
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
@@ -44,7 +46,8 @@ class BpeTokenizer final : public TextTokenizer {
 /// A model of the SentencePiece library.
 class SentencePieceTokenizer final : public TextTokenizer {
  public:
-  SentencePieceTokenizer(const std::string& path, const std::string& eod_token) {
+  SentencePieceTokenizer(const std::string& path, const std::string& eod_token, bool fuses_bytes)
+      : fuses_bytes_(fuses_bytes) {
     core::require_file(path, "SentencePiece model");
     if (const auto status = processor_.Load(path); !status.ok())
       throw DataError(fmt::format("data: SentencePiece model '{}' cannot be read: {}", path, status.ToString()),
@@ -59,6 +62,7 @@ class SentencePieceTokenizer final : public TextTokenizer {
     if (const auto status = processor_.Encode({text.data(), text.size()}, &ids); !status.ok())
       throw DataError(
           fmt::format("data: SentencePiece cannot encode a text of {} bytes: {}", text.size(), status.ToString()));
+    if (fuses_bytes_) fuse_bytes(ids);
     return {ids.begin(), ids.end()};
   }
   std::string decode(std::span<const int32_t> ids) const override {
@@ -76,7 +80,16 @@ class SentencePieceTokenizer final : public TextTokenizer {
   std::optional<int32_t> eod() const override { return eod_; }
 
  private:
+  void fuse_bytes(std::vector<int>& ids) const {
+    const int unknown = processor_.unk_id();
+    std::replace_if(
+        ids.begin(), ids.end(), [this](int id) { return processor_.IsByte(id); }, unknown);
+    const auto both_unknown = [unknown](int a, int b) { return a == unknown && b == unknown; };
+    ids.erase(std::unique(ids.begin(), ids.end(), both_unknown), ids.end());
+  }
+
   sentencepiece::SentencePieceProcessor processor_;
+  bool fuses_bytes_;
   std::optional<int32_t> eod_;
 };
 
@@ -96,7 +109,7 @@ std::unique_ptr<TextTokenizer> open_text_tokenizer(const TokenizerFiles& files) 
     return std::make_unique<BpeTokenizer>(read_bpe_files(files.vocab_file, files.merge_file, kEodNames),
                                           files.eod_token);
   if (core::ends_with(files.model, ".model"))
-    return std::make_unique<SentencePieceTokenizer>(files.model, files.eod_token);
+    return std::make_unique<SentencePieceTokenizer>(files.model, files.eod_token, files.fuses_bytes);
   return std::make_unique<BpeTokenizer>(open_bpe_model(files.model, kEodNames), files.eod_token);
 }
 

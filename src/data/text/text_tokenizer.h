@@ -29,6 +29,8 @@ struct TokenizerFiles {
   std::string vocab_file = {};  ///< vocab.json, with merge_file; instead of model.
   std::string merge_file = {};
   std::string eod_token = {};  ///< "": <|endoftext|>, <|end_of_text|> or </s>, whichever is there.
+  /// Of a SentencePiece model: characters without a piece are one unknown piece, not bytes.
+  bool fuses_bytes = false;
 };
 
 /// UsageError where the files given name no tokenizer or contradict each other, or where eod_token is no token.

@@ -1,18 +1,15 @@
-// Letters: B texts, N real tokens of all texts, T tokens of one text, n texts of a block, D width, H heads, K head
-// width, Q rows whose attention is asked for (N or B).
+// Letters: B texts, N real tokens of all texts, T tokens of one text, D width, Q rows whose attention is asked for (N
+// or B).
 #include "models/clap/roberta.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/amax.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 
-#include <limits>
 #include <string>
 
 #include "core/error.h"
 #include "core/rng.h"
-#include "nn/attention.h"
+#include "models/clap/packed_texts.h"
 #include "nn/recompute.h"
 
 namespace lockstep::models {
@@ -25,11 +22,6 @@ constexpr int64_t kEmbeddings = -1;                // stands for a layer index
 using config::TextPooler;
 
 bool reads_first_only(TextPooler pooler) { return pooler == TextPooler::kClass || pooler == TextPooler::kClassHidden; }
-
-/// The dense block of `rows` as heads: [n T, D] -> [n, H, T, K].
-at::Tensor heads_first(const at::Tensor& rows, int64_t num_texts, int64_t heads) {
-  return rows.view({num_texts, -1, heads, rows.size(1) / heads}).transpose(1, 2);
-}
 
 }  // namespace
 
@@ -59,44 +51,13 @@ RobertaLayer::RobertaLayer(const config::RobertaShape& shape, int64_t index, con
   declare_unit();
 }
 
-at::Tensor RobertaLayer::attend(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first,
-                                const TextPacking& packing, const RobertaDropout& dropout) const {
+at::Tensor RobertaLayer::attended(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first,
+                                  const TextPacking& packing, const RobertaDropout& dropout) const {
   about_to_run();
-  const Projections rows{query_.forward(query_x_QD), key_.forward(x_ND), value_.forward(x_ND)};
-  return packing.is_padded() ? attend_padded(rows, only_first, packing, dropout)
-                             : attend_by_length(rows, only_first, packing, dropout);
-}
-
-at::Tensor RobertaLayer::attend_by_length(const Projections& rows, bool only_first, const TextPacking& packing,
-                                          const RobertaDropout& dropout) const {
-  std::vector<int64_t> query_rows, key_rows = packing.block_rows();
-  for (const TextPacking::Block& block : packing.blocks)
-    query_rows.push_back(only_first ? block.num_texts : block.rows());
-  const auto q = rows.query_QD.split_with_sizes(query_rows), k = rows.key_ND.split_with_sizes(key_rows),
-             v = rows.value_ND.split_with_sizes(key_rows);
-  std::vector<at::Tensor> attended;
-  for (size_t i = 0; i < packing.blocks.size(); ++i) {
-    const int64_t texts = packing.blocks[i].num_texts;
-    const at::Tensor y = nn::attention(heads_first(q[i], texts, heads_), heads_first(k[i], texts, heads_),
-                                       heads_first(v[i], texts, heads_), {}, /*is_causal=*/false,
-                                       dropout.attention_at(index_, static_cast<int64_t>(i)));
-    attended.push_back(y.transpose(1, 2).reshape({query_rows[i], rows.query_QD.size(1)}));
-  }
-  return attended.size() == 1 ? attended[0] : at::cat(attended);
-}
-
-at::Tensor RobertaLayer::attend_padded(const Projections& rows, bool only_first, const TextPacking& packing,
-                                       const RobertaDropout& dropout) const {
-  const int64_t texts = packing.num_texts();
-  const auto spread = [&](const at::Tensor& x_ND) {
-    return heads_first(packing.padded(x_ND, 0).flatten(0, 1), texts, heads_);
-  };
-  const at::Tensor y_BHQK =
-      nn::attention(only_first ? heads_first(rows.query_QD, texts, heads_) : spread(rows.query_QD), spread(rows.key_ND),
-                    spread(rows.value_ND), packing.mask_B11T.to(rows.query_QD.scalar_type()), /*is_causal=*/false,
-                    dropout.attention_at(index_, 0));
-  const at::Tensor y_RD = y_BHQK.transpose(1, 2).reshape({-1, rows.query_QD.size(1)});
-  return only_first ? y_RD : y_RD.index_select(0, packing.slot_N);
+  return attend({query_.forward(query_x_QD), key_.forward(x_ND), value_.forward(x_ND)}, packing,
+                {.heads = heads_, .only_first = only_first, .dropout = [&](int64_t block) {
+                   return dropout.attention_at(index_, block);
+                 }});
 }
 
 at::Tensor RobertaLayer::finish(const at::Tensor& x, const at::Tensor& attended, const RobertaDropout& dropout) const {
@@ -108,13 +69,13 @@ at::Tensor RobertaLayer::finish(const at::Tensor& x, const at::Tensor& attended,
 
 at::Tensor RobertaLayer::forward(const at::Tensor& x_ND, const TextPacking& packing,
                                  const RobertaDropout& dropout) const {
-  return finish(x_ND, attend(x_ND, x_ND, /*only_first=*/false, packing, dropout), dropout);
+  return finish(x_ND, attended(x_ND, x_ND, /*only_first=*/false, packing, dropout), dropout);
 }
 
 at::Tensor RobertaLayer::forward_first(const at::Tensor& x_ND, const TextPacking& packing,
                                        const RobertaDropout& dropout) const {
   const at::Tensor first_BD = x_ND.index_select(0, packing.first_B);
-  return finish(first_BD, attend(first_BD, x_ND, /*only_first=*/true, packing, dropout), dropout);
+  return finish(first_BD, attended(first_BD, x_ND, /*only_first=*/true, packing, dropout), dropout);
 }
 
 RobertaTower::RobertaTower(const config::RobertaShape& shape, bool exact_shortcuts, const at::TensorOptions& options)
@@ -159,19 +120,7 @@ at::Tensor RobertaTower::run_layer(RobertaLayer& layer, const at::Tensor& x_ND, 
 
 at::Tensor RobertaTower::pool(const at::Tensor& x_ND, const TextPacking& packing) const {
   if (shape_.pooler == TextPooler::kClass) return pooler_->forward(x_ND).tanh();
-  if (shape_.pooler == TextPooler::kClassHidden) return x_ND;
-  const bool is_mean = shape_.pooler == TextPooler::kMean;
-  if (packing.is_padded()) {
-    const at::Tensor x_BTD = packing.tokens_alone(x_ND, is_mean ? 0.0 : -std::numeric_limits<double>::infinity());
-    return is_mean ? x_BTD.sum(1).div(packing.length_B.unsqueeze(1)) : at::amax(x_BTD, 1);
-  }
-  const auto parts = x_ND.split_with_sizes(packing.block_rows());
-  std::vector<at::Tensor> pooled;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const at::Tensor x_nTD = parts[i].view({packing.blocks[i].num_texts, packing.blocks[i].tokens, x_ND.size(1)});
-    pooled.push_back(is_mean ? x_nTD.mean(1) : at::amax(x_nTD, 1));
-  }
-  return at::cat(pooled);
+  return pooled_texts(x_ND, packing, shape_.pooler);
 }
 
 at::Tensor RobertaTower::encode(const TextPacking& packing, const ForwardContext& context, bool first_only) const {

@@ -32,16 +32,8 @@ class RobertaLayer : public nn::Module {
   at::ScalarType parameter_type() const { return query_.weight().scalar_type(); }
 
  private:
-  /// Of packed rows; the queries of all tokens or of the first ones.
-  struct Projections {
-    at::Tensor query_QD, key_ND, value_ND;
-  };
-  at::Tensor attend(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first, const TextPacking& packing,
-                    const RobertaDropout& dropout) const;
-  at::Tensor attend_by_length(const Projections& rows, bool only_first, const TextPacking& packing,
-                              const RobertaDropout& dropout) const;
-  at::Tensor attend_padded(const Projections& rows, bool only_first, const TextPacking& packing,
-                           const RobertaDropout& dropout) const;
+  at::Tensor attended(const at::Tensor& query_x_QD, const at::Tensor& x_ND, bool only_first, const TextPacking& packing,
+                      const RobertaDropout& dropout) const;
   at::Tensor finish(const at::Tensor& x, const at::Tensor& attended, const RobertaDropout& dropout) const;
 
   nn::Linear query_, key_, value_, attention_dense_;

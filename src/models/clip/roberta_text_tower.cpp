@@ -10,7 +10,7 @@ namespace lockstep::models {
 RobertaTextTower::RobertaTextTower(const config::ClipShape& shape, bool exact_shortcuts,
                                    const at::TensorOptions& options)
     : transformer_(shape.text.roberta, exact_shortcuts, options),
-      proj_(shape.text.roberta.width, shape.embed_dim, shape.text.roberta_projection, options) {
+      proj_(shape.text.roberta.width, shape.embed_dim, shape.text.encoder_projection, options) {
   register_child("transformer", transformer_);
   register_child("proj", proj_);
 }

@@ -31,6 +31,8 @@ std::string refusal(const TowerWeightNames& names, const ContrastiveShape& shape
 TEST_F(TowerWeightFiles, TheEncoderIsThatOfTheModel) {
   EXPECT_EQ(text_encoder_name(clip("roberta-ViT-B-32")), "roberta-base");
   EXPECT_EQ(text_encoder_name(clip("xlm-roberta-large-ViT-H-14")), "xlm-roberta-large");
+  EXPECT_EQ(text_encoder_name(clip("mt5-xl-ViT-H-14")), "google/mt5-xl");
+  EXPECT_EQ(text_encoder_name(clip("nllb-clip-base")), "facebook/nllb-200-distilled-600M");
   EXPECT_EQ(text_encoder_name(clap()), "roberta-base");
   EXPECT_EQ(text_encoder_name(clip("ViT-B-32")), "");
   ContrastiveShape other = clap();
@@ -56,6 +58,20 @@ TEST_F(TowerWeightFiles, AnEncoderBeginsWithItsOwnWeights) {
   EXPECT_EQ(found[0].file, older);
   const fs::path today = put(std::string(kHub) + "FacebookAI--roberta-base/snapshots/b/model.safetensors");
   EXPECT_EQ(find_tower_weights(by_default, clap()).at(0).file, today);
+}
+
+TEST_F(TowerWeightFiles, AnEncoderOfAPairWithItsVocabulary) {
+  const ContrastiveShape mt5 = clip("mt5-base-ViT-B-32"), nllb = clip("nllb-clip-large");
+  const std::string said = refusal({.text_by_default = true}, mt5);
+  EXPECT_NE(said.find("hf download google/mt5-base"), std::string::npos) << said;
+  EXPECT_EQ(text_encoder_vocabulary(mt5), "");
+  const fs::path pieces = put(std::string(kHub) + "google--mt5-base/snapshots/a/spiece.model"),
+                 weights = put(std::string(kHub) + "google--mt5-base/snapshots/a/pytorch_model.bin"),
+                 others =
+                     put(std::string(kHub) + "facebook--nllb-200-distilled-1.3B/snapshots/b/sentencepiece.bpe.model");
+  EXPECT_EQ(find_tower_weights({.text_by_default = true}, mt5).at(0).file, weights);
+  EXPECT_EQ(text_encoder_vocabulary(mt5), pieces);
+  EXPECT_EQ(text_encoder_vocabulary(nllb), others);
 }
 
 TEST_F(TowerWeightFiles, NamesFoldersAndFiles) {

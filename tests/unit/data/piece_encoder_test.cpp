@@ -11,17 +11,24 @@ namespace {
 std::string pieces_path(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/sentencepiece/" + name; }
 
 TEST(PieceEncoder, IdsAreThoseOfTheHuggingFaceTokenizers) {
-  const std::vector<std::pair<std::string, PieceFrame>> frames = {{"t5", PieceFrame::kT5},
-                                                                  {"mt5", PieceFrame::kMt5},
-                                                                  {"gemma", PieceFrame::kGemma},
-                                                                  {"xlm", PieceFrame::kXlmRoberta}};
+  struct Case {
+    const char* name;
+    PieceFrame frame;
+    const char* model = "small.model";
+    PieceCleaning cleaning = PieceCleaning::kWhiteSpace;
+    const char* language = "eng_Latn";
+  };
+  const std::vector<Case> cases = {
+      {"t5", PieceFrame::kT5, "small.model", PieceCleaning::kCanonical},
+      {"gemma", PieceFrame::kGemma, "small.model", PieceCleaning::kCanonical},
+      {"xlm", PieceFrame::kXlmRoberta},
+      {"mt5", PieceFrame::kMt5, "mt5.model"},
+      {"nllb", PieceFrame::kNllb, "nllb.model"},
+      {"nllb_fra", PieceFrame::kNllb, "nllb.model", PieceCleaning::kWhiteSpace, "fra_Latn"}};
   size_t num_cut = 0, num_padded = 0;
-  for (const auto& [name, frame] : frames) {
+  for (const auto& [name, frame, model, cleaning, language] : cases) {
     const TextEncoder encode = make_piece_encoder(
-        {.model = pieces_path("small.model"),
-         .frame = frame,
-         .cleaning = frame == PieceFrame::kXlmRoberta ? PieceCleaning::kWhiteSpace : PieceCleaning::kCanonical,
-         .vocab_size = 700});
+        {.model = pieces_path(model), .frame = frame, .cleaning = cleaning, .vocab_size = 700, .language = language});
     for (const auto& one : read_golden_lines(pieces_path("frames.jsonl.gz"))) {
       const auto want = one.at(name).get<std::vector<int32_t>>();
       std::vector<int32_t> got(want.size(), -1);
@@ -43,6 +50,12 @@ TEST(PieceEncoder, RefusesWhatDoesNotFit) {
   EXPECT_THROW(make_piece_encoder({.model = pieces_path("cases.jsonl.gz"), .vocab_size = 700}), UsageError);
   EXPECT_THROW(make_piece_encoder({.model = pieces_path("small.model"), .vocab_size = 10}), UsageError);
   EXPECT_THROW(make_piece_encoder({.model = pieces_path("absent.model"), .vocab_size = 700}), UsageError);
+  const PieceEncoderConfig nllb{.model = pieces_path("nllb.model"), .frame = PieceFrame::kNllb};
+  EXPECT_THROW(make_piece_encoder({.model = nllb.model, .frame = nllb.frame, .vocab_size = 502}), UsageError)
+      << "300 pieces, the start, 202 languages";
+  EXPECT_NO_THROW(make_piece_encoder({.model = nllb.model, .frame = nllb.frame, .vocab_size = 503}));
+  EXPECT_THROW(make_piece_encoder({.model = nllb.model, .frame = nllb.frame, .vocab_size = 700, .language = "english"}),
+               UsageError);
 }
 
 }  // namespace

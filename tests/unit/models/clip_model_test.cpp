@@ -231,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ClipGolden,
                                            "convnext", "swin", "fastvit", "fastvit_large", "eva02", "eva",
                                            "eva_post_norm", "pe", "pe_largest", "timm_mean", "timm_token",
                                            "timm_relative", "timm_stem", "vitamin", "vitamin_plain", "roberta",
-                                           "xlm_roberta"),
+                                           "xlm_roberta", "mt5", "nllb"),
                          [](const auto& entry) { return std::string(entry.param); });
 
 /// Features and gradients of two models with equal parameters on equal input.
@@ -259,6 +259,40 @@ TEST(ClipModel, ShortcutsChangeNeitherFeaturesNorGradients) {
          without = golden_model(name, golden, {.exact_shortcuts = false});
     expect_equal_passes(*with, *without, golden_image(golden), golden.at("input/text"), kClipGradientTolerance);
   }
+}
+
+/// Where the pooler reads the first token alone, the last layer computes no others.
+TEST(ClipModel, FirstTokensOfAnEncoderAreWhatTheyAreAmongAll) {
+  const TensorMap golden = load_golden(file_of("mt5"));
+  config::ClipShape shape = golden_shape("mt5");
+  shape.text.t5.pooler = config::TextPooler::kClassHidden;
+  const auto make = [&](bool exact_shortcuts) {
+    auto model = std::make_unique<ClipModel>(shape, ClipModelOptions{.exact_shortcuts = exact_shortcuts});
+    for (auto& entry : all_tensors(*model)) entry.tensor->detach().copy_(golden.at("param/" + entry.name));
+    return model;
+  };
+  const auto with = make(true), without = make(false);
+  expect_equal_passes(*with, *without, golden_image(golden), golden.at("input/text"), kClipGradientTolerance);
+}
+
+TEST(ClipModel, AnEncoderDropsByTheKey) {
+  const TensorMap golden = load_golden(file_of("mt5"));
+  config::ClipShape shape = golden_shape("mt5");
+  shape.text.t5.dropout = 0.5;
+  ClipModel model(shape, {}), recomputing(shape, {.grad_checkpointing = true});
+  for (ClipModel* one : {&model, &recomputing}) {
+    for (auto& entry : all_tensors(*one)) entry.tensor->detach().copy_(golden.at("param/" + entry.name));
+    one->set_context({.random_key = 5});
+  }
+  const at::Tensor text = golden.at("input/text"), once = model.encode_text(text);
+  EXPECT_TRUE(model.encode_text(text).equal(once));
+  EXPECT_FALSE(normalise_rows(once).allclose(golden.at("output/train_text"), 1e-3, 1e-3));
+  expect_equal_passes(model, recomputing, golden_image(golden), text, 0.0);
+  model.set_context({.random_key = 6});
+  EXPECT_FALSE(model.encode_text(text).equal(once));
+  model.set_training(false);
+  const at::NoGradGuard no_gradients;
+  expect_close(normalise_rows(model.encode_text(text)), golden.at("output/eval_text"), kClipTolerance, "text");
 }
 
 TEST(ClipModel, CheckpointingIsBitExact) {

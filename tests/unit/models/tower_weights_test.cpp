@@ -69,6 +69,26 @@ TEST(TowerWeights, AnEncoderOfHuggingFaceWithoutItsHead) {
   }
 }
 
+/// Files of encoder-decoders hold the decoder, too, and the table of tokens that both share under its own name.
+TEST(TowerWeights, TheEncoderOfAPair) {
+  for (const auto& [golden, prefix] :
+       {std::pair{"mt5", "encoder."}, {"nllb", "model.encoder."}, {"nllb", "text.transformer."}}) {
+    SCOPED_TRACE(prefix);
+    Clip clip(golden);
+    const WeightFile whole = drawn_tower(*clip.model, "text.transformer.", prefix);
+    WeightFile file = whole;
+    file.tensors.emplace_back("decoder.block.0.layer.0.SelfAttention.q.weight", at::ones({3, 3}));
+    file.tensors.emplace_back("lm_head.weight", at::ones({64, 16}));
+    file.tensors.emplace_back(std::string(prefix) + "embed_positions.weights", at::ones({14, 16}));
+    const std::string table = std::string(prefix) + "embed_tokens.weight";
+    for (auto& [name, value] : file.tensors)
+      if (name == table && !std::string(prefix).starts_with("text."))
+        name = std::string(prefix).starts_with("model.") ? "model.shared.weight" : "shared.weight";
+    EXPECT_TRUE(load_tower_weights(*clip.model, clip.shape, Tower::kText, file).empty());
+    expect_loaded(*clip.model, clip.before, whole, "text.transformer.", prefix, {});
+  }
+}
+
 TEST(TowerWeights, APoolerIsTakenWhereTheFileHasOne) {
   const config::ClapShape shape = golden_clap_shape("clap_full");
   const auto model = golden_clap_model(shape, tests::load_golden("clap/clap_full.safetensors"));

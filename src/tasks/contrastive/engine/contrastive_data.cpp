@@ -70,12 +70,14 @@ data::TextEncoder load_piece_encoder(const std::string& path, const config::Text
   const PieceFrame frame = text.tokens == TextTokens::kXlmRoberta ? PieceFrame::kXlmRoberta
                            : text.tokens == TextTokens::kGemma    ? PieceFrame::kGemma
                            : text.tokens == TextTokens::kMt5      ? PieceFrame::kMt5
+                           : text.tokens == TextTokens::kNllb     ? PieceFrame::kNllb
                                                                   : PieceFrame::kT5;
   return data::make_piece_encoder(
       {.model = path,
        .frame = frame,
        .cleaning = text.is_canonicalized ? data::PieceCleaning::kCanonical : data::PieceCleaning::kWhiteSpace,
-       .vocab_size = config::num_text_ids(text)});
+       .vocab_size = config::num_text_ids(text),
+       .language = text.language});
 }
 
 /// What --tokenizer-vocab must be for a model whose tokens are not CLIP's.
@@ -88,9 +90,12 @@ const char* tokenizer_hint(config::TextTokens tokens) {
                "`hf download FacebookAI/roberta-base`"
          : tokens == config::TextTokens::kXlmRoberta
              ? "give its SentencePiece file: `hf download FacebookAI/xlm-roberta-base sentencepiece.bpe.model`"
+         : tokens == config::TextTokens::kNllb
+             ? "give its SentencePiece file: `hf download facebook/nllb-200-distilled-600M sentencepiece.bpe.model`"
          : tokens == config::TextTokens::kSentencePiece
              ? "give its SentencePiece file: `hf download google/siglip-base-patch16-224 spiece.model`"
-             : "give its SentencePiece file: tokenizer.model of Gemma (SigLIP2), spiece.model of mT5 (Hugging Face)";
+             : "give its SentencePiece file: tokenizer.model of Gemma (SigLIP2), spiece.model of mT5 (`hf download "
+               "google/mt5-base spiece.model`)";
 }
 
 data::TextEncoder load_clip_model_text_encoder(const std::string& path, const config::ClipShape& shape) {
