@@ -187,6 +187,7 @@ void apply_overrides(ClipShape& shape, const ClipOverrides& overrides) {
   if (overrides.init_logit_scale) shape.init_logit_scale = *overrides.init_logit_scale;
   if (overrides.init_logit_bias) shape.init_logit_bias = overrides.init_logit_bias;
   shape.quick_gelu = shape.quick_gelu || overrides.quick_gelu;
+  shape.has_custom_text = shape.has_custom_text || overrides.custom_text;
 }
 
 }  // namespace

@@ -210,6 +210,7 @@ std::string clip_refusal(std::string_view name);
 struct ClipOverrides {
   std::optional<int64_t> image_size = std::nullopt, context_length = std::nullopt;
   bool quick_gelu = false;
+  bool custom_text = false;
   std::optional<double> patch_dropout = std::nullopt;
   std::optional<double> init_logit_scale = std::nullopt,
                         init_logit_bias = std::nullopt;  ///< As --siglip sets them: ln 10 and -10.

@@ -94,8 +94,11 @@ struct RunFacts {
   int64_t epochs = 1;
   std::optional<int64_t> max_steps;
   std::optional<double> grad_clip_norm;
-  int64_t save_frequency_epochs = 0;                        ///< 0: only at the end.
-  int64_t num_kept_checkpoints = 0;                         ///< The newest; 0: all.
+  int64_t save_frequency_epochs = 0;  ///< 0: only at the end.
+  int64_t num_kept_checkpoints = 0;   ///< The newest; 0: all.
+  /// Above 0: of checkpoints at an epoch's end that this does not divide, and that nothing else asks for, only the
+  /// newest stays.
+  int64_t kept_epochs = 0;
   BestCheckpoints best_checkpoints{};                       ///< Kept beside those.
   bool needs_checkpoint = false;                            ///< With --resume: a run without one is an error.
   std::optional<int64_t> exit_interval = std::nullopt;      ///< Ends at the next step that this divides.

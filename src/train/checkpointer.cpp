@@ -95,6 +95,7 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
     writer_ = std::make_unique<CheckpointWriter>(WriterConfig{.run_folder = config_.run_folder,
                                                               .num_kept = config_.num_kept,
                                                               .num_newest = config_.num_newest,
+                                                              .is_rolling = config_.is_rolling,
                                                               .is_first = world_.rank() == 0,
                                                               .is_shared = is_in_parts(state_),
                                                               .awaited = awaited,
@@ -185,6 +186,12 @@ void Checkpointer::remove_superfluous() {
 
 core::Json callers_extra(const checkpoint::CheckpointManifest& manifest) {
   return manifest.extra.value(kCaller, core::Json::object());
+}
+
+bool ends_epoch(const checkpoint::CheckpointManifest& manifest) {
+  const core::Json facts = callers_extra(manifest);
+  const auto steps = facts.find("steps_per_epoch");
+  return steps != facts.end() && manifest.epoch > 0 && manifest.step == manifest.epoch * steps->get<int64_t>();
 }
 
 std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {

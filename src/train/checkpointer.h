@@ -24,6 +24,7 @@ struct CheckpointerConfig {
   std::filesystem::path run_folder;
   int64_t num_kept = 0;    ///< Newest checkpoints that stay; 0: all.
   int64_t num_newest = 1;  ///< Of them, those that stay also where they were saved for their rank alone.
+  std::function<bool(const checkpoint::CheckpointManifest&)> is_rolling = {};  ///< Of WriterConfig.
   std::string code_version;
   int64_t num_best = 0;                       ///< Those that stay beside them for their rank; see checkpoint::Ranking.
   checkpoint::SavedFunction on_saved = {};    ///< Called on rank 0 in the thread that writes.
@@ -47,6 +48,8 @@ struct CheckpointPosition {
 
 /// CheckpointPosition::extra of a checkpoint.
 core::Json callers_extra(const checkpoint::CheckpointManifest& manifest);
+/// Whether an epoch ends with the checkpoint's step; false for tasks without epochs.
+bool ends_epoch(const checkpoint::CheckpointManifest& manifest);
 
 struct RestoredCheckpoint {
   std::filesystem::path folder;

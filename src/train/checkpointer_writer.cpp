@@ -233,18 +233,20 @@ void CheckpointWriter::commit(const fs::path& folder, const checkpoint::Checkpoi
 void CheckpointWriter::remove_superfluous(int attempt, int first_attempt) const {
   if (checkpoint::is_superseded(config_.run_folder, attempt)) return;
   const checkpoint::Ranking ranking = checkpoint::read_ranking(config_.run_folder);
-  if (config_.num_kept <= 0 && ranking.entries.empty()) return;
+  if (config_.num_kept <= 0 && ranking.entries.empty() && !config_.is_rolling) return;
   std::vector<checkpoint::CheckpointEntry> usable = checkpoint::list_checkpoints(config_.run_folder);
   std::erase_if(usable, [](const auto& entry) { return entry.state != checkpoint::CheckpointState::kUsable; });
   std::vector<std::string> names;
   for (const auto& entry : usable) names.push_back(entry.folder.filename().string());
   const std::vector<std::string> best = ranking.best_of(names);
   if (checkpoint::has_damaged_ranking(config_.run_folder)) first_attempt = attempt;
-  int64_t num_newer = 0;
+  int64_t num_newer = 0, num_counted = 0;
   for (size_t i = 0; i < usable.size(); ++i) {
     if (usable[i].attempt < first_attempt) continue;
-    const bool is_new = num_newer++ < std::max(config_.num_kept, config_.num_newest);
-    const bool is_asked_for = config_.num_kept <= 0 && !ranking.is_extra(names[i]);
+    const bool is_rolled =
+        num_newer++ >= config_.num_newest && config_.is_rolling && config_.is_rolling(*usable[i].manifest);
+    const bool is_new = !is_rolled && num_counted++ < std::max(config_.num_kept, config_.num_newest);
+    const bool is_asked_for = config_.num_kept <= 0 && !is_rolled && !ranking.is_extra(names[i]);
     if (is_new || is_asked_for || std::find(best.begin(), best.end(), names[i]) != best.end()) continue;
     if (config_.is_held && config_.is_held(names[i])) continue;  // the next call removes it
     if (config_.on_removal) config_.on_removal(usable[i].folder, *usable[i].manifest);

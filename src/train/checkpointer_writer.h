@@ -38,6 +38,8 @@ struct WriterConfig {
   std::filesystem::path run_folder;
   int64_t num_kept = 0;    ///< Newest checkpoints that stay, of attempts that continue each other; 0: all.
   int64_t num_newest = 1;  ///< Of them, those that stay also where they were saved for their rank alone.
+  /// Is it a checkpoint that stays only while it is one of the num_newest? Older ones do not count for num_kept.
+  std::function<bool(const checkpoint::CheckpointManifest&)> is_rolling = {};
   bool is_first = true;    ///< Of several writers one writes the manifest, when the files of all are there.
   bool is_shared = false;  ///< There may be several; prepare() then makes the folder.
   std::vector<std::string> awaited = {};  ///< Of the first: the files of the others.

@@ -39,6 +39,16 @@ std::optional<double> mean_of(const Metrics& metrics, const std::vector<std::str
   return sum / static_cast<double>(num_found);
 }
 
+/// Of checkpoints at an epoch's end, those that neither `kept_epochs` nor `every_n_steps` asks for; nothing at 0.
+std::function<bool(const checkpoint::CheckpointManifest&)> rolling_checkpoints(int64_t kept_epochs,
+                                                                               int64_t every_n_steps) {
+  if (kept_epochs <= 0) return {};
+  return [=](const checkpoint::CheckpointManifest& manifest) {
+    const bool is_asked_for = every_n_steps > 0 && manifest.step % every_n_steps == 0;
+    return !is_asked_for && ends_epoch(manifest) && manifest.epoch % kept_epochs != 0;
+  };
+}
+
 }  // namespace
 
 /// Of what the run will start from, as far as it is known without reading files of tensors.
@@ -87,6 +97,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   config.run_folder = run_.folder.path;
   config.num_kept = run_.facts().num_kept_checkpoints;
   config.num_newest = config::num_newest_checkpoints(run_.options());
+  config.is_rolling = rolling_checkpoints(run_.facts().kept_epochs, run_.options().save_every_n_steps);
   config.num_best = run_.facts().best_checkpoints.num_best;
   config.on_saved = run_.request.on_checkpoint;
   config.on_removal = run_.request.on_removal;

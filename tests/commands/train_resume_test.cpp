@@ -113,6 +113,27 @@ std::set<int64_t> saved_steps(const fs::path& run) {
   return steps;
 }
 
+/// --save-most-recent beside --save-frequency: OpenCLIP's one rolling file beside every second epoch's. A stop in the
+/// middle changes nothing.
+TEST_F(TrainResume, TheMostRecentCheckpointRollsBesideThoseOfSaveFrequency) {
+  const std::vector<std::string> common = {"--epochs",      "5",       "--save-frequency", "2", "--save-most-recent",
+                                           "--save-format", "openclip"};
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    const auto done = train_on(2, "rolls", more);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+  };
+  run({"--max-steps", "20"});  // of 6 steps an epoch
+  const fs::path folder = logs_.path() / "rolls";
+  EXPECT_EQ(saved_steps(folder), (std::set<int64_t>{12, 20}));
+  run({"--resume", "latest"});
+  EXPECT_EQ(saved_steps(folder), (std::set<int64_t>{12, 20, 24, 30}));
+  for (const int64_t epoch : {1, 3}) EXPECT_FALSE(fs::exists(folder / fmt::format("checkpoints/epoch_{}.pt", epoch)));
+  for (const int64_t epoch : {2, 4, 5}) EXPECT_TRUE(fs::exists(folder / fmt::format("checkpoints/epoch_{}.pt", epoch)));
+  EXPECT_EQ(core::read_file(folder / "checkpoints/epoch_latest.pt"),
+            core::read_file(folder / "checkpoints/epoch_5.pt"));
+}
+
 /// 96 pictures on two ranks with zero1: 6 steps an epoch. Nothing but their evaluations asks for checkpoints before the
 /// last; a stop in the middle changes nothing.
 TEST_F(TrainResume, TheBestEpochsAreKeptBesideTheLast) {

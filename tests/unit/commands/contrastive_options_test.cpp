@@ -123,7 +123,7 @@ TEST(ContrastiveOptions, EveryOpenClipFlagIsTakenOrRefusedByName) {
     EXPECT_TRUE(holds(error, "\n  hint: ")) << error;
   }
   EXPECT_EQ(num_refused, 2u);
-  EXPECT_EQ(num_ignored, 9u);
+  EXPECT_EQ(num_ignored, 8u);
 }
 
 /// What OpenCLIP's trainer takes for its flags, one name for those of timm's optimisers that are not here. With the
@@ -245,6 +245,27 @@ TEST(ContrastiveOptions, TheCheckpointOnItsWayToACopyIsKept) {
   EXPECT_EQ(config::num_newest_checkpoints(options), 1);
   options.remote_sync = "/copy";
   EXPECT_EQ(config::num_newest_checkpoints(options), 2) << "also of those that were saved for their rank alone";
+}
+
+TEST(ContrastiveOptions, TheMostRecentCheckpointRollsBesideThoseOfSaveFrequency) {
+  const auto facts = [](Args args) {
+    ContrastiveOptions options;
+    declare_contrastive_options(options).parse(args);
+    return contrastive_run_facts(options);
+  };
+  const config::RunFacts rolling = facts({"--save-most-recent", "--save-frequency", "5"});
+  EXPECT_EQ(rolling.save_frequency_epochs, 1);
+  EXPECT_EQ(rolling.kept_epochs, 5);
+  EXPECT_EQ(rolling.num_kept_checkpoints, 0) << "all of those five";
+  EXPECT_EQ(facts({"--save-frequency", "5"}).kept_epochs, 0);
+  EXPECT_EQ(facts({"--save-frequency", "5"}).save_frequency_epochs, 5);
+}
+
+TEST(ContrastiveOptions, CustomTextCanBeForced) {
+  ContrastiveOptions options;
+  EXPECT_EQ(contrastive_shape_of(options).clip()->text_prefix(), "");
+  declare_contrastive_options(options).parse(Args{"--force-custom-text"});
+  EXPECT_EQ(contrastive_shape_of(options).clip()->text_prefix(), "text.");
 }
 
 TEST(ContrastiveOptions, AModelWithFewerIdsThanItsTokenizerIsRefused) {

@@ -29,7 +29,8 @@ using tests::TinyTowers;
 /// A whole toy training run on one rank of `comm`: deterministic batches, dropout, loss scale, clipping.
 class ToyRun {
  public:
-  ToyRun(Comm& comm, const fs::path& folder, int64_t num_kept = 0, int64_t num_newest = 1)
+  ToyRun(Comm& comm, const fs::path& folder, int64_t num_kept = 0, int64_t num_newest = 1,
+         std::function<bool(const checkpoint::CheckpointManifest&)> is_rolling = {})
       : comm_(comm), task_(make_towers(), comm, {.loss = {.local_loss = true, .gather_with_grad = true}}),
         precision_("fp32", c10::DeviceType::CPU), scaler_(at::kCPU, {.growth_interval = 3}) {
     auto parameters = task_.network().named_parameters();
@@ -45,6 +46,7 @@ class ToyRun {
     config.run_folder = folder;
     config.num_kept = num_kept;
     config.num_newest = num_newest;
+    config.is_rolling = std::move(is_rolling);
     config.code_version = "test";
     config.who = {{"host", "here"}};
     checkpointer_ = std::make_unique<Checkpointer>(config, state, comm);
@@ -232,6 +234,58 @@ TEST(Checkpointer, KeepsTheNewest) {
   }
   ASSERT_TRUE(run.checkpointer().wait());
   EXPECT_EQ(folders_in(dir.path()), (std::vector<std::string>{"step-00000003.a1", "step-00000004.a1"}));
+}
+
+/// Steps 1, 3, 5 are saved for the moment alone.
+bool is_odd(const checkpoint::CheckpointManifest& manifest) { return manifest.step % 2 != 0; }
+
+TEST(Checkpointer, OfThoseThatRollTheNewestStays) {
+  const auto left_of = [](int64_t num_kept, int64_t num_newest, int num_steps) {
+    const core::TempDir dir;
+    Comm alone;
+    ToyRun run(alone, dir.path(), num_kept, num_newest, is_odd);
+    for (int i = 0; i < num_steps; ++i) {
+      run.train(1);
+      run.save();
+    }
+    EXPECT_TRUE(run.checkpointer().wait());
+    std::vector<int64_t> steps;
+    for (const auto& entry : checkpoint::list_checkpoints(dir.path())) steps.push_back(entry.step);
+    return steps;
+  };
+  EXPECT_EQ(left_of(0, 1, 5), (std::vector<int64_t>{5, 4, 2}));
+  EXPECT_EQ(left_of(0, 1, 6), (std::vector<int64_t>{6, 4, 2}));
+  EXPECT_EQ(left_of(0, 2, 6), (std::vector<int64_t>{6, 5, 4, 2})) << "one may be on its way to a copy";
+  EXPECT_EQ(left_of(2, 1, 5), (std::vector<int64_t>{5, 4}));
+  EXPECT_EQ(left_of(2, 1, 6), (std::vector<int64_t>{6, 4})) << "what rolled away does not count";
+}
+
+TEST(Checkpointer, TheBestStayThoughTheyRoll) {
+  const core::TempDir dir;
+  Comm alone;
+  ToyRun run(alone, dir.path(), /*num_kept=*/0, /*num_newest=*/1, is_odd);
+  const auto save = [&] {
+    run.train(1);
+    run.save();
+    ASSERT_TRUE(run.checkpointer().wait());
+  };
+  save();
+  checkpoint::Ranking ranking;
+  ranking.enter({.name = "step-00000001.a1", .value = 1}, {.metrics = {"m"}, .num_best = 1});
+  checkpoint::write_ranking(dir.path(), ranking);
+  for (int i = 0; i < 3; ++i) save();
+  EXPECT_EQ(folders_in(dir.path()),
+            (std::vector<std::string>{"step-00000001.a1", "step-00000002.a1", "step-00000004.a1"}));
+}
+
+TEST(Checkpointer, AnEpochEndsWhereItsFactsSay) {
+  const auto at = [](int64_t step, int64_t epoch, const core::Json& caller) {
+    return ends_epoch({.step = step, .epoch = epoch, .extra = {{"caller", caller}}});
+  };
+  EXPECT_TRUE(at(12, 2, {{"steps_per_epoch", 6}}));
+  EXPECT_FALSE(at(13, 2, {{"steps_per_epoch", 6}}));
+  EXPECT_FALSE(at(0, 0, {{"steps_per_epoch", 6}}));
+  EXPECT_FALSE(at(12, 2, core::Json::object())) << "a task without epochs";
 }
 
 TEST(Checkpointer, TheBestStayBesideTheNewest) {

@@ -20,11 +20,6 @@ fs::path copy_of_epoch(const fs::path& checkpoints, int64_t epoch) {
   return checkpoints / fmt::format("epoch_{}.pt", epoch);
 }
 
-bool ends_epoch(const checkpoint::CheckpointManifest& manifest) {
-  const core::Json facts = train::callers_extra(manifest);
-  return manifest.epoch > 0 && manifest.step == manifest.epoch * facts.at("steps_per_epoch").get<int64_t>();
-}
-
 /// The same file under another name, replaced as a whole; a copy where the file system has no hard links.
 void link_as(const fs::path& file, const fs::path& name) {
   const fs::path next = fs::path(name) += ".next";
@@ -38,7 +33,7 @@ void link_as(const fs::path& file, const fs::path& name) {
 
 void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folder,
                         const checkpoint::CheckpointManifest& manifest) {
-  if (!ends_epoch(manifest)) return;
+  if (!train::ends_epoch(manifest)) return;
   const fs::path file = copy_of_epoch(folder.parent_path(), manifest.epoch);
   if (!checkpoint::claim_openclip_file(folder.parent_path().parent_path(), file.filename().string())) {
     core::log_warning("'{}' was not written by this run and stays: this epoch gets no file of OpenCLIP's; {}",
@@ -66,7 +61,7 @@ void save_openclip_copy(const ContrastiveOptions& options, const fs::path& folde
 }
 
 void remove_openclip_copy(const fs::path& folder, const checkpoint::CheckpointManifest& manifest) {
-  if (!ends_epoch(manifest)) return;
+  if (!train::ends_epoch(manifest)) return;
   for (const auto& entry : checkpoint::list_checkpoints(folder.parent_path()))
     if (entry.step == manifest.step && entry.attempt > manifest.attempt && entry.problem.empty()) return;
   const fs::path file = copy_of_epoch(folder.parent_path(), manifest.epoch);

@@ -381,6 +381,10 @@ void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
              .min = 0,
              .max = 1,
              .is_max_excluded = true});
+    set.add("force-custom-text", &o.force_custom_text,
+            {.role = OptionRole::kConfiguration,
+             .help = "Names of the text tower begin with text., in files and where random weights are drawn by name, "
+                     "as OpenCLIP's CustomTextCLIP has them."});
   }
   set.add("use-bn-sync", &o.use_bn_sync,
           {.role = OptionRole::kConfiguration,
@@ -440,10 +444,10 @@ void declare_checkpoint(core::OptionSet& set, ContrastiveOptions& o) {
            .unit = "epochs",
            .min = 0});
   config::declare_run_flags(set, o, {"save-every-n-steps"});
-  set.add(
-      "save-most-recent", &o.save_most_recent,
-      {.role = OptionRole::kNoInfluence,
-       .help = "Save after every epoch, whatever --save-frequency says. Older ones stay unless --keep limits them."});
+  set.add("save-most-recent", &o.save_most_recent,
+          {.role = OptionRole::kNoInfluence,
+           .help = "Save after every epoch. Of checkpoints that --save-frequency does not ask for the newest stays; "
+                   "--keep does not count the others."});
   if (!o.is_clap())
     set.add("save-format", &o.save_format,
             {.role = OptionRole::kNoInfluence,

@@ -88,6 +88,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::vector<int64_t> force_image_size;        // --force-image-size: none, one value or two equal ones
   bool force_quick_gelu = false;                // --force-quick-gelu
   std::optional<double> force_patch_dropout;    // --force-patch-dropout
+  bool force_custom_text = false;               // --force-custom-text
   bool use_bn_sync = false;                     // --use-bn-sync
 
   // Gradients over ranks

@@ -339,12 +339,14 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
           .grad_clip_norm = o.grad_clip_norm,
           .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
           .num_kept_checkpoints = config::num_kept_checkpoints(o, keeps_one ? 1 : 0),
+          .kept_epochs = o.save_most_recent ? o.save_frequency_epochs : 0,
           .best_checkpoints = config::best_checkpoints(o.best, o.metric_names(o.task, !o.val_data.empty()))};
 }
 
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {
   auto overrides =
       config::forced_overrides(o.force_image_size, o.force_context_length, o.force_quick_gelu, o.force_patch_dropout);
+  overrides.custom_text = o.force_custom_text;
   if (o.siglip) {
     overrides.init_logit_scale = std::log(10.0);
     overrides.init_logit_bias = -10.0;

@@ -67,6 +67,7 @@ std::vector<config::IgnoredFlags> laion_ignored_flags() {
       {"evaluation is always divided among the ranks", {"parallel-eval"}, {}},
       {"threads decode ahead as far as their buffer goes", {}, {"prefetch-factor"}},
       {"nothing is downloaded", {}, {"openai-model-cache-dir"}},
+      {"the text tower has names of its own already", {"force-custom-text"}, {}},
       {"a start waits for nothing", {}, {"sleep"}},
   };
 }
@@ -78,7 +79,6 @@ std::vector<config::IgnoredFlags> ignored_flags() {
        {"torchcompile-strategy", "torchcompile-backend", "torchcompile-mode"}},
       {"gradient buckets are planned once, before the first step", {"ddp-static-graph"}, {}},
       {"a rank takes the only visible GPU, else the one of its local rank", {"no-set-device-rank"}, {}},
-      {"models have one parameter naming, OpenCLIP's for native towers", {"force-custom-text"}, {}},
       {"the program is one file; the run's record holds the commit it was built from", {"copy-codebase"}, {}},
       {"the address given to --remote-sync says it", {}, {"remote-sync-protocol"}},
       {"no optimiser here has it beside its betas", {}, {"momentum", "momentum-new", "momentum-pretrained"}},
