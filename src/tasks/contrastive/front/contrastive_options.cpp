@@ -340,7 +340,7 @@ void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
   if (!o.is_clap())
     set.add("list-models", &o.list_models,
             {.role = OptionRole::kNoInfluence,
-             .help = "Print which of OpenCLIP's configurations are here and why others are not, and end."});
+             .help = "Print OpenCLIP's configurations, which are all here, with their sizes, and end."});
   set.add(
       "pretrained", &o.pretrained,
       {.role = OptionRole::kConfiguration,
