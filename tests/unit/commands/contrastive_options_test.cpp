@@ -264,11 +264,7 @@ TEST(ContrastiveOptions, TheMostRecentCheckpointRollsBesideThoseOfSaveFrequency)
 TEST(ContrastiveOptions, CustomTextCanBeForced) {
   ContrastiveOptions options;
   EXPECT_EQ(contrastive_shape_of(options).clip()->text_prefix(), "");
-<<<<<<< HEAD
-  declare_contrastive_options(options).parse({"--force-custom-text"});
-=======
   declare_contrastive_options(options).parse(Args{"--force-custom-text"});
->>>>>>> h/20-text
   EXPECT_EQ(contrastive_shape_of(options).clip()->text_prefix(), "text.");
 }
 
