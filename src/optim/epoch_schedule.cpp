@@ -36,7 +36,7 @@ double EpochSchedule::lr(int64_t step) const {
   }
   const int64_t epoch = step / steps_per_epoch;
   const int64_t num_falls = milestones.empty()
-                                ? epoch / step_epochs
+                                ? (epoch - warmup_epochs) / step_epochs
                                 : std::upper_bound(milestones.begin(), milestones.end(), epoch) - milestones.begin();
   return base_lr * std::pow(gamma, static_cast<double>(num_falls));
 }

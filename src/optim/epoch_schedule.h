@@ -25,8 +25,9 @@ struct EpochSchedule {
   double end_lr = 0;  ///< kCosine, kPolynomial
 
   /// Rate of step `step` (from 0). Warm-up: from warmup_start x base_lr in a straight line to base_lr, which the first
-  /// step behind it has. Then by kind: steps fall at starts of epochs, counted from the first of the run; the others
-  /// are functions of the share of the steps behind the warm-up that are done.
+  /// step behind it has. Then by kind: steps fall at starts of epochs, every step_epochs counted from the end of the
+  /// warm-up (torchvision's SequentialLR), milestones from the first of the run; the others are functions of the share
+  /// of the steps behind the warm-up that are done.
   double lr(int64_t step) const;
 };
 

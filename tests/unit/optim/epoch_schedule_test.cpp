@@ -33,6 +33,16 @@ TEST(EpochSchedule, WarmUpRisesInAStraightLineAndMilestonesCountFromTheRunsBegin
   EXPECT_NEAR(schedule.lr(800), 0.0008, kScheduleRounding);
 }
 
+TEST(EpochSchedule, StepsBehindAWarmUpCountFromItsEndAsInTorchvision) {
+  const EpochSchedule schedule{
+      .base_lr = 0.1, .steps_per_epoch = 10, .num_epochs = 90, .warmup_epochs = 5, .step_epochs = 30};
+  EXPECT_DOUBLE_EQ(schedule.lr(50), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.lr(349), 0.1);
+  EXPECT_NEAR(schedule.lr(350), 0.01, kScheduleRounding);
+  EXPECT_NEAR(schedule.lr(649), 0.01, kScheduleRounding);
+  EXPECT_NEAR(schedule.lr(650), 0.001, kScheduleRounding);
+}
+
 TEST(EpochSchedule, CosineAndPolynomialEndAtTheirLowestRate) {
   EpochSchedule schedule{.kind = EpochScheduleKind::kCosine,
                          .base_lr = 1,
