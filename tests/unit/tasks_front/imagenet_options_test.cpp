@@ -54,7 +54,7 @@ std::string make_lmdb(const fs::path& folder, const std::vector<std::string>& cl
 
 /// An LMDB as other programs leave it: values are pictures alone, and the key of each begins with its class.
 std::string make_foreign_lmdb(const fs::path& folder, const std::vector<std::string>& classes,
-                              const std::string& value = "\xff\xd8picture") {
+                              const std::string& value = "\xff\xd8\xff picture") {
   fs::create_directories(folder);
   data::LmdbWriter::Pairs pairs;
   for (const std::string& name : classes) pairs.emplace_back(name + "/a.jpg", value);
@@ -156,10 +156,10 @@ TEST(ImagenetOptions, EvaluationHasASizeOfItsOwn) {
 TEST(ImagenetOptions, ClassificationTakesTheSizeOfEvaluation) {
   const core::TempDir folder;
   const auto size_of = [&](const std::string& val_crop_size) {
-    const core::Json options = {{"arch", "resnet18"}, {"train_crop_size", 176}};
-    core::Json recorded = options;
+    core::Json recorded = {{"arch", "resnet18"}, {"train_crop_size", 176}};
     recorded["val_crop_size"] = core::parse_json(val_crop_size, "size");
-    const core::Json run = {{"attempts", {{{"task", "imagenet"}, {"options", recorded}}}}};
+    const core::Json attempt = {{"task", "imagenet"}, {"options", recorded}};
+    const core::Json run = {{"attempts", core::Json::array({attempt})}};
     core::write_file_atomic(folder.path() / "run.json", run.dump());
     core::OptionSet set("infer classify", "Classify.");
     std::string model;
