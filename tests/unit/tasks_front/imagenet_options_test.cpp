@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "data/shards/lmdb_writer.h"
 #include "data/shards/source_lmdb.h"
+#include "record/steps.h"
 #include "tasks/imagenet/front/imagenet_dry_run.h"
 #include "tasks/imagenet/front/recorded_classifier.h"
 
@@ -159,7 +160,7 @@ TEST(ImagenetOptions, ClassificationTakesTheSizeOfEvaluation) {
     core::Json recorded = {{"arch", "resnet18"}, {"train_crop_size", 176}};
     recorded["val_crop_size"] = core::parse_json(val_crop_size, "size");
     const core::Json attempt = {{"task", "imagenet"}, {"options", recorded}};
-    const core::Json run = {{"attempts", core::Json::array({attempt})}};
+    const core::Json run = {{"record_version", record::kRecordVersion}, {"attempts", core::Json::array({attempt})}};
     core::write_file_atomic(folder.path() / "run.json", run.dump());
     core::OptionSet set("infer classify", "Classify.");
     std::string model;
