@@ -77,7 +77,8 @@ void classify_pictures(const config::InferOptions& options) {
   network->set_training(false);
 
   const auto files = list_files(options.images, /*is_audio=*/false);
-  const data::TransformConfig transform = tasks::make_imagenet_transform(imagenet, /*is_train=*/false);
+  const data::TransformConfig transform =
+      tasks::make_imagenet_transform(imagenet, /*is_train=*/false, imagenet.image_pixels);
   const train::BatchMover mover(device, precision.input_type(), transform.mean, transform.std);
   BadSamples bad;
   data::Loader loader(file_list_source(files),

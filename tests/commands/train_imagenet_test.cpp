@@ -122,6 +122,26 @@ TEST_F(TrainImagenet, AugmentationChangesWhatIsTrained) {
     EXPECT_NE(loss_with(flags[0].substr(2), flags), plain) << flags[0];
 }
 
+TEST_F(TrainImagenet, EvaluationPicturesHaveTheirOwnSizeAndKind) {
+  const auto evaluated = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--max-steps", "1"});
+    const auto run = train(name, more);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return last_result(name).at("metrics").at("loss").get<double>();
+  };
+  const double plain = evaluated("plain", {});
+  EXPECT_NE(evaluated("larger", {"--val-crop-size", "64", "--val-resize-size", "64"}), plain);
+  EXPECT_EQ(losses("larger"), losses("plain"));
+  // A name that tells nothing is of the kind that --dataset-type says.
+  std::string table = "filepath\tlabel\n";
+  int64_t label = 0;
+  for (const auto& entry : fs::directory_iterator(path("shapes/heldout")))
+    if (entry.path().extension() != ".txt") table += entry.path().string() + "\t" + std::to_string(label++ % 28) + "\n";
+  core::write_file_atomic(logs("pictures.txt"), table);
+  evaluated("table",
+            {"--dataset-type", "csv", "--train-data", logs("pictures.txt"), "--val-data", logs("pictures.txt")});
+}
+
 TEST_F(TrainImagenet, AveragesAreEvaluatedAndGoOnBitForBit) {
   const std::vector<std::string> average = {"--model-ema", "--model-ema-steps",  "2", "--model-ema-decay",
                                             "0.9",         "--lr-warmup-epochs", "1", "--sync-bn"};

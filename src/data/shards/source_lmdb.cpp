@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -78,6 +80,31 @@ std::map<std::string, int64_t> classes_of_keys(const std::vector<std::string>& k
   int64_t label = 0;
   for (auto& [name, number] : classes) number = label++;
   return classes;
+}
+
+/// Whether the values are pictures alone, as the first one is. A value that cannot be read is told where it is loaded.
+bool has_bare_pictures(const LmdbReader& reader, const std::string& first_key) {
+  const auto value = reader.get(first_key);
+  if (!value) return false;
+  try {
+    return !parse_lmdb_value(*value, place_of(reader, first_key)).label;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+/// Says it once for each file: a run opens its data several times.
+void warn_of_unknown_end(const std::string& path, int64_t num_pictures) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  {
+    const std::scoped_lock lock(mutex);
+    if (!told.insert(path).second) return;
+  }
+  core::log_warning(
+      "data: LMDB '{}' has neither __len__ nor __keys__: all its {} keys are taken for pictures; one whose conversion "
+      "broke off looks the same",
+      path, num_pictures);
 }
 
 /// Extension of a member by the first bytes of its picture; what is no picture is told by the decoder.
@@ -180,13 +207,17 @@ LmdbPictures list_lmdb_pictures(const LmdbReader& reader) {
     refuse_lmdb(reader, fmt::format("has {} keys, but its __len__ is {}", pictures.num_pictures, *length),
                 "was its conversion broken off? Convert it again with `lockstep data to-lmdb`");
   if (pictures.num_pictures == 0) refuse_lmdb(reader, "holds no pictures", "convert it again");
-  if (!length && !stated)
-    core::log_warning(
-        "data: LMDB '{}' has neither __len__ nor __keys__: all its {} keys are taken for pictures; one whose "
-        "conversion "
-        "broke off looks the same",
-        reader.path().string(), pictures.num_pictures);
+  if (!length && !stated) warn_of_unknown_end(reader.path().string(), pictures.num_pictures);
   return pictures;
+}
+
+std::vector<std::string> lmdb_class_names(const LmdbReader& reader) {
+  if (const auto progress = read_lmdb_progress(reader)) return progress->class_names;
+  const LmdbPictures pictures = list_lmdb_pictures(reader);
+  std::vector<std::string> names;
+  for (const auto& [name, number] : classes_of_keys(pictures.keys)) names.push_back(name);
+  if (!names.empty() && !has_bare_pictures(reader, pictures.keys.front())) return {};
+  return names;
 }
 
 RowTable open_lmdb(const SourceConfig& config) {

@@ -44,6 +44,10 @@ struct LmdbPictures {
 /// something else), or else all keys that do not begin with "__": by number where all are numbers, by bytes else.
 LmdbPictures list_lmdb_pictures(const LmdbReader& reader);
 
+/// The classes in the order of their numbers: those that __lockstep__ names, else the folders of the keys where values
+/// are pictures without labels. Empty where labels are numbers without names.
+std::vector<std::string> lmdb_class_names(const LmdbReader& reader);
+
 /// config.spec as an LMDB of pictures with their labels (lmdb_value.h lists the forms). Keys are read late, by the
 /// workers. A picture without a label takes it from the folder that its key begins with (sorted by name); keys without
 /// a folder are bad samples where a label is needed.

@@ -67,6 +67,13 @@ TEST(BenchOptions, SizesInAllSpellings) {
   }
 }
 
+TEST(BenchOptions, HelpOfTheLoaderTellsTheDataOfClassifiers) {
+  BenchOptions options{.which = BenchCaseName::kLoader};
+  const std::string help = declare_bench_options(options).help_text();
+  EXPECT_TRUE(holds(help, "LMDB")) << help;
+  EXPECT_TRUE(holds(help, "class folders")) << help;
+}
+
 TEST(BenchOptions, ContradictionsAreRefused) {
   EXPECT_TRUE(holds(bench_error("collective --json --csv"), "JSON and CSV"));
   EXPECT_TRUE(holds(bench_error("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "data/shards/lmdb_writer.h"
 #include "data/shards/source_lmdb.h"
+#include "record/steps.h"
 #include "tasks/imagenet/front/imagenet_dry_run.h"
+#include "tasks/imagenet/front/recorded_classifier.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -48,6 +51,34 @@ std::string make_lmdb(const fs::path& folder, const std::vector<std::string>& cl
   const data::LmdbProgress progress{.num_done = 0, .is_complete = true, .source = "s", .class_names = classes};
   data::LmdbWriter(folder, 1 << 20).commit({{data::LmdbKeys::kLockstep, progress.to_json().dump()}});
   return folder.string();
+}
+
+/// An LMDB as other programs leave it: values are pictures alone, and the key of each begins with its class.
+std::string make_foreign_lmdb(const fs::path& folder, const std::vector<std::string>& classes,
+                              const std::string& value = "\xff\xd8\xff picture") {
+  fs::create_directories(folder);
+  data::LmdbWriter::Pairs pairs;
+  for (const std::string& name : classes) pairs.emplace_back(name + "/a.jpg", value);
+  data::LmdbWriter(folder, 1 << 20).commit(pairs);
+  return folder.string();
+}
+
+std::string refusal_of_classes(const std::vector<std::string>& words) {
+  try {
+    refuse_other_classes(Parsed(words).options);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool holds_text(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::set<std::string> without_decay(const std::vector<std::string>& words) {
+  std::set<std::string> names;
+  for (const config::ParamSpec& spec : classifier_params_of(Parsed(words).options))
+    if (!spec.is_buffer && !spec.weight_decay) names.insert(spec.name);
+  return names;
 }
 
 TEST(ImagenetOptions, ClassesOfTrainingAndValidationMustBeTheSame) {
@@ -90,6 +121,133 @@ TEST(ImagenetOptions, TheNumberOfClassesIsThatOfTheData) {
   Parsed dummy({"--dummy"});
   fill_num_classes(dummy.options, dummy.set);
   EXPECT_EQ(classifier_of(dummy.options).num_classes, 1000);
+}
+
+TEST(ImagenetOptions, KeysOfForeignLmdbsNameTheirClasses) {
+  const core::TempDir folder;
+  const std::string train = make_foreign_lmdb(folder.path() / "train", {"ant", "bee", "cat"}),
+                    val = make_foreign_lmdb(folder.path() / "val", {"ant", "cat"}),
+                    same = make_foreign_lmdb(folder.path() / "same", {"cat", "bee", "ant"});
+  EXPECT_TRUE(holds_text(refusal_of_classes({"--train-data", train, "--val-data", val}),
+                         "class 1 is 'bee' there and 'cat' here"));
+  EXPECT_EQ(refusal_of_classes({"--train-data", train, "--val-data", same}), "");
+  Parsed parsed({"--train-data", train});
+  fill_num_classes(parsed.options, parsed.set);
+  EXPECT_EQ(classifier_of(parsed.options).num_classes, 3);
+  // Values that bring their labels are numbered by these, whatever the keys are called: MessagePack of (picture, 7).
+  const std::string labelled =
+      make_foreign_lmdb(folder.path() / "labelled", {"ant", "cat"}, "\x92\xc4\x02\xff\xd8\x07");
+  EXPECT_EQ(refusal_of_classes({"--train-data", train, "--val-data", labelled}), "");
+  Parsed numbered({"--train-data", labelled});
+  fill_num_classes(numbered.options, numbered.set);
+  EXPECT_FALSE(numbered.options.num_classes.has_value());
+}
+
+TEST(ImagenetOptions, EvaluationHasASizeOfItsOwn) {
+  const Parsed recipe({"--dummy", "--train-crop-size", "176", "--val-crop-size", "224", "--val-resize-size", "232"});
+  recipe.check();
+  EXPECT_EQ(classifier_of(recipe.options).image_pixels, 176);
+  EXPECT_EQ(recipe.options.evaluation_pixels(), 224);
+  EXPECT_EQ(Parsed({"--dummy", "--train-crop-size", "176"}).options.evaluation_pixels(), 176);
+  EXPECT_TRUE(holds_text(refusal_of({"--dummy", "--val-crop-size", "240", "--val-resize-size", "232"}),
+                         "--val-resize-size 232 is smaller than the 240 of --val-crop-size"));
+  EXPECT_TRUE(holds_text(refusal_of({"--dummy", "-a", "vit_b_16", "--val-crop-size", "240"}), "--val-crop-size 240"));
+}
+
+TEST(ImagenetOptions, ClassificationTakesTheSizeOfEvaluation) {
+  const core::TempDir folder;
+  const auto size_of = [&](const std::string& val_crop_size) {
+    core::Json recorded = {{"arch", "resnet18"}, {"train_crop_size", 176}};
+    recorded["val_crop_size"] = core::parse_json(val_crop_size, "size");
+    const core::Json attempt = {{"task", "imagenet"}, {"options", recorded}};
+    const core::Json run = {{"record_version", record::kRecordVersion}, {"attempts", core::Json::array({attempt})}};
+    core::write_file_atomic(folder.path() / "run.json", run.dump());
+    core::OptionSet set("infer classify", "Classify.");
+    std::string model;
+    std::vector<int64_t> pixels;
+    set.add("model", &model, {.help = "Model."});
+    set.add("force-image-size", &pixels, {.help = "Size."});
+    EXPECT_TRUE(take_recorded_classifier(set, folder.path().string()));
+    return pixels;
+  };
+  EXPECT_EQ(size_of("224"), std::vector<int64_t>{224});
+  EXPECT_EQ(size_of("null"), std::vector<int64_t>{176});
+}
+
+TEST(ImagenetOptions, ValidationDataHaveTheKindThatTheirNameTells) {
+  const core::TempDir folder;
+  make_class_folders(folder.path() / "val", {"ant"});
+  const auto kind_of = [&](const std::string& val) {
+    return Parsed({"--dataset-type", "csv", "--train-data", "t.txt", "--val-data", val}).options.validation_type();
+  };
+  EXPECT_EQ(kind_of("t.txt"), "csv");
+  core::write_file_atomic(folder.path() / "v.txt", "filepath\tlabel\n");
+  EXPECT_EQ(kind_of((folder.path() / "v.txt").string()), "csv");
+  EXPECT_EQ(kind_of((folder.path() / "val").string()), "auto");
+  EXPECT_EQ(kind_of("/d/{00..09}.tar"), "auto");
+  EXPECT_EQ(Parsed({"--dummy"}).options.validation_type(), "synthetic");
+}
+
+TEST(ImagenetOptions, BiasesAndNormsLeaveTheDecayAsTorchvisionGroupsThem) {
+  const std::vector<std::string> resnet = {"--dummy", "-a", "resnet18"}, vit = {"--dummy", "-a", "vit_b_16"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return without_decay(words);
+  };
+  EXPECT_TRUE(without_decay(resnet).empty());
+  const auto norms = with(resnet, {"--norm-weight-decay", "0"}), biases = with(resnet, {"--bias-weight-decay", "0"}),
+             both = with(resnet, {"--norm-weight-decay", "0", "--bias-weight-decay", "0"});
+  EXPECT_EQ(norms.size(), 40u);   // weight and bias of 20 batch norms
+  EXPECT_EQ(biases.size(), 21u);  // theirs, and that of fc
+  EXPECT_EQ(both.size(), 41u);
+  EXPECT_TRUE(norms.contains("layer2.0.downsample.1.weight") && norms.contains("bn1.bias"));
+  EXPECT_FALSE(norms.contains("fc.bias") || norms.contains("layer2.0.downsample.0.weight"));
+  EXPECT_TRUE(biases.contains("bn1.bias") && biases.contains("fc.bias"));
+  EXPECT_FALSE(biases.contains("bn1.weight"));
+  // A bias that has a decay of its own is not one of norms: torchvision asks for names first.
+  EXPECT_FALSE(with(resnet, {"--norm-weight-decay", "0", "--bias-weight-decay", "1e-4"}).contains("bn1.bias"));
+  const auto of_vit = with(vit, {"--bias-weight-decay", "0"});
+  const std::string layer = "encoder.layers.encoder_layer_0.";
+  EXPECT_TRUE(of_vit.contains(layer + "ln_1.bias") && of_vit.contains(layer + "self_attention.out_proj.bias"));
+  EXPECT_FALSE(of_vit.contains(layer + "self_attention.in_proj_bias"));
+  EXPECT_EQ(with(resnet, {"--opt", "lars"}), both);
+  EXPECT_TRUE(with(vit, {"--opt", "lars"}).contains(layer + "self_attention.in_proj_bias"));
+  EXPECT_TRUE(holds_text(refusal_of({"--dummy", "--norm-weight-decay", "0.5"}), "--norm-weight-decay is 0.5"));
+}
+
+TEST(ImagenetOptions, TheRateFollowsTheLinearScalingRule) {
+  EXPECT_DOUBLE_EQ(peak_lr(Parsed({"--dummy", "--lr", "0.1", "--lr-base-batch", "256"}).options, 8192), 3.2);
+  EXPECT_DOUBLE_EQ(peak_lr(Parsed({"--dummy", "--lr", "0.1"}).options, 8192), 0.1);
+}
+
+TEST(ImagenetOptions, FlagsOfScheduleModelAndLength) {
+  const Parsed parsed({"--dummy", "--lr-milestones", "30", "60", "80", "--lr-warmup-method", "linear",
+                       "--lr-warmup-epochs", "5", "--lr-warmup-decay", "0.125", "--zero-init-residual", "--amp"});
+  parsed.check();
+  EXPECT_EQ(parsed.options.lr_milestones, (std::vector<int64_t>{30, 60, 80}));
+  EXPECT_EQ(parsed.options.warmup_decay, 0.125);
+  EXPECT_TRUE(parsed.options.zero_last_norm);
+  EXPECT_EQ(parsed.options.precision, "amp");
+  EXPECT_EQ(Parsed({"--train-data", "t.csv", "--dataset-repeat", "3"}).options.dataset_repeat, 3);
+  for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--lr-milestones", "60", "30"}, "not in ascending order"},
+           {{"--lr-milestones", "60", "--lr-step-size", "20"}, "both say when the rate falls"},
+           {{"--lr-warmup-method", "constant"}, "use linear"},
+           {{"--train-center-crop"}, "use --train-transform eval"},
+           {{"--amp", "--precision", "fp32"}, "--amp means --precision amp"},
+           {{"-a", "vit_b_16", "--zero-init-residual"}, "has no batch norm"},
+           {{"--opt", "lion", "--eps", "1e-6"}, "--eps does not belong to --opt lion"},
+           {{"--dataset-repeat", "2"}, "--dataset-repeat repeats data"}}) {
+    std::vector<std::string> all = {"--dummy"};
+    all.insert(all.end(), words.begin(), words.end());
+    EXPECT_TRUE(holds_text(refusal_of(all), text)) << words[0] << ": " << refusal_of(all);
+  }
+}
+
+TEST(ImagenetOptions, TheNameOfARunHasTheBatchThatWasAskedFor) {
+  EXPECT_EQ(imagenet_run_facts(Parsed({"--dummy", "-b", "512"}).options).micro_batch_size, 512);
+  EXPECT_EQ(imagenet_run_facts(Parsed({"--dummy", "-b", "512", "--micro-batch-size", "64"}).options).micro_batch_size,
+            64);
 }
 
 TEST(ImagenetOptions, AugmentationFlagsTakeTorchvisionsValues) {

@@ -22,10 +22,10 @@ std::array<float, 3> of_colours(const std::vector<double>& values, const std::ar
 
 }  // namespace
 
-data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train) {
-  const int64_t resize_pixels = options.resize_pixels.value_or(options.image_pixels * 8 / 7);
-  auto transform = data::imagenet_transform(is_train, static_cast<int>(options.image_pixels),
-                                            static_cast<int>(std::max(resize_pixels, options.image_pixels)));
+data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train, int64_t crop_pixels) {
+  const int64_t resize_pixels = options.resize_pixels.value_or(crop_pixels * 8 / 7);
+  auto transform = data::imagenet_transform(is_train, static_cast<int>(crop_pixels),
+                                            static_cast<int>(std::max(resize_pixels, crop_pixels)));
   transform.scale_min = options.scale[0];
   transform.scale_max = options.scale[1];
   transform.ratio_min = options.ratio[0];
@@ -116,7 +116,8 @@ data::SourceConfig ImagenetData::validation_source() const {
   data::SourceConfig config = train_source();
   config.spec = options_.val_data;
   config.num_repeats = 1;
-  if (!options_.has_made_up_data()) config.type = data::DatasetType::kAuto;
+  config.type = data::parse_dataset_type(options_.validation_type());
+  config.synthetic_pixels = options_.evaluation_pixels();
   config.num_samples = options_.has_made_up_data() ? options_.val_num_samples : 0;
   config.global_batch = world_size_;  // evaluation streams end where the data end
   config.shuffle = false;
@@ -131,7 +132,7 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
   const bool is_random = is_train && options_.train_transform == "train";
   data::LoaderConfig config;
   config.micro_batch_size = batch_.micro_batch_size;
-  config.image_pixels = options_.image_pixels;
+  config.image_pixels = is_train ? options_.image_pixels : options_.evaluation_pixels();
   config.num_workers = std::max<int64_t>(1, options_.workers);
   config.prefetch_batches = 2 * (is_train ? batch_.num_micro_batches : 1);
   if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
@@ -142,10 +143,11 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
     augment.magnitude = static_cast<int>(options_.ra_magnitude);
     augment.erase_probability = options_.random_erase;
   }
-  auto decoder = data::make_picture_decoder({.transform = make_imagenet_transform(options_, is_random),
-                                             .augment = augment,
-                                             .image_keys = core::split(options_.image_key, ";"),
-                                             .seed = static_cast<uint64_t>(options_.seed)});
+  auto decoder =
+      data::make_picture_decoder({.transform = make_imagenet_transform(options_, is_random, config.image_pixels),
+                                  .augment = augment,
+                                  .image_keys = core::split(options_.image_key, ";"),
+                                  .seed = static_cast<uint64_t>(options_.seed)});
   return std::make_unique<data::Loader>(std::move(source), std::move(decoder), config);
 }
 

@@ -39,7 +39,7 @@ class ImagenetData {
   std::string train_spec_;  // --train-data, or its copy by --stage-to
 };
 
-/// Preparation of pictures from options.
-data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train);
+/// Preparation of pictures from options: crops of so many pixels, random ones or centres.
+data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train, int64_t crop_pixels);
 
 }  // namespace lockstep::tasks

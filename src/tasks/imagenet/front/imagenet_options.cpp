@@ -38,7 +38,7 @@ void declare_imagenet_data(core::OptionSet& set, ImagenetOptions& o) {
   set.add("dataset-type", &o.dataset_type,
           {.role = OptionRole::kConfiguration,
            .help = "Kind of data set. auto goes by the name: folders are imagefolder or lmdb, .tar and pipe: are "
-                   "webdataset, .csv and .tsv csv.",
+                   "webdataset, .csv and .tsv csv. --val-data goes by its name where that tells.",
            .choices = dataset_choices()});
   set.add("dummy", &o.is_dummy,
           {.role = OptionRole::kConfiguration, .help = "Random pictures: --dataset-type synthetic."});
@@ -61,11 +61,12 @@ void declare_imagenet_data(core::OptionSet& set, ImagenetOptions& o) {
            .unit = "times",
            .min = 1,
            .max = 1000});
-  set.add("stage-to", &o.stage_to,
-          {.role = OptionRole::kIdentity,
-           .help = "Copies the training data once per node to this folder, on storage of the node or in /dev/shm, and "
-                   "reads them there. Sizes and hashes are compared; the time is logged apart.",
-           .metavar = "DIR"});
+  set.add(
+      "stage-to", &o.stage_to,
+      {.role = OptionRole::kIdentity,
+       .help = "Copies the training data, not the validation data, once per node to this folder, on storage of the "
+               "node or in /dev/shm, and reads them there. Sizes and hashes are compared; the time is logged apart.",
+       .metavar = "DIR"});
   set.add("num-classes", &o.num_classes,
           {.role = OptionRole::kConfiguration,
            .help = "Classes that the network tells apart; labels count from 0.",
@@ -138,16 +139,24 @@ void declare_imagenet_preparation(core::OptionSet& set, ImagenetOptions& o) {
            .choices = {"train", "eval"}});
   set.add("train-crop-size", &o.image_pixels,
           {.role = OptionRole::kConfiguration,
-           .help = "Side of the pictures that the network sees.",
+           .help = "Side of the pictures that the network sees in training.",
            .unit = "pixels",
            .min = 8,
            .max = 8192,
-           .aliases = {"image-size", "val-crop-size"}});
+           .aliases = {"image-size"}});
+  set.add("val-crop-size", &o.val_pixels,
+          {.role = OptionRole::kConfiguration,
+           .help = "Side of the pictures that the network sees in evaluation (torchvision's ResNet-50 V2: 224 behind a "
+                   "training crop of 176). A ViT has one size.",
+           .unit = "pixels",
+           .unset_text = "as --train-crop-size",
+           .min = 8,
+           .max = 8192});
   set.add("val-resize-size", &o.resize_pixels,
           {.role = OptionRole::kConfiguration,
            .help = "Evaluation: the shortest side becomes this long, then the centre is cut out.",
            .unit = "pixels",
-           .unset_text = "8/7 of --train-crop-size: 256 of 224",
+           .unset_text = "8/7 of --val-crop-size: 256 of 224",
            .min = 8,
            .max = 8192});
   set.add("scale", &o.scale,
@@ -311,7 +320,7 @@ void declare_imagenet_schedule(core::OptionSet& set, ImagenetOptions& o) {
            .refused_choices = {{"exponentiallr", "use step with --lr-step-size 1"}}});
   set.add("lr-step-size", &o.lr_step_size,
           {.role = OptionRole::kSchedule,
-           .help = "step: epochs between two steps.",
+           .help = "step: epochs between two steps, counted from the end of the warm-up.",
            .unit = "epochs",
            .min = 1,
            .max = 1e6});
@@ -329,6 +338,11 @@ void declare_imagenet_schedule(core::OptionSet& set, ImagenetOptions& o) {
            .unit = "epochs",
            .min = 0,
            .max = 1e6});
+  set.add("lr-warmup-method", &o.warmup_method,
+          {.role = OptionRole::kSchedule,
+           .help = "Shape of the warm-up.",
+           .choices = {"linear"},
+           .refused_choices = {{"constant", "use linear, or --lr-warmup-epochs 0"}}});
   set.add("lr-warmup-decay", &o.warmup_decay,
           {.role = OptionRole::kSchedule, .help = "The warm-up begins at this share of the peak.", .min = 0, .max = 1});
 }
@@ -463,8 +477,6 @@ void declare_imagenet_logging(core::OptionSet& set, ImagenetOptions& o) {
 }
 
 }  // namespace
-
-bool ImagenetOptions::has_made_up_data() const { return data::is_made_up(dataset_type); }
 
 core::OptionSet declare_imagenet_options(ImagenetOptions& options) {
   core::OptionSet set("train imagenet",

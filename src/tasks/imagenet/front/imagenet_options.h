@@ -48,6 +48,7 @@ struct ImagenetOptions : config::RunOptions {
   // Preparation of pictures
   std::string train_transform = "train";        // --train-transform {train,eval}
   int64_t image_pixels = 224;                   // --train-crop-size
+  std::optional<int64_t> val_pixels;            // --val-crop-size
   std::optional<int64_t> resize_pixels;         // --val-resize-size
   std::vector<double> scale{0.08, 1.0};         // --scale MIN MAX
   std::vector<double> ratio{0.75, 1.0 / 0.75};  // --ratio MIN MAX
@@ -78,6 +79,7 @@ struct ImagenetOptions : config::RunOptions {
   std::vector<int64_t> lr_milestones;               // --lr-milestones, epochs
   double lr_gamma = 0.1, lr_min = 0, lr_power = 2;  // --lr-gamma, --lr-min, --lr-power
   int64_t warmup_epochs = 0;                        // --lr-warmup-epochs
+  std::string warmup_method = "linear";             // --lr-warmup-method {linear}
   double warmup_decay = 0.01;                       // --lr-warmup-decay
   std::optional<int64_t> lr_base_batch;             // --lr-base-batch
   double label_smoothing = 0, mixup_alpha = 0, cutmix_alpha = 0;
@@ -108,7 +110,9 @@ struct ImagenetOptions : config::RunOptions {
   // Dry run
   std::string device_memory;  // --device-memory
 
-  bool has_made_up_data() const;  ///< By --dummy or --dataset-type.
+  bool has_made_up_data() const;        ///< By --dummy or --dataset-type.
+  int64_t evaluation_pixels() const;    ///< Side of evaluation pictures: --val-crop-size, else that of training.
+  std::string validation_type() const;  ///< Kind of --val-data: what its name tells, else --dataset-type.
 };
 
 /// Declares every flag of `train imagenet` for the fields of `options`, and by name those of the two programs that are

@@ -10,6 +10,7 @@
 #include "data/shards/source_config.h"
 #include "data/shards/source_lmdb.h"
 #include "data/shards/source_rows.h"
+#include "data/train_stream.h"
 #include "tasks/imagenet/front/imagenet_options.h"
 
 namespace lockstep::tasks {
@@ -47,9 +48,10 @@ void check_imagenet_transforms(const ImagenetOptions& o) {
   config::check_image_options(o.image_mean, o.image_std, {});
   check_range("--scale", o.scale, 1);
   check_range("--ratio", o.ratio, 1e3);
-  config::refuse_if(o.resize_pixels && *o.resize_pixels < o.image_pixels,
-                    fmt::format("--val-resize-size {} is smaller than the {} of --train-crop-size",
-                                o.resize_pixels.value_or(0), o.image_pixels),
+  const int64_t cut_pixels = o.evaluation_pixels();
+  config::refuse_if(o.resize_pixels && *o.resize_pixels < cut_pixels,
+                    fmt::format("--val-resize-size {} is smaller than the {} of {}", o.resize_pixels.value_or(0),
+                                cut_pixels, o.val_pixels ? "--val-crop-size" : "--train-crop-size"),
                     "the centre is cut out of the resized picture");
 }
 
@@ -68,6 +70,8 @@ void check_imagenet_optimizer(const ImagenetOptions& o, const core::OptionSet& s
   for (const char* flag : {"beta1", "beta2", "eps"})
     config::refuse_if(has_momentum && set.is_given(flag), fmt::format("--{} does not belong to --opt {}", flag, o.opt),
                       "drop it, or use --opt adamw");
+  config::refuse_if(o.opt == "lion" && set.is_given("eps"),
+                    "--eps does not belong to --opt lion, which divides by nothing", "drop it, or use --opt adamw");
   config::refuse_if(o.opt != "lars" && set.is_given("lars-trust-coefficient"),
                     fmt::format("--lars-trust-coefficient does not belong to --opt {}", o.opt), "use --opt lars");
   config::refuse_if(o.nesterov && o.momentum == 0, "--nesterov needs a momentum", "give --momentum 0.9");
@@ -108,6 +112,10 @@ void check_imagenet_model(const ImagenetOptions& o) {
   for (const auto& [flag, is_set] : {std::pair("--sync-bn", o.sync_bn), std::pair("--freeze-bn", o.freeze_bn),
                                      std::pair("--zero-init-residual", o.zero_last_norm)})
     config::refuse_if(is_set && !shape.is_resnet(), fmt::format("{}: {} has no batch norm", flag, o.model), "drop it");
+  config::refuse_if(!shape.is_resnet() && o.evaluation_pixels() != o.image_pixels,
+                    fmt::format("--val-crop-size {}: {} has position embeddings for the {} pixels of --train-crop-size",
+                                o.evaluation_pixels(), o.model, o.image_pixels),
+                    "give both the same size");
   config::refuse_if(o.sync_bn && o.freeze_bn, "--freeze-bn computes no statistics that --sync-bn could join",
                     "drop one of the two");
   config::refuse_if(o.freeze_bn && o.pretrained.empty() && !o.resume,
@@ -124,7 +132,40 @@ bool is_norm(const std::string& name) {
 
 bool is_bias(const std::string& name) { return name.ends_with("bias"); }
 
+/// torchvision's order: what is named just "bias" first, those of norms included (a ViT's in_proj_bias is not), then
+/// norms.
+std::optional<double> own_decay(const ImagenetOptions& o, const std::string& name) {
+  if (o.bias_weight_decay && name.ends_with(".bias")) return o.bias_weight_decay;
+  return is_norm(name) ? o.norm_weight_decay : std::nullopt;
+}
+
+/// The classes of data of this kind that name them, in the order of their numbers: class folders, and an LMDB of such.
+std::vector<std::string> class_names_of(const std::string& type, const std::string& spec) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(spec, ignored)) return {};  // the plan of a run may be asked for where its data are not
+  const bool is_auto = type == data::DatasetType::kAuto;
+  if ((is_auto || type == data::DatasetType::kLmdb) && data::is_lmdb(spec))
+    return data::lmdb_class_names(data::LmdbReader(spec));
+  const bool is_folder = is_auto || type == data::DatasetType::kImageFolder;
+  if (!is_folder || !std::filesystem::is_directory(spec, ignored)) return {};
+  return data::image_folder_classes(spec);
+}
+
 }  // namespace
+
+bool ImagenetOptions::has_made_up_data() const { return data::is_made_up(dataset_type); }
+
+int64_t ImagenetOptions::evaluation_pixels() const { return val_pixels.value_or(image_pixels); }
+
+std::string ImagenetOptions::validation_type() const {
+  if (has_made_up_data()) return dataset_type;
+  try {
+    data::is_made_of_rows({.spec = val_data});
+    return data::DatasetType::kAuto;
+  } catch (const Error&) {  // auto does not know what it is, or there is nothing of that name
+    return dataset_type;
+  }
+}
 
 void fill_imagenet_defaults(ImagenetOptions& o, core::OptionSet& set) {
   if (o.deterministic) config::fill_gpu_math(o.gpu_math, config::kExactGpuMath, set, "--deterministic");
@@ -152,23 +193,10 @@ void fill_imagenet_defaults(ImagenetOptions& o, core::OptionSet& set) {
   }
 }
 
-/// The classes of data that name them, in the order of their numbers: class folders, and an LMDB made of such.
-static std::vector<std::string> class_names_of(const ImagenetOptions& o, const std::string& spec) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(spec, ignored)) return {};  // the plan of a run may be asked for where its data are not
-  const bool is_auto = o.dataset_type == "auto";
-  if ((is_auto || o.dataset_type == data::DatasetType::kLmdb) && data::is_lmdb(spec)) {
-    const auto progress = data::read_lmdb_progress(data::LmdbReader(spec));
-    return progress ? progress->class_names : std::vector<std::string>();
-  }
-  const bool is_folder = is_auto || o.dataset_type == data::DatasetType::kImageFolder;
-  if (!is_folder || !std::filesystem::is_directory(spec, ignored)) return {};
-  return data::image_folder_classes(spec);
-}
-
 void refuse_other_classes(const ImagenetOptions& o) {
   if (o.has_made_up_data() || o.train_data.empty() || o.val_data.empty()) return;
-  const std::vector<std::string> train = class_names_of(o, o.train_data), val = class_names_of(o, o.val_data);
+  const std::vector<std::string> train = class_names_of(o.dataset_type, o.train_data),
+                                 val = class_names_of(o.validation_type(), o.val_data);
   if (train.empty() || val.empty() || train == val) return;
   const auto differing = std::mismatch(train.begin(), train.end(), val.begin(), val.end());
   const auto name_at = [](auto at, const std::vector<std::string>& names) {
@@ -182,9 +210,10 @@ void refuse_other_classes(const ImagenetOptions& o) {
 
 void fill_num_classes(ImagenetOptions& o, core::OptionSet& set) {
   if (o.num_classes) return;
-  for (const std::string& folder : {o.train_data, o.val_data}) {
-    if (o.has_made_up_data()) continue;
-    const std::vector<std::string> classes = class_names_of(o, folder);
+  if (o.has_made_up_data()) return;
+  for (const auto& [type, spec] :
+       {std::pair(o.dataset_type, o.train_data), std::pair(o.validation_type(), o.val_data)}) {
+    const std::vector<std::string> classes = class_names_of(type, spec);
     if (classes.empty()) continue;
     o.num_classes = static_cast<int64_t>(classes.size());
     set.mark_derived("num-classes", "the class folders");
@@ -229,7 +258,7 @@ config::RunFacts imagenet_run_facts(const ImagenetOptions& o) {
   return {.model = o.model,
           .precision = o.precision,
           .lr = o.lr,
-          .micro_batch_size = o.global_batch.value_or(o.micro_batch_size.value_or(kExampleBatch)),
+          .micro_batch_size = o.micro_batch_size.value_or(o.global_batch.value_or(kExampleBatch)),
           .workers = o.workers,
           .epochs = o.epochs,
           .max_steps = o.max_steps,
@@ -246,10 +275,7 @@ config::ClassifierShape classifier_of(const ImagenetOptions& o) {
 std::vector<config::ParamSpec> classifier_params_of(const ImagenetOptions& o) {
   auto specs = config::classifier_params(classifier_of(o), o.zero_last_norm);
   for (config::ParamSpec& spec : specs) {
-    const std::optional<double> own = is_norm(spec.name)   ? o.norm_weight_decay
-                                      : is_bias(spec.name) ? o.bias_weight_decay
-                                                           : std::nullopt;
-    if (own && *own == 0) spec.weight_decay = false;
+    if (own_decay(o, spec.name) == 0.0) spec.weight_decay = false;
     // Layer-wise rates of LARS are of weights: norms and biases are plain SGD without decay (You et al. 2017).
     if (o.opt == "lars" && (is_norm(spec.name) || is_bias(spec.name))) spec.weight_decay = false;
   }

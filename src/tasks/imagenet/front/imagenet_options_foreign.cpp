@@ -19,6 +19,7 @@ void declare_imagenet_foreign_flags(core::OptionSet& set) {
              {"data-path"}},
             {"it has another name here", "use --device cpu", {"no-accel"}},
             {"a rank takes the only visible GPU, else the one of its local rank", "set CUDA_VISIBLE_DEVICES", {"gpu"}},
+            {"training takes random crops", "use --train-transform eval for the centre", {"train-center-crop"}},
             {"repeated augmentation is not in this version", "drop it", {"ra-sampler", "ra-reps"}},
             {"AugMix is not in this version", "use --auto-augment imagenet, ra or ta_wide", {"augmix-severity"}},
             {"weight decay of embeddings has no group of its own", "use --wd", {"transformer-embedding-decay"}}});
