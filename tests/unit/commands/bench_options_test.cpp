@@ -68,7 +68,8 @@ TEST(BenchOptions, SizesInAllSpellings) {
 }
 
 TEST(BenchOptions, HelpOfTheLoaderTellsTheDataOfClassifiers) {
-  BenchOptions options{.which = BenchCaseName::kLoader};
+  BenchOptions options;
+  options.which = BenchCaseName::kLoader;
   const std::string help = declare_bench_options(options).help_text();
   EXPECT_TRUE(holds(help, "LMDB")) << help;
   EXPECT_TRUE(holds(help, "class folders")) << help;

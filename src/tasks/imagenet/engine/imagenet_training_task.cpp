@@ -43,7 +43,7 @@ class ImagenetTrainingTask final : public train::TrainingTask {
   train::Training& build_training(const train::TrainingHooks& hooks) override {
     if (world_.rank() == 0) core::log_info("=> creating model '{}'", options_.model);
     training_ = build_imagenet_training(options_, world_.comm(), device_, hooks);
-    const auto transform = make_imagenet_transform(options_, /*is_train=*/false);
+    const auto transform = make_imagenet_transform(options_, /*is_train=*/false, options_.evaluation_pixels());
     mover_.emplace(device_, training_.precision->input_type(), transform.mean, transform.std);
     if (options_.has_average) keep_averages(training_, options_, batch_.global_batch, epoch_.num_batches);
     training_.learning_rate = imagenet_learning_rate(options_, batch_.global_batch, epoch_.num_batches);

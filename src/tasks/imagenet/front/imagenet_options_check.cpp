@@ -159,8 +159,10 @@ int64_t ImagenetOptions::evaluation_pixels() const { return val_pixels.value_or(
 
 std::string ImagenetOptions::validation_type() const {
   if (has_made_up_data()) return dataset_type;
+  data::SourceConfig named;
+  named.spec = val_data;
   try {
-    data::is_made_of_rows({.spec = val_data});
+    data::is_made_of_rows(named);
     return data::DatasetType::kAuto;
   } catch (const Error&) {  // auto does not know what it is, or there is nothing of that name
     return dataset_type;
