@@ -102,6 +102,12 @@ constexpr PretrainedRow kPretrained[] = {
     {"xlm-roberta-base-ViT-B-32", "laion5b_s13b_b90k", "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k", ""},
     {"xlm-roberta-large-ViT-H-14", "frozen_laion5b_s13b_b90k",
      "laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k", ""},
+    {"nllb-clip-base", "v1", "visheratin/nllb-clip-base-oc", ""},
+    {"nllb-clip-large", "v1", "visheratin/nllb-clip-large-oc", ""},
+    {"nllb-clip-base-siglip", "v1", "visheratin/nllb-clip-base-siglip", ""},
+    {"nllb-clip-base-siglip", "mrl", "visheratin/nllb-siglip-mrl-base", ""},
+    {"nllb-clip-large-siglip", "v1", "visheratin/nllb-clip-large-siglip", ""},
+    {"nllb-clip-large-siglip", "mrl", "visheratin/nllb-siglip-mrl-large", ""},
     {"convnext_base", "laion400m_s13b_b51k", "laion/CLIP-convnext_base-laion400M-s13B-b51K", ""},
     {"convnext_base_w", "laion2b_s13b_b82k", "laion/CLIP-convnext_base_w-laion2B-s13B-b82K", ""},
     {"convnext_base_w", "laion2b_s13b_b82k_augreg", "laion/CLIP-convnext_base_w-laion2B-s13B-b82K-augreg", ""},
@@ -320,7 +326,7 @@ const std::vector<double> kHalf(3, 0.5), kImagenetMean = {0.485, 0.456, 0.406}, 
 
 PicturePreparation preparation_of_tag(std::string_view tag, std::string_view model) {
   const bool is_squashed = tag == "dfn5b" || core::ends_with(model, "-worldwide-378");
-  if (model.find("SigLIP") != std::string_view::npos)
+  if (model.find("SigLIP") != std::string_view::npos || core::ends_with(model, "-siglip"))
     return {.mean = kHalf, .std = kHalf, .interpolation = {}, .resize_mode = "squash"};
   if (core::starts_with(model, "PE-Core"))
     return {.mean = kHalf, .std = kHalf, .interpolation = "bilinear", .resize_mode = "squash"};

@@ -28,10 +28,10 @@ void check_imagenet_data(const ImagenetOptions& o, const core::OptionSet& set) {
   config::refuse_if(o.max_bad_samples && o.on_bad_sample == "stop",
                     "--max-bad-samples counts skipped samples, --on-bad-sample stop skips none",
                     "add --on-bad-sample skip");
-  config::refuse_if(o.dataset_repeat > 1 && o.train_num_samples.has_value(),
-                    "--dataset-repeat and --train-num-samples both say how long an epoch is", "drop one of the two");
   config::refuse_if(o.dataset_repeat > 1 && o.has_made_up_data(), "--dataset-repeat repeats data, these are made up",
                     "use --train-num-samples N");
+  config::refuse_if(o.dataset_repeat > 1 && o.train_num_samples.has_value(),
+                    "--dataset-repeat and --train-num-samples both say how long an epoch is", "drop one of the two");
   config::refuse_if(!o.stage_to.empty() && (o.has_made_up_data() || o.is_evaluate),
                     "--stage-to copies training data, there are none", "drop it");
 }
