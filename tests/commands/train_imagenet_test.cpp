@@ -135,8 +135,9 @@ TEST_F(TrainImagenet, EvaluationPicturesHaveTheirOwnSizeAndKind) {
   // A name that tells nothing is of the kind that --dataset-type says.
   std::string table = "filepath\tlabel\n";
   int64_t label = 0;
-  for (const auto& entry : fs::directory_iterator(path("shapes/heldout")))
-    if (entry.path().extension() != ".txt") table += entry.path().string() + "\t" + std::to_string(label++ % 28) + "\n";
+  for (const auto& entry : fs::recursive_directory_iterator(path("shapes/heldout")))
+    if (entry.is_regular_file() && entry.path().extension() != ".txt")
+      table += entry.path().string() + "\t" + std::to_string(label++ % 28) + "\n";
   core::write_file_atomic(logs("pictures.txt"), table);
   evaluated("table",
             {"--dataset-type", "csv", "--train-data", logs("pictures.txt"), "--val-data", logs("pictures.txt")});
