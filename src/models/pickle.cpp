@@ -276,7 +276,7 @@ bool PickleMachine::step_references(char opcode) {
   }
 }
 
-PickleDocument::PickleDocument(std::span<const std::byte> bytes, std::string where) {
+PickleDocument::PickleDocument(std::span<const std::byte> bytes, const std::string& where) {
   PickleMachine(*this, bytes, where).run();
 }
 

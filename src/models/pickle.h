@@ -50,7 +50,7 @@ class PickleDocument {
  public:
   /// Throws DataError with `where`, the byte position and the reason for anything malformed or outside the known
   /// opcodes.
-  PickleDocument(std::span<const std::byte> bytes, std::string where);
+  PickleDocument(std::span<const std::byte> bytes, const std::string& where);
   const PickleValue& root() const { return *root_; }
   /// Every "module.name" that it asks Python for, as often as it does.
   const std::vector<std::string>& globals() const { return globals_; }

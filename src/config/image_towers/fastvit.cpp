@@ -162,8 +162,8 @@ double kept_of_block(const FastVitStage& stage, const VisionShape& vision, bool 
   const auto width = static_cast<double>(stage.width);
   const double mlp = 4.0 * width + 2.0 * static_cast<double>(stage.mlp_width);
   if (!stage.attends) return 4.0 * width + mlp;
-  const double probabilities =
-      keeps_attention ? static_cast<double>(stage.width / vision.head_width * stage.cells()) : 0.0;
+  const int64_t heads = stage.width / vision.head_width;
+  const double probabilities = keeps_attention ? static_cast<double>(heads * stage.cells()) : 0.0;
   return 10.0 * width + probabilities + mlp;
 }
 
