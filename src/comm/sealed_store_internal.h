@@ -8,8 +8,7 @@ namespace lockstep::comm {
 
 /// A store that strangers may reach and list, for those who share a secret. Names become HMAC-SHA256 codes of the
 /// secret and the name; each value carries such a code of its name and itself, and one whose code is wrong is an error.
-/// Counts
-/// (`add`) carry none: the server adds. Nothing is encrypted.
+/// Counts (`add`) carry none: the server adds. Nothing is encrypted.
 class SealedStore final : public c10d::Store {
  public:
   SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string secret);

@@ -127,16 +127,6 @@ LmdbProgress progress_in(const fs::path& folder) {
   }
 }
 
-/// Of class folders, or of an LMDB that knows them.
-std::vector<std::string> class_names_of(const SourceConfig& source) {
-  std::error_code code;
-  if (is_lmdb(source.spec)) {
-    const auto progress = read_lmdb_progress(LmdbReader(source.spec));
-    return progress ? progress->class_names : std::vector<std::string>();
-  }
-  return fs::is_directory(source.spec, code) ? image_folder_classes(source.spec) : std::vector<std::string>();
-}
-
 /// The finished name, absolute, without a separator at its end.
 fs::path output_of(const ToLmdbConfig& config) {
   fs::path output = fs::absolute(config.output).lexically_normal();
@@ -232,7 +222,7 @@ ToLmdbResult to_lmdb(const ToLmdbConfig& config) {
   const fs::path output = output_of(config), partial = output.string() + ".partial";
   ChunkReader reader(config.source, config.num_threads);
   if (auto found = found_complete(output, reader.source())) return *found;
-  const std::vector<std::string> class_names = class_names_of(config.source);
+  const std::vector<std::string> class_names = class_names_of(config.source.type, config.source.spec);
   std::error_code code;
   fs::create_directories(partial, code);
   if (errno = code.value(); code) core::throw_errno("cannot create folder", partial);

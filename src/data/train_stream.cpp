@@ -175,6 +175,15 @@ std::vector<DatasetName> labelled_datasets() {
 
 bool is_made_of_rows(const SourceConfig& config) { return !is_shards(resolved_type(config)); }
 
+std::vector<std::string> class_names_of(const std::string& type, const std::string& spec) {
+  std::error_code ignored;
+  if (!fs::exists(spec, ignored)) return {};  // the plan of a run may be asked for where its data are not
+  const bool is_auto = type == DatasetType::kAuto;
+  if ((is_auto || type == DatasetType::kLmdb) && is_lmdb(spec)) return lmdb_class_names(LmdbReader(spec));
+  const bool is_folder = is_auto || type == DatasetType::kImageFolder;
+  return is_folder && fs::is_directory(spec, ignored) ? image_folder_classes(spec) : std::vector<std::string>();
+}
+
 bool is_made_up(const std::string& type) {
   return std::any_of(std::begin(kSourceTypes), std::end(kSourceTypes),
                      [&](const SourceType& known) { return type == known.name && !known.has_size; });

@@ -30,6 +30,10 @@ bool is_made_of_rows(const SourceConfig& config);
 /// Is it made up: without files, and without a size of its own?
 bool is_made_up(const std::string& type);
 
+/// The classes of data of this kind (a name of DatasetType) that name them, in the order of their numbers: class
+/// folders, and an LMDB of such. Empty for all other data, and where there are none.
+std::vector<std::string> class_names_of(const std::string& type, const std::string& spec);
+
 /// "auto", "webdataset", ...; UsageError with the known names. "webdataset-audio" is WebDataset: what a sample needs is
 /// said apart.
 std::string parse_dataset_type(const std::string& name);

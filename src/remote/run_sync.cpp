@@ -167,9 +167,8 @@ std::vector<RunFileGroup> RunSync::list_files(SyncReport& report) {
     if (!unread_.insert(file.name).second) continue;
     if (unread_.size() == 1)
       note_failure("", EnvironmentError(fmt::format("cannot read '{}': {}", file.name, file.reason)));
-    ++report.num_missing;
+    report.note_missing({.name = file.name});
     ++report.num_unread;
-    if (report.missing.size() < kMaxListed) report.missing.push_back(file.name);
   }
   return std::move(files.groups);
 }

@@ -30,8 +30,7 @@ constexpr uint64_t kNoPage = ~uint64_t{0};
 constexpr int kMaxTreeDepth = 32;  // liblmdb's own limit
 constexpr uint32_t kMinPageBytes = 256, kMaxPageBytes = 65536;
 constexpr size_t kMaxKeptBytes = size_t{64} << 20;   // 16384 pages hold the keys of 2 million pictures
-constexpr uint64_t kAheadBytes = uint64_t{1} << 20;  // smaller reads are slower
-constexpr uint64_t kAskedBytes = uint64_t{8} << 20;  // of the system, behind those: disks answer many requests at once
+constexpr uint64_t kAheadBytes = uint64_t{1} << 20;  // smaller reads are slower, and the system has asked for as much
 
 /// The number at `offset`; the caller has checked that it lies inside.
 template <typename T> T number_at(std::string_view bytes, size_t offset) {
@@ -251,16 +250,6 @@ std::optional<std::string> LmdbReader::get(std::string_view key) const {
   return get_into(key, value) ? std::optional(std::move(value)) : std::nullopt;
 }
 
-/// Of what lies behind `end`, so that the disk is busy while values are looked at.
-void LmdbReader::ask_for_more(uint64_t end, Ahead& ahead) const {
-  const uint64_t until = end + kAskedBytes;
-  const bool goes_on = ahead.asked_until_ >= end && ahead.asked_until_ <= until;
-  const uint64_t from = goes_on ? ahead.asked_until_ : end;
-  if (until - from < kAskedBytes / 4) return;  // few large requests
-  ::posix_fadvise(file_.get(), static_cast<off_t>(from), static_cast<off_t>(until - from), POSIX_FADV_WILLNEED);
-  ahead.asked_until_ = until;
-}
-
 std::optional<std::string_view> LmdbReader::get_ahead(std::string_view key, Ahead& ahead) const {
   const std::optional<Found> found = find(key);
   if (!found) return std::nullopt;
@@ -278,7 +267,7 @@ std::optional<std::string_view> LmdbReader::get_ahead(std::string_view key, Ahea
     ahead.begin_ = begin;
     ahead.size_ =
         core::read_at(file_, std::as_writable_bytes(std::span(ahead.memory_)).first(wanted), begin, file_name_);
-    ask_for_more(begin + wanted, ahead);
+    ::posix_fadvise(file_.get(), static_cast<off_t>(begin + wanted), kAheadBytes, POSIX_FADV_WILLNEED);
     check_unchanged();
     if (ahead.size_ < size) refuse_big_value(node);
   }

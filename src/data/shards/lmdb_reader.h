@@ -53,10 +53,9 @@ class LmdbReader {
     };
     std::vector<Block> memory_;
     uint64_t begin_ = 0, size_ = 0;     // the part of the file that it holds
-    uint64_t asked_until_ = 0;          // where what the system was asked for ends
     std::shared_ptr<const Page> leaf_;  // of a small value
   };
-  /// As get, but reads 1 MiB of the file at a time and asks for the next 8. What it gives is a view of `ahead`, which
+  /// As get, but reads 1 MiB of the file at a time and asks for the next. What it gives is a view of `ahead`, which
   /// the next call with it ends; a commit is noticed when the file is read next.
   std::optional<std::string_view> get_ahead(std::string_view key, Ahead& ahead) const;
   /// Calls use(key) for each key in byte order; reads no values.
@@ -101,7 +100,6 @@ class LmdbReader {
   std::shared_ptr<const Page> kept_page(uint64_t number) const;
   std::optional<Found> find(std::string_view key) const;
   Node node_of(const Page& page, size_t index) const;
-  void ask_for_more(uint64_t end, Ahead& ahead) const;
   void check_big_value(const Node& node) const;
   [[noreturn]] void refuse_big_value(const Node& node) const;
   void read_big_value(const Node& node, std::string& value) const;

@@ -207,6 +207,11 @@ TEST_F(Lmdb, CountsAndNamesOfClassesSurvive) {
   to_lmdb({.source = labelled_config(folders), .output = out("named.lmdb")});
   to_lmdb({.source = labelled_config(out("named.lmdb")), .output = out("copied.lmdb")});
   EXPECT_EQ(read_lmdb_progress(LmdbReader(out("copied.lmdb")))->class_names, image_folder_classes(folders));
+  const std::string foreign = LOCKSTEP_GOLDEN_DIR "/lmdb/raw_paths.mdb";  // named by the folders of its keys
+  to_lmdb({.source = labelled_config(foreign), .output = out("foreign.lmdb")});
+  const auto names = read_lmdb_progress(LmdbReader(out("foreign.lmdb")))->class_names;
+  EXPECT_FALSE(names.empty());
+  EXPECT_EQ(names, lmdb_class_names(LmdbReader(foreign)));
 }
 
 TEST_F(Lmdb, AFileOfAConversionThatWasKilledAtItsStartIsNoDamage) {

@@ -6,10 +6,7 @@
 #include "config/optimizers.h"
 #include "config/option_checks.h"
 #include "core/error.h"
-#include "data/shards/lmdb_reader.h"
 #include "data/shards/source_config.h"
-#include "data/shards/source_lmdb.h"
-#include "data/shards/source_rows.h"
 #include "data/train_stream.h"
 #include "tasks/imagenet/front/imagenet_options.h"
 
@@ -139,18 +136,6 @@ std::optional<double> own_decay(const ImagenetOptions& o, const std::string& nam
   return is_norm(name) ? o.norm_weight_decay : std::nullopt;
 }
 
-/// The classes of data of this kind that name them, in the order of their numbers: class folders, and an LMDB of such.
-std::vector<std::string> class_names_of(const std::string& type, const std::string& spec) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(spec, ignored)) return {};  // the plan of a run may be asked for where its data are not
-  const bool is_auto = type == data::DatasetType::kAuto;
-  if ((is_auto || type == data::DatasetType::kLmdb) && data::is_lmdb(spec))
-    return data::lmdb_class_names(data::LmdbReader(spec));
-  const bool is_folder = is_auto || type == data::DatasetType::kImageFolder;
-  if (!is_folder || !std::filesystem::is_directory(spec, ignored)) return {};
-  return data::image_folder_classes(spec);
-}
-
 }  // namespace
 
 bool ImagenetOptions::has_made_up_data() const { return data::is_made_up(dataset_type); }
@@ -197,8 +182,8 @@ void fill_imagenet_defaults(ImagenetOptions& o, core::OptionSet& set) {
 
 void refuse_other_classes(const ImagenetOptions& o) {
   if (o.has_made_up_data() || o.train_data.empty() || o.val_data.empty()) return;
-  const std::vector<std::string> train = class_names_of(o.dataset_type, o.train_data),
-                                 val = class_names_of(o.validation_type(), o.val_data);
+  const std::vector<std::string> train = data::class_names_of(o.dataset_type, o.train_data),
+                                 val = data::class_names_of(o.validation_type(), o.val_data);
   if (train.empty() || val.empty() || train == val) return;
   const auto differing = std::mismatch(train.begin(), train.end(), val.begin(), val.end());
   const auto name_at = [](auto at, const std::vector<std::string>& names) {
@@ -215,7 +200,7 @@ void fill_num_classes(ImagenetOptions& o, core::OptionSet& set) {
   if (o.has_made_up_data()) return;
   for (const auto& [type, spec] :
        {std::pair(o.dataset_type, o.train_data), std::pair(o.validation_type(), o.val_data)}) {
-    const std::vector<std::string> classes = class_names_of(type, spec);
+    const std::vector<std::string> classes = data::class_names_of(type, spec);
     if (classes.empty()) continue;
     o.num_classes = static_cast<int64_t>(classes.size());
     set.mark_derived("num-classes", "the class folders");
