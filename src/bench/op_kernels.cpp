@@ -111,7 +111,7 @@ class LayerNorm final : public OpKernel {
   LayerNorm(const OpShape& shape, at::ScalarType type, at::Device device)
       : x_BD_(random(shape.sizes, type, device, 8)), gain_D_(random({shape.sizes[1]}, type, device, 9)),
         bias_D_(random({shape.sizes[1]}, type, device, 10)) {}
-  void run() override { out_BD_ = nn::layer_norm(x_BD_, gain_D_, bias_D_, kEpsilon); }
+  void run() override { out_BD_ = nn::layer_norm(x_BD_, gain_D_, bias_D_, kEpsilon, x_BD_.scalar_type()); }
   int64_t count_wrong() override {
     run();
     const at::Tensor rows = spread(x_BD_.size(0), 64, x_BD_.device());
@@ -137,11 +137,11 @@ class FusedNorm final : public OpKernel {
     if (!is_backward_) return;
     const at::AutoGradMode with_gradients(true);
     for (at::Tensor* tensor : {&x_BD_, &gain_D_, &bias_D_}) tensor->requires_grad_(true);
-    out_BD_ = nn::layer_norm(x_BD_, gain_D_, bias_D_, kEpsilon);
+    out_BD_ = nn::layer_norm(x_BD_, gain_D_, bias_D_, kEpsilon, x_BD_.scalar_type());
   }
   void run() override {
     if (!is_backward_) {
-      out_BD_ = nn::add_layer_norm(x_BD_, other_BD_, gain_D_, bias_D_, kEpsilon).second;
+      out_BD_ = nn::add_layer_norm(x_BD_, other_BD_, gain_D_, bias_D_, kEpsilon, x_BD_.scalar_type()).second;
       return;
     }
     for (at::Tensor* tensor : {&x_BD_, &gain_D_, &bias_D_}) tensor->mutable_grad() = at::Tensor();

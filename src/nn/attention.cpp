@@ -9,7 +9,9 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/split_with_sizes.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +19,7 @@
 
 #include "config/attention_kernel.h"
 #include "core/error.h"
+#include "nn/gpu_kernels.h"
 #include "nn/product.h"
 
 namespace lockstep::nn {
@@ -43,7 +46,48 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
       .view({batch, heads, queries, width});
 }
 
+struct SplitFunction : torch::autograd::Function<SplitFunction> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                                                int64_t dim, std::vector<int64_t> sizes) {
+    context->saved_data["dim"] = dim;
+    context->saved_data["shape"] = x.sizes().vec();
+    context->saved_data["sizes"] = sizes;
+    context->set_materialize_grads(false);
+    return at::split_with_sizes(x, sizes, dim);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const int64_t dim = context->saved_data["dim"].toInt();
+    at::Tensor found;
+    for (const at::Tensor& gradient : gradients)
+      if (gradient.defined() && !found.defined())
+        found = at::empty(context->saved_data["shape"].toIntVector(), gradient.options());
+    LOCKSTEP_CHECK(found.defined(), "a backward pass without a gradient");
+    const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
+    int64_t begin = 0;
+    for (size_t i = 0; i < sizes.size(); begin += sizes[i++]) {
+      at::Tensor part = found.narrow(dim, begin, sizes[i]);
+      if (gradients[i].defined())
+        copy_strided(part, gradients[i]);
+      else
+        part.zero_();
+    }
+    return {found, at::Tensor(), at::Tensor()};
+  }
+};
+
 }  // namespace
+
+std::vector<at::Tensor> split_apart(const at::Tensor& x, int64_t dim, at::IntArrayRef sizes) {
+  return SplitFunction::apply(x, dim, sizes.vec());
+}
+
+std::vector<at::Tensor> split_heads(const at::Tensor& x, int64_t parts, int64_t heads) {
+  const at::Tensor x_BTPHK = x.view({x.size(0), x.size(1), parts, heads, x.size(2) / parts / heads});
+  std::vector<at::Tensor> found = split_apart(x_BTPHK, 2, std::vector<int64_t>(static_cast<size_t>(parts), 1));
+  for (at::Tensor& part : found) part = part.squeeze(2).transpose(1, 2);
+  return found;
+}
 
 at::Tensor causal_mask(int64_t length, const at::TensorOptions& options) {
   return at::full({length, length}, -std::numeric_limits<double>::infinity(), options).triu_(1);
@@ -85,9 +129,8 @@ void MultiHeadAttention::prepare_inference(std::optional<at::ScalarType> type) {
 at::Tensor MultiHeadAttention::forward(const at::Tensor& x_BTD, bool is_causal, const at::Tensor& mask) const {
   const int64_t batch = x_BTD.size(0), length = x_BTD.size(1), width = x_BTD.size(2);
   const at::Tensor qkv =
-      (is_usable(packed_in_) ? packed_in_.forward(x_BTD) : linear_layer(x_BTD, in_proj_weight_, in_proj_bias_))
-          .view({batch, length, 3, heads_, width / heads_});
-  const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
+      is_usable(packed_in_) ? packed_in_.forward(x_BTD) : linear_layer(x_BTD, in_proj_weight_, in_proj_bias_);
+  const std::vector<at::Tensor> parts = split_heads(qkv, 3, heads_);
   const at::Tensor typed_mask = mask.defined() ? mask.to(parts[0].scalar_type()) : mask;
   const at::Tensor y_BHTK = attention(parts[0], parts[1], parts[2], typed_mask, is_causal && !mask.defined());
   return out_proj_.forward(y_BHTK.transpose(1, 2).reshape({batch, length, width}));
@@ -106,8 +149,7 @@ at::Tensor MultiHeadAttention::forward_one_query(const at::Tensor& query_x_B1D, 
   const bool is_packed = is_usable(packed_query_);
   const at::Tensor q = is_packed ? packed_query_.forward(query_x_B1D) : linear_layer(query_x_B1D, q_weight, q_bias);
   const at::Tensor kv = is_packed ? packed_key_value_.forward(x_BTD) : linear_layer(x_BTD, kv_weight, kv_bias);
-  const std::vector<at::Tensor> parts =
-      kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const std::vector<at::Tensor> parts = split_heads(kv, 2, heads_);
   at::Tensor mask;
   if (is_causal) {
     const at::Tensor is_later = at::arange(length, position_B.options()).unsqueeze(0).gt(position_B.unsqueeze(1));

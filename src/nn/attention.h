@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <vector>
+
 #include "nn/dropout.h"
 #include "nn/layers.h"
 #include "nn/module.h"
@@ -15,6 +17,13 @@ namespace lockstep::nn {
 /// v.
 at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const at::Tensor& v_BHTK,
                      const at::Tensor& mask, bool is_causal, const Dropout& dropout = {});
+
+/// Parts of x along `dim`, of so many entries each; their gradients are written side by side in one pass, where views
+/// would each have a tensor of x's size, and a sum of those.
+std::vector<at::Tensor> split_apart(const at::Tensor& x, int64_t dim, at::IntArrayRef sizes);
+
+/// Queries, keys and values (`parts` of them) of heads that lie side by side, [B, T, parts H K]: each [B, H, T, K].
+std::vector<at::Tensor> split_heads(const at::Tensor& x, int64_t parts, int64_t heads);
 
 /// -inf where position i may not see j > i, else 0: [T, T].
 at::Tensor causal_mask(int64_t length, const at::TensorOptions& options);

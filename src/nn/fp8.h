@@ -23,6 +23,10 @@ Fp8Engine fp8_engine_of(const at::Device& device);
 struct Fp8Tensor {
   at::Tensor bits;
   at::Tensor inverse_scale;  ///< fp32, 0-dim, on the same device.
+  at::Tensor transposed{};   ///< The transpose of all but the last dim by the last, dense; undefined: nobody asked.
+
+  /// The matrix [rows, columns] with its transpose, dense where that is there.
+  Fp8Tensor transpose() const;
 };
 
 /// The largest finite number of a type of 8 bits.
@@ -36,12 +40,14 @@ at::Tensor fp8_amax(const at::Tensor& x);
 at::Tensor fp8_scale(const at::Tensor& amax, const at::Tensor& max, int64_t margin, const at::Tensor& otherwise);
 
 /// x times `scale` (fp32, 0-dim), rounded to nearest, ties to even; beyond the largest finite number it is that. NaN
-/// stays NaN.
-Fp8Tensor fp8_quantize(const at::Tensor& x, at::ScalarType type, const at::Tensor& scale);
+/// stays NaN. The largest absolute value of x goes to `amax` (fp32, 0-dim), where that is defined, if it is larger.
+/// With `is_transposed` an own kernel may make the transpose on the way.
+Fp8Tensor fp8_quantize(const at::Tensor& x, at::ScalarType type, const at::Tensor& scale, const at::Tensor& amax = {},
+                       bool is_transposed = false);
 
-/// a b^t, [M, K] and [N, K] of any strides -> [M, N] of `type`. `is_fast`: kScaledMm may keep sums in fewer bits.
-/// kScaledMm wants K and N to be multiples of 16: other products are emulated.
+/// a b^t + bias, [M, K] and [N, K] of any strides -> [M, N] of `type`; `bias` [N] of `type`, or undefined. `is_fast`:
+/// kScaledMm may keep sums in fewer bits. kScaledMm wants K and N to be multiples of 16: other products are emulated.
 at::Tensor fp8_product(const Fp8Tensor& a_MK, const Fp8Tensor& b_NK, at::ScalarType type, Fp8Engine engine,
-                       bool is_fast);
+                       bool is_fast, const at::Tensor& bias = {});
 
 }  // namespace lockstep::nn

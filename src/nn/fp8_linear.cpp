@@ -4,9 +4,12 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include <optional>
 #include <utility>
 
+#include "nn/bias_activation.h"
 #include "nn/compute_type.h"
+#include "nn/gpu_kernels.h"
 #include "nn/tensor_parallel.h"
 #include "nn/tensor_parallel_internal.h"
 
@@ -42,7 +45,7 @@ struct PendingFp8 {
   Pending bytes;
   Fp8Tensor own;
   Fp8Tensor wait_rows() {
-    if (!bytes.result.defined()) return {as_rows(own.bits), own.inverse_scale};
+    if (!bytes.result.defined()) return {as_rows(own.bits), own.inverse_scale, own.transposed};
     return {as_rows(bytes.wait().view(own.bits.scalar_type())), own.inverse_scale};
   }
 };
@@ -60,14 +63,18 @@ at::Tensor with_rows_of(const at::Tensor& rows, const at::Tensor& like, int64_t 
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* autograd, const at::Tensor& x, const at::Tensor& weight,
-                            c10::intrusive_ptr<Context> context) {
+                            const std::optional<at::Tensor>& bias, c10::intrusive_ptr<Context> context) {
     const bool gathers = context->gathers_input();
-    const Fp8Tensor own = context->layer.quantize(x, Fp8Operand::kInput, context->sharers(Fp8Operand::kInput));
+    const Fp8Tensor own = context->layer.quantize(x, Fp8Operand::kInput, context->sharers(Fp8Operand::kInput),
+                                                  /*is_transposed=*/!gathers);
     PendingFp8 input = start_gather(own, gathers, context->shard);
     const Fp8Tensor& narrow_weight = context->layer.weight(weight, context->sharers(Fp8Operand::kWeight));
-    const at::Tensor rows =
-        fp8_product(input.wait_rows(), narrow_weight, x.scalar_type(), context->layer.engine(), /*is_fast=*/true);
-    autograd->save_for_backward({own.bits, own.inverse_scale, weight});
+    const at::Tensor rows = fp8_product(input.wait_rows(), narrow_weight, x.scalar_type(), context->layer.engine(),
+                                        /*is_fast=*/true, bias.value_or(at::Tensor()));
+    // Where the transpose is there it is all that the backward pass needs.
+    autograd->save_for_backward({own.transposed.defined() ? own.transposed : own.bits, own.inverse_scale, weight});
+    autograd->saved_data["has_bias"] = bias.has_value();
+    autograd->saved_data["is_transposed"] = own.transposed.defined();
     autograd->saved_data["context"] = c10::IValue::make_capsule(context);
     const at::Tensor y = with_rows_of(rows, x, gathers ? context->shard.size() : 1);
     return context->split == Fp8Split::kRow && !context->shard.is_alone()
@@ -83,8 +90,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const Fp8Engine engine = context->layer.engine();
     const bool gathers = context->gathers_gradient();
     const Fp8Tensor own =
-        context->layer.quantize(gradients[0], Fp8Operand::kGradient, context->sharers(Fp8Operand::kGradient));
-    PendingFp8 input = start_gather({saved[0], saved[1]}, context->gathers_input(), context->shard);
+        context->layer.quantize(gradients[0], Fp8Operand::kGradient, context->sharers(Fp8Operand::kGradient),
+                                /*is_transposed=*/!gathers);
+    const bool is_transposed = autograd->saved_data["is_transposed"].toBool();
+    PendingFp8 input = start_gather({saved[0], saved[1]}, !is_transposed && context->gathers_input(), context->shard);
     const Fp8Tensor gradient = start_gather(own, gathers, context->shard).wait_rows();
     const at::Tensor rows =
         fp8_product(gradient, context->layer.transposed_weight(weight, context->sharers(Fp8Operand::kWeight)), type,
@@ -93,18 +102,26 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     Pending x_gradient{with_rows_of(rows, gradients[0], gathers ? context->shard.size() : 1)};
     if (reduces) x_gradient = internal::start_reduction(x_gradient.result, context->shard);
     const Fp8Tensor x = input.wait_rows();
-    const at::Tensor weight_gradient =
-        fp8_product({gradient.bits.t(), gradient.inverse_scale}, {x.bits.t(), x.inverse_scale}, weight.scalar_type(),
-                    engine, /*is_fast=*/false);
-    return {x_gradient.wait(), weight_gradient, at::Tensor()};
+    const at::Tensor weight_gradient = fp8_product(gradient.transpose(), is_transposed ? x : x.transpose(),
+                                                   weight.scalar_type(), engine, /*is_fast=*/false);
+    at::Tensor bias_gradient;
+    if (autograd->saved_data["has_bias"].toBool()) bias_gradient = column_sums(as_rows(gradients[0].contiguous()));
+    return {x_gradient.wait(), weight_gradient, bias_gradient, at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor fp8_linear(const at::Tensor& x, const at::Tensor& weight, Fp8Linear& layer, const ShardCtx& shard,
-                      Fp8Split split) {
-  return LinearFunction::apply(in_compute_type(x), weight, c10::make_intrusive<Context>(layer, shard, split));
+at::Tensor fp8_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Fp8Linear& layer,
+                      const ShardCtx& shard, Fp8Split split) {
+  const at::Tensor typed_x = in_compute_type(x);
+  const auto context = c10::make_intrusive<Context>(layer, shard, split);
+  const bool sums_parts = split == Fp8Split::kRow && !shard.is_alone();  // a bias is added once, behind the sum
+  if (!bias.defined() || sums_parts) {
+    const at::Tensor y = LinearFunction::apply(typed_x, weight, std::nullopt, context);
+    return bias.defined() ? add_bias(y, bias) : y;
+  }
+  return LinearFunction::apply(typed_x, weight, bias.to(typed_x.scalar_type()), context);
 }
 
 }  // namespace lockstep::nn

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
@@ -32,26 +31,23 @@ at::Tensor Fp8Linear::current_scale(const at::Tensor& amax, at::ScalarType type)
   return fp8_scale(amax, at::full({}, fp8_max(type), amax.options()), options().margin, at::ones({}, amax.options()));
 }
 
-Fp8Tensor Fp8Linear::quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* sharers) {
+Fp8Tensor Fp8Linear::quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* sharers, bool is_transposed) {
   const c10::NoGradGuard no_grad;
   const at::ScalarType type = type_of(operand, options());
   if (options().recipe == Fp8Recipe::kTensorwise) {
     const at::Tensor amax = fp8_amax(x);
     if (sharers != nullptr) sharers->all_reduce(amax, comm::ReduceOp::kMax).wait();
-    return fp8_quantize(x, type, current_scale(amax, type));
+    return fp8_quantize(x, type, current_scale(amax, type), {}, is_transposed);
   }
   const auto place = static_cast<int64_t>(operand);
-  if (is_training()) {
-    at::Tensor amax = amax_.select(0, place);
-    at::maximum_out(amax, amax, fp8_amax(x));
-  }
-  return fp8_quantize(x, type, scale_.select(0, place));
+  return fp8_quantize(x, type, scale_.select(0, place), is_training() ? amax_.select(0, place) : at::Tensor(),
+                      is_transposed);
 }
 
 const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight, comm::Comm* sharers) {
   const uint32_t version = weight._version();
   if (weight_step_ != state_.num_steps_ || weight_version_ != version) {
-    weight_ = quantize(weight, Fp8Operand::kWeight, sharers);
+    weight_ = quantize(weight, Fp8Operand::kWeight, sharers, is_training());
     transposed_weight_ = {};
     weight_step_ =
         is_training() ? state_.num_steps_ : -1;  // evaluation notes no largest value: training must round again
@@ -63,8 +59,8 @@ const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight, comm::Comm* sharers
 const Fp8Tensor& Fp8Linear::transposed_weight(const at::Tensor& weight, comm::Comm* sharers) {
   const Fp8Tensor& plain = this->weight(weight, sharers);
   if (!transposed_weight_.bits.defined()) {
-    const at::Tensor view = plain.bits.t();
-    transposed_weight_ = {engine() == Fp8Engine::kScaledMm ? view.contiguous() : view, plain.inverse_scale};
+    transposed_weight_ = plain.transpose();
+    if (engine() == Fp8Engine::kScaledMm) transposed_weight_.bits = transposed_weight_.bits.contiguous();
   }
   return transposed_weight_;
 }

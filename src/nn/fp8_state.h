@@ -38,7 +38,9 @@ class Fp8Linear : public Module {
  public:
   /// x in 8 bits. `sharers`: ranks that hold the other parts of it (nullptr: x is whole). Under kTensorwise collective
   /// over them, one all-reduce, so that results do not depend on how many they are.
-  Fp8Tensor quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* sharers = nullptr);
+  /// `is_transposed`: see fp8_quantize().
+  Fp8Tensor quantize(const at::Tensor& x, Fp8Operand operand, comm::Comm* sharers = nullptr,
+                     bool is_transposed = false);
   /// The weight, kept until it changes or the step ends.
   const Fp8Tensor& weight(const at::Tensor& weight, comm::Comm* sharers = nullptr);
   /// Its transpose, with rows one after the other where the engine wants that.

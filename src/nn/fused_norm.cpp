@@ -5,23 +5,25 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "nn/gpu_kernels.h"
 #include "nn/layer_norm_kernel.h"
 #include "nn/parallel_for.h"
 
 namespace lockstep::nn {
 namespace {
 
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
 constexpr int64_t kLeastNumbers = 1 << 14;  // of a thread: below, starting one costs more
 constexpr int64_t kLeastOfAll = 1 << 13;    // below, ATen is as fast
-
-struct Normed {
-  at::Tensor sum, out, mean_N, rstd_N;
-};
 
 NormRows rows_of(const at::Tensor& x, double epsilon) {
   const int64_t width = x.size(-1);
@@ -52,10 +54,10 @@ Normed normed(const at::Tensor& x, const at::Tensor& residual, const at::Tensor&
   return result;
 }
 
-/// {dx, dgain, dbias}; dsum may be undefined.
-torch::autograd::variable_list gradients_of(const torch::autograd::variable_list& saved, const at::Tensor& dout,
-                                            const at::Tensor& dsum, double epsilon) {
-  const at::Tensor &s = saved[0], &gain = saved[1], &mean_N = saved[2], &rstd_N = saved[3];
+/// dsum may be undefined.
+NormGradients gradients_of(const Normed& normed, const at::Tensor& gain, const at::Tensor& dout, const at::Tensor& dsum,
+                           double epsilon) {
+  const at::Tensor &s = normed.sum, &mean_N = normed.mean_N, &rstd_N = normed.rstd_N;
   const NormRows shape = rows_of(s, epsilon);
   const at::Tensor d = dout.contiguous(), more = dsum.defined() ? dsum.contiguous() : dsum;
   at::Tensor dx = at::empty_like(s);
@@ -74,66 +76,87 @@ torch::autograd::variable_list gradients_of(const torch::autograd::variable_list
                                parts + (num_parts + part) * shape.width);
   });
   const at::Tensor sum_2D = num_parts == 1 ? part_2PD.select(1, 0) : part_2PD.sum(1);
-  return {dx, sum_2D.select(0, 0), sum_2D.select(0, 1)};
+  return {.sum = dx, .residual = dx, .gain = sum_2D.select(0, 0), .bias = sum_2D.select(0, 1)};
 }
 
-struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& gain,
-                            const at::Tensor& bias, double epsilon) {
-    const Normed result = normed(x, {}, gain, bias, epsilon);
-    context->save_for_backward({x, gain, result.mean_N, result.rstd_N});
-    context->saved_data["epsilon"] = epsilon;
-    return result.out;
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    const auto found =
-        gradients_of(context->get_saved_variables(), gradients[0], {}, context->saved_data["epsilon"].toDouble());
-    return {found[0], found[1], found[2], at::Tensor()};
-  }
-};
-
-struct AddLayerNormFunction : torch::autograd::Function<AddLayerNormFunction> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                                                const at::Tensor& residual, const at::Tensor& gain,
-                                                const at::Tensor& bias, double epsilon) {
-    const Normed result = normed(x, residual, gain, bias, epsilon);
+/// Of x, or of x + residual. Gives {the normed}, or with `gives_sum` {the sum, the normed}.
+struct NormFunction : torch::autograd::Function<NormFunction> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& residual,
+                               const at::Tensor& gain, const std::optional<at::Tensor>& given_bias, double epsilon,
+                               at::ScalarType type, bool gives_sum) {
+    const at::Tensor more = residual.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
+    const Normed result =
+        x.is_cpu() ? normed(x, more, gain, bias, epsilon) : layer_norm_on_gpu(x, more, gain, bias, epsilon, type);
     context->save_for_backward({result.sum, gain, result.mean_N, result.rstd_N});
     context->saved_data["epsilon"] = epsilon;
-    return {result.sum, result.out};
+    context->saved_data["residual_type"] = (more.defined() ? more : x).scalar_type();
+    context->saved_data["has_residual"] = more.defined();
+    context->saved_data["type"] = result.out.scalar_type();
+    context->set_materialize_grads(false);
+    return gives_sum ? variable_list{result.sum, result.out} : variable_list{result.out};
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor dout = gradients[1].defined() ? gradients[1] : at::zeros(saved[0].sizes(), saved[0].options());
-    const auto found = gradients_of(saved, dout, gradients[0], context->saved_data["epsilon"].toDouble());
-    return {found[0], found[0], found[1], found[2], at::Tensor()};
+    const Normed result{.sum = saved[0], .out = {}, .mean_N = saved[2], .rstd_N = saved[3]};
+    const at::Tensor dsum = gradients.size() == 2 ? gradients[0] : at::Tensor();
+    at::Tensor dout = gradients.back();
+    if (!dout.defined())
+      dout = at::zeros(saved[0].sizes(), saved[0].options().dtype(context->saved_data["type"].toScalarType()));
+    const NormGradients found =
+        saved[0].is_cpu() ? gradients_of(result, saved[1], dout, dsum, context->saved_data["epsilon"].toDouble())
+                          : layer_norm_backward_on_gpu(result, saved[1], dout, dsum,
+                                                       context->saved_data["residual_type"].toScalarType());
+    variable_list all(7);
+    all[0] = found.sum;
+    if (context->saved_data["has_residual"].toBool()) all[1] = found.residual;
+    all[2] = found.gain;
+    all[3] = found.bias;
+    return all;
   }
 };
 
-bool has_kernel(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat && gain.scalar_type() == at::kFloat &&
-         bias.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() >= kLeastOfAll;
+std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+
+bool has_kernel(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& gain, const at::Tensor& bias) {
+  if (!x.is_cpu()) return suits_gpu_layer_norm(x, residual, gain, bias);
+  const bool suits_residual = !residual.defined() || (residual.scalar_type() == x.scalar_type() &&
+                                                      residual.sizes() == x.sizes() && residual.is_contiguous());
+  return bias.defined() && x.scalar_type() == at::kFloat && gain.scalar_type() == at::kFloat &&
+         bias.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() >= kLeastOfAll && suits_residual;
 }
 
 }  // namespace
 
-at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias, double epsilon) {
-  if (has_kernel(x, gain, bias)) return LayerNormFunction::apply(x, gain, bias, epsilon);
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias, double epsilon,
+                      at::ScalarType type) {
+  if (has_kernel(x, {}, gain, bias))
+    return NormFunction::apply(x, std::nullopt, gain, if_defined(bias), epsilon, type, /*gives_sum=*/false)[0].to(type);
+  if (!bias.defined()) return at::rms_norm(x, gain.sizes(), gain.to(x.scalar_type()), epsilon).to(type);
   // The CPU kernel takes mixed types and computes in fp32 either way; the CUDA kernel wants one type.
   const bool is_mixed = x.scalar_type() != gain.scalar_type() && !x.is_cpu();
-  return at::layer_norm(is_mixed ? x.to(gain.scalar_type()) : x, gain.sizes(), gain, bias, epsilon).to(x.scalar_type());
+  return at::layer_norm(is_mixed ? x.to(gain.scalar_type()) : x, gain.sizes(), gain, bias, epsilon).to(type);
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
-                                                 const at::Tensor& gain, const at::Tensor& bias, double epsilon) {
-  const bool is_alike = residual.scalar_type() == x.scalar_type() && residual.sizes() == x.sizes();
-  if (is_alike && residual.is_contiguous() && has_kernel(x, gain, bias)) {
-    const auto both = AddLayerNormFunction::apply(x, residual, gain, bias, epsilon);
-    return {both[0], both[1]};
+                                                 const at::Tensor& gain, const at::Tensor& bias, double epsilon,
+                                                 at::ScalarType type) {
+  if (has_kernel(x, residual, gain, bias)) {
+    const variable_list both =
+        NormFunction::apply(x, residual, gain, if_defined(bias), epsilon, type, /*gives_sum=*/true);
+    return {both[0], both[1].to(type)};
   }
   const at::Tensor sum = x.add(residual);
-  return {sum, layer_norm(sum, gain, bias, epsilon)};
+  return {sum, layer_norm(sum, gain, bias, epsilon, type)};
+}
+
+std::pair<at::Tensor, at::Tensor> layer_norm_beside(const at::Tensor& x, const at::Tensor& gain, const at::Tensor& bias,
+                                                    double epsilon, at::ScalarType type) {
+  if (!has_kernel(x, {}, gain, bias)) return {x, layer_norm(x, gain, bias, epsilon, type)};
+  const variable_list both =
+      NormFunction::apply(x, std::nullopt, gain, if_defined(bias), epsilon, type, /*gives_sum=*/true);
+  return {both[0], both[1].to(type)};
 }
 
 }  // namespace lockstep::nn

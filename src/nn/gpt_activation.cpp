@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.h"
+#include "nn/gpu_kernels.h"
 
 namespace lockstep::nn {
 namespace {
@@ -15,11 +16,13 @@ using torch::autograd::variable_list;
 struct Swiglu : torch::autograd::Function<Swiglu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     context->save_for_backward({x});
+    if (suits_gpu_swiglu(x)) return swiglu_on_gpu(x);
     const int64_t half = x.size(-1) / 2;
     return at::silu(x.narrow(-1, 0, half)).mul_(x.narrow(-1, half, half));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor x = context->get_saved_variables()[0];
+    if (suits_gpu_swiglu(x)) return {swiglu_backward_on_gpu(x, gradients[0])};
     const int64_t half = x.size(-1) / 2;
     const at::Tensor gate = x.narrow(-1, 0, half), up = x.narrow(-1, half, half);
     const at::Tensor result = at::empty_like(x);

@@ -3,10 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/silu.h>
 #include <c10/core/GradMode.h>
 
+#include "nn/bias_activation.h"
+#include "nn/compute_type.h"
 #include "nn/fused_norm.h"
 #include "nn/product.h"
 
@@ -28,6 +28,11 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   return is_usable(packed_) ? packed_.forward(x) : linear_layer(x, weight_, bias_);
 }
 
+at::Tensor Linear::forward_activated(const at::Tensor& x, Activation activation) const {
+  return is_usable(packed_) ? activate(packed_.forward(x), activation)
+                            : linear_activation_layer(x, weight_, bias_, activation);
+}
+
 void Linear::prepare_inference(std::optional<at::ScalarType> type) {
   packed_ = pack_where_possible(weight_, bias_, type);
 }
@@ -44,10 +49,16 @@ LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options, double eps
   register_parameter("bias", bias_);
 }
 
-at::Tensor LayerNorm::forward(const at::Tensor& x) const { return layer_norm(x, weight_, bias_, epsilon_); }
+at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  return layer_norm(x, weight_, bias_, epsilon_, x.scalar_type());
+}
 
 std::pair<at::Tensor, at::Tensor> LayerNorm::forward_sum(const at::Tensor& x, const at::Tensor& residual) const {
-  return add_layer_norm(x, residual, weight_, bias_, epsilon_);
+  return add_layer_norm(x, residual, weight_, bias_, epsilon_, compute_type_of(x));
+}
+
+std::pair<at::Tensor, at::Tensor> LayerNorm::forward_beside(const at::Tensor& x) const {
+  return layer_norm_beside(x, weight_, bias_, epsilon_, compute_type_of(x));
 }
 
 Embedding::Embedding(int64_t rows, int64_t width, const at::TensorOptions& options)
@@ -62,12 +73,5 @@ LayerScale::LayerScale(int64_t width, const at::TensorOptions& options) : gamma_
 }
 
 at::Tensor LayerScale::forward(const at::Tensor& x) const { return x.mul(gamma_.to(x.scalar_type())); }
-
-at::Tensor activate(const at::Tensor& x, Activation activation) {
-  if (activation == Activation::kGelu) return at::gelu(x);
-  if (activation == Activation::kGeluTanh) return at::gelu(x, "tanh");
-  // x sigmoid(a x) = silu(a x) / a keeps one tensor for the backward pass where the plain form keeps two.
-  return at::silu(x.mul(kQuickGeluSlope)).mul(1.0 / kQuickGeluSlope);
-}
 
 }  // namespace lockstep::nn

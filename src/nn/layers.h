@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "nn/activation.h"
 #include "nn/module.h"
 #include "nn/packed_linear.h"
 
@@ -16,6 +17,8 @@ class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, const at::TensorOptions& options, bool with_bias = true);
   at::Tensor forward(const at::Tensor& x) const;
+  /// activate() of that.
+  at::Tensor forward_activated(const at::Tensor& x, Activation activation) const;
   void prepare_inference(std::optional<at::ScalarType> type) override;
   const at::Tensor& weight() const { return weight_; }
   const at::Tensor& bias() const { return bias_; }
@@ -36,8 +39,10 @@ class LayerNorm : public Module {
  public:
   LayerNorm(int64_t width, const at::TensorOptions& options, double epsilon = 1e-5);
   at::Tensor forward(const at::Tensor& x) const;
-  /// {x + residual, forward() of that}.
+  /// {x + residual, forward() of that in the type that products compute in}.
   std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x, const at::Tensor& residual) const;
+  /// {x, likewise}: for an x that is used beside its norm (see layer_norm_beside()).
+  std::pair<at::Tensor, at::Tensor> forward_beside(const at::Tensor& x) const;
 
  private:
   at::Tensor weight_, bias_;
@@ -63,11 +68,5 @@ class LayerScale : public Module {
  private:
   at::Tensor gamma_;
 };
-
-constexpr double kQuickGeluSlope = 1.702;
-enum class Activation { kGelu, kGeluTanh, kQuickGelu };
-/// kGelu: the exact one (erf). kGeluTanh: its approximation by tanh. kQuickGelu: x * sigmoid(1.702 x) = silu(1.702 x) /
-/// 1.702.
-at::Tensor activate(const at::Tensor& x, Activation activation);
 
 }  // namespace lockstep::nn

@@ -1,8 +1,8 @@
 #include "nn/norm.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/rms_norm.h>
 
+#include "nn/compute_type.h"
 #include "nn/fused_norm.h"
 #include "nn/layers.h"
 
@@ -16,11 +16,16 @@ Norm::Norm(config::GptNorm kind, int64_t width, double epsilon, const at::Tensor
   register_parameter("bias", bias_);
 }
 
-at::Tensor Norm::forward(const at::Tensor& x) const {
-  if (kind_ == config::GptNorm::kRmsNorm)
-    return at::rms_norm(x, weight_.sizes(), weight_.to(x.scalar_type()), epsilon_);
-  const at::Tensor gain = kind_ == config::GptNorm::kLayerNorm1p ? weight_.add(1) : weight_;
-  return layer_norm(x, gain, bias_, epsilon_);
+at::Tensor Norm::forward(const at::Tensor& x) const { return layer_norm(x, gain(), bias_, epsilon_, x.scalar_type()); }
+
+std::pair<at::Tensor, at::Tensor> Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual) const {
+  return add_layer_norm(x, residual, gain(), bias_, epsilon_, compute_type_of(x));
 }
+
+std::pair<at::Tensor, at::Tensor> Norm::forward_beside(const at::Tensor& x) const {
+  return layer_norm_beside(x, gain(), bias_, epsilon_, compute_type_of(x));
+}
+
+at::Tensor Norm::gain() const { return kind_ == config::GptNorm::kLayerNorm1p ? weight_.add(1) : weight_; }
 
 }  // namespace lockstep::nn

@@ -3,9 +3,13 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/embedding.h>
 
+#include <optional>
+
 #include "core/error.h"
-#include "nn/compute_type.h"
+#include "nn/bias_activation.h"
 #include "nn/fp8_linear.h"
+#include "nn/gpt_activation.h"
+#include "nn/gpu_kernels.h"
 #include "nn/layers.h"
 #include "nn/product.h"
 #include "nn/tensor_parallel.h"
@@ -13,8 +17,13 @@
 namespace lockstep::nn {
 namespace {
 
-at::Tensor plus_bias(const at::Tensor& y, const at::Tensor& bias) {
-  return bias.defined() ? y.add(in_compute_type(bias)) : y;
+at::Tensor plus_bias(const at::Tensor& y, const at::Tensor& bias) { return bias.defined() ? add_bias(y, bias) : y; }
+
+/// Such as have one kernel together with a bias.
+std::optional<Activation> elementwise(config::GptActivation activation) {
+  if (activation == config::GptActivation::kGelu) return Activation::kGelu;
+  if (activation == config::GptActivation::kGeluTanh) return Activation::kGeluTanh;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -39,8 +48,18 @@ ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardC
 }
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& x) const {
-  const at::Tensor bias = bias_.defined() ? bias_.flatten() : bias_;
-  return fp8_ ? plus_bias(fp8_linear(x, weight_.flatten(0, -2), *fp8_, shard_, Fp8Split::kColumn), bias)
+  return multiply(x, bias_.defined() ? bias_.flatten() : bias_);
+}
+
+at::Tensor ColumnParallelLinear::forward_activated(const at::Tensor& x, config::GptActivation activation) const {
+  const std::optional<Activation> biased = elementwise(activation);
+  return bias_.defined() && biased && has_gpu_kernels(x.device())
+             ? activate_biased(multiply(x, {}), bias_.flatten(), *biased)
+             : activate(forward(x), activation);
+}
+
+at::Tensor ColumnParallelLinear::multiply(const at::Tensor& x, const at::Tensor& bias) const {
+  return fp8_ ? fp8_linear(x, weight_.flatten(0, -2), bias, *fp8_, shard_, Fp8Split::kColumn)
               : column_linear(x, weight_, bias, shard_);
 }
 
@@ -55,7 +74,7 @@ RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& sh
 }
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& x) const {
-  if (fp8_) return plus_bias(fp8_linear(x, weight_, *fp8_, shard_, Fp8Split::kRow), bias_);
+  if (fp8_) return fp8_linear(x, weight_, bias_, *fp8_, shard_, Fp8Split::kRow);
   if (shard_.is_alone()) return linear_layer(x, weight_, bias_);
   return plus_bias(leave_shared(linear_layer(x, weight_, {}), shard_), bias_);
 }

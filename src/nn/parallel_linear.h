@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "config/gpt_shape.h"
 #include "nn/fp8_state.h"
 #include "nn/module.h"
 #include "nn/shard.h"
@@ -18,9 +19,13 @@ class ColumnParallelLinear : public Module {
   ColumnParallelLinear(int64_t in, int64_t out, const ShardCtx& shard, const at::TensorOptions& options, bool with_bias,
                        int64_t parts = 1, Fp8State* fp8 = nullptr);
   at::Tensor forward(const at::Tensor& x) const;
+  /// activate() of that.
+  at::Tensor forward_activated(const at::Tensor& x, config::GptActivation activation) const;
   const at::Tensor& weight() const { return weight_; }
 
  private:
+  at::Tensor multiply(const at::Tensor& x, const at::Tensor& bias) const;
+
   ShardCtx shard_;
   at::Tensor weight_, bias_;
   std::unique_ptr<Fp8Linear> fp8_;  // nullptr: in the type of x

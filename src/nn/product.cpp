@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "nn/compute_type.h"
+#include "nn/gpu_kernels.h"
 #include "nn/onednn.h"
 #include "nn/parallel_for.h"
 #include "nn/weight_use_internal.h"
@@ -92,7 +93,7 @@ struct LinearLayer : torch::autograd::Function<LinearLayer> {
     }
     if (context->needs_input_grad(1))
       found[1] = internal::weight_gradient(*internal::kept_use(context), saved[2], rows, rows_of(saved[0]));
-    if (context->saved_data[kHasBias].toBool() && context->needs_input_grad(2)) found[2] = rows.sum(0);
+    if (context->saved_data[kHasBias].toBool() && context->needs_input_grad(2)) found[2] = column_sums(rows);
     return found;
   }
 };
@@ -146,7 +147,8 @@ at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, c
 at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const bool is_autocast = at::autocast::is_autocast_enabled(x.device().type());
   const bool has_sink = c10::GradMode::is_enabled() && gradient_sink_of(weight) != nullptr;
-  if (!has_sink && (is_autocast || !takes_onednn(x, weight, num_rows(weight))))
+  const bool sums_bias = c10::GradMode::is_enabled() && bias.defined() && has_gpu_kernels(x.device());
+  if (!has_sink && !sums_bias && (is_autocast || !takes_onednn(x, weight, num_rows(weight))))
     return at::linear(x, weight.flatten(0, -2), bias);
   const std::optional<at::Tensor> typed_bias =
       bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;

@@ -5,9 +5,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <numbers>
+
+#include "nn/gpu_kernels.h"
 
 namespace lockstep::nn {
 namespace {
@@ -21,6 +24,22 @@ double stretched(double frequency, const config::RotaryScaling& scaling) {
   const double kept = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor);
   return (1 - kept) * frequency / scaling.factor + kept * frequency;
 }
+
+/// The gradient of a turned vector is turned back.
+struct Rotation : torch::autograd::Function<Rotation> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cosine,
+                            const at::Tensor& sine) {
+    context->save_for_backward({cosine, sine});
+    return rotate_on_gpu(x, cosine, sine, /*is_back=*/false);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& given = gradients[0];
+    const at::Tensor gradient = suits_gpu_rotation(given, saved[0], saved[1]) ? given : given.contiguous();
+    return {rotate_on_gpu(gradient, saved[0], saved[1], /*is_back=*/true), at::Tensor(), at::Tensor()};
+  }
+};
 
 at::Tensor rates_on(const at::Device& device, const std::vector<double>& frequencies) {
   return at::tensor(frequencies, at::TensorOptions(at::kDouble)).to(device);
@@ -67,6 +86,7 @@ const RotaryTable& RotaryCache::table(int64_t tokens, const at::Device& device, 
 at::Tensor rotate(const at::Tensor& x_TBGHK, const RotaryTable& table) {
   const int64_t half = table.cosine.size(-1), width = x_TBGHK.size(-1);
   const at::Tensor cosine = table.cosine.to(x_TBGHK.scalar_type()), sine = table.sine.to(x_TBGHK.scalar_type());
+  if (suits_gpu_rotation(x_TBGHK, cosine, sine)) return Rotation::apply(x_TBGHK, cosine, sine);
   const at::Tensor first = x_TBGHK.narrow(-1, 0, half), second = x_TBGHK.narrow(-1, half, half);
   std::vector<at::Tensor> parts{first.mul(cosine).sub(second.mul(sine)), second.mul(cosine).add(first.mul(sine))};
   if (2 * half < width) parts.push_back(x_TBGHK.narrow(-1, 2 * half, width - 2 * half));

@@ -19,7 +19,7 @@ Mlp::Mlp(int64_t width, int64_t hidden, Activation activation, const at::TensorO
 
 at::Tensor Mlp::forward(const at::Tensor& x) const {
   return is_usable(packed_up_) ? packed_down_.forward(expand_packed(x))
-                               : c_proj_.forward(activate(c_fc_.forward(x), activation_));
+                               : c_proj_.forward(c_fc_.forward_activated(x, activation_));
 }
 
 at::Tensor Mlp::forward_add(const at::Tensor& x, const at::Tensor& residual) const {
@@ -77,7 +77,8 @@ at::Tensor ResidualBlock::finish(const at::Tensor& x, const at::Tensor& attended
 
 at::Tensor ResidualBlock::forward(const at::Tensor& x_BTD, bool is_causal, const at::Tensor& mask) const {
   about_to_run();
-  return finish(x_BTD, attn_.forward(ln_1_.forward(x_BTD), is_causal, mask));
+  const auto [x, normed] = ln_1_.forward_beside(x_BTD);
+  return finish(x, attn_.forward(normed, is_causal, mask));
 }
 
 at::Tensor ResidualBlock::forward_one_position(const at::Tensor& x_BTD, const at::Tensor& position_B,

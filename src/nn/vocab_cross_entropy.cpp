@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "nn/gpu_kernels.h"
 #include "nn/product.h"
 
 namespace lockstep::nn {
@@ -32,38 +33,54 @@ struct LossPlan : torch::CustomClassHolder {
 
 /// Softmax of one chunk before normalisation, and what it takes to finish it.
 struct Chunk {
-  at::Tensor exp_nV;    ///< exp(logit - the rank's own largest).
-  at::Tensor factor_n;  ///< Times this it is the softmax.
+  at::Tensor exp_nV;            ///< exp(logit - the rank's own largest) ...
+  at::Tensor logits_nV, top_n;  ///< ... or, where an own kernel makes the gradient of them, logits and largest.
+  at::Tensor column_n;          ///< Of the target, which may be another rank's.
+  at::Tensor factor_n;          ///< Times this the first is the softmax.
   at::Tensor loss_n;
   at::Tensor own_target_n1;    ///< Column of the target, where it is the rank's own ...
   at::Tensor is_own_target_n;  ///< ... 1, else 0.
 };
 
+/// Loss and factor of `stats_3n`, what this rank knows of each token: largest logit, sum of exp(logit - that), logit of
+/// the target or 0.
+void finish_chunk(const LossPlan& plan, const at::Tensor& stats_3n, Chunk& chunk) {
+  at::Tensor stats_R3n = stats_3n.unsqueeze(0);
+  if (!plan.shard.is_alone()) {
+    const at::Tensor own = stats_R3n;
+    stats_R3n = at::empty({plan.shard.size(), 3, stats_3n.size(1)}, own.options());
+    plan.shard.tp->all_gather_into(stats_R3n, own).wait();
+  }
+  const at::Tensor top_Rn = stats_R3n.select(1, 0), highest_n = top_Rn.amax(0);
+  const at::Tensor sum_n = stats_R3n.select(1, 1).mul(top_Rn.sub(highest_n).exp_()).sum(0);
+  chunk.loss_n = sum_n.log().add_(highest_n).sub_(stats_R3n.select(1, 2).sum(0));
+  chunk.factor_n = stats_3n.select(0, 0).sub(highest_n).exp_().div_(sum_n);
+}
+
 Chunk compute_chunk(const LossPlan& plan, const at::Tensor& x_nD, const at::Tensor& table_VD,
                     const at::Tensor& target_n) {
   Chunk chunk;
-  at::Tensor logits_nV = product(x_nD, table_VD.t()).to(plan.wide_type);
+  at::Tensor logits_nV = product(x_nD, table_VD.t());
   const int64_t rows = table_VD.size(0), padding = rows - plan.num_tokens_here;
-  if (padding > 0) logits_nV.narrow(1, plan.num_tokens_here, padding).fill_(-std::numeric_limits<double>::infinity());
-  const at::Tensor column_n = target_n.sub(plan.first_row);
+  const at::Tensor column_n = chunk.column_n = target_n.sub(plan.first_row);
   const at::Tensor is_own_n = column_n.ge(0).logical_and_(column_n.lt(rows));
   chunk.is_own_target_n = is_own_n.to(plan.wide_type);
+  if (suits_gpu_softmax(logits_nV)) {
+    at::Tensor stats_3n = softmax_stats_on_gpu(logits_nV, plan.num_tokens_here, column_n);
+    chunk.logits_nV = logits_nV;
+    chunk.top_n = stats_3n.select(0, 0).clamp_min_(std::numeric_limits<float>::lowest());
+    finish_chunk(plan, stats_3n, chunk);
+    return chunk;
+  }
+  logits_nV = logits_nV.to(plan.wide_type);
+  if (padding > 0) logits_nV.narrow(1, plan.num_tokens_here, padding).fill_(-std::numeric_limits<double>::infinity());
   chunk.own_target_n1 = column_n.masked_fill(is_own_n.logical_not(), 0).unsqueeze(1);
   const at::Tensor target_logit_n =
       logits_nV.gather(1, chunk.own_target_n1).squeeze(1).masked_fill_(is_own_n.logical_not(), 0);
   // A rank that holds nothing but padding has no largest logit; any finite number will do.
   const at::Tensor top_n = logits_nV.amax(1).clamp_min_(std::numeric_limits<float>::lowest());
   chunk.exp_nV = logits_nV.sub_(top_n.unsqueeze(1)).exp_();
-  at::Tensor stats_R3n = at::stack({top_n, chunk.exp_nV.sum(1), target_logit_n}).unsqueeze(0);
-  if (!plan.shard.is_alone()) {
-    const at::Tensor own = stats_R3n;
-    stats_R3n = at::empty({plan.shard.size(), 3, x_nD.size(0)}, own.options());
-    plan.shard.tp->all_gather_into(stats_R3n, own).wait();
-  }
-  const at::Tensor top_Rn = stats_R3n.select(1, 0), highest_n = top_Rn.amax(0);
-  const at::Tensor sum_n = stats_R3n.select(1, 1).mul(top_Rn.sub(highest_n).exp_()).sum(0);
-  chunk.loss_n = sum_n.log().add_(highest_n).sub_(stats_R3n.select(1, 2).sum(0));
-  chunk.factor_n = top_n.sub(highest_n).exp_().div_(sum_n);
+  finish_chunk(plan, at::stack({top_n, chunk.exp_nV.sum(1), target_logit_n}), chunk);
   return chunk;
 }
 
@@ -78,9 +95,7 @@ class GradientSum {
   /// `weight_n`: derivative of the result with respect to each token's loss.
   void add(Chunk& chunk, int64_t begin, const at::Tensor& weight_n) {
     const int64_t count = weight_n.size(0);
-    const at::Tensor gradient_nV = chunk.exp_nV.mul_(chunk.factor_n.mul(weight_n).unsqueeze(1));
-    gradient_nV.scatter_add_(1, chunk.own_target_n1, chunk.is_own_target_n.mul(weight_n).neg_().unsqueeze(1));
-    const at::Tensor low_nV = gradient_nV.to(plan_.compute_type);
+    const at::Tensor low_nV = gradient_of_logits(chunk, weight_n);
     product_into(x_gradient_ND.narrow(0, begin, count), low_nV, table_VD_);
     const at::Tensor x_nD = x_ND_.narrow(0, begin, count);
     if (count == x_ND_.size(0))
@@ -96,6 +111,18 @@ class GradientSum {
   at::Tensor x_gradient_ND, table_gradient_VD;
 
  private:
+  at::Tensor gradient_of_logits(Chunk& chunk, const at::Tensor& weight_n) const {
+    const at::Tensor factor_n = chunk.factor_n.mul(weight_n), own_weight_n = chunk.is_own_target_n.mul(weight_n);
+    if (chunk.logits_nV.defined()) {
+      softmax_gradient_on_gpu(chunk.logits_nV, plan_.num_tokens_here, chunk.column_n, chunk.top_n, factor_n,
+                              own_weight_n);
+      return chunk.logits_nV;
+    }
+    const at::Tensor gradient_nV = chunk.exp_nV.mul_(factor_n.unsqueeze(1));
+    gradient_nV.scatter_add_(1, chunk.own_target_n1, own_weight_n.neg().unsqueeze(1));
+    return gradient_nV.to(plan_.compute_type);
+  }
+
   const LossPlan& plan_;
   const at::Tensor &x_ND_, &table_VD_;
 };

@@ -63,7 +63,7 @@ at::Tensor RobertaLayer::attended(const at::Tensor& query_x_QD, const at::Tensor
 at::Tensor RobertaLayer::finish(const at::Tensor& x, const at::Tensor& attended, const RobertaDropout& dropout) const {
   const at::Tensor projected = nn::dropout(attention_dense_.forward(attended), dropout.at(index_, 0));
   const at::Tensor middle = attention_norm_.forward(x.add(projected));
-  const at::Tensor expanded = nn::activate(intermediate_.forward(middle), nn::Activation::kGelu);
+  const at::Tensor expanded = intermediate_.forward_activated(middle, nn::Activation::kGelu);
   return output_norm_.forward(middle.add(nn::dropout(output_.forward(expanded), dropout.at(index_, 1))));
 }
 

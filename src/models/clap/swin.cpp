@@ -49,9 +49,10 @@ SwinBlock::SwinBlock(const config::SwinSizes& shape, const at::TensorOptions& op
 
 at::Tensor SwinBlock::forward(const at::Tensor& x_BNC, const at::Tensor& mask_WTT, const DropPath& drop) const {
   about_to_run();
-  const at::Tensor middle =
-      add_branch(x_BNC, attn_.forward(norm1_.forward(x_BNC), mask_WTT), drop.attention_B11, drop.scale);
-  const at::Tensor expanded = nn::activate(fc1_.forward(norm2_.forward(middle)), nn::Activation::kGelu);
+  const auto [x, normed_x] = norm1_.forward_beside(x_BNC);
+  const auto [middle, normed] =
+      norm2_.forward_beside(add_branch(x, attn_.forward(normed_x, mask_WTT), drop.attention_B11, drop.scale));
+  const at::Tensor expanded = fc1_.forward_activated(normed, nn::Activation::kGelu);
   return add_branch(middle, fc2_.forward(expanded), drop.mlp_B11, drop.scale);
 }
 

@@ -16,6 +16,7 @@
 
 #include "models/clap/token_order.h"
 #include "models/clap/window_kernel.h"
+#include "nn/attention.h"
 #include "nn/parallel_for.h"
 
 namespace lockstep::models {
@@ -127,7 +128,7 @@ struct KernelAttention : torch::autograd::Function<KernelAttention> {
 at::Tensor plain_attention(const at::Tensor& qkv_BN3C, const at::Tensor& bias_HTT, const at::Tensor& mask_WTT) {
   const int64_t batch = qkv_BN3C.size(0), heads = bias_HTT.size(0), tokens = bias_HTT.size(1);
   const int64_t windows = qkv_BN3C.size(1) / tokens, width = qkv_BN3C.size(2) / 3, head_width = width / heads;
-  const auto parts = qkv_BN3C.view({batch * windows, tokens, 3, heads, head_width}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const auto parts = nn::split_heads(qkv_BN3C.view({batch * windows, tokens, 3 * heads * head_width}), 3, heads);
   at::Tensor start = bias_HTT.unsqueeze(0);
   if (mask_WTT.defined()) start = start.add(mask_WTT.unsqueeze(1));
   const at::Tensor scores =

@@ -33,7 +33,7 @@ ConvNextBlock::ConvNextBlock(int64_t width, double norm_epsilon, const at::Tenso
 at::Tensor ConvNextBlock::forward(const at::Tensor& x_BCYX, const at::Tensor& kept_B111) const {
   about_to_run();
   const at::Tensor y_BYXC = norm_.forward(conv_dw_.forward(x_BCYX).permute({0, 2, 3, 1}));
-  const at::Tensor z_BYXC = fc2_.forward(nn::activate(fc1_.forward(y_BYXC), nn::Activation::kGelu));
+  const at::Tensor z_BYXC = fc2_.forward(fc1_.forward_activated(y_BYXC, nn::Activation::kGelu));
   const at::Tensor branch_BCYX = z_BYXC.mul(gamma_.to(z_BYXC.scalar_type())).permute({0, 3, 1, 2});
   return x_BCYX.add(kept_B111.defined() ? branch_BCYX.mul(kept_B111.to(branch_BCYX.scalar_type())) : branch_BCYX);
 }

@@ -156,8 +156,7 @@ FastVitAttentionBlock::FastVitAttentionBlock(const config::VisionShape& shape, c
 
 at::Tensor FastVitAttentionBlock::attend(const at::Tensor& x_BCYX) const {
   const at::Tensor x_BNC = x_BCYX.flatten(2).transpose(1, 2);
-  const int64_t batch = x_BNC.size(0), cells = x_BNC.size(1);
-  const auto parts = qkv_.forward(x_BNC).view({batch, cells, 3, heads_, -1}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const auto parts = nn::split_heads(qkv_.forward(x_BNC), 3, heads_);
   const at::Tensor y_BHNK = nn::attention(parts[0], parts[1], parts[2], {}, /*is_causal=*/false);
   return proj_.forward(y_BHNK.transpose(1, 2).reshape(x_BNC.sizes())).transpose(1, 2).reshape(x_BCYX.sizes());
 }

@@ -24,7 +24,7 @@ constexpr uint64_t kPositionStream = 0x74767270;                                
 
 /// [B, T, n D] -> n tensors [B, H, T, K].
 std::vector<at::Tensor> parts_by_head(const at::Tensor& x, int64_t num_parts, int64_t heads) {
-  return x.view({x.size(0), x.size(1), num_parts, heads, -1}).permute({2, 0, 3, 1, 4}).unbind(0);
+  return nn::split_heads(x, num_parts, heads);
 }
 
 at::Tensor scaled(const std::optional<nn::LayerScale>& scale, const at::Tensor& kept, const at::Tensor& x) {
@@ -41,9 +41,7 @@ TimmMlp::TimmMlp(const config::VisionShape& shape, int64_t mlp_width, const at::
   register_child("fc2", fc2_);
 }
 
-at::Tensor TimmMlp::forward(const at::Tensor& x) const {
-  return fc2_.forward(nn::activate(fc1_.forward(x), activation_));
-}
+at::Tensor TimmMlp::forward(const at::Tensor& x) const { return fc2_.forward(fc1_.forward_activated(x, activation_)); }
 
 TimmGatedMlp::TimmGatedMlp(const config::VisionShape& shape, const at::TensorOptions& options)
     : norm_(shape.width, options, /*epsilon=*/1e-6), w0_(shape.width, shape.mlp_width(), options),

@@ -50,14 +50,14 @@ at::Tensor GptAttention::forward(const at::Tensor& x_TBD, const GptFrame& frame)
 at::Tensor GptAttention::attend(const at::Tensor& qkv_TBW, const GptFrame& frame) const {
   const int64_t tokens = qkv_TBW.size(0), samples = qkv_TBW.size(1), heads = groups_ * heads_per_group_;
   const at::Tensor qkv = qkv_TBW.view({tokens, samples, groups_, heads_per_group_ + 2, head_width_});
-  at::Tensor q = qkv.narrow(3, 0, heads_per_group_), k = qkv.narrow(3, heads_per_group_, 1);
+  const std::vector<at::Tensor> parts = nn::split_apart(qkv, 3, {heads_per_group_, 1, 1});
+  at::Tensor q = parts[0], k = parts[1];
   if (frame.rotary.is_defined()) {
     q = nn::rotate(q, frame.rotary);
     k = nn::rotate(k, frame.rotary);
   }
   const at::Tensor q_BHTK = q.reshape({tokens, samples, heads, head_width_}).permute({1, 2, 0, 3});
-  at::Tensor k_BGTK = k.squeeze(3).permute({1, 2, 0, 3}),
-             v_BGTK = qkv.select(3, heads_per_group_ + 1).permute({1, 2, 0, 3});
+  at::Tensor k_BGTK = k.squeeze(3).permute({1, 2, 0, 3}), v_BGTK = parts[2].squeeze(3).permute({1, 2, 0, 3});
   if (frame.cache != nullptr) std::tie(k_BGTK, v_BGTK) = frame.cache->take_up(layer_, k_BGTK, v_BGTK);
   const bool is_causal = !frame.mask_B1TT.defined() && q_BHTK.size(2) == k_BGTK.size(2);
   const at::Tensor y_BHTK =
@@ -73,9 +73,7 @@ GptMlp::GptMlp(const config::GptShape& shape, const nn::ShardCtx& shard, const G
   register_child("fc2", fc2_);
 }
 
-at::Tensor GptMlp::forward(const at::Tensor& x) const {
-  return fc2_.forward(nn::activate(fc1_.forward(x), activation_));
-}
+at::Tensor GptMlp::forward(const at::Tensor& x) const { return fc2_.forward(fc1_.forward_activated(x, activation_)); }
 
 GptBlock::GptBlock(const config::GptShape& shape, int64_t layer, const nn::ShardCtx& shard,
                    const GptBlockOptions& options)
@@ -91,10 +89,10 @@ GptBlock::GptBlock(const config::GptShape& shape, int64_t layer, const nn::Shard
 
 at::Tensor GptBlock::forward(const at::Tensor& x_TBD, const GptFrame& frame) {
   about_to_run();
-  const at::Tensor attended =
-      nn::dropout(attention_.forward(norm_1_.forward(x_TBD), frame), frame.dropout.at(layer_, 0));
-  const at::Tensor middle = x_TBD.add(attended);
-  return middle.add(nn::dropout(mlp_.forward(norm_2_.forward(middle)), frame.dropout.at(layer_, 1)));
+  const auto [x, normed] = norm_1_.forward_beside(x_TBD);
+  const at::Tensor attended = nn::dropout(attention_.forward(normed, frame), frame.dropout.at(layer_, 0));
+  const auto [middle, normed_middle] = norm_2_.forward_sum(x, attended);
+  return middle.add(nn::dropout(mlp_.forward(normed_middle), frame.dropout.at(layer_, 1)));
 }
 
 }  // namespace lockstep::models

@@ -34,7 +34,7 @@ EncoderBlock::EncoderBlock(const config::ClassifierShape& shape, const at::Tenso
 
 at::Tensor EncoderBlock::finish(const at::Tensor& x, const at::Tensor& attended) const {
   const at::Tensor middle = x.add(attended);
-  return middle.add(mlp_3_.forward(nn::activate(mlp_0_.forward(ln_2_.forward(middle)), nn::Activation::kGelu)));
+  return middle.add(mlp_3_.forward(mlp_0_.forward_activated(ln_2_.forward(middle), nn::Activation::kGelu)));
 }
 
 at::Tensor EncoderBlock::forward(const at::Tensor& x_BTD) const {

@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "nn/attention.h"
 #include "nn/fused_norm.h"
 #include "nn/layers.h"
 #include "nn/packed_linear.h"
@@ -43,7 +44,7 @@ TEST_P(NormShapes, SumAndNormEqualThePlainFormWithEveryGradient) {
   const at::Tensor to_sum = draw({rows, width}, 5).detach(), to_out = draw({rows, width}, 6).detach();
   Way own(given, false), plain(given, true);
   const auto [sum, out] =
-      add_layer_norm(own.inputs[0].mul(3), own.inputs[1].add(2), own.inputs[2], own.inputs[3], 1e-5);
+      add_layer_norm(own.inputs[0].mul(3), own.inputs[1].add(2), own.inputs[2], own.inputs[3], 1e-5, at::kFloat);
   const at::Tensor plain_sum = plain.inputs[0] * 3 + plain.inputs[1] + 2;
   const at::Tensor plain_out = at::layer_norm(plain_sum, {width}, plain.inputs[2], plain.inputs[3], 1e-5);
   expect_close(sum.detach().to(at::kDouble), plain_sum.detach(), 1e-6, "sum");
@@ -59,10 +60,44 @@ TEST_P(NormShapes, NormAloneLikewise) {
   const std::vector<at::Tensor> given = {draw({rows, width}, 7), draw({width}, 8), draw({width}, 9)};
   const at::Tensor to_out = draw({rows, width}, 10).detach();
   Way own(given, false), plain(given, true);
-  (layer_norm(own.inputs[0].add(100), own.inputs[1], own.inputs[2], 1e-5) * to_out).sum().backward();
+  (layer_norm(own.inputs[0].add(100), own.inputs[1], own.inputs[2], 1e-5, at::kFloat) * to_out).sum().backward();
   (at::layer_norm(plain.inputs[0] + 100, {width}, plain.inputs[1], plain.inputs[2], 1e-5) * to_out).sum().backward();
   for (size_t i = 0; i < given.size(); ++i)  // 100 costs two of the seven digits
     expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), 1e-4, "gradient " + std::to_string(i));
+}
+
+/// As a block uses it: the input goes on beside its norm.
+TEST_P(NormShapes, InputBesideItsNormLikewise) {
+  const auto [rows, width] = GetParam();
+  const std::vector<at::Tensor> given = {draw({rows, width}, 7), draw({width}, 8), draw({width}, 9)};
+  const at::Tensor to_x = draw({rows, width}, 10).detach(), to_out = draw({rows, width}, 11).detach();
+  Way own(given, false), plain(given, true);
+  const auto [x, out] = layer_norm_beside(own.inputs[0].mul(2), own.inputs[1], own.inputs[2], 1e-5, at::kFloat);
+  (x * to_x + out * to_out).sum().backward();
+  const at::Tensor plain_x = plain.inputs[0] * 2;
+  (plain_x * to_x + at::layer_norm(plain_x, {width}, plain.inputs[1], plain.inputs[2], 1e-5) * to_out).sum().backward();
+  for (size_t i = 0; i < given.size(); ++i)
+    expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), 2e-5, "gradient " + std::to_string(i));
+}
+
+TEST(Attention, PartsAndTheirGradientsAreThoseOfViews) {
+  const at::Tensor own = draw({2, 5, 36}, 1), plain = own.detach().clone().requires_grad_(true);
+  const auto parts = split_heads(own, 3, 4);
+  const auto wanted = plain.view({2, 5, 3, 4, 3}).permute({2, 0, 3, 1, 4}).unbind(0);
+  at::Tensor sum = at::zeros({}), plain_sum = at::zeros({});
+  for (const size_t i : {size_t{0}, size_t{2}}) {  // the middle one gets no gradient
+    const at::Tensor weight = draw({2, 4, 5, 3}, 2 + i).detach();
+    EXPECT_TRUE(at::equal(parts[i], wanted[i]));
+    sum = sum + (parts[i] * weight).sum();
+    plain_sum = plain_sum + (wanted[i] * weight).sum();
+  }
+  sum.backward();
+  plain_sum.backward();
+  EXPECT_TRUE(at::equal(own.grad(), plain.grad()));
+  const at::Tensor grouped = draw({3, 7}, 9);
+  const auto uneven = split_apart(grouped, 1, {4, 2, 1});
+  (uneven[0].sum() + 2 * uneven[1].sum() + 3 * uneven[2].sum()).backward();
+  EXPECT_TRUE(at::equal(grouped.grad(), at::tensor({1.f, 1.f, 1.f, 1.f, 2.f, 2.f, 3.f}).expand({3, 7})));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, NormShapes,
@@ -70,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, NormShapes,
 
 TEST(FusedNorm, OnlyOneOfBothResultsIsUsed) {
   const at::Tensor x = draw({400, 32}, 1), r = draw({400, 32}, 2), gain = draw({32}, 3), bias = draw({32}, 4);
-  add_layer_norm(x, r, gain, bias, 1e-5).first.square().sum().backward();
+  add_layer_norm(x, r, gain, bias, 1e-5, at::kFloat).first.square().sum().backward();
   expect_close(x.grad(), 2 * (x + r).detach(), 1e-6, "of the sum alone");
   EXPECT_EQ(gain.grad().abs().max().item<float>(), 0);
 }

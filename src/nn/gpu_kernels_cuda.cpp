@@ -1,0 +1,387 @@
+#include "nn/gpu_kernels.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/env.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "nn/gpu_program.h"
+
+namespace lockstep::nn {
+namespace {
+
+using internal::gpu_capability;
+using internal::GpuGrid;
+using internal::launch;
+
+constexpr int64_t kOwned = 8;  // columns of a thread
+constexpr int64_t kWarp = 32, kAlignment = 16;
+constexpr int64_t kMostNormThreads = 512;  // of a block, where a row has fewer
+constexpr int64_t kMostNormWidth = 6144;   // of 768 threads, of which each may hold 80 registers
+constexpr int kLeastCapability = 80, kLeastFp8Capability = 89;
+
+std::string name_of(at::ScalarType type) {
+  return type == at::kFloat ? "float" : type == at::kHalf ? "Half" : "BFloat16";
+}
+std::string name_of(const at::Tensor& x) { return name_of(x.scalar_type()); }
+
+std::string name_of(Activation activation) {
+  return activation == Activation::kGelu ? "kGelu" : activation == Activation::kGeluTanh ? "kGeluTanh" : "kQuickGelu";
+}
+
+std::string flag(bool value) { return value ? "true" : "false"; }
+
+std::string instance(const char* kernel, std::initializer_list<std::string> arguments) {
+  std::string text = kernel;
+  char separator = '<';
+  for (const std::string& argument : arguments) {
+    text += separator;
+    text += argument;
+    separator = ',';
+  }
+  return text + ">";
+}
+
+/// Are the rows such as threads read 16 bytes at once?
+bool suits(const at::Tensor& x) {
+  const at::ScalarType type = x.scalar_type();
+  return (type == at::kFloat || type == at::kHalf || type == at::kBFloat16) && x.is_contiguous() && x.dim() > 0 &&
+         x.size(-1) % kOwned == 0 && x.numel() > 0 && x.numel() / kOwned < int64_t{1} << 31 &&
+         reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0;
+}
+
+bool compiles() {
+  if (core::env("LOCKSTEP_GPU_KERNELS") == "off") return false;
+  if (gpu_capability() < kLeastCapability) return false;
+  try {
+    internal::gpu_kernel(instance("column_sums", {"float", "float"}));
+    return true;
+  } catch (const std::exception& error) {
+    core::log_warning("training goes on without lockstep's own GPU kernels, slower: {}", error.what());
+    return false;
+  }
+}
+
+int64_t num_processors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+const void* address(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
+void* written(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
+
+dim3 grid(int64_t x, int64_t y = 1) { return {static_cast<unsigned>(x), static_cast<unsigned>(y)}; }
+
+/// A thread for each eight numbers of x, as far as the GPU has any.
+GpuGrid elementwise_grid(const at::Tensor& x) {
+  constexpr int64_t kThreads = 256, kBlocksOfProcessor = 16;
+  return {.blocks = grid(std::min(ceil_div(x.numel() / kOwned, kThreads), kBlocksOfProcessor * num_processors())),
+          .threads = grid(kThreads)};
+}
+
+/// Threads of a block that normalises rows: as many in a row as own its columns, in whole warps.
+dim3 norm_threads(int64_t width) {
+  const int64_t in_row = ceil_div(width / kOwned, kWarp) * kWarp;
+  return grid(in_row, std::max<int64_t>(1, kMostNormThreads / in_row));
+}
+
+}  // namespace
+
+bool has_gpu_kernels(const at::Device& device) {
+  if (!device.is_cuda()) return false;
+  static const bool has_kernels = compiles();
+  return has_kernels;
+}
+
+bool suits_gpu_layer_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& gain,
+                          const at::Tensor& bias) {
+  const bool suits_residual =
+      !residual.defined() || (suits(residual) && residual.sizes() == x.sizes() &&
+                              at::promote_types(x.scalar_type(), residual.scalar_type()) == x.scalar_type());
+  return has_gpu_kernels(x.device()) && suits(x) && suits_residual && suits(gain) &&
+         (!bias.defined() || (suits(bias) && gain.scalar_type() == bias.scalar_type())) &&
+         x.size(-1) <= kMostNormWidth && gain.numel() == x.size(-1);
+}
+
+Normed layer_norm_on_gpu(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& gain,
+                         const at::Tensor& bias, double epsilon, at::ScalarType type) {
+  const int64_t width = x.size(-1), rows = x.numel() / width;
+  const at::TensorOptions floats = x.options().dtype(at::kFloat);
+  Normed result{.sum = residual.defined() ? at::empty_like(x) : x,
+                .out = at::empty(x.sizes(), x.options().dtype(type)),
+                .mean_N = bias.defined() ? at::empty({rows}, floats) : at::Tensor(),
+                .rstd_N = at::empty({rows}, floats)};
+  const dim3 threads = norm_threads(width);
+  launch(instance("layer_norm_forward", {name_of(x), name_of(residual.defined() ? residual : x), name_of(type),
+                                         name_of(gain), flag(residual.defined()), flag(!bias.defined())}),
+         {.blocks = grid(ceil_div(rows, threads.y)), .threads = threads}, static_cast<long>(rows),
+         static_cast<int>(width), static_cast<float>(epsilon), address(x), address(residual), address(gain),
+         address(bias), residual.defined() ? written(result.sum) : nullptr, written(result.out), written(result.mean_N),
+         written(result.rstd_N));
+  return result;
+}
+
+NormGradients layer_norm_backward_on_gpu(const Normed& normed, const at::Tensor& gain, const at::Tensor& dout,
+                                         const at::Tensor& dsum, at::ScalarType residual_type) {
+  const at::Tensor& s = normed.sum;
+  const int64_t width = s.size(-1), rows = s.numel() / width;
+  const at::Tensor d = dout.contiguous(), more = dsum.defined() ? dsum.to(s.scalar_type()).contiguous() : dsum;
+  const bool has_own_residual = residual_type != s.scalar_type();
+  NormGradients result;
+  result.sum = at::empty_like(s);
+  result.residual = has_own_residual ? at::empty(s.sizes(), s.options().dtype(residual_type)) : result.sum;
+  const dim3 threads = norm_threads(width);
+  constexpr int64_t kBlocksOfProcessor = 3;
+  const int64_t blocks = std::min(ceil_div(rows, threads.y), kBlocksOfProcessor * num_processors());
+  const bool is_rms = !normed.mean_N.defined();
+  const int64_t num_sums = is_rms ? 1 : 2;
+  const at::Tensor parts_BS = at::empty({blocks, num_sums * width}, s.options().dtype(at::kFloat));
+  launch(instance("layer_norm_backward", {name_of(s), name_of(residual_type), name_of(d), name_of(gain),
+                                          flag(more.defined()), flag(has_own_residual), flag(is_rms)}),
+         {.blocks = grid(blocks), .threads = threads, .shared_bytes = threads.x * kOwned * sizeof(float)},
+         static_cast<long>(rows), static_cast<int>(width), address(d), address(more), address(s),
+         address(normed.mean_N), address(normed.rstd_N), address(gain), written(result.sum),
+         has_own_residual ? written(result.residual) : nullptr, written(parts_BS));
+  const at::Tensor sums = column_sums(parts_BS).to(gain.scalar_type());
+  result.gain = sums.narrow(0, 0, width);
+  if (!is_rms) result.bias = sums.narrow(0, width, width);
+  return result;
+}
+
+namespace {
+
+/// How a matrix is divided among blocks that sum its columns.
+struct SumGrid {
+  int64_t rows, width, parts;
+  GpuGrid grid() const {
+    return {.blocks = nn::grid(ceil_div(width, kWarp * kOwned), parts),
+            .threads = nn::grid(kWarp, kRowsAtOnce),
+            .shared_bytes = kWarp * kOwned * sizeof(float)};
+  }
+  static constexpr int64_t kRowsAtOnce = 8;
+};
+
+SumGrid sum_grid(int64_t rows, int64_t width) {
+  constexpr int64_t kLeastRows = 64, kBlocksOfProcessor = 8;
+  const int64_t across = ceil_div(width, kWarp * kOwned);
+  return {rows, width,
+          std::clamp(kBlocksOfProcessor * num_processors() / across, int64_t{1}, ceil_div(rows, kLeastRows))};
+}
+
+at::Tensor summed(const at::Tensor& x_NW, at::ScalarType type) {
+  SumGrid shape = sum_grid(x_NW.size(0), x_NW.size(1));
+  const at::Tensor parts_PW =
+      at::empty({shape.parts, shape.width}, x_NW.options().dtype(shape.parts == 1 ? type : at::kFloat));
+  launch(instance("column_sums", {name_of(x_NW), name_of(parts_PW)}), shape.grid(), static_cast<long>(shape.rows),
+         static_cast<int>(shape.width), address(x_NW), written(parts_PW));
+  if (shape.parts == 1) return parts_PW.select(0, 0);
+  shape = {.rows = shape.parts, .width = shape.width, .parts = 1};
+  at::Tensor sum_W = at::empty({shape.width}, x_NW.options().dtype(type));
+  launch(instance("column_sums", {"float", name_of(type)}), shape.grid(), static_cast<long>(shape.rows),
+         static_cast<int>(shape.width), address(parts_PW), written(sum_W));
+  return sum_W;
+}
+
+}  // namespace
+
+at::Tensor column_sums(const at::Tensor& x_NW) {
+  return has_gpu_kernels(x_NW.device()) && suits(x_NW) ? summed(x_NW, x_NW.scalar_type()) : x_NW.sum(0);
+}
+
+bool suits_gpu_bias_activation(const at::Tensor& x, const at::Tensor& bias) {
+  return has_gpu_kernels(x.device()) && suits(x) && bias.defined() && suits(bias) && bias.dim() == 1 &&
+         bias.size(0) == x.size(-1);
+}
+
+at::Tensor bias_activation_on_gpu(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
+  const int64_t width = x.size(-1);
+  at::Tensor y = at::empty_like(x);
+  launch(instance("bias_activation", {name_of(x), name_of(bias), name_of(activation)}), elementwise_grid(x),
+         static_cast<long>(x.numel()), static_cast<int>(width), address(x), address(bias), written(y));
+  return y;
+}
+
+GpuActivationGradients bias_activation_backward_on_gpu(const at::Tensor& x, const at::Tensor& bias,
+                                                       Activation activation, const at::Tensor& dy) {
+  const int64_t width = x.size(-1);
+  const SumGrid shape = sum_grid(x.numel() / width, width);
+  const at::Tensor d = dy.contiguous();
+  GpuActivationGradients result{.x = at::empty_like(x), .bias = {}};
+  const at::Tensor parts_PW = at::empty({shape.parts, width}, x.options().dtype(at::kFloat));
+  launch(instance("bias_activation_backward", {name_of(x), name_of(bias), name_of(activation)}), shape.grid(),
+         static_cast<long>(shape.rows), static_cast<int>(width), address(d), address(x), address(bias),
+         written(result.x), written(parts_PW));
+  result.bias = shape.parts == 1 ? parts_PW.select(0, 0).to(bias.scalar_type()) : summed(parts_PW, bias.scalar_type());
+  return result;
+}
+
+bool suits_gpu_swiglu(const at::Tensor& x) {
+  return has_gpu_kernels(x.device()) && suits(x) && x.size(-1) % (2 * kOwned) == 0;
+}
+
+at::Tensor swiglu_on_gpu(const at::Tensor& x) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() /= 2;
+  at::Tensor y = at::empty(sizes, x.options());
+  launch(instance("swiglu", {name_of(x)}), elementwise_grid(y), static_cast<long>(y.numel() / sizes.back()),
+         static_cast<int>(sizes.back()), address(x), written(y));
+  return y;
+}
+
+at::Tensor swiglu_backward_on_gpu(const at::Tensor& x, const at::Tensor& dy) {
+  const at::Tensor d = dy.contiguous();
+  at::Tensor dx = at::empty_like(x);
+  launch(instance("swiglu_backward", {name_of(x)}), elementwise_grid(d), static_cast<long>(d.numel() / d.size(-1)),
+         static_cast<int>(d.size(-1)), address(d), address(x), written(dx));
+  return dx;
+}
+
+namespace {
+
+/// As the kernels take it.
+struct Strides {
+  long at[3] = {};
+};
+
+/// Two tensors of one shape as rows of numbers side by side in both.
+struct Rows {
+  int64_t width = 1;              ///< Of a row.
+  std::vector<int64_t> sizes;     ///< Of what is around rows, the innermost first.
+  std::vector<int64_t> from, to;  ///< Strides of those.
+};
+
+Rows rows_of(const at::Tensor& from, const at::Tensor& to) {
+  Rows rows;
+  for (int64_t dim = from.dim() - 1; dim >= 0; --dim) {
+    const int64_t size = from.size(dim), a = from.stride(dim), b = to.stride(dim);
+    if (size == 1) continue;
+    if (rows.sizes.empty() && a == rows.width && b == rows.width) {
+      rows.width *= size;
+    } else if (!rows.sizes.empty() && a == rows.from.back() * rows.sizes.back() &&
+               b == rows.to.back() * rows.sizes.back()) {
+      rows.sizes.back() *= size;
+    } else {
+      rows.sizes.push_back(size);
+      rows.from.push_back(a);
+      rows.to.push_back(b);
+    }
+  }
+  return rows;
+}
+
+bool are_aligned(const std::vector<int64_t>& strides) {
+  return std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride % kOwned == 0; });
+}
+
+bool is_aligned(const at::Tensor& x) { return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0; }
+
+}  // namespace
+
+void copy_strided(at::Tensor to, const at::Tensor& from) {
+  constexpr size_t kMostDims = 3;
+  const bool is_narrow = from.element_size() == 2 && from.scalar_type() == to.scalar_type() && from.numel() > 0;
+  const Rows rows = is_narrow && has_gpu_kernels(from.device()) ? rows_of(from, to) : Rows();
+  if (rows.width % kOwned != 0 || rows.sizes.empty() || rows.sizes.size() > kMostDims || !are_aligned(rows.from) ||
+      !are_aligned(rows.to) || !is_aligned(from) || !is_aligned(to)) {
+    to.copy_(from);
+    return;
+  }
+  Strides from_strides, to_strides;
+  int sizes[kMostDims] = {1, 1, 1};
+  for (size_t i = 0; i < rows.sizes.size(); ++i) {
+    from_strides.at[kMostDims - 1 - i] = rows.from[i];
+    to_strides.at[kMostDims - 1 - i] = rows.to[i];
+    sizes[kMostDims - 1 - i] = static_cast<int>(rows.sizes[i]);
+  }
+  constexpr int64_t kThreads = 256, kBlocksOfProcessor = 16;
+  int64_t across = 1;  // threads of a row
+  while (across < kThreads && across * kOwned < rows.width) across *= 2;
+  const int64_t num_rows = from.numel() / rows.width, at_once = kThreads / across;
+  launch("copy_rows",
+         {.blocks = grid(std::min(ceil_div(num_rows, at_once), kBlocksOfProcessor * num_processors())),
+          .threads = grid(across, at_once)},
+         static_cast<long>(num_rows), sizes[1], sizes[2], static_cast<int>(rows.width), address(from), from_strides,
+         written(to), to_strides);
+}
+
+bool suits_gpu_rotation(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
+  const auto suits_table = [&](const at::Tensor& table) {
+    return suits(table) && table.dim() == 5 && table.scalar_type() == x.scalar_type() && table.size(0) == x.size(0) &&
+           (table.size(1) == 1 || table.size(1) == x.size(1)) &&
+           table.numel() == table.size(0) * table.size(1) * table.size(4);
+  };
+  return x.dim() == 5 && x.numel() > 0 && has_gpu_kernels(x.device()) && suits_table(cosine) && suits_table(sine) &&
+         x.stride(4) == 1 && x.size(4) % kOwned == 0 && 2 * cosine.size(4) <= x.size(4) &&
+         are_aligned({x.stride(0), x.stride(1), x.stride(2), x.stride(3)}) && is_aligned(x);
+}
+
+at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, bool is_back) {
+  constexpr int64_t kMostThreads = 256;
+  const int64_t half = cosine.size(4), width = x.size(4), parts = (width - half) / kOwned;
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  const Strides strides{{x.stride(1), x.stride(2), x.stride(3)}};
+  launch(instance("rotate", {name_of(x)}),
+         {.blocks = grid(x.size(0) * x.size(1)),
+          .threads = grid(std::min(kMostThreads, ceil_div(x.size(2) * x.size(3) * parts, kWarp) * kWarp))},
+         static_cast<int>(x.size(1)), static_cast<int>(x.size(2)), static_cast<int>(x.size(3)), static_cast<int>(width),
+         static_cast<int>(half), is_back ? -1.0f : 1.0f, address(x), static_cast<long>(x.stride(0)), strides,
+         address(cosine), address(sine), static_cast<int>(cosine.size(1)), written(y));
+  return y;
+}
+
+namespace {
+constexpr int64_t kRowThreads = 512;  // of the softmax kernels
+}
+
+bool suits_gpu_softmax(const at::Tensor& logits_NV) {
+  return has_gpu_kernels(logits_NV.device()) && suits(logits_NV) && logits_NV.dim() == 2;
+}
+
+at::Tensor softmax_stats_on_gpu(const at::Tensor& logits_NV, int64_t used, const at::Tensor& target_N) {
+  const int64_t rows = logits_NV.size(0);
+  const at::Tensor targets = target_N.contiguous();
+  at::Tensor stats_3N = at::empty({3, rows}, logits_NV.options().dtype(at::kFloat));
+  launch(instance("softmax_stats", {name_of(logits_NV)}), {.blocks = grid(rows), .threads = grid(kRowThreads)},
+         static_cast<long>(rows), static_cast<int>(logits_NV.size(1)), static_cast<int>(used), address(logits_NV),
+         address(targets), written(stats_3N));
+  return stats_3N;
+}
+
+void softmax_gradient_on_gpu(at::Tensor logits_NV, int64_t used, const at::Tensor& target_N, const at::Tensor& top_N,
+                             const at::Tensor& factor_N, const at::Tensor& weight_N) {
+  const at::Tensor targets = target_N.contiguous(), tops = top_N.contiguous(), factors = factor_N.contiguous(),
+                   weights = weight_N.contiguous();
+  launch(instance("softmax_gradient", {name_of(logits_NV)}),
+         {.blocks = grid(logits_NV.size(0)), .threads = grid(kRowThreads)}, static_cast<int>(logits_NV.size(1)),
+         static_cast<int>(used), written(logits_NV), address(targets), address(tops), address(factors),
+         address(weights));
+}
+
+bool suits_gpu_fp8(const at::Tensor& x_NW) {
+  return has_gpu_kernels(x_NW.device()) && gpu_capability() >= kLeastFp8Capability && suits(x_NW) && x_NW.dim() == 2 &&
+         x_NW.size(0) % kOwned == 0;
+}
+
+GpuFp8 fp8_quantize_on_gpu(const at::Tensor& x_NW, at::ScalarType type, const at::Tensor& scale, bool is_transposed,
+                           const at::Tensor& amax) {
+  constexpr int64_t kTile = 64, kThreads = 256;
+  const int64_t rows = x_NW.size(0), width = x_NW.size(1);
+  const at::TensorOptions options = x_NW.options().dtype(type);
+  GpuFp8 result{.bits_NW = at::empty({rows, width}, options),
+                .transposed_WN = is_transposed ? at::empty({width, rows}, options) : at::Tensor()};
+  launch(instance("fp8_quantize", {name_of(x_NW), type == at::kFloat8_e5m2 ? "kE5M2" : "kE4M3"}),
+         {.blocks = grid(ceil_div(rows, kTile), ceil_div(width, kTile)), .threads = grid(kThreads)},
+         static_cast<long>(rows), static_cast<int>(width), address(x_NW), address(scale), written(result.bits_NW),
+         written(result.transposed_WN), amax.defined() ? written(amax) : nullptr);
+  return result;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,41 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+namespace lockstep::nn::internal {
+
+/// One instance of a kernel of gpu_kernels.cu as code for a GPU.
+struct GpuCode {
+  std::string code;    ///< A cubin, or PTX where NVRTC does not know the GPU yet.
+  std::string symbol;  ///< The kernel's name in it.
+};
+
+/// `instance`: as in C++, "column_sums<float, Half>". `capability`: 90 for compute capability 9.0. Throws
+/// EnvironmentError with NVRTC's own words where it is not there or refuses the source.
+GpuCode compile_gpu_kernel(const std::string& instance, int capability);
+
+/// Compute capability of the current device, 90 for 9.0.
+int gpu_capability();
+
+/// The instance on the current device, compiled by the first call.
+const void* gpu_kernel(const std::string& instance);
+
+struct GpuGrid {
+  dim3 blocks, threads;
+  size_t shared_bytes = 0;  ///< Per block, beside what the kernel declares itself; up to 48 KiB.
+};
+
+/// Starts a kernel on the current stream. The parameters' types must be the kernel's own.
+template <typename... Parameters>
+void launch(const std::string& instance, const GpuGrid& grid, Parameters... parameters);
+
+void launch_with(const std::string& instance, const GpuGrid& grid, void** parameters);
+
+template <typename... Parameters>
+void launch(const std::string& instance, const GpuGrid& grid, Parameters... parameters) {
+  void* addresses[] = {&parameters...};
+  launch_with(instance, grid, addresses);
+}
+
+}  // namespace lockstep::nn::internal

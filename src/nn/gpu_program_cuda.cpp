@@ -1,0 +1,159 @@
+#include "nn/gpu_program.h"
+
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+#include <dlfcn.h>
+#include <nvrtc.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "gpu_kernels_text.h"
+
+namespace lockstep::nn::internal {
+namespace {
+
+/// NVIDIA's compiler at run time, which LibTorch's wheel brings along; opened when it is needed.
+class Nvrtc {
+ public:
+  static const Nvrtc& get() {
+    static const Nvrtc nvrtc;
+    return nvrtc;
+  }
+
+#define LOCKSTEP_NVRTC(name) decltype(&nvrtc##name) name = find<decltype(&nvrtc##name)>("nvrtc" #name)
+  void* library = open();
+  LOCKSTEP_NVRTC(GetErrorString);
+  LOCKSTEP_NVRTC(GetNumSupportedArchs);
+  LOCKSTEP_NVRTC(GetSupportedArchs);
+  LOCKSTEP_NVRTC(CreateProgram);
+  LOCKSTEP_NVRTC(DestroyProgram);
+  LOCKSTEP_NVRTC(AddNameExpression);
+  LOCKSTEP_NVRTC(CompileProgram);
+  LOCKSTEP_NVRTC(GetProgramLogSize);
+  LOCKSTEP_NVRTC(GetProgramLog);
+  LOCKSTEP_NVRTC(GetLoweredName);
+  LOCKSTEP_NVRTC(GetCUBINSize);
+  LOCKSTEP_NVRTC(GetCUBIN);
+  LOCKSTEP_NVRTC(GetPTXSize);
+  LOCKSTEP_NVRTC(GetPTX);
+#undef LOCKSTEP_NVRTC
+
+  void check(nvrtcResult result, const char* what) const {
+    if (result != NVRTC_SUCCESS) throw EnvironmentError(fmt::format("NVRTC: {}: {}", what, GetErrorString(result)));
+  }
+
+ private:
+  Nvrtc() = default;
+
+  /// It lies beside the CUDA runtime, where the wheel is as pip left it, or where the loader looks.
+  static void* open() {
+    Dl_info runtime{};
+    std::string folder;
+    if (::dladdr(reinterpret_cast<const void*>(&cudaRuntimeGetVersion), &runtime) != 0 && runtime.dli_fname != nullptr)
+      folder = runtime.dli_fname;
+    folder.resize(folder.rfind('/') == std::string::npos ? 0 : folder.rfind('/') + 1);
+    for (const std::string& name : {folder + "libnvrtc.so.13", std::string("libnvrtc.so.13")})
+      if (void* found = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
+    throw EnvironmentError(
+        fmt::format("libnvrtc.so.13, which compiles kernels for the GPU, cannot be opened: {}", ::dlerror()));
+  }
+
+  template <typename Function> Function find(const char* symbol) const {
+    auto function = reinterpret_cast<Function>(::dlsym(library, symbol));
+    if (function == nullptr) throw EnvironmentError(fmt::format("libnvrtc.so.13 has no {}", symbol));
+    return function;
+  }
+};
+
+struct Program {
+  explicit Program(const Nvrtc& nvrtc) : api(nvrtc) {
+    const std::string source(kGpuKernelsCu);
+    api.check(api.CreateProgram(&handle, source.c_str(), "gpu_kernels.cu", 0, nullptr, nullptr), "a new program");
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() { api.DestroyProgram(&handle); }
+
+  std::string log() const {
+    size_t size = 0;
+    if (api.GetProgramLogSize(handle, &size) != NVRTC_SUCCESS || size == 0) return "";
+    std::string text(size, '\0');
+    return api.GetProgramLog(handle, text.data()) == NVRTC_SUCCESS ? text.substr(0, size - 1) : "";
+  }
+
+  const Nvrtc& api;
+  nvrtcProgram handle = nullptr;
+};
+
+/// The newest GPU that NVRTC knows and whose code runs on one of `capability`.
+int known_capability(const Nvrtc& nvrtc, int capability) {
+  int count = 0;
+  nvrtc.check(nvrtc.GetNumSupportedArchs(&count), "the GPUs that it knows");
+  std::vector<int> known(static_cast<size_t>(count));
+  nvrtc.check(nvrtc.GetSupportedArchs(known.data()), "the GPUs that it knows");
+  int best = 0;
+  for (const int one : known)
+    if (one <= capability) best = std::max(best, one);
+  if (best == 0) throw EnvironmentError(fmt::format("NVRTC knows no GPU of compute capability {} or less", capability));
+  return best;
+}
+
+std::mutex kernels_mutex;
+
+}  // namespace
+
+GpuCode compile_gpu_kernel(const std::string& instance, int capability) {
+  const Nvrtc& nvrtc = Nvrtc::get();
+  const int known = known_capability(nvrtc, capability);
+  const bool is_exact = known == capability;
+  Program program(nvrtc);
+  nvrtc.check(nvrtc.AddNameExpression(program.handle, instance.c_str()), "the kernel's name");
+  const std::string architecture =
+      std::string("--gpu-architecture=") + (is_exact ? "sm_" : "compute_") + std::to_string(known);
+  const char* options[] = {architecture.c_str(), "--std=c++17"};
+  if (const nvrtcResult result = nvrtc.CompileProgram(program.handle, 2, options); result != NVRTC_SUCCESS)
+    throw EnvironmentError(fmt::format("gpu_kernels.cu: {} for compute capability {}: {}: {}", instance, capability,
+                                       nvrtc.GetErrorString(result), program.log()));
+  GpuCode result;
+  const char* symbol = nullptr;
+  nvrtc.check(nvrtc.GetLoweredName(program.handle, instance.c_str(), &symbol), "the kernel's symbol");
+  result.symbol = symbol;
+  size_t size = 0;
+  nvrtc.check((is_exact ? nvrtc.GetCUBINSize : nvrtc.GetPTXSize)(program.handle, &size), "the size of the code");
+  result.code.resize(size);
+  nvrtc.check((is_exact ? nvrtc.GetCUBIN : nvrtc.GetPTX)(program.handle, result.code.data()), "the code");
+  return result;
+}
+
+int gpu_capability() {
+  const cudaDeviceProp* properties = at::cuda::getCurrentDeviceProperties();
+  return properties->major * 10 + properties->minor;
+}
+
+const void* gpu_kernel(const std::string& instance) {
+  // Never unloaded: the driver may be gone before the destructors of statics.
+  static auto& kernels = *new std::map<std::pair<int, std::string>, cudaKernel_t>();
+  const int capability = gpu_capability();
+  const std::lock_guard lock(kernels_mutex);
+  cudaKernel_t& kernel = kernels[{capability, instance}];
+  if (kernel == nullptr) {
+    const GpuCode compiled = compile_gpu_kernel(instance, capability);
+    cudaLibrary_t library = nullptr;
+    C10_CUDA_CHECK(cudaLibraryLoadData(&library, compiled.code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, compiled.symbol.c_str()));
+  }
+  return reinterpret_cast<const void*>(kernel);
+}
+
+void launch_with(const std::string& instance, const GpuGrid& grid, void** parameters) {
+  C10_CUDA_CHECK(cudaLaunchKernel(gpu_kernel(instance), grid.blocks, grid.threads, parameters, grid.shared_bytes,
+                                  c10::cuda::getCurrentCUDAStream()));
+}
+
+}  // namespace lockstep::nn::internal

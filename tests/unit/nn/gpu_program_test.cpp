@@ -1,0 +1,63 @@
+#if __has_include(<cuda_runtime_api.h>)  // else the build has no kernels for GPUs
+#include "nn/gpu_program.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace lockstep::nn::internal {
+namespace {
+
+/// One instance of each kernel, of types that differ.
+const std::vector<std::string> kInstances = {
+    "layer_norm_forward<float,BFloat16,BFloat16,float,true>",
+    "layer_norm_forward<Half,Half,Half,float,false>",
+    "layer_norm_backward<float,BFloat16,BFloat16,float,true,true>",
+    "layer_norm_backward<BFloat16,BFloat16,BFloat16,BFloat16,false,false>",
+    "column_sums<Half,float>",
+    "column_sums<float,BFloat16>",
+    "bias_activation<BFloat16,float,kQuickGelu>",
+    "bias_activation_backward<Half,float,kGeluTanh>",
+    "bias_activation_backward<float,float,kGelu>",
+    "layer_norm_forward<Half,Half,Half,Half,true,true>",
+    "layer_norm_backward<Half,Half,Half,Half,true,false,true>",
+    "swiglu<BFloat16>",
+    "swiglu_backward<Half>",
+    "copy_rows",
+    "rotate<BFloat16>",
+    "softmax_stats<Half>",
+    "softmax_gradient<BFloat16>",
+};
+
+/// NVRTC needs no GPU: what would fail on a user's machine fails here.
+TEST(GpuProgram, EachKernelCompilesForEachGpu) {
+  for (const int capability : {80, 90, 100, 120})
+    for (const std::string& instance : kInstances) {
+      const GpuCode found = compile_gpu_kernel(instance, capability);
+      EXPECT_EQ(found.code.substr(1, 3), "ELF") << instance << " for " << capability;
+      EXPECT_NE(found.symbol.find(instance.substr(0, instance.find('<'))), std::string::npos) << found.symbol;
+    }
+  for (const int capability : {89, 90, 100})
+    EXPECT_EQ(compile_gpu_kernel("fp8_quantize<BFloat16,kE5M2>", capability).code.substr(1, 3), "ELF") << capability;
+}
+
+/// The driver compiles PTX further.
+TEST(GpuProgram, AGpuThatNvrtcDoesNotKnowYetGetsPtx) {
+  EXPECT_NE(compile_gpu_kernel("column_sums<float,float>", 999).code.find(".target sm_"), std::string::npos);
+}
+
+TEST(GpuProgram, WhatDoesNotCompileSaysWhy) {
+  try {
+    compile_gpu_kernel("column_sums<Quarter,float>", 90);
+    FAIL() << "it compiled";
+  } catch (const EnvironmentError& error) {
+    EXPECT_NE(std::string(error.what()).find("Quarter"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::nn::internal
+#endif
