@@ -283,11 +283,13 @@ template <typename T, typename G, int kActivation> struct ThroughActivation {
   }
 };
 
-/// Sums over columns: block [x, y] those of its columns over every gridDim.y-th group of rows, to sums [gridDim.y,
-/// width].
+/// Sums over columns. Block [x, y] sums its columns over every gridDim.y-th group of rows, to parts [gridDim.y, width];
+/// the last block of x to be done adds those up, in their order. `counters` [gridDim.x] are zero before and after.
 template <typename Source, typename Sum>
-__device__ inline void sum_columns(long rows, int width, const Source& source, Sum* sums) {
+__device__ inline void sum_columns(long rows, int width, const Source& source, float* parts, Sum* sums,
+                                   unsigned* counters) {
   extern __shared__ float of_rows[];  // [kOwned, blockDim.x]
+  __shared__ bool is_last;
   const int column = (blockIdx.x * blockDim.x + threadIdx.x) * kOwned;
   const bool has_columns = column < width;
   float mine[kOwned] = {};
@@ -301,19 +303,42 @@ __device__ inline void sum_columns(long rows, int width, const Source& source, S
     }
   }
   add_rows(mine, of_rows, blockDim.x, nullptr);
-  if (threadIdx.y == 0 && has_columns) store(sums + static_cast<long>(blockIdx.y) * width + column, mine);
+  if (gridDim.y > 1) {
+    if (threadIdx.y == 0 && has_columns) store(parts + static_cast<long>(blockIdx.y) * width + column, mine);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) is_last = atomicAdd(counters + blockIdx.x, 1u) == gridDim.y - 1;
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+#pragma unroll
+    for (int i = 0; i < kOwned; ++i) mine[i] = 0;
+    if (has_columns) {
+      for (int part = threadIdx.y; part < static_cast<int>(gridDim.y); part += blockDim.y) {
+        float more[kOwned];
+        load(parts + static_cast<long>(part) * width + column, more);
+#pragma unroll
+        for (int i = 0; i < kOwned; ++i) mine[i] += more[i];
+      }
+    }
+    add_rows(mine, of_rows, blockDim.x, nullptr);
+    if (threadIdx.x == 0 && threadIdx.y == 0) counters[blockIdx.x] = 0;
+  }
+  if (threadIdx.y == 0 && has_columns) store(sums + column, mine);
 }
 
 template <typename T, typename Sum>
-__global__ void __launch_bounds__(256) column_sums(long rows, int width, const T* x, Sum* sums) {
-  sum_columns(rows, width, Plain<T>{x}, sums);
+__global__ void __launch_bounds__(256)
+    column_sums(long rows, int width, const T* x, float* parts, Sum* sums, unsigned* counters) {
+  sum_columns(rows, width, Plain<T>{x}, parts, sums, counters);
 }
 
 /// dx, and sums of its columns: the gradient of the bias.
 template <typename T, typename G, int kActivation>
 __global__ void __launch_bounds__(256)
-    bias_activation_backward(long rows, int width, const T* dy, const T* x, const G* bias, T* dx, float* sums) {
-  sum_columns(rows, width, ThroughActivation<T, G, kActivation>{dy, x, bias, dx}, sums);
+    bias_activation_backward(long rows, int width, const T* dy, const T* x, const G* bias, T* dx, float* parts, G* sums,
+                             unsigned* counters) {
+  sum_columns(rows, width, ThroughActivation<T, G, kActivation>{dy, x, bias, dx}, parts, sums, counters);
 }
 
 /// y = silu(gate) value of x [rows, 2 width], whose first half are the gates.

@@ -4,11 +4,14 @@
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/cuda/CUDAFunctions.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 #include <array>
-#include <string>
+#include <map>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/env.h"
@@ -21,6 +24,7 @@ namespace {
 
 using internal::gpu_capability;
 using internal::GpuGrid;
+using internal::KernelInstance;
 using internal::launch;
 
 constexpr int64_t kOwned = 8;  // columns of a thread
@@ -29,26 +33,8 @@ constexpr int64_t kMostNormThreads = 512;  // of a block, where a row has fewer
 constexpr int64_t kMostNormWidth = 6144;   // of 768 threads, of which each may hold 80 registers
 constexpr int kLeastCapability = 80, kLeastFp8Capability = 89;
 
-std::string name_of(at::ScalarType type) {
-  return type == at::kFloat ? "float" : type == at::kHalf ? "Half" : "BFloat16";
-}
-std::string name_of(const at::Tensor& x) { return name_of(x.scalar_type()); }
-
-std::string name_of(Activation activation) {
+const char* name_of(Activation activation) {
   return activation == Activation::kGelu ? "kGelu" : activation == Activation::kGeluTanh ? "kGeluTanh" : "kQuickGelu";
-}
-
-std::string flag(bool value) { return value ? "true" : "false"; }
-
-std::string instance(const char* kernel, std::initializer_list<std::string> arguments) {
-  std::string text = kernel;
-  char separator = '<';
-  for (const std::string& argument : arguments) {
-    text += separator;
-    text += argument;
-    separator = ',';
-  }
-  return text + ">";
 }
 
 /// Are the rows such as threads read 16 bytes at once?
@@ -63,7 +49,7 @@ bool compiles() {
   if (core::env("LOCKSTEP_GPU_KERNELS") == "off") return false;
   if (gpu_capability() < kLeastCapability) return false;
   try {
-    internal::gpu_kernel(instance("column_sums", {"float", "float"}));
+    internal::gpu_kernel(KernelInstance("column_sums").type(at::kFloat).type(at::kFloat));
     return true;
   } catch (const std::exception& error) {
     core::log_warning("training goes on without lockstep's own GPU kernels, slower: {}", error.what());
@@ -120,8 +106,13 @@ Normed layer_norm_on_gpu(const at::Tensor& x, const at::Tensor& residual, const 
                 .mean_N = bias.defined() ? at::empty({rows}, floats) : at::Tensor(),
                 .rstd_N = at::empty({rows}, floats)};
   const dim3 threads = norm_threads(width);
-  launch(instance("layer_norm_forward", {name_of(x), name_of(residual.defined() ? residual : x), name_of(type),
-                                         name_of(gain), flag(residual.defined()), flag(!bias.defined())}),
+  launch(KernelInstance("layer_norm_forward")
+             .type(x)
+             .type(residual.defined() ? residual : x)
+             .type(type)
+             .type(gain)
+             .flag(residual.defined())
+             .flag(!bias.defined()),
          {.blocks = grid(ceil_div(rows, threads.y)), .threads = threads}, static_cast<long>(rows),
          static_cast<int>(width), static_cast<float>(epsilon), address(x), address(residual), address(gain),
          address(bias), residual.defined() ? written(result.sum) : nullptr, written(result.out), written(result.mean_N),
@@ -144,8 +135,14 @@ NormGradients layer_norm_backward_on_gpu(const Normed& normed, const at::Tensor&
   const bool is_rms = !normed.mean_N.defined();
   const int64_t num_sums = is_rms ? 1 : 2;
   const at::Tensor parts_BS = at::empty({blocks, num_sums * width}, s.options().dtype(at::kFloat));
-  launch(instance("layer_norm_backward", {name_of(s), name_of(residual_type), name_of(d), name_of(gain),
-                                          flag(more.defined()), flag(has_own_residual), flag(is_rms)}),
+  launch(KernelInstance("layer_norm_backward")
+             .type(s)
+             .type(residual_type)
+             .type(d)
+             .type(gain)
+             .flag(more.defined())
+             .flag(has_own_residual)
+             .flag(is_rms),
          {.blocks = grid(blocks), .threads = threads, .shared_bytes = threads.x * kOwned * sizeof(float)},
          static_cast<long>(rows), static_cast<int>(width), address(d), address(more), address(s),
          address(normed.mean_N), address(normed.rstd_N), address(gain), written(result.sum),
@@ -160,9 +157,9 @@ namespace {
 
 /// How a matrix is divided among blocks that sum its columns.
 struct SumGrid {
-  int64_t rows, width, parts;
+  int64_t across, parts;
   GpuGrid grid() const {
-    return {.blocks = nn::grid(ceil_div(width, kWarp * kOwned), parts),
+    return {.blocks = nn::grid(across, parts),
             .threads = nn::grid(kWarp, kRowsAtOnce),
             .shared_bytes = kWarp * kOwned * sizeof(float)};
   }
@@ -172,28 +169,46 @@ struct SumGrid {
 SumGrid sum_grid(int64_t rows, int64_t width) {
   constexpr int64_t kLeastRows = 64, kBlocksOfProcessor = 8;
   const int64_t across = ceil_div(width, kWarp * kOwned);
-  return {rows, width,
-          std::clamp(kBlocksOfProcessor * num_processors() / across, int64_t{1}, ceil_div(rows, kLeastRows))};
+  return {across, std::clamp(kBlocksOfProcessor * num_processors() / across, int64_t{1}, ceil_div(rows, kLeastRows))};
 }
 
-at::Tensor summed(const at::Tensor& x_NW, at::ScalarType type) {
-  SumGrid shape = sum_grid(x_NW.size(0), x_NW.size(1));
-  const at::Tensor parts_PW =
-      at::empty({shape.parts, shape.width}, x_NW.options().dtype(shape.parts == 1 ? type : at::kFloat));
-  launch(instance("column_sums", {name_of(x_NW), name_of(parts_PW)}), shape.grid(), static_cast<long>(shape.rows),
-         static_cast<int>(shape.width), address(x_NW), written(parts_PW));
-  if (shape.parts == 1) return parts_PW.select(0, 0);
-  shape = {.rows = shape.parts, .width = shape.width, .parts = 1};
-  at::Tensor sum_W = at::empty({shape.width}, x_NW.options().dtype(type));
-  launch(instance("column_sums", {"float", name_of(type)}), shape.grid(), static_cast<long>(shape.rows),
-         static_cast<int>(shape.width), address(parts_PW), written(sum_W));
+/// Zeros that kernels leave zero, from a ring that is so long that nobody else has them while a kernel runs.
+unsigned* take_counters(const SumGrid& shape, const at::Device& device) {
+  constexpr int64_t kNumCounters = int64_t{1} << 16;
+  static std::mutex mutex;
+  static auto& rings = *new std::map<c10::DeviceIndex, std::pair<at::Tensor, int64_t>>();  // outlives the driver
+  LOCKSTEP_CHECK(shape.across < kNumCounters, "{} groups of columns", shape.across);
+  const std::lock_guard lock(mutex);
+  auto& [ring, next] = rings[device.index()];
+  if (!ring.defined()) {
+    ring = at::zeros({kNumCounters}, at::TensorOptions(at::kInt).device(device));
+    c10::cuda::getCurrentCUDAStream(device.index()).synchronize();  // before other streams see it
+  }
+  if (next + shape.across > kNumCounters) next = 0;
+  unsigned* taken = reinterpret_cast<unsigned*>(ring.mutable_data_ptr<int>()) + next;
+  next += shape.across;
+  return taken;
+}
+
+at::Tensor parts_of(const SumGrid& shape, const at::Tensor& x, int64_t width) {
+  return at::empty({shape.parts > 1 ? shape.parts : 0, width}, x.options().dtype(at::kFloat));
+}
+
+at::Tensor summed(const at::Tensor& x_NW) {
+  const int64_t rows = x_NW.size(0), width = x_NW.size(1);
+  const SumGrid shape = sum_grid(rows, width);
+  const at::Tensor parts_PW = parts_of(shape, x_NW, width);
+  at::Tensor sum_W = at::empty({width}, x_NW.options());
+  launch(KernelInstance("column_sums").type(x_NW).type(x_NW), shape.grid(), static_cast<long>(rows),
+         static_cast<int>(width), address(x_NW), written(parts_PW), written(sum_W),
+         take_counters(shape, x_NW.device()));
   return sum_W;
 }
 
 }  // namespace
 
 at::Tensor column_sums(const at::Tensor& x_NW) {
-  return has_gpu_kernels(x_NW.device()) && suits(x_NW) ? summed(x_NW, x_NW.scalar_type()) : x_NW.sum(0);
+  return has_gpu_kernels(x_NW.device()) && suits(x_NW) ? summed(x_NW) : x_NW.sum(0);
 }
 
 bool suits_gpu_bias_activation(const at::Tensor& x, const at::Tensor& bias) {
@@ -204,7 +219,7 @@ bool suits_gpu_bias_activation(const at::Tensor& x, const at::Tensor& bias) {
 at::Tensor bias_activation_on_gpu(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
   const int64_t width = x.size(-1);
   at::Tensor y = at::empty_like(x);
-  launch(instance("bias_activation", {name_of(x), name_of(bias), name_of(activation)}), elementwise_grid(x),
+  launch(KernelInstance("bias_activation").type(x).type(bias).argument(name_of(activation)), elementwise_grid(x),
          static_cast<long>(x.numel()), static_cast<int>(width), address(x), address(bias), written(y));
   return y;
 }
@@ -212,14 +227,13 @@ at::Tensor bias_activation_on_gpu(const at::Tensor& x, const at::Tensor& bias, A
 GpuActivationGradients bias_activation_backward_on_gpu(const at::Tensor& x, const at::Tensor& bias,
                                                        Activation activation, const at::Tensor& dy) {
   const int64_t width = x.size(-1);
-  const SumGrid shape = sum_grid(x.numel() / width, width);
-  const at::Tensor d = dy.contiguous();
-  GpuActivationGradients result{.x = at::empty_like(x), .bias = {}};
-  const at::Tensor parts_PW = at::empty({shape.parts, width}, x.options().dtype(at::kFloat));
-  launch(instance("bias_activation_backward", {name_of(x), name_of(bias), name_of(activation)}), shape.grid(),
-         static_cast<long>(shape.rows), static_cast<int>(width), address(d), address(x), address(bias),
-         written(result.x), written(parts_PW));
-  result.bias = shape.parts == 1 ? parts_PW.select(0, 0).to(bias.scalar_type()) : summed(parts_PW, bias.scalar_type());
+  const int64_t rows = x.numel() / width;
+  const SumGrid shape = sum_grid(rows, width);
+  const at::Tensor d = dy.contiguous(), parts_PW = parts_of(shape, x, width);
+  GpuActivationGradients result{.x = at::empty_like(x), .bias = at::empty_like(bias)};
+  launch(KernelInstance("bias_activation_backward").type(x).type(bias).argument(name_of(activation)), shape.grid(),
+         static_cast<long>(rows), static_cast<int>(width), address(d), address(x), address(bias), written(result.x),
+         written(parts_PW), written(result.bias), take_counters(shape, x.device()));
   return result;
 }
 
@@ -231,7 +245,7 @@ at::Tensor swiglu_on_gpu(const at::Tensor& x) {
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() /= 2;
   at::Tensor y = at::empty(sizes, x.options());
-  launch(instance("swiglu", {name_of(x)}), elementwise_grid(y), static_cast<long>(y.numel() / sizes.back()),
+  launch(KernelInstance("swiglu").type(x), elementwise_grid(y), static_cast<long>(y.numel() / sizes.back()),
          static_cast<int>(sizes.back()), address(x), written(y));
   return y;
 }
@@ -239,7 +253,7 @@ at::Tensor swiglu_on_gpu(const at::Tensor& x) {
 at::Tensor swiglu_backward_on_gpu(const at::Tensor& x, const at::Tensor& dy) {
   const at::Tensor d = dy.contiguous();
   at::Tensor dx = at::empty_like(x);
-  launch(instance("swiglu_backward", {name_of(x)}), elementwise_grid(d), static_cast<long>(d.numel() / d.size(-1)),
+  launch(KernelInstance("swiglu_backward").type(x), elementwise_grid(d), static_cast<long>(d.numel() / d.size(-1)),
          static_cast<int>(d.size(-1)), address(d), address(x), written(dx));
   return dx;
 }
@@ -305,7 +319,7 @@ void copy_strided(at::Tensor to, const at::Tensor& from) {
   int64_t across = 1;  // threads of a row
   while (across < kThreads && across * kOwned < rows.width) across *= 2;
   const int64_t num_rows = from.numel() / rows.width, at_once = kThreads / across;
-  launch("copy_rows",
+  launch(KernelInstance("copy_rows"),
          {.blocks = grid(std::min(ceil_div(num_rows, at_once), kBlocksOfProcessor * num_processors())),
           .threads = grid(across, at_once)},
          static_cast<long>(num_rows), sizes[1], sizes[2], static_cast<int>(rows.width), address(from), from_strides,
@@ -328,7 +342,7 @@ at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosine, const at
   const int64_t half = cosine.size(4), width = x.size(4), parts = (width - half) / kOwned;
   at::Tensor y = at::empty(x.sizes(), x.options());
   const Strides strides{{x.stride(1), x.stride(2), x.stride(3)}};
-  launch(instance("rotate", {name_of(x)}),
+  launch(KernelInstance("rotate").type(x),
          {.blocks = grid(x.size(0) * x.size(1)),
           .threads = grid(std::min(kMostThreads, ceil_div(x.size(2) * x.size(3) * parts, kWarp) * kWarp))},
          static_cast<int>(x.size(1)), static_cast<int>(x.size(2)), static_cast<int>(x.size(3)), static_cast<int>(width),
@@ -349,7 +363,7 @@ at::Tensor softmax_stats_on_gpu(const at::Tensor& logits_NV, int64_t used, const
   const int64_t rows = logits_NV.size(0);
   const at::Tensor targets = target_N.contiguous();
   at::Tensor stats_3N = at::empty({3, rows}, logits_NV.options().dtype(at::kFloat));
-  launch(instance("softmax_stats", {name_of(logits_NV)}), {.blocks = grid(rows), .threads = grid(kRowThreads)},
+  launch(KernelInstance("softmax_stats").type(logits_NV), {.blocks = grid(rows), .threads = grid(kRowThreads)},
          static_cast<long>(rows), static_cast<int>(logits_NV.size(1)), static_cast<int>(used), address(logits_NV),
          address(targets), written(stats_3N));
   return stats_3N;
@@ -359,7 +373,7 @@ void softmax_gradient_on_gpu(at::Tensor logits_NV, int64_t used, const at::Tenso
                              const at::Tensor& factor_N, const at::Tensor& weight_N) {
   const at::Tensor targets = target_N.contiguous(), tops = top_N.contiguous(), factors = factor_N.contiguous(),
                    weights = weight_N.contiguous();
-  launch(instance("softmax_gradient", {name_of(logits_NV)}),
+  launch(KernelInstance("softmax_gradient").type(logits_NV),
          {.blocks = grid(logits_NV.size(0)), .threads = grid(kRowThreads)}, static_cast<int>(logits_NV.size(1)),
          static_cast<int>(used), written(logits_NV), address(targets), address(tops), address(factors),
          address(weights));
@@ -377,7 +391,7 @@ GpuFp8 fp8_quantize_on_gpu(const at::Tensor& x_NW, at::ScalarType type, const at
   const at::TensorOptions options = x_NW.options().dtype(type);
   GpuFp8 result{.bits_NW = at::empty({rows, width}, options),
                 .transposed_WN = is_transposed ? at::empty({width, rows}, options) : at::Tensor()};
-  launch(instance("fp8_quantize", {name_of(x_NW), type == at::kFloat8_e5m2 ? "kE5M2" : "kE4M3"}),
+  launch(KernelInstance("fp8_quantize").type(x_NW).argument(type == at::kFloat8_e5m2 ? "kE5M2" : "kE4M3"),
          {.blocks = grid(ceil_div(rows, kTile), ceil_div(width, kTile)), .threads = grid(kThreads)},
          static_cast<long>(rows), static_cast<int>(width), address(x_NW), address(scale), written(result.bits_NW),
          written(result.transposed_WN), amax.defined() ? written(amax) : nullptr);

@@ -1,7 +1,9 @@
 #include "nn/gpu_program.h"
 
+#include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <dlfcn.h>
 #include <nvrtc.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -136,7 +139,34 @@ int gpu_capability() {
   return properties->major * 10 + properties->minor;
 }
 
-const void* gpu_kernel(const std::string& instance) {
+KernelInstance& KernelInstance::argument(const char* word) {
+  LOCKSTEP_CHECK(count_ < words_.size(), "more than {} arguments of {}", words_.size() - 1, words_[0]);
+  words_[count_++] = word;
+  return *this;
+}
+
+KernelInstance& KernelInstance::type(at::ScalarType type) {
+  return argument(type == at::kFloat ? "float" : type == at::kHalf ? "Half" : "BFloat16");
+}
+
+KernelInstance& KernelInstance::type(const at::Tensor& x) { return type(x.scalar_type()); }
+
+std::string KernelInstance::name() const {
+  std::string text = words_[0];
+  for (size_t i = 1; i < count_; ++i) text += (i == 1 ? '<' : ',') + std::string(words_[i]);
+  return count_ > 1 ? text + ">" : text;
+}
+
+size_t KernelInstance::hash() const {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < count_; ++i) sum = (sum ^ reinterpret_cast<uintptr_t>(words_[i])) * 0x9e3779b97f4a7c15u;
+  return sum ^ sum >> 32;
+}
+
+namespace {
+
+/// Slow, and once for a thread and kernel.
+cudaKernel_t compiled_kernel(const std::string& instance) {
   // Never unloaded: the driver may be gone before the destructors of statics.
   static auto& kernels = *new std::map<std::pair<int, std::string>, cudaKernel_t>();
   const int capability = gpu_capability();
@@ -148,10 +178,29 @@ const void* gpu_kernel(const std::string& instance) {
     C10_CUDA_CHECK(cudaLibraryLoadData(&library, compiled.code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
     C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, compiled.symbol.c_str()));
   }
+  return kernel;
+}
+
+struct InstanceOnDevice {
+  KernelInstance instance;
+  c10::DeviceIndex device;
+  bool operator==(const InstanceOnDevice&) const = default;
+};
+
+struct InstanceHash {
+  size_t operator()(const InstanceOnDevice& key) const { return key.instance.hash() + static_cast<size_t>(key.device); }
+};
+
+}  // namespace
+
+const void* gpu_kernel(const KernelInstance& instance) {
+  thread_local std::unordered_map<InstanceOnDevice, cudaKernel_t, InstanceHash> found;
+  cudaKernel_t& kernel = found[{instance, c10::cuda::current_device()}];
+  if (kernel == nullptr) kernel = compiled_kernel(instance.name());
   return reinterpret_cast<const void*>(kernel);
 }
 
-void launch_with(const std::string& instance, const GpuGrid& grid, void** parameters) {
+void launch_with(const KernelInstance& instance, const GpuGrid& grid, void** parameters) {
   C10_CUDA_CHECK(cudaLaunchKernel(gpu_kernel(instance), grid.blocks, grid.threads, parameters, grid.shared_bytes,
                                   c10::cuda::getCurrentCUDAStream()));
 }
