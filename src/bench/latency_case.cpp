@@ -147,7 +147,6 @@ class LatencyCase final : public BenchCase {
 
   void time(core::Json& row) override {
     prepare(row);
-    row.update(subject_->facts());
     for (int64_t i = 0; i < options().num_warmup; ++i) subject_->run(nullptr);
     const bool can_mark = context_.device.is_cpu();  // marks cost nothing there: one pass tells both
     StageTimes stages;
@@ -172,6 +171,7 @@ class LatencyCase final : public BenchCase {
     add_times(row, samples_ms, stages.medians());
     row["cpu_ms"] = stats::median(cpu_ms);
     row["samples_ms"] = samples_ms;
+    row.update(subject_->facts());
   }
 
   std::vector<SummaryItem> summary(const std::vector<core::Json>& rows) override {

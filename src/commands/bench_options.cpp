@@ -9,6 +9,7 @@
 #include "config/gpu_math.h"
 #include "config/image_options.h"
 #include "config/imagenet_models.h"
+#include "config/inference_options.h"
 #include "config/option_checks.h"
 #include "core/error.h"
 #include "core/strings.h"
@@ -253,6 +254,7 @@ void declare_latency(core::OptionSet& set, BenchOptions& o) {
            .unit = "s",
            .min = 0,
            .max = 1e6});
+  config::declare_cuda_graphs_option(set, &o.cuda_graphs);
 }
 
 /// Names from a list flag, each once; "all" stands for all of them. '_' is as good as '-'.

@@ -66,6 +66,7 @@ struct BenchOptions {
   int64_t new_tokens = 32;                              // --new-tokens
   std::string images, texts;                            // --images DIR, --texts FILE
   double latency_seconds = 20;                          // --seconds
+  std::string cuda_graphs = "auto";                     // --cuda-graphs {auto,off}
 
   // checkpoint
   std::string directory;  // --dir

@@ -164,6 +164,7 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   set.add("batch-size", &options.samples_per_batch,
           {.help = "Pictures, sounds or texts of one forward pass.", .unit = "samples", .min = 1});
   declare_device_option(set, &options.device);
+  if (!is_caption) declare_cuda_graphs_option(set, &options.cuda_graphs);
   declare_gpu_math_options(set, options.gpu_math);
   set.add("workers", &options.workers, {.help = "Decoding threads.", .unit = "threads", .min = 1, .max = 1024});
   declare_threads_option(set, &options.threads);

@@ -33,6 +33,7 @@ struct InferOptions {
   int64_t seed = 0;                                    // --seed
   int64_t samples_per_batch = 64;                      // --batch-size
   std::string device = "auto";                         // --device {auto,cuda,cpu}
+  std::string cuda_graphs = "auto";                    // --cuda-graphs {auto,off}, not of caption
   GpuMath gpu_math;                                    // --tf32, --cudnn-tf32, --cudnn-benchmark
   std::string precision = "fp32";                      // --precision {fp32,amp,amp_bf16,bf16,pure_bf16}
   int64_t workers = 4;                                 // --workers, decoding threads

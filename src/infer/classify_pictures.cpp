@@ -16,6 +16,7 @@
 #include "models/imagenet/classifier_task.h"
 #include "models/imagenet/make_classifier.h"
 #include "models/weights.h"
+#include "nn/captured_call.h"
 #include "tasks/imagenet/engine/imagenet_data.h"
 #include "train/batch_mover.h"
 #include "train/device.h"
@@ -86,15 +87,19 @@ void classify_pictures(const config::InferOptions& options) {
                       {.micro_batch_size = options.samples_per_batch,
                        .image_pixels = imagenet.image_pixels,
                        .num_workers = std::max<int64_t>(1, options.workers)});
+  nn::CapturedCall class_probabilities(
+      [&](const std::vector<at::Tensor>& inputs) {
+        const auto autocast = precision.autocast();
+        return models::class_scores(*network, inputs.front(), /*channels_last=*/true).softmax(1);
+      },
+      nn::call_recorder(options.cuda_graphs, device));
   std::vector<at::Tensor> probabilities;
   int64_t num_done = 0;
   for (data::HostBatch host = loader.next(); host.num_samples > 0; host = loader.next()) {
     const models::Batch batch = mover.to_device(host);
     num_done += host.num_samples;
     loader.recycle(std::move(host));
-    const auto autocast = precision.autocast();
-    probabilities.push_back(
-        models::class_scores(*network, batch.image_BCYX, /*channels_last=*/true).softmax(1).to(at::kCPU));
+    probabilities.push_back(class_probabilities({batch.image_BCYX}).to(at::kCPU));
     core::show_progress(fmt::format("{} of {} pictures", num_done, files.size()));
   }
   core::end_progress();

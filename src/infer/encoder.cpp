@@ -37,7 +37,8 @@ Encoder::Encoder(const config::InferOptions& options, const hw::RankInfo& ranks)
   model_ = tasks::build_towers(shape_, {.precision = &precision_, .device = device_, .pretrained = options.pretrained});
   const auto transform = make_transform();
   mover_.emplace(device_, precision_.input_type(), transform.mean, transform.std, tasks::text_place(shape_));
-  engine_.emplace(*model_, *mover_, precision_, tasks::Weights::kFixed);
+  engine_.emplace(*model_, *mover_, precision_, tasks::Weights::kFixed,
+                  nn::call_recorder(options.cuda_graphs, device_));
 }
 
 at::Tensor Encoder::files(const std::vector<std::filesystem::path>& files, BadSamples& bad) {

@@ -152,5 +152,29 @@ TEST(EmbeddingEngine, ChangingWeightsAreReadAnew) {
   EXPECT_FALSE(at::allclose(engine.texts(ids, kContext, 1), before));
 }
 
+TEST(EmbeddingEngine, FormsThatComeAgainAreReplayed) {
+  Towers towers(small_clip(false), "amp_bf16", false);
+  int64_t num_replayed = 0;
+  const nn::CallRecorder recorder = [&](const nn::TensorCall& call, const std::vector<at::Tensor>&) -> nn::TensorCall {
+    return [&num_replayed, call](const std::vector<at::Tensor>& inputs) {
+      ++num_replayed;
+      return call(inputs);
+    };
+  };
+  const EmbeddingEngine plain(*towers.network, towers.mover, towers.precision, Weights::kFixed),
+      engine(*towers.network, towers.mover, towers.precision, Weights::kFixed, recorder);
+  const int64_t least_calls = nn::CaptureLimits().least_calls;
+  for (int64_t i = 1; i <= least_calls + 1; ++i) {
+    const data::HostBatch host = make_batch({4, 4, 4});
+    const auto features = engine.embed(host), expected = plain.embed(host);
+    EXPECT_TRUE(features.other_BE.equal(expected.other_BE));
+    EXPECT_TRUE(features.text_BE.equal(expected.text_BE));
+    EXPECT_EQ(engine.num_recorded(), i < least_calls ? 0 : 2) << "pictures and texts";
+  }
+  EXPECT_EQ(num_replayed, 2 * 2);
+  EXPECT_EQ(plain.num_recorded(), 0);
+  EXPECT_THROW(EmbeddingEngine(*towers.network, towers.mover, towers.precision, Weights::kChanging, recorder), Error);
+}
+
 }  // namespace
 }  // namespace lockstep::tasks

@@ -23,16 +23,32 @@ at::ScalarType product_type(const train::Precision& precision) {
 }  // namespace
 
 EmbeddingEngine::EmbeddingEngine(models::TwoTowers& network, const train::BatchMover& mover,
-                                 const train::Precision& precision, Weights weights)
+                                 const train::Precision& precision, Weights weights, const nn::CallRecorder& recorder)
     : network_(network), mover_(mover), precision_(precision), was_training_(network.is_training()),
       is_prepared_(weights == Weights::kFixed) {
+  LOCKSTEP_CHECK(!recorder || is_prepared_, "calls are recorded over weights that change");
   network_.set_training(false);
   if (is_prepared_) network_.prepare_inference(product_type(precision));
+  const auto features = [&](at::Tensor (models::TwoTowers::*encode)(const at::Tensor&)) {
+    return nn::CapturedCall(
+        [this, encode](const std::vector<at::Tensor>& inputs) {
+          const auto autocast = precision_.autocast();
+          return models::normalise_rows((network_.*encode)(inputs.front()));
+        },
+        recorder);
+  };
+  picture_call_ = features(&models::TwoTowers::encode_image);
+  sound_call_ = features(&models::TwoTowers::encode_audio);
+  text_call_ = features(&models::TwoTowers::encode_text);
 }
 
 EmbeddingEngine::~EmbeddingEngine() {
   if (is_prepared_) network_.prepare_inference(std::nullopt);
   network_.set_training(was_training_);
+}
+
+int64_t EmbeddingEngine::num_recorded() const {
+  return picture_call_.num_recorded() + sound_call_.num_recorded() + text_call_.num_recorded();
 }
 
 EmbeddingEngine::Features EmbeddingEngine::embed(const data::HostBatch& host) const {
@@ -50,20 +66,18 @@ EmbeddingEngine::Features EmbeddingEngine::embed(const data::HostBatch& host) co
 
 at::Tensor EmbeddingEngine::pictures(const at::Tensor& image_BCYX) const {
   const c10::NoGradGuard no_grad;
-  const auto autocast = precision_.autocast();
-  return models::normalise_rows(network_.encode_image(image_BCYX));
+  return picture_call_({image_BCYX});
 }
 
 at::Tensor EmbeddingEngine::sounds(const at::Tensor& audio_BS) const {
   const c10::NoGradGuard no_grad;
-  const auto autocast = precision_.autocast();
-  return models::normalise_rows(network_.encode_audio(audio_BS));
+  return sound_call_({audio_BS});
 }
 
 at::Tensor EmbeddingEngine::texts(const at::Tensor& text_BT) const {
   const c10::NoGradGuard no_grad;
-  const auto autocast = precision_.autocast();
-  return models::normalise_rows(network_.encode_text(text_BT));
+  const bool is_on_host = text_BT.is_cpu() && !mover_.device().is_cpu();  // of towers that pack texts there
+  return is_on_host ? text_call_.plain({text_BT}) : text_call_({text_BT});
 }
 
 at::Tensor EmbeddingEngine::texts(std::span<const int32_t> text_BT, int64_t context_length, int64_t max_rows) const {

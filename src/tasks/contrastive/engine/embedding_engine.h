@@ -6,12 +6,13 @@
 
 #include "data/batch.h"
 #include "models/two_towers.h"
+#include "nn/captured_call.h"
 #include "train/batch_mover.h"
 #include "train/precision.h"
 
 namespace lockstep::tasks {
 
-/// Whether parameters stay as they are while an engine lives.
+/// Whether parameters stay as they are, and where they are, while an engine lives. Only then may it record calls.
 enum class Weights { kChanging, kFixed };
 
 /// Two towers that only embed: for infer, `bench latency` and evaluation.
@@ -19,11 +20,12 @@ enum class Weights { kChanging, kFixed };
 /// While it lives the network is in evaluation mode; no call keeps what a gradient would need. With fixed weights the
 /// products on the CPU read weights that were packed once for the precision. Texts are computed only as long as their
 /// features need, in groups of like length; on an accelerator lengths are multiples of 16, so that few shapes occur.
-/// No call waits for the device. All that is referred to outlives it.
+/// With a recorder small batches of a shape that comes again are replayed; recording one waits for the device, no other
+/// call does. One thread calls. All that is referred to outlives it.
 class EmbeddingEngine {
  public:
   EmbeddingEngine(models::TwoTowers& network, const train::BatchMover& mover, const train::Precision& precision,
-                  Weights weights);
+                  Weights weights, const nn::CallRecorder& recorder = {});
   ~EmbeddingEngine();
   EmbeddingEngine(const EmbeddingEngine&) = delete;
   EmbeddingEngine& operator=(const EmbeddingEngine&) = delete;
@@ -46,12 +48,15 @@ class EmbeddingEngine {
 
   models::TwoTowers& network() const { return network_; }
   const train::BatchMover& mover() const { return mover_; }
+  /// Shapes of all towers that are replayed now.
+  int64_t num_recorded() const;
 
  private:
   models::TwoTowers& network_;
   const train::BatchMover& mover_;
   const train::Precision& precision_;
   bool was_training_, is_prepared_;
+  mutable nn::CapturedCall picture_call_, sound_call_, text_call_;  // they count
 };
 
 }  // namespace lockstep::tasks

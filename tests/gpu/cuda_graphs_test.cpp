@@ -1,0 +1,195 @@
+// Replayed forward passes give the bits of plain ones. Skipped where there is no GPU.
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "accelerator/accelerator_fixture.h"
+#include "core/log.h"
+#include "core/rng.h"
+#include "core/strings.h"
+#include "hw/gpus.h"
+#include "nn/captured_call.h"
+#include "tasks/contrastive/engine/embedding_engine.h"
+#include "tasks/contrastive/engine/towers_build.h"
+
+namespace lockstep::tests {
+namespace {
+
+constexpr int64_t kTextColumns = 77, kSidePixels = 64, kWords = 1000;
+
+class CudaGraphs : public AcceleratorFixture {
+ protected:
+  void SetUp() override {
+    if (!hw::find_gpus().any())
+      GTEST_SKIP() << "no GPU of NVIDIA is here (/dev, /proc/driver/nvidia, PCI): never run on this machine";
+  }
+  static at::Device gpu() { return {at::kCUDA, 0}; }
+  static at::Tensor numbers(const std::vector<int64_t>& sizes, uint64_t seed) {
+    at::Tensor values = at::empty(sizes, at::kFloat);
+    core::CounterRng rng(seed);
+    auto* value = values.mutable_data_ptr<float>();
+    for (int64_t i = 0; i < values.numel(); ++i) value[i] = static_cast<float>(rng.uniform() - 0.5);
+    return values.to(gpu());
+  }
+};
+
+config::ContrastiveShape middling_clip() {
+  config::ClipShape shape;
+  shape.embed_dim = 128;
+  shape.vision.image_size = kSidePixels;
+  shape.vision.layers = 3;
+  shape.vision.width = 256;
+  shape.vision.head_width = 64;
+  shape.vision.patch_size = 16;
+  shape.text.context_length = kTextColumns;
+  shape.text.vocab_size = kWords;
+  shape.text.width = 256;
+  shape.text.heads = 4;
+  shape.text.layers = 3;
+  return {.shape = shape};
+}
+
+data::HostBatch made_batch(int64_t num_samples, int64_t text_length, uint64_t seed) {
+  core::CounterRng rng(seed);
+  data::HostBatch host;
+  host.num_samples = num_samples;
+  host.image_pixels = kSidePixels;
+  host.context_length = kTextColumns;
+  host.image_BYXC.resize(static_cast<size_t>(num_samples * kSidePixels * kSidePixels * 3));
+  for (uint8_t& byte : host.image_BYXC) byte = static_cast<uint8_t>(rng.below(256));
+  host.text_BT.assign(static_cast<size_t>(num_samples * kTextColumns), 0);
+  for (int64_t b = 0; b < num_samples; ++b) {
+    int32_t* row = host.text_BT.data() + b * kTextColumns;
+    for (int64_t t = 0; t + 1 < text_length; ++t) row[t] = 1 + static_cast<int32_t>(rng.below(kWords - 2));
+    row[text_length - 1] = kWords - 1;
+  }
+  return host;
+}
+
+/// Results of all calls are kept until the end: none is overwritten by a later one.
+TEST_F(CudaGraphs, EmbeddingsAreThoseOfPlainCallsBitForBit) {
+  for (const char* name : {"fp32", "pure_bf16", "bf16", "amp_bf16", "amp"}) {
+    const train::Precision precision(name, c10::DeviceType::CUDA);
+    const auto network =
+        tasks::build_towers(middling_clip(), {.precision = &precision, .device = gpu(), .pretrained = "", .seed = 5});
+    const train::BatchMover mover(gpu(), precision.input_type(), {0.5f, 0.5f, 0.5f}, {0.25f, 0.25f, 0.25f});
+    const tasks::EmbeddingEngine plain(*network, mover, precision, tasks::Weights::kFixed),
+        graphs(*network, mover, precision, tasks::Weights::kFixed, nn::call_recorder("auto", gpu()));
+    std::vector<tasks::EmbeddingEngine::Features> got, expected;
+    uint64_t seed = 0;
+    for (int round = 0; round < 6; ++round)
+      for (const int64_t num_samples : {1, 2, 5, 33})
+        for (const int64_t text_length : {3, 16, 17, 77}) {
+          const data::HostBatch host = made_batch(num_samples, text_length, ++seed);
+          got.push_back(graphs.embed(host));
+          expected.push_back(plain.embed(host));
+        }
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(got[i].other_BE.equal(expected[i].other_BE)) << name << ", pictures of call " << i;
+      EXPECT_TRUE(got[i].text_BE.equal(expected[i].text_BE)) << name << ", texts of call " << i;
+      if (i > 0) {
+        EXPECT_FALSE(got[i].text_BE.equal(got[i - 1].text_BE)) << "the inputs differ";
+      }
+    }
+    EXPECT_EQ(graphs.num_recorded(), 3 + 3 * 3) << name << ": 33 samples are too many; lengths become 16, 32 and 77";
+    EXPECT_EQ(plain.num_recorded(), 0);
+  }
+}
+
+TEST_F(CudaGraphs, ACallThatWaitsGoesOnPlainAndHarmsNothing) {
+  const c10::NoGradGuard no_grad;
+  const core::TempDir folder;
+  const std::string log = (folder.path() / "out.log").string();
+  core::open_log_file(log);
+  const auto waits = [](const std::vector<at::Tensor>& inputs) {
+    const at::Tensor doubled = inputs.front().mul(2);
+    return doubled.mul(doubled.max().item<float>());  // sync: what cannot be captured
+  };
+  const auto draws = [](const std::vector<at::Tensor>& inputs) {
+    return inputs.front().add(at::rand_like(inputs.front()));
+  };
+  const auto runs = [](const std::vector<at::Tensor>& inputs) { return inputs.front().matmul(inputs.front().t()); };
+  const nn::CallRecorder recorder = nn::call_recorder("auto", gpu());
+  ASSERT_TRUE(recorder);
+  nn::CapturedCall waiting(waits, recorder), drawing(draws, recorder), running(runs, recorder);
+  std::vector<at::Tensor> sums;
+  for (uint64_t i = 1; i <= 6; ++i) {
+    const at::Tensor x = numbers({4, 64}, i);
+    EXPECT_TRUE(waiting({x}).equal(waits({x}))) << i;
+    sums.push_back(drawing({x}).sub(x));
+    EXPECT_TRUE(running({x}).equal(runs({x}))) << i;
+  }
+  core::open_log_file("");
+  EXPECT_EQ(waiting.num_recorded(), 0);
+  EXPECT_EQ(drawing.num_recorded(), 0);
+  EXPECT_EQ(running.num_recorded(), 1) << "with the memory of the calls that failed";
+  for (size_t i = 1; i < sums.size(); ++i) EXPECT_FALSE(sums[i].equal(sums[i - 1])) << "drawn anew each time";
+  const std::string told = core::read_file(log);
+  EXPECT_EQ(core::split(told, "cannot be recorded").size(), 3u) << told;
+  EXPECT_EQ(at::ones({1000}, gpu()).sum().item<float>(), 1000.0f);
+}
+
+/// Graphs of one recorder share memory, which those that leave give back.
+TEST_F(CudaGraphs, FormsComeAndGo) {
+  const c10::NoGradGuard no_grad;
+  const auto layers = [](const std::vector<at::Tensor>& inputs) {
+    at::Tensor x = inputs.front();
+    for (int layer = 0; layer < 4; ++layer) x = at::relu(x.matmul(inputs.back())).add(x);
+    return x;
+  };
+  const at::Tensor weight = numbers({48, 48}, 1000);
+  nn::CapturedCall call(layers, nn::call_recorder("auto", gpu()), {.least_calls = 1, .most_forms = 2, .idle_calls = 0});
+  std::vector<at::Tensor> kept, expected;
+  for (uint64_t i = 1; i <= 40; ++i) {
+    const at::Tensor x = numbers({static_cast<int64_t>(1 + i % 5), 48}, i);
+    kept.push_back(call({x, weight}));
+    expected.push_back(layers({x, weight}));
+    EXPECT_LE(call.num_recorded(), 2);
+  }
+  EXPECT_EQ(call.num_recorded(), 2);
+  for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(kept[i].equal(expected[i])) << i;
+  call = {};
+  EXPECT_TRUE(kept.back().equal(expected.back())) << "results outlive their graph";
+}
+
+TEST_F(CudaGraphs, CommandsUseThemAndGiveTheSameFiles) {
+  const auto on_gpu = [](std::vector<std::string> args) {
+    args.insert(args.begin(), LOCKSTEP_BUILD_DIR "/lockstep-engine");
+    return run_program(std::move(args), {});
+  };
+  const std::string model = (shared_->path() / "tiny.json").string();
+  const auto trained = on_gpu(train_args("trained", {"--max-steps", "2"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  std::map<std::string, std::map<std::string, std::string>> embeddings;  // bytes of files, by --cuda-graphs
+  for (const std::string graphs : {"off", "auto"}) {
+    const std::string result = (logs_.path() / (graphs + ".json")).string();
+    const auto measured =
+        on_gpu({"bench", "latency", "--model",       model,  "--device", "cuda",          "--precisions",
+                "fp32",  "bf16",    "--batch-size",  "1",    "4",        "--text-length", "9",
+                "-n",    "10",      "--cuda-graphs", graphs, "--output", result});
+    ASSERT_EQ(measured.exit_code, 0) << measured.err;
+    const core::Json json = core::parse_json(core::read_file(result), result);
+    EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
+    for (const auto& row : json.at("rows"))
+      EXPECT_EQ(row.at("cuda_graphs").get<int64_t>() > 0, graphs == "auto") << row.dump();
+
+    const fs::path folder = logs_.path() / ("embeddings-" + graphs);
+    const auto embedded = on_gpu({"infer", "embed", "--shards", shapes("train_shards"), "--pretrained",
+                                  (logs_.path() / "trained").string(), "--batch-size", "4", "--device", "cuda",
+                                  "--cuda-graphs", graphs, "--output", folder.string()});
+    ASSERT_EQ(embedded.exit_code, 0) << embedded.err;
+    EXPECT_EQ(embedded.err.find("cannot be recorded"), std::string::npos) << embedded.err;
+    for (const auto& file : fs::directory_iterator(folder))
+      if (file.path().extension() == ".safetensors")
+        embeddings[graphs][file.path().filename().string()] = core::read_file(file.path());
+  }
+  EXPECT_EQ(embeddings["off"].size(), 4u);
+  EXPECT_TRUE(embeddings["auto"] == embeddings["off"]);
+}
+
+}  // namespace
+}  // namespace lockstep::tests
