@@ -15,17 +15,26 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::
 
 template <int kType> constexpr NarrowType kFormat = kType == kernels::kE4M3 ? kE4M3Type : kE5M2Type;
 
+/// The positive finite numbers of a format, by their bits.
+template <int kType> const std::vector<double>& finite_numbers() {
+  static const std::vector<double> numbers = [] {
+    std::vector<double> all;
+    for (uint32_t bits = 0; bits <= kFormat<kType>.most; ++bits) all.push_back(widened_bits(bits, kFormat<kType>));
+    return all;
+  }();
+  return numbers;
+}
+
 /// The bits whose number is nearest to `value`, even ones of two; beyond the last one that. Not for NaN.
-uint32_t nearest_bits(float value, const NarrowType& type) {
-  const double magnitude = std::fabs(static_cast<double>(value));
-  uint32_t best = 0;
-  for (uint32_t bits = 1; bits <= type.most; ++bits) {
-    const double distance = std::fabs(widened_bits(bits, type) - magnitude);
-    const double least = std::fabs(widened_bits(best, type) - magnitude);
+template <int kType> size_t nearest_bits(float value) {
+  const std::vector<double>& numbers = finite_numbers<kType>();
+  const double magnitude = std::fmin(std::fabs(static_cast<double>(value)), numbers.back());
+  size_t best = 0;
+  for (size_t bits = 1; bits < numbers.size(); ++bits) {
+    const double distance = std::fabs(numbers[bits] - magnitude), least = std::fabs(numbers[best] - magnitude);
     if (distance < least || (distance == least && bits % 2 == 0)) best = bits;
-    if (std::isinf(magnitude)) best = type.most;
   }
-  return best | (std::signbit(value) ? 0x80u : 0u);
+  return best | (std::signbit(value) ? 0x80 : 0);
 }
 
 template <typename T, int kType> struct Quantized {
@@ -56,7 +65,7 @@ template <typename T, int kType> struct Quantized {
       if (std::isnan(scaled)) {
         ASSERT_TRUE(std::isnan(widened_bits(bits[i], kFormat<kType>))) << i;
       } else {
-        ASSERT_EQ(bits[i], nearest_bits(scaled, kFormat<kType>)) << i << ": " << scaled;
+        ASSERT_EQ(bits[i], nearest_bits<kType>(scaled)) << i << ": " << scaled;
       }
     }
   }

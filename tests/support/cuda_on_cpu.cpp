@@ -82,6 +82,8 @@ __attribute__((noinline)) void leave(Fiber& before, Fiber& next) {
 }
 
 struct Warp {
+  std::array<unsigned, kWarpLanes> ready{};  // fibers that can go on
+  unsigned num_ready = 0;
   unsigned num_arrived = 0;
   int mask = 0;
   std::source_location place;
@@ -106,7 +108,11 @@ class Block {
     num_ended_ = num_at_barrier_ = 0;
     failure_.clear();
     warps_.assign((num_threads + kWarpLanes - 1) / kWarpLanes, {});
-    ready_.resize(num_threads);
+    favours_.resize(warps_.size());
+    std::iota(favours_.begin(), favours_.end(), 0u);
+    std::shuffle(favours_.begin(), favours_.end(), random);
+    is_fair_ = random() % 2 == 0;
+    num_ready_ = 0;
     for (unsigned i = 0; i < num_threads; ++i) begin_fiber(i);
     ::getcontext(&outside_);
     // Comes back here, by setcontext, when all have ended or one has failed.
@@ -129,7 +135,7 @@ class Block {
     barrier_ = place;
     if (++num_at_barrier_ == num_threads_) {
       num_at_barrier_ = 0;
-      for (unsigned i = 0; i < num_threads_; ++i) ready_.push_back(i);
+      for (unsigned i = 0; i < num_threads_; ++i) make_ready(i);
     }
     go_on();
   }
@@ -148,7 +154,7 @@ class Block {
     values[lane] = mine;
     if (++warp.num_arrived == kWarpLanes) {
       warp.num_arrived = 0;
-      for (unsigned i = 0; i < kWarpLanes; ++i) ready_.push_back(first + i);
+      for (unsigned i = 0; i < kWarpLanes; ++i) make_ready(first + i);
     }
     go_on();
     return values[lane ^ static_cast<unsigned>(mask)];
@@ -173,23 +179,44 @@ class Block {
     fiber.context.uc_stack.ss_size = kStackBytes - page_bytes();
     fiber.context.uc_link = nullptr;
     ::makecontext(&fiber.context, &Block::run_fiber, 0);
-    ready_[i] = i;
+    make_ready(i);
   }
 
   static void run_fiber();
 
-  /// One of those that can go on, drawn.
+  void make_ready(unsigned i) {
+    Warp& warp = warps_[i / kWarpLanes];
+    warp.ready[warp.num_ready++] = i;
+    ++num_ready_;
+  }
+
+  /// The warp whose turn it is. Of half of the blocks any that can go on; of the others one runs as far as it can
+  /// before the next: so a warp gets far ahead of others that still read what it writes again.
+  Warp& next_warp() {
+    if (!is_fair_) {
+      for (const unsigned i : favours_) {
+        if (warps_[i].num_ready > 0) return warps_[i];
+      }
+    }
+    uint64_t drawn = (*random_)() % num_ready_;
+    size_t i = 0;
+    for (; drawn >= warps_[i].num_ready; ++i) drawn -= warps_[i].num_ready;
+    return warps_[i];
+  }
+
+  /// One of the fibers that can go on, drawn.
   unsigned take_ready() {
-    std::swap(ready_[(*random_)() % ready_.size()], ready_.back());
-    current_ = ready_.back();
-    ready_.pop_back();
+    Warp& warp = next_warp();
+    std::swap(warp.ready[(*random_)() % warp.num_ready], warp.ready[warp.num_ready - 1]);
+    current_ = warp.ready[--warp.num_ready];
+    --num_ready_;
     threadIdx = fibers_[current_].thread;
     return current_;
   }
 
   /// Returns when the fiber that calls it is drawn again.
   void go_on() {
-    if (ready_.empty()) fail(stuck());
+    if (num_ready_ == 0) fail(stuck());
     Fiber& before = fibers_[current_];
     Fiber& next = fibers_[take_ready()];
     if (&next != &before) leave(before, next);
@@ -212,7 +239,9 @@ class Block {
   std::byte* stacks_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::vector<unsigned> ready_;
+  std::vector<unsigned> favours_;  // warps, the first one most
+  bool is_fair_ = true;
+  unsigned num_ready_ = 0;
   const std::function<void()>* kernel_ = nullptr;
   std::mt19937_64* random_ = nullptr;
   ucontext_t outside_{};
@@ -331,7 +360,7 @@ void launch(const Grid& grid, uint64_t seed, const std::function<void()>& kernel
   for (const size_t i : order) {
     blockIdx = {static_cast<unsigned>(i % gridDim.x), static_cast<unsigned>(i / gridDim.x % gridDim.y),
                 static_cast<unsigned>(i / gridDim.x / gridDim.y)};
-    std::memset(grid.shared.data(), static_cast<int>(kUntouched), grid.shared.size_bytes());
+    if (!grid.shared.empty()) std::memset(grid.shared.data(), static_cast<int>(kUntouched), grid.shared.size_bytes());
     block().run(kernel, static_cast<unsigned>(num_threads), random);
     check_surroundings(grid);
   }

@@ -2,8 +2,9 @@
 // of the kernels is included where it sees the names below; `launch` then runs a grid.
 //
 // Threads of a block are fibers of one thread: a fiber runs until it waits at a barrier or for the lanes of its warp,
-// and which one goes on is drawn. Blocks run one after another in an order that is drawn, too. So a kernel that leaves
-// out a barrier, or leans on the order of blocks, gives other numbers for some seed.
+// and which one goes on is drawn; in some blocks one warp runs as far as it can before the next. Blocks run one after
+// another in an order that is drawn, too. So a kernel that leaves out a barrier, or leans on the order of blocks, gives
+// other numbers for some seed.
 #pragma once
 #include <bit>
 #include <cmath>
