@@ -95,6 +95,8 @@ T __shfl_xor_sync(unsigned lanes, T value, int mask,
 
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline void __threadfence() {}  // one thread runs at a time
 inline unsigned max(unsigned a, unsigned b) { return a < b ? b : a; }
 inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
 
@@ -103,6 +105,12 @@ inline unsigned atomicMax(unsigned* place, unsigned value) {
   unsigned before = 0;
   std::memcpy(&before, place, sizeof before);
   if (before < value) std::memcpy(place, &value, sizeof value);
+  return before;
+}
+
+inline unsigned atomicAdd(unsigned* place, unsigned value) {
+  const unsigned before = *place;
+  *place += value;
   return before;
 }
 
