@@ -1,4 +1,4 @@
-// Sums over columns and gradients through activations, run on the processor, against loops in double precision.
+// Sums over columns, biases and activations, run on the processor, against loops in double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,97 +13,115 @@ namespace {
 
 struct Layout {
   size_t rows, width;
-  unsigned block_x, block_y, groups;
+  unsigned block_x, block_y, num_parts;
+  unsigned stripes() const { return (static_cast<unsigned>(width / 8) + block_x - 1) / block_x; }
   Grid grid() const {
-    const auto threads = static_cast<unsigned>(width / 8);
-    return {.blocks = {(threads + block_x - 1) / block_x, groups},
+    return {.blocks = {stripes(), num_parts},
             .threads = {block_x, block_y},
             .shared = kernels::of_rows,
             .num_shared = 8 * size_t{block_x}};
   }
-  /// The row of the sums that a row of the matrix goes to.
-  size_t group_of(size_t row) const { return row / block_y % groups; }
 };
 
 std::vector<Layout> layouts() {
   std::vector<Layout> all;
-  for (const size_t width : {8, 40, 96, 512, 768, 1280, 2048, 4096}) {
+  for (const size_t width : {8, 40, 768, 1288}) {
     for (const size_t rows : {1, 3, 64, 130}) {
-      all.push_back({rows, width, 32, 8, 3});  // the last group of three rows has none, where there are few
-      if (width >= 512) all.push_back({rows, width, 64, 4, 1});
+      if (rows * width > 130 * 768) continue;
+      all.push_back({rows, width, 32, 8, 1});
+      all.push_back({rows, width, 32, 8, 3});  // the last parts have no rows, where there are few
     }
-    all.push_back({64, width, 32, 1, 5});
+    all.push_back({20, width, 32, 1, 5});
   }
+  all.push_back({64, 512, 64, 4, 1});
+  all.push_back({64, 40, 32, 8, 20});  // more parts than a block has rows
   return all;
 }
 
-struct Sums {
-  std::vector<double> of, of_absolutes;  // [groups, width]
+/// What kernels that sum columns need beside the matrix, with counters that are zero before and must be after.
+template <typename Sum> struct Summing {
+  explicit Summing(const Layout& layout)
+      : parts("parts", layout.num_parts > 1 ? layout.num_parts * layout.width : 0), sums("sums", layout.width),
+        counters("counters", layout.stripes()) {
+    for (unsigned& counter : counters) counter = 0;
+  }
+  /// Launches of other numbers of this type may come before: nothing that they left may help.
+  void forget() {
+    for (float& part : parts) part = std::numeric_limits<float>::quiet_NaN();
+    for (Sum& sum : sums) sum = narrow<Sum>(NAN);
+  }
+  void expect_counters() const {
+    for (size_t i = 0; i < counters.size(); ++i) ASSERT_EQ(counters[i], 0u) << "counter " << i;
+  }
+  void expect_sums(const Layout& layout, const std::vector<double>& values) const {
+    std::vector<double> want(layout.width), of_absolutes(layout.width);
+    for (size_t i = 0; i < values.size(); ++i) {
+      want[i % layout.width] += values[i];
+      of_absolutes[i % layout.width] += std::fabs(values[i]);
+    }
+    for (size_t i = 0; i < want.size(); ++i) {
+      const double most_off = 1.01 * kRounding<Sum> * std::fabs(want[i]) + kSumming * of_absolutes[i];
+      ASSERT_LE(std::fabs(wide(sums[i]) - want[i]), most_off) << "sum at " << i << ": " << wide(sums[i]);
+    }
+  }
+
+  Buffer<float> parts;
+  Buffer<Sum> sums;
+  Buffer<unsigned> counters;
 };
 
-Sums sums_of(const Layout& layout, const std::vector<double>& values) {
-  Sums sums{std::vector<double>(layout.groups * layout.width), std::vector<double>(layout.groups * layout.width)};
-  for (size_t i = 0; i < values.size(); ++i) {
-    const size_t place = layout.group_of(i / layout.width) * layout.width + i % layout.width;
-    sums.of[place] += values[i];
-    sums.of_absolutes[place] += std::fabs(values[i]);
-  }
-  return sums;
-}
-
-template <typename Sum> void expect_sums(const Buffer<Sum>& got, const Sums& want) {
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double most_off = 1.01 * kRounding<Sum> * std::fabs(want.of[i]) + kSumming * want.of_absolutes[i];
-    ASSERT_LE(std::fabs(wide(got[i]) - want.of[i]), most_off) << "sum at " << i << ": " << wide(got[i]);
-  }
+template <typename T, typename Sum>
+void sum_columns(const Layout& layout, const Buffer<T>& x, Summing<Sum>& to, uint64_t seed) {
+  to.forget();
+  launch(layout.grid(), seed, [&] {
+    kernels::column_sums<T, Sum>(static_cast<long>(layout.rows), static_cast<int>(layout.width), x.data(),
+                                 to.parts.data(), to.sums.data(), to.counters.data());
+  });
 }
 
 template <typename T, typename Sum> void check_column_sums(const Layout& layout) {
-  KERNEL_CASE(layout.rows, layout.width, layout.block_x, layout.block_y, layout.groups);
+  KERNEL_CASE(layout.rows, layout.width, layout.block_x, layout.block_y, layout.num_parts);
   Buffer<T> x("x", layout.rows * layout.width);
-  Buffer<Sum> sums("sums", layout.groups * layout.width);
   draw(x, 1, 0.5);
-  const auto run = [&](uint64_t seed) {
-    launch(layout.grid(), seed, [&] {
-      kernels::column_sums<T, Sum>(static_cast<long>(layout.rows), static_cast<int>(layout.width), x.data(),
-                                   sums.data());
-    });
-  };
-  run(1);
-  expect_sums(sums, sums_of(layout, wide_values(x)));
-  const std::vector<Sum> before(sums.begin(), sums.end());
-  run(2);
-  for (size_t i = 0; i < before.size(); ++i) ASSERT_TRUE(has_same_bits(sums[i], before[i])) << "order matters at " << i;
+  Summing<Sum> to(layout);
+  sum_columns(layout, x, to, 1);
+  to.expect_sums(layout, wide_values(x));
+  to.expect_counters();
+  const std::vector<Sum> before(to.sums.begin(), to.sums.end());
+  for (uint64_t seed = 2; seed < (layout.num_parts > 1 ? 5u : 3u); ++seed) {
+    sum_columns(layout, x, to, seed);
+    for (size_t i = 0; i < before.size(); ++i)
+      ASSERT_TRUE(has_same_bits(to.sums[i], before[i])) << "order matters at " << i;
+    to.expect_counters();
+  }
 }
 
 TEST(ColumnKernels, SumsOfFloats) {
   for (const Layout& layout : layouts()) check_column_sums<float, float>(layout);
 }
-TEST(ColumnKernels, SumsOfBFloat16) {
-  for (const Layout& layout : layouts()) check_column_sums<BFloat16, float>(layout);
-}
-TEST(ColumnKernels, SumsOfHalves) {
-  for (const Layout& layout : layouts()) check_column_sums<Half, float>(layout);
-}
-TEST(ColumnKernels, SumsRoundedToTheirOwnType) {
-  for (const size_t width : {8, 768}) {
-    check_column_sums<BFloat16, BFloat16>({130, width, 32, 8, 1});
-    check_column_sums<Half, Half>({130, width, 32, 8, 1});
-    check_column_sums<float, BFloat16>({130, width, 32, 8, 1});
+TEST(ColumnKernels, SumsOfNarrowNumbersOfTheirType) {
+  for (const Layout& layout : {Layout{130, 40, 32, 8, 3}, Layout{64, 768, 32, 8, 2}, Layout{64, 8, 32, 8, 1}}) {
+    check_column_sums<BFloat16, BFloat16>(layout);
+    check_column_sums<Half, Half>(layout);
+    check_column_sums<float, BFloat16>(layout);
+    check_column_sums<BFloat16, float>(layout);
   }
 }
 
 TEST(ColumnKernels, NanAndInfinitySpoilTheirColumnAlone) {
-  const Layout layout{20, 96, 32, 8, 1};
-  Buffer<float> x("x", layout.rows * layout.width), sums("sums", layout.width);
-  for (float& value : x) value = 1;
-  x[13 * layout.width + 5] = std::numeric_limits<float>::quiet_NaN();
-  x[4 * layout.width + 90] = -std::numeric_limits<float>::infinity();
-  launch(layout.grid(), 1, [&] { kernels::column_sums<float, float>(20, 96, x.data(), sums.data()); });
-  for (size_t i = 0; i < sums.size(); ++i) {
-    ASSERT_EQ(std::isnan(sums[i]), i == 5) << i;
-    const float want = i == 90 ? -std::numeric_limits<float>::infinity() : 20.0f;
-    ASSERT_TRUE(i == 5 || sums[i] == want) << i << ": " << sums[i];
+  for (const unsigned num_parts : {1u, 2u}) {
+    const Layout layout{20, 96, 32, 8, num_parts};
+    Buffer<float> x("x", layout.rows * layout.width);
+    for (float& value : x) value = 1;
+    x[13 * layout.width + 5] = std::numeric_limits<float>::quiet_NaN();
+    x[4 * layout.width + 90] = -std::numeric_limits<float>::infinity();
+    Summing<float> to(layout);
+    sum_columns(layout, x, to, 1);
+    for (size_t i = 0; i < to.sums.size(); ++i) {
+      ASSERT_EQ(std::isnan(to.sums[i]), i == 5) << i;
+      const float want = i == 90 ? -std::numeric_limits<float>::infinity() : 20.0f;
+      ASSERT_TRUE(i == 5 || to.sums[i] == want) << i << ": " << to.sums[i];
+    }
   }
 }
 
@@ -136,50 +154,132 @@ TEST(ColumnKernels, SlopesOfActivations) {
   check_slope<kernels::kQuickGelu>(quick_gelu);
 }
 
-template <typename T, int kActivation>
-void check_activation(const Layout& layout, const std::function<double(double)>& function) {
-  KERNEL_CASE(layout.rows, layout.width, layout.block_x, layout.block_y, layout.groups);
-  const size_t count = layout.rows * layout.width;
-  Buffer<T> dy("dy", count), x("x", count), dx("dx", count);
-  Buffer<float> sums("sums", layout.groups * layout.width);
-  draw(dy, 1);
-  draw(x, 2, 0, 2);
-  launch(layout.grid(), 3, [&] {
-    kernels::activation_backward<T, kActivation>(static_cast<long>(layout.rows), static_cast<int>(layout.width),
-                                                 dy.data(), x.data(), dx.data(), sums.data());
-  });
-  std::vector<double> want;
-  for (size_t i = 0; i < count; ++i) want.push_back(wide(dy[i]) * numeric_slope(function, wide(x[i])));
-  expect_close("dx", dx, want, 3e-6 * largest(want));
-  expect_sums(sums, sums_of(layout, wide_values(dx)));  // of what was written, thus of rounded numbers
+template <typename T, typename G> struct Biased {
+  Biased(size_t rows, size_t the_width)
+      : width(the_width), x("x", rows * width), dy("dy", rows * width), y("y", rows * width), dx("dx", rows * width),
+        bias("bias", width) {}
+  void draw_all() {
+    draw(x, 2, 0, 2);
+    draw(dy, 1);
+    draw(bias, 3, 0.2);
+  }
+  /// What an activation is taken of: the bias is rounded to T first, as if it had been cast.
+  double in(size_t i) const { return wide(x[i]) + wide(narrow<T>(wide(bias[i % width]))); }
+  template <int kActivation> void forward(unsigned blocks, unsigned threads) {
+    launch({.blocks = {blocks}, .threads = {threads}}, 1, [&] {
+      kernels::bias_activation<T, G, kActivation>(static_cast<long>(x.size()), static_cast<int>(width), x.data(),
+                                                  bias.data(), y.data());
+    });
+  }
+  template <int kActivation> void backward(const Layout& layout, Summing<G>& to, uint64_t seed) {
+    to.forget();
+    launch(layout.grid(), seed, [&] {
+      kernels::bias_activation_backward<T, G, kActivation>(static_cast<long>(layout.rows), static_cast<int>(width),
+                                                           dy.data(), x.data(), bias.data(), dx.data(), to.parts.data(),
+                                                           to.sums.data(), to.counters.data());
+    });
+  }
+
+  size_t width;
+  Buffer<T> x, dy, y, dx;
+  Buffer<G> bias;
+};
+
+template <typename T, typename G, int kActivation>
+void check_bias_activation(const std::function<double(double)>& function) {
+  for (const size_t rows : {1, 21}) {
+    for (const size_t width : {8, 104, 768}) {
+      KERNEL_CASE(rows, width, kActivation);
+      Biased<T, G> biased(rows, width);
+      biased.draw_all();
+      biased.template forward<kActivation>(2, 64);  // up to 2016 groups of columns: turns of which the last is not full
+      std::vector<double> want;
+      for (size_t i = 0; i < rows * width; ++i) want.push_back(function(biased.in(i)));
+      expect_close("y", biased.y, want, 3e-6 * largest(want));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
 }
 
-template <typename T> void check_activations() {
-  for (const Layout& layout : layouts()) {
-    if (layout.rows * layout.width > 130 * 1280) continue;  // the loops of the test take their time
-    check_activation<T, kernels::kGelu>(layout, gelu);
-    check_activation<T, kernels::kGeluTanh>(layout, gelu_tanh);
-    check_activation<T, kernels::kQuickGelu>(layout, quick_gelu);
+template <typename T, typename G, int kActivation>
+void check_bias_backward(const Layout& layout, const std::function<double(double)>& function) {
+  KERNEL_CASE(layout.rows, layout.width, layout.block_x, layout.block_y, layout.num_parts, kActivation);
+  Biased<T, G> biased(layout.rows, layout.width);
+  biased.draw_all();
+  Summing<G> to(layout);
+  biased.template backward<kActivation>(layout, to, 3);
+  std::vector<double> want;
+  for (size_t i = 0; i < biased.x.size(); ++i)
+    want.push_back(wide(biased.dy[i]) * numeric_slope(function, biased.in(i)));
+  expect_close("dx", biased.dx, want, 3e-6 * largest(want));
+  to.expect_sums(layout, wide_values(biased.dx));  // of what was written, thus of rounded numbers
+  to.expect_counters();
+  const std::vector<G> before(to.sums.begin(), to.sums.end());
+  biased.template backward<kActivation>(layout, to, 4);
+  for (size_t i = 0; i < before.size(); ++i)
+    ASSERT_TRUE(has_same_bits(to.sums[i], before[i])) << "order matters at " << i;
+  to.expect_counters();
+}
+
+template <typename T, typename G> void check_activations() {
+  check_bias_activation<T, G, kernels::kGelu>(gelu);
+  check_bias_activation<T, G, kernels::kGeluTanh>(gelu_tanh);
+  check_bias_activation<T, G, kernels::kQuickGelu>(quick_gelu);
+  for (const Layout& layout : {Layout{3, 8, 32, 8, 1}, Layout{130, 40, 32, 8, 3}, Layout{21, 768, 32, 8, 2}}) {
+    check_bias_backward<T, G, kernels::kGelu>(layout, gelu);
+    check_bias_backward<T, G, kernels::kGeluTanh>(layout, gelu_tanh);
+    check_bias_backward<T, G, kernels::kQuickGelu>(layout, quick_gelu);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
 
-TEST(ColumnKernels, ActivationsOfFloats) { check_activations<float>(); }
-TEST(ColumnKernels, ActivationsOfBFloat16) { check_activations<BFloat16>(); }
-TEST(ColumnKernels, ActivationsOfHalves) { check_activations<Half>(); }
+TEST(ColumnKernels, ActivationsOfFloats) { check_activations<float, float>(); }
+TEST(ColumnKernels, ActivationsOfBFloat16) { check_activations<BFloat16, BFloat16>(); }
+TEST(ColumnKernels, ActivationsOfBFloat16WithFloatBias) { check_activations<BFloat16, float>(); }
+TEST(ColumnKernels, ActivationsOfHalves) { check_activations<Half, Half>(); }
+TEST(ColumnKernels, ActivationsOfHalvesWithFloatBias) { check_activations<Half, float>(); }
+
+TEST(ColumnKernels, FloatBiasIsRoundedBeforeItIsAdded) {
+  const Layout layout{8, 8, 32, 8, 1};
+  Biased<BFloat16, float> biased(8, 8);
+  for (BFloat16& value : biased.x) value = narrow<BFloat16>(-256);
+  for (BFloat16& value : biased.dy) value = narrow<BFloat16>(1);
+  for (float& value : biased.bias) value = 256.9f;  // in bfloat16 256: nothing is left
+  biased.forward<kernels::kGelu>(1, 32);
+  Summing<float> to(layout);
+  biased.backward<kernels::kGelu>(layout, to, 1);
+  for (const BFloat16& value : biased.y) EXPECT_EQ(wide(value), 0);
+  for (const BFloat16& value : biased.dx) EXPECT_EQ(wide(value), 0.5);
+}
+
+TEST(ColumnKernels, SumsOfABiasAreThoseOfRoundedGradients) {
+  const Layout layout{64, 8, 32, 8, 1};
+  Biased<BFloat16, float> biased(64, 8);
+  for (BFloat16& value : biased.x) value = narrow<BFloat16>(0.625);
+  for (BFloat16& value : biased.dy) value = narrow<BFloat16>(1);
+  for (float& value : biased.bias) value = 0;
+  Summing<float> to(layout);
+  biased.backward<kernels::kGelu>(layout, to, 1);
+  const double dx = wide(biased.dx[0]), exact = numeric_slope(gelu, 0.625);
+  ASSERT_GT(std::fabs(dx - exact), 1e-4) << "rounding must matter";
+  for (const float sum : to.sums) EXPECT_EQ(static_cast<double>(sum), 64 * dx);
+}
 
 TEST(ColumnKernels, NanOfAnActivationStaysAtItsPlace) {
-  const Layout layout{20, 40, 32, 8, 1};
-  Buffer<BFloat16> dy("dy", 800), x("x", 800), dx("dx", 800);
-  Buffer<float> sums("sums", 40);
-  for (size_t i = 0; i < 800; ++i) dy[i] = x[i] = narrow<BFloat16>(1);
-  x[3 * 40 + 7] = narrow<BFloat16>(NAN);
-  dy[9 * 40 + 33] = narrow<BFloat16>(NAN);
-  launch(layout.grid(), 1, [&] {
-    kernels::activation_backward<BFloat16, kernels::kGelu>(20, 40, dy.data(), x.data(), dx.data(), sums.data());
-  });
-  for (size_t i = 0; i < 800; ++i) ASSERT_EQ(std::isnan(wide(dx[i])), i == 3 * 40 + 7 || i == 9 * 40 + 33) << i;
-  for (size_t i = 0; i < 40; ++i) ASSERT_EQ(std::isnan(sums[i]), i == 7 || i == 33) << i;
+  const Layout layout{20, 40, 32, 8, 2};
+  Biased<BFloat16, BFloat16> biased(20, 40);
+  for (size_t i = 0; i < 800; ++i) biased.dy[i] = biased.x[i] = narrow<BFloat16>(1);
+  for (BFloat16& value : biased.bias) value = narrow<BFloat16>(0);
+  biased.x[3 * 40 + 7] = narrow<BFloat16>(NAN);
+  biased.dy[9 * 40 + 33] = narrow<BFloat16>(NAN);
+  Summing<BFloat16> to(layout);
+  biased.forward<kernels::kGelu>(1, 64);
+  biased.backward<kernels::kGelu>(layout, to, 1);
+  for (size_t i = 0; i < 800; ++i) {
+    ASSERT_EQ(std::isnan(wide(biased.y[i])), i == 3 * 40 + 7) << i;
+    ASSERT_EQ(std::isnan(wide(biased.dx[i])), i == 3 * 40 + 7 || i == 9 * 40 + 33) << i;
+  }
+  for (size_t i = 0; i < 40; ++i) ASSERT_EQ(std::isnan(wide(to.sums[i])), i == 7 || i == 33) << i;
 }
 
 }  // namespace

@@ -39,13 +39,13 @@ struct Moments {
   std::vector<double> mean, rstd;
 };
 
-/// Of each row of `s`.
-Moments moments_of(const std::vector<double>& s, const NormShape& shape, double epsilon) {
+/// Of each row of `s`; an RMSNorm's mean is 0.
+Moments moments_of(const std::vector<double>& s, const NormShape& shape, double epsilon, bool is_rms) {
   Moments moments;
   for (size_t row = 0; row < shape.num_rows(); ++row) {
     const double* values = s.data() + row * shape.num_columns();
     double mean = 0, squares = 0;
-    for (size_t i = 0; i < shape.num_columns(); ++i) mean += values[i] / shape.width;
+    for (size_t i = 0; i < shape.num_columns() && !is_rms; ++i) mean += values[i] / shape.width;
     for (size_t i = 0; i < shape.num_columns(); ++i) squares += (values[i] - mean) * (values[i] - mean);
     moments.mean.push_back(mean);
     moments.rstd.push_back(1 / std::sqrt(squares / shape.width + epsilon));
@@ -53,7 +53,7 @@ Moments moments_of(const std::vector<double>& s, const NormShape& shape, double 
   return moments;
 }
 
-template <typename X, typename R, typename O, typename G, bool kHasResidual> struct Forward {
+template <typename X, typename R, typename O, typename G, bool kHasResidual, bool kIsRms = false> struct Forward {
   Forward(const NormShape& the_shape, float the_epsilon)
       : shape(the_shape), epsilon(the_epsilon), x("x", shape.count()), residual("residual", shape.count()),
         gain("gain", shape.num_columns()), bias("bias", shape.num_columns()), sum("sum", shape.count()),
@@ -65,9 +65,10 @@ template <typename X, typename R, typename O, typename G, bool kHasResidual> str
   void run(uint64_t seed) {
     const Grid grid{.blocks = {shape.blocks_for_all()}, .threads = {shape.threads_of_row(), shape.rows_of_block()}};
     launch(grid, seed, [&] {
-      kernels::layer_norm_forward<X, R, O, G, kHasResidual>(
+      kernels::layer_norm_forward<X, R, O, G, kHasResidual, kIsRms>(
           shape.rows, shape.width, epsilon, x.data(), kHasResidual ? residual.data() : nullptr, gain.data(),
-          bias.data(), kHasResidual ? sum.data() : nullptr, out.data(), mean.data(), rstd.data());
+          kIsRms ? nullptr : bias.data(), kHasResidual ? sum.data() : nullptr, out.data(),
+          kIsRms ? nullptr : mean.data(), rstd.data());
     });
   }
 
@@ -81,10 +82,10 @@ template <typename X, typename R, typename O, typename G, bool kHasResidual> str
   Buffer<float> mean, rstd;
 };
 
-template <typename X, typename R, typename O, typename G, bool kHasResidual>
+template <typename X, typename R, typename O, typename G, bool kHasResidual, bool kIsRms = false>
 void check_forward(const NormShape& shape, float epsilon, double spread) {
-  KERNEL_CASE(shape.rows, shape.width, epsilon, spread, kHasResidual);
-  Forward<X, R, O, G, kHasResidual> norm(shape, epsilon);
+  KERNEL_CASE(shape.rows, shape.width, epsilon, spread, kHasResidual, kIsRms);
+  Forward<X, R, O, G, kHasResidual, kIsRms> norm(shape, epsilon);
   draw(norm.x, 1, 3 * spread, spread);
   norm.run(5);
   std::vector<double> s = wide_values(norm.x);
@@ -95,13 +96,14 @@ void check_forward(const NormShape& shape, float epsilon, double spread) {
       s[i] = wide(norm.sum[i]);
     }
   }
-  const Moments moments = moments_of(s, shape, static_cast<double>(epsilon));
+  const Moments moments = moments_of(s, shape, static_cast<double>(epsilon), kIsRms);
   std::vector<double> out;
   for (size_t i = 0; i < s.size(); ++i) {
     const size_t row = i / shape.num_columns(), column = i % shape.num_columns();
-    out.push_back((s[i] - moments.mean[row]) * moments.rstd[row] * wide(norm.gain[column]) + wide(norm.bias[column]));
+    const double shift = kIsRms ? 0 : wide(norm.bias[column]);
+    out.push_back((s[i] - moments.mean[row]) * moments.rstd[row] * wide(norm.gain[column]) + shift);
   }
-  expect_close("mean", norm.mean, moments.mean, kSumming * largest(s));
+  if (!kIsRms) expect_close("mean", norm.mean, moments.mean, kSumming * largest(s));
   expect_close("rstd", norm.rstd, moments.rstd, 1e-5 * largest(moments.rstd));
   // The mean may be off by kSumming of the numbers, which are up to 7 spreads.
   expect_close("out", norm.out, out, 10 * kSumming * std::fmax(1, largest(out)));
@@ -129,6 +131,18 @@ TEST(LayerNormKernels, ForwardOfFloatsWithBFloat16ResidualAndResult) {
   check_forward<float, BFloat16, BFloat16, BFloat16, true>({64, 768}, 1e-5f, 1);
 }
 
+template <typename X, typename R, typename O, typename G> void check_rms_forward() {
+  for (const NormShape& shape : few_shapes()) {
+    check_forward<X, R, O, G, false, true>(shape, 1e-5f, 1);
+    check_forward<X, R, O, G, true, true>(shape, 1e-5f, 1);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(LayerNormKernels, RmsForwardOfFloats) { check_rms_forward<float, float, float, float>(); }
+TEST(LayerNormKernels, RmsForwardOfBFloat16) { check_rms_forward<BFloat16, BFloat16, BFloat16, BFloat16>(); }
+TEST(LayerNormKernels, RmsForwardOfHalvesWithFloatGain) { check_rms_forward<Half, Half, Half, float>(); }
+
 TEST(LayerNormKernels, ForwardOfTheWidestRows) {
   check_forward<float, float, float, float, true>({3, 8192}, 1e-5f, 1);  // 1024 threads
   check_forward<BFloat16, BFloat16, BFloat16, float, false>({130, 4096}, 1e-5f, 1);
@@ -141,6 +155,16 @@ TEST(LayerNormKernels, EpsilonIsAddedToTheVariance) {
   for (float& value : norm.x) value = 7;  // no variance: the result is the bias
   norm.run(1);
   for (size_t i = 0; i < norm.out.size(); ++i) ASSERT_EQ(norm.out[i], norm.bias[i % 40]);
+  for (const float rstd : norm.rstd) EXPECT_NEAR(rstd, 1e3, 1e-3);
+}
+
+TEST(LayerNormKernels, RmsOfRowsOfZerosIsZero) {
+  for (const float epsilon : {1e-12f, 0.5f})
+    check_forward<float, float, float, float, false, true>({3, 96}, epsilon, 0.1);
+  Forward<float, float, float, float, false, true> norm({2, 40}, 1e-6f);
+  for (float& value : norm.x) value = 0;
+  norm.run(1);
+  for (const float value : norm.out) EXPECT_EQ(value, 0.0f);
   for (const float rstd : norm.rstd) EXPECT_NEAR(rstd, 1e3, 1e-3);
 }
 
@@ -170,17 +194,20 @@ TEST(LayerNormKernels, OrderOfThreadsAndBlocksChangesNothing) {
   }
 }
 
-template <typename X, typename R, typename O, typename G, bool kHasSum, bool kWantsResidual> struct Backward {
+template <typename X, typename R, typename O, typename G, bool kHasSum, bool kWantsResidual, bool kIsRms = false>
+struct Backward {
+  static constexpr size_t kNumSums = kIsRms ? 1 : 2;
+
   Backward(const NormShape& the_shape, unsigned the_blocks)
       : shape(the_shape), blocks(the_blocks), dout("dout", shape.count()), dsum("dsum", shape.count()),
         s("s", shape.count()), mean("mean", shape.num_rows()), rstd("rstd", shape.num_rows()),
         gain("gain", shape.num_columns()), dx("dx", shape.count()), dresidual("dresidual", shape.count()),
-        parts("parts", 2 * blocks * shape.num_columns()) {
+        parts("parts", blocks * kNumSums * shape.num_columns()) {
     draw(dout, 1);
     draw(dsum, 2);
     draw(s, 3, 2);
     draw(gain, 4, 1, 0.3);
-    const Moments moments = moments_of(wide_values(s), shape, 1e-5);
+    const Moments moments = moments_of(wide_values(s), shape, 1e-5, kIsRms);
     for (size_t row = 0; row < shape.num_rows(); ++row) {
       mean[row] = static_cast<float>(moments.mean[row]);
       rstd[row] = static_cast<float>(moments.rstd[row]);
@@ -194,10 +221,18 @@ template <typename X, typename R, typename O, typename G, bool kHasSum, bool kWa
                     .shared = kernels::of_rows,
                     .num_shared = 8 * shape.threads_of_row()};
     launch(grid, seed, [&] {
-      kernels::layer_norm_backward<X, R, O, G, kHasSum, kWantsResidual>(
-          shape.rows, shape.width, dout.data(), kHasSum ? dsum.data() : nullptr, s.data(), mean.data(), rstd.data(),
-          gain.data(), dx.data(), kWantsResidual ? dresidual.data() : nullptr, parts.data());
+      kernels::layer_norm_backward<X, R, O, G, kHasSum, kWantsResidual, kIsRms>(
+          shape.rows, shape.width, dout.data(), kHasSum ? dsum.data() : nullptr, s.data(),
+          kIsRms ? nullptr : mean.data(), rstd.data(), gain.data(), dx.data(),
+          kWantsResidual ? dresidual.data() : nullptr, parts.data());
     });
+  }
+  /// What blocks leave of one column, added up; `sum` 0 for the gain, 1 for the bias.
+  double total(size_t sum, size_t column) const {
+    double total = 0;
+    for (size_t block = 0; block < blocks; ++block)
+      total += static_cast<double>(parts[(block * kNumSums + sum) * shape.num_columns() + column]);
+    return total;
   }
 
   NormShape shape;
@@ -211,11 +246,12 @@ template <typename X, typename R, typename O, typename G, bool kHasSum, bool kWa
   Buffer<float> parts;
 };
 
-/// The gradient of sum(dout * (gain (s - mean) rstd + bias)) by s, with mean and rstd as functions of s.
-template <typename X, typename R, typename O, typename G, bool kHasSum, bool kWantsResidual>
+/// The gradient of sum(dout * (gain (s - mean) rstd + bias)) by s, with mean and rstd as functions of s; without mean
+/// and bias for an RMSNorm.
+template <typename X, typename R, typename O, typename G, bool kHasSum, bool kWantsResidual, bool kIsRms = false>
 void check_backward(const NormShape& shape, unsigned blocks) {
-  KERNEL_CASE(shape.rows, shape.width, blocks, kHasSum, kWantsResidual);
-  Backward<X, R, O, G, kHasSum, kWantsResidual> norm(shape, blocks);
+  KERNEL_CASE(shape.rows, shape.width, blocks, kHasSum, kWantsResidual, kIsRms);
+  Backward<X, R, O, G, kHasSum, kWantsResidual, kIsRms> norm(shape, blocks);
   norm.run(9);
   const size_t width = shape.num_columns();
   std::vector<double> dx(shape.count()), dgain(width), dbias(width), most_dgain(width), most_dbias(width);
@@ -228,7 +264,7 @@ void check_backward(const NormShape& shape, unsigned blocks) {
         const double dout = wide(norm.dout[place]), normed = (wide(norm.s[place]) - mean) * rstd;
         const double scaled = dout * wide(norm.gain[column]);
         if (pass == 0) {
-          of_one += scaled / shape.width;
+          of_one += kIsRms ? 0 : scaled / shape.width;
           of_normed += scaled * normed / shape.width;
           dbias[column] += dout;
           dgain[column] += dout * normed;
@@ -246,13 +282,9 @@ void check_backward(const NormShape& shape, unsigned blocks) {
       ASSERT_TRUE(has_same_bits(norm.dresidual[i], narrow<R>(wide(norm.dx[i])))) << "dresidual at " << i;
   }
   for (size_t column = 0; column < width; ++column) {
-    double gain = 0, bias = 0;
-    for (size_t i = 0; i < blocks; ++i) {
-      gain += static_cast<double>(norm.parts[i * width + column]);
-      bias += static_cast<double>(norm.parts[(blocks + i) * width + column]);
-    }
-    ASSERT_LE(std::fabs(gain - dgain[column]), kSumming * most_dgain[column]) << "gain at " << column;
-    ASSERT_LE(std::fabs(bias - dbias[column]), kSumming * most_dbias[column]) << "bias at " << column;
+    ASSERT_LE(std::fabs(norm.total(0, column) - dgain[column]), kSumming * most_dgain[column]) << "gain at " << column;
+    if (kIsRms) continue;
+    ASSERT_LE(std::fabs(norm.total(1, column) - dbias[column]), kSumming * most_dbias[column]) << "bias at " << column;
   }
 }
 
@@ -280,6 +312,18 @@ TEST(LayerNormKernels, BackwardOfFloatsWithBFloat16ResidualAndResult) {
   check_backward_of_types<float, BFloat16, BFloat16, float>(few_shapes());
   check_backward<float, BFloat16, BFloat16, BFloat16, true, true>({64, 768}, 4);
 }
+template <typename X, typename R, typename O, typename G> void check_rms_backward() {
+  for (const NormShape& shape : few_shapes()) {
+    check_backward<X, R, O, G, false, false, true>(shape, shape.blocks_for_all());
+    check_backward<X, R, O, G, true, true, true>(shape, (shape.blocks_for_all() + 2) / 3);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(LayerNormKernels, RmsBackwardOfFloats) { check_rms_backward<float, float, float, float>(); }
+TEST(LayerNormKernels, RmsBackwardOfBFloat16) { check_rms_backward<BFloat16, BFloat16, BFloat16, BFloat16>(); }
+TEST(LayerNormKernels, RmsBackwardOfHalvesWithFloatGain) { check_rms_backward<Half, Half, Half, float>(); }
+
 TEST(LayerNormKernels, BackwardOfTheWidestRows) {
   check_backward<float, float, float, float, true, true>({3, 6144}, 2);  // 768 threads
   check_backward<BFloat16, BFloat16, BFloat16, float, true, true>({130, 4096}, 16);
@@ -288,9 +332,7 @@ TEST(LayerNormKernels, BackwardOfTheWidestRows) {
 TEST(LayerNormKernels, BlocksWithoutRowsLeaveZeros) {
   Backward<float, float, float, float, false, false> norm({3, 768}, 4);  // five rows a block
   norm.run(1);
-  for (const size_t half : {0, 1}) {
-    for (size_t i = 768; i < 4 * 768; ++i) ASSERT_EQ(norm.parts[half * 4 * 768 + i], 0.0f) << i;
-  }
+  for (size_t i = 2 * 768; i < norm.parts.size(); ++i) ASSERT_EQ(norm.parts[i], 0.0f) << i;
 }
 
 TEST(LayerNormKernels, OrderOfThreadsAndBlocksChangesNoGradient) {
