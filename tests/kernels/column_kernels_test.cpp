@@ -1,6 +1,7 @@
 // Sums over columns, biases and activations, run on the processor, against loops in double precision.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -106,6 +107,30 @@ TEST(ColumnKernels, SumsOfNarrowNumbersOfTheirType) {
     check_column_sums<float, BFloat16>(layout);
     check_column_sums<BFloat16, float>(layout);
   }
+}
+
+/// Else the last block, which on a GPU runs beside the others, adds up parts that are not there yet.
+TEST(ColumnKernels, PartsAreThereBeforeTheirCounterRises) {
+  const Layout layout{64, 1288, 32, 8, 3};
+  Buffer<float> x("x", layout.rows * layout.width);
+  draw(x, 1);
+  Summing<float> to(layout);
+  size_t num_added = 0, num_missing = 0;
+  Grid grid = layout.grid();
+  grid.before_atomic_add = [&] {
+    ++num_added;
+    const size_t begin = size_t{blockIdx.x} * 8 * layout.block_x;
+    for (size_t column = begin; column < std::min(layout.width, begin + 8 * layout.block_x); ++column)
+      num_missing += std::isnan(to.parts[blockIdx.y * layout.width + column]);
+  };
+  for (uint64_t seed = 1; seed < 4; ++seed) {
+    to.forget();
+    launch(grid, seed, [&] {
+      kernels::column_sums<float, float>(64, 1288, x.data(), to.parts.data(), to.sums.data(), to.counters.data());
+    });
+  }
+  EXPECT_EQ(num_added, 3u * layout.stripes() * layout.num_parts);
+  EXPECT_EQ(num_missing, 0u);
 }
 
 TEST(ColumnKernels, NanAndInfinitySpoilTheirColumnAlone) {

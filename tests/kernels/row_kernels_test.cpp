@@ -1,6 +1,7 @@
 // Copies of rows and rotations of positions, run on the processor, against plain loops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>

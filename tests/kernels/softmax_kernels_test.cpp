@@ -23,7 +23,7 @@ std::vector<LogitShape> logit_shapes() {
           {1, 4104, 4097}, {1, 4104, 4096}, {2, 4104, 2000}, {2, 8296, 8290}, {1, 8296, 4000}, {2, 64, 0}};
 }
 
-/// Columns that do not count are NaN, so that nobody reads them without a trace.
+/// Columns that do not count are NaN or larger than all others, so that nobody reads them without a trace.
 template <typename T> struct Logits {
   explicit Logits(const LogitShape& the_shape)
       : shape(the_shape), values("logits", shape.rows * shape.width), targets("targets", shape.rows),
@@ -32,7 +32,8 @@ template <typename T> struct Logits {
     std::mt19937_64 random(shape.width + shape.used);
     std::normal_distribution<double> normal(-1, 4);
     for (size_t row = 0; row < shape.rows; ++row) {
-      for (size_t i = 0; i < shape.width; ++i) at(row, i) = narrow<T>(i < shape.used ? normal(random) : NAN);
+      for (size_t i = 0; i < shape.width; ++i)
+        at(row, i) = narrow<T>(i < shape.used ? normal(random) : i % 2 == 0 ? 3e4 : NAN);
       targets[row] = static_cast<long>(shape.used / (row + 1)) - 1;
       tops[row] = 5 + static_cast<float>(row);
       factors[row] = 0.25f * static_cast<float>(row + 1);

@@ -101,7 +101,8 @@ class Block {
     }
   }
 
-  void run(const std::function<void()>& kernel, unsigned num_threads, std::mt19937_64& random) {
+  void run(const Grid& grid, const std::function<void()>& kernel, unsigned num_threads, std::mt19937_64& random) {
+    grid_ = &grid;
     kernel_ = &kernel;
     random_ = &random;
     num_threads_ = num_threads;
@@ -161,6 +162,7 @@ class Block {
   }
 
   bool is_running() const { return is_running_; }
+  const Grid& grid() const { return *grid_; }
 
   /// Leaves the block; of the fibers only their memory remains, which the next block uses.
   [[noreturn]] void fail(std::string why) {
@@ -242,6 +244,7 @@ class Block {
   std::vector<unsigned> favours_;  // warps, the first one most
   bool is_fair_ = true;
   unsigned num_ready_ = 0;
+  const Grid* grid_ = nullptr;
   const std::function<void()>* kernel_ = nullptr;
   std::mt19937_64* random_ = nullptr;
   ucontext_t outside_{};
@@ -340,6 +343,10 @@ void check_surroundings(const Grid& grid) {
 
 void wait_for_block(const std::source_location& place) { block().wait_for_block(place); }
 
+void tell_of_atomic_add() {
+  if (block().is_running() && block().grid().before_atomic_add) block().grid().before_atomic_add();
+}
+
 uint32_t exchange_in_warp(unsigned lanes, uint32_t mine, int mask, const std::source_location& place) {
   if (lanes != 0xffffffffu) block().fail(fmt::format("{}: an exchange of lanes {:#x} only", line_of(place), lanes));
   return block().exchange(mine, mask, place);
@@ -361,7 +368,7 @@ void launch(const Grid& grid, uint64_t seed, const std::function<void()>& kernel
     blockIdx = {static_cast<unsigned>(i % gridDim.x), static_cast<unsigned>(i / gridDim.x % gridDim.y),
                 static_cast<unsigned>(i / gridDim.x / gridDim.y)};
     if (!grid.shared.empty()) std::memset(grid.shared.data(), static_cast<int>(kUntouched), grid.shared.size_bytes());
-    block().run(kernel, static_cast<unsigned>(num_threads), random);
+    block().run(grid, kernel, static_cast<unsigned>(num_threads), random);
     check_surroundings(grid);
   }
 }

@@ -32,6 +32,9 @@ struct Grid {
   Index blocks, threads;
   std::span<float> shared = {};  // what kernels call `extern __shared__ float name[]`
   size_t num_shared = 0;         // numbers of it that the launch asks for
+  /// Called when a thread is about to add to a counter: what lies in memory by then other blocks may count on, though
+  /// here none runs beside this one.
+  std::function<void()> before_atomic_add = {};
 };
 
 /// Runs `kernel` for each thread of the grid. Throws std::runtime_error, with the line of the kernel where there is
@@ -108,7 +111,10 @@ inline unsigned atomicMax(unsigned* place, unsigned value) {
   return before;
 }
 
+void tell_of_atomic_add();
+
 inline unsigned atomicAdd(unsigned* place, unsigned value) {
+  tell_of_atomic_add();
   const unsigned before = *place;
   *place += value;
   return before;
