@@ -444,6 +444,10 @@ __global__ void __launch_bounds__(256)
 
 constexpr int kRowThreads = 512;
 
+/// What is taken from logits before exp: their largest. Where that is -inf there were only -inf and NaN, which fmaxf
+/// passes over; less 0 their exp stays 0 and NaN.
+__device__ inline float finite_top(float top) { return top == -__int_as_float(0x7f800000) ? 0.0f : top; }
+
 /// Of each row of logits [rows, width], a block each, only the first `used` columns of which count: stats [3, rows] get
 /// the largest, the sum of exp(logit - largest), and the logit of column targets[row], 0 where that is no column.
 template <typename T>
@@ -460,19 +464,18 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
     for (int i = 0; i < kOwned; ++i)
       if (column + i < used) most = fmaxf(most, values[i]);
-    if (most == -__int_as_float(0x7f800000)) continue;
     float more = 0;
 #pragma unroll
     for (int i = 0; i < kOwned; ++i)
-      if (column + i < used) more += expf(values[i] - most);
-    sum = sum * expf(top - most) + more;
+      if (column + i < used) more += expf(values[i] - finite_top(most));
+    sum = sum * expf(top - finite_top(most)) + more;
     top = most;
   }
 #pragma unroll
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
     const float other_top = __shfl_xor_sync(0xffffffffu, top, offset), other = __shfl_xor_sync(0xffffffffu, sum, offset);
     const float most = fmaxf(top, other_top);
-    if (most > -__int_as_float(0x7f800000)) sum = sum * expf(top - most) + other * expf(other_top - most);
+    sum = sum * expf(top - finite_top(most)) + other * expf(other_top - finite_top(most));
     top = most;
   }
   if (threadIdx.x % kWarp == 0) {
@@ -483,7 +486,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (threadIdx.x != 0) return;
   for (int warp = 1; warp < kRowThreads / kWarp; ++warp) {
     const float most = fmaxf(top, tops[warp]);
-    if (most > -__int_as_float(0x7f800000)) sum = sum * expf(top - most) + sums[warp] * expf(tops[warp] - most);
+    sum = sum * expf(top - finite_top(most)) + sums[warp] * expf(tops[warp] - finite_top(most));
     top = most;
   }
   const long target = targets[row];
