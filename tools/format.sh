@@ -12,6 +12,6 @@ version=$($program --version | sed -E 's/.*version ([0-9]+).*/\1/')
 [ "$version" = "$wanted" ] || { echo "no clang-format $wanted: clang-format is version ${version:-?}" >&2; exit 6; }
 mode=(-i)
 [ "${1:-}" = --check ] && mode=(--dry-run --Werror --ferror-limit=1)
-git ls-files -z --cached --others --exclude-standard '*.cpp' '*.h' | while IFS= read -r -d '' file; do
+git ls-files -z --cached --others --exclude-standard '*.cpp' '*.h' '*.cu' | while IFS= read -r -d '' file; do
   [ -e "$file" ] && printf '%s\0' "$file"
 done | xargs -0 -P "$(nproc)" -n 20 "$program" "${mode[@]}"

@@ -51,9 +51,7 @@ template <> __device__ inline BFloat16 rounded<BFloat16>(float value) { return t
 
 constexpr int kOwned = 8;
 
-template <typename T> struct alignas(16) Columns {
-  T at[kOwned];
-};
+template <typename T> struct alignas(16) Columns { T at[kOwned]; };
 
 template <typename T> __device__ inline void load(const T* from, float (&to)[kOwned]) {
   const Columns<T> columns = *reinterpret_cast<const Columns<T>*>(from);
@@ -93,8 +91,8 @@ __device__ inline Pair row_sums(Pair value, Pair (&shared)[kMostWarps]) {
   return sum;
 }
 
-/// out = (s - mean) rstd gain + bias, where s = x, or x + residual rounded to X, which goes to `sum`. With kIsRms there is
-/// neither a mean nor a bias: both may be null.
+/// out = (s - mean) rstd gain + bias, where s = x, or x + residual rounded to X, which goes to `sum`. With kIsRms there
+/// is neither a mean nor a bias: both may be null.
 template <typename X, typename R, typename O, typename G, bool kHasResidual, bool kIsRms = false>
 __global__ void __launch_bounds__(1024)
     layer_norm_forward(long rows, int width, float epsilon, const X* x, const R* residual, const G* gain, const G* bias,
@@ -163,8 +161,8 @@ template <int kCount> __device__ inline void add_rows(float (&mine)[kCount], flo
 }
 
 /// dx = the gradient of s, plus dsum where it is given; the same rounded to R in `dresidual`, where that is wanted.
-/// Blocks take turns with the rows and leave their sums for gain and bias in `parts` [blocks, 2, width]; with kIsRms for
-/// the gain alone, [blocks, width].
+/// Blocks take turns with the rows and leave their sums for gain and bias in `parts` [blocks, 2, width]; with kIsRms
+/// for the gain alone, [blocks, width].
 template <typename X, typename R, typename O, typename G, bool kHasSum, bool kWantsResidual, bool kIsRms = false>
 __global__ void __launch_bounds__(768)
     layer_norm_backward(long rows, int width, const O* dout, const X* dsum, const X* s, const float* mean,
@@ -223,8 +221,7 @@ template <typename T> struct Plain {
 
 enum Activation { kGelu, kGeluTanh, kQuickGelu };
 constexpr float kQuickGeluSlope = 1.702f, kInverseRoot2 = 0.70710678118654752440f,
-                kInverseRoot2Pi = 0.39894228040143267794f, kTanhBeta = 0.79788456080286535588f,
-                kTanhKappa = 0.044715f;
+                kInverseRoot2Pi = 0.39894228040143267794f, kTanhBeta = 0.79788456080286535588f, kTanhKappa = 0.044715f;
 
 template <int kActivation> __device__ inline float activated(float x) {
   if (kActivation == kGelu) return 0.5f * x * (1.0f + erff(x * kInverseRoot2));
@@ -237,16 +234,14 @@ template <int kActivation> __device__ inline float activation_slope(float x) {
     return 0.5f * (1.0f + erff(x * kInverseRoot2)) + x * (expf(-0.5f * x * x) * kInverseRoot2Pi);
   if (kActivation == kGeluTanh) {
     const float inner = tanhf(kTanhBeta * (x + kTanhKappa * x * x * x));
-    return 0.5f * (1.0f + inner) +
-           0.5f * x * (1.0f - inner * inner) * kTanhBeta * (1.0f + 3.0f * kTanhKappa * x * x);
+    return 0.5f * (1.0f + inner) + 0.5f * x * (1.0f - inner * inner) * kTanhBeta * (1.0f + 3.0f * kTanhKappa * x * x);
   }
   const float gate = 1.0f / (1.0f + expf(-kQuickGeluSlope * x));
   return gate * (1.0f + kQuickGeluSlope * x * (1.0f - gate));
 }
 
 /// x plus a bias of its columns, rounded to T before: as if the bias had been cast.
-template <typename T, typename G>
-__device__ inline void load_biased(const T* x, const G* bias, float (&to)[kOwned]) {
+template <typename T, typename G> __device__ inline void load_biased(const T* x, const G* bias, float (&to)[kOwned]) {
   float shift[kOwned];
   load(x, to);
   load(bias, shift);
@@ -342,8 +337,7 @@ __global__ void __launch_bounds__(256)
 }
 
 /// y = silu(gate) value of x [rows, 2 width], whose first half are the gates.
-template <typename T>
-__global__ void __launch_bounds__(256) swiglu(long rows, int width, const T* x, T* y) {
+template <typename T> __global__ void __launch_bounds__(256) swiglu(long rows, int width, const T* x, T* y) {
   const unsigned groups_of_row = width / kOwned, groups = rows * groups_of_row;
   for (unsigned group = blockIdx.x * blockDim.x + threadIdx.x; group < groups; group += gridDim.x * blockDim.x) {
     const long row = group / groups_of_row, column = group % groups_of_row * kOwned;
@@ -390,9 +384,8 @@ __device__ inline long row_begin(long row, int n1, int n2, const Strides& stride
 
 /// Copies rows of `width` numbers side by side, [rows / (n1 n2), n1, n2] of them, from one place to another. Numbers of
 /// 16 bits.
-__global__ void __launch_bounds__(256)
-    copy_rows(long rows, int n1, int n2, int width, const BFloat16* from, Strides from_strides, BFloat16* to,
-              Strides to_strides) {
+__global__ void __launch_bounds__(256) copy_rows(long rows, int n1, int n2, int width, const BFloat16* from,
+                                                 Strides from_strides, BFloat16* to, Strides to_strides) {
   for (long row = static_cast<long>(blockIdx.x) * blockDim.y + threadIdx.y; row < rows;
        row += static_cast<long>(gridDim.x) * blockDim.y) {
     const BFloat16* source = from + row_begin(row, n1, n2, from_strides);
@@ -473,7 +466,8 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 #pragma unroll
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const float other_top = __shfl_xor_sync(0xffffffffu, top, offset), other = __shfl_xor_sync(0xffffffffu, sum, offset);
+    const float other_top = __shfl_xor_sync(0xffffffffu, top, offset),
+                other = __shfl_xor_sync(0xffffffffu, sum, offset);
     const float most = fmaxf(top, other_top);
     sum = sum * expf(top - finite_top(most)) + other * expf(other_top - finite_top(most));
     top = most;
