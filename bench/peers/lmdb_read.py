@@ -80,7 +80,7 @@ def main() -> None:
     remove_hashes(folder / "plain.lmdb")
     files = {"file": "plain.lmdb", "read": "plain.lmdb", "verify": "all.lmdb"}
     commands = {
-        side: [options.program, "data", "verify", str(folder / name), "--workers", str(options.threads)]
+        side: [options.program, "data", "verify", "--no-decode", str(folder / name), "--workers", str(options.threads)]
         for side, name in files.items()
     } | {"file": ["dd", f"if={folder}/plain.lmdb/data.mdb", "of=/dev/null", "bs=1M"]}
     rounds = []

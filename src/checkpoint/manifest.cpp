@@ -355,11 +355,13 @@ bool has_usable_checkpoint(const fs::path& run_folder) {
   }
 }
 
-std::string how_to_continue(const fs::path& run_folder) {
-  return has_usable_checkpoint(run_folder) ? "the same command with --resume latest continues from the last checkpoint"
-                                           : "no checkpoint was saved, so nothing can be continued: begin again under "
-                                             "another --name, or in this folder "
-                                             "with --resume latest; --save-every-n-steps N saves sooner";
+std::string how_to_continue(const fs::path& run_folder, const std::string& flags_to_resume) {
+  return has_usable_checkpoint(run_folder)
+             ? fmt::format("the same command with {} continues from the last checkpoint", flags_to_resume)
+             : fmt::format(
+                   "no checkpoint was saved, so nothing can be continued: begin again under another --name, or "
+                   "in this folder with {}; --save-every-n-steps N saves sooner",
+                   flags_to_resume);
 }
 
 LatestChoice choose_latest(const fs::path& run_folder, const VerifyFunction& verify) {

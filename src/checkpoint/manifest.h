@@ -89,8 +89,9 @@ std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_f
 /// Whether there is a usable one of them. False, too, where they cannot be listed.
 bool has_usable_checkpoint(const std::filesystem::path& run_folder);
 
-/// What a person is told where a run ended: how to go on, by whether there is something to go on from.
-std::string how_to_continue(const std::filesystem::path& run_folder);
+/// What a person is told where a run ended: how to go on, by whether there is something to go on from. The command that
+/// started the run continues it with `flags_to_resume`.
+std::string how_to_continue(const std::filesystem::path& run_folder, const std::string& flags_to_resume);
 
 /// The checkpoint that `--resume latest` takes: the newest usable one whose files pass. Those passed over are named
 /// with reasons, so that falling back is never silent. Nothing chosen and nothing skipped: there is no checkpoint.

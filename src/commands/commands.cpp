@@ -228,7 +228,8 @@ static void refuse_bare_files(const core::OptionSet& set, std::span<const std::s
     const bool is_picture = ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp";
     if (core::starts_with(words[at], "-") || is_value || (!is_sound && !is_picture)) continue;
     throw UsageError(fmt::format("options: '{}' does not take the argument '{}'", set.command(), words[at]),
-                     fmt::format("put the {0} into a folder and give that: --{0} DIR", is_sound ? "sounds" : "images"));
+                     fmt::format("give the folder that holds the {0}: --{0} '{1}'", is_sound ? "sounds" : "images",
+                                 std::filesystem::absolute(words[at]).parent_path().string()));
   }
 }
 

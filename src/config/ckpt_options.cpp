@@ -1,9 +1,12 @@
 #include "config/ckpt_options.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "config/contrastive_shape.h"
 #include "core/error.h"
+#include "core/strings.h"
 
 namespace lockstep::config {
 namespace {
@@ -31,6 +34,27 @@ JobText job_text(CkptJob job) {
   return {};
 }
 
+/// Endings of OUT that say what is written.
+constexpr auto kPtEndings = std::to_array<std::string_view>({".pt", ".pth", ".bin"});
+constexpr std::string_view kSafetensorsEnding = ".safetensors";
+
+std::string ending_of(const CkptOptions& options) {
+  return core::to_lower_ascii(std::filesystem::path(options.output).extension().string());
+}
+
+bool is_pt_ending(const std::string& ending) { return std::ranges::count(kPtEndings, std::string_view(ending)) > 0; }
+
+/// A file that is named as what it does not hold misleads whoever reads it.
+void check_ending(const CkptOptions& options) {
+  const std::string ending = ending_of(options);
+  if (options.format != "auto" || ending.empty() || ending == kSafetensorsEnding || is_pt_ending(ending)) return;
+  throw UsageError(
+      fmt::format("options: '{}' ends in {}, which is no format that can be written", options.output, ending),
+      fmt::format("name a file that ends in {} (safetensors) or in {} (PyTorch), or choose with --format "
+                  "safetensors or openclip-pt",
+                  kSafetensorsEnding, core::join_or(std::vector<std::string>(kPtEndings.begin(), kPtEndings.end()))));
+}
+
 bool writes_file(CkptJob job) { return job == CkptJob::kConvert || job == CkptJob::kExport; }
 
 void check_gpt_export(const CkptOptions& options) {
@@ -40,13 +64,12 @@ void check_gpt_export(const CkptOptions& options) {
   if (options.format == "openclip-pt")
     refuse("--format openclip-pt", "leave --format out: the weights go into safetensors");
   if (options.prefix != "none") refuse("--prefix " + options.prefix, "leave --prefix out: it is for OpenCLIP's files");
-  const std::string ending = std::filesystem::path(options.output).extension();
-  const bool is_file =
-      ending == ".safetensors" || ending == ".pt" || ending == ".pth" || ending == ".bin" || ending == ".json";
+  const std::string ending = ending_of(options);
+  const bool is_file = ending == kSafetensorsEnding || is_pt_ending(ending) || ending == ".json";
   if (options.names == "huggingface" && is_file)
     refuse(fmt::format("the file name '{}'", options.output),
            "name a folder, which gets weights, config.json and tokenizer");
-  if (options.names == "megatron" && ending != ".safetensors")
+  if (options.names == "megatron" && ending != kSafetensorsEnding)
     refuse(fmt::format("the file name '{}'", options.output), "name a file that ends in .safetensors");
 }
 }  // namespace
@@ -58,8 +81,7 @@ bool is_gpt_export(const CkptOptions& options) {
 
 bool writes_pt(const CkptOptions& options) {
   if (options.format != "auto") return options.format == "openclip-pt";
-  const std::string ending = std::filesystem::path(options.output).extension();
-  return ending == ".pt" || ending == ".pth" || ending == ".bin";
+  return is_pt_ending(ending_of(options));
 }
 
 core::OptionSet declare_ckpt_options(CkptOptions& options) {
@@ -128,7 +150,10 @@ void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set) 
   const bool is_gpt = is_gpt_export(options);
   if (!options.tokenizer_model.empty() && !(is_gpt && options.names == "huggingface"))
     throw UsageError("options: --tokenizer-model is for a GPT with --names huggingface", "leave it out");
-  if (is_gpt) check_gpt_export(options);
+  if (is_gpt)
+    check_gpt_export(options);
+  else if (writes_file(options.job))
+    check_ending(options);
 }
 
 }  // namespace lockstep::config

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "config/param_list.h"
 #include "core/error.h"
@@ -157,6 +158,35 @@ ClassifierShape classifier_shape(const std::string& name, int64_t num_classes, i
   throw UsageError(
       fmt::format("options: --arch '{}' is not known, expected {}", name, core::join_or(classifier_names())),
       nearest ? fmt::format("did you mean --arch {}?", *nearest) : "");
+}
+
+std::optional<ClassifierShape> classifier_of_tensors(std::span<const NamedShape> tensors) {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const NamedShape& tensor : tensors) shapes.emplace(tensor.name, tensor.shape);
+  const auto rows_of = [&](const char* name) {
+    const auto found = shapes.find(name);
+    return found == shapes.end() || found->second.size() != 2 ? int64_t{0} : found->second[0];
+  };
+  for (ClassifierShape shape : known_classifiers()) {
+    shape.num_classes = rows_of(shape.is_resnet() ? "fc.weight" : "heads.head.weight");
+    if (shape.num_classes == 0) continue;
+    if (!shape.is_resnet()) {
+      const auto positions = shapes.find("encoder.pos_embedding");
+      if (positions == shapes.end() || positions->second.size() != 3) continue;
+      const auto patches = static_cast<double>(positions->second[1] - 1);
+      shape.image_pixels = static_cast<int64_t>(std::lround(std::sqrt(std::max(patches, 1.0)))) * shape.patch_pixels;
+    }
+    size_t num_found = 0;
+    const auto fits = [&](const ParamSpec& spec) {
+      const auto found = shapes.find(spec.name);
+      if (found == shapes.end()) return spec.name.ends_with("num_batches_tracked");
+      ++num_found;
+      return found->second == spec.shape || spec.name.ends_with("num_batches_tracked");
+    };
+    const std::vector<ParamSpec> specs = classifier_params(shape, /*zero_last_norm=*/false);
+    if (std::all_of(specs.begin(), specs.end(), fits) && num_found == shapes.size()) return shape;
+  }
+  return std::nullopt;
 }
 
 std::vector<ParamSpec> classifier_params(const ClassifierShape& shape, bool zero_last_norm) {

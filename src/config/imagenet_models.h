@@ -1,6 +1,8 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,17 @@ std::vector<std::string> classifier_names();
 
 /// UsageError for a name that is not known, with the nearest one, and for a picture's size that does not suit it.
 ClassifierShape classifier_shape(const std::string& name, int64_t num_classes, int64_t image_pixels);
+
+/// A tensor of a file of weights.
+struct NamedShape {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+/// The classifier whose tensors these are, all of them and in these shapes, with its number of classes and (of a ViT)
+/// the size of its pictures; nothing where they are no classifier's that --arch knows. Counters of batch norm may be
+/// missing.
+std::optional<ClassifierShape> classifier_of_tensors(std::span<const NamedShape> tensors);
 
 /// Parameters and buffers by torchvision's names in forward order, with its initial values: convolutions Kaiming-normal
 /// by fan-out. With `zero_last_norm` the scale of the last batch norm of each block starts at 0 (Goyal et al. 2017).

@@ -1,6 +1,7 @@
 #include "config/infer_options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "config/audio_options.h"
 #include "config/contrastive_shape.h"
@@ -189,7 +190,11 @@ bool InferOptions::has_classifier() const {
 }
 
 void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
-  if (options.has_classifier()) return;
+  std::error_code ignored;
+  options.asks_weights = options.job == InferJob::kClassify && options.sounds.empty() &&
+                         set.find("model")->origin.kind == core::Origin::Kind::kDefault &&
+                         std::filesystem::is_regular_file(options.pretrained, ignored);
+  if (options.has_classifier() || options.asks_weights) return;
   const bool is_clap = is_clap_model(options.model);
   fill_text_vocabulary(set, options.tokenizer_vocab,
                        [&] { return resolve_contrastive_shape(options.model, is_clap, {}); });
@@ -201,6 +206,8 @@ void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
 
 void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
   if (options.job == InferJob::kCaption) return check_caption_options(options, set);
+  if (options.asks_weights)
+    return need_flag(set, options.images.empty(), "--images DIR", "give the folder to classify");
   if (options.has_classifier()) return check_classifier_options(options, set);
   refuse_if(options.resize_pixels.has_value(), "--val-resize-size belongs to classifiers", "drop it");
   const bool is_embed = options.job == InferJob::kEmbed, is_clap = is_clap_model(options.model);

@@ -51,6 +51,10 @@ struct InferOptions {
   std::string audio_fill = "repeatpad", audio_trunc = "trunc";  // --audio-fill, --audio-trunc; see ContrastiveOptions
   bool audio_int16_normalize = true;
 
+  /// infer classify: --model was left out beside a file of weights, which may be a classifier's. Its tensors tell, once
+  /// they are read; only then can the options be checked.
+  bool asks_weights = false;
+
   bool has_classifier() const;  ///< --model names a network of `train imagenet`.
   const std::string& input() const { return sounds.empty() ? images : sounds; }  ///< Folder beside the texts.
 };

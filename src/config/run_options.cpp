@@ -354,6 +354,10 @@ int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default) {
   return kept == 0 ? 0 : std::max(kept, num_newest_checkpoints(options));
 }
 
+std::string flags_to_resume(const std::string& given_name, const std::string& run_name) {
+  return (given_name.empty() ? fmt::format("--name {} ", run_name) : "") + "--resume latest";
+}
+
 std::string auto_run_name(const RunFacts& facts, const std::string& time_text) {
   return fmt::format("{}-model_{}-lr_{}-b_{}-j_{}-p_{}", time_text,
                      core::replace_all(core::replace_all(facts.model, "/", "-"), " ", "-"),

@@ -112,6 +112,10 @@ int64_t num_newest_checkpoints(const RunOptions& options);
 /// Checkpoints that --keep leaves, else `by_default`, but no fewer than those; 0: all.
 int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default = 0);
 
+/// What makes the command that started a run continue it: "--resume latest", and before it the name where the command
+/// did not give one (`given_name` is empty) and would start another run.
+std::string flags_to_resume(const std::string& given_name, const std::string& run_name);
+
 /// OpenCLIP's name for a run without --name, from the time as "2026_01_31-12_00_00".
 std::string auto_run_name(const RunFacts& facts, const std::string& time_text);
 

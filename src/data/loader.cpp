@@ -14,6 +14,7 @@
 #include "core/error_lines.h"
 #include "core/log.h"
 #include "core/print.h"
+#include "data/bad_sample_hint.h"
 #include "data/bounded_queue.h"
 
 namespace lockstep::data {
@@ -93,6 +94,7 @@ struct Loader::State {
   void decode_task(Task& task);
   void decode_sample(HostBatch& host, int64_t slot, const RawSample& sample) const;
   void decode_substitute(Task& task, const DataError& reason);
+  void leave_out(Task& task, const DataError& reason);
   void close_one(PendingBatch& batch);
   void account(PendingBatch& batch);
   HostBatch trim(HostBatch host) const;
@@ -242,13 +244,23 @@ void Loader::State::decode_substitute(Task& task, const DataError& reason) {
       "run `lockstep data inspect` on the shard; most of it seems unusable");
 }
 
+/// The place of `task` has no label; its pixels, of a batch before perhaps, are nobody's business.
+void Loader::State::leave_out(Task& task, const DataError& reason) {
+  task.batch->host.label_B[static_cast<size_t>(task.slot)] = -1;
+  const std::scoped_lock lock(mutex_);
+  task.batch->bad.emplace_back(task.slot,
+                               BadSample{task.sample.shard, task.sample.offset, task.sample.key, reason.what()});
+}
+
 void Loader::State::decode_task(Task& task) {
   try {
     load_deferred(task.sample);
     decode_sample(task.batch->host, task.slot, task.sample);
   } catch (const DataError& error) {
-    if (config_.on_bad_sample == OnBadSample::kStop) throw;
-    decode_substitute(task, error);
+    if (config_.on_bad_sample == OnBadSample::kSkip) return decode_substitute(task, error);
+    if (config_.on_bad_sample == OnBadSample::kLeaveOut) return leave_out(task, error);
+    if (task.sample.substitute || config_.may_leave_out) throw;
+    throw DataError(error.what(), hint_of_whole_data(error.hint()));
   }
 }
 
@@ -274,7 +286,10 @@ void Loader::State::account(PendingBatch& batch) {
   std::sort(batch.bad.begin(), batch.bad.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [slot, bad] : batch.bad) {
     ++num_bad_;
-    if (is_warned_of(num_bad_)) core::log_warning("data: bad sample replaced ({} so far): {}", num_bad_, bad.reason);
+    if (is_warned_of(num_bad_))
+      core::log_warning("data: bad sample {} ({} so far): {}",
+                        config_.on_bad_sample == OnBadSample::kLeaveOut ? "left out" : "replaced", num_bad_,
+                        bad.reason);
     if (bad_.size() < kMaxListed) bad_.push_back(std::move(bad));
   }
   last_position_ = std::move(batch.position_after);
@@ -297,7 +312,8 @@ HostBatch Loader::State::trim(HostBatch host) const {
     host.label_B.resize(num);
     host.keys.resize(num);
   }
-  if (std::all_of(host.label_B.begin(), host.label_B.end(), [](int64_t label) { return label < 0; }))
+  if (config_.on_bad_sample != OnBadSample::kLeaveOut &&
+      std::all_of(host.label_B.begin(), host.label_B.end(), [](int64_t label) { return label < 0; }))
     host.label_B.clear();
   return host;
 }

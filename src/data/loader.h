@@ -10,7 +10,11 @@
 
 namespace lockstep::data {
 
-enum class OnBadSample { kStop, kSkip };
+enum class OnBadSample {
+  kStop,
+  kSkip,     ///< Another sample takes its place. Sources of training alone have others.
+  kLeaveOut  ///< Of labelled pictures: its place in the batch has the label -1. Counted and listed as those replaced.
+};
 
 struct LoaderConfig {
   int64_t micro_batch_size = 0;  ///< Samples of one micro-batch.
@@ -20,7 +24,9 @@ struct LoaderConfig {
   int64_t num_workers = 4;       ///< Decode threads (at least 1); a reader thread comes on top.
   int64_t prefetch_batches = 2;  ///< Batches under way or ready besides the one handed out (at least 1).
   OnBadSample on_bad_sample = OnBadSample::kStop;
-  int64_t max_bad_samples = 1000;  ///< With kSkip: more of them end the run.
+  bool may_leave_out = false;  ///< With kStop: --on-bad-sample skip would go on, so hints may say so. Sources that have
+                               ///< substitutes need not say it.
+  int64_t max_bad_samples = 1000;  ///< Not with kStop: more of them end the run.
   int64_t max_attempts = 16;       ///< With kSkip: substitutes tried for one sample.
 };
 
@@ -54,7 +60,7 @@ class Loader {
   core::Json position() const;
   /// Throws prefetched batches away and continues from `position`.
   void seek(const core::Json& position);
-  /// Bad samples replaced in the batches handed out so far.
+  /// Bad samples replaced or left out in the batches handed out so far.
   int64_t num_bad_samples() const;
   /// The first of them (at most 1,000), in stream order.
   const std::vector<BadSample>& bad_samples() const;

@@ -10,7 +10,6 @@
 #include "core/hash.h"
 #include "data/folder_lock.h"
 #include "data/parallel_for.h"
-#include "data/pictures/image.h"
 #include "data/shards/lmdb_value.h"
 #include "data/shards/lmdb_writer.h"
 #include "data/shards/plain_pickle.h"
@@ -24,7 +23,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kHashBytes = 16;
-constexpr size_t kMaxMessages = 100;
 
 std::string hash_key(int64_t chunk) { return fmt::format("{}{:09}", LmdbKeys::kHashes, chunk); }
 
@@ -46,8 +44,9 @@ struct LmdbChunk {
 /// Reads the source from front to back, a chunk at a time, in several threads.
 class ChunkReader {
  public:
-  ChunkReader(const SourceConfig& source, int64_t num_threads) : num_threads_(num_threads) {
-    SourceConfig config = source;
+  explicit ChunkReader(const ToLmdbConfig& job)
+      : num_threads_(job.num_threads), depth_(job.decodes ? PictureDepth::kDecoded : PictureDepth::kFirstBytes) {
+    SourceConfig config = job.source;
     config.need_label = true;
     config.need_text = false;
     // Shards are streams, so each thread has its own share of the samples of all of them; the number of threads divides
@@ -55,7 +54,7 @@ class ChunkReader {
     const bool is_row_source = is_made_of_rows(config);
     config.world_size = is_row_source ? 1
                                       : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(
-                                            std::clamp<int64_t>(num_threads, 1, kLmdbHashedTogether))));
+                                            std::clamp<int64_t>(num_threads_, 1, kLmdbHashedTogether))));
     for (config.rank = 0; config.rank < config.world_size; ++config.rank) sources_.push_back(open_eval_source(config));
     source_ = sources_.front()->position().at("data").get<std::string>();
   }
@@ -94,7 +93,7 @@ class ChunkReader {
   }
 
  private:
-  static std::string value_of(RawSample& sample) {
+  std::string value_of(RawSample& sample) const {
     try {
       load_deferred(sample);
       const Member* picture = nullptr;
@@ -102,7 +101,7 @@ class ChunkReader {
         if (is_picture_extension(member.extension)) picture = &member;
       if (picture == nullptr) throw DataError("data: there is no picture");
       if (sample.label < 0) throw DataError("data: there is no label", "name the column or the member that has it");
-      detect_image_format(std::as_bytes(std::span(picture->bytes)), sample.place());
+      check_picture(picture->bytes, sample.place(), depth_);
       return pickle_pair(picture->bytes, sample.label);
     } catch (const DataError& error) {
       rethrow_with_place(error, sample);
@@ -110,6 +109,7 @@ class ChunkReader {
   }
 
   const int64_t num_threads_;
+  const PictureDepth depth_;
   std::vector<std::unique_ptr<SampleSource>> sources_;
   std::string source_;
 };
@@ -220,7 +220,7 @@ void publish(const fs::path& partial, const fs::path& output) {
 
 ToLmdbResult to_lmdb(const ToLmdbConfig& config) {
   const fs::path output = output_of(config), partial = output.string() + ".partial";
-  ChunkReader reader(config.source, config.num_threads);
+  ChunkReader reader(config);
   if (auto found = found_complete(output, reader.source())) return *found;
   const std::vector<std::string> class_names = class_names_of(config.source.type, config.source.spec);
   std::error_code code;
@@ -251,28 +251,25 @@ ToLmdbResult to_lmdb(const ToLmdbConfig& config) {
   return result;
 }
 
-LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads) {
+LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads, PictureDepth depth) {
   const LmdbReader reader(path);
   const LmdbPictures pictures = list_lmdb_pictures(reader);
   LmdbCheck check{.num_pictures = pictures.num_pictures,
                   .num_bytes = reader.num_bytes(),
-                  .has_hashes = read_lmdb_progress(reader).has_value(),
-                  .num_bad = 0,
-                  .bad = {}};
-  std::mutex mutex;
+                  .has_hashes = read_lmdb_progress(reader).has_value()};
+  BadPictures bad;
   const auto verify_one = [&](int64_t picture, std::string_view hashes, LmdbReader::Ahead& ahead) {
-    const std::string key = pictures.key(picture), where = fmt::format("data: LMDB '{}' key '{}'", path.string(), key);
+    const std::string key = pictures.key(picture), place = fmt::format("LMDB '{}' key '{}'", path.string(), key),
+                      where = "data: " + place;
     try {
       const auto value = reader.get_ahead(key, ahead);
       if (!value) throw DataError(fmt::format("{}: there is no such key", where));
       const auto at = static_cast<size_t>(picture % kLmdbHashedTogether) * kHashBytes;
       if (check.has_hashes && (at + kHashBytes > hashes.size() || hashes.substr(at, kHashBytes) != value_hash(*value)))
         throw DataError(fmt::format("{}: the value does not have the hash it was written with", where));
-      detect_image_format(std::as_bytes(std::span(parse_lmdb_value(*value, where).picture)), where);
+      check_picture(parse_lmdb_value(*value, where).picture, place, depth);
     } catch (const DataError& error) {
-      const std::scoped_lock lock(mutex);
-      ++check.num_bad;
-      if (check.bad.size() < kMaxMessages) check.bad.emplace_back(error.what());
+      bad.add(error);
     }
   };
   const int64_t num_chunks = (pictures.num_pictures + kLmdbHashedTogether - 1) / kLmdbHashedTogether;
@@ -284,7 +281,8 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads) {
     const int64_t end = std::min(first + kLmdbHashedTogether, pictures.num_pictures);
     for (int64_t i = first; i < end; ++i) verify_one(i, hashes, aheads[worker]);
   });
-  std::sort(check.bad.begin(), check.bad.end());
+  check.num_bad = bad.count();
+  check.bad = bad.messages();
   return check;
 }
 

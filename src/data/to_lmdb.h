@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/pictures/picture_check.h"
 #include "data/shards/source_config.h"
 
 namespace lockstep::data {
@@ -14,6 +15,7 @@ struct ToLmdbConfig {
   std::filesystem::path output = {};
   int64_t num_threads = 2;                                 ///< That read; one writes.
   uint64_t map_bytes = uint64_t{1} << 30;                  ///< First size of the map; doubled as often as needed.
+  bool decodes = false;                                    ///< Every picture, not only its first bytes.
   std::function<void(int64_t num_done)> on_progress = {};  ///< Called after each commit.
 };
 
@@ -31,20 +33,20 @@ struct ToLmdbResult {
 /// pickles. Beside them __lockstep__ (JSON) and hashes of the values (verify_lmdb).
 ///
 /// It grows in "`output`.partial" and is renamed when it is complete. A call that was killed goes on behind its last
-/// commit, which is never torn. DataError: a picture that cannot be read or is none, without a label, an unfinished
-/// conversion of other data. UsageError: `output` is something else, or lies in a folder that is read.
-/// EnvironmentError: another process converts to it, or the disk is full.
+/// commit, which is never torn. DataError: a picture that cannot be read (with `decodes`: decoded) or is none, without
+/// a label, an unfinished conversion of other data. UsageError: `output` is something else, or lies in a folder that is
+/// read. EnvironmentError: another process converts to it, or the disk is full.
 ToLmdbResult to_lmdb(const ToLmdbConfig& config);
 
 struct LmdbCheck {
   int64_t num_pictures = 0;
   uint64_t num_bytes = 0;   ///< Of the file.
-  bool has_hashes = false;  ///< false: of another program; that each value can be read was all that was checked.
+  bool has_hashes = false;  ///< false: of another program, which wrote none.
   int64_t num_bad = 0;
-  std::vector<std::string> bad;  ///< Messages, the first 100.
+  std::vector<std::string> bad = {};  ///< Messages, the first kMaxBadPictures.
 };
-/// Reads every picture of an LMDB, compares it with its hash where there is one, and looks at its first bytes.
-/// DataError where the whole cannot be read.
-LmdbCheck verify_lmdb(const std::filesystem::path& path, int64_t num_threads);
+/// Reads every picture of an LMDB, compares it with its hash where there is one, and decodes it, or looks at its first
+/// bytes alone. DataError where the whole cannot be read.
+LmdbCheck verify_lmdb(const std::filesystem::path& path, int64_t num_threads, PictureDepth depth);
 
 }  // namespace lockstep::data

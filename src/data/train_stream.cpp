@@ -147,13 +147,14 @@ std::function<void(int64_t, const std::string&)> progress_lines(size_t num_shard
   };
 }
 
-[[noreturn]] void throw_unreadable(const IndexSummary& summary, size_t num_shards) {
+[[noreturn]] void throw_unreadable(const IndexSummary& summary, size_t num_shards, const std::string& spec) {
   const DataError& first = summary.damaged.front().second;
   const size_t count = summary.damaged.size();
   const std::string others = count > 1 ? fmt::format("; {} of {} shards cannot be read", count, num_shards) : "";
+  const std::string list = fmt::format("`lockstep data verify '{}'`", spec);
   throw DataError(first.what() + others, first.hint().empty()
-                                             ? "run `lockstep data verify SHARDS` to list every damaged shard"
-                                             : first.hint() + "; `lockstep data verify SHARDS` lists every such shard");
+                                             ? fmt::format("run {} to list every damaged shard", list)
+                                             : fmt::format("{}; {} lists every such shard", first.hint(), list));
 }
 
 }  // namespace
@@ -309,7 +310,7 @@ bool prepare_index(const SourceConfig& config, int64_t num_threads) {
       if (config.index == IndexUse::kRequire) throw;
       core::log_warning("data: no index ({}); give --index-dir a folder that can be written", error.what());
     }
-    if (!summary.damaged.empty()) throw_unreadable(summary, shards.size());
+    if (!summary.damaged.empty()) throw_unreadable(summary, shards.size(), config.spec);
     if (!summary.kept_damage.empty())
       core::log_warning(
           "data: {} of {} shards are damaged; nobody knows how many samples they had, so the rest of each counts as "

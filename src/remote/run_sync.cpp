@@ -328,8 +328,9 @@ SyncReport RunSync::finish(double deadline_s, const std::function<bool()>& is_to
   }
   if (thread_.joinable()) thread_.join();
   if (last_.num_missing > 0)
-    core::log_warning("remote: {}. {}. The same command with --resume latest sends the rest, or copy it from {}",
-                      missing_text(last_), why_unfinished(was_told, deadline_s), config_.run_folder.string());
+    core::log_warning("remote: {}. {}. The same command with {} sends the rest, or copy it from {}",
+                      missing_text(last_), why_unfinished(was_told, deadline_s), config_.flags_to_resume,
+                      config_.run_folder.string());
   else if (failure_.empty())
     core::log_info("remote: the run has arrived at {} ({} files and {} at the end, in {:.1f} s)",
                    config_.address.text(), last_.num_sent, core::format_bytes(static_cast<double>(last_.sent_bytes)),

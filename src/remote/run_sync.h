@@ -26,7 +26,8 @@ struct SyncConfig {
   RetryPolicy retry = {};
   std::function<std::string()> reason_to_stop = {};  ///< Asked before each pass; not "": nothing is sent any more.
   int attempt = 0;  ///< Of the run's claim; once another claim at the copy is later nothing is sent any more. 0: none.
-  checkpoint::HeldCheckpoint* held = nullptr;  ///< Told which checkpoint is on its way; outlives the sync.
+  checkpoint::HeldCheckpoint* held = nullptr;       ///< Told which checkpoint is on its way; outlives the sync.
+  std::string flags_to_resume = "--resume latest";  ///< Of the command that goes on with the run.
 };
 
 /// What one pass, or the last, did.

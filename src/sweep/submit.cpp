@@ -102,6 +102,7 @@ class Submitter {
  private:
   void begin(const std::vector<PointRecord*>& points) {
     for (PointRecord* point : points) point->status = PointStatus::kSubmitting;
+    mode_before_ = state_.mode;
     state_.mode = "slurm";
     write_state(folder_, state_);
   }
@@ -111,6 +112,8 @@ class Submitter {
       return slurm_.submit(script, options);
     } catch (const EnvironmentError&) {
       for (PointRecord* point : points) point->status = PointStatus::kPlanned;
+      // Nothing is bound to SLURM as long as it has taken no job: the points may run in another way.
+      if (!has_jobs(state_)) state_.mode = mode_before_;
       write_state(folder_, state_);
       throw;
     }
@@ -157,6 +160,7 @@ class Submitter {
   SweepState& state_;
   const Slurm& slurm_;
   std::vector<std::string> active_;
+  std::string mode_before_;
   StopRequest stop_request_;
 };
 /// The script (below the sweep folder) that a task of an array runs, from the list in the array's own script; "" when

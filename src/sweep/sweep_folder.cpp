@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/error.h"
@@ -20,6 +21,23 @@ void make_folder(const fs::path& folder) {
     throw EnvironmentError(fmt::format("sweep: cannot create '{}': {}", folder.string(), error.message()),
                            "give a folder that every node can write to with --output");
 }
+/// Has no point ever had a job, a script that began or a run? Then the sweep may become another one.
+bool is_untouched(const fs::path& folder, const SweepState& state) {
+  const auto is_untouched_point = [&](const PointRecord& point) {
+    std::error_code code;
+    return point.status == PointStatus::kPlanned && !fs::exists(folder / point.run, code) && !code &&
+           !fs::exists(folder / point.events, code) && !code;
+  };
+  return state.mode.empty() && !has_jobs(state) &&
+         std::all_of(state.points.begin(), state.points.end(), is_untouched_point);
+}
+
+/// The scripts of points that will not be.
+void remove_scripts(const fs::path& folder, const SweepState& state) {
+  std::error_code ignored;
+  for (const PointRecord& point : state.points) fs::remove(folder / point.script, ignored);
+}
+
 }  // namespace
 
 std::optional<SweepLock> SweepLock::try_take(const fs::path& folder) {
@@ -52,16 +70,20 @@ SweepState write_sweep(const SweepFile& file, const Plan& plan, const fs::path& 
   SweepState state = new_state(plan, folder, program);
   if (fs::exists(state_file(folder))) {
     SweepState old = read_state(folder);
-    if (old.digest != state.digest)
+    if (old.digest == state.digest) {
+      for (size_t i = 0; i < old.points.size(); ++i) old.points[i].time_limit_s = state.points[i].time_limit_s;
+      old.in_flight = state.in_flight;
+      old.submit_order = state.submit_order;
+      old.billing_unit = state.billing_unit;
+      old.billing_per_node_hour = state.billing_per_node_hour;
+      state = std::move(old);
+    } else if (is_untouched(folder, old)) {
+      remove_scripts(folder, old);  // written, or refused by sbatch, but never run: a corrected file takes their place
+    } else {
       throw UsageError(fmt::format("sweep: '{}' holds another sweep: its command lines differ from those of '{}'",
                                    folder.string(), file.path),
                        "give the changed sweep another name, or another folder with --output");
-    for (size_t i = 0; i < old.points.size(); ++i) old.points[i].time_limit_s = state.points[i].time_limit_s;
-    old.in_flight = state.in_flight;
-    old.submit_order = state.submit_order;
-    old.billing_unit = state.billing_unit;
-    old.billing_per_node_hour = state.billing_per_node_hour;
-    state = std::move(old);
+    }
   }
   for (const char* part : {"jobs", "logs", "runs"}) make_folder(folder / part);
   core::write_file_atomic(folder / "sweep.toml", file.text);

@@ -28,7 +28,7 @@ std::filesystem::path sweep_folder(const Plan& plan, const std::string& out_over
 
 /// Writes folder, scripts, a copy of the sweep file and sweep.json; call with the lock held. A folder with the same
 /// points is gone on with: its scripts are written again (times may have changed), what was submitted or run stays.
-/// Another sweep there is refused.
+/// Another sweep there is refused, unless nothing of it was ever taken by SLURM or run: this one takes its place.
 SweepState write_sweep(const SweepFile& file, const Plan& plan, const std::filesystem::path& folder,
                        const std::string& program);
 

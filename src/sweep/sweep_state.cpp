@@ -139,6 +139,11 @@ PointRecord& SweepState::point(int64_t index) {
   throw DataError(fmt::format("no point has the index {}", index));
 }
 
+bool has_jobs(const SweepState& state) {
+  return std::any_of(state.points.begin(), state.points.end(),
+                     [](const PointRecord& point) { return !point.jobs.empty(); });
+}
+
 SweepState new_state(const Plan& plan, const fs::path& folder, const std::string& program) {
   SweepState state{.name = plan.name,
                    .command = core::join(plan.command, " "),

@@ -77,6 +77,9 @@ struct SweepState {
   PointRecord& point(int64_t index);
 };
 
+/// Was any job noted for a point?
+bool has_jobs(const SweepState& state);
+
 /// The state of a new sweep in `folder` (absolute).
 SweepState new_state(const Plan& plan, const std::filesystem::path& folder, const std::string& program);
 

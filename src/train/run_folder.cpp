@@ -145,7 +145,8 @@ RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
       ranks.world.comm(), [&] { return to_text(prepare_run_folder(request, start)); },
       [&] { ranks.world.wait_for_rank_zero("it fetches the run's files"); }));
   if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint)
-    throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, and --exit-on-missing-checkpoint is given",
+    throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, without which this command is not to begin "
+                                      "(--evaluate, --exit-on-missing-checkpoint)",
                                       folder.checkpoints().string()),
                           "name the run to go on with, or drop the flag to begin it");
   if (ranks.is_first() || options.log_local)

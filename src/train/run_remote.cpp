@@ -55,7 +55,8 @@ std::unique_ptr<remote::RunSync> start_sync(const config::RunOptions& options, c
                             .address = address_of_copy(options, run),
                             .frequency_s = options.remote_sync_frequency_s,
                             .attempt = attempt,
-                            .held = &held};
+                            .held = &held,
+                            .flags_to_resume = config::flags_to_resume(options.name, run.name)};
   if (attempt > 0)
     config.reason_to_stop = [folder = run.folder, attempt] {
       return checkpoint::is_superseded(folder, attempt)

@@ -59,8 +59,8 @@ ExitCode Trainer::finish() {
     return ExitCode::kOk;
   }
   const bool is_time_up = stop_request_ == StopRequest::kSaveAndFinish;
-  core::log_info("stopped {} after {} steps; continue with --resume latest",
-                 is_time_up ? "because the time is up" : "on request", position_.step);
+  core::log_info("stopped {} after {} steps; the same command with {} continues the run",
+                 is_time_up ? "because the time is up" : "on request", position_.step, config_.flags_to_resume);
   return is_time_up ? ExitCode::kOk : ExitCode::kRequeue;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/comm.h"
@@ -32,6 +33,7 @@ struct TrainerConfig {
   int64_t save_every_n_steps = 0;      ///< 0: off.
   int64_t check_replicas_steps = 500;  ///< 0: never.
   uint64_t seed = 0;
+  std::string flags_to_resume = "--resume latest";  ///< Of the command that goes on with the run when it is stopped.
 
   int64_t total_steps() const { return steps_per_epoch * num_epochs; }
   int64_t last_step() const { return max_steps ? std::min(*max_steps, total_steps()) : total_steps(); }

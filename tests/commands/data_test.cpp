@@ -158,9 +158,13 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   EXPECT_NE(result.out.find("DAMAGED " + first), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("DAMAGED " + last), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("2 whole, 0 missing, 2 damaged"), std::string::npos) << result.out;
-  const Json json = Json::parse(run_lockstep({"data", "verify", shards, "--json"}).out);
+  const Json json = Json::parse(run_lockstep({"data", "verify", shards, "--json", "--no-decode"}).out);
   EXPECT_EQ(json.at("damaged"), 2);
   EXPECT_EQ(json.at("results").at(1).at("ok"), true);
+  const Json decoded = Json::parse(run_lockstep({"data", "verify", shards, "--json"}).out);  // the pictures are texts
+  EXPECT_EQ(decoded.at("damaged"), 2);
+  EXPECT_EQ(decoded.at("results").at(1).at("ok"), false);
+  EXPECT_EQ(decoded.at("results").at(1).at("bad_pictures"), 5);
   const ProgramResult indexed = run_lockstep({"data", "index", shards, "--force"});
   EXPECT_EQ(indexed.exit_code, 4);
   EXPECT_NE(indexed.out.find("1 damaged"), std::string::npos) << indexed.out;
@@ -170,6 +174,49 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   EXPECT_EQ(missing.exit_code, 4);
   EXPECT_NE(missing.out.find("MISSING " + first), std::string::npos) << missing.out;
   EXPECT_NE(missing.out.find("2 whole, 1 missing, 1 damaged"), std::string::npos) << missing.out;
+}
+
+TEST(DataCommand, FoldersAndLmdbsAreDecodedShownAndNeedNoIndex) {
+  core::TempDir folder;
+  const std::string root = (folder.path() / "shapes/train").string(), lmdb = (folder.path() / "out.lmdb").string();
+  ASSERT_EQ(run_lockstep({"data", "make-shapes", (folder.path() / "shapes").string(), "--samples", "56",
+                          "--val-samples", "28", "--samples-per-shard", "56", "--image-size", "32", "--labels"})
+                .exit_code,
+            0);
+  const ProgramResult too_high = run_lockstep({"data", "inspect", (folder.path() / "shapes").string()});
+  EXPECT_EQ(too_high.exit_code, 4);
+  EXPECT_NE(too_high.err.find("'" + root + "'"), std::string::npos) << too_high.err;
+  const ProgramResult converted = run_lockstep({"data", "to-lmdb", root, lmdb});
+  ASSERT_EQ(converted.exit_code, 0) << converted.err;
+  EXPECT_NE(converted.out.find("not decoded: `lockstep data verify " + lmdb + "`"), std::string::npos) << converted.out;
+  for (const std::string& set : {root, lmdb}) {
+    const ProgramResult indexed = run_lockstep({"data", "index", set});
+    EXPECT_EQ(indexed.exit_code, 0) << indexed.err;
+    EXPECT_NE(indexed.out.find(set + " needs no index"), std::string::npos) << indexed.out;
+    const ProgramResult shown = run_lockstep({"data", "inspect", set});
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_NE(shown.out.find("56 pictures in 28 classes"), std::string::npos) << shown.out;
+    EXPECT_NE(shown.out.find("32 to 32 pixels wide, 32 to 32 high"), std::string::npos) << shown.out;
+    EXPECT_EQ(Json::parse(run_lockstep({"data", "inspect", set, "--json"}).out).at("results").at(0).at("classes"), 28);
+    const ProgramResult whole = run_lockstep({"data", "verify", set});
+    EXPECT_EQ(whole.exit_code, 0) << whole.err;
+    EXPECT_NE(whole.out.find("56 pictures"), std::string::npos) << whole.out;
+    EXPECT_NE(whole.out.find(" 0 bad"), std::string::npos) << whole.out;
+  }
+  std::filesystem::path damaged;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
+    if (entry.is_regular_file()) damaged = entry.path();
+  std::filesystem::resize_file(damaged, std::filesystem::file_size(damaged) / 2);
+  EXPECT_EQ(run_lockstep({"data", "verify", root, "--no-decode"}).exit_code, 0);
+  const ProgramResult bad = run_lockstep({"data", "verify", root});
+  EXPECT_EQ(bad.exit_code, 4);
+  EXPECT_NE(bad.out.find(" 1 bad"), std::string::npos) << bad.out;
+  EXPECT_NE(bad.out.find(damaged.string()), std::string::npos) << bad.out;
+  const ProgramResult checked =
+      run_lockstep({"data", "to-lmdb", root, (folder.path() / "new.lmdb").string(), "--check-pictures"});
+  EXPECT_EQ(checked.exit_code, 4);
+  EXPECT_NE(checked.err.find(damaged.string()), std::string::npos) << checked.err;
+  EXPECT_EQ(run_lockstep({"data", "verify", root, "x.tar"}).exit_code, 2);
 }
 
 TEST(DataCommand, CaptionsSteerNoTerminal) {

@@ -209,7 +209,17 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
     const auto of_file = classify({"--pretrained", logs(file), "--model", "resnet18", "--force-image-size", "32"});
     ASSERT_EQ(of_file.exit_code, 0) << of_file.err;
     EXPECT_EQ(of_file.out, of_run.out) << file;
+    const auto derived =
+        classify({"--pretrained", logs(file), "--force-image-size", "32"});  // its tensors tell the model
+    ASSERT_EQ(derived.exit_code, 0) << derived.err;
+    EXPECT_EQ(derived.out, of_run.out) << file;
+    EXPECT_NE(derived.err.find("are those of resnet18 with 28 classes"), std::string::npos) << derived.err;
   }
+  const fs::path other = checkpoint("run", "00000014") + "/optimizer.safetensors";
+  const auto unknown = classify({"--pretrained", other.string()});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("the model of '" + other.string() + "' is not known"), std::string::npos) << unknown.err;
+  EXPECT_NE(unknown.err.find("--model NAME"), std::string::npos) << unknown.err;
   const std::string name = first.at("file");
   const auto alone = run_lockstep({"infer", "classify", "--images", path("shapes/heldout/" + name), "--pretrained",
                                    logs("run"), "--device", "cpu", "--threads", "1", "--top-k", "3"});
@@ -233,6 +243,61 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   const auto again = train("again", {"--evaluate", "--pretrained", logs("run")});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(last_result("evaluated").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
+  EXPECT_NE(again.out.find("pictures             28\nfailed                0\ntop-1 (%) "), std::string::npos)
+      << again.out;
+  // Flags that are not given are those of the run: its network, classes and pictures of 32 pixels.
+  const auto bare =
+      run_lockstep({"train", "imagenet", "--val-data", path("val.lmdb"), "--evaluate", "--pretrained", logs("run"),
+                    "-b", "8", "-j", "1", "--threads", "1", "--device", "cpu", "--logs", logs(), "--name", "bare"},
+                   {}, std::chrono::minutes(2));
+  ASSERT_EQ(bare.exit_code, 0) << bare.err;
+  EXPECT_EQ(last_result("bare").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
+  EXPECT_NE(bare.err.find("--num-classes 28, --train-crop-size 32"), std::string::npos) << bare.err;
+}
+
+TEST_F(TrainImagenet, AnEvaluationCountsPicturesThatCannotBeRead) {
+  ASSERT_EQ(train("run", {"--max-steps", "1", "--val-frequency", "0"}).exit_code, 0);
+  fs::copy(path("shapes/heldout"), logs("val"), fs::copy_options::recursive);
+  fs::path damaged;
+  for (const auto& entry : fs::recursive_directory_iterator(logs("val")))
+    if (entry.is_regular_file()) damaged = entry.path();
+  fs::resize_file(damaged, fs::file_size(damaged) / 2);
+  const auto evaluate = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--evaluate", "--pretrained", logs("run"), "--val-data", logs("val")});
+    return train(name, more);
+  };
+  const auto refused = evaluate("refused", {});
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_NE(refused.err.find(damaged.string()), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("--on-bad-sample skip"), std::string::npos) << refused.err;
+  const auto counted = evaluate("counted", {"--on-bad-sample", "skip"});
+  ASSERT_EQ(counted.exit_code, 0) << counted.err;
+  EXPECT_NE(counted.out.find("pictures             27\nfailed                1\n"), std::string::npos) << counted.out;
+  EXPECT_NE(counted.err.find(damaged.string()), std::string::npos) << counted.err;
+  EXPECT_EQ(last_result("counted").at("metrics").at("num_failed"), 1);
+}
+
+TEST_F(TrainImagenet, AStoppedRunWithoutANameTellsItsName) {
+  std::vector<std::string> words = {
+      "train", "imagenet",  "--dummy", "--num-classes", "4",   "--train-crop-size", "32", "-b",     "2",    "-j",
+      "1",     "--threads", "1",       "--device",      "cpu", "--val-num-samples", "0",  "--logs", logs(), "-p",
+      "1",     "--epochs",  "1"};
+  std::string shell = lockstep_program();
+  for (const std::string& word : words) shell += " '" + word + "'";
+  const auto stopped = run_program({"/bin/bash", "-c",
+                                    shell + " & pid=$!; until ls " + logs() +
+                                        "/*/steps.jsonl >/dev/null 2>&1; do sleep 0.1; done; sleep 1; "
+                                        "kill -TERM $pid; wait $pid"},
+                                   {}, std::chrono::minutes(2));
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+  const std::string name = fs::directory_iterator(logs())->path().filename().string();
+  EXPECT_NE(stopped.err.find("the same command with --name " + name + " --resume latest continues the run"),
+            std::string::npos)
+      << stopped.err;
+  words.insert(words.end(), {"--name", name, "--resume", "latest", "--max-steps", "1"});
+  const auto resumed = run_lockstep(words, {}, std::chrono::minutes(2));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("nothing to train"), std::string::npos) << resumed.err;
 }
 
 TEST_F(TrainImagenet, ClassifiersEmbedNothing) {

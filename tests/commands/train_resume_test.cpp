@@ -285,7 +285,8 @@ TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
   const std::vector<std::string> flags = {"--train-num-samples", "8", "--epochs", "100000", "--keep", "2"};
   const auto stopped = run_beside("ends", train_args("ends", flags), "wait_for_steps 3; kill -TERM $pid");
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
-  EXPECT_NE(stopped.err.find("continue with --resume latest"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("the same command with --resume latest continues the run"), std::string::npos)
+      << stopped.err;
   EXPECT_EQ(record::read_status(logs_.path() / "ends").state, "stopped");
   const int64_t step = checkpoint::read_manifest(newest_checkpoint("ends")).step;
   EXPECT_EQ(static_cast<int64_t>(losses("ends").size()), step);  // every step that was done is recorded and saved

@@ -244,7 +244,8 @@ class NumberedSource final : public data::SampleSource {
   int64_t num_samples_, next_, num_ranks_;
 };
 
-train::Metrics evaluate_on(int num_ranks, int64_t num_samples, int64_t micro_batch) {
+/// Pictures whose number leaves 2 by `bad_period` cannot be read; 0: all can.
+train::Metrics evaluate_on(int num_ranks, int64_t num_samples, int64_t micro_batch, uint64_t bad_period = 0) {
   train::Metrics metrics;
   std::mutex lock;
   tests::run_ranks(num_ranks, [&](Comm& data) {
@@ -252,11 +253,15 @@ train::Metrics evaluate_on(int num_ranks, int64_t num_samples, int64_t micro_bat
     const train::BatchMover mover(at::kCPU, at::kFloat, {0, 0, 0}, {1.f / 255, 1.f / 255, 1.f / 255});
     const train::Precision precision("fp32", at::kCPU);
     data::Loader loader(std::make_unique<NumberedSource>(num_samples, data.rank(), num_ranks),
-                        [](const data::RawSample& sample, data::SampleSlot& slot) {
+                        [bad_period](const data::RawSample& sample, data::SampleSlot& slot) {
+                          if (bad_period > 0 && sample.id % bad_period == 2) throw DataError("data: bad");
                           std::fill(slot.image_YXC.begin(), slot.image_YXC.end(),
                                     static_cast<uint8_t>(sample.id % kClasses));
                         },
-                        {.micro_batch_size = micro_batch, .image_pixels = 2, .num_workers = 2});
+                        {.micro_batch_size = micro_batch,
+                         .image_pixels = 2,
+                         .num_workers = 2,
+                         .on_bad_sample = bad_period > 0 ? data::OnBadSample::kLeaveOut : data::OnBadSample::kStop});
     const auto mine = evaluate_classifier({network, data, mover, precision}, loader);
     const std::lock_guard guard(lock);
     if (!metrics.empty() && metrics != mine) throw std::runtime_error("ranks disagree");
@@ -281,15 +286,32 @@ TEST(ImagenetRanks, EveryPictureCountsOnceOnAnyNumberOfRanks) {
     for (int num_ranks = 1; num_ranks <= 7; ++num_ranks)
       for (const int64_t micro_batch : {1, 3, 8}) {
         const auto metrics = evaluate_on(num_ranks, num_samples, micro_batch);
-        ASSERT_EQ(metrics.size(), 4u);
+        ASSERT_EQ(metrics.size(), 5u);
         const double samples = static_cast<double>(num_samples);
         EXPECT_EQ(metrics[0].second, 100 * static_cast<double>(top1) / samples) << num_ranks << " " << num_samples;
         EXPECT_EQ(metrics[1].second, 100 * static_cast<double>(top5) / samples) << num_ranks << " " << num_samples;
         EXPECT_NEAR(metrics[2].second, one[2].second, 1e-6) << num_ranks << " " << num_samples;
         EXPECT_EQ(metrics[3].second, samples) << num_ranks;
+        EXPECT_EQ(metrics[4].second, 0) << num_ranks;
       }
   }
   EXPECT_THROW(evaluate_on(3, 0, 4), DataError);
+}
+
+TEST(ImagenetRanks, PicturesThatCannotBeReadAreCountedAndNothingElse) {
+  constexpr int64_t kSamples = 23, kBadPeriod = 5;  // 2, 7, 12, 17, 22 are bad
+  int64_t top1 = 0;
+  for (int64_t n = 0; n < kSamples; ++n) top1 += n % kBadPeriod != 2 && n % kClasses == n * n % kClasses ? 1 : 0;
+  const auto whole = evaluate_on(1, kSamples, 4), one = evaluate_on(1, kSamples, 4, kBadPeriod);
+  EXPECT_NE(one[2].second, whole[2].second) << "the loss is that of the others";
+  for (const int num_ranks : {1, 2, 3, 7})
+    for (const int64_t micro_batch : {1, 3, 8}) {  // of 1: whole batches are left out
+      const auto metrics = evaluate_on(num_ranks, kSamples, micro_batch, kBadPeriod);
+      EXPECT_EQ(metrics[0].second, 100 * static_cast<double>(top1) / 18) << num_ranks << " " << micro_batch;
+      EXPECT_NEAR(metrics[2].second, one[2].second, 1e-6) << num_ranks << " " << micro_batch;
+      EXPECT_EQ(metrics[3], (std::pair<std::string, double>("num_samples", 18))) << num_ranks;
+      EXPECT_EQ(metrics[4], (std::pair<std::string, double>("num_failed", 5))) << num_ranks;
+    }
 }
 
 }  // namespace

@@ -4,11 +4,13 @@
 #include "infer/contrastive_infer.h"
 #include "infer/embed_shards.h"
 #include "infer/generate.h"
+#include "infer/model_of_weights.h"
 #include "infer/retrieve.h"
 
 namespace lockstep::cli {
 
-int cmd_infer(const commands::ParsedCommand& command) {
+int cmd_infer(commands::ParsedCommand& command) {
+  if (command.infer && command.infer->asks_weights) infer::take_model_of_weights(*command.infer, *command.set);
   if (command.generate)
     infer::generate(*command.generate);
   else if (command.retrieve)

@@ -55,8 +55,8 @@ constexpr const char* kDataUsage =
     "  make-sounds   write a demo data set of captioned sounds\n"
     "  to-lmdb       write labelled pictures into one LMDB\n"
     "  index         count and hash shards: exact epochs, quick resume, verification\n"
-    "  verify        read shards, LMDBs or token files whole and list what is damaged\n"
-    "  inspect       show what shards or token files hold\n"
+    "  verify        read shards, LMDBs, class folders or token files whole and list what is damaged\n"
+    "  inspect       show what shards, LMDBs, class folders or token files hold\n"
     "  tokenize      turn JSON Lines into token files (.bin and .idx)\n"
     "  train-bpe     train a byte-level BPE vocabulary\n"
     "\n"
@@ -116,6 +116,7 @@ int run_index(std::span<const std::string> args) {
   const ShardFlags& flags = index_flags.shards;
   OptionSet set = declare(index_flags);
   if (parse_or_help(set, args)) return 0;
+  if (are_labelled_sets(flags.lists)) return index_labelled_sets(flags.lists, flags.as_json);
   data::IndexJob job = flags.job();
   job.force = index_flags.force;
   const data::IndexSummary summary = data::build_indexes(job);
@@ -140,15 +141,18 @@ int run_index(std::span<const std::string> args) {
 
 struct VerifyFlags {
   ShardFlags shards;
+  bool decodes = true;
   int64_t vocab_size = 0;
 };
 
 OptionSet declare(VerifyFlags& flags) {
   OptionSet set(
       "data verify",
-      "Reads every shard, LMDB or token file (.idx) whole, compares it with its index where there is one, and "
-      "lists every missing or damaged one.");
+      "Reads shards, LMDBs, class folders or token files (.idx) whole, compares them with their index or hashes where "
+      "there are any, decodes every picture, and lists what is missing or damaged.");
   flags.shards.declare(set, /*writes=*/false);
+  set.add("decode", &flags.decodes,
+          {.help = "Decode every picture; --no-decode compares bytes alone, at the speed of the disk."});
   set.add("vocab-size", &flags.vocab_size,
           {.help = "Token files (.idx): larger ids are damage; 0: any id will do.", .unit = "tokens", .min = 0});
   return set;
@@ -160,25 +164,37 @@ int run_verify(std::span<const std::string> args) {
   OptionSet set = declare(verify_flags);
   if (parse_or_help(set, args)) return 0;
   if (are_token_files(flags.lists)) return inspect_token_files(flags.lists, verify_flags.vocab_size, flags.as_json);
-  if (are_lmdbs(flags.lists)) return verify_lmdbs(flags.lists, data_threads(flags.num_workers), flags.as_json);
-  const std::vector<data::VerifyResult> results = data::verify_shards(flags.job());
+  const auto depth = verify_flags.decodes ? data::PictureDepth::kDecoded : data::PictureDepth::kFirstBytes;
+  if (are_labelled_sets(flags.lists))
+    return verify_labelled_sets(flags.lists, data_threads(flags.num_workers), depth, flags.as_json);
+  data::IndexJob job = flags.job();
+  job.decodes = verify_flags.decodes;
+  const std::vector<data::VerifyResult> results = data::verify_shards(job);
   core::end_progress();
-  int64_t num_missing = 0, num_damaged = 0, num_unchecked = 0, num_samples = 0;
+  int64_t num_missing = 0, num_damaged = 0, num_unchecked = 0, num_samples = 0, num_pictures = 0, num_bad = 0;
   Json list = Json::array();
   for (const data::VerifyResult& result : results) {
     num_missing += result.is_missing ? 1 : 0;
     num_damaged += result.error.empty() || result.is_missing ? 0 : 1;
     num_unchecked += result.has_index || result.is_missing ? 0 : 1;
     num_samples += result.num_samples;
+    num_pictures += result.num_pictures;
+    num_bad += result.num_bad;
     list.push_back({{"shard", result.shard},
-                    {"ok", result.error.empty()},
+                    {"ok", result.is_good()},
                     {"missing", result.is_missing},
                     {"indexed", result.has_index},
                     {"samples", result.num_samples},
                     {"bytes", result.bytes},
+                    {"pictures", result.num_pictures},
+                    {"bad_pictures", result.num_bad},
+                    {"first_bad_pictures", result.bad_pictures},
                     {"error", result.error}});
-    if (!flags.as_json && !result.error.empty())
+    if (flags.as_json) continue;
+    if (!result.error.empty())
       core::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
+    if (result.num_bad > 0) core::print("BAD PICTURES {}: {}\n", result.shard, result.num_bad);
+    print_bad_pictures(result.bad_pictures, result.num_bad);
   }
   if (flags.as_json) {
     print_data_json({{"shards", results.size()},
@@ -186,18 +202,21 @@ int run_verify(std::span<const std::string> args) {
                      {"damaged", num_damaged},
                      {"without_index", num_unchecked},
                      {"samples", num_samples},
+                     {"pictures", num_pictures},
+                     {"bad_pictures", num_bad},
                      {"results", list}});
   } else {
     core::print("{} shards: {} whole, {} missing, {} damaged; {} samples\n", results.size(),
                 static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged,
                 num_samples);
+    if (num_pictures > 0) core::print("{} pictures decoded: {} bad\n", num_pictures, num_bad);
     if (num_unchecked > 0)
       core::print(
-          "{} shards have no index: only their structure was checked, their content is unchecked (`lockstep data "
-          "index`)\n",
-          num_unchecked);
+          "{} shards have no index: their structure was checked{}, but not whether they are what they were (`lockstep "
+          "data index`)\n",
+          num_unchecked, num_pictures > 0 ? ", and their pictures" : "");
   }
-  return num_missing + num_damaged == 0 ? 0 : static_cast<int>(ExitCode::kData);
+  return num_missing + num_damaged + num_bad == 0 ? 0 : static_cast<int>(ExitCode::kData);
 }
 
 /// "44100, 48000" of counts by value.
@@ -254,9 +273,11 @@ struct InspectFlags {
 OptionSet declare(InspectFlags& flags) {
   OptionSet set("data inspect",
                 "Shows what shards hold: counts, extensions, first captions, picture sizes, lengths of recordings, and "
-                "what training would refuse.");
+                "what training would refuse. Of class folders and LMDBs: pictures, classes, sizes.");
   set.add_positional("shards", &flags.shards.lists,
-                     {.help = "Shards: files or brace lists in quotes; or token files (.idx).", .metavar = "SHARDS"});
+                     {.help = "Shards: files or brace lists in quotes; or folders of class folders, LMDBs, or token "
+                              "files (.idx).",
+                      .metavar = "SHARDS"});
   set.add("max-shards", &flags.config.max_shards,
           {.help = "Read this many shards from the front of the list; 0: all.", .unit = "shards", .min = 0});
   set.add("captions", &flags.config.max_shown, {.help = "Captions to show.", .min = 0});
@@ -277,6 +298,8 @@ int run_inspect(std::span<const std::string> args) {
   OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
   if (are_token_files(flags.shards.lists)) return inspect_token_files(flags.shards.lists, 0, flags.shards.as_json);
+  if (are_labelled_sets(flags.shards.lists))
+    return inspect_labelled_sets(flags.shards.lists, flags.config.max_decoded, flags.shards.as_json);
   flags.config.shards = flags.shards.job().shards;
   const data::InspectReport report = data::inspect_shards(flags.config);
   if (flags.shards.as_json) {

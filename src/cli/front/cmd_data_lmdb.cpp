@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -11,7 +12,9 @@
 #include "core/log.h"
 #include "core/options.h"
 #include "core/print.h"
+#include "core/strings.h"
 #include "core/units.h"
+#include "data/labelled_set.h"
 #include "data/shards/lmdb_reader.h"
 #include "data/to_lmdb.h"
 
@@ -20,9 +23,16 @@ namespace {
 using core::Json;
 using core::OptionSet;
 
+constexpr size_t kShownNames = 8;  // of classes
+
+std::vector<std::string> first_names(const std::vector<std::string>& names) {
+  return {names.begin(), names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kShownNames))};
+}
+
 struct ToLmdbFlags {
   std::string input, output;
   data::SourceConfig source;
+  bool decodes = false;
   std::optional<int64_t> num_workers;
   bool as_json = false;
 };
@@ -41,25 +51,86 @@ OptionSet declare(ToLmdbFlags& flags) {
   set.add("csv-label-key", &flags.source.csv_label_key, {.help = "Table: column of the labels, numbers from 0."});
   set.add("num-classes", &flags.source.num_classes,
           {.help = "Labels from here on are refused; 0: any.", .unit = "classes", .min = 0});
+  set.add("check-pictures", &flags.decodes,
+          {.help = "Decode every picture as well, and stop at one that training would refuse. Costs about as much "
+                   "processor time as an epoch of training takes for decoding; `data verify` of the result does the "
+                   "same later and names all bad ones."});
   declare_data_workers(set, flags.num_workers, "Threads that read; the output does not depend on it.");
   set.add("json", &flags.as_json, {.help = "Machine-readable output."});
   return set;
 }
 
-Json to_json(const data::LmdbCheck& check, const std::string& path) {
-  return {{"lmdb", path},
-          {"samples", check.num_pictures},
-          {"bytes", check.num_bytes},
-          {"has_hashes", check.has_hashes},
-          {"bad", check.num_bad},
-          {"errors", check.bad}};
+/// What `data verify` found in one LMDB or folder.
+struct SetCheck {
+  std::string what;  ///< "12 pictures", "12 pictures of 3 classes"
+  int64_t num_pictures = 0;
+  uint64_t num_bytes = 0;
+  std::optional<bool> has_hashes;  ///< Of an LMDB.
+  int64_t num_bad = 0;
+  std::vector<std::string> bad = {};
+};
+
+SetCheck check_set(const std::string& name, int64_t num_threads, data::PictureDepth depth) try {
+  if (data::is_lmdb(name)) {
+    data::LmdbCheck check = data::verify_lmdb(name, num_threads, depth);
+    return {.what = fmt::format("{} pictures", check.num_pictures),
+            .num_pictures = check.num_pictures,
+            .num_bytes = check.num_bytes,
+            .has_hashes = check.has_hashes,
+            .num_bad = check.num_bad,
+            .bad = std::move(check.bad)};
+  }
+  data::FolderCheck check = data::check_class_folders(
+      name, num_threads, depth, [](int64_t num_done) { core::show_progress(fmt::format("{} pictures", num_done)); });
+  core::end_progress();
+  return {.what = fmt::format("{} pictures of {} classes", check.num_pictures, check.num_classes),
+          .num_pictures = check.num_pictures,
+          .num_bytes = check.num_bytes,
+          .has_hashes = std::nullopt,
+          .num_bad = check.num_bad,
+          .bad = std::move(check.bad)};
+} catch (const DataError& error) {
+  core::end_progress();
+  return {.what = "cannot be read", .has_hashes = std::nullopt, .num_bad = 1, .bad = {error.what()}};
 }
 
-void print_check(const data::LmdbCheck& check, const std::string& path) {
-  core::print("{}: {} pictures, {} bad, {}{}\n", path, check.num_pictures, check.num_bad,
-              core::format_bytes(static_cast<double>(check.num_bytes)),
-              check.has_hashes ? "" : "; it has no hashes: only that each value can be read was checked");
-  for (const std::string& message : check.bad) core::print("  {}\n", message);
+Json to_json(const SetCheck& check, const std::string& name) {
+  Json json{{check.has_hashes ? "lmdb" : "folder", name},
+            {"samples", check.num_pictures},
+            {"bytes", check.num_bytes},
+            {"bad", check.num_bad},
+            {"errors", check.bad}};
+  if (check.has_hashes) json["has_hashes"] = *check.has_hashes;
+  return json;
+}
+
+void print_check(const SetCheck& check, const std::string& name, data::PictureDepth depth) {
+  core::print(
+      "{}: {}, {} bad, {}{}{}\n", name, check.what, check.num_bad,
+      core::format_bytes(static_cast<double>(check.num_bytes)),
+      check.has_hashes.value_or(true) ? "" : "; it has no hashes to compare",
+      depth == data::PictureDepth::kDecoded ? "" : "; nothing was decoded: damage inside of pictures is not seen");
+  print_bad_pictures(check.bad, check.num_bad);
+}
+
+void print_report(const data::LabelledReport& report, const std::string& name) {
+  core::print("{}: {} of {} pictures", name, report.is_lmdb ? "an LMDB" : "class folders", report.num_pictures);
+  if (report.num_classes > 0) core::print(" in {} classes", report.num_classes);
+  if (report.is_lmdb) core::print(", {}", core::format_bytes(static_cast<double>(report.num_bytes)));
+  core::print("\n");
+  if (report.class_names.empty())
+    core::print("  classes are numbers without names\n");
+  else
+    core::print("  classes: {}{}\n", core::join(first_names(report.class_names), ", "),
+                report.class_names.size() > kShownNames ? ", ..." : "");
+  if (!report.is_lmdb)
+    core::print("  pictures of a class: {} ({}) to {} ({})\n", report.fewest_of_class, report.smallest_class,
+                report.most_of_class, report.largest_class);
+  if (report.num_decoded > 0)
+    core::print("  {} pictures decoded, at even distances: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
+                report.min_width, report.max_width, report.min_height, report.max_height);
+  if (!report.bad.empty()) core::print("  {} pictures that training refuses\n", report.bad.size());
+  print_bad_pictures(report.bad, std::ssize(report.bad));
 }
 
 }  // namespace
@@ -73,6 +144,7 @@ int run_to_lmdb(std::span<const std::string> args) {
       {.source = flags.source,
        .output = flags.output,
        .num_threads = data_threads(flags.num_workers),
+       .decodes = flags.decodes,
        .on_progress = [](int64_t num_done) { core::show_progress(fmt::format("{} pictures", num_done)); }});
   core::end_progress();
   if (flags.as_json) {
@@ -89,35 +161,66 @@ int run_to_lmdb(std::span<const std::string> args) {
               result.num_resumed > 0 && !result.was_there
                   ? fmt::format("; {} of them were there from an earlier call", result.num_resumed)
                   : "");
+  if (!flags.decodes && !result.was_there)
+    core::print("  the pictures were copied, not decoded: `lockstep data verify {}` does that\n", flags.output);
   return 0;
 }
 
-bool are_lmdbs(const std::vector<std::string>& names) {
+bool are_labelled_sets(const std::vector<std::string>& names) {
   size_t count = 0;
-  for (const std::string& name : names) count += data::is_lmdb(name) ? 1 : 0;
+  for (const std::string& name : names) count += data::is_labelled_set(name) ? 1 : 0;
   if (count != 0 && count != names.size())
-    throw UsageError("data: LMDBs and shards in one command", "give them to two commands");
+    throw UsageError("data: LMDBs or folders, and shards, in one command", "give them to two commands");
   return count != 0;
 }
 
-int verify_lmdbs(const std::vector<std::string>& names, int64_t num_threads, bool as_json) {
+int verify_labelled_sets(const std::vector<std::string>& names, int64_t num_threads, data::PictureDepth depth,
+                         bool as_json) {
   Json list = Json::array();
   int exit_code = 0;
   for (const std::string& name : names) {
-    data::LmdbCheck check;
-    try {
-      check = data::verify_lmdb(name, num_threads);
-    } catch (const DataError& error) {
-      check = {.num_bad = 1, .bad = {error.what()}};
-    }
+    const SetCheck check = check_set(name, num_threads, depth);
     if (check.num_bad > 0) exit_code = static_cast<int>(ExitCode::kData);
     if (as_json)
       list.push_back(to_json(check, name));
     else
-      print_check(check, name);
+      print_check(check, name, depth);
+  }
+  if (as_json) print_data_json({{"decoded", depth == data::PictureDepth::kDecoded}, {"results", list}});
+  return exit_code;
+}
+
+int inspect_labelled_sets(const std::vector<std::string>& names, int64_t num_decoded, bool as_json) {
+  Json list = Json::array();
+  int exit_code = 0;
+  for (const std::string& name : names) {
+    const data::LabelledReport report = data::inspect_labelled_set(name, num_decoded);
+    if (!report.bad.empty()) exit_code = static_cast<int>(ExitCode::kData);
+    if (as_json) {
+      list.push_back(report.to_json());
+      list.back()["path"] = name;
+    } else {
+      print_report(report, name);
+    }
   }
   if (as_json) print_data_json({{"results", list}});
   return exit_code;
+}
+
+int index_labelled_sets(const std::vector<std::string>& names, bool as_json) {
+  if (as_json) {
+    print_data_json({{"shards", 0}, {"need_no_index", names}});
+    return 0;
+  }
+  for (const std::string& name : names)
+    core::print("{} needs no index: {} names its pictures itself, and training reads them in any order\n", name,
+                data::is_lmdb(name) ? "an LMDB" : "a folder of class folders");
+  return 0;
+}
+
+void print_bad_pictures(const std::vector<std::string>& messages, int64_t count) {
+  for (const std::string& message : messages) core::print("  {}\n", message);
+  if (count > std::ssize(messages)) core::print("  and {} more\n", count - std::ssize(messages));
 }
 
 void visit_lmdb_options(const OptionVisitor& visit) {

@@ -12,12 +12,14 @@
 
 #include "checkpoint/manifest.h"
 #include "cli/front/launch_output.h"
+#include "config/run_options.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/json.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "record/reader.h"
 #include "record/run_record.h"
 
 namespace lockstep::cli {
@@ -313,12 +315,25 @@ std::string RankGroup::how_it_ended(const Rank& rank) const {
                      meaning_of(*rank.status));
 }
 
+/// By the options in the run's record; without one as if the command had not named the run.
+std::string flags_to_resume(const std::filesystem::path& run_folder) {
+  std::string given_name;
+  try {
+    const core::Json attempts = record::read_run(run_folder).attempts;
+    if (!attempts.empty()) given_name = core::text_at(attempts.back().value("options", core::Json::object()), "name");
+  } catch (const std::exception&) {
+    // What the record cannot say is no reason to say nothing.
+  }
+  return config::flags_to_resume(given_name, run_folder.filename().string());
+}
+
 /// What to do about a run that lost a rank to no error of its own.
 std::string RankGroup::advice(const Rank& first) const {
   std::error_code failure;
   const bool is_run = !config_.run_folder_file.empty() && std::filesystem::exists(config_.run_folder_file, failure);
   if (!is_run || first.status->signal == 0) return "";
-  return "\n  hint: " + checkpoint::how_to_continue(core::read_file(config_.run_folder_file));
+  const std::filesystem::path run_folder = core::read_file(config_.run_folder_file);
+  return "\n  hint: " + checkpoint::how_to_continue(run_folder, flags_to_resume(run_folder));
 }
 
 /// While the others, which may wait for each other, are still ending.

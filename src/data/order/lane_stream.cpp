@@ -89,10 +89,10 @@ void PieceWalker::throw_unusable() const {
   std::string reasons;
   for (const auto& [reason, count] : barren_reasons_)
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : ", ", reason, count);
-  throw DataError(fmt::format("data: no usable sample in {} shards in a row, the last was '{}' ({})", num_barren_,
-                              context_.set->shards[static_cast<size_t>(pieces_[place_.piece].shard)],
+  const std::string& last = context_.set->shards[static_cast<size_t>(pieces_[place_.piece].shard)];
+  throw DataError(fmt::format("data: no usable sample in {} shards in a row, the last was '{}' ({})", num_barren_, last,
                               reasons.empty() ? "they are empty" : reasons),
-                  context_.set->filter.hint());
+                  context_.set->filter.hint(last));
 }
 
 /// The present piece held no usable sample.

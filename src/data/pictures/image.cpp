@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "data/bad_sample_hint.h"
 #include "data/pictures/image_codecs.h"
 
 namespace lockstep::data {
@@ -48,7 +49,7 @@ ImageFormat detect_image_format(std::span<const std::byte> bytes, std::string_vi
   if (begins_with(bytes, 0, "\x89PNG\r\n\x1a\n")) return ImageFormat::kPng;
   if (begins_with(bytes, 0, "RIFF") && begins_with(bytes, 8, "WEBP")) return ImageFormat::kWebp;
   throw DataError(fmt::format("data: picture in {} is {}, expected JPEG, PNG or WebP", name, describe(bytes)),
-                  "convert it, or leave such samples out with --on-bad-sample skip");
+                  or_leave_out("convert it"));
 }
 
 void decode_image_into(std::span<const std::byte> bytes, std::string_view name, const DecodeLimits& limits,

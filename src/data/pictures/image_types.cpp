@@ -1,5 +1,7 @@
 #include "data/pictures/image_types.h"
 
+#include "data/bad_sample_hint.h"
+
 namespace lockstep::data {
 
 void check_image_size(int64_t width, int64_t height, std::string_view name, const DecodeLimits& limits) {
@@ -13,7 +15,7 @@ void check_image_size(int64_t width, int64_t height, std::string_view name, cons
 
 DataError damaged_image(std::string_view name, std::string_view format, std::string_view reason, size_t num_bytes) {
   return DataError(fmt::format("data: picture in {} ({}, {} bytes) is damaged: {}", name, format, num_bytes, reason),
-                   "get the file again, or leave such samples out with --on-bad-sample skip");
+                   or_leave_out("get the file again"));
 }
 
 void allocate_image(int width, int height, Image& out) {

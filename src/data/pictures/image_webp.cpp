@@ -1,5 +1,6 @@
 #include <webp/decode.h>
 
+#include "data/bad_sample_hint.h"
 #include "data/pictures/image_codecs.h"
 
 namespace lockstep::data {
@@ -25,7 +26,7 @@ void decode_webp(std::span<const std::byte> bytes, std::string_view name, const 
   if (header != VP8_STATUS_OK) throw damaged_image(name, "WebP", reason(header), bytes.size());
   if (config.input.has_animation != 0) {
     throw DataError(fmt::format("data: picture in {} is an animated WebP, expected a still picture", name),
-                    "extract one frame beforehand, or leave such samples out with --on-bad-sample skip");
+                    or_leave_out("extract one frame beforehand"));
   }
   check_image_size(config.input.width, config.input.height, name, limits);
   allocate_image(config.input.width, config.input.height, out);

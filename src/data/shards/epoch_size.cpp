@@ -86,7 +86,7 @@ EpochSize size_found(const SourceConfig& config) {
   if (const auto found = size_beside_shards(set->shards))
     return rounded_up(found->first, config.global_batch, found->second);
   throw DataError(fmt::format("data: the number of samples in '{}' is not known", config.spec),
-                  "give --train-num-samples N, or run `lockstep data index SHARDS` once");
+                  fmt::format("give --train-num-samples N, or run `lockstep data index '{}'` once", config.spec));
 }
 
 }  // namespace

@@ -153,7 +153,23 @@ class IndexRun {
   int64_t num_done_ = 0;
 };
 
-VerifyResult verify_shard(const std::string& shard, const std::string& index_dir) {
+void decode_pictures(const std::string& shard, const TarSample& sample, VerifyResult& result) {
+  for (const Member& member : sample.members) {
+    ++result.num_pictures;
+    try {
+      check_picture(
+          member.bytes,
+          fmt::format("shard '{}' offset={} key='{}' ({})", shard, sample.offset, sample.key, member.extension),
+          PictureDepth::kDecoded);
+    } catch (const DataError& error) {
+      ++result.num_bad;
+      if (result.bad_pictures.size() < kMaxBadPictures) result.bad_pictures.emplace_back(error.what());
+    }
+  }
+}
+
+VerifyResult verify_shard(const std::string& shard, const IndexJob& job) {
+  const std::string& index_dir = job.index_dir;
   VerifyResult result;
   result.shard = shard;
   std::error_code missing_code;
@@ -171,7 +187,9 @@ VerifyResult verify_shard(const std::string& shard, const std::string& index_dir
       throw DataError(fmt::format("data: shard '{}' has another size than its index says: bytes={}, expected={}", shard,
                                   bytes, expected->bytes),
                       "copy the shard again, or index it again if it was replaced on purpose");
-    const ShardIndex found = build_shard_index(shard);
+    PictureVisitor visit;
+    if (job.decodes) visit = [&](const TarSample& sample) { decode_pictures(shard, sample, result); };
+    const ShardIndex found = build_shard_index(shard, /*keep_damaged=*/false, visit);
     result.num_samples = found.num_samples;
     result.bytes = found.bytes;
     if (expected && found.xxh3_128 != expected->xxh3_128)
@@ -209,7 +227,7 @@ std::vector<VerifyResult> verify_shards(const IndexJob& job) {
   std::mutex mutex;
   int64_t done = 0;
   for_each_parallel(job.shards.size(), job.num_threads, [&](size_t i, size_t) {
-    results[i] = verify_shard(job.shards[i], job.index_dir);
+    results[i] = verify_shard(job.shards[i], job);
     const std::scoped_lock lock(mutex);
     ++done;
     if (job.on_progress) job.on_progress(done, job.shards[i]);

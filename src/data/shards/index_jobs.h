@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/pictures/picture_check.h"
 #include "data/shards/shard_index.h"
 
 namespace lockstep::data {
@@ -21,6 +22,7 @@ struct IndexJob {
   /// A damaged shard gets a side-car up to its damage, or keeps that of the time when it was whole; false: it gets
   /// none.
   bool keep_damaged = false;
+  bool decodes = false;  ///< verify_shards decodes the pictures, too.
   /// Called in any thread after each shard, one call at a time; done counts shards.
   std::function<void(int64_t done, const std::string& shard)> on_progress;
 };
@@ -56,8 +58,13 @@ struct VerifyResult {
   bool has_index = false;   ///< Compared with a side-car; else only its structure was checked.
   int64_t num_samples = 0;
   uint64_t bytes = 0;
+  int64_t num_pictures = 0;               ///< Decoded or tried, also in a shard that is damaged behind them.
+  int64_t num_bad = 0;                    ///< Of them those that training refuses.
+  std::vector<std::string> bad_pictures;  ///< Messages, the first kMaxBadPictures.
+
+  bool is_good() const { return error.empty() && num_bad == 0; }
 };
-/// Reads every shard whole and compares it with its side-car where there is one.
+/// Reads every shard whole, compares it with its side-car where there is one, and with `decodes` decodes its pictures.
 std::vector<VerifyResult> verify_shards(const IndexJob& job);
 
 }  // namespace lockstep::data

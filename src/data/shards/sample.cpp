@@ -8,6 +8,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "data/bad_sample_hint.h"
 
 namespace lockstep::data {
 
@@ -42,7 +43,7 @@ const Member& RawSample::require(std::span<const std::string> extensions, const 
   if (const Member* member = find(extensions)) return *member;
   throw DataError(fmt::format("data: {} has no {}: expected a member that ends in .{}", place(), what,
                               fmt::join(extensions, ", .")),
-                  fmt::format("name the members with {}, or leave such samples out with --on-bad-sample skip", flag));
+                  or_leave_out(fmt::format("name the members with {}", flag)));
 }
 
 std::string RawSample::place() const {

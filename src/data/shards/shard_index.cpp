@@ -138,14 +138,16 @@ fs::path side_car_path(const std::string& shard, const std::string& index_dir) {
   return fs::path(index_dir) / fmt::format("{}.{:08x}.index", absolute.filename().string(), folder & 0xffffffffu);
 }
 
-ShardIndex build_shard_index(const std::string& shard, bool keep_damaged) {
+ShardIndex build_shard_index(const std::string& shard, bool keep_damaged, const PictureVisitor& visit) {
+  const std::vector<std::string> wanted(picture_extensions().begin(), picture_extensions().end());
   ShardIndex index;
   core::Xxh3 hash;
   TarSampleReader reader(std::make_unique<HashingStream>(open_byte_stream(shard, 0, nullptr), hash, index.bytes), shard,
-                         0, nullptr);
+                         0, &wanted);
   std::map<std::vector<std::string>, int64_t> sets;
   try {
-    while (auto sample = reader.next(false)) {
+    while (auto sample = reader.next(/*with_data=*/static_cast<bool>(visit))) {
+      if (visit) visit(*sample);
       ++sets[extensions_of(sample->places)];
       index.samples.push_back({sample->offset, std::move(sample->places)});
     }

@@ -114,12 +114,12 @@ std::string SampleFilter::reason_against(const std::vector<std::string>& extensi
   return "";
 }
 
-std::string SampleFilter::hint() const {
+std::string SampleFilter::hint(const std::string& shards) const {
   std::vector<std::string> flags;
   if (!image_keys.empty()) flags.emplace_back("--image-key");
   if (!audio_keys.empty()) flags.emplace_back("--audio-ext");
   if (!text_keys.empty()) flags.emplace_back("--text-key");
-  return fmt::format("`lockstep data inspect SHARDS` shows what the samples have{}{}",
+  return fmt::format("`lockstep data inspect '{}'` shows what the samples have{}{}", shards,
                      flags.empty() ? "" : "; name their members with ", core::join(flags, " and "));
 }
 

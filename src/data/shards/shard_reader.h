@@ -76,8 +76,8 @@ struct SampleFilter {
   std::vector<std::string> wanted() const;
   /// "" when usable, else the reason, for example "sample without image (jpg, png)".
   std::string reason_against(const std::vector<std::string>& extensions) const;
-  /// What to do where no sample is usable: names the flags that choose the members needed here.
-  std::string hint() const;
+  /// What to do where no sample of `shards` is usable: names the flags that choose the members needed here.
+  std::string hint(const std::string& shards) const;
 };
 
 }  // namespace lockstep::data

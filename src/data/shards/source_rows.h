@@ -24,7 +24,8 @@ RowTable open_csv(const SourceConfig& config);
 /// config.spec as a folder with one folder per class; classes by name, files by folder and name (torchvision's order).
 /// Pictures, or recordings where config.need_audio.
 RowTable open_class_folders(const SourceConfig& config);
-/// Names of the class folders in label order; DataError when there are none.
+/// Names of the class folders in label order. DataError when there are none, and where `folder` is one too high: its
+/// folders are named like parts of a data set (train, val, test), or hold nothing but folders.
 std::vector<std::string> image_folder_classes(const std::string& folder);
 /// num_samples times a black JPEG of synthetic_pixels square with the caption "Dummy caption", and where labels are
 /// needed one below num_classes.

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include "core/error.h"
@@ -33,6 +35,10 @@ struct FileKind {
 constexpr FileKind kPictureFiles{"picture", is_picture_extension, picture_extensions};
 constexpr FileKind kRecordingFiles{"recording", is_audio_extension, audio_extensions};
 
+/// Names that parts of a data set have, and hardly ever two of its classes.
+constexpr auto kSplitNames = std::to_array<std::string_view>(
+    {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout", "heldout"});
+
 struct FolderFile {
   std::string folder, name;
   bool operator<(const FolderFile& other) const { return std::tie(folder, name) < std::tie(other.folder, other.name); }
@@ -60,6 +66,78 @@ void collect_files(const fs::path& folder, const FileKind& kind, int depth, std:
       files.push_back({folder.string(), path.filename().string()});
     }
   }
+}
+
+/// What lies directly in a folder.
+struct FolderContent {
+  std::vector<std::string> folders;  ///< Sorted.
+  bool has_media = false;            ///< A picture or a recording.
+};
+
+FolderContent content_of(const fs::path& folder) {
+  FolderContent content;
+  std::error_code failure;
+  for (const fs::path& path : listed_folder(folder)) {
+    if (kPictureFiles.fits(path) || kRecordingFiles.fits(path)) {
+      content.has_media = true;
+      return content;  // the rest of a thousand files says nothing more
+    }
+    if (fs::is_directory(path, failure)) content.folders.push_back(path.filename().string());
+  }
+  std::sort(content.folders.begin(), content.folders.end());
+  return content;
+}
+
+bool is_split_name(const std::string& name) {
+  return std::ranges::count(kSplitNames, std::string_view(core::to_lower_ascii(name))) > 0;
+}
+
+/// "a, b, c and 4 more"
+std::string listed_names(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 5;
+  if (names.size() <= kMost) return core::join(names, ", ");
+  return fmt::format("{} and {} more", core::join(std::vector<std::string>(names.begin(), names.begin() + kMost), ", "),
+                     names.size() - kMost);
+}
+
+/// Of `names`, the one that most probably was meant as the folder of training data.
+const std::string& likeliest_split(const std::vector<std::string>& names) {
+  for (const char* wanted : {"train", "training", "val", "validation"})
+    for (const std::string& name : names)
+      if (core::to_lower_ascii(name) == wanted) return name;
+  return names.front();
+}
+
+/// A folder one too high would be trained with splits, or with the data set itself, for classes. Reads one class folder
+/// where there is nothing to refuse.
+void refuse_folder_too_high(const fs::path& root, const std::vector<std::string>& classes) {
+  std::vector<std::string> splits;
+  std::copy_if(classes.begin(), classes.end(), std::back_inserter(splits), is_split_name);
+  if (splits.size() > 1 || splits.size() == classes.size())
+    throw DataError(
+        fmt::format("data: '{}' holds no class folders, but folders named like parts of a data set: {}", root.string(),
+                    listed_names(splits)),
+        fmt::format("name the one that holds the class folders: '{}' (`train imagenet` takes '{}' itself as its folder "
+                    "of train and val)",
+                    (root / likeliest_split(splits)).string(), root.string()));
+  std::string first;
+  FolderContent found;
+  for (const std::string& name : classes) {
+    FolderContent content = content_of(root / name);
+    if (content.has_media) return;
+    if (!found.folders.empty() || content.folders.empty()) continue;
+    first = name;
+    found = std::move(content);
+  }
+  if (found.folders.empty()) return;  // empty folders: told where their files are listed
+  const fs::path below = root / first;
+  const bool has_splits = is_split_name(likeliest_split(found.folders));
+  const std::string data_set =
+      has_splits ? fmt::format(", or '{}' as the folder of `train imagenet`", below.string()) : "";
+  throw DataError(fmt::format("data: no folder of '{}' holds pictures or recordings directly; '{}' holds folders: {}",
+                              root.string(), first, listed_names(found.folders)),
+                  fmt::format("the folder is one too high: expected FOLDER/CLASS/picture.jpg; is it '{}'{}?",
+                              (has_splits ? below / likeliest_split(found.folders) : below).string(), data_set));
 }
 
 struct LabelledFile {
@@ -92,7 +170,10 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
     collect_files(fs::path(root) / name, kind, 1, files);
     if (files.empty())
       throw DataError(fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(),
-                                  kind.name, fmt::join(kind.extensions(), ", .")));
+                                  kind.name, fmt::join(kind.extensions(), ", .")),
+                      fmt::format("put {}s of the class there, or remove the folder here and in the other parts of the "
+                                  "data: classes are numbered by their folders",
+                                  kind.name));
     std::sort(files.begin(), files.end());
     const int64_t number = is_numbered ? class_number(root, name, num_folders) : label;
     for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), number});
@@ -210,6 +291,7 @@ std::vector<std::string> image_folder_classes(const std::string& folder) {
   if (classes.empty())
     throw DataError(fmt::format("data: '{}' holds no class folders", folder), "expected FOLDER/CLASS/picture.jpg");
   std::sort(classes.begin(), classes.end());
+  refuse_folder_too_high(folder, classes);
   return classes;
 }
 

@@ -37,7 +37,8 @@ bool load_index(ShardSet& set, const SourceConfig& config) {
     const auto header = headers.find(shard);
     if (!header) {
       if (config.index != IndexUse::kRequire) return false;
-      throw DataError(fmt::format("data: shard '{}' has no index", shard), "make it with `lockstep data index SHARDS`");
+      throw DataError(fmt::format("data: shard '{}' has no index", shard),
+                      fmt::format("make it with `lockstep data index '{}'`", config.spec));
     }
     samples.push_back(header->num_usable(set.filter));
     bytes.push_back(header->bytes);
@@ -323,7 +324,7 @@ int64_t pass_samples(const ShardSet& set, const SourceConfig& config) {
   if (batches == 0)
     throw DataError(fmt::format("data: '{}' holds {} usable samples, fewer than one global batch of {}", config.spec,
                                 total, config.global_batch),
-                    total == 0 ? set.filter.hint() : kTooFewSamplesHint);
+                    total == 0 ? set.filter.hint(config.spec) : kTooFewSamplesHint);
   return batches * config.global_batch;
 }
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "data/bad_sample_hint.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -124,7 +126,7 @@ DataError empty_audio(std::string_view name, size_t num_bytes) {
 
 DataError damaged_audio(std::string_view name, std::string_view reason, size_t num_bytes) {
   return DataError(fmt::format("data: recording in {} is damaged: {} (bytes={})", name, reason, num_bytes),
-                   "copy it again, or leave it out (--on-bad-sample skip takes another one and counts it)");
+                   or_leave_out("copy it again"));
 }
 
 }  // namespace lockstep::data

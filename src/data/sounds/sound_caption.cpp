@@ -4,6 +4,7 @@
 #include "core/json.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "data/bad_sample_hint.h"
 #include "data/text/json_caption.h"
 #include "data/text/text_utf8.h"
 
@@ -47,7 +48,7 @@ void check_caption_bytes(const std::string& text, const std::string& extension) 
   if (at == std::string_view::npos) return;
   throw DataError(fmt::format("data: the caption in its .{} is no UTF-8 text: byte {:#04x} at offset {} of {}",
                               extension, static_cast<unsigned char>(text[at]), at, text.size()),
-                  "write captions as UTF-8, or leave such samples out with --on-bad-sample skip");
+                  or_leave_out("write captions as UTF-8"));
 }
 
 std::string sound_caption(const RawSample& sample, const std::vector<std::string>& text_keys, uint64_t caption_key,
@@ -58,7 +59,7 @@ std::string sound_caption(const RawSample& sample, const std::vector<std::string
   if (shows_nothing(text))
     throw DataError(fmt::format("data: the caption in its .{} is empty: {} bytes, none of them shows", member.extension,
                                 text.size()),
-                    "give the sound a caption, or leave such samples out with --on-bad-sample skip");
+                    or_leave_out("give the sound a caption"));
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "data/bad_sample_hint.h"
 
 namespace lockstep::data {
 namespace {
@@ -71,7 +72,7 @@ std::string json_caption(const std::string& bytes, const JsonCaptionKeys& keys, 
   }
   throw DataError(fmt::format("data: no caption in its .json: none of [{}] is a text that is not empty",
                               core::join(keys.keys, ", ")),
-                  "name other keys with --json-text-key, or leave such samples out with --on-bad-sample skip");
+                  or_leave_out("name other keys with --json-text-key"));
 }
 
 }  // namespace lockstep::data

@@ -26,6 +26,17 @@ fs::path run_of(const std::string& weights) {
   return fs::exists(path / "run.json", ignored) ? path : fs::path();
 }
 
+/// The last attempt that trained: one that only evaluated may have been given another preparation of pictures.
+const core::Json& last_training(const core::Json& attempts) {
+  for (auto at = attempts.rbegin(); at != attempts.rend(); ++at) {
+    const auto options = at->find("options");
+    const bool evaluates = options != at->end() && options->is_object() && options->contains("evaluate") &&
+                           options->at("evaluate") == true;
+    if (!evaluates) return *at;
+  }
+  return attempts.back();
+}
+
 }  // namespace
 
 std::optional<RecordedAttempt> recorded_attempt(const std::string& weights) {
@@ -33,8 +44,9 @@ std::optional<RecordedAttempt> recorded_attempt(const std::string& weights) {
   if (run.empty()) return std::nullopt;
   const core::Json attempts = record::read_run(run).attempts;
   if (attempts.empty()) return std::nullopt;
-  const core::Json task = attempts.back().value("task", core::Json(nullptr));
-  const core::Json options = attempts.back().value("options", core::Json::object());
+  const core::Json& attempt = last_training(attempts);
+  const core::Json task = attempt.value("task", core::Json(nullptr));
+  const core::Json options = attempt.value("options", core::Json::object());
   if (!task.is_string() || !options.is_object()) return std::nullopt;
   return RecordedAttempt{.task = task, .options = options, .source = (run / "run.json").string()};
 }

@@ -9,7 +9,7 @@
 
 namespace lockstep::tasks {
 
-/// The last attempt of a run: its task and options, and where they are written.
+/// The last attempt of a run that trained, or else the last: its task and options, and where they are written.
 struct RecordedAttempt {
   std::string task;
   core::Json options;

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "commands/commands.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/strings.h"
 #include "support/error_text.h"
 
@@ -39,8 +42,9 @@ TEST(Commands, EmbedAndClassify) {
   EXPECT_TRUE(holds(line_error("infer embed --images d -o x"), "needs --pretrained FILE"));
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w --images d"), "needs --classnames FILE"));
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w --classnames c"), "needs --images DIR"));
-  EXPECT_TRUE(holds(line_error("infer classify --pretrained w a.jpg b.jpg"), "--images DIR"));
-  EXPECT_TRUE(holds(line_error("infer embed a.wav"), "--sounds DIR"));
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_TRUE(holds(line_error("infer classify --pretrained w a.jpg b.jpg"), "--images '" + here + "'"));
+  EXPECT_TRUE(holds(line_error("infer embed /d/sounds/a.wav"), "--sounds '/d/sounds'"));
   EXPECT_TRUE(holds(line_error("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
 }
 
@@ -52,6 +56,36 @@ TEST(Commands, OutputsAreGivenByTheFlagToo) {
   EXPECT_TRUE(holds(line_error("ckpt export run"), "needs OUT"));
   EXPECT_EQ(parse_command(Args{"report", "compare", "a", "b", "-o", "dir"}).report->output, "dir");
   EXPECT_EQ(parse_command(Args{"report", "compare", "a", "b"}).report->output, "");
+}
+
+TEST(Commands, AnOutputIsNamedAsTheFormatThatItHas) {
+  for (const char* line : {"ckpt export run x.onnx", "ckpt convert a.pt x.onnx", "ckpt export run model.v2",
+                           "ckpt export run x.onnx --names openclip --model RN50"}) {
+    const std::string refused = line_error(line);
+    EXPECT_TRUE(holds(refused, "no format that can be written")) << line << refused;
+    EXPECT_TRUE(holds(refused, ".safetensors (safetensors) or in .pt, .pth or .bin (PyTorch)")) << refused;
+  }
+  for (const char* line : {"ckpt export run x", "ckpt export run x.SAFETENSORS", "ckpt export run x.PTH",
+                           "ckpt export run x.weights --format safetensors", "ckpt list run.onnx",
+                           "ckpt export run some.folder --names huggingface"})
+    EXPECT_EQ(line_error(line), "") << line;
+  EXPECT_TRUE(writes_pt(*parse_command(Args{"ckpt", "export", "run", "x.PTH"}).ckpt));
+}
+
+TEST(Commands, AFileOfWeightsMayTellItsModel) {
+  const core::TempDir folder;
+  const std::string weights = (folder.path() / "resnet18.pth").string();
+  core::write_file_atomic(weights, "x");
+  const auto asks = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"infer", "classify", "--images", "d", "--pretrained"});
+    return parse_command(more).infer->asks_weights;
+  };
+  EXPECT_TRUE(asks({weights}));
+  EXPECT_TRUE(asks({weights, "--classnames", "c.txt"}));
+  EXPECT_FALSE(asks({weights, "--model", "resnet18"}));
+  EXPECT_FALSE(asks({weights + ".none", "--classnames", "c.txt"}));
+  EXPECT_TRUE(holds(line_error("infer classify --pretrained " + weights), "needs --images DIR"));
+  EXPECT_TRUE(holds(line_error("infer classify --pretrained w " + weights + " a.jpg"), "'a.jpg'"));
 }
 
 TEST(Commands, Generate) {

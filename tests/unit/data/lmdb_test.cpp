@@ -81,7 +81,7 @@ TEST_F(Lmdb, HoldsThePicturesOfEveryForm) {
       EXPECT_EQ(result.num_classes, 3) << specs[i];
       EXPECT_FALSE(result.was_there);
       EXPECT_EQ(all_pictures(labelled_config(lmdb)), expected_pictures()) << specs[i];
-      const LmdbCheck check = verify_lmdb(lmdb, 2);
+      const LmdbCheck check = verify_lmdb(lmdb, 2, PictureDepth::kDecoded);
       EXPECT_TRUE(check.has_hashes);
       EXPECT_EQ(check.num_bad, 0);
       EXPECT_TRUE(to_lmdb({.source = labelled_config(specs[i]), .output = lmdb}).was_there);
@@ -150,7 +150,7 @@ TEST_F(Lmdb, AKilledConversionGoesOnBehindItsLastCommit) {
   EXPECT_EQ(result.num_resumed, 512);
   EXPECT_EQ(result.num_pictures, 700);
   EXPECT_FALSE(fs::exists(out("out.lmdb.partial")));
-  EXPECT_EQ(verify_lmdb(out(), 2).num_bad, 0);
+  EXPECT_EQ(verify_lmdb(out(), 2, PictureDepth::kDecoded).num_bad, 0);
   EXPECT_EQ(to_lmdb({.source = many_pictures(), .output = out("whole.lmdb")}).num_resumed, 0);
   const LmdbReader resumed(out()), whole(out("whole.lmdb"));
   ASSERT_EQ(resumed.num_entries(), whole.num_entries());
@@ -163,7 +163,7 @@ TEST_F(Lmdb, AKilledConversionGoesOnBehindItsLastCommit) {
 TEST_F(Lmdb, AMapThatIsTooSmallGrows) {
   const ToLmdbResult result = to_lmdb({.source = many_pictures(), .output = out(), .map_bytes = 1 << 16});
   EXPECT_GE(result.num_grown, 3);
-  EXPECT_EQ(verify_lmdb(out(), 1).num_bad, 0);
+  EXPECT_EQ(verify_lmdb(out(), 1, PictureDepth::kDecoded).num_bad, 0);
   EXPECT_EQ(LmdbReader(out()).num_entries(), 706u);
 }
 
@@ -267,7 +267,7 @@ TEST_F(Lmdb, ReadsWhatPythonProgramsWrite) {
       }
     }
     EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 12u) << name;
-    const LmdbCheck check = verify_lmdb(config.spec, 2);
+    const LmdbCheck check = verify_lmdb(config.spec, 2, PictureDepth::kDecoded);
     EXPECT_FALSE(check.has_hashes);
     EXPECT_EQ(check.num_bad, 0) << name;
     config.need_label = true;
@@ -279,7 +279,7 @@ TEST_F(Lmdb, ReadsWhatPythonProgramsWrite) {
   }
   const std::string objects = (golden / "lmdb/objects.mdb").string();
   EXPECT_NE(refused<DataError>([&] { all_pictures(labelled_config(objects)); }).find("opcode 0x"), std::string::npos);
-  EXPECT_EQ(verify_lmdb(objects, 1).num_bad, 12);
+  EXPECT_EQ(verify_lmdb(objects, 1, PictureDepth::kDecoded).num_bad, 12);
 }
 
 TEST_F(Lmdb, FollowsATreeOfManyLevels) {
@@ -422,7 +422,7 @@ TEST_F(Lmdb, FlippedBitsAreFoundAndNeverCrash) {
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << rng.below(8)));
     const std::string file = write_file(out("x.mdb"), damaged);
     try {
-      num_found += verify_lmdb(file, 1).num_bad > 0;
+      num_found += verify_lmdb(file, 1, PictureDepth::kFirstBytes).num_bad > 0;
     } catch (const DataError&) {
       ++num_found;
     }

@@ -824,5 +824,26 @@ TEST(RollingShuffle, KeepsEverythingWithinItsBuffer) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], i);
 }
 
+TEST(DataHints, NameTheDataThatWereGiven) {
+  const core::TempDir folder;
+  SourceConfig config;
+  config.spec = write_shards(folder.path(), {3, 3});
+  config.index = IndexUse::kOff;
+  try {
+    epoch_size(config);
+    FAIL() << "nobody knows the size";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.hint().find("`lockstep data index '" + config.spec + "'`"), std::string::npos) << error.hint();
+  }
+  write_file(folder.path() / "001.tar", "cut");
+  config.index = IndexUse::kAuto;
+  try {
+    prepare_index(config, 1);
+    FAIL() << "a damaged shard was taken";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.hint().find("`lockstep data verify '" + config.spec + "'`"), std::string::npos) << error.hint();
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -100,6 +100,38 @@ TEST(Submit, ARefusedJobStopsAndIsToldAndNothingIsLost) {
   EXPECT_EQ(read.points[2].status, PointStatus::kPlanned);
 }
 
+TEST(Submit, WhatNothingWasTakenOfMayBecomeAnotherSweep) {
+  const FakePrograms fake;
+  fake.add("sbatch", "echo 'sbatch: error: invalid partition specified: gpux' >&2; exit 1\n");
+  SweepFixture sweep("[slurm]\npartition = \"gpux\"\n");
+  EXPECT_THROW(submit_points(sweep.folder, sweep.state, sweep.state.submit_order, Slurm()), EnvironmentError);
+  EXPECT_EQ(read_state(sweep.folder).mode, "") << "so --local is not refused";
+  const auto corrected = [&](const std::string& nodes, const std::string& partition) {
+    const SweepFile file = parse_sweep_file("name = \"s\"\n[axes]\nnodes = " + nodes +
+                                                "\n[train]\nmodel = \"ViT-B-32\"\ntrain-data = \"d.tar\"\n[slurm]\n"
+                                                "partition = \"" +
+                                                partition + "\"\n",
+                                            "f.toml");
+    const Plan plan = make_plan(file, [](const std::string&) { return std::nullopt; });
+    return write_sweep(file, plan, sweep.folder, "/bin/true");
+  };
+  SweepState state = corrected("[1, 2]", "gpu");
+  EXPECT_EQ(state.points.size(), 2u);
+  EXPECT_NE(core::read_file(sweep.folder / "jobs/0001.sh").find("--partition=gpu\n"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(sweep.folder / "jobs/0003.sh")) << "the script of a point that is no more";
+  fake.add_sbatch();
+  EXPECT_EQ(submit_points(sweep.folder, state, {1}, Slurm()), 1u);
+  EXPECT_THROW(corrected("[1, 2, 4]", "gpu"), UsageError) << "a job was taken";
+  EXPECT_EQ(corrected("[1, 2]", "gpu").points[0].jobs.at(0).id, "101");
+}
+
+TEST(Submit, ARunWithoutAJobKeepsItsSweep) {
+  SweepFixture sweep;
+  sweep.record(0, "finished", "", 1);  // made by hand, or before sweep.json was lost
+  SweepFixture other("lr = 0.5\n");
+  EXPECT_THROW(write_sweep(other.file, other.plan, sweep.folder, "/bin/true"), UsageError);
+}
+
 TEST(Submit, ASignalStopsBetweenTwoJobsAndTheRestGoesLater) {
   const FakePrograms fake;
   fake.add("sbatch", "echo \"$@\" >>'" + fake.path("sbatch.log") + "'\nkill -INT $PPID\nsleep 0.05\nwc -l <'" +

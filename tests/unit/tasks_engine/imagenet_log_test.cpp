@@ -54,5 +54,22 @@ TEST(ImagenetLog, ItsLinesAreReadAsThoseOfTheExample) {
   EXPECT_EQ(run.results[1].metrics[0], (std::pair<std::string, double>{"top1_pct", 71.123}));
 }
 
+TEST(ImagenetLog, AnEvaluationAloneIsATable) {
+  const train::Metrics metrics{
+      {"top1_pct", 71.1234}, {"top5_pct", 90.5}, {"loss", 1.25}, {"num_samples", 49998}, {"num_failed", 2}};
+  EXPECT_EQ(evaluation_table(metrics),
+            "pictures          49998\n"
+            "failed                2\n"
+            "top-1 (%)        71.123\n"
+            "top-5 (%)        90.500\n"
+            "loss            1.25000\n");
+  train::Metrics with_average = metrics;
+  with_average.insert(with_average.end(), {{"ema_top1_pct", 72}, {"ema_top5_pct", 91}, {"ema_loss", 1.125}});
+  const std::string table = evaluation_table(with_average);
+  EXPECT_NE(table.find("                weights      average\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("top-1 (%)        71.123       72.000\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("loss            1.25000      1.12500\n"), std::string::npos) << table;
+}
+
 }  // namespace
 }  // namespace lockstep::tasks

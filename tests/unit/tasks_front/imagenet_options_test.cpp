@@ -11,8 +11,10 @@
 #include "data/shards/lmdb_writer.h"
 #include "data/shards/source_lmdb.h"
 #include "record/steps.h"
+#include "tasks/imagenet/front/data_folder.h"
 #include "tasks/imagenet/front/imagenet_dry_run.h"
 #include "tasks/imagenet/front/recorded_classifier.h"
+#include "tasks/imagenet/front/recorded_evaluation.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -110,6 +112,109 @@ TEST(ImagenetOptions, ClassesOfTrainingAndValidationMustBeTheSame) {
   EXPECT_EQ(message_of(train, same), "");
   EXPECT_NE(message_of(train, other).find("class 2 is 'cat' there and 'dog' here"), std::string::npos);
   EXPECT_EQ(message_of("/not/here", train), "");  // a dry run may ask where the data are not
+}
+
+std::string refusal_of_folder(const std::vector<std::string>& words, bool must_exist = false) {
+  try {
+    refuse_other_data_folder(Parsed(words).options, must_exist);
+  } catch (const DataError& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST(ImagenetOptions, TheDataFolderHasTrainAndVal) {
+  const core::TempDir folder;
+  const fs::path root = folder.path() / "imagenet";
+  make_class_folders(root / "train", {"ant", "bee"});
+  const std::string no_val = refusal_of_folder({root.string()});
+  EXPECT_TRUE(holds_text(no_val, "'" + root.string() + "' cannot be read: it has no folder 'val', but train"))
+      << no_val;
+  EXPECT_EQ(refusal_of_folder({root.string(), "--val-frequency", "0"}), "");
+  make_class_folders(root / "valid", {"ant", "bee"});
+  const std::string other_val = refusal_of_folder({root.string()});
+  EXPECT_TRUE(holds_text(other_val, "--val-data '" + (root / "valid").string() + "'")) << other_val;
+  make_class_folders(root / "val", {"ant", "bee"});
+  EXPECT_EQ(refusal_of_folder({root.string()}), "");
+  const std::string high = refusal_of_folder({folder.path().string()});
+  EXPECT_TRUE(holds_text(high, "it has no folder 'train', but imagenet")) << high;
+  EXPECT_TRUE(holds_text(high, "one too high: did you mean '" + root.string() + "'?")) << high;
+  for (const std::string end : {"", "/"}) {
+    const std::string low = refusal_of_folder({(root / "train").string() + end});
+    EXPECT_TRUE(holds_text(low, "one too low: did you mean '" + root.string() + "'?")) << low;
+  }
+  const std::string lmdb = make_lmdb(folder.path() / "x.lmdb", {"ant"});
+  EXPECT_TRUE(holds_text(refusal_of_folder({lmdb}), "--train-data")) << refusal_of_folder({lmdb});
+  EXPECT_EQ(refusal_of_folder({folder.path().string(), "--train-data", (root / "train").string()}), "");
+  EXPECT_EQ(refusal_of_folder({"/not/here"}), "") << "a plan may be asked for where the data are not";
+  const std::string absent = refusal_of_folder({"/not/here"}, /*must_exist=*/true);
+  EXPECT_TRUE(holds_text(absent, "'/not/here' cannot be read: it does not exist")) << absent;
+}
+
+TEST(ImagenetOptions, TrainingDataOneFolderTooHighAreRefused) {
+  const core::TempDir folder;
+  for (const char* split : {"train", "val", "test"}) make_class_folders(folder.path() / split, {"ant", "bee"});
+  Parsed parsed({"--train-data", folder.path().string()});
+  try {
+    fill_num_classes(parsed.options, parsed.set);
+    FAIL() << classifier_of(parsed.options).num_classes << " classes";
+  } catch (const DataError& error) {
+    EXPECT_TRUE(holds_text(error.hint(), (folder.path() / "train").string())) << error.text();
+  }
+}
+
+TEST(ImagenetOptions, AnEvaluationTakesThePreparationOfItsRun) {
+  const core::TempDir logs;
+  fs::create_directories(logs.path() / "run");
+  const auto attempt = [](bool evaluates, int64_t crop, const core::Json& resize) {
+    return core::Json{{"task", "imagenet"},
+                      {"options",
+                       {{"arch", "resnet34"},
+                        {"num_classes", 12},
+                        {"train_crop_size", crop},
+                        {"val_crop_size", nullptr},
+                        {"val_resize_size", resize},
+                        {"interpolation", "bicubic"},
+                        {"image_mean", {0.5}},
+                        {"image_std", core::Json::array()},
+                        {"evaluate", evaluates}}}};
+  };
+  core::Json attempts = core::Json::array({attempt(false, 64, 72), attempt(true, 48, nullptr)});
+  core::write_file_atomic(logs.path() / "run/run.json",
+                          core::Json{{"record_version", record::kRecordVersion}, {"attempts", attempts}}.dump());
+  struct Taken {
+    ImagenetOptions options;
+    std::string notice;
+  };
+  const auto taken = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--val-data", "v.tar"});
+    Parsed parsed(words);
+    std::string notice = take_recorded_evaluation(parsed.options, parsed.set);
+    parsed.check();
+    return Taken{parsed.options, notice};
+  };
+  const std::string run = (logs.path() / "run").string();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--evaluate", "--pretrained", run},
+        {"--evaluate", "--logs", logs.path().string(), "--name", "run", "--resume", "latest"}}) {
+    const Taken plain = taken(words);
+    EXPECT_EQ(plain.options.model, "resnet34");
+    EXPECT_EQ(plain.options.num_classes, 12);
+    EXPECT_EQ(plain.options.image_pixels, 64) << "of the training, not of the evaluation behind it";
+    EXPECT_EQ(plain.options.resize_pixels, 72);
+    EXPECT_EQ(plain.options.interpolation, "bicubic");
+    EXPECT_EQ(plain.options.image_mean, std::vector<double>{0.5});
+    EXPECT_TRUE(holds_text(plain.notice, run + "/run.json")) << plain.notice;
+    EXPECT_TRUE(holds_text(plain.notice, "--train-crop-size 64, --val-resize-size 72")) << plain.notice;
+  }
+  const Taken own = taken({"--evaluate", "--pretrained", run, "--val-crop-size", "96", "-a", "resnet18"});
+  EXPECT_EQ(own.options.model, "resnet18");
+  EXPECT_EQ(own.options.evaluation_pixels(), 96);
+  EXPECT_FALSE(own.options.resize_pixels.has_value()) << "72 pixels have no centre of 96";
+  EXPECT_FALSE(holds_text(own.notice, "--arch")) << own.notice;
+  EXPECT_EQ(taken({"--pretrained", run, "--train-data", "t.tar"}).notice, "") << "training begins anew";
+  EXPECT_EQ(taken({"--evaluate", "--pretrained", "/no/run"}).notice, "");
+  EXPECT_TRUE(holds_text(refusal_of({"--evaluate", "--resume", "latest", "--val-data", "v.tar"}), "without --name"));
 }
 
 TEST(ImagenetOptions, TheNumberOfClassesIsThatOfTheData) {

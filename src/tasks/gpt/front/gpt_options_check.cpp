@@ -112,7 +112,7 @@ void fill_run_folder(GptOptions& options, core::OptionSet& set) {
   if (options.save.empty()) return;
   for (const char* other : {"logs", "name"})
     config::refuse_if(set.is_given(other), fmt::format("--save contradicts --{}", other),
-                      "--save DIR is short for --logs and --name: give one or the other");
+                      fmt::format("--save '{}' is short for --logs and --name: give one or the other", options.save));
   std::filesystem::path folder = std::filesystem::path(options.save).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   config::refuse_if(folder.filename().empty() || folder.filename() == "." || folder.filename() == "..",

@@ -8,6 +8,7 @@
 #include "core/units.h"
 #include "data/pictures/picture_decoder.h"
 #include "data/stage.h"
+#include "tasks/imagenet/front/data_folder.h"
 #include "train/agree.h"
 
 namespace lockstep::tasks {
@@ -45,6 +46,7 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
   std::exception_ptr failure;
   if (world.rank() == 0) {
     try {
+      refuse_other_data_folder(options_, /*must_exist=*/true);
       const int64_t num_threads = std::max<int64_t>(1, options.workers);
       if (has_train()) data::prepare_index(train_source(), num_threads);
       if (has_validation()) {
@@ -135,7 +137,11 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
   config.image_pixels = is_train ? options_.image_pixels : options_.evaluation_pixels();
   config.num_workers = std::max<int64_t>(1, options_.workers);
   config.prefetch_batches = 2 * (is_train ? batch_.num_micro_batches : 1);
+  // Evaluations of one run are compared with one another, so each has the same pictures. One that stands for itself
+  // tells how many were left out.
   if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
+  if (options_.on_bad_sample == "skip" && options_.is_evaluate) config.on_bad_sample = data::OnBadSample::kLeaveOut;
+  config.may_leave_out = options_.is_evaluate;
   if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
   data::AugmentConfig augment;
   if (is_random) {

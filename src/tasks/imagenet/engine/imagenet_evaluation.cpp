@@ -3,44 +3,72 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <string>
+#include <vector>
+
 #include "core/error.h"
 #include "models/imagenet/classifier_task.h"
 
 namespace lockstep::tasks {
 
+namespace {
+
+/// The numbers of the rows of a batch that have a label: those without are of pictures that were left out.
+std::vector<int64_t> labelled_rows(const data::HostBatch& host) {
+  std::vector<int64_t> rows;
+  for (size_t row = 0; row < host.label_B.size(); ++row)
+    if (host.label_B[row] >= 0) rows.push_back(static_cast<int64_t>(row));
+  return rows;
+}
+
+}  // namespace
+
 train::Metrics evaluate_classifier(const ClassifierContext& context, data::Loader& loader) {
   const c10::NoGradGuard no_grad;
   const bool was_training = context.network.is_training();
   context.network.set_training(false);
-  // Hits among the first, among the first five, sum of the losses, pictures.
-  const at::Tensor sums_4 = at::zeros({4}, at::TensorOptions(at::kDouble).device(context.mover.device()));
+  // Hits among the first, among the first five, sum of the losses, pictures, pictures left out.
+  const at::Tensor sums_5 = at::zeros({5}, at::TensorOptions(at::kDouble).device(context.mover.device()));
   int64_t num_done = 0;
   for (data::HostBatch host = loader.next(); host.num_samples > 0; host = loader.next()) {
-    const models::Batch batch = context.mover.to_device(host);
-    const int64_t num_samples = host.num_samples;
+    models::Batch batch = context.mover.to_device(host);
+    const int64_t num_read = host.num_samples;
+    const std::vector<int64_t> rows = labelled_rows(host);
+    const auto num_samples = std::ssize(rows);
+    const bool has_labels = !host.label_B.empty();
     loader.recycle(std::move(host));
-    if (!batch.label_B.defined())
+    if (!has_labels)
       throw DataError("evaluation: the validation data have no labels",
                       "give one folder per class, or shards whose samples have a .cls member");
+    num_done += num_read;
+    if (num_samples < num_read) {
+      sums_5.select(0, 4).add_(static_cast<double>(num_read - num_samples));
+      if (rows.empty()) continue;
+      const at::Tensor kept_B = at::tensor(rows, at::TensorOptions(at::kLong)).to(context.mover.device());
+      batch.image_BCYX = batch.image_BCYX.index_select(0, kept_B);
+      batch.label_B = batch.label_B.index_select(0, kept_B);
+    }
     const auto autocast = context.precision.autocast();
     const at::Tensor score_BK = models::class_scores(context.network, batch.image_BCYX, context.channels_last);
-    sums_4.narrow(0, 0, 2).add_(models::count_hits(score_BK, batch.label_B));
-    sums_4.select(0, 2).add_(at::cross_entropy_loss(score_BK, batch.label_B, {}, at::Reduction::Sum));
-    sums_4.select(0, 3).add_(static_cast<double>(num_samples));
-    num_done += num_samples;
+    sums_5.narrow(0, 0, 2).add_(models::count_hits(score_BK, batch.label_B));
+    sums_5.select(0, 2).add_(at::cross_entropy_loss(score_BK, batch.label_B, {}, at::Reduction::Sum));
+    sums_5.select(0, 3).add_(static_cast<double>(num_samples));
     if (context.on_progress) context.on_progress(num_done);
   }
   context.network.set_training(was_training);
-  context.data_axis.all_reduce(sums_4).wait();
-  const at::Tensor sums = sums_4.to(at::kCPU);  // sync: evaluation
+  context.data_axis.all_reduce(sums_5).wait();
+  const at::Tensor sums = sums_5.to(at::kCPU);  // sync: evaluation
   const double* sum = sums.const_data_ptr<double>();
   const double num_samples = sum[3];
   if (num_samples == 0)
-    throw DataError("evaluation: the validation data hold no picture", "check --val-data and --image-key");
+    throw DataError(sum[4] > 0 ? fmt::format("evaluation: none of the {} validation pictures could be read", sum[4])
+                               : std::string("evaluation: the validation data hold no picture"),
+                    "`lockstep data inspect` shows what they hold; check --val-data and --image-key");
   return {{"top1_pct", 100 * sum[0] / num_samples},
           {"top5_pct", 100 * sum[1] / num_samples},
           {"loss", sum[2] / num_samples},
-          {"num_samples", num_samples}};
+          {"num_samples", num_samples},
+          {"num_failed", sum[4]}};
 }
 
 }  // namespace lockstep::tasks

@@ -22,7 +22,8 @@ struct ClassifierContext {
 };
 
 /// top1_pct, top5_pct, loss (cross entropy) and num_samples of the rest of `loader` on all ranks, each picture counted
-/// once; evaluation mode, without gradient. DataError where there is none. Equal on every rank. Collective.
+/// once; evaluation mode, without gradient. Pictures that the loader left out are num_failed and count nowhere else.
+/// DataError where there is none. Equal on every rank. Collective.
 train::Metrics evaluate_classifier(const ClassifierContext& context, data::Loader& loader);
 
 }  // namespace lockstep::tasks

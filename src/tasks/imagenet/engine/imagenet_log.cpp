@@ -18,6 +18,12 @@ struct EpochMeters {
 
 double or_not_a_number(const std::optional<double>& value) { return value.value_or(NAN); }
 
+std::optional<double> value_of(const train::Metrics& metrics, const std::string& wanted) {
+  for (const auto& [name, value] : metrics)
+    if (name == wanted) return value;
+  return std::nullopt;
+}
+
 class ImagenetLogFormat final : public train::LogFormat {
  public:
   /// The first step of an epoch, every so many after it (as the example), and the last of the run.
@@ -47,16 +53,12 @@ class ImagenetLogFormat final : public train::LogFormat {
   }
 
   std::string result_line(int64_t, int64_t, const train::Metrics& metrics) const override {
-    const auto value_of = [&](std::string_view wanted) {
-      for (const auto& [name, value] : metrics)
-        if (name == wanted) return value;
-      return std::nan("");
-    };
-    const double average_top1 = value_of("ema_top1_pct");
-    return fmt::format(" * Acc@1 {:.3f} Acc@5 {:.3f}", value_of("top1_pct"), value_of("top5_pct")) +
-           (std::isnan(average_top1)
-                ? ""
-                : fmt::format("; of the average {:.3f} and {:.3f}", average_top1, value_of("ema_top5_pct")));
+    const auto average_top1 = value_of(metrics, "ema_top1_pct"), average_top5 = value_of(metrics, "ema_top5_pct");
+    return fmt::format(" * Acc@1 {:.3f} Acc@5 {:.3f}", or_not_a_number(value_of(metrics, "top1_pct")),
+                       or_not_a_number(value_of(metrics, "top5_pct"))) +
+           (average_top1
+                ? fmt::format("; of the average {:.3f} and {:.3f}", *average_top1, or_not_a_number(average_top5))
+                : "");
   }
 
   /// Called for every step, before its line: the meters of the epoch are filled here.
@@ -74,6 +76,25 @@ class ImagenetLogFormat final : public train::LogFormat {
 };
 
 }  // namespace
+
+std::string evaluation_table(const train::Metrics& metrics) {
+  const bool has_average = value_of(metrics, "ema_top1_pct").has_value();
+  std::string table = has_average ? fmt::format("{:<10} {:>12} {:>12}\n", "", "weights", "average") : "";
+  table += fmt::format("{:<10} {:>12.0f}\n", "pictures", or_not_a_number(value_of(metrics, "num_samples")));
+  table += fmt::format("{:<10} {:>12.0f}\n", "failed", value_of(metrics, "num_failed").value_or(0));
+  struct Row {
+    const char *title, *name;
+    int digits;
+  };
+  for (const Row& row : {Row{"top-1 (%)", "top1_pct", 3}, Row{"top-5 (%)", "top5_pct", 3}, Row{"loss", "loss", 5}}) {
+    table += fmt::format("{:<10} {:>12.{}f}", row.title, or_not_a_number(value_of(metrics, row.name)), row.digits);
+    if (has_average)
+      table +=
+          fmt::format(" {:>12.{}f}", or_not_a_number(value_of(metrics, fmt::format("ema_{}", row.name))), row.digits);
+    table += "\n";
+  }
+  return table;
+}
 
 std::unique_ptr<train::LogFormat> make_imagenet_log_format() { return std::make_unique<ImagenetLogFormat>(); }
 

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "core/log.h"
+#include "core/print.h"
+#include "core/strings.h"
 #include "tasks/imagenet/engine/imagenet_data.h"
 #include "tasks/imagenet/engine/imagenet_evaluation.h"
 #include "tasks/imagenet/engine/imagenet_log.h"
@@ -62,9 +64,10 @@ class ImagenetTrainingTask final : public train::TrainingTask {
     if (training_.averages != nullptr) {
       training_.swap_averages();
       for (const auto& [name, value] : evaluate_once())
-        if (name != "num_samples") metrics.emplace_back("ema_" + name, value);
+        if (!core::starts_with(name, "num_")) metrics.emplace_back("ema_" + name, value);
       training_.swap_averages();
     }
+    if (options_.is_evaluate && world_.rank() == 0) core::print("{}", evaluation_table(metrics));
     return metrics;
   }
 

@@ -1,7 +1,9 @@
 #include "tasks/imagenet/front/imagenet_front.h"
 
+#include "tasks/imagenet/front/data_folder.h"
 #include "tasks/imagenet/front/imagenet_dry_run.h"
 #include "tasks/imagenet/front/imagenet_options.h"
+#include "tasks/imagenet/front/recorded_evaluation.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -10,11 +12,17 @@ class ImagenetFront final : public FrontTask {
  public:
   const config::RunOptions& options() const override { return options_; }
   core::OptionSet declare() override { return declare_imagenet_options(options_); }
-  void fill_defaults(core::OptionSet& set) override { fill_imagenet_defaults(options_, set); }
+  void fill_defaults(core::OptionSet& set) override {
+    notice_ = take_recorded_evaluation(options_, set);
+    fill_imagenet_defaults(options_, set);
+  }
   std::vector<std::string> check(const core::OptionSet& set) const override {
-    return check_imagenet_options(options_, set);
+    std::vector<std::string> warnings = check_imagenet_options(options_, set);
+    if (!notice_.empty()) warnings.push_back(notice_);
+    return warnings;
   }
   std::vector<std::string> read_files(core::OptionSet& set) override {
+    refuse_other_data_folder(options_, /*must_exist=*/false);
     refuse_other_classes(options_);
     fill_num_classes(options_, set);
     return {};
@@ -28,6 +36,7 @@ class ImagenetFront final : public FrontTask {
 
  private:
   ImagenetOptions options_;
+  std::string notice_;  // of what was taken from the record of a run
 };
 
 }  // namespace

@@ -19,9 +19,12 @@ void check_imagenet_data(const ImagenetOptions& o, const core::OptionSet& set) {
   config::refuse_if(o.is_dummy && set.is_given("train-data"), "--dummy makes pictures up, --train-data names some",
                     "drop one of the two");
   config::refuse_if(o.is_evaluate && !o.has_made_up_data() && o.val_data.empty(), "--evaluate needs validation data",
-                    "give the folder that has val, or --val-data SPEC");
+                    "name them with --val-data SPEC, or give the folder that has them in its folder val");
   config::refuse_if(o.is_evaluate && o.pretrained.empty() && !o.resume, "--evaluate needs weights",
                     "give --pretrained FILE or --resume latest|PATH");
+  config::refuse_if(o.is_evaluate && o.pretrained.empty() && o.resume == "latest" && o.name.empty(),
+                    "--evaluate --resume latest without --name would evaluate the weights that a new run begins with",
+                    fmt::format("name the run that lies in '{}' with --name, or its folder with --pretrained", o.logs));
   config::refuse_if(o.max_bad_samples && o.on_bad_sample == "stop",
                     "--max-bad-samples counts skipped samples, --on-bad-sample stop skips none",
                     "add --on-bad-sample skip");
@@ -171,12 +174,13 @@ void fill_imagenet_defaults(ImagenetOptions& o, core::OptionSet& set) {
   if (o.has_made_up_data()) {
     o.train_num_samples = o.train_num_samples.value_or(kImagenetPictures);
   } else if (o.train_data.empty() && o.val_data.empty()) {
+    const std::string origin = fmt::format("the data folder '{}'", o.data);
     if (!o.is_evaluate) {
       o.train_data = (std::filesystem::path(o.data) / "train").string();
-      set.mark_derived("train-data", "the data folder");
+      set.mark_derived("train-data", origin);
     }
     o.val_data = (std::filesystem::path(o.data) / "val").string();
-    set.mark_derived("val-data", "the data folder");
+    set.mark_derived("val-data", origin);
   }
 }
 
@@ -252,7 +256,8 @@ config::RunFacts imagenet_run_facts(const ImagenetOptions& o) {
           .grad_clip_norm = o.clip_grad_norm,
           .save_frequency_epochs = o.save_frequency_epochs,
           .num_kept_checkpoints = config::num_kept_checkpoints(o),
-          .best_checkpoints = config::best_checkpoints(o.best, imagenet_metrics(o))};
+          .best_checkpoints = config::best_checkpoints(o.best, imagenet_metrics(o)),
+          .needs_checkpoint = o.is_evaluate && o.pretrained.empty()};
 }
 
 config::ClassifierShape classifier_of(const ImagenetOptions& o) {

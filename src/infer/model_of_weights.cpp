@@ -1,0 +1,49 @@
+#include "infer/model_of_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "config/imagenet_models.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "models/weights.h"
+
+namespace lockstep::infer {
+namespace {
+
+bool has_image_tower(const std::vector<config::NamedShape>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const config::NamedShape& tensor) { return core::starts_with(tensor.name, "visual."); });
+}
+
+}  // namespace
+
+void take_model_of_weights(config::InferOptions& options, core::OptionSet& set) {
+  std::vector<config::NamedShape> tensors;
+  for (const auto& [name, tensor] : models::read_weights(options.pretrained).tensors)
+    tensors.push_back({name, tensor.sizes().vec()});
+  const auto shape = config::classifier_of_tensors(tensors);
+  if (!shape && !has_image_tower(tensors))
+    throw UsageError(
+        fmt::format("options: the model of '{}' is not known: its {} tensors are neither those of a CLIP nor "
+                    "of {}",
+                    options.pretrained, tensors.size(), core::join_or(config::classifier_names())),
+        "give it with --model NAME or --model FILE.json; classifiers must have torchvision's names and "
+        "shapes");
+  if (shape) {
+    options.model = shape->name;
+    if (!shape->is_resnet() && options.force_image_size.empty()) options.force_image_size = {shape->image_pixels};
+    set.mark_derived("model", "the tensors of --pretrained");
+    core::log_info("infer: the tensors of '{}' are those of {} with {} classes", options.pretrained, shape->name,
+                   shape->num_classes);
+  } else {
+    set.mark_derived("model", "the default, as --pretrained is no classifier's");
+  }
+  config::fill_infer_defaults(options, set);
+  config::check_infer_options(options, set);
+}
+
+}  // namespace lockstep::infer

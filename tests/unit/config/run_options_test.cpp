@@ -1,0 +1,14 @@
+#include "config/run_options.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::config {
+namespace {
+
+TEST(RunOptions, ARunThatNobodyNamedIsContinuedByItsName) {
+  EXPECT_EQ(flags_to_resume("", "2026_01_31-model_resnet18"), "--name 2026_01_31-model_resnet18 --resume latest");
+  EXPECT_EQ(flags_to_resume("mine", "mine"), "--resume latest");
+}
+
+}  // namespace
+}  // namespace lockstep::config
