@@ -11,6 +11,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/split_with_sizes.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -79,7 +80,7 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
 }  // namespace
 
 std::vector<at::Tensor> split_apart(const at::Tensor& x, int64_t dim, at::IntArrayRef sizes) {
-  return SplitFunction::apply(x, dim, sizes.vec());
+  return c10::GradMode::is_enabled() ? SplitFunction::apply(x, dim, sizes.vec()) : x.split_with_sizes(sizes, dim);
 }
 
 std::vector<at::Tensor> split_heads(const at::Tensor& x, int64_t parts, int64_t heads) {

@@ -1,6 +1,7 @@
 #include "nn/bias_activation.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "nn/gpu_kernels.h"
@@ -47,12 +48,14 @@ at::Tensor linear_activation_layer(const at::Tensor& x, const at::Tensor& weight
 }
 
 at::Tensor activate_biased(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
-  return suits_gpu_bias_activation(x, bias) ? BiasActivation::apply(x, bias, static_cast<int64_t>(activation))
-                                            : activate(add_bias(x, bias), activation);
+  if (!suits_gpu_bias_activation(x, bias)) return activate(add_bias(x, bias), activation);
+  return c10::GradMode::is_enabled() ? BiasActivation::apply(x, bias, static_cast<int64_t>(activation))
+                                     : bias_activation_on_gpu(x, bias, activation);
 }
 
 at::Tensor add_bias(const at::Tensor& x, const at::Tensor& bias) {
-  return has_gpu_kernels(x.device()) ? AddBias::apply(x, bias) : x.add(bias.to(x.scalar_type()));
+  return c10::GradMode::is_enabled() && has_gpu_kernels(x.device()) ? AddBias::apply(x, bias)
+                                                                    : x.add(bias.to(x.scalar_type()));
 }
 
 }  // namespace lockstep::nn

@@ -14,6 +14,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -131,13 +132,21 @@ class RecordedGraph {
 }  // namespace
 
 CallRecorder cuda_graph_recorder(const at::Device& device) {
-  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // the memory below needs its allocator
-  const c10::DeviceIndex index = device.has_index() ? device.index() : c10::cuda::current_device();
-  const auto memory = std::make_shared<GraphMemory>(index);
-  const c10::cuda::CUDAStream side_stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
-  return [memory, side_stream](const TensorCall& call, const std::vector<at::Tensor>& inputs) -> TensorCall {
+  // Made by the first recording: an allocator that has no private pools throws there, where calls become plain ones.
+  struct Place {
+    std::shared_ptr<GraphMemory> memory;
+    c10::cuda::CUDAStream side_stream;
+  };
+  const auto place = std::make_shared<std::optional<Place>>();
+  return [place, device](const TensorCall& call, const std::vector<at::Tensor>& inputs) -> TensorCall {
     const c10::NoGradGuard no_grad;
-    const auto recorded = std::make_shared<RecordedGraph>(memory, side_stream, call, inputs);
+    if (!*place) {
+      at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+      const c10::DeviceIndex index = device.has_index() ? device.index() : c10::cuda::current_device();
+      *place =
+          Place{std::make_shared<GraphMemory>(index), c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index)};
+    }
+    const auto recorded = std::make_shared<RecordedGraph>((*place)->memory, (*place)->side_stream, call, inputs);
     return [recorded](const std::vector<at::Tensor>& others) {
       const c10::NoGradGuard no_grad_either;
       return recorded->replay(others);

@@ -1,6 +1,7 @@
 #include "nn/fp8_linear.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
@@ -23,7 +24,8 @@ using torch::autograd::variable_list;
 
 /// What forward and backward of a layer have in common; owned by the graph.
 struct Context : torch::CustomClassHolder {
-  Context(Fp8Linear& linear, const ShardCtx& context, Fp8Split how) : layer(linear), shard(context), split(how) {}
+  Context(Fp8Linear& linear, const ShardCtx& context, Fp8Split how)
+      : layer(linear), shard(context), split(how), has_backward(c10::GradMode::is_enabled()) {}
 
   bool gathers_input() const { return split == Fp8Split::kColumn && shard.splits_tokens(); }
   bool gathers_gradient() const { return split == Fp8Split::kRow && shard.splits_tokens(); }
@@ -38,6 +40,7 @@ struct Context : torch::CustomClassHolder {
   Fp8Linear& layer;
   ShardCtx shard;
   Fp8Split split;
+  bool has_backward;  ///< The pass backward wants transposes.
 };
 
 /// All ranks' tokens, as bytes: no transport knows types of 8 bits.
@@ -66,7 +69,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias, c10::intrusive_ptr<Context> context) {
     const bool gathers = context->gathers_input();
     const Fp8Tensor own = context->layer.quantize(x, Fp8Operand::kInput, context->sharers(Fp8Operand::kInput),
-                                                  /*is_transposed=*/!gathers);
+                                                  /*is_transposed=*/context->has_backward && !gathers);
     PendingFp8 input = start_gather(own, gathers, context->shard);
     const Fp8Tensor& narrow_weight = context->layer.weight(weight, context->sharers(Fp8Operand::kWeight));
     const at::Tensor rows = fp8_product(input.wait_rows(), narrow_weight, x.scalar_type(), context->layer.engine(),

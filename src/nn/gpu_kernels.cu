@@ -1,5 +1,6 @@
 // Kernels that spare passes over memory. NVRTC compiles them for the GPU at hand when they are first used; they include
-// nothing, since a machine that runs lockstep has no CUDA toolkit. Every sum has a fixed order: results do not vary.
+// nothing, since a machine that runs lockstep has no CUDA toolkit. Every sum has an order that depends on sizes and on
+// the number of multiprocessors alone: on one kind of GPU results do not vary.
 //
 // A thread owns eight columns side by side of the rows that it reads, so that it reads 16 bytes at once. Of a block
 // [threadIdx.x, threadIdx.y], x goes through a row and y through the rows that the block has at a time.
@@ -572,24 +573,4 @@ __global__ void __launch_bounds__(kTileThreads)
     *reinterpret_cast<uint2*>(transposed + static_cast<long>(first_column + from) * rows + first_row + row) =
         make_uint2(words[0], words[1]);
   }
-}
-
-/// The largest absolute value of x [count], a multiple of 8, to *amax where that is larger.
-template <typename T> __global__ void __launch_bounds__(256) largest_value(long count, const T* x, float* amax) {
-  __shared__ unsigned largest[256 / kWarp];
-  unsigned most = 0;
-  for (long place = (static_cast<long>(blockIdx.x) * 256 + threadIdx.x) * kOwned; place < count;
-       place += static_cast<long>(gridDim.x) * 256 * kOwned) {
-    float values[kOwned];
-    load(x + place, values);
-#pragma unroll
-    for (int i = 0; i < kOwned; ++i) most = max(most, __float_as_uint(values[i]) & 0x7fffffffu);
-  }
-#pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, offset));
-  if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = most;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (unsigned other : largest) most = max(most, other);
-  atomicMax(reinterpret_cast<unsigned*>(amax), most);
 }

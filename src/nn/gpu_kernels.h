@@ -8,10 +8,13 @@
 namespace lockstep::nn {
 
 // Own kernels of GPUs (gpu_kernels.cu), without gradients. Each computes in fp32 what the tensor library's operators
-// would, in fewer passes over memory. Their callers take those operators where suits_...() says no: on other devices,
-// for fp64, for widths that are no multiple of 8. LOCKSTEP_GPU_KERNELS=off leaves all of them to the tensor library.
+// would, in fewer passes over memory and with fewer roundings to 16 bits on the way. Their callers take those operators
+// where suits_...() says no: on other devices, for fp64, for widths that are no multiple of 8, for norms wider than
+// 6144. LOCKSTEP_GPU_KERNELS=off leaves all of them to the tensor library. A kernel that cannot be compiled or started
+// throws EnvironmentError.
 
-/// CUDA devices of compute capability 8.0 and more. Where the kernels cannot be compiled a warning says so, once.
+/// CUDA devices of compute capability 8.0 and more, but for LOCKSTEP_GPU_KERNELS=off; throws UsageError for values of
+/// it other than "auto" and "off".
 bool has_gpu_kernels(const at::Device& device);
 
 /// Does layer_norm_on_gpu take these? `residual` may be undefined; gain and bias are of one type. Without a bias it is
@@ -55,6 +58,8 @@ bool suits_gpu_swiglu(const at::Tensor& x);
 at::Tensor swiglu_on_gpu(const at::Tensor& x);
 at::Tensor swiglu_backward_on_gpu(const at::Tensor& x, const at::Tensor& dy);
 
+/// Is a kernel behind copy_strided()? Of 16-bit numbers in rows with at most three dims around them.
+bool suits_gpu_copy(const at::Tensor& to, const at::Tensor& from);
 /// to = from, of one shape; by the tensor library where the kernel does not suit.
 void copy_strided(at::Tensor to, const at::Tensor& from);
 

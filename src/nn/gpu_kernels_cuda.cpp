@@ -16,7 +16,6 @@
 
 #include "core/env.h"
 #include "core/error.h"
-#include "core/log.h"
 #include "nn/gpu_program.h"
 
 namespace lockstep::nn {
@@ -37,24 +36,26 @@ const char* name_of(Activation activation) {
   return activation == Activation::kGelu ? "kGelu" : activation == Activation::kGeluTanh ? "kGeluTanh" : "kQuickGelu";
 }
 
+bool is_aligned(const at::Tensor& x) { return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0; }
+
 /// Are the rows such as threads read 16 bytes at once?
 bool suits(const at::Tensor& x) {
   const at::ScalarType type = x.scalar_type();
   return (type == at::kFloat || type == at::kHalf || type == at::kBFloat16) && x.is_contiguous() && x.dim() > 0 &&
-         x.size(-1) % kOwned == 0 && x.numel() > 0 && x.numel() / kOwned < int64_t{1} << 31 &&
-         reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0;
+         x.size(-1) % kOwned == 0 && x.numel() > 0 && x.numel() / kOwned < int64_t{1} << 31 && is_aligned(x);
 }
 
-bool compiles() {
-  if (core::env("LOCKSTEP_GPU_KERNELS") == "off") return false;
-  if (gpu_capability() < kLeastCapability) return false;
-  try {
-    internal::gpu_kernel(KernelInstance("column_sums").type(at::kFloat).type(at::kFloat));
-    return true;
-  } catch (const std::exception& error) {
-    core::log_warning("training goes on without lockstep's own GPU kernels, slower: {}", error.what());
-    return false;
-  }
+/// x, or a copy such as suits() wants.
+at::Tensor dense(const at::Tensor& x) {
+  const at::Tensor contiguous = x.contiguous();
+  return is_aligned(contiguous) ? contiguous : contiguous.clone();
+}
+
+/// Not by trying: ranks that differ would compute with different rounding. A kernel that cannot be compiled is an
+/// error.
+bool are_wanted() {
+  return internal::wants_gpu_kernels(core::env("LOCKSTEP_GPU_KERNELS").value_or("auto")) &&
+         gpu_capability() >= kLeastCapability;
 }
 
 int64_t num_processors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
@@ -83,7 +84,7 @@ dim3 norm_threads(int64_t width) {
 
 bool has_gpu_kernels(const at::Device& device) {
   if (!device.is_cuda()) return false;
-  static const bool has_kernels = compiles();
+  static const bool has_kernels = are_wanted();
   return has_kernels;
 }
 
@@ -124,7 +125,7 @@ NormGradients layer_norm_backward_on_gpu(const Normed& normed, const at::Tensor&
                                          const at::Tensor& dsum, at::ScalarType residual_type) {
   const at::Tensor& s = normed.sum;
   const int64_t width = s.size(-1), rows = s.numel() / width;
-  const at::Tensor d = dout.contiguous(), more = dsum.defined() ? dsum.to(s.scalar_type()).contiguous() : dsum;
+  const at::Tensor d = dense(dout), more = dsum.defined() ? dense(dsum.to(s.scalar_type())) : dsum;
   const bool has_own_residual = residual_type != s.scalar_type();
   NormGradients result;
   result.sum = at::empty_like(s);
@@ -229,7 +230,7 @@ GpuActivationGradients bias_activation_backward_on_gpu(const at::Tensor& x, cons
   const int64_t width = x.size(-1);
   const int64_t rows = x.numel() / width;
   const SumGrid shape = sum_grid(rows, width);
-  const at::Tensor d = dy.contiguous(), parts_PW = parts_of(shape, x, width);
+  const at::Tensor d = dense(dy), parts_PW = parts_of(shape, x, width);
   GpuActivationGradients result{.x = at::empty_like(x), .bias = at::empty_like(bias)};
   launch(KernelInstance("bias_activation_backward").type(x).type(bias).argument(name_of(activation)), shape.grid(),
          static_cast<long>(rows), static_cast<int>(width), address(d), address(x), address(bias), written(result.x),
@@ -251,7 +252,7 @@ at::Tensor swiglu_on_gpu(const at::Tensor& x) {
 }
 
 at::Tensor swiglu_backward_on_gpu(const at::Tensor& x, const at::Tensor& dy) {
-  const at::Tensor d = dy.contiguous();
+  const at::Tensor d = dense(dy);
   at::Tensor dx = at::empty_like(x);
   launch(KernelInstance("swiglu_backward").type(x), elementwise_grid(d), static_cast<long>(d.numel() / d.size(-1)),
          static_cast<int>(d.size(-1)), address(d), address(x), written(dx));
@@ -259,6 +260,8 @@ at::Tensor swiglu_backward_on_gpu(const at::Tensor& x, const at::Tensor& dy) {
 }
 
 namespace {
+
+constexpr size_t kMostDims = 3;  // around rows that are copied
 
 /// As the kernels take it.
 struct Strides {
@@ -295,19 +298,23 @@ bool are_aligned(const std::vector<int64_t>& strides) {
   return std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride % kOwned == 0; });
 }
 
-bool is_aligned(const at::Tensor& x) { return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0; }
-
 }  // namespace
 
+bool suits_gpu_copy(const at::Tensor& to, const at::Tensor& from) {
+  if (from.element_size() != 2 || from.scalar_type() != to.scalar_type() || from.numel() == 0 ||
+      !has_gpu_kernels(from.device()))
+    return false;
+  const Rows rows = rows_of(from, to);
+  return rows.width % kOwned == 0 && !rows.sizes.empty() && rows.sizes.size() <= kMostDims && are_aligned(rows.from) &&
+         are_aligned(rows.to) && is_aligned(from) && is_aligned(to);
+}
+
 void copy_strided(at::Tensor to, const at::Tensor& from) {
-  constexpr size_t kMostDims = 3;
-  const bool is_narrow = from.element_size() == 2 && from.scalar_type() == to.scalar_type() && from.numel() > 0;
-  const Rows rows = is_narrow && has_gpu_kernels(from.device()) ? rows_of(from, to) : Rows();
-  if (rows.width % kOwned != 0 || rows.sizes.empty() || rows.sizes.size() > kMostDims || !are_aligned(rows.from) ||
-      !are_aligned(rows.to) || !is_aligned(from) || !is_aligned(to)) {
+  if (!suits_gpu_copy(to, from)) {
     to.copy_(from);
     return;
   }
+  const Rows rows = rows_of(from, to);
   Strides from_strides, to_strides;
   int sizes[kMostDims] = {1, 1, 1};
   for (size_t i = 0; i < rows.sizes.size(); ++i) {
@@ -361,6 +368,7 @@ bool suits_gpu_softmax(const at::Tensor& logits_NV) {
 
 at::Tensor softmax_stats_on_gpu(const at::Tensor& logits_NV, int64_t used, const at::Tensor& target_N) {
   const int64_t rows = logits_NV.size(0);
+  LOCKSTEP_CHECK(target_N.scalar_type() == at::kLong, "targets are {}", c10::toString(target_N.scalar_type()));
   const at::Tensor targets = target_N.contiguous();
   at::Tensor stats_3N = at::empty({3, rows}, logits_NV.options().dtype(at::kFloat));
   launch(KernelInstance("softmax_stats").type(logits_NV), {.blocks = grid(rows), .threads = grid(kRowThreads)},
@@ -371,6 +379,7 @@ at::Tensor softmax_stats_on_gpu(const at::Tensor& logits_NV, int64_t used, const
 
 void softmax_gradient_on_gpu(at::Tensor logits_NV, int64_t used, const at::Tensor& target_N, const at::Tensor& top_N,
                              const at::Tensor& factor_N, const at::Tensor& weight_N) {
+  LOCKSTEP_CHECK(target_N.scalar_type() == at::kLong, "targets are {}", c10::toString(target_N.scalar_type()));
   const at::Tensor targets = target_N.contiguous(), tops = top_N.contiguous(), factors = factor_N.contiguous(),
                    weights = weight_N.contiguous();
   launch(KernelInstance("softmax_gradient").type(logits_NV),

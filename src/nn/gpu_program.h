@@ -17,6 +17,9 @@ struct GpuCode {
 /// EnvironmentError with NVRTC's own words where it is not there or refuses the source.
 GpuCode compile_gpu_kernel(const std::string& instance, int capability);
 
+/// What the environment says of own kernels: "auto" or "off", else UsageError.
+bool wants_gpu_kernels(const std::string& word);
+
 /// Compute capability of the current device, 90 for 9.0.
 int gpu_capability();
 
@@ -26,7 +29,7 @@ class KernelInstance {
  public:
   explicit KernelInstance(const char* kernel) : words_{kernel} {}
   KernelInstance& argument(const char* word);
-  KernelInstance& type(at::ScalarType type);  ///< fp32, fp16 or bf16.
+  KernelInstance& type(at::ScalarType type);  ///< fp32, fp16 or bf16; LOCKSTEP_CHECK of that.
   KernelInstance& type(const at::Tensor& x);
   KernelInstance& flag(bool value) { return argument(value ? "true" : "false"); }
 

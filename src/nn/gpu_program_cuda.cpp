@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAContextLight.h>
-#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <dlfcn.h>
@@ -20,6 +19,8 @@
 
 namespace lockstep::nn::internal {
 namespace {
+
+constexpr const char* kHint = "LOCKSTEP_GPU_KERNELS=off, the same for all ranks, runs without own kernels, slower";
 
 /// NVIDIA's compiler at run time, which LibTorch's wheel brings along; opened when it is needed.
 class Nvrtc {
@@ -48,7 +49,8 @@ class Nvrtc {
 #undef LOCKSTEP_NVRTC
 
   void check(nvrtcResult result, const char* what) const {
-    if (result != NVRTC_SUCCESS) throw EnvironmentError(fmt::format("NVRTC: {}: {}", what, GetErrorString(result)));
+    if (result != NVRTC_SUCCESS)
+      throw EnvironmentError(fmt::format("NVRTC: {}: {}", what, GetErrorString(result)), kHint);
   }
 
  private:
@@ -64,12 +66,12 @@ class Nvrtc {
     for (const std::string& name : {folder + "libnvrtc.so.13", std::string("libnvrtc.so.13")})
       if (void* found = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
     throw EnvironmentError(
-        fmt::format("libnvrtc.so.13, which compiles kernels for the GPU, cannot be opened: {}", ::dlerror()));
+        fmt::format("libnvrtc.so.13, which compiles kernels for the GPU, cannot be opened: {}", ::dlerror()), kHint);
   }
 
   template <typename Function> Function find(const char* symbol) const {
     auto function = reinterpret_cast<Function>(::dlsym(library, symbol));
-    if (function == nullptr) throw EnvironmentError(fmt::format("libnvrtc.so.13 has no {}", symbol));
+    if (function == nullptr) throw EnvironmentError(fmt::format("libnvrtc.so.13 has no {}", symbol), kHint);
     return function;
   }
 };
@@ -103,7 +105,8 @@ int known_capability(const Nvrtc& nvrtc, int capability) {
   int best = 0;
   for (const int one : known)
     if (one <= capability) best = std::max(best, one);
-  if (best == 0) throw EnvironmentError(fmt::format("NVRTC knows no GPU of compute capability {} or less", capability));
+  if (best == 0)
+    throw EnvironmentError(fmt::format("NVRTC knows no GPU of compute capability {} or less", capability), kHint);
   return best;
 }
 
@@ -122,7 +125,8 @@ GpuCode compile_gpu_kernel(const std::string& instance, int capability) {
   const char* options[] = {architecture.c_str(), "--std=c++17"};
   if (const nvrtcResult result = nvrtc.CompileProgram(program.handle, 2, options); result != NVRTC_SUCCESS)
     throw EnvironmentError(fmt::format("gpu_kernels.cu: {} for compute capability {}: {}: {}", instance, capability,
-                                       nvrtc.GetErrorString(result), program.log()));
+                                       nvrtc.GetErrorString(result), program.log()),
+                           kHint);
   GpuCode result;
   const char* symbol = nullptr;
   nvrtc.check(nvrtc.GetLoweredName(program.handle, instance.c_str(), &symbol), "the kernel's symbol");
@@ -132,6 +136,11 @@ GpuCode compile_gpu_kernel(const std::string& instance, int capability) {
   result.code.resize(size);
   nvrtc.check((is_exact ? nvrtc.GetCUBIN : nvrtc.GetPTX)(program.handle, result.code.data()), "the code");
   return result;
+}
+
+bool wants_gpu_kernels(const std::string& word) {
+  if (word == "auto" || word == "off") return word == "auto";
+  throw UsageError(fmt::format("LOCKSTEP_GPU_KERNELS is '{}', neither auto nor off", word));
 }
 
 int gpu_capability() {
@@ -146,6 +155,8 @@ KernelInstance& KernelInstance::argument(const char* word) {
 }
 
 KernelInstance& KernelInstance::type(at::ScalarType type) {
+  LOCKSTEP_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "a kernel for {}",
+                 c10::toString(type));
   return argument(type == at::kFloat ? "float" : type == at::kHalf ? "Half" : "BFloat16");
 }
 
@@ -165,6 +176,13 @@ size_t KernelInstance::hash() const {
 
 namespace {
 
+void check(cudaError_t result, const char* what, const std::string& instance) {
+  if (result == cudaSuccess) return;
+  (void)cudaGetLastError();  // else the next call would report it
+  throw EnvironmentError(fmt::format("the GPU kernel {} cannot be {}: {}", instance, what, cudaGetErrorString(result)),
+                         kHint);
+}
+
 /// Slow, and once for a thread and kernel.
 cudaKernel_t compiled_kernel(const std::string& instance) {
   // Never unloaded: the driver may be gone before the destructors of statics.
@@ -175,8 +193,9 @@ cudaKernel_t compiled_kernel(const std::string& instance) {
   if (kernel == nullptr) {
     const GpuCode compiled = compile_gpu_kernel(instance, capability);
     cudaLibrary_t library = nullptr;
-    C10_CUDA_CHECK(cudaLibraryLoadData(&library, compiled.code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-    C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, compiled.symbol.c_str()));
+    check(cudaLibraryLoadData(&library, compiled.code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "loaded",
+          instance);
+    check(cudaLibraryGetKernel(&kernel, library, compiled.symbol.c_str()), "found", instance);
   }
   return kernel;
 }
@@ -201,8 +220,12 @@ const void* gpu_kernel(const KernelInstance& instance) {
 }
 
 void launch_with(const KernelInstance& instance, const GpuGrid& grid, void** parameters) {
-  C10_CUDA_CHECK(cudaLaunchKernel(gpu_kernel(instance), grid.blocks, grid.threads, parameters, grid.shared_bytes,
-                                  c10::cuda::getCurrentCUDAStream()));
+  const cudaError_t result = cudaLaunchKernel(gpu_kernel(instance), grid.blocks, grid.threads, parameters,
+                                              grid.shared_bytes, c10::cuda::getCurrentCUDAStream());
+  if (result != cudaSuccess)
+    check(result, "started",
+          fmt::format("{} of {} x {} blocks of {} x {} threads", instance.name(), grid.blocks.x, grid.blocks.y,
+                      grid.threads.x, grid.threads.y));
 }
 
 }  // namespace lockstep::nn::internal

@@ -36,7 +36,8 @@ struct Rotation : torch::autograd::Function<Rotation> {
                                                  const torch::autograd::variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor& given = gradients[0];
-    const at::Tensor gradient = suits_gpu_rotation(given, saved[0], saved[1]) ? given : given.contiguous();
+    const at::Tensor gradient =
+        suits_gpu_rotation(given, saved[0], saved[1]) ? given : given.clone(at::MemoryFormat::Contiguous);
     return {rotate_on_gpu(gradient, saved[0], saved[1], /*is_back=*/true), at::Tensor(), at::Tensor()};
   }
 };
@@ -86,7 +87,9 @@ const RotaryTable& RotaryCache::table(int64_t tokens, const at::Device& device, 
 at::Tensor rotate(const at::Tensor& x_TBGHK, const RotaryTable& table) {
   const int64_t half = table.cosine.size(-1), width = x_TBGHK.size(-1);
   const at::Tensor cosine = table.cosine.to(x_TBGHK.scalar_type()), sine = table.sine.to(x_TBGHK.scalar_type());
-  if (suits_gpu_rotation(x_TBGHK, cosine, sine)) return Rotation::apply(x_TBGHK, cosine, sine);
+  if (suits_gpu_rotation(x_TBGHK, cosine, sine))
+    return c10::GradMode::is_enabled() ? Rotation::apply(x_TBGHK, cosine, sine)
+                                       : rotate_on_gpu(x_TBGHK, cosine, sine, /*is_back=*/false);
   const at::Tensor first = x_TBGHK.narrow(-1, 0, half), second = x_TBGHK.narrow(-1, half, half);
   std::vector<at::Tensor> parts{first.mul(cosine).sub(second.mul(sine)), second.mul(cosine).add(first.mul(sine))};
   if (2 * half < width) parts.push_back(x_TBGHK.narrow(-1, 2 * half, width - 2 * half));

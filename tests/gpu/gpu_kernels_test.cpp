@@ -14,6 +14,7 @@
 #include "nn/fp8.h"
 #include "nn/fused_norm.h"
 #include "nn/gpt_activation.h"
+#include "nn/parallel_linear.h"
 #include "nn/rotary.h"
 #include "nn/vocab_cross_entropy.h"
 
@@ -36,7 +37,7 @@ class GpuKernels : public testing::Test {
   static double error_bound(at::ScalarType type) {
     return type == at::kFloat ? 2e-5 : type == at::kHalf ? 2e-3 : 1.6e-2;
   }
-  /// Within `bound` of the largest number, and of each number.
+  /// Within `bound` of the largest number.
   static void expect_close(const at::Tensor& found, const at::Tensor& wanted, double bound, const std::string& what) {
     ASSERT_EQ(found.sizes(), wanted.sizes()) << what;
     const at::Tensor a = found.to(at::kDouble), b = wanted.to(at::kDouble);
@@ -166,6 +167,35 @@ TEST_F(GpuKernels, EightBitsAreThoseOfTheOperators) {
       }
 }
 
+/// A layer in 8 bits on the GPU beside the emulated one: value and every gradient, with a bias.
+TEST_F(GpuKernels, LayersOfEightBitsAreThoseOfTheCpu) {
+  if (fp8_engine_of(at::Device("cuda:0")) != Fp8Engine::kScaledMm) GTEST_SKIP() << "no products of 8 bits here";
+  const at::Tensor x = random({4, 16, 64}, at::kBFloat16), dy = random({4, 16, 96}, at::kBFloat16),
+                   weight = random({96, 64}, at::kBFloat16), bias = random({96}, at::kBFloat16);
+  for (const Fp8Recipe recipe : {Fp8Recipe::kDelayed, Fp8Recipe::kTensorwise}) {
+    std::vector<Gradients> results;
+    for (const char* name : {"cuda:0", "cpu"}) {
+      const at::Device device(name);
+      Fp8State state({.recipe = recipe}, 1, device);
+      ColumnParallelLinear layer(64, 96, {}, at::TensorOptions(at::kBFloat16).device(device), true, 1, &state);
+      const auto parameters = layer.named_parameters();
+      {
+        const c10::NoGradGuard no_grad;
+        parameters[0].tensor->copy_(weight);
+        parameters[1].tensor->copy_(bias);
+      }
+      at::Tensor input = x.to(device).detach().requires_grad_(true);
+      const at::Tensor y = layer.forward(input);
+      Gradients found =
+          torch::autograd::grad({y}, {input, *parameters[0].tensor, *parameters[1].tensor}, {dy.to(device)});
+      found.push_back(y.detach());
+      results.push_back(found);
+    }
+    for (size_t i = 0; i < results[0].size(); ++i)
+      expect_close(results[0][i].cpu(), results[1][i], error_bound(at::kBFloat16), fmt::format("tensor {}", i));
+  }
+}
+
 TEST_F(GpuKernels, RmsNormsAreThoseOfDoubles) {
   for (const auto& [type, of_gain] : std::vector<std::pair<at::ScalarType, at::ScalarType>>{
            {at::kFloat, at::kFloat}, {at::kBFloat16, at::kBFloat16}, {at::kBFloat16, at::kFloat}})
@@ -241,13 +271,20 @@ TEST_F(GpuKernels, RotationsAndPartsAreThoseOfDoubles) {
 
 TEST_F(GpuKernels, StridedCopiesAreThoseOfTheLibrary) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
-    for (const int64_t width : {8, 64, 80, 7}) {
-      const at::Tensor from = random({3, 5, 4, 6, width}, type).permute({1, 3, 0, 2, 4});
-      at::Tensor whole = at::zeros({5, 6, 3, 7, width}, from.options()), wanted = whole.clone();
-      copy_strided(whole.narrow(3, 2, 4), from);
-      wanted.narrow(3, 2, 4).copy_(from);
+    for (const int64_t width : {8, 64, 80, 7, 3000}) {
+      const at::Tensor from = random({3, 5, 4, width}, type).permute({1, 0, 2, 3});
+      at::Tensor whole = at::zeros({5, 3, 7, width}, from.options()), wanted = whole.clone();
+      const at::Tensor part = whole.narrow(2, 2, 4);
+      EXPECT_EQ(suits_gpu_copy(part, from), type != at::kFloat && width % 8 == 0) << width;
+      copy_strided(part, from);
+      wanted.narrow(2, 2, 4).copy_(from);
       EXPECT_TRUE(at::equal(whole, wanted)) << width;
     }
+  const at::Tensor from = random({3, 5, 4, 6, 8}, at::kBFloat16).permute({1, 3, 0, 2, 4});  // four dims around rows
+  at::Tensor to = at::zeros({5, 6, 3, 7, 8}, from.options());
+  EXPECT_FALSE(suits_gpu_copy(to.narrow(3, 2, 4), from));
+  copy_strided(to.narrow(3, 2, 4), from);
+  EXPECT_TRUE(at::equal(to.narrow(3, 2, 4), from));
 }
 
 TEST_F(GpuKernels, VocabularyLossIsThatOfDoubles) {
@@ -276,7 +313,7 @@ TEST_F(GpuKernels, VocabularyLossIsThatOfDoubles) {
       }
 }
 
-/// A linear layer's gradients with own kernels, under autocast's type and in fp32.
+/// A linear layer's gradients with own kernels, of one type throughout.
 TEST_F(GpuKernels, LinearLayersWithActivationAreThoseOfDoubles) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     at::Tensor x = random({50, 96}, type).requires_grad_(true), weight = random({64, 96}, type).requires_grad_(true),

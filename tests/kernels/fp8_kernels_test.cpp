@@ -173,38 +173,5 @@ TEST(Fp8Kernels, OrderOfThreadsAndBlocksChangesNothing) {
   }
 }
 
-template <typename T> float largest_of(const Buffer<T>& x, float before, unsigned blocks) {
-  Buffer<float> amax("amax", 1);
-  amax[0] = before;
-  launch({.blocks = {blocks}, .threads = {256}}, 1,
-         [&] { kernels::largest_value<T>(static_cast<long>(x.size()), x.data(), amax.data()); });
-  return amax[0];
-}
-
-template <typename T> void check_largest_value() {
-  for (const size_t count : {8, 64, 2040, 2048, 2056, 50000}) {
-    for (const unsigned blocks : {1u, 3u}) {
-      KERNEL_CASE(count, blocks);
-      Buffer<T> x("x", count);
-      for (T& value : x) value = narrow<T>(0.5);
-      EXPECT_EQ(largest_of(x, 0, blocks), 0.5f);
-      EXPECT_EQ(largest_of(x, 0.75f, blocks), 0.75f);
-      for (const size_t place : {size_t{0}, count / 2, count - 1}) {  // wherever it lies
-        x[place] = narrow<T>(-3);
-        EXPECT_EQ(largest_of(x, 0.75f, blocks), 3.0f) << place;
-        x[place] = narrow<T>(-kInfinity);
-        EXPECT_EQ(largest_of(x, 0, blocks), kInfinity) << place;
-        x[place] = narrow<T>(kNan);
-        EXPECT_TRUE(std::isnan(largest_of(x, kInfinity, blocks))) << place;
-        x[place] = narrow<T>(0.5);
-      }
-    }
-  }
-}
-
-TEST(Fp8Kernels, LargestValueOfFloats) { check_largest_value<float>(); }
-TEST(Fp8Kernels, LargestValueOfBFloat16) { check_largest_value<BFloat16>(); }
-TEST(Fp8Kernels, LargestValueOfHalves) { check_largest_value<Half>(); }
-
 }  // namespace
 }  // namespace lockstep::tests::cuda

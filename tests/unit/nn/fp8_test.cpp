@@ -149,6 +149,10 @@ TEST(Fp8Product, EnginesAgree) {
     for (const Fp8Engine engine : {Fp8Engine::kEmulated, Fp8Engine::kScaledMm}) {
       expect_close(fp8_product(a, b, at::kFloat, engine, false), want, 1e-6, "fp32");
       expect_close(fp8_product(a, b, at::kBFloat16, engine, true), want, std::ldexp(1, -8), "bf16");
+      const at::Tensor bias = wave({48}, 2.1);
+      expect_close(fp8_product(a, b, at::kFloat, engine, false, bias), want + bias.to(at::kDouble), 1e-6, "fp32, bias");
+      expect_close(fp8_product(a, b, at::kBFloat16, engine, true, bias.to(at::kBFloat16)),
+                   want + bias.to(at::kBFloat16).to(at::kDouble), std::ldexp(1, -7), "bf16, bias");
       const Fp8Tensor a_t{a.bits.t().contiguous().t(), a.inverse_scale};
       expect_close(fp8_product(a_t, b, at::kFloat, engine, false), want, 1e-6, "of columns");
     }

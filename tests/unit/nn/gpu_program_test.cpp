@@ -58,6 +58,19 @@ TEST(GpuProgram, WhatDoesNotCompileSaysWhy) {
   }
 }
 
+TEST(GpuProgram, TheEnvironmentSaysAutoOrOff) {
+  EXPECT_TRUE(wants_gpu_kernels("auto"));
+  EXPECT_FALSE(wants_gpu_kernels("off"));
+  for (const char* word : {"OFF", "0", "false", "on"}) EXPECT_THROW(wants_gpu_kernels(word), UsageError) << word;
+}
+
+TEST(GpuProgram, InstancesAreNamedAsInCpp) {
+  EXPECT_EQ(KernelInstance("copy_rows").name(), "copy_rows");
+  EXPECT_EQ(KernelInstance("column_sums").type(at::kBFloat16).type(at::kFloat).name(), "column_sums<BFloat16,float>");
+  EXPECT_EQ(KernelInstance("swiglu").type(at::kHalf).flag(false), KernelInstance("swiglu").type(at::kHalf).flag(false));
+  EXPECT_NE(KernelInstance("swiglu").type(at::kHalf), KernelInstance("swiglu").type(at::kFloat));
+}
+
 }  // namespace
 }  // namespace lockstep::nn::internal
 #endif
