@@ -328,10 +328,12 @@ TEST(Launch, WhoFailedFirstIsToldWhileTheOthersStillEnd) {
   const core::TempDir folder;
   const std::string err_file = (folder.path() / "err").string();
   // Rank 0 ends when it reads of the failure; told at the end only, it would be killed before.
-  const std::string script =
-      "if [ $RANK = 1 ]; then kill -9 $$; fi; trap '' TERM; "
-      "until grep -q 'rank 1 on .* failed first: signal 9' " +
-      err_file + "; do sleep 0.05; done; echo 'rank 0 has read it' >&2; exit 3";
+  // Rank 1 fails when rank 0 no longer ends at SIGTERM.
+  const std::string is_ready = (folder.path() / "is_ready").string();
+  const std::string script = "if [ $RANK = 1 ]; then until [ -e " + is_ready +
+                             " ]; do sleep 0.02; done; kill -9 $$; fi; trap '' TERM; : > " + is_ready +
+                             "; until grep -q 'rank 1 on .* failed first: signal 9' " + err_file +
+                             "; do sleep 0.05; done; echo 'rank 0 has read it' >&2; exit 3";
   std::vector<std::string> args = launch({"--nproc-per-node", "2"}, script).argv;
   args.insert(args.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2> " + err_file});
   const CommandResult result = run({.argv = args});

@@ -174,11 +174,15 @@ core::Json golden_cases() {
 
 /// fp32 rounding grows over ten steps of AdamW, whose first updates follow the sign of a gradient however small it is.
 constexpr double kLossTolerance = 1e-5;
-/// Beside that, what sums over ranks in another order make of it in the many batch norms of a FastViT.
-constexpr double kSynchronisedFastVitTolerance = 5e-5;
+/// Beside that, what sums in another order make of it in the many batch norms of a FastViT: OpenCLIP itself is off by
+/// 2.3e-5 from its own losses with another number of threads or on another processor, at the first step.
+constexpr double kFastVitTolerance = 5e-5;
+
+bool is_fastvit(const std::string& name) { return name.find("fastvit") != std::string::npos; }
+double loss_tolerance(const std::string& name) { return is_fastvit(name) ? kFastVitTolerance : kLossTolerance; }
 
 void expect_openclip_losses(const LossTrained& got, const core::Json& golden, const std::string& where,
-                            size_t num_steps, double tolerance = kLossTolerance) {
+                            size_t num_steps, double tolerance) {
   ASSERT_LE(num_steps, got.losses.size()) << where;
   for (size_t step = 0; step < num_steps; ++step) {
     const core::Json& want = golden.at("losses").at(step);
@@ -209,7 +213,7 @@ TEST_P(ContrastiveLosses, TenStepsEqualOpenClip) {
   const std::string name_of_case = GetParam();
   const bool trains_batch_norm = name_of_case == "siglip_resnet" || name_of_case.starts_with("fastvit");
   const LossTrained got = run.train(alone, {}, trains_batch_norm ? 6 : 10);
-  expect_openclip_losses(got, golden, GetParam(), got.losses.size());
+  expect_openclip_losses(got, golden, GetParam(), got.losses.size(), loss_tolerance(GetParam()));
   if (trains_batch_norm) return;
   for (const auto& [name, norm] : golden.at("norms").items()) {
     if (name.ends_with("in_proj_bias") || name.ends_with("qkv.bias") || name.ends_with("kv.bias") ||
@@ -262,11 +266,11 @@ TEST_P(ContrastiveLosses, RanksAndAccumulationEqualOneRank) {
     std::atomic<int> num_done = 0;
     tests::run_ranks(layout.num_ranks, [&](Comm& data) {
       const LossTrained got = run.train(data, layout, kNumSteps);
-      const bool is_fastvit = std::string(GetParam()).starts_with("fastvit");
-      const double tolerance = is_fastvit ? kSynchronisedFastVitTolerance : follows_signs ? kLossTolerance : 2e-6;
+      const bool synchronises_fastvit = std::string(GetParam()).starts_with("fastvit");
+      const double tolerance = synchronises_fastvit ? kFastVitTolerance : follows_signs ? kLossTolerance : 2e-6;
       expect_losses_of_one_rank(got, one, tolerance, where);
       // Those behind the first step depend on epsilon.
-      expect_openclip_losses(got, golden, where, /*num_steps=*/1, std::max(tolerance, kLossTolerance));
+      expect_openclip_losses(got, golden, where, /*num_steps=*/1, loss_tolerance(GetParam()));
       ++num_done;
     });
     EXPECT_EQ(num_done, layout.num_ranks);
