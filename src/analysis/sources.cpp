@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/join_first.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -287,10 +288,8 @@ void add_logs(const Found& found, std::vector<Source>& sources) {
   if (!has_another_reason) sources.insert(sources.end(), failed.begin(), failed.end());
   if (passed_over.empty()) return;
   constexpr size_t kMaxNames = 5;
-  const size_t num_more = passed_over.size() - std::min(passed_over.size(), kMaxNames);
-  passed_over.resize(passed_over.size() - num_more);
-  core::log_info("report: no line of measurement and no sign of a failure, passed over: {}{}",
-                 core::join(passed_over, ", "), num_more > 0 ? fmt::format(" and {} more", num_more) : "");
+  core::log_info("report: no line of measurement and no sign of a failure, passed over: {}",
+                 core::join_first(passed_over, kMaxNames));
 }
 
 /// Whatever lies below a folder; EnvironmentError when that is nothing.

@@ -1,8 +1,6 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
-#include <optional>
-
 #include "nn/activation.h"
 
 namespace lockstep::nn {

@@ -8,7 +8,6 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -360,7 +359,12 @@ at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosine, const at
 
 namespace {
 constexpr int64_t kRowThreads = 512;  // of the softmax kernels
+
+at::Tensor dense_targets(const at::Tensor& target_N) {
+  LOCKSTEP_CHECK(target_N.scalar_type() == at::kLong, "targets are {}", c10::toString(target_N.scalar_type()));
+  return target_N.contiguous();
 }
+}  // namespace
 
 bool suits_gpu_softmax(const at::Tensor& logits_NV) {
   return has_gpu_kernels(logits_NV.device()) && suits(logits_NV) && logits_NV.dim() == 2;
@@ -368,8 +372,7 @@ bool suits_gpu_softmax(const at::Tensor& logits_NV) {
 
 at::Tensor softmax_stats_on_gpu(const at::Tensor& logits_NV, int64_t used, const at::Tensor& target_N) {
   const int64_t rows = logits_NV.size(0);
-  LOCKSTEP_CHECK(target_N.scalar_type() == at::kLong, "targets are {}", c10::toString(target_N.scalar_type()));
-  const at::Tensor targets = target_N.contiguous();
+  const at::Tensor targets = dense_targets(target_N);
   at::Tensor stats_3N = at::empty({3, rows}, logits_NV.options().dtype(at::kFloat));
   launch(KernelInstance("softmax_stats").type(logits_NV), {.blocks = grid(rows), .threads = grid(kRowThreads)},
          static_cast<long>(rows), static_cast<int>(logits_NV.size(1)), static_cast<int>(used), address(logits_NV),
@@ -379,8 +382,7 @@ at::Tensor softmax_stats_on_gpu(const at::Tensor& logits_NV, int64_t used, const
 
 void softmax_gradient_on_gpu(at::Tensor logits_NV, int64_t used, const at::Tensor& target_N, const at::Tensor& top_N,
                              const at::Tensor& factor_N, const at::Tensor& weight_N) {
-  LOCKSTEP_CHECK(target_N.scalar_type() == at::kLong, "targets are {}", c10::toString(target_N.scalar_type()));
-  const at::Tensor targets = target_N.contiguous(), tops = top_N.contiguous(), factors = factor_N.contiguous(),
+  const at::Tensor targets = dense_targets(target_N), tops = top_N.contiguous(), factors = factor_N.contiguous(),
                    weights = weight_N.contiguous();
   launch(KernelInstance("softmax_gradient").type(logits_NV),
          {.blocks = grid(logits_NV.size(0)), .threads = grid(kRowThreads)}, static_cast<int>(logits_NV.size(1)),

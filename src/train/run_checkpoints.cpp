@@ -240,15 +240,16 @@ void RunCheckpoints::finish_saving() {
   const bool is_saved = checkpointer_->wait();
   run_.ranks.world.wait_for_rank_zero("the last checkpoint");  // writing for minutes is no stuck collective
   succeed_together(run_.world(), [&] {
-    if (!is_saved)
-      throw CheckpointError(
-          "train: the last checkpoint could not be written; the warning above says why",
-          checkpoint::has_usable_checkpoint(run_.folder.path)
-              ? fmt::format("the older checkpoints are whole: make room, and the same command with {} "
-                            "continues the run",
-                            config::flags_to_resume(run_.options().name, run_.folder.name))
-              : "there is no older one, so nothing can be continued: make room and begin again under "
-                "another --name, or in this folder with --resume latest");
+    if (is_saved) return;
+    const std::string flags = config::flags_to_resume(run_.options().name, run_.folder.name);
+    throw CheckpointError(
+        "train: the last checkpoint could not be written; the warning above says why",
+        checkpoint::has_usable_checkpoint(run_.folder.path)
+            ? fmt::format("the older checkpoints are whole: make room, and the same command with {} continues the run",
+                          flags)
+            : fmt::format("there is no older one, so nothing can be continued: make room and begin again under another "
+                          "--name, or in this folder with {}",
+                          flags));
   });
 }
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/join_first.h"
 #include "core/rng.h"
 #include "core/strings.h"
 #include "data/pictures/image_codecs.h"
@@ -68,6 +69,8 @@ void collect_files(const fs::path& folder, const FileKind& kind, int depth, std:
   }
 }
 
+constexpr size_t kMostNames = 5;  // in a message
+
 /// What lies directly in a folder.
 struct FolderContent {
   std::vector<std::string> folders;  ///< Sorted.
@@ -92,14 +95,6 @@ bool is_split_name(const std::string& name) {
   return std::ranges::count(kSplitNames, std::string_view(core::to_lower_ascii(name))) > 0;
 }
 
-/// "a, b, c and 4 more"
-std::string listed_names(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 5;
-  if (names.size() <= kMost) return core::join(names, ", ");
-  return fmt::format("{} and {} more", core::join(std::vector<std::string>(names.begin(), names.begin() + kMost), ", "),
-                     names.size() - kMost);
-}
-
 /// Of `names`, the one that most probably was meant as the folder of training data.
 const std::string& likeliest_split(const std::vector<std::string>& names) {
   for (const char* wanted : {"train", "training", "val", "validation"})
@@ -116,7 +111,7 @@ void refuse_folder_too_high(const fs::path& root, const std::vector<std::string>
   if (splits.size() > 1 || splits.size() == classes.size())
     throw DataError(
         fmt::format("data: '{}' holds no class folders, but folders named like parts of a data set: {}", root.string(),
-                    listed_names(splits)),
+                    core::join_first(splits, kMostNames)),
         fmt::format("name the one that holds the class folders: '{}' (`train imagenet` takes '{}' itself as its folder "
                     "of train and val)",
                     (root / likeliest_split(splits)).string(), root.string()));
@@ -135,7 +130,7 @@ void refuse_folder_too_high(const fs::path& root, const std::vector<std::string>
   const std::string data_set =
       has_splits ? fmt::format(", or '{}' as the folder of `train imagenet`", below.string()) : "";
   throw DataError(fmt::format("data: no folder of '{}' holds pictures or recordings directly; '{}' holds folders: {}",
-                              root.string(), first, listed_names(found.folders)),
+                              root.string(), first, core::join_first(found.folders, kMostNames)),
                   fmt::format("the folder is one too high: expected FOLDER/CLASS/picture.jpg; is it '{}'{}?",
                               (has_splits ? below / likeliest_split(found.folders) : below).string(), data_set));
 }

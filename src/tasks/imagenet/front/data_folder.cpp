@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/strings.h"
+#include "core/join_first.h"
 #include "data/shards/lmdb_reader.h"
 
 namespace lockstep::tasks {
@@ -54,16 +54,11 @@ void refuse_without(const std::string& part, const fs::path& root) {
   constexpr size_t kMostNames = 5;
   std::error_code ignored;
   if (fs::exists(root / part, ignored)) return;
-  std::vector<std::string> folders = folders_in(root);
+  const std::vector<std::string> folders = folders_in(root);
   const std::string hint = hint_for(root, folders, part);
   std::string found = fmt::format("it has no folder '{}'", part);
   if (!fs::exists(root, ignored)) found = "it does not exist";
-  if (!folders.empty()) {
-    const size_t num_more = folders.size() - std::min(folders.size(), kMostNames);
-    folders.resize(folders.size() - num_more);
-    found +=
-        fmt::format(", but {}{}", core::join(folders, ", "), num_more > 0 ? fmt::format(" and {} more", num_more) : "");
-  }
+  if (!folders.empty()) found += ", but " + core::join_first(folders, kMostNames);
   throw DataError(fmt::format("imagenet: the data folder '{}' cannot be read: {}", root.string(), found), hint);
 }
 
