@@ -23,6 +23,7 @@
 #include "core/units.h"
 #include "hw/machine_memory.h"
 #include "models/weights.h"
+#include "nn/work_recorder.h"
 #include "plan/batch_plan.h"
 #include "tasks/contrastive/engine/contrastive_training.h"
 #include "tasks/contrastive/front/memory_plan.h"
@@ -286,8 +287,9 @@ class StepCase final : public BenchCase {
   void build() {
     if (training_) return;
     try {
+      if (world().size() == 1) recorder_ = nn::make_work_recorder(train_options().cuda_graphs, context_.device);
       training_.emplace(tasks::build_contrastive_training(train_options(), shape_, world(), context_.device,
-                                                          plan_.num_micro_batches));
+                                                          plan_.num_micro_batches, {.recorder = recorder_.get()}));
       const auto seed = static_cast<uint64_t>(train_options().seed), rank = static_cast<uint64_t>(world().rank());
       for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro_batches; ++micro)
         batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.micro_batch_size,
@@ -368,6 +370,7 @@ class StepCase final : public BenchCase {
   std::optional<DevicePeak> peak_;
   BatchSearch search_;
   int64_t limit_bytes_ = 0;
+  std::unique_ptr<nn::WorkRecorder> recorder_;  // of the training's steps
   std::optional<tasks::ContrastiveTraining> training_;
   std::vector<models::Batch> batches_;
   std::vector<at::Tensor> losses_;

@@ -184,6 +184,7 @@ void declare_step(core::OptionSet& set, BenchOptions& o) {
           "eps",
           "wd",
           "pretrained",
+          "cuda-graphs",
           "seed"});
   set.add("batches", &o.batches,
           {.help = "Inputs instead of random ones: safetensors with image.N (B x 3 x pixels x pixels, normalised) and "

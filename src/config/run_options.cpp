@@ -92,6 +92,13 @@ void declare_compute_flags(core::OptionSet& set, RunOptions& o) {
            .help = "Only kernels that give the same bits in every run; may be slower. On GPUs also without TF32, "
                    "unless it is asked for."});
   declare_gpu_math_options(set, o.gpu_math);
+  set.add("cuda-graphs", &o.cuda_graphs,
+          {.role = OptionRole::kConfiguration,
+           .help = "auto: on one GPU forward and backward of a step whose batches have always the same sizes are "
+                   "recorded and launched as CUDA graphs, with the numbers of plain steps, where memory for two steps "
+                   "is free. Steps that draw random numbers (dropout) or pack texts go on kernel by kernel, and so do "
+                   "runs of several ranks. off: always kernel by kernel.",
+           .choices = {"auto", "off"}});
   set.add("check-replicas", &o.check_replicas_steps,
           {.role = OptionRole::kConfiguration,
            .help = "Compare a hash of the parameters across ranks every N steps; a difference stops the run. 0: never.",

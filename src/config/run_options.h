@@ -33,6 +33,7 @@ struct RunOptions {
   int64_t threads = 0;                 // --threads, compute threads per rank, 0 = auto
   bool deterministic = false;          // --deterministic
   GpuMath gpu_math;                    // --tf32, --cudnn-tf32, --cudnn-benchmark
+  std::string cuda_graphs = "auto";    // --cuda-graphs {auto,off}
   int64_t check_replicas_steps = 500;  // --check-replicas, 0 = never
 
   // Logging

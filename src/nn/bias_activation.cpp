@@ -35,7 +35,7 @@ struct AddBias : torch::autograd::Function<AddBias> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor& gradient = gradients[0];
     return {gradient,
-            column_sums(gradient.reshape({-1, gradient.size(-1)})).to(context->saved_data["type"].toScalarType())};
+            column_sums(gradient.reshape({-1, gradient.size(-1)}), context->saved_data["type"].toScalarType())};
   }
 };
 

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "nn/dropout_kernel.h"
 #include "nn/parallel_for.h"
+#include "nn/work_recorder.h"
 
 namespace lockstep::nn {
 namespace {
@@ -93,6 +94,7 @@ at::Tensor numbered_mask(const at::Tensor& x, const Dropout& dropout, double kep
 }  // namespace
 
 void seed_device_generator(at::Device device, uint64_t key) {
+  refuse_recording("dropout");
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(key);
@@ -100,6 +102,7 @@ void seed_device_generator(at::Device device, uint64_t key) {
 
 at::Tensor dropout(const at::Tensor& x, const Dropout& dropout) {
   if (dropout.probability <= 0.0) return x;
+  refuse_recording("dropout");
   const double kept = 1.0 - dropout.probability;
   at::Tensor mask;
   {

@@ -37,8 +37,8 @@ struct NormGradients {
 NormGradients layer_norm_backward_on_gpu(const Normed& normed, const at::Tensor& gain, const at::Tensor& dout,
                                          const at::Tensor& dsum, at::ScalarType residual_type);
 
-/// [N, W] -> [W], summed in fp32, of x's type; by the tensor library where the kernel does not suit.
-at::Tensor column_sums(const at::Tensor& x_NW);
+/// [N, W] -> [W] of `type`, which is x's or fp32, summed in fp32; by the tensor library where the kernel does not suit.
+at::Tensor column_sums(const at::Tensor& x_NW, at::ScalarType type);
 
 /// Do the next two take these? bias [W].
 bool suits_gpu_bias_activation(const at::Tensor& x, const at::Tensor& bias);

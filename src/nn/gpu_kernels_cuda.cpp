@@ -147,7 +147,7 @@ NormGradients layer_norm_backward_on_gpu(const Normed& normed, const at::Tensor&
          static_cast<long>(rows), static_cast<int>(width), address(d), address(more), address(s),
          address(normed.mean_N), address(normed.rstd_N), address(gain), written(result.sum),
          has_own_residual ? written(result.residual) : nullptr, written(parts_BS));
-  const at::Tensor sums = column_sums(parts_BS).to(gain.scalar_type());
+  const at::Tensor sums = column_sums(parts_BS, at::kFloat).to(gain.scalar_type());
   result.gain = sums.narrow(0, 0, width);
   if (!is_rms) result.bias = sums.narrow(0, width, width);
   return result;
@@ -194,12 +194,12 @@ at::Tensor parts_of(const SumGrid& shape, const at::Tensor& x, int64_t width) {
   return at::empty({shape.parts > 1 ? shape.parts : 0, width}, x.options().dtype(at::kFloat));
 }
 
-at::Tensor summed(const at::Tensor& x_NW) {
+at::Tensor summed(const at::Tensor& x_NW, at::ScalarType type) {
   const int64_t rows = x_NW.size(0), width = x_NW.size(1);
   const SumGrid shape = sum_grid(rows, width);
   const at::Tensor parts_PW = parts_of(shape, x_NW, width);
-  at::Tensor sum_W = at::empty({width}, x_NW.options());
-  launch(KernelInstance("column_sums").type(x_NW).type(x_NW), shape.grid(), static_cast<long>(rows),
+  at::Tensor sum_W = at::empty({width}, x_NW.options().dtype(type));
+  launch(KernelInstance("column_sums").type(x_NW).type(type), shape.grid(), static_cast<long>(rows),
          static_cast<int>(width), address(x_NW), written(parts_PW), written(sum_W),
          take_counters(shape, x_NW.device()));
   return sum_W;
@@ -207,8 +207,8 @@ at::Tensor summed(const at::Tensor& x_NW) {
 
 }  // namespace
 
-at::Tensor column_sums(const at::Tensor& x_NW) {
-  return has_gpu_kernels(x_NW.device()) && suits(x_NW) ? summed(x_NW) : x_NW.sum(0);
+at::Tensor column_sums(const at::Tensor& x_NW, at::ScalarType type) {
+  return has_gpu_kernels(x_NW.device()) && suits(x_NW) ? summed(x_NW, type) : x_NW.sum(0).to(type);
 }
 
 bool suits_gpu_bias_activation(const at::Tensor& x, const at::Tensor& bias) {

@@ -18,6 +18,7 @@
 #include "nn/gpu_kernels.h"
 #include "nn/onednn.h"
 #include "nn/parallel_for.h"
+#include "nn/typed_copies.h"
 #include "nn/weight_use_internal.h"
 
 namespace lockstep::nn {
@@ -60,24 +61,30 @@ at::Tensor onednn_product(const at::Tensor& a_NK, const at::Tensor& b_KM) {
   return onednn_linear(dense(a_NK), b_KM.t(), {});
 }
 
-constexpr const char* kHasBias = "has_bias";
+constexpr const char* kBiasType = "bias_type";
 
 /// [..., n] -> [rows, n], dense.
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).contiguous(); }
 
+/// The product in `type`, rounded once where the device can.
+at::Tensor product_of_type(const at::Tensor& a_NK, const at::Tensor& b_KM, at::ScalarType type) {
+  const bool widens = a_NK.is_cuda() && type == at::kFloat && a_NK.scalar_type() != at::kFloat;
+  return widens ? at::mm(a_NK, b_KM, type) : product(a_NK, b_KM).to(type);
+}
+
 int64_t num_rows(const at::Tensor& weight) { return weight.numel() / weight.size(-1); }
 
-/// A linear layer whose weight's gradient may have a sink. x and bias are of the type to compute in; `weight` is the
-/// parameter.
+/// A linear layer whose weight's gradient may have a sink. x is of the type to compute in; `weight` and `bias` are the
+/// parameters.
 struct LinearLayer : torch::autograd::Function<LinearLayer> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
     const at::Tensor typed_weight = internal::weight_like(x, weight);
     const bool trains_weight = weight.requires_grad();
     context->save_for_backward({trains_weight ? x : at::Tensor(), typed_weight, weight});
-    context->saved_data[kHasBias] = bias.has_value();
+    if (bias) context->saved_data[kBiasType] = bias->scalar_type();
     if (trains_weight) internal::keep_use(context, weight);
-    const at::Tensor bias_or_none = bias.value_or(at::Tensor());
+    const at::Tensor bias_or_none = bias ? internal::bias_like(x, *bias) : at::Tensor();
     return takes_onednn(x, typed_weight, typed_weight.size(0))
                ? onednn_linear(x.contiguous(), typed_weight, bias_or_none)
                : at::linear(x, typed_weight, bias_or_none);
@@ -93,7 +100,8 @@ struct LinearLayer : torch::autograd::Function<LinearLayer> {
     }
     if (context->needs_input_grad(1))
       found[1] = internal::weight_gradient(*internal::kept_use(context), saved[2], rows, rows_of(saved[0]));
-    if (context->saved_data[kHasBias].toBool() && context->needs_input_grad(2)) found[2] = column_sums(rows);
+    if (context->saved_data.contains(kBiasType) && context->needs_input_grad(2))
+      found[2] = column_sums(rows, context->saved_data[kBiasType].toScalarType());
     return found;
   }
 };
@@ -126,9 +134,13 @@ void add_product(at::Tensor sum_NM, const at::Tensor& a_NK, const at::Tensor& b_
 }
 
 at::Tensor internal::weight_like(const at::Tensor& x, const at::Tensor& weight) {
+  return bias_like(x, weight).flatten(0, -2);
+}
+
+at::Tensor internal::bias_like(const at::Tensor& x, const at::Tensor& bias) {
   // Autocast's own cache would keep a cast that is made while gradients are off.
   const bool is_autocast = at::autocast::is_autocast_enabled(x.device().type());
-  return (is_autocast ? weight.to(x.scalar_type()) : weight).flatten(0, -2);
+  return is_autocast ? typed_parameter(bias, x.scalar_type()) : bias;
 }
 
 at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, const at::Tensor& out_gradient_NO,
@@ -137,7 +149,7 @@ at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, c
   const GradientSink::Sum sum = sink != nullptr ? sink->begin(weight) : GradientSink::Sum{};
   if (!sum.tensor.defined() || !sum.tensor.is_contiguous()) {
     use.use.reset();
-    return product(out_gradient_NO.t(), x_NI).to(weight.scalar_type()).view(weight.sizes());
+    return product_of_type(out_gradient_NO.t(), x_NI, weight.scalar_type()).view(weight.sizes());
   }
   add_product(sum.tensor.flatten(0, -2), out_gradient_NO.t(), x_NI, sum.is_new);
   sink->end(use.use);
@@ -150,9 +162,8 @@ at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& weight, const at:
   const bool sums_bias = c10::GradMode::is_enabled() && bias.defined() && has_gpu_kernels(x.device());
   if (!has_sink && !sums_bias && (is_autocast || !takes_onednn(x, weight, num_rows(weight))))
     return at::linear(x, weight.flatten(0, -2), bias);
-  const std::optional<at::Tensor> typed_bias =
-      bias.defined() ? std::optional<at::Tensor>(in_compute_type(bias)) : std::nullopt;
-  return LinearLayer::apply(in_compute_type(x), weight, typed_bias);
+  return LinearLayer::apply(in_compute_type(x), weight,
+                            bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
 }  // namespace lockstep::nn

@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-AutocastGuard::AutocastGuard(c10::DeviceType device, at::ScalarType type)
+AutocastGuard::AutocastGuard(c10::DeviceType device, at::ScalarType type, nn::TypedCopies* copies)
     : before_(Before{.device = device,
                      .was_enabled = at::autocast::is_autocast_enabled(device),
                      .was_cached = at::autocast::is_autocast_cache_enabled(),
@@ -21,6 +21,7 @@ AutocastGuard::AutocastGuard(c10::DeviceType device, at::ScalarType type)
   at::autocast::set_autocast_dtype(device, type);
   at::autocast::set_autocast_cache_enabled(true);
   at::autocast::increment_nesting();
+  if (copies != nullptr) copies_.emplace(*copies);
 }
 
 AutocastGuard::~AutocastGuard() {
@@ -54,6 +55,10 @@ Precision::Precision(std::string_view name, c10::DeviceType device) : name_(name
 
 at::ScalarType Precision::parameter_type(const config::ParamSpec& parameter) const {
   return config::is_16bit(parameter, name_) ? input_type_ : at::kFloat;
+}
+
+void Precision::cast_weights_at_once() {
+  if (autocast_type_ && device_ != c10::DeviceType::CPU) copies_ = std::make_unique<nn::TypedCopies>(*autocast_type_);
 }
 
 void Precision::convert_parameters(const std::vector<comm::NamedTensor>& parameters,

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "comm/named_tensor.h"
 #include "config/param_spec.h"
+#include "nn/typed_copies.h"
 
 namespace lockstep::train {
 
@@ -17,7 +19,7 @@ namespace lockstep::train {
 class AutocastGuard {
  public:
   AutocastGuard() = default;  ///< Does nothing.
-  AutocastGuard(c10::DeviceType device, at::ScalarType type);
+  AutocastGuard(c10::DeviceType device, at::ScalarType type, nn::TypedCopies* copies);
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
   ~AutocastGuard();
@@ -29,6 +31,7 @@ class AutocastGuard {
     at::ScalarType type;
   };
   std::optional<Before> before_;
+  std::optional<nn::TypedCopies::Scope> copies_;
 };
 
 /// One --precision on one kind of device: which type everything has.
@@ -48,7 +51,12 @@ class Precision {
   bool needs_loss_scaler() const { return autocast_type_ == at::kHalf || input_type_ == at::kHalf; }
   std::optional<at::ScalarType> autocast_type() const { return autocast_type_; }
   /// To hold around forward and loss, not around backward or the update.
-  AutocastGuard autocast() const { return autocast_type_ ? AutocastGuard(device_, *autocast_type_) : AutocastGuard(); }
+  AutocastGuard autocast() const {
+    return autocast_type_ ? AutocastGuard(device_, *autocast_type_, copies_.get()) : AutocastGuard();
+  }
+  /// From now on weights are cast all at once when autocast() begins, where that spares launches: on devices other than
+  /// the CPU. Not where parameters may be on their way then (GradSync::wait_where_used).
+  void cast_weights_at_once();
 
   /// Gives each parameter its type, in place and before any bucket or optimiser exists. `specs` names every parameter.
   void convert_parameters(const std::vector<comm::NamedTensor>& parameters,
@@ -59,6 +67,7 @@ class Precision {
   c10::DeviceType device_;
   std::optional<at::ScalarType> autocast_type_;
   at::ScalarType input_type_ = at::kFloat;
+  std::unique_ptr<nn::TypedCopies> copies_;
 };
 
 }  // namespace lockstep::train

@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "models/task.h"
+#include "nn/work_recorder.h"
 #include "optim/loss_scaler.h"
 #include "parallel/grad_sync.h"
 #include "train/phase_clock.h"
@@ -30,10 +32,11 @@ struct StepRunnerParts {
   const Precision& precision;
   const optim::LossScaler* scaler = nullptr;  ///< Gradients come out multiplied by its scale.
   int data_rank = 0;                          ///< Ranks draw different random numbers.
-  PhaseClock* phases = nullptr;  ///< Notified when forward, backward and waiting end; nullptr: nobody asks.
+  std::function<void(Phase)> on_phase_end = {};  ///< When forward, backward and waiting end; empty: nobody asks.
+  nn::WorkRecorder* recorder = nullptr;          ///< Of steps that ranks need not agree on; nullptr: none.
 
   void mark(Phase phase) const {
-    if (phases != nullptr) phases->mark(phase);
+    if (on_phase_end) on_phase_end(phase);
   }
 };
 

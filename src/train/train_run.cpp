@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "nn/work_recorder.h"
 #include "parallel/replica_check.h"
 #include "record/reader.h"
 #include "record/run_record.h"
@@ -90,6 +91,7 @@ class TrainRun final : private TrainerCallbacks {
   StartedRun& started_;
   RunContext run_;
   PhaseClock phases_;
+  std::unique_ptr<nn::WorkRecorder> recorder_;  // of the task's steps
   std::unique_ptr<TrainingTask> task_;
   RunCheckpoints checkpoints_{run_};
   Snapshot snapshot_;
@@ -116,11 +118,13 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
   if (!run_.folder.has_checkpoint) snapshot_ = task_->find_snapshot();
   checkpoints_.check_model(snapshot_);
   if (run_.ranks.is_first()) core::show_progress(fmt::format("building {}", run_.facts().model));
+  if (run_.world().size() == 1) recorder_ = nn::make_work_recorder(run_.options().cuda_graphs, run_.ranks.device);
   training_ = &task_->build_training({.phases = &phases_,
                                       .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or("")),
                                       .is_restored = run_.folder.has_checkpoint,
                                       .adamw = checkpoints_.find_adamw(snapshot_),
-                                      .snapshot = snapshot_});
+                                      .snapshot = snapshot_,
+                                      .recorder = recorder_.get()});
   core::end_progress();
   startup_.finish("weights");
   if (epoch_.num_batches > 0)

@@ -39,18 +39,25 @@ std::vector<optim::Segment> optimizer_segments(const parallel::Partition& partit
   return segments;
 }
 
-StepRunnerParts step_runner_parts(const Training& training, int data_rank, PhaseClock* phases) {
+StepRunnerParts step_runner_parts(const Training& training, int data_rank, const TrainingHooks& hooks) {
   return {.task = training.faulty_task ? *training.faulty_task : *training.task,
           .sync = *training.sync,
           .precision = *training.precision,
           .scaler = training.scaler.get(),
           .data_rank = data_rank,
-          .phases = phases};
+          .on_phase_end = hooks.phases == nullptr ? std::function<void(Phase)>()
+                                                  : [clock = hooks.phases](Phase phase) { clock->mark(phase); },
+          .recorder = hooks.fault ? nullptr : hooks.recorder};
 }
 
-void wait_where_used(nn::Module& network, parallel::GradSync& sync) {
-  for (nn::Module* unit : network.units())
-    if (auto wait = sync.wait_where_used(unit->named_parameters())) unit->set_before_run(std::move(wait));
+void prepare_parameter_reads(Training& training) {
+  bool waits = false;
+  for (nn::Module* unit : training.task->network().units())
+    if (auto wait = training.sync->wait_where_used(unit->named_parameters())) {
+      unit->set_before_run(std::move(wait));
+      waits = true;
+    }
+  if (!waits) training.precision->cast_weights_at_once();
 }
 
 optim::GradSummary update_parameters(parallel::GradSync& sync, optim::Optimizer& optimizer, optim::LossScaler* scaler,

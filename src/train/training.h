@@ -69,11 +69,10 @@ struct Training {
   }
 };
 
-/// What a runner of `training` works with; ranks of different `data_rank` draw different random numbers.
-StepRunnerParts step_runner_parts(const Training& training, int data_rank, PhaseClock* phases);
-
-/// Parameters that zero1 gathers are waited for unit by unit of the network. Neither may be used after the other's end.
-void wait_where_used(nn::Module& network, parallel::GradSync& sync);
+/// Parameters that zero1 gathers are waited for unit by unit of the network, and where none are, the precision casts
+/// all weights at once. To be called when task, precision and sync are there, none of which may be used after another's
+/// end.
+void prepare_parameter_reads(Training& training);
 
 /// All that a checkpoint of it holds. `training` outlives the result.
 CheckpointState checkpoint_state(const Training& training);
@@ -95,6 +94,10 @@ struct TrainingHooks {
   /// What AdamW goes on with instead of what the flags say: that of a file of OpenCLIP, see RunCheckpoints::find_adamw.
   std::optional<optim::AdamWConfig> adamw = std::nullopt;
   Snapshot snapshot = {};  ///< Else: where weights alone come from, unless it is restored, too.
+  nn::WorkRecorder* recorder = nullptr;  ///< Of its steps, of which there is one rank; outlives the training.
 };
+
+/// What a runner of `training` works with; ranks of different `data_rank` draw different random numbers.
+StepRunnerParts step_runner_parts(const Training& training, int data_rank, const TrainingHooks& hooks);
 
 }  // namespace lockstep::train

@@ -28,6 +28,33 @@ class CudaGraphs : public AcceleratorFixture {
       GTEST_SKIP() << "no GPU of NVIDIA is here (/dev, /proc/driver/nvidia, PCI): never run on this machine";
   }
   static at::Device gpu() { return {at::kCUDA, 0}; }
+  static ProgramResult on_gpu(std::vector<std::string> args) {
+    args.insert(args.begin(), LOCKSTEP_BUILD_DIR "/lockstep-engine");
+    return run_program(std::move(args), {});
+  }
+  /// Trains with and without graphs. `args(name)`: a deterministic command line of eight steps or more.
+  template <typename Args> void expect_same_training(const std::string& name, const Args& args) const {
+    SCOPED_TRACE(name);
+    for (const std::string graphs : {"auto", "off"}) {
+      auto words = args(name + "-" + graphs);
+      words.insert(words.end(), {"--cuda-graphs", graphs});
+      const auto trained = on_gpu(words);
+      ASSERT_EQ(trained.exit_code, 0) << trained.err;
+      EXPECT_EQ(trained.err.find("launched as CUDA graphs") != std::string::npos, graphs == "auto") << trained.err;
+      EXPECT_EQ(trained.err.find("kernel by kernel, not"), std::string::npos) << trained.err;
+    }
+    ASSERT_GE(losses(name + "-off").size(), 8u);
+    EXPECT_EQ(losses(name + "-auto"), losses(name + "-off"));
+    expect_same_files(name + "-auto", name + "-off");
+  }
+  /// Steps that cannot be recorded: why, as the log says.
+  void expect_plain_training(const std::vector<std::string>& args, const std::string& why) const {
+    const auto trained = on_gpu(args);
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const size_t place = trained.err.find("kernel by kernel, not as CUDA graphs: ");
+    ASSERT_NE(place, std::string::npos) << trained.err;
+    EXPECT_LT(trained.err.find(why, place), trained.err.find('\n', place)) << trained.err;
+  }
   static at::Tensor numbers(const std::vector<int64_t>& sizes, uint64_t seed) {
     at::Tensor values = at::empty(sizes, at::kFloat);
     core::CounterRng rng(seed);
@@ -157,10 +184,6 @@ TEST_F(CudaGraphs, FormsComeAndGo) {
 }
 
 TEST_F(CudaGraphs, CommandsUseThemAndGiveTheSameFiles) {
-  const auto on_gpu = [](std::vector<std::string> args) {
-    args.insert(args.begin(), LOCKSTEP_BUILD_DIR "/lockstep-engine");
-    return run_program(std::move(args), {});
-  };
   const std::string model = (shared_->path() / "tiny.json").string();
   const auto trained = on_gpu(train_args("trained", {"--max-steps", "2"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
@@ -189,6 +212,79 @@ TEST_F(CudaGraphs, CommandsUseThemAndGiveTheSameFiles) {
   }
   EXPECT_EQ(embeddings["off"].size(), 4u);
   EXPECT_TRUE(embeddings["auto"] == embeddings["off"]);
+}
+
+/// Evaluations between steps, a last batch of another size and other steps' checkpoints come in between.
+TEST_F(CudaGraphs, StepsOfTrainingAreThoseOfPlainOnesBitForBit) {
+  for (const std::string precision : {"fp32", "amp_bf16", "amp", "bf16"})
+    expect_same_training("clip-" + precision, [&](const std::string& name) {
+      return on_any_device(train_args(name, {"--precision", precision, "--deterministic", "--val-data",
+                                             shapes("val_shards"), "--save-every-n-steps", "5"}));
+    });
+  expect_same_training("clip-accumulating", [&](const std::string& name) {
+    return on_any_device(
+        train_args(name, {"--batch-size", "4", "--accum-freq", "2", "--precision", "amp_bf16", "--deterministic"}));
+  });
+  const std::vector<std::vector<std::string>> layouts = {
+      {},
+      {"--bf16"},
+      {"--bf16", "--accumulate-allreduce-grads-in-fp32"},
+      {"--bf16", "--fp8-format", "hybrid"},
+      {"--bf16", "--recompute-granularity", "selective", "--swiglu", "--position-embedding-type", "rope"}};
+  for (size_t i = 0; i < layouts.size(); ++i)
+    expect_same_training("gpt-" + std::to_string(i), [&](const std::string& name) {
+      auto args = gpt_args(name, {"--hidden-dropout", "0", "--train-iters", "10", "--deterministic"});
+      args.insert(args.end(), layouts[i].begin(), layouts[i].end());
+      return args;
+    });
+  expect_same_training("imagenet", [&](const std::string& name) {
+    return std::vector<std::string>{"train",
+                                    "imagenet",
+                                    "--dummy",
+                                    "--val-num-samples",
+                                    "8",
+                                    "--train-num-samples",
+                                    "20",
+                                    "-a",
+                                    "resnet18",
+                                    "--image-size",
+                                    "32",
+                                    "--batch-size",
+                                    "4",
+                                    "--workers",
+                                    "1",
+                                    "--epochs",
+                                    "2",
+                                    "--log-every-n-steps",
+                                    "1",
+                                    "--precision",
+                                    "amp_bf16",
+                                    "--deterministic",
+                                    "--logs",
+                                    logs_.path().string(),
+                                    "--name",
+                                    name};
+  });
+}
+
+TEST_F(CudaGraphs, ResumingAmongThemIsBitForBit) {
+  const auto args = [&](const std::string& name, const std::vector<std::string>& more) {
+    auto words = gpt_args(name, {"--bf16", "--hidden-dropout", "0", "--train-iters", "12", "--deterministic"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  ASSERT_EQ(on_gpu(args("whole", {})).exit_code, 0);
+  ASSERT_EQ(on_gpu(args("parts", {"--exit-interval", "6"})).exit_code, 0);
+  const auto resumed = on_gpu(args("parts", {"--resume", "latest"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  expect_same_files("parts", "whole");
+}
+
+TEST_F(CudaGraphs, StepsThatDrawOrPackAreNotRecorded) {
+  expect_plain_training(gpt_args("drawing", {}), "dropout");
+  expect_plain_training(clap_args("packing", {}), "packed by the host");
+  expect_plain_training(on_any_device(train_args("patches", {"--force-patch-dropout", "0.5"})), "patch dropout");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/rng.h"
+#include "nn/work_recorder.h"
 
 namespace lockstep::models {
 namespace {
@@ -43,6 +44,7 @@ at::Tensor painted(const at::Tensor& ends_BE, int64_t first, int64_t size) {
 
 at::Tensor spec_augment_blanks(int64_t num_clips, int64_t mel_bins, int64_t frames, uint64_t random_key,
                                const at::Device& device) {
+  nn::refuse_recording("SpecAugment");
   constexpr int64_t kEndsOfClip = 4 * kStripes;
   const at::Tensor host_BE =
       at::empty({num_clips, kEndsOfClip}, at::TensorOptions(at::kLong).pinned_memory(!device.is_cpu()));

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "core/rng.h"
+#include "nn/work_recorder.h"
 
 namespace lockstep::models {
 namespace {
@@ -28,6 +29,7 @@ at::Tensor add_branch(const at::Tensor& x, const at::Tensor& y, const at::Tensor
 DropPath draw_drop_path(double probability, int64_t batch, uint64_t random_key, int64_t block,
                         const at::TensorOptions& options) {
   if (probability <= 0.0) return {};
+  nn::refuse_recording("stochastic depth");
   const auto key = [&](uint64_t branch) {
     return core::stream_key({random_key, kDropPathStream, static_cast<uint64_t>(block), branch});
   };

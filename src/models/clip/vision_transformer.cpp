@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "models/clip/block_shape.h"
+#include "nn/work_recorder.h"
 
 namespace lockstep::models {
 namespace {
@@ -27,6 +28,7 @@ constexpr uint64_t kPatchDropoutStream = 0x70617463;  // "patc": apart from othe
 }  // namespace
 
 at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key) {
+  nn::refuse_recording("patch dropout");
   const int64_t num_kept = config::num_kept_patches(num_patches, dropout);
   at::Tensor kept_BP = at::empty({num_samples, num_kept}, at::TensorOptions(at::kLong));
   auto* row = kept_BP.mutable_data_ptr<int64_t>();

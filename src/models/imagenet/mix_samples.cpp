@@ -1,4 +1,5 @@
 #include "models/imagenet/mix_samples.h"
+#include "nn/work_recorder.h"
 
 #include <ATen/ATen.h>
 
@@ -68,6 +69,7 @@ CutBox draw_cut_box(int64_t width, int64_t height, double own_share, core::Count
 MixedSamples mix_samples(const at::Tensor& image_BCYX, const at::Tensor& label_B, const MixOptions& options,
                          uint64_t random_key) {
   if (options.mixup_alpha == 0 && options.cutmix_alpha == 0) return {.image_BCYX = image_BCYX};
+  nn::refuse_recording("mixing of samples");
   core::CounterRng rng(core::stream_key({random_key, kMixStream}));
   const bool has_both = options.mixup_alpha > 0 && options.cutmix_alpha > 0;
   const bool is_cutmix = has_both ? rng.uniform() < 0.5 : options.cutmix_alpha > 0;

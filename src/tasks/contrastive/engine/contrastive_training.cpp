@@ -11,6 +11,7 @@
 #include "tasks/contrastive/engine/contrastive_cache_step.h"
 #include "tasks/contrastive/engine/towers_build.h"
 #include "train/grad_sync_choice.h"
+#include "train/recorded_step.h"
 
 namespace lockstep::tasks {
 
@@ -129,13 +130,14 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
   training.data_axis = &data_axis;
   const auto parameters = training.task->network().named_parameters();
   training.sync = build_sync(options, parameters, data_axis);
-  train::wait_where_used(training.task->network(), *training.sync);
+  train::prepare_parameter_reads(training);
   training.optimizer = build_optimizer(
       options, hooks.adamw, train::optimizer_segments(training.sync->partition(), updated_specs(options, shape)));
   if (training.precision->needs_loss_scaler())
     training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
-  const auto parts = train::step_runner_parts(training, data_axis.rank(), hooks.phases);
-  training.runner = num_micro_batches > 1 ? make_contrastive_cache_step(parts) : train::make_plain_step(parts);
+  training.runner = train::make_recorded_step(train::step_runner_parts(training, data_axis.rank(), hooks),
+                                              num_micro_batches > 1 ? make_contrastive_cache_step
+                                                                    : train::make_plain_step);
   return training;
 }
 

@@ -420,7 +420,7 @@ void declare_distributed(core::OptionSet& set, ContrastiveOptions& o) {
            .max = 1 << 20,
            .is_min_excluded = true});
   config::declare_run_flags(set, o,
-                            {"threads", "deterministic", "tf32", "cudnn-tf32", "cudnn-benchmark", "check-replicas"});
+                            {"threads", "deterministic", "tf32", "cudnn-tf32", "cudnn-benchmark", "cuda-graphs", "check-replicas"});
 }
 
 void declare_logging(core::OptionSet& set, ContrastiveOptions& o) {

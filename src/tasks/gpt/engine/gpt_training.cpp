@@ -22,6 +22,7 @@
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
 #include "train/grad_sync_choice.h"
+#include "train/recorded_step.h"
 #include "train/shared_hashing.h"
 
 namespace lockstep::tasks {
@@ -294,7 +295,7 @@ GptTraining build_gpt_training(const GptOptions& options, const plan::GptLayout&
   const auto parameters = training.task->network().named_parameters();
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);
-  train::wait_where_used(training.task->network(), *training.sync);
+  train::prepare_parameter_reads(training);
   training.optimizer =
       optim::make_optimizer({.beta1 = options.adam_beta1,
                              .beta2 = options.adam_beta2,
@@ -303,10 +304,12 @@ GptTraining build_gpt_training(const GptOptions& options, const plan::GptLayout&
                             train::optimizer_segments(in_order(training.sync->partition(), parameters), specs));
   training.norm = make_norm_share(layout, point, training.optimizer->segments(), specs, groups.world);
   training.scaler = make_scaler(options, device);
-  training.runner = train::make_pipeline_step(
-      train::step_runner_parts(training, point.dp, hooks.phases),
-      gpt_pipeline_parts(*training.stage, layout, groups, {device, training.precision->input_type()},
-                         options.calculate_per_token_loss));
+  training.runner = train::make_recorded_step(
+      train::step_runner_parts(training, point.dp, hooks), [&](const train::StepRunnerParts& parts) {
+        return train::make_pipeline_step(parts, gpt_pipeline_parts(*training.stage, layout, groups,
+                                                                   {device, training.precision->input_type()},
+                                                                   options.calculate_per_token_loss));
+      });
   return training;
 }
 

@@ -101,6 +101,7 @@ void declare_gpt_logging(core::OptionSet& set, GptOptions& o) {
                              "tf32",
                              "cudnn-tf32",
                              "cudnn-benchmark",
+                             "cuda-graphs",
                              {"check-replicas", {"check-weight-hash-across-dp-replicas-interval"}}});
   set.add("distributed-timeout-minutes", &o.distributed_timeout_minutes,
           {.role = OptionRole::kIdentity,

@@ -12,6 +12,7 @@
 #include "optim/make_optimizer.h"
 #include "train/agree.h"
 #include "train/grad_sync_choice.h"
+#include "train/recorded_step.h"
 #include "train/weight_file.h"
 
 namespace lockstep::tasks {
@@ -59,7 +60,7 @@ ImagenetTraining build_imagenet_training(const ImagenetOptions& options, comm::C
   const auto bucket_bytes = static_cast<int64_t>(options.bucket_mib * 1024 * 1024);
   training.sync =
       train::make_grad_sync({.flag = options.grad_sync, .bucket_bytes = bucket_bytes}, parameters, data_axis);
-  train::wait_where_used(training.task->network(), *training.sync);
+  train::prepare_parameter_reads(training);
   training.optimizer =
       optim::make_optimizer({.name = options.opt,
                              .beta1 = options.beta1,
@@ -71,7 +72,8 @@ ImagenetTraining build_imagenet_training(const ImagenetOptions& options, comm::C
                              .trust_coefficient = options.trust_coefficient},
                             train::optimizer_segments(training.sync->partition(), classifier_params_of(options)));
   if (training.precision->needs_loss_scaler()) training.scaler = std::make_unique<optim::LossScaler>(device);
-  training.runner = train::make_plain_step(train::step_runner_parts(training, data_axis.rank(), hooks.phases));
+  training.runner =
+      train::make_recorded_step(train::step_runner_parts(training, data_axis.rank(), hooks), train::make_plain_step);
   return training;
 }
 

@@ -63,7 +63,7 @@ class RegressTrainingTask final : public train::TrainingTask {
         train::optimizer_segments(training_.sync->partition(), regressor_params(options_.num_features)),
         optim::AdamWConfig{.weight_decay = 0});
     training_.learning_rate = [lr = *options_.lr](int64_t, int64_t) { return lr; };
-    training_.runner = train::make_plain_step(train::step_runner_parts(training_, data_axis.rank(), hooks.phases));
+    training_.runner = train::make_plain_step(train::step_runner_parts(training_, data_axis.rank(), hooks));
     return training_;
   }
 
