@@ -5,14 +5,13 @@
 
 namespace lockstep::nn {
 
-/// Which elements to drop: a function of the key (and of shape and device), so that a second forward pass draws the
-/// same ones.
+/// Which elements to drop. Draws are a function of (key, number of the row, column), rows and columns being those of
+/// the last dim: the same on every device and in every layout that numbers its rows alike, and again in a second pass.
 struct Dropout {
   double probability = 0.0;  ///< 0: does nothing.
   uint64_t key = 0;
-  /// int64, as many as x has rows (of its last dim), where defined: each row's number in a count that does not depend
-  /// on how rows are shared out. Draws are then a function of (key, number, column), the same on every device and in
-  /// every layout.
+  /// int64, as many as x has rows, where defined: each row's number in a count that does not depend on how rows are
+  /// shared out. Where undefined, row i has number i.
   at::Tensor rows = {};
 };
 
@@ -20,7 +19,8 @@ struct Dropout {
 /// not wait.
 void seed_device_generator(at::Device device, uint64_t key);
 
-/// x with elements set to 0 with the given probability and the others divided by what is left of 1.
+/// x times 0 with the given probability and over what is left of 1 else. Keeps nothing of x's size for the backward
+/// pass, which draws again.
 at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
 
 }  // namespace lockstep::nn

@@ -3,16 +3,25 @@
 
 namespace lockstep::nn {
 
-/// Rows of draws that are numbered: element (row, column) is drawn from (key, rows[row], column) alone.
+/// Draws of rows that are numbered: element (row, column) is drawn from (key, number of the row, column) alone.
 struct NumberedDraws {
-  const int64_t* rows = nullptr;
+  const int64_t* rows = nullptr;  ///< Numbers; where null, row i has number i.
   int64_t columns = 0;
   uint64_t key = 0;
   int64_t kept_of_2_24 = 0;  ///< So many of 2^24 equally likely draws keep an element.
 };
 
-/// Rows [begin, end): `one`, the bits of a number 1, where an element is kept, else 0. `out`: of row 0.
-void draw_kept(const NumberedDraws& draws, int64_t begin, int64_t end, uint32_t one, uint32_t* out);
-void draw_kept(const NumberedDraws& draws, int64_t begin, int64_t end, uint16_t one, uint16_t* out);
+struct Bfloat16Bits {
+  uint16_t bits;
+};
+struct HalfBits {
+  uint16_t bits;
+};
+
+/// Rows [begin, end): y = x `factor` where an element is kept, else x 0, in fp32 and rounded once. x and y: of row 0.
+void drop_rows(const NumberedDraws& draws, int64_t begin, int64_t end, float factor, const float* x, float* y);
+void drop_rows(const NumberedDraws& draws, int64_t begin, int64_t end, float factor, const Bfloat16Bits* x,
+               Bfloat16Bits* y);
+void drop_rows(const NumberedDraws& draws, int64_t begin, int64_t end, float factor, const HalfBits* x, HalfBits* y);
 
 }  // namespace lockstep::nn

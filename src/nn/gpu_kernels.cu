@@ -372,6 +372,60 @@ __global__ void __launch_bounds__(256) swiglu_backward(long rows, int width, con
   }
 }
 
+/// The last steps of SplitMix64 (Steele et al. 2014).
+__device__ inline unsigned long mixed_bits(unsigned long x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ul;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebul;
+  return x ^ (x >> 31);
+}
+
+/// Draws of dropout: element (row, column) is drawn from (key, number of the row, column) alone.
+struct Draws {
+  const long* rows;  ///< Numbers; where null, row i has number i.
+  unsigned long key;
+  unsigned kept_of_2_24;  ///< So many of 2^24 equally likely draws keep an element.
+  float factor;           ///< Of elements that are kept.
+
+  __device__ unsigned long row_key(long row) const {
+    return mixed_bits(static_cast<unsigned long>(rows == nullptr ? row : rows[row]) + key);
+  }
+  __device__ float scale(unsigned long row_key, unsigned long column) const {
+    const unsigned drawn = static_cast<unsigned>(mixed_bits(row_key + column * 0x9e3779b97f4a7c15ul));
+    return (drawn & 0xffffffu) < kept_of_2_24 ? factor : 0.0f;
+  }
+};
+
+/// y = x `factor` where an element is kept, else x 0, [count / width, width]. With kIsWhole a width is a multiple of
+/// kOwned and x lies such as threads read 16 bytes at once.
+template <typename T, bool kIsWhole>
+__global__ void __launch_bounds__(256) dropout(long count, int width, Draws draws, const T* x, T* y) {
+  const unsigned groups = (count + kOwned - 1) / kOwned;
+  for (unsigned group = blockIdx.x * blockDim.x + threadIdx.x; group < groups; group += gridDim.x * blockDim.x) {
+    const long place = static_cast<long>(group) * kOwned;
+    if (kIsWhole) {
+      const unsigned groups_of_row = width / kOwned;
+      const unsigned long row_key = draws.row_key(group / groups_of_row);
+      const unsigned long column = group % groups_of_row * kOwned;
+      float values[kOwned];
+      load(x + place, values);
+#pragma unroll
+      for (int i = 0; i < kOwned; ++i) values[i] *= draws.scale(row_key, column + i);
+      store(y + place, values);
+    } else {
+      long row = place / width;
+      int column = place % width;
+      unsigned long row_key = draws.row_key(row);
+      for (long i = place; i < place + kOwned && i < count; ++i, ++column) {
+        if (column == width) {
+          column = 0;
+          row_key = draws.row_key(++row);
+        }
+        y[i] = rounded<T>(widened(x[i]) * draws.scale(row_key, column));
+      }
+    }
+  }
+}
+
 /// Where the rows of up to three dims begin: numbers between neighbours in each.
 struct Strides {
   long at[3];

@@ -7,9 +7,9 @@ namespace lockstep::nn {
 
 // Own kernels of GPUs (gpu_kernels.cu), without gradients. Each computes in fp32 what the tensor library's operators
 // would, in fewer passes over memory and with fewer roundings to 16 bits on the way. Their callers take those operators
-// where suits_...() says no: on other devices, for fp64, for widths that are no multiple of 8, for norms wider than
-// 6144. LOCKSTEP_GPU_KERNELS=off leaves all of them to the tensor library. A kernel that cannot be compiled or started
-// throws EnvironmentError.
+// where suits_...() says no: on other devices, for fp64, for widths that are no multiple of 8 (but for dropout), for
+// norms wider than 6144. LOCKSTEP_GPU_KERNELS=off leaves all of them to the tensor library. A kernel that cannot be
+// compiled or started throws EnvironmentError.
 
 /// CUDA devices of compute capability 8.0 and more, but for LOCKSTEP_GPU_KERNELS=off; throws UsageError for values of
 /// it other than "auto" and "off".
@@ -55,6 +55,13 @@ bool suits_gpu_swiglu(const at::Tensor& x);
 /// silu(gate) value, gates in the first half of the last dim.
 at::Tensor swiglu_on_gpu(const at::Tensor& x);
 at::Tensor swiglu_backward_on_gpu(const at::Tensor& x, const at::Tensor& dy);
+
+/// Does dropout_on_gpu take it? Of any width and strides.
+bool suits_gpu_dropout(const at::Tensor& x);
+/// x `factor` where an element is kept, else x 0, drawn as dropout_kernel.h says; contiguous. `rows`: int64, numbers of
+/// x's rows on its device; where undefined, row i has number i.
+at::Tensor dropout_on_gpu(const at::Tensor& x, const at::Tensor& rows, uint64_t key, int64_t kept_of_2_24,
+                          float factor);
 
 /// Is a kernel behind copy_strided()? Of 16-bit numbers in rows with at most three dims around them.
 bool suits_gpu_copy(const at::Tensor& to, const at::Tensor& from);

@@ -30,6 +30,8 @@ GpuActivationGradients bias_activation_backward_on_gpu(const at::Tensor&, const 
 bool suits_gpu_swiglu(const at::Tensor&) { return false; }
 at::Tensor swiglu_on_gpu(const at::Tensor&) { refuse(); }
 at::Tensor swiglu_backward_on_gpu(const at::Tensor&, const at::Tensor&) { refuse(); }
+bool suits_gpu_dropout(const at::Tensor&) { return false; }
+at::Tensor dropout_on_gpu(const at::Tensor&, const at::Tensor&, uint64_t, int64_t, float) { refuse(); }
 bool suits_gpu_copy(const at::Tensor&, const at::Tensor&) { return false; }
 void copy_strided(at::Tensor to, const at::Tensor& from) { to.copy_(from); }
 bool suits_gpu_rotation(const at::Tensor&, const at::Tensor&, const at::Tensor&) { return false; }

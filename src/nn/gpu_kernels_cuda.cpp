@@ -37,11 +37,16 @@ const char* name_of(Activation activation) {
 
 bool is_aligned(const at::Tensor& x) { return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0; }
 
+/// Has it a type of the kernels, and a thread for each eight numbers?
+bool is_taken(const at::Tensor& x) {
+  const at::ScalarType type = x.scalar_type();
+  return (type == at::kFloat || type == at::kHalf || type == at::kBFloat16) && x.dim() > 0 && x.numel() > 0 &&
+         x.numel() / kOwned < int64_t{1} << 31;
+}
+
 /// Are the rows such as threads read 16 bytes at once?
 bool suits(const at::Tensor& x) {
-  const at::ScalarType type = x.scalar_type();
-  return (type == at::kFloat || type == at::kHalf || type == at::kBFloat16) && x.is_contiguous() && x.dim() > 0 &&
-         x.size(-1) % kOwned == 0 && x.numel() > 0 && x.numel() / kOwned < int64_t{1} << 31 && is_aligned(x);
+  return is_taken(x) && x.is_contiguous() && x.size(-1) % kOwned == 0 && is_aligned(x);
 }
 
 /// x, or a copy such as suits() wants.
@@ -69,7 +74,7 @@ dim3 grid(int64_t x, int64_t y = 1) { return {static_cast<unsigned>(x), static_c
 /// A thread for each eight numbers of x, as far as the GPU has any.
 GpuGrid elementwise_grid(const at::Tensor& x) {
   constexpr int64_t kThreads = 256, kBlocksOfProcessor = 16;
-  return {.blocks = grid(std::min(ceil_div(x.numel() / kOwned, kThreads), kBlocksOfProcessor * num_processors())),
+  return {.blocks = grid(std::min(ceil_div(x.numel(), kOwned * kThreads), kBlocksOfProcessor * num_processors())),
           .threads = grid(kThreads)};
 }
 
@@ -256,6 +261,34 @@ at::Tensor swiglu_backward_on_gpu(const at::Tensor& x, const at::Tensor& dy) {
   launch(KernelInstance("swiglu_backward").type(x), elementwise_grid(d), static_cast<long>(d.numel() / d.size(-1)),
          static_cast<int>(d.size(-1)), address(d), address(x), written(dx));
   return dx;
+}
+
+bool suits_gpu_dropout(const at::Tensor& x) {
+  return has_gpu_kernels(x.device()) && is_taken(x) && x.size(-1) < int64_t{1} << 31;
+}
+
+namespace {
+
+/// As the kernel takes them.
+struct Draws {
+  const void* rows;
+  uint64_t key;
+  unsigned kept_of_2_24;
+  float factor;
+};
+
+}  // namespace
+
+at::Tensor dropout_on_gpu(const at::Tensor& x, const at::Tensor& rows, uint64_t key, int64_t kept_of_2_24,
+                          float factor) {
+  LOCKSTEP_CHECK(!rows.defined() || rows.device() == x.device(), "rows on {}, x on {}", rows.device().str(),
+                 x.device().str());
+  const at::Tensor from = x.contiguous(), numbers = rows.defined() ? rows.contiguous() : rows;
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  const Draws draws{address(numbers), key, static_cast<unsigned>(kept_of_2_24), factor};
+  launch(KernelInstance("dropout").type(x).flag(suits(from)), elementwise_grid(from), static_cast<long>(x.numel()),
+         static_cast<int>(x.size(-1)), draws, address(from), written(y));
+  return y;
 }
 
 namespace {

@@ -68,11 +68,11 @@ double bytes_of_layers(const GptLayout& layout, int64_t begin, int64_t end, cons
   return bytes;
 }
 
-/// Probabilities of a layer: the softmax and, with dropout, the mask and what it leaves.
+/// Probabilities of a layer: the softmax and what dropout leaves of it.
 double score_bytes(const GptLayout& layout, const StateBytes& bytes) {
   const Sizes z = sizes_of(layout);
   return z.tokens * z.heads * z.sequence *
-         static_cast<double>((layout.shape.attention_dropout > 0 ? 3 : 1) * bytes.compute) / z.ranks;
+         static_cast<double>((layout.shape.attention_dropout > 0 ? 2 : 1) * bytes.compute) / z.ranks;
 }
 
 /// The largest unit of a chunk that is computed again at a time.
@@ -103,7 +103,6 @@ double chunk_bytes(const GptLayout& layout, const config::GptPart& part, const G
     kept = static_cast<double>(num_again) * inputs +
            bytes_of_layers(layout, part.first_layer + num_again, part.first_layer + part.num_layers, input);
   }
-  if (part.has_embedding && layout.shape.hidden_dropout > 0) kept += inputs;  // mask
   return kept;
 }
 
@@ -141,11 +140,9 @@ StateBytes state_bytes(bool is_16bit, bool has_fp32_gradients) {
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const Sizes z = sizes_of(layout);
   const double e = static_cast<double>(input.bytes.compute);
-  const double masks =
-      layout.shape.hidden_dropout > 0 ? 2 * e * z.hidden : 0;  // in the type of what they are multiplied with
-  const double input_bytes = input.has_fp8 ? 1 : e;            // of what linear layers keep
+  const double input_bytes = input.has_fp8 ? 1 : e;  // of what linear layers keep
   // Inputs of both norms and of both column layers; with sequence parallelism each rank has those of its own tokens.
-  const double replicated = z.tokens * (2 * (e + input_bytes) * z.hidden + masks) / z.split;
+  const double replicated = z.tokens * 2 * (e + input_bytes) * z.hidden / z.split;
   // Queries and the attention's result, keys and values; the input of the activation function, with a gate two, and its
   // result.
   const double gates = layout.shape.is_gated() ? 2 : 1;

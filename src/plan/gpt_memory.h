@@ -29,8 +29,7 @@ struct GptMemoryInput {
   bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward;
                                      ///< else the logits are made twice.
   bool has_fp8 = false;  ///< Linear layers of the blocks keep their inputs, and two copies of their weights, in 8 bits.
-  bool fp8_spares_ends = false;          ///< But for the model's first and last layer.
-  bool draws_masks_by_operators = true;  ///< Of dropout: on devices; on the CPU a kernel draws them.
+  bool fp8_spares_ends = false;  ///< But for the model's first and last layer.
 };
 
 /// What a rank of one stage must hold, in bytes.
@@ -45,8 +44,8 @@ struct GptMemory {
 };
 
 /// Bytes that one layer (not one that FP8 spares) keeps from forward to backward for one micro-batch on one rank
-/// (Korthikanti et al. 2022, generalised: query groups, gated and ungated widths, dropout or none; a mask of dropout
-/// lies in the type of the activations, where the paper counts one byte).
+/// (Korthikanti et al. 2022, generalised: query groups, gated and ungated widths; masks of dropout, which the paper
+/// counts, are drawn again and not kept).
 double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& input);
 
 /// Estimate for the ranks of a stage (all tensor and data ranks of a stage hold alike but for the padding of the last

@@ -15,12 +15,9 @@ constexpr Passes kNorm{2, 3};      // x -> y; x, dy -> dx
 constexpr Passes kResidual{3, 3};  // two addends, one sum; the gradients of both branches likewise
 constexpr Passes kSoftmax{2, 3};   // scores -> probabilities; both and a gradient -> a gradient
 constexpr Passes kMask{3, 0};      // the causal mask is laid out for every head, then read and written by the product
-constexpr Passes kDropped{6, 5};   // the mask written; times the mask, over the share that stays
+constexpr Passes kDropped{2, 2};   // drawn in either direction, no mask is written
 constexpr Passes kLoneBias{2, 1};  // added behind the sum over tensor ranks; its gradient is a sum
 constexpr Passes kFusedBias{0, 1};
-/// Drawing a mask by operators (nn/dropout.cpp): 13 integers of 64 bits written and 16 read for each element, and a
-/// comparison. A kernel moves nothing but the mask, which kDropped has.
-double drawn_mask_bytes(const GptMemoryInput& input) { return input.draws_masks_by_operators ? 29 * 8 + 2 : 0; }
 constexpr double kWideBytes = 4;    // of a logit in the cross entropy
 constexpr double kLogitPasses = 6;  // largest, difference, exponential, sum: made again without early gradients
 constexpr double kLogitGradientPasses = 2;
@@ -54,10 +51,7 @@ LayerBytes layer_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   add(bytes.replicated, kNorm, 2 * e * hidden);
   add(bytes.replicated, kResidual, 2 * e * hidden);
   if (shape.has_bias) add(bytes.replicated, layout.tp() > 1 ? kLoneBias : kFusedBias, 2 * e * hidden);
-  if (shape.hidden_dropout > 0) {
-    add(bytes.replicated, kDropped, 2 * e * hidden);
-    add(bytes.replicated, {1, 0}, 2 * drawn_mask_bytes(input) * hidden);
-  }
+  if (shape.hidden_dropout > 0) add(bytes.replicated, kDropped, 2 * e * hidden);
   // Heads are laid side by side for the products and back again; three gradients of parts become one of the whole.
   add(bytes.core, {2, 11}, e * qkv);
   add(bytes.core, {2, 2}, e * query);
@@ -65,10 +59,7 @@ LayerBytes layer_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   if (input.keeps_scores) {
     add(bytes.core, kSoftmax, e * scores);
     add(bytes.core, kMask, e * scores);
-    if (shape.attention_dropout > 0) {
-      add(bytes.core, kDropped, e * scores);
-      add(bytes.core, {1, 0}, drawn_mask_bytes(input) * scores);
-    }
+    if (shape.attention_dropout > 0) add(bytes.core, kDropped, e * scores);
   }
   add(bytes.divided, activation_passes(shape.activation), e * ffn);
   if (shape.has_bias || shape.has_qkv_bias) add(bytes.divided, kFusedBias, e * qkv);
@@ -100,8 +91,7 @@ MemoryBoundBytes part_bytes(const GptLayout& layout, const config::GptPart& part
   if (part.has_embedding) {
     bytes.replicated += e * hidden * (layout.tp() > 1 ? 4 : 2);  // rows of others are taken out
     if (shape.positions == config::GptPositions::kLearned) bytes.replicated += e * hidden * 3;
-    if (shape.hidden_dropout > 0)
-      bytes.replicated += hidden * (drawn_mask_bytes(input) + e * (kDropped.forward + kDropped.backward));
+    if (shape.hidden_dropout > 0) bytes.replicated += e * hidden * (kDropped.forward + kDropped.backward);
     bytes.divided += e * table;  // a gradient of all rows
   }
   if (part.has_head) {

@@ -1,5 +1,5 @@
 // Attention that drops probabilities on a device: a fused kernel draws from the device's generator, which the key
-// seeds.
+// seeds. Dropout elsewhere, for which this device has no kernel, draws what the CPU draws.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -73,6 +73,24 @@ TEST(FusedDropout, RecomputationDrawsTheSameAgain) {
     return qkv.grad().cpu();
   };
   EXPECT_TRUE(at::equal(gradient(true), gradient(false)));
+}
+
+TEST(DropoutByOperators, HasTheBitsOfTheCpu) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    for (const bool has_rows : {true, false}) {
+      nn::Dropout dropped{.probability = 0.3, .key = 7};
+      if (has_rows) dropped.rows = at::arange(12).mul(5);
+      const at::Tensor values = at::arange(12 * 40).sub(200).div(7.0).view({12, 40}).to(type);
+      at::Tensor of_cpu = values.clone().requires_grad_(true), of_device = values.to(kDevice).requires_grad_(true);
+      const at::Tensor want = nn::dropout(of_cpu, dropped);
+      if (has_rows) dropped.rows = dropped.rows.to(kDevice);
+      const at::Tensor got = nn::dropout(of_device, dropped);
+      EXPECT_TRUE(at::equal(got.cpu(), want)) << type << has_rows;
+      want.backward(values);
+      got.backward(values.to(kDevice));
+      EXPECT_TRUE(at::equal(of_device.grad().cpu(), of_cpu.grad())) << type << has_rows;
+      EXPECT_GT(want.eq(0).sum().item<int64_t>(), 50);
+    }
 }
 
 }  // namespace

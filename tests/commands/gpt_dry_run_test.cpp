@@ -63,17 +63,15 @@ TEST(GptDryRun, StudyOfThe175B) {
     EXPECT_EQ(json.at("parameters"), 174'615'846'912);
     EXPECT_EQ(json.at("num_micro"), 1536 / (gpus / 128));
     const Json& first = json.at("stages").at(0);
-    // The softmax of one layer's attention, its mask and what is left of it come again during backward; a fused kernel
+    // The softmax of one layer's attention and what dropout leaves of it come again during backward; a fused kernel
     // leaves none of them in memory.
-    const double recomputed = std::string(backend) == "auto" ? 0 : 96 * 2048.0 * 2048 * (3 * 2) / 8;
+    const double recomputed = std::string(backend) == "auto" ? 0 : 96 * 2048.0 * 2048 * (2 * 2) / 8;
     EXPECT_EQ(first.at("bytes").at("recomputed").get<double>(), recomputed);
-    // fp16: 4 bytes and 12 / dp; 16 micro-batches of 6 layers of 36 s h / 8 (32, and two masks of 2 bytes), and the
-    // mask of the embedding's dropout.
+    // fp16: 4 bytes and 12 / dp; 16 micro-batches of 6 layers of 32 s h / 8.
     const double parameters =
         6 * (12.0 * 12288 * 12288 / 8 + 7.0 * 12288 / 8 + 6 * 12288) + 51200.0 * 12288 / 8 + 2048.0 * 12288;
     EXPECT_EQ(first.at("parameters_per_rank").get<double>(), parameters);
-    const double expected =
-        parameters * (4 + 12.0 / (gpus / 128)) + 16 * (6 * 36 + 2) * 2048.0 * 12288 / 8 + recomputed;
+    const double expected = parameters * (4 + 12.0 / (gpus / 128)) + 16 * 6 * 32 * 2048.0 * 12288 / 8 + recomputed;
     EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
   }
   const Json small = dry_json({"--model", "857m", "--world-size", "4", "--fp16", "--global-batch-size", "64"});

@@ -2,15 +2,18 @@
 #include "nn/gpu_kernels.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <tuple>
 #include <vector>
 
 #include "hw/gpus.h"
 #include "nn/attention.h"
 #include "nn/bias_activation.h"
+#include "nn/dropout.h"
 #include "nn/fp8.h"
 #include "nn/fused_norm.h"
 #include "nn/gpt_activation.h"
@@ -136,6 +139,50 @@ TEST_F(GpuKernels, BiasedActivationsAreThoseOfDoubles) {
         expect_close(found[1], wanted[1], error_bound(type), what + ": bias");
         EXPECT_EQ(found[1].scalar_type(), of_bias);
       }
+}
+
+/// Draws are those of the CPU, and so are the bits: a run that goes on elsewhere drops the same.
+TEST_F(GpuKernels, DropoutHasTheBitsOfTheCpu) {
+  struct Case {
+    std::vector<int64_t> shape;
+    int64_t offset = 0;  // of the first number from 16 bytes
+  };
+  const std::vector<Case> cases = {{{1, 8}},          {{3, 5}},     {{7, 1}},         {{1024, 4, 768}},
+                                   {{513, 2, 12288}}, {{70, 3073}}, {{9, 64}, 1},     {{4, 1, 1, 1}},
+                                   {{2, 2056}},       {{300, 20}},  {{1, 1, 1 << 20}}};
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const Case& one : cases)
+      for (const bool has_rows : {false, true}) {
+        const std::string what = fmt::format("{} [{}] {}", c10::toString(type), fmt::join(one.shape, ", "), has_rows);
+        int64_t count = 1;
+        for (const int64_t size : one.shape) count *= size;
+        const auto at_offset = [&](const at::Tensor& all) { return all.narrow(0, one.offset, count).view(one.shape); };
+        const at::Tensor x_of_gpu = at_offset(random({count + one.offset}, type)).requires_grad_(true),
+                         x_of_cpu = x_of_gpu.detach().cpu().requires_grad_(true), dy = random(one.shape, type);
+        ASSERT_TRUE(suits_gpu_dropout(x_of_gpu)) << what;
+        Dropout dropped{.probability = 0.1, .key = ~uint64_t{0} - 9};
+        if (has_rows) dropped.rows = at::arange(count / one.shape.back()).mul((int64_t{1} << 35) + 1).sub(7);
+        const at::Tensor y_of_cpu = dropout(x_of_cpu, dropped);
+        if (has_rows) dropped.rows = dropped.rows.to(x_of_gpu.device());
+        const at::Tensor y_of_gpu = dropout(x_of_gpu, dropped);
+        EXPECT_TRUE(at::equal(y_of_gpu.cpu(), y_of_cpu)) << what;
+        const Gradients of_gpu = torch::autograd::grad({y_of_gpu}, {x_of_gpu}, {dy}),
+                        of_cpu = torch::autograd::grad({y_of_cpu}, {x_of_cpu}, {dy.cpu()});
+        EXPECT_TRUE(at::equal(of_gpu[0].cpu(), of_cpu[0])) << what << ": gradient";
+        if (count < 1000) continue;
+        EXPECT_NEAR(y_of_cpu.detach().ne(0).to(at::kDouble).mean().item<double>(), 0.9,
+                    4 * std::sqrt(0.09 / static_cast<double>(count)) + 1e-3)
+            << what;
+      }
+}
+
+TEST_F(GpuKernels, DropoutTakesAnyStridesAndOtherTypesByOperators) {
+  const Dropout dropped{.probability = 0.5, .key = 3};
+  const at::Tensor turned = random({64, 40}, at::kBFloat16).t();
+  EXPECT_TRUE(at::equal(dropout(turned, dropped), dropout(turned.contiguous(), dropped)));
+  const at::Tensor wide = random({40, 64}, at::kFloat).to(at::kDouble);
+  EXPECT_FALSE(suits_gpu_dropout(wide));
+  EXPECT_TRUE(at::equal(dropout(wide, dropped).ne(0), dropout(wide.to(at::kFloat), dropped).ne(0)));
 }
 
 TEST_F(GpuKernels, EightBitsAreThoseOfTheOperators) {

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "nn/attention.h"
-#include "nn/dropout.h"
 #include "nn/gpt_activation.h"
 #include "nn/norm.h"
 #include "nn/rotary.h"
@@ -160,45 +159,6 @@ TEST(GroupedAttention, EqualsRepeatedKeysAtEveryLength) {
       for (size_t i = 0; i < 3; ++i)
         expect_close(got_gradients[i], want_gradients[i], 1e-5, what + " gradient " + std::to_string(i));
     }
-}
-
-TEST(NumberedDropout, DependsOnTheNumberOfARowAlone) {
-  const at::Tensor x = at::ones({40, 3, 64});
-  const at::Tensor rows = at::arange(120).view({40, 3});
-  const Dropout whole{.probability = 0.3, .key = 11, .rows = rows};
-  const at::Tensor y = dropout(x, whole);
-  const at::Tensor part = dropout(x.narrow(0, 8, 16), {.probability = 0.3, .key = 11, .rows = rows.narrow(0, 8, 16)});
-  EXPECT_TRUE(at::equal(part, y.narrow(0, 8, 16)));
-  const double kept = y.ne(0).to(at::kDouble).mean().item<double>();
-  EXPECT_NEAR(kept, 0.7, 4 * std::sqrt(0.21 / 7680)) << "four deviations";
-  EXPECT_NEAR(y.max().item<double>(), 1 / 0.7, 1e-6);
-  const at::Tensor other = dropout(x, {.probability = 0.3, .key = 12, .rows = rows});
-  EXPECT_NEAR(other.eq(y).to(at::kDouble).mean().item<double>(), 0.58, 0.03)
-      << "another key draws apart from the first";
-  const at::Tensor first = y.select(1, 0).ne(0).to(at::kDouble), second = y.select(1, 1).ne(0).to(at::kDouble);
-  EXPECT_NEAR((first * second).mean().item<double>(), 0.49, 0.04) << "neighbouring rows draw apart";
-  EXPECT_NEAR((y.narrow(2, 0, 63).ne(0) * y.narrow(2, 1, 63).ne(0)).to(at::kDouble).mean().item<double>(), 0.49, 0.03);
-}
-
-/// A CPU draws masks of fp32 and of 16-bit types in a kernel, of fp64 by the operators that devices have: runs that go
-/// on with another build, or elsewhere, drop the same elements.
-TEST(NumberedDropout, KernelDrawsTheBitsOfTheOperators) {
-  const at::Tensor many = at::ones({3, (int64_t{1} << 21) + 5}, at::kDouble);  // drawn in several parts
-  const Dropout parts{.probability = 0.5, .key = 5, .rows = at::arange(3).mul(7)};
-  EXPECT_TRUE(at::equal(dropout(many.to(at::kFloat), parts).ne(0), dropout(many, parts).ne(0)));
-  for (const int64_t columns : {1, 7, 16, 63, 200})
-    for (const uint64_t key : {uint64_t{0}, uint64_t{11}, ~uint64_t{0} - 5})
-      for (const double probability : {0.1, 0.5, 0.999}) {
-        const at::Tensor rows = at::arange(24).mul(0x123456789abcdef).sub(int64_t{1} << 62).view({8, 3});
-        const at::Tensor x = at::ones({8, 3, columns}, at::kDouble);
-        const Dropout drawn{.probability = probability, .key = key, .rows = rows.transpose(0, 1).reshape({3, 8}).t()};
-        const at::Tensor want = dropout(x, drawn).ne(0);
-        for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
-          EXPECT_TRUE(at::equal(dropout(x.to(type), drawn).ne(0), want)) << columns << " " << key << " " << type;
-        if (columns == 200 && probability == 0.5) {
-          EXPECT_NEAR(want.to(at::kDouble).mean().item<double>(), 0.5, 0.05);
-        }
-      }
 }
 
 struct LossCase {

@@ -26,6 +26,8 @@ const std::vector<std::string> kInstances = {
     "layer_norm_backward<Half,Half,Half,Half,true,false,true>",
     "swiglu<BFloat16>",
     "swiglu_backward<Half>",
+    "dropout<BFloat16,true>",
+    "dropout<Half,false>",
     "copy_rows",
     "rotate<BFloat16>",
     "softmax_stats<Half>",

@@ -103,8 +103,7 @@ plan::GptMemoryInput train_gpt_memory(const GptOptions& o) {
           .loss_chunk_tokens = o.loss_chunk_tokens,
           .early_loss_gradients = has_early_loss_gradients(o),
           .has_fp8 = o.fp8_format.has_value(),
-          .fp8_spares_ends = o.first_last_layers_bf16,
-          .draws_masks_by_operators = o.device != "cpu"};
+          .fp8_spares_ends = o.first_last_layers_bf16};
 }
 
 plan::GptTrafficInput train_gpt_traffic(const GptOptions& o) {
