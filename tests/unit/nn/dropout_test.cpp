@@ -3,12 +3,15 @@
 #include "nn/dropout.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 
 #include "nn/module.h"
 #include "nn/recompute.h"
@@ -178,6 +181,28 @@ TEST(Dropout, RecomputationDrawsTheSameAgain) {
   };
   EXPECT_TRUE(at::equal(gradient(true), gradient(false)));
   EXPECT_GT(gradient(false).eq(0).sum().item<int64_t>(), 0);
+}
+
+/// What tensors of this thread fill, from its making on.
+class LiveBytes : public c10::MemoryReportingInfoBase {
+ public:
+  int64_t bytes = 0;
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override { bytes += size; }
+  bool memoryProfilingEnabled() const override { return true; }
+};
+
+/// The plan of a GPT's memory counts on it.
+TEST(Dropout, KeepsNothingForTheBackwardPass) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+    const auto live = std::make_shared<LiveBytes>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
+    const at::Tensor x = at::ones({64, 96}, type).requires_grad_(true), rows = at::arange(64);
+    const int64_t before = live->bytes;
+    ASSERT_GT(before, 0) << "the allocator reports";
+    const at::Tensor y = dropout(x, {.probability = 0.5, .key = 1, .rows = rows});
+    EXPECT_EQ(live->bytes - before, static_cast<int64_t>(y.nbytes())) << type;
+    EXPECT_TRUE(y.requires_grad());
+  }
 }
 
 /// Else scaling losses would not see that a loss is no number any more.
