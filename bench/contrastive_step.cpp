@@ -59,7 +59,8 @@ int step_main(int argc, char** argv, const StepOptions& defaults,
     const std::vector<std::string> args(argv + 1, argv + argc);
     set.parse(args);
     const at::Device device = set_up_device(options);
-    const train::Precision precision(options.precision == "bf16" ? "amp_bf16" : "fp32", device.type());
+    train::Precision precision(options.precision == "bf16" ? "amp_bf16" : "fp32", device.type());
+    precision.cast_weights_at_once();
     auto batches = read_batches(options.inputs + "/batches.safetensors", read_batch);
     for (models::Batch& batch : batches)  // texts stay on the host, which packs them by their lengths
       if (batch.audio_BS.defined()) batch.audio_BS = batch.audio_BS.to(device);

@@ -6,6 +6,7 @@
 
 #include "comm/mesh_groups.h"
 #include "models/weights.h"
+#include "nn/work_recorder.h"
 #include "step_times.h"
 #include "tasks/gpt/engine/gpt_training.h"
 #include "tasks/gpt/front/gpt_plan.h"
@@ -64,7 +65,8 @@ core::Json run(const StepOptions& options) {
   comm::Comm world;
   comm::MeshGroups groups = comm::make_mesh_groups(
       layout.mesh, world, [](const std::string&, const std::vector<int>&) { return comm::Comm(); });
-  train::Training training = tasks::build_gpt_training(gpt, layout, groups, device);
+  const auto recorder = nn::make_work_recorder("auto", device);
+  train::Training training = tasks::build_gpt_training(gpt, layout, groups, device, {.recorder = recorder.get()});
   for (models::Batch& batch : batches) {
     batch.text_BT = batch.text_BT.to(device);
     batch.target_BT = batch.target_BT.to(device);

@@ -108,7 +108,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor weight_gradient = fp8_product(gradient.transpose(), is_transposed ? x : x.transpose(),
                                                    weight.scalar_type(), engine, /*is_fast=*/false);
     at::Tensor bias_gradient;
-    if (autograd->saved_data["has_bias"].toBool()) 
+    if (autograd->saved_data["has_bias"].toBool())
       bias_gradient = column_sums(as_rows(gradients[0].contiguous()), gradients[0].scalar_type());
     return {x_gradient.wait(), weight_gradient, bias_gradient, at::Tensor()};
   }

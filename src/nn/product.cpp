@@ -100,7 +100,7 @@ struct LinearLayer : torch::autograd::Function<LinearLayer> {
     }
     if (context->needs_input_grad(1))
       found[1] = internal::weight_gradient(*internal::kept_use(context), saved[2], rows, rows_of(saved[0]));
-    if (context->saved_data.contains(kBiasType) && context->needs_input_grad(2))
+    if (context->saved_data.count(kBiasType) > 0 && context->needs_input_grad(2))
       found[2] = column_sums(rows, context->saved_data[kBiasType].toScalarType());
     return found;
   }

@@ -124,7 +124,8 @@ struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
     Pending x_gradient = start_reduction(product(rows, saved[1]).view(x_sizes), shard);
     const at::Tensor weight_gradient =
         internal::weight_gradient(*internal::kept_use(context), saved[2], rows, as_rows(x.wait()).contiguous());
-    const at::Tensor bias_gradient = context->saved_data["has_bias"].toBool() ? column_sums(rows, rows.scalar_type()) : at::Tensor();
+    const at::Tensor bias_gradient =
+        context->saved_data["has_bias"].toBool() ? column_sums(rows, rows.scalar_type()) : at::Tensor();
     return {x_gradient.wait(), weight_gradient, bias_gradient, at::Tensor()};
   }
 };

@@ -14,8 +14,8 @@ class TypedCopies {
   TypedCopies(const TypedCopies&) = delete;
   TypedCopies& operator=(const TypedCopies&) = delete;
 
-  /// While it lives, layers of this thread use the copies, which are the parameters' values at its beginning: nobody may
-  /// update parameters meanwhile, nor may any be still on its way.
+  /// While it lives, layers of this thread use the copies, which are the parameters' values at its beginning: nobody
+  /// may update parameters meanwhile, nor may any be still on its way.
   class Scope {
    public:
     explicit Scope(TypedCopies& copies);

@@ -34,10 +34,10 @@ class WorkRecorder {
   virtual std::unique_ptr<RecordedWork> record(const std::function<void(const EndPart&)>& work) = 0;
 };
 
-/// By CUDA graphs; nullptr where --cuda-graphs {auto,off} says off, or for another kind of device. All that one recorder
-/// recorded shares its memory: it is replayed by one thread, on one stream, one after the other, and what a replay
-/// leaves behind is used before the next one of another recording. record() throws where less memory is free than a
-/// step took so far: the memory of recorded steps is never free for anything else.
+/// By CUDA graphs; nullptr where --cuda-graphs {auto,off} says off, or for another kind of device. All that one
+/// recorder recorded shares its memory: it is replayed by one thread, on one stream, one after the other, and what a
+/// replay leaves behind is used before the next one of another recording. record() throws where less memory is free
+/// than a step took so far: the memory of recorded steps is never free for anything else.
 std::unique_ptr<WorkRecorder> make_work_recorder(std::string_view cuda_graphs, const at::Device& device);
 std::unique_ptr<WorkRecorder> make_cuda_work_recorder(const at::Device& device);
 

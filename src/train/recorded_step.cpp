@@ -172,11 +172,11 @@ class RecordedStep final : public StepRunner {
   }
 
   std::unique_ptr<RecordedForm> record(std::span<models::Batch> batches, uint64_t step_key) {
-    auto recorded = std::make_unique<RecordedForm>(
-        recorder_, batches, sync_.partition().segments, [&](std::span<models::Batch> copies, const MarkPhase& mark) {
-          mark_ = mark;
-          return plain_->run(copies, step_key);
-        });
+    auto recorded = std::make_unique<RecordedForm>(recorder_, batches, sync_.partition().segments,
+                                                   [&](std::span<models::Batch> copies, const MarkPhase& mark) {
+                                                     mark_ = mark;
+                                                     return plain_->run(copies, step_key);
+                                                   });
     mark_ = mark_run_;
     if (!std::exchange(has_told_, true))
       core::log_info("steps are launched as CUDA graphs from now on (--cuda-graphs off: kernel by kernel)");

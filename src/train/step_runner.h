@@ -30,8 +30,8 @@ struct StepRunnerParts {
   models::Task& task;
   parallel::GradSync& sync;
   const Precision& precision;
-  const optim::LossScaler* scaler = nullptr;  ///< Gradients come out multiplied by its scale.
-  int data_rank = 0;                          ///< Ranks draw different random numbers.
+  const optim::LossScaler* scaler = nullptr;     ///< Gradients come out multiplied by its scale.
+  int data_rank = 0;                             ///< Ranks draw different random numbers.
   std::function<void(Phase)> on_phase_end = {};  ///< When forward, backward and waiting end; empty: nobody asks.
   nn::WorkRecorder* recorder = nullptr;          ///< Of steps that ranks need not agree on; nullptr: none.
 

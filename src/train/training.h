@@ -93,7 +93,7 @@ struct TrainingHooks {
   bool is_restored = false;  ///< A checkpoint of this run will fill everything: no other weights are read.
   /// What AdamW goes on with instead of what the flags say: that of a file of OpenCLIP, see RunCheckpoints::find_adamw.
   std::optional<optim::AdamWConfig> adamw = std::nullopt;
-  Snapshot snapshot = {};  ///< Else: where weights alone come from, unless it is restored, too.
+  Snapshot snapshot = {};                ///< Else: where weights alone come from, unless it is restored, too.
   nn::WorkRecorder* recorder = nullptr;  ///< Of its steps, of which there is one rank; outlives the training.
 };
 

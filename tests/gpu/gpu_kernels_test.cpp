@@ -110,7 +110,8 @@ TEST_F(GpuKernels, SumsOfColumnsAreThoseOfDoubles) {
       for (const int64_t width : {8, 264, 768, 4096}) {
         const at::Tensor x = random({rows, width}, type);
         for (const at::ScalarType to : {type, at::kFloat})
-          expect_close(column_sums(x, to), x.to(at::kDouble).sum(0), error_bound(to), fmt::format("[{}, {}]", rows, width));
+          expect_close(column_sums(x, to), x.to(at::kDouble).sum(0), error_bound(to),
+                       fmt::format("[{}, {}]", rows, width));
       }
 }
 

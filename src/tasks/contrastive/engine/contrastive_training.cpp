@@ -135,9 +135,9 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
       options, hooks.adamw, train::optimizer_segments(training.sync->partition(), updated_specs(options, shape)));
   if (training.precision->needs_loss_scaler())
     training.scaler = std::make_unique<optim::LossScaler>(parameters.at(0).tensor->device());
-  training.runner = train::make_recorded_step(train::step_runner_parts(training, data_axis.rank(), hooks),
-                                              num_micro_batches > 1 ? make_contrastive_cache_step
-                                                                    : train::make_plain_step);
+  training.runner =
+      train::make_recorded_step(train::step_runner_parts(training, data_axis.rank(), hooks),
+                                num_micro_batches > 1 ? make_contrastive_cache_step : train::make_plain_step);
   return training;
 }
 

@@ -419,8 +419,8 @@ void declare_distributed(core::OptionSet& set, ContrastiveOptions& o) {
            .min = 0,
            .max = 1 << 20,
            .is_min_excluded = true});
-  config::declare_run_flags(set, o,
-                            {"threads", "deterministic", "tf32", "cudnn-tf32", "cudnn-benchmark", "cuda-graphs", "check-replicas"});
+  config::declare_run_flags(
+      set, o, {"threads", "deterministic", "tf32", "cudnn-tf32", "cudnn-benchmark", "cuda-graphs", "check-replicas"});
 }
 
 void declare_logging(core::OptionSet& set, ContrastiveOptions& o) {

@@ -306,9 +306,9 @@ GptTraining build_gpt_training(const GptOptions& options, const plan::GptLayout&
   training.scaler = make_scaler(options, device);
   training.runner = train::make_recorded_step(
       train::step_runner_parts(training, point.dp, hooks), [&](const train::StepRunnerParts& parts) {
-        return train::make_pipeline_step(parts, gpt_pipeline_parts(*training.stage, layout, groups,
-                                                                   {device, training.precision->input_type()},
-                                                                   options.calculate_per_token_loss));
+        return train::make_pipeline_step(
+            parts, gpt_pipeline_parts(*training.stage, layout, groups, {device, training.precision->input_type()},
+                                      options.calculate_per_token_loss));
       });
   return training;
 }

@@ -437,8 +437,8 @@ void declare_imagenet_distributed(core::OptionSet& set, ImagenetOptions& o) {
            .min = 0,
            .max = 1 << 20,
            .is_min_excluded = true});
-  config::declare_run_flags(set, o,
-                            {"threads", "deterministic", "tf32", "cudnn-tf32", "cudnn-benchmark", "cuda-graphs", "check-replicas"});
+  config::declare_run_flags(
+      set, o, {"threads", "deterministic", "tf32", "cudnn-tf32", "cudnn-benchmark", "cuda-graphs", "check-replicas"});
 }
 
 void declare_imagenet_logging(core::OptionSet& set, ImagenetOptions& o) {
