@@ -34,6 +34,16 @@ class AcceleratorFixture : public TrainFixture {
     }
     return sounds_->at(key);
   }
+  /// 56 pictures of 28 classes in one folder for each, made when first asked for.
+  static std::string labelled_shapes() {
+    const fs::path folder = shared_->path() / "labelled";
+    if (!fs::exists(folder)) {
+      const auto made = run_lockstep({"data", "make-shapes", folder.string(), "--samples", "56", "--val-samples", "28",
+                                      "--samples-per-shard", "56", "--image-size", "64", "--labels"});
+      EXPECT_EQ(made.exit_code, 0) << made.err;
+    }
+    return (folder / "train").string();
+  }
   /// LOCKSTEP_TEST_ENGINE names another one (tests/tools/mutate_device_path.py).
   static std::string engine() {
     const char* other = std::getenv("LOCKSTEP_TEST_ENGINE");

@@ -238,12 +238,31 @@ TEST_F(CudaGraphs, StepsOfTrainingAreThoseOfPlainOnesBitForBit) {
       return args;
     });
   expect_same_training("imagenet", [&](const std::string& name) {
-    return std::vector<std::string>{
-        "train",  "imagenet",    "--dummy",  "--val-num-samples", "8",      "--train-num-samples",
-        "20",     "-a",          "resnet18", "--image-size",      "32",     "--batch-size",
-        "4",      "--workers",   "1",        "--epochs",          "2",      "--log-every-n-steps",
-        "1",      "--precision", "amp_bf16", "--deterministic",   "--logs", logs_.path().string(),
-        "--name", name};
+    return std::vector<std::string>{"train",
+                                    "imagenet",
+                                    "--train-data",
+                                    labelled_shapes(),
+                                    "--val-data",
+                                    labelled_shapes(),
+                                    "-a",
+                                    "resnet18",
+                                    "--image-size",
+                                    "64",
+                                    "--batch-size",
+                                    "8",
+                                    "--workers",
+                                    "1",
+                                    "--epochs",
+                                    "2",
+                                    "--log-every-n-steps",
+                                    "1",
+                                    "--precision",
+                                    "amp_bf16",
+                                    "--deterministic",
+                                    "--logs",
+                                    logs_.path().string(),
+                                    "--name",
+                                    name};
   });
 }
 
