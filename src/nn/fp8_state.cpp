@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "nn/work_recorder.h"
 
 namespace lockstep::nn {
 namespace {
@@ -46,12 +47,13 @@ Fp8Tensor Fp8Linear::quantize(const at::Tensor& x, Fp8Operand operand, comm::Com
 
 const Fp8Tensor& Fp8Linear::weight(const at::Tensor& weight, comm::Comm* sharers) {
   const uint32_t version = weight._version();
-  if (weight_step_ != state_.num_steps_ || weight_version_ != version) {
+  if (weight_step_ != state_.num_steps_ || weight_version_ != version || weight_recording_ != recording_number()) {
     weight_ = quantize(weight, Fp8Operand::kWeight, sharers, is_training());
     transposed_weight_ = {};
     weight_step_ =
         is_training() ? state_.num_steps_ : -1;  // evaluation notes no largest value: training must round again
     weight_version_ = version;
+    weight_recording_ = recording_number();
   }
   return weight_;
 }

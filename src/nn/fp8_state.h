@@ -59,6 +59,7 @@ class Fp8Linear : public Module {
   Fp8Tensor weight_, transposed_weight_;
   int64_t weight_step_ = -1;
   uint32_t weight_version_ = 0;
+  uint64_t weight_recording_ = 0;  // recording_number() then
 };
 
 /// The linear layers of a part of a model. Outlives them.

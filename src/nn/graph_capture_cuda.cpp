@@ -78,6 +78,15 @@ StreamCapture::~StreamCapture() {
   (void)cudaGetLastError();  // that of a forbidden call, which would else be taken for the next call's
 }
 
+int64_t StreamCapture::discard() {
+  cudaGraph_t captured = nullptr;
+  C10_CUDA_CHECK(end(&captured));
+  const Graph graph(captured, cudaGraphDestroy);
+  size_t count = 0;
+  C10_CUDA_CHECK(cudaGraphGetNodes(graph.get(), nullptr, &count));
+  return static_cast<int64_t>(count);
+}
+
 std::shared_ptr<CUgraphExec_st> StreamCapture::finish() {
   cudaGraph_t captured = nullptr;
   C10_CUDA_CHECK(end(&captured));

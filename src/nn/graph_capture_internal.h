@@ -2,6 +2,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 
 namespace lockstep::nn::internal {
@@ -31,6 +32,8 @@ class StreamCapture {
   StreamCapture(const StreamCapture&) = delete;
   StreamCapture& operator=(const StreamCapture&) = delete;
   ~StreamCapture();  ///< Throws away what was captured.
+
+  int64_t discard();  ///< The same: of so many kernels, copies and the like.
 
   /// Throws where something reads or writes memory of the host: it would mean something else when it is replayed.
   std::shared_ptr<CUgraphExec_st> finish();

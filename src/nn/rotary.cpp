@@ -75,13 +75,13 @@ RotaryTable RotaryCache::table(const at::Tensor& position_TB) {
 }
 
 const RotaryTable& RotaryCache::table(int64_t tokens, const at::Device& device, at::ScalarType type) {
-  const bool is_there = first_.is_defined() && first_.cosine.size(0) == tokens && first_.cosine.device() == device &&
-                        first_.cosine.scalar_type() == type;
-  if (is_there) return first_;
+  RotaryTable& kept =
+      firsts_[{tokens, static_cast<int64_t>(device.type()), device.index(), static_cast<int64_t>(type)}];
+  if (kept.is_defined()) return kept;
   const c10::NoGradGuard no_grad;
   const RotaryTable wide = table(at::arange(tokens, at::TensorOptions(at::kLong).device(device)).unsqueeze(1));
-  first_ = {wide.cosine.to(type), wide.sine.to(type)};
-  return first_;
+  kept = {wide.cosine.to(type), wide.sine.to(type)};
+  return kept;
 }
 
 at::Tensor rotate(const at::Tensor& x_TBGHK, const RotaryTable& table) {

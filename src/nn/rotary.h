@@ -1,7 +1,9 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,13 +33,13 @@ class RotaryCache {
   /// As make_rotary_table.
   RotaryTable table(const at::Tensor& position_TB);
   /// Of positions 0, 1, ... in `type`, rounded once: [T, 1, 1, 1, width / 2]. Made when a length, device or type is
-  /// new.
+  /// new, and kept: a recorded step goes on reading it.
   const RotaryTable& table(int64_t tokens, const at::Device& device, at::ScalarType type);
 
  private:
   std::vector<double> frequencies_;
   at::Tensor rates_;
-  RotaryTable first_;
+  std::map<std::array<int64_t, 4>, RotaryTable> firsts_;  // by tokens, kind and number of the device, type
 };
 
 /// Turns the first `width` elements of the last dim of x [T, B, groups, heads, K], element i with element i + width /

@@ -1,11 +1,14 @@
 #include "nn/work_recorder.h"
 
+#include <atomic>
+
 #include "core/error.h"
 
 namespace lockstep::nn {
 namespace {
 
 thread_local int num_scopes = 0;
+std::atomic<uint64_t> num_changes = 0;
 
 }  // namespace
 
@@ -17,7 +20,16 @@ void refuse_recording(std::string_view what) {
   if (num_scopes > 0) throw EnvironmentError(fmt::format("{} differs from step to step", what));
 }
 
-RecordingScope::RecordingScope() { ++num_scopes; }
-RecordingScope::~RecordingScope() { --num_scopes; }
+uint64_t recording_number() { return num_changes; }
+
+RecordingScope::RecordingScope() {
+  ++num_scopes;
+  ++num_changes;
+}
+
+RecordingScope::~RecordingScope() {
+  --num_scopes;
+  ++num_changes;
+}
 
 }  // namespace lockstep::nn

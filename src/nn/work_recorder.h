@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -44,6 +45,10 @@ std::unique_ptr<WorkRecorder> make_cuda_work_recorder(const at::Device& device);
 /// Throws where this thread is recording: `what` would be the same in each replay. For work whose numbers the host
 /// chooses anew each time: random draws, features that were kept.
 void refuse_recording(std::string_view what);
+
+/// Changes whenever a recording begins or ends, on any thread. What was computed under another number may lie in memory
+/// of a recording that came to nothing: whoever keeps results from call to call asks for it.
+uint64_t recording_number();
 
 /// While it lives this thread is recording. Of recorders.
 class RecordingScope {

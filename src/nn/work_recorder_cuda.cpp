@@ -31,22 +31,9 @@ class RecordedGraphs final : public RecordedWork {
   std::vector<std::shared_ptr<CUgraphExec_st>> graphs_;
 };
 
-/// Memory that a step takes beside what is there between steps, as far as the allocator has seen any.
-int64_t bytes_of_step(c10::DeviceIndex device) {
-  const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  const c10::CachingDeviceAllocator::DeviceStats stats = allocator::getDeviceStats(device);
-  const auto& bytes = stats.allocated_bytes[all];
-  return bytes.peak - bytes.current;
-}
+c10::CachingDeviceAllocator::DeviceStats stats_of(c10::DeviceIndex device) { return allocator::getDeviceStats(device); }
 
-void check_room(c10::DeviceIndex device) {
-  size_t free = 0, total = 0;
-  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  const auto needed = 2 * static_cast<double>(bytes_of_step(device));  // one for the graphs, one for all else
-  if (static_cast<double>(free) < needed)
-    throw EnvironmentError(fmt::format("{} of memory are free, a step and what else runs may take {}",
-                                       core::format_bytes(static_cast<double>(free)), core::format_bytes(needed)));
-}
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
 class CudaGraphRecorder final : public WorkRecorder {
  public:
@@ -55,6 +42,7 @@ class CudaGraphRecorder final : public WorkRecorder {
   void rehearse(const std::function<void()>& work) override {
     const auto& place = this->place();
     internal::wait_before_capture();  // the streams take turns, each with memory of its own
+    check_room();
     {
       const c10::cuda::CUDAStreamGuard on_side(place.stream);
       work();
@@ -63,9 +51,22 @@ class CudaGraphRecorder final : public WorkRecorder {
   }
 
   std::unique_ptr<RecordedWork> record(const std::function<void(const EndPart&)>& work) override {
+    try {
+      internal::wait_before_capture();
+      check_room();
+      const int64_t before = stats_of(place().memory->device()).reserved_bytes[kAll].current;
+      auto recorded = std::make_unique<RecordedGraphs>(place().memory, capture_parts(work));
+      held_bytes_ += stats_of(place().memory->device()).reserved_bytes[kAll].current - before;
+      return recorded;
+    } catch (...) {
+      if (held_bytes_ == 0) place_.reset();  // its memory goes back: no recording lies in it
+      throw;
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<CUgraphExec_st>> capture_parts(const std::function<void(const EndPart&)>& work) {
     const auto& place = this->place();
-    internal::wait_before_capture();
-    check_room(place.memory->device());
     std::vector<std::shared_ptr<CUgraphExec_st>> graphs;
     const c10::cuda::CUDAStreamGuard on_side(place.stream);
     const RecordingScope recording;
@@ -74,11 +75,24 @@ class CudaGraphRecorder final : public WorkRecorder {
       graphs.push_back(capture->finish());
       capture.emplace(*place.memory);
     });
-    capture.reset();  // behind the last part nothing was launched
-    return std::make_unique<RecordedGraphs>(place.memory, std::move(graphs));
+    const int64_t num_left = capture->discard();
+    LOCKSTEP_CHECK(num_left == 0, "{} launches behind the last part", num_left);
+    return graphs;
   }
 
- private:
+  /// For a step in memory of its own and for all else that runs between steps, which may take as much. What a step
+  /// takes beside the memory between steps is known as far as the allocator has seen any.
+  void check_room() {
+    const c10::DeviceIndex device = place().memory->device();
+    const auto bytes = stats_of(device).allocated_bytes[kAll];
+    const auto needed = 2 * static_cast<double>(bytes.peak - bytes.current) - static_cast<double>(held_bytes_);
+    size_t free = 0, total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    if (static_cast<double>(free) < needed)
+      throw EnvironmentError(fmt::format("{} of memory are free, a step and what else runs may take {}",
+                                         core::format_bytes(static_cast<double>(free)), core::format_bytes(needed)));
+  }
+
   /// Made by the first use: an allocator that has no private memory throws there.
   const internal::CapturePlace& place() {
     if (!place_) place_ = internal::make_capture_place(device_);
@@ -87,6 +101,7 @@ class CudaGraphRecorder final : public WorkRecorder {
 
   at::Device device_;
   std::optional<internal::CapturePlace> place_;
+  int64_t held_bytes_ = 0;  // by recordings so far, which share them
 };
 
 }  // namespace

@@ -36,8 +36,11 @@ EnvironmentError explain_out_of_memory(const std::exception& error, const TrainR
   const std::string plan = plan_text(request, num_ranks);
   return EnvironmentError(
       fmt::format("train: out of memory: {}{}", first_sentence(error), plan.empty() ? "" : "; planned: " + plan),
-      "use fewer samples at a time (--batch-size, --micro-batch-size) with more micro-batches, recomputation, or more "
-      "ranks that share the state; the same command with --dry-run shows the memory by part");
+      fmt::format(
+          "use fewer samples at a time (--batch-size, --micro-batch-size) with more micro-batches, "
+          "recomputation, or more ranks that share the state{}; the same command with --dry-run shows the memory "
+          "by part",
+          request.options.cuda_graphs == "off" ? "" : ", on a GPU also --cuda-graphs off"));
 }
 
 }  // namespace lockstep::train

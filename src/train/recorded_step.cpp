@@ -122,16 +122,16 @@ class RecordedStep final : public StepRunner {
   }
 
   StepOutcome run(std::span<models::Batch> batches, uint64_t step_key) override {
-    Form* form = is_recording_ ? find_form(batches) : nullptr;
-    if (form == nullptr) return plain_->run(batches, step_key);
+    Form* form = find_form(batches);
+    if (form == nullptr || form->is_refused) return plain_->run(batches, step_key);
     if (form->recorded) return form->recorded->replay(batches, mark_run_);
     ++form->num_steps;
     if (form->num_steps <= kPlainSteps) return plain_->run(batches, step_key);
-    if (form->num_steps == kPlainSteps + 1) return rehearse(batches, step_key);
+    if (form->num_steps == kPlainSteps + 1) return rehearse(*form, batches, step_key);
     try {
       form->recorded = record(batches, step_key);
     } catch (const std::exception& error) {
-      give_up(error.what());
+      refuse(*form, error.what());
       return plain_->run(batches, step_key);
     }
     return form->recorded->replay(batches, mark_run_);
@@ -140,6 +140,7 @@ class RecordedStep final : public StepRunner {
  private:
   struct Form {
     int64_t num_steps = 0;
+    bool is_refused = false;
     std::unique_ptr<RecordedForm> recorded;
   };
 
@@ -151,9 +152,9 @@ class RecordedStep final : public StepRunner {
     return forms_.size() < kMostForms ? &forms_[std::move(key)] : nullptr;
   }
 
-  StepOutcome rehearse(std::span<models::Batch> batches, uint64_t step_key) {
+  StepOutcome rehearse(Form& form, std::span<models::Batch> batches, uint64_t step_key) {
     if (const std::string reason = refusal(batches); !reason.empty()) {
-      give_up(reason);
+      refuse(form, reason);
       return plain_->run(batches, step_key);
     }
     std::optional<StepOutcome> outcome;
@@ -165,7 +166,7 @@ class RecordedStep final : public StepRunner {
       });
     } catch (const std::exception& error) {
       if (has_begun) throw;  // the step's own
-      give_up(error.what());
+      refuse(form, error.what());
       return plain_->run(batches, step_key);
     }
     return *outcome;
@@ -183,18 +184,18 @@ class RecordedStep final : public StepRunner {
     return recorded;
   }
 
-  void give_up(const std::string& reason) {
-    core::log_info("steps are launched kernel by kernel, not as CUDA graphs: {}", core::split(reason, "\n").front());
-    is_recording_ = false;
+  void refuse(Form& form, const std::string& reason) {
+    form.is_refused = true;
     mark_ = mark_run_;
-    forms_.clear();
+    if (!std::exchange(has_told_refusal_, true))
+      core::log_info("steps are launched kernel by kernel, not as CUDA graphs: {}", core::split(reason, "\n").front());
   }
 
   nn::WorkRecorder& recorder_;
   parallel::GradSync& sync_;
   MarkPhase mark_run_, mark_;  // whom the run wants to be told; whom the plain runner tells
   std::unique_ptr<StepRunner> plain_;
-  bool is_recording_ = true, has_told_ = false;
+  bool has_told_ = false, has_told_refusal_ = false;
   std::map<std::vector<int64_t>, Form> forms_;
 };
 

@@ -18,8 +18,11 @@
 #include "nn/fused_norm.h"
 #include "nn/gpt_activation.h"
 #include "nn/parallel_linear.h"
+#include "nn/product.h"
 #include "nn/rotary.h"
 #include "nn/vocab_cross_entropy.h"
+#include "parallel/grad_sync.h"
+#include "train/precision.h"
 
 namespace lockstep::nn {
 namespace {
@@ -377,6 +380,27 @@ TEST_F(GpuKernels, LinearLayersWithActivationAreThoseOfDoubles) {
     const Gradients found = torch::autograd::grad({y}, {x, weight, bias}, {dy});
     const Gradients wanted = torch::autograd::grad({plain_y}, plain, {dy.to(at::kDouble)});
     for (size_t i = 0; i < found.size(); ++i) expect_close(found[i], wanted[i], bound, fmt::format("gradient {}", i));
+  }
+}
+
+/// Gradients of fp32 weights come out of a product of 16-bit numbers in fp32: no rounding to 16 bits on the way.
+TEST_F(GpuKernels, GradientsOfWeightsAreRoundedToFp32Alone) {
+  at::Tensor weight = random({64, 96}, at::kFloat).requires_grad_(true),
+             bias = random({64}, at::kFloat).requires_grad_(true);
+  const auto sync = parallel::make_grad_sync_none({{"weight", &weight}, {"bias", &bias}});
+  const at::Tensor x = random({50, 96}, at::kBFloat16), dy = random({50, 64}, at::kBFloat16);
+  sync->begin_step();
+  for (const double passes : {1.0, 2.0}) {
+    at::Tensor y;
+    {
+      const train::AutocastGuard guard(c10::DeviceType::CUDA, at::kBFloat16, nullptr);
+      y = linear_layer(x, weight, bias);
+    }
+    torch::autograd::backward({y}, {dy});
+    const at::Tensor wide = dy.to(at::kDouble);
+    constexpr double kFp32Sums = 1e-5;  // a rounding to bf16 would be 4e-3
+    expect_close(weight.grad(), wide.t().mm(x.to(at::kDouble)).mul(passes), kFp32Sums, "weight");
+    expect_close(bias.grad(), wide.sum(0).mul(passes), kFp32Sums, "bias");
   }
 }
 

@@ -15,6 +15,7 @@
 #include "nn/fp8_linear.h"
 #include "nn/fp8_state.h"
 #include "nn/parallel_linear.h"
+#include "nn/work_recorder.h"
 #include "support/tensor_golden.h"
 #include "support/wave.h"
 
@@ -367,6 +368,22 @@ TEST(Fp8LayerWeights, AChangedWeightIsRoundedAgain) {
     }
     expect_close(layer.forward(x), x.mm(wave({4, 6}, 1.1, factor).t()), 0.07, "within a step");
   }
+}
+
+/// A recording only notes what is to be done: what it left in memory is nothing to go on with.
+TEST(Fp8LayerWeights, WhatARecordingLeftIsRoundedAgain) {
+  Fp8State state({.history_len = 1}, 1, at::kCPU);
+  const auto layer = state.add_linear();
+  const at::Tensor weight = wave({4, 6}, 1.1);
+  {
+    const RecordingScope recording;
+    layer->weight(weight).bits.view(at::kByte).fill_(1);  // no kernel has run
+    layer->transposed_weight(weight);
+  }
+  const Fp8Tensor& found = layer->weight(weight);
+  EXPECT_TRUE(found.bits.view(at::kByte).equal(fp8_quantize(weight, kE4m3, number(1)).bits.view(at::kByte)));
+  EXPECT_EQ(layer->transposed_weight(weight).bits.size(0), 6);
+  EXPECT_TRUE(layer->transposed_weight(weight).bits.view(at::kByte).equal(found.transpose().bits.view(at::kByte)));
 }
 
 TEST(Fp8LayerWeights, EvaluationBetweenStepsChangesNothing) {

@@ -64,6 +64,7 @@ class ToyStep final : public StepRunner {
   ToyStep(const StepRunnerParts& parts, RecordingDevice& device, at::Tensor weight, const std::string& fault)
       : parts_(parts), device_(device), weight_(std::move(weight)), fault_(fault) {}
 
+  int num_runs() const { return num_runs_; }
   StepOutcome run(std::span<models::Batch> batches, uint64_t) override {
     ++num_runs_;
     parts_.sync.begin_step();
@@ -78,6 +79,7 @@ class ToyStep final : public StepRunner {
     parts_.mark(Phase::kForward);
     if (fault_ == "draws") nn::refuse_recording("a draw");
     if (fault_ == "breaks" && num_runs_ == 3) throw DataError("the step's own");
+    if (fault_ == "refuses 5" && batches.front().num_samples == 5) nn::refuse_recording("a draw");
     for (models::Batch& batch : batches) {
       const at::Tensor pictures = batch.image_BCYX;
       device_.launch([=] { gradient.add_(pictures.sum()); });
@@ -115,7 +117,9 @@ class RecordedSteps : public testing::Test {
                                   .recorder = &device_},
                                  [&](const StepRunnerParts& parts) {
                                    EXPECT_EQ(parts.recorder, nullptr);
-                                   return std::make_unique<ToyStep>(parts, device_, weight_, fault);
+                                   auto toy = std::make_unique<ToyStep>(parts, device_, weight_, fault);
+                                   toy_ = toy.get();
+                                   return toy;
                                  });
   }
   static models::Batch batch_of(int64_t samples, double value) {
@@ -144,6 +148,7 @@ class RecordedSteps : public testing::Test {
   at::Tensor weight_;
   std::unique_ptr<parallel::GradSync> sync_;
   std::unique_ptr<StepRunner> runner_;
+  ToyStep* toy_ = nullptr;  // of the runner
   std::vector<Phase> phases_;
 };
 
@@ -195,6 +200,18 @@ TEST_F(RecordedSteps, WhatCannotBeRecordedGoesOnPlain) {
   make("draws");
   for (int i = 1; i <= 6; ++i) expect_step(3, i);
   EXPECT_EQ(device_.num_recorded, 1) << "tried once";
+}
+
+TEST_F(RecordedSteps, AFormThatCannotBeRecordedLeavesTheOthers) {
+  make("refuses 5");
+  for (int i = 1; i <= 6; ++i) expect_step(2, i);
+  for (int i = 1; i <= 6; ++i) expect_step(5, i);
+  EXPECT_EQ(device_.num_recorded, 2);
+  const int num_plain = toy_->num_runs();
+  expect_step(2, 7.0);
+  EXPECT_EQ(toy_->num_runs(), num_plain) << "still replayed";
+  expect_step(5, 7.0);
+  EXPECT_EQ(toy_->num_runs(), num_plain + 1);
 }
 
 TEST_F(RecordedSteps, KeptFeaturesAndBatchesOfTheHostAreRefused) {

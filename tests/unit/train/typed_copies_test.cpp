@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "nn/product.h"
+#include "parallel/grad_sync.h"
 #include "train/precision.h"
 
 namespace lockstep::nn {
@@ -24,8 +26,13 @@ class Copies : public testing::Test {
       const train::AutocastGuard guard(c10::DeviceType::CPU, at::kBFloat16, copies);
       y = linear_layer(x, weight_, bias_);
     }
+    expect_own_layer(y);
     y.to(at::kFloat).mul(factor).sum().backward();
     return {y.detach(), x.grad(), weight_.grad(), bias_.grad()};
+  }
+  /// Not at::linear, which knows no copies.
+  static void expect_own_layer(const at::Tensor& y) {
+    EXPECT_NE(y.grad_fn()->name().find("LinearLayer"), std::string::npos) << y.grad_fn()->name();
   }
   static void expect_equal(const Gradients& got, const Gradients& want) {
     EXPECT_TRUE(got.y.equal(want.y));
@@ -39,6 +46,8 @@ class Copies : public testing::Test {
   at::Tensor x_ = at::arange(12 * 8, at::kFloat).sin().view({12, 8});
   at::Tensor weight_ = at::arange(16 * 8, at::kFloat).mul(0.7).cos().view({16, 8}).set_requires_grad(true);
   at::Tensor bias_ = at::arange(16, at::kFloat).mul(0.3).sin().set_requires_grad(true);
+  // Weights of training have a sink, so that their layers are lockstep's own.
+  std::unique_ptr<parallel::GradSync> sync_ = parallel::make_grad_sync_none({{"weight", &weight_}, {"bias", &bias_}});
 };
 
 TEST_F(Copies, PassesWithThemAreThoseWithout) {
@@ -81,7 +90,9 @@ TEST_F(Copies, PassesMayOverlap) {
     std::vector<at::Tensor> losses;
     for (int micro = 0; micro < 3; ++micro) {
       const train::AutocastGuard guard(c10::DeviceType::CPU, at::kBFloat16, used);
-      losses.push_back(linear_layer(x_.mul(micro + 1), weight_, bias_).to(at::kFloat).pow(2).sum());
+      const at::Tensor y = linear_layer(x_.mul(micro + 1), weight_, bias_);
+      expect_own_layer(y);
+      losses.push_back(y.to(at::kFloat).pow(2).sum());
     }
     for (const at::Tensor& loss : losses) loss.backward();
     return weight_.grad();
