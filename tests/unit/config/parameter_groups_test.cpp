@@ -1,4 +1,4 @@
-// Layers of image towers as timm groups them for OpenCLIP's locks.
+// Groups of parameters as timm makes them for OpenCLIP's models: layers of image towers, and what decays.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "config/frozen_parameters.h"
 #include "config/layer_groups.h"
+#include "config/timm_decay.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -64,6 +65,19 @@ TEST(ParameterGroups, OfTimmsTowersAreThoseOfItsMatchers) {
     EXPECT_EQ(std::ssize(groups), std::max_element(want.begin(), want.end())->first + 1) << name;
   }
   EXPECT_GE(num_towers, 18);
+}
+
+TEST(ParameterGroups, WhatDecaysIsWhatTimmLetsDecay) {
+  const auto all = golden_groups();
+  EXPECT_GE(all.size(), 23u);
+  for (const auto& [name, golden] : all.items()) {
+    const ContrastiveShape shape{resolve_clip_shape(name)};
+    auto specs = shape.param_specs();
+    set_timm_decay(shape, specs);
+    EXPECT_EQ(runs_of(specs, "", [](const ParamSpec& spec) { return spec.weight_decay ? 1 : 0; }),
+              runs_of(golden.at("decay")))
+        << name;
+  }
 }
 
 /// OpenCLIP 3.3.0's lock_image_tower(unlocked_groups=2).
