@@ -91,7 +91,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   std::unique_ptr<train::BatchSource> open_train(const core::Json& position) override {
     return train::make_loader_batches(data_->open_train(position), *mover_);
   }
-  std::unique_ptr<train::LogFormat> log_format() const override { return make_contrastive_log_format(); }
+  std::unique_ptr<train::LogFormat> log_format() const override {
+    return make_contrastive_log_format(options_.train_loss_ema_samples);
+  }
 
   train::Metrics evaluate(const train::EvaluationTime& when) override {
     const auto is_due = [&](int64_t frequency) {

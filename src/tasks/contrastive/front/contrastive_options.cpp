@@ -430,6 +430,13 @@ void declare_logging(core::OptionSet& set, ContrastiveOptions& o) {
   config::declare_run_flags(
       set, o,
       {"logs", "name", "log-local", "log-every-n-steps", "report-to", "wandb-project-name", "wandb-notes", "debug"});
+  set.add("train-loss-ema-samples", &o.train_loss_ema_samples,
+          {.role = OptionRole::kNoInfluence,
+           .help = "The losses in brackets on log lines are exponential means over about so many samples, which go on "
+                   "from epoch to epoch, as in OpenCLIP's development version; 0: means of the epoch so far. "
+                   "TensorBoard and W&B show each loss as it is.",
+           .unit = "samples",
+           .min = 0});
 }
 
 void declare_profile(core::OptionSet& set, ContrastiveOptions& o) {
