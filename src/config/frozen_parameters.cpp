@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "config/image_towers/modified_resnet.h"
 #include "config/layer_groups.h"
 #include "config/text_towers.h"
 #include "core/error.h"
@@ -31,11 +32,19 @@ bool is_encoder_norm(const std::string& name) { return name.find(".LayerNorm.") 
 bool is_scalar_of_loss(const std::string& name) { return name == "logit_scale" || name == "logit_bias"; }
 
 void check_locks(const ClipShape& shape, const TowerLocks& locks) {
-  if (locks.image && locks.image_unlocked_groups > 0 && shape.vision.tower != VisionShape().tower)
+  if (!locks.image || locks.image_unlocked_groups == 0) return;
+  const std::string asked = fmt::format("options: --lock-image-unlocked-groups {}", locks.image_unlocked_groups);
+  if (shape.vision.tower == ModifiedResnetTower::kName)
     throw UsageError(
-        fmt::format("options: --lock-image-unlocked-groups {} needs a ViT image tower, model '{}' has another",
-                    locks.image_unlocked_groups, shape.name),
+        fmt::format("{}: the image tower of model '{}' is a ResNet of OpenCLIP, which is locked as a whole", asked,
+                    shape.name),
         "drop it to lock the whole tower");
+  if (locks.freezes_batch_norm && shape.vision.has_batch_norm())
+    throw UsageError(
+        fmt::format("{} trains a part of the image tower of model '{}', --lock-image-freeze-bn-stats would keep the "
+                    "statistics of the whole tower",
+                    asked, shape.name),
+        "drop one of the two");
 }
 
 /// Work of a tower as three times it counts in training.

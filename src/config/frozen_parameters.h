@@ -10,16 +10,16 @@
 namespace lockstep::config {
 
 /// Which towers keep their weights (--lock-image, --lock-text), and how many groups at their outputs are trained all
-/// the same. Groups of a tower: embeddings (with the norm behind them), each block, the last block with the last norm,
-/// the projection.
+/// the same (image_layer_groups, and the like of text towers).
 struct TowerLocks {
   bool image = false, text = false;
   int64_t image_unlocked_groups = 0, text_unlocked_groups = 0;
-  bool text_layer_norms = false;  ///< Of a text tower of Hugging Face: else its layer norms are trained all the same.
+  bool freezes_batch_norm = false;  ///< --lock-image-freeze-bn-stats.
+  bool text_layer_norms = false;    ///< Of a text tower of Hugging Face: else its layer norms are trained all the same.
 };
 
 /// Names of the parameters that stay as they are. More unlocked groups than there are: all are trained. UsageError for
-/// unlocked groups of an image tower that is no ViT, as in OpenCLIP.
+/// unlocked groups of a ModifiedResNet, as in OpenCLIP, and of a tower whose batch norm is to keep its statistics.
 std::set<std::string> frozen_parameters(const ClipShape& shape, const TowerLocks& locks);
 
 /// The same; CLAP models have no locks.

@@ -6,33 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "config/image_towers/modified_resnet.h"
+#include "config/image_towers.h"
 #include "config/text_towers.h"
 #include "core/error.h"
 #include "core/strings.h"
 
 namespace lockstep::config {
 namespace {
-
-std::vector<NameGroup> vit_groups(const VisionShape& vision) {
-  std::vector<NameGroup> groups = {
-      {"visual.conv1.", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre."}};
-  for (int64_t block = 0; block < vision.layers; ++block)
-    groups.push_back({fmt::format("visual.transformer.resblocks.{}.", block)});
-  groups.back().push_back("visual.ln_post.");
-  groups.push_back({"visual.proj"});
-  return groups;
-}
-
-std::vector<NameGroup> resnet_groups() {
-  NameGroup stem;
-  for (int layer = 1; layer <= 3; ++layer)
-    for (const char* kind : {"conv", "bn"}) stem.push_back(fmt::format("visual.{}{}.", kind, layer));
-  std::vector<NameGroup> groups = {stem};
-  for (int stage = 1; stage <= 4; ++stage) groups.push_back({fmt::format("visual.layer{}.", stage)});
-  groups.push_back({"visual.attnpool."});
-  return groups;
-}
 
 /// Those groups that `specs` has parameters of.
 std::vector<NameGroup> present_groups(const std::vector<NameGroup>& groups, const std::vector<ParamSpec>& specs) {
@@ -59,9 +39,7 @@ bool is_in_group(const std::string& name, const NameGroup& group) {
 }
 
 std::vector<NameGroup> image_layer_groups(const ClipShape& shape) {
-  if (shape.vision.tower == VisionShape().tower) return vit_groups(shape.vision);
-  if (shape.vision.tower == ModifiedResnetTower::kName) return resnet_groups();
-  return {};
+  return with_tower(shape.vision, [&](auto tower) { return tower.layer_groups(shape.vision); });
 }
 
 std::vector<NameGroup> text_layer_groups(const ClipShape& shape) {
@@ -73,11 +51,8 @@ std::vector<NameGroup> text_layer_groups(const ClipShape& shape) {
 
 void set_layer_decay(const ClipShape& shape, const LayerDecay& decay, std::vector<ParamSpec>& specs) {
   if (decay.image.value_or(1) != 1) {
-    const auto groups = image_layer_groups(shape);
-    if (groups.empty())
-      throw UsageError(
-          fmt::format("options: --image-layer-decay needs a ViT or RN image tower, model '{}' has another", shape.name),
-          "drop it; --lr is then that of all its layers");
+    auto groups = image_layer_groups(shape);
+    groups.push_back({"visual.head."});  // behind a tower of timm; locks leave it free
     scale_groups(present_groups(groups, specs), *decay.image, specs);
   }
   if (decay.text.value_or(1) != 1) scale_groups(present_groups(text_layer_groups(shape), specs), *decay.text, specs);

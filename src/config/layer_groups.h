@@ -4,13 +4,14 @@
 #include <vector>
 
 #include "config/clip_shape.h"
+#include "config/name_group.h"
 #include "config/param_spec.h"
-#include "config/text_tower.h"
 
 namespace lockstep::config {
 
-/// Groups of an image tower from the input on: embeddings (with the norm behind them), each block or stage, the last
-/// one with the last norm, the projection. Empty for towers that have none (those of timm).
+/// Groups of an image tower from the input on: embeddings (with the norm behind them), each block (of a ResNet: each
+/// stage), the last one with the last norm, then what stands behind them. Of a tower of timm they are those of its
+/// group_matcher(), without the head that OpenCLIP adds.
 std::vector<NameGroup> image_layer_groups(const ClipShape& shape);
 /// The same of the text tower; a projection of several layers is one group.
 std::vector<NameGroup> text_layer_groups(const ClipShape& shape);
@@ -25,7 +26,6 @@ struct LayerDecay {
 };
 
 /// Sets `lr_scale`: the last group that a tower has keeps 1, each one before it has `decay` times that of the next.
-/// UsageError for an image tower without groups.
 void set_layer_decay(const ClipShape& shape, const LayerDecay& decay, std::vector<ParamSpec>& specs);
 
 /// Takes parameters that match one of the patterns of fnmatch(3) ('*' also matches dots) out of the weight decay.

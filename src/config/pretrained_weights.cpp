@@ -381,6 +381,12 @@ PicturePreparation preparation_of_weights(const std::string& named, std::string_
   return {};
 }
 
+bool tells_preparation(const std::string& named, std::string_view model) {
+  if (find_tag(named, model) != nullptr) return true;
+  std::error_code ignored;
+  return !fs::exists(named, ignored) && is_hub_model(named) && find_in_named(named, kHubConfig);
+}
+
 bool is_hub_model(std::string_view model) {
   return core::starts_with(model, kLocalDir) || !hub_repository(model).empty();
 }

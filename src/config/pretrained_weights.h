@@ -31,6 +31,9 @@ struct PicturePreparation {
 /// their open_clip_config.json says. Empty for files, which do not tell. UsageError for such a file that cannot be
 /// read.
 PicturePreparation preparation_of_weights(const std::string& named, std::string_view model);
+/// Whether preparation_of_weights knows these weights: a tag, or a configuration beside them. What it leaves empty is
+/// then OpenAI's way.
+bool tells_preparation(const std::string& named, std::string_view model);
 
 /// Does --model name a configuration that lies beside its weights: "hf-hub:ORG/NAME", "local-dir:DIR"?
 bool is_hub_model(std::string_view model);

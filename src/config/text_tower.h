@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/activation_bytes.h"
+#include "config/name_group.h"
 #include "config/param_list.h"
 
 namespace lockstep::models {
@@ -17,9 +18,6 @@ namespace lockstep::config {
 
 struct ClipShape;
 struct TextShape;
-
-/// Beginnings of parameter names: what --lock-text unlocks together.
-using NameGroup = std::vector<std::string>;
 
 /// What a kind of text tower must tell; a struct of static functions, listed in text_towers.h.
 template <class T>

@@ -350,4 +350,25 @@ void add_timm_head(ParamList& list, const VisionShape& vision, int64_t width, in
   add_layer("visual.head.mlp.fc2", head.hidden, embed_dim, head.has_bias);
 }
 
+std::vector<NameGroup> timm_block_groups(int64_t num_blocks) {
+  std::vector<NameGroup> groups = {
+      {"visual.trunk.cls_token", "visual.trunk.pos_embed", "visual.trunk.patch_embed.", "visual.trunk.norm_pre."}};
+  for (int64_t block = 0; block < num_blocks; ++block)
+    groups.push_back({fmt::format("visual.trunk.blocks.{}.", block)});
+  groups.back().push_back("visual.trunk.norm.");
+  return groups;
+}
+
+std::vector<NameGroup> timm_stage_groups(const std::string& prefix, const std::vector<int64_t>& depths,
+                                         const std::vector<std::string>& in_front) {
+  std::vector<NameGroup> groups;
+  for (size_t stage = 0; stage < depths.size(); ++stage)
+    for (int64_t block = 0; block < depths[stage]; ++block) {
+      groups.push_back({fmt::format("{}.{}.blocks.{}.", prefix, stage, block)});
+      if (block > 0) continue;
+      for (const std::string& part : in_front) groups.back().push_back(fmt::format("{}.{}.{}", prefix, stage, part));
+    }
+  return groups;
+}
+
 }  // namespace lockstep::config

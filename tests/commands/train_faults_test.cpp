@@ -73,6 +73,31 @@ TEST_F(TrainFaults, SignalsInTheMidstOfProductsHarmNothing) {
   EXPECT_EQ(losses("signals"), losses("quiet"));
 }
 
+/// A small run says how much address space the program takes here; a large one gets a quarter of a GiB beyond that.
+TEST_F(TrainFaults, MemoryThatRunsOutIsToldBesideThePlan) {
+  const auto made_up = [&](const std::string& name, const std::string& num_samples) {
+    return train_args(name, {"--train-data=", "--dataset-type", "synthetic", "--train-num-samples", num_samples,
+                             "--batch-size", num_samples, "--epochs", "1"});
+  };
+  const auto run_in = [&](const std::string& script, std::vector<std::string> args) {
+    args.insert(args.begin(), {"/bin/sh", "-c", script, lockstep_program()});
+    return run_program(args);
+  };
+  const auto small = run_in(
+      "\"$0\" \"$@\" & pid=$!; "
+      "while kib=$(sed -n 's/^VmPeak:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$pid/status) && [ -n \"$kib\" ]; "
+      "do peak=$kib; sleep 0.02; done; wait $pid && echo peak=$peak",
+      made_up("small", "64"));
+  ASSERT_EQ(small.exit_code, 0) << small.err;
+  const size_t at = small.out.rfind("peak=");
+  ASSERT_NE(at, std::string::npos) << small.out;
+  const int64_t limit_kib = std::stoll(small.out.substr(at + 5)) + (256 << 10);
+  const auto large = run_in(fmt::format("ulimit -v {} && exec \"$0\" \"$@\"", limit_kib), made_up("large", "8192"));
+  expect_error(large, 6,
+               {"train: out of memory: ", "DefaultCPUAllocator", "; planned: memory of a rank: ", "--batch-size"});
+  EXPECT_EQ(large.err.find("frame #"), std::string::npos) << "LibTorch's stack: " << large.err;
+}
+
 /// A socket with a port that was free.
 struct BoundSocket {
   core::Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};

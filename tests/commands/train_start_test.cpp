@@ -53,6 +53,20 @@ TEST_F(TrainStart, AnEncoderWithoutItsWeightsIsRefusedBeforeDataAreRead) {
   EXPECT_FALSE(fs::exists(logs_.path() / "encoder"));
 }
 
+TEST_F(TrainStart, ATeacherThatDoesNotFitOrIsNotHereIsRefusedBeforeAnythingIsWritten) {
+  const std::string shorter = (shared_->path() / "shorter.json").string();
+  core::write_file_atomic(shorter, core::replace_all(kTinyModel, "\"context_length\": 24", "\"context_length\": 16"));
+  for (const auto& [teacher, problem] :
+       {std::pair(shorter, "takes texts of 16 tokens"),
+        std::pair((shared_->path() / "tiny.json").string(), "--distill-pretrained '/no/teacher.pt'")}) {
+    const ProgramResult result =
+        train("taught", {"--distill-model", teacher, "--distill-pretrained", "/no/teacher.pt"});
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(problem), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(logs_.path() / "taught"));
+  }
+}
+
 TEST_F(TrainStart, ARunOfOpenClipIsContinuedAndNeverWrittenOver) {
   ASSERT_EQ(train("ours", {"--epochs", "1", "--save-format", "openclip"}).exit_code, 0);
   const fs::path theirs = logs_.path() / "theirs";  // what OpenCLIP leaves

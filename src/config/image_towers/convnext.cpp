@@ -111,4 +111,11 @@ double ConvNextTower::activation_bytes(const VisionShape& vision, const Activati
 
 std::optional<BlockDims> ConvNextTower::blocks(const VisionShape&) { return std::nullopt; }
 
+std::vector<NameGroup> ConvNextTower::layer_groups(const VisionShape& vision) {
+  auto groups = timm_stage_groups("visual.trunk.stages", vision.stages, {"downsample."});
+  groups.insert(groups.begin(), {"visual.trunk.stem."});
+  groups.push_back({"visual.trunk.head."});  // its norm
+  return groups;
+}
+
 }  // namespace lockstep::config

@@ -7,6 +7,7 @@
 #include "config/clip_blocks.h"
 #include "config/clip_shape.h"
 #include "config/shape_check.h"
+#include "config/timm_towers.h"
 
 namespace lockstep::config {
 namespace {
@@ -84,6 +85,12 @@ double Eva02Tower::activation_bytes(const VisionShape& vision, const ActivationB
 
 std::optional<BlockDims> Eva02Tower::blocks(const VisionShape& vision) {
   return BlockDims{vision.layers, vision.tokens(), vision.width, vision.heads(), vision.mlp_width()};
+}
+
+std::vector<NameGroup> Eva02Tower::layer_groups(const VisionShape& vision) {
+  auto groups = timm_block_groups(vision.layers);
+  groups.push_back({"visual.trunk.head."});
+  return groups;
 }
 
 }  // namespace lockstep::config

@@ -279,4 +279,11 @@ double FastVitTower::activation_bytes(const VisionShape& vision, const Activatio
 
 std::optional<BlockDims> FastVitTower::blocks(const VisionShape&) { return std::nullopt; }
 
+std::vector<NameGroup> FastVitTower::layer_groups(const VisionShape& vision) {
+  auto groups = timm_stage_groups("visual.trunk.stages", vision.stages, {"downsample.", "pos_emb."});
+  groups.insert(groups.begin(), {"visual.trunk.stem."});
+  groups.push_back({"visual.trunk.final_conv.", "visual.trunk.head."});
+  return groups;
+}
+
 }  // namespace lockstep::config

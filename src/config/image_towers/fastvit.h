@@ -19,6 +19,7 @@ struct FastVitTower {
   static double forward_flops(const VisionShape& vision, int64_t embed_dim, int64_t tokens);
   static double activation_bytes(const VisionShape& vision, const ActivationBytes& bytes);
   static std::optional<BlockDims> blocks(const VisionShape& vision);
+  static std::vector<NameGroup> layer_groups(const VisionShape& vision);
   static std::unique_ptr<models::ImageTower> build(const ClipShape& shape, const models::ClipModelOptions& options);
 };
 

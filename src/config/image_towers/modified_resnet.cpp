@@ -114,4 +114,14 @@ double ModifiedResnetTower::activation_bytes(const VisionShape& vision, const Ac
 
 std::optional<BlockDims> ModifiedResnetTower::blocks(const VisionShape&) { return std::nullopt; }
 
+std::vector<NameGroup> ModifiedResnetTower::layer_groups(const VisionShape&) {
+  NameGroup stem;
+  for (int layer = 1; layer <= 3; ++layer)
+    for (const char* kind : {"conv", "bn"}) stem.push_back(fmt::format("visual.{}{}.", kind, layer));
+  std::vector<NameGroup> groups = {stem};
+  for (int stage = 1; stage <= 4; ++stage) groups.push_back({fmt::format("visual.layer{}.", stage)});
+  groups.push_back({"visual.attnpool."});
+  return groups;
+}
+
 }  // namespace lockstep::config

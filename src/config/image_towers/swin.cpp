@@ -106,4 +106,11 @@ double SwinTower::activation_bytes(const VisionShape& vision, const ActivationBy
 
 std::optional<BlockDims> SwinTower::blocks(const VisionShape&) { return std::nullopt; }
 
+std::vector<NameGroup> SwinTower::layer_groups(const VisionShape& vision) {
+  auto groups = timm_stage_groups("visual.trunk.layers", vision.stages, {"downsample."});
+  groups.insert(groups.begin(), {"visual.trunk.patch_embed."});
+  groups.back().push_back("visual.trunk.norm.");
+  return groups;
+}
+
 }  // namespace lockstep::config

@@ -354,4 +354,11 @@ double VitaminTower::activation_bytes(const VisionShape& vision, const Activatio
   return TimmVitTower::activation_bytes(vision, bytes) + elements * bytes.compute;
 }
 
+std::vector<NameGroup> TimmVitTower::layer_groups(const VisionShape& vision) {
+  auto groups = timm_block_groups(vision.layers);
+  if (vision.norms_after_pool || vision.pool == ImagePool::kAttention || vision.timm.has_own_head)
+    groups.push_back({"visual.trunk.fc_norm.", "visual.trunk.attn_pool.", "visual.trunk.head."});
+  return groups;
+}
+
 }  // namespace lockstep::config

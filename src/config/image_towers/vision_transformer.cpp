@@ -76,4 +76,14 @@ std::optional<BlockDims> VisionTransformerTower::blocks(const VisionShape& visio
   return BlockDims{vision.layers, vision.tokens(), vision.width, vision.heads(), vision.mlp_width()};
 }
 
+std::vector<NameGroup> VisionTransformerTower::layer_groups(const VisionShape& vision) {
+  std::vector<NameGroup> groups = {
+      {"visual.conv1.", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre."}};
+  for (int64_t block = 0; block < vision.layers; ++block)
+    groups.push_back({fmt::format("visual.transformer.resblocks.{}.", block)});
+  groups.back().push_back("visual.ln_post.");
+  groups.push_back({"visual.proj"});
+  return groups;
+}
+
 }  // namespace lockstep::config

@@ -48,8 +48,10 @@ TEST(FrozenParameters, WhatOpenClipPutsBehindForeignTowersIsTrained) {
   EXPECT_FALSE(convnext.contains("visual.head.proj.weight"));
   const auto fastvit = frozen_parameters(resolve_clip_shape("MobileCLIP2-S0"), {.image = true});
   EXPECT_TRUE(fastvit.contains("visual.trunk.head.fc.weight")) << "its last layer is timm's";
-  EXPECT_THROW(frozen_parameters(resolve_clip_shape("ViT-B-16-SigLIP"), {.image = true, .image_unlocked_groups = 1}),
-               UsageError);
+  const auto but_pool =
+      frozen_parameters(resolve_clip_shape("ViT-B-16-SigLIP"), {.image = true, .image_unlocked_groups = 1});
+  EXPECT_FALSE(but_pool.contains("visual.trunk.attn_pool.latent"));
+  EXPECT_TRUE(but_pool.contains("visual.trunk.norm.weight"));
   const ClipShape roberta = resolve_clip_shape("xlm-roberta-base-ViT-B-32");
   const auto all = frozen_parameters(roberta, {.text = true}),
              but_two = frozen_parameters(roberta, {.text = true, .text_unlocked_groups = 2});

@@ -51,15 +51,17 @@ TEST(LayerDecay, OfATextTowerOfHuggingFaceHasTheProjectionAsTheLastGroup) {
   EXPECT_EQ(scales.at("text.transformer.embeddings.word_embeddings.weight"), std::pow(0.5, 13));
 }
 
-TEST(LayerDecay, IsRefusedForTowersWithoutGroups) {
-  try {
-    scales_of("convnext_base", {.image = 0.5});
-    FAIL() << "taken";
-  } catch (const UsageError& error) {
-    EXPECT_NE(error.text().find("--image-layer-decay needs a ViT or RN image tower"), std::string::npos)
-        << error.text();
-  }
-  EXPECT_NO_THROW(scales_of("convnext_base", {.image = 1, .text = 0.5}));
+TEST(LayerDecay, OfATowerOfTimmHasOpenClipsHeadAsTheLastGroup) {
+  const auto convnext = scales_of("convnext_base", {.image = 0.5});  // 3 + 3 + 27 + 3 blocks
+  EXPECT_EQ(convnext.at("visual.head.proj.weight"), 1);
+  EXPECT_EQ(convnext.at("visual.trunk.head.norm.weight"), 0.5);
+  EXPECT_EQ(convnext.at("visual.trunk.stages.3.blocks.2.gamma"), std::pow(0.5, 2));
+  EXPECT_EQ(convnext.at("visual.trunk.stages.3.downsample.1.weight"), std::pow(0.5, 4));
+  EXPECT_EQ(convnext.at("visual.trunk.stem.0.weight"), std::pow(0.5, 38));
+  const auto siglip = scales_of("ViT-B-16-SigLIP", {.image = 0.5});
+  EXPECT_EQ(siglip.at("visual.trunk.attn_pool.latent"), 1) << "nothing is behind its trunk";
+  EXPECT_EQ(siglip.at("visual.trunk.norm.bias"), 0.5);
+  EXPECT_EQ(siglip.at("visual.trunk.pos_embed"), std::pow(0.5, 13));
 }
 
 TEST(WeightDecay, LeavesOutWhatAPatternMatches) {

@@ -1,6 +1,11 @@
 #include "models/sigmoid_loss.h"
 
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
 
 #include "models/distillation_loss.h"
 #include "support/ranks/run_ranks.h"
@@ -150,6 +155,64 @@ TEST(DistillationLoss, AnyNumberOfRanksEqualsTheWholeMatrix) {
       expect_close(my_text.grad() / comm.size(), own(text.grad()), kFp32Bound, "text");
       expect_close(averaged(comm, my_scale.grad()), scale.grad(), 5 * kFp32Bound, "scale");
     });
+}
+
+/// 160 columns are tiles of 64, 64 and 32. Logits reach 60, so that a column's maximum is far from the next tile's.
+TEST(DistillationLoss, TilesEqualTheWholeMatrix) {
+  const auto problem = pair_problem(160, 8);
+  const TeacherFeatures teacher{.image_BE = unit_rows(at::sin(problem.image_NE * 9)),
+                                .text_BE = unit_rows(problem.text_NE + 0.3),
+                                .logit_scale = at::full({}, 60.0)};
+  struct Found {
+    at::Tensor loss, image, text, scale;
+  };
+  const auto found = [&](Comm& comm, int64_t logit_bytes) {
+    const auto image = leaf_of(problem.image_NE), text = leaf_of(problem.text_NE);
+    const auto scale = leaf_of(at::full({}, 60.0));
+    const auto got = distillation_loss(image, text, scale, teacher, comm, logit_bytes);
+    (3 * got.loss).backward();
+    return Found{got.loss.detach(), image.grad(), text.grad(), scale.grad()};
+  };
+  run_ranks(1, [&](Comm& comm) {
+    const Found whole = found(comm, int64_t{1} << 30), tiles = found(comm, 1);
+    EXPECT_GT(whole.loss.item<double>(), 0.1);
+    expect_close(tiles.loss, whole.loss, kFp32Bound, "loss");
+    expect_close(tiles.image, whole.image, kFp32Bound, "image");
+    expect_close(tiles.text, whole.text, kFp32Bound, "text");
+    expect_close(tiles.scale, whole.scale, 5 * kFp32Bound, "scale");
+  });
+}
+
+/// The most bytes of tensors that lived at once on this thread.
+class PeakBytes final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
+    live_ += bytes;  // negative where memory is freed
+    peak_ = std::max(peak_, live_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t bytes() const { return peak_; }
+
+ private:
+  int64_t live_ = 0, peak_ = 0;
+};
+
+/// Bytes that live at once: tiles, not matrices of B x N.
+TEST(DistillationLoss, HoldsNoMatrixOfAllPairs) {
+  constexpr int64_t kPairs = 1536;
+  constexpr int64_t kTileBytes = 64 * kPairs * 4, kMatrixBytes = kPairs * kPairs * 4;
+  const auto problem = pair_problem(kPairs, 8);
+  const auto image = leaf_of(problem.image_NE), text = leaf_of(problem.text_NE), scale = leaf_of(problem.scale);
+  run_ranks(1, [&](Comm& comm) {
+    const auto peak = std::make_shared<PeakBytes>();
+    const c10::DebugInfoGuard watch(c10::DebugInfoKind::PROFILER_STATE, peak);
+    const auto got = distillation_loss(
+        image, text, scale,
+        {.image_BE = problem.image_NE, .text_BE = problem.text_NE, .logit_scale = at::full({}, 5.0)}, comm, kTileBytes);
+    got.loss.backward();
+    EXPECT_GT(peak->bytes(), kTileBytes);
+    EXPECT_LT(peak->bytes(), kMatrixBytes);
+  });
 }
 
 }  // namespace

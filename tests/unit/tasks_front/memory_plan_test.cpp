@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tasks/contrastive/front/contrastive_dry_run_memory.h"
+#include "tasks/contrastive/front/contrastive_options.h"
+
 namespace lockstep::tasks {
 namespace {
 
@@ -85,6 +88,36 @@ TEST(MemoryPlan, LogitsAreHeldInTiles) {
   const auto large = plan_contrastive_memory(
       {shape}, {.micro_batch_size = 616, .global_batch = 315392});  // 0.78 GB a direction, were they held at once
   EXPECT_EQ(large.logits, 3.0 * (64 << 20));
+}
+
+TEST(MemoryPlan, ATeachersLogitsAreHeldInTilesToo) {
+  const config::ContrastiveShape shape{config::resolve_clip_shape("ViT-B-32")};
+  const auto logits = [&](int64_t micro, int64_t global, double teacher_parameters) {
+    return plan_contrastive_memory(
+               shape, {.micro_batch_size = micro, .global_batch = global, .teacher_parameters = teacher_parameters})
+        .logits;
+  };
+  EXPECT_EQ(logits(100, 200, 1e6) - logits(100, 200, 0), 4 * 100 * 200 * 4);
+  EXPECT_EQ(logits(616, 315392, 1e6) - logits(616, 315392, 0), 4.0 * (32 << 20));
+}
+
+TEST(MemoryPlan, CachedFeaturesAreCountedWhereTheyLie) {
+  ContrastiveOptions options;
+  options.model = "ViT-B-32";
+  options.lock_text = true;
+  options.cache_locked_features = "3G";
+  const config::ContrastiveShape shape = contrastive_shape_of(options);
+  const auto planned = [&](bool is_gpu) {
+    return planned_memory(options, shape, {.micro_batch_size = 8, .num_micro_batches = 1, .global_batch = 8}, 1,
+                          RankMemory{.bytes = 1e12, .source = "", .is_gpu = is_gpu});
+  };
+  const double bytes = static_cast<double>(int64_t{3} << 30);
+  EXPECT_EQ(planned(/*is_gpu=*/false).cached_features, bytes);
+  EXPECT_EQ(planned(/*is_gpu=*/true).cached_features, 0) << "host memory";
+  options.cache_locked_features.clear();
+  const double without = planned(/*is_gpu=*/false).total();
+  options.cache_locked_features = "3G";
+  EXPECT_EQ(planned(/*is_gpu=*/false).total(), without + bytes);
 }
 
 }  // namespace

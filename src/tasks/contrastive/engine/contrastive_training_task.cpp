@@ -16,6 +16,7 @@
 #include "tasks/contrastive/engine/evaluator.h"
 #include "tasks/contrastive/engine/openclip_copy.h"
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
+#include "tasks/contrastive/front/teacher.h"
 #include "tasks/contrastive/front/text_ids.h"
 #include "train/agree.h"
 #include "train/memory_fit.h"
@@ -37,6 +38,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
       : options_(options), world_(world), device_(device), batch_(batch), shape_(contrastive_shape_of(options)) {
     updated_specs(options_, shape_);  // refuses before hours of indexing
     if (const config::ClipShape* clip = shape_.clip()) check_text_ids(*clip);
+    if (options_.has_teacher()) check_teacher(options_, *shape_.clip());
     if (!options_.cache_locked_features.empty()) locked_ = feature_cache_refusals(options_, *shape_.clip());
     if (world.rank() == 0)
       for (const auto& warning : shape_warnings(options_, shape_)) core::log_warning("{}", warning);
@@ -44,6 +46,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     train::decide_on_rank_zero(world.comm(), [&] {  // before hours of indexing
       const bool may_have_checkpoint = options_.resume.has_value();
       if (!may_have_checkpoint) config::find_tower_weights(tower_weight_names(options_), shape_);
+      if (options_.has_teacher()) find_teacher_weights(options_);
       return std::string();
     });
   }
@@ -88,7 +91,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   std::unique_ptr<train::BatchSource> open_train(const core::Json& position) override {
     return train::make_loader_batches(data_->open_train(position), *mover_);
   }
-  std::unique_ptr<train::LogFormat> log_format() const override { return make_contrastive_log_format(); }
+  std::unique_ptr<train::LogFormat> log_format() const override {
+    return make_contrastive_log_format(options_.train_loss_ema_samples);
+  }
 
   train::Metrics evaluate(const train::EvaluationTime& when) override {
     const auto is_due = [&](int64_t frequency) {

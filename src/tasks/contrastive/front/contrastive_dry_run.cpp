@@ -13,6 +13,7 @@
 #include "data/shards/shard_list.h"
 #include "plan/bucket_plan.h"
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
+#include "tasks/contrastive/front/teacher.h"
 #include "tasks/contrastive/front/text_ids.h"
 #include "tasks/front/length_facts.h"
 
@@ -117,20 +118,18 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
     else
       for (const std::string& shards : missing_shards(flag, spec)) missing.push_back(shards);
   }
-  if (!options.pretrained.empty()) {
+  const auto look_for_weights = [&](const auto& find) {
     try {
-      config::pretrained_file("--pretrained", options.pretrained, options.model);
+      find();
     } catch (const UsageError& error) {
       missing.push_back(what_to_do(error));
     }
-  }
-  if (!options.resume) {  // else a checkpoint has all weights
-    try {
-      config::find_tower_weights(tower_weight_names(options), contrastive_shape_of(options));
-    } catch (const UsageError& error) {
-      missing.push_back(what_to_do(error));
-    }
-  }
+  };
+  if (!options.pretrained.empty())
+    look_for_weights([&] { config::pretrained_file("--pretrained", options.pretrained, options.model); });
+  if (options.has_teacher()) look_for_weights([&] { find_teacher_weights(options); });
+  if (!options.resume)  // else a checkpoint has all weights
+    look_for_weights([&] { config::find_tower_weights(tower_weight_names(options), contrastive_shape_of(options)); });
   look_for("--classnames", options.classnames);
   look_for("--templates", options.templates);
   look_for("--tokenizer-vocab", options.tokenizer_vocab);
@@ -169,6 +168,7 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
   if (memory) page.device_bytes = memory->bytes;
   updated_specs(options, shape);  // refuses what the run would refuse
   if (const config::ClipShape* clip = shape.clip()) check_text_ids(*clip);
+  if (options.has_teacher()) check_teacher(options, *shape.clip());
   page.warnings = shape_warnings(options, shape);
   page.missing = missing_inputs(options);
   return page;

@@ -52,6 +52,10 @@ MemoryPlan planned_memory(const ContrastiveOptions& options, const config::Contr
   const bool is_zero1 = grad_sync_kind(options, num_ranks) == config::GradSyncKind::kZero1;
   const double teacher_parameters =
       options.has_teacher() ? static_cast<double>(config::contrastive_cost(teacher_shape_of(options)).parameters) : 0;
+  const double cached_feature_bytes =
+      options.cache_locked_features.empty() || is_gpu
+          ? 0
+          : static_cast<double>(config::parse_bytes(options.cache_locked_features, "--cache-locked-features"));
   return plan_contrastive_memory(shape, {.precision = options.precision,
                                          .num_moments = config::optimizer_info(options.opt).num_moments,
                                          .optimizer_shards = is_zero1 ? num_ranks : 1,
@@ -62,6 +66,7 @@ MemoryPlan planned_memory(const ContrastiveOptions& options, const config::Contr
                                          .grad_checkpointing = options.grad_checkpointing,
                                          .locks = options.tower_locks(),
                                          .teacher_parameters = teacher_parameters,
+                                         .cached_feature_bytes = cached_feature_bytes,
                                          .keeps_attention = !is_gpu});
 }
 

@@ -2,6 +2,7 @@
 
 #include "tasks/contrastive/front/contrastive_dry_run.h"
 #include "tasks/contrastive/front/contrastive_options.h"
+#include "tasks/contrastive/front/teacher.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -17,7 +18,8 @@ class ContrastiveFront final : public FrontTask {
   }
   std::vector<std::string> read_files(core::OptionSet&) override { return {}; }
   plan::BatchPlan batch_plan(const core::OptionSet& set, int64_t num_ranks) const override {
-    contrastive_shape_of(options_);
+    const config::ContrastiveShape shape = contrastive_shape_of(options_);
+    if (options_.has_teacher()) check_teacher(options_, *shape.clip());
     return contrastive_batch_plan(options_, set, num_ranks);
   }
   DryRunPage dry_run(const core::OptionSet& set, const WorldSize& world) const override {

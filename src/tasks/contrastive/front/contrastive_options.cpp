@@ -268,7 +268,7 @@ void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {
   set.add("beta2", &o.beta2,
           {.role = OptionRole::kSchedule,
            .help = "Decay of the second moment; Lion: of the momentum.",
-           .unset_text = "0.98 if the model name contains 'vit', else 0.999; Lion: 0.99",
+           .unset_text = "0.98 if the model name contains 'vit', else 0.999; Lion: 0.99; LAMB: 0.999",
            .min = 0,
            .max = 1,
            .is_max_excluded = true});
@@ -282,12 +282,14 @@ void declare_optimisation(core::OptionSet& set, ContrastiveOptions& o) {
           {.role = OptionRole::kSchedule, .help = "Weight decay (not of gains, biases and scalars).", .min = 0});
   set.add("warmup", &o.warmup_steps,
           {.role = OptionRole::kSchedule, .help = "Linear warm-up.", .unit = "optimiser steps", .min = 0, .max = 1e12});
-  set.add("opt", &o.opt,
-          {.role = OptionRole::kConfiguration,
-           .help = "Optimiser. lion and lamb are timm's, with its defaults: position embeddings do not decay either.",
-           .choices = config::optimizer_names(config::OptimizerFlags::kBetas),
-           .choice_aliases = {{"timm/lion", "lion"}, {"timm/lamb", "lamb"}},
-           .refused_choices = {{"nadamw", "use --opt adamw"}, {"timm/adamw", "use --opt adamw"}}});
+  set.add(
+      "opt", &o.opt,
+      {.role = OptionRole::kConfiguration,
+       .help = "Optimiser. lion and lamb are timm's, with its defaults and its choice of what decays: OpenCLIP's own "
+               "position embeddings do not, but CoCa's do.",
+       .choices = config::optimizer_names(config::OptimizerFlags::kBetas),
+       .choice_aliases = {{"timm/lion", "lion"}, {"timm/lamb", "lamb"}},
+       .refused_choices = {{"nadamw", "use --opt adamw"}, {"timm/adamw", "use --opt adamw"}}});
 }
 
 void declare_schedule_and_accumulation(core::OptionSet& set, ContrastiveOptions& o) {
@@ -428,6 +430,13 @@ void declare_logging(core::OptionSet& set, ContrastiveOptions& o) {
   config::declare_run_flags(
       set, o,
       {"logs", "name", "log-local", "log-every-n-steps", "report-to", "wandb-project-name", "wandb-notes", "debug"});
+  set.add("train-loss-ema-samples", &o.train_loss_ema_samples,
+          {.role = OptionRole::kNoInfluence,
+           .help = "The losses in brackets on log lines are exponential means over about so many samples, which go on "
+                   "from epoch to epoch, as in OpenCLIP's development version; 0: means of the epoch so far. "
+                   "TensorBoard and W&B show each loss as it is.",
+           .unit = "samples",
+           .min = 0});
 }
 
 void declare_profile(core::OptionSet& set, ContrastiveOptions& o) {

@@ -103,6 +103,9 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   bool save_most_recent = false;            // --save-most-recent
   bool delete_previous_checkpoint = false;  // --delete-previous-checkpoint
 
+  // Logging
+  int64_t train_loss_ema_samples = 0;  // --train-loss-ema-samples, 0 = means of the epoch
+
   // Dry run
   std::string device_memory;  // --device-memory SIZE|NAME, only with --dry-run
 };

@@ -13,6 +13,7 @@
 #include "config/option_checks.h"
 #include "config/precision_names.h"
 #include "config/pretrained_weights.h"
+#include "config/timm_decay.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -284,9 +285,7 @@ config::TowerWeightNames tower_weight_names(const ContrastiveOptions& options) {
 
 std::vector<config::ParamSpec> updated_specs(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
   auto specs = shape.param_specs();
-  if (options.opt != "adamw")
-    for (config::ParamSpec& spec : specs)
-      if (core::ends_with(spec.name, "positional_embedding")) spec.weight_decay = false;
+  if (options.opt != "adamw") config::set_timm_decay(shape, specs);
   if (const config::ClipShape* clip = shape.clip())
     config::set_layer_decay(*clip, {.image = options.image_layer_decay, .text = options.text_layer_decay}, specs);
   config::exclude_from_decay(options.wd_exclude, specs);

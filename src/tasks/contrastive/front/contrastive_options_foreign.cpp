@@ -96,7 +96,7 @@ std::vector<config::IgnoredFlags> ignored_flags() {
       {"text behind the end token costs nothing here, so there is nothing to gain by sorting",
        {"length-bucketing"},
        {"bucket-pool", "bucket-chunk", "bucket-prefetch-pools", "text-pad-multiple"}},
-      {"every step is in steps.jsonl", {}, {"log-metric-every-n-steps", "train-loss-ema-samples"}},
+      {"every step is in steps.jsonl", {}, {"log-metric-every-n-steps"}},
       {"retrieval is always computed in tiles, in fp32", {}, {"val-retrieval-chunk-size", "val-retrieval-precision"}},
   };
 }

@@ -14,7 +14,7 @@ void LayerDecayOptions::declare(core::OptionSet& set, const std::string& task) {
             {.role = OptionRole::kSchedule,
              .help = "Learning rate of each group of layers of the image tower as a factor of the next one's: --lr for "
                      "the projection, F times that for the last block with its norm, F x F for the block before, and "
-                     "so on to the embeddings. For ViT and RN models.",
+                     "so on to the embeddings. The groups are those that locks count.",
              .metavar = "F",
              .unset_text = "1",
              .min = 0,

@@ -55,8 +55,10 @@ void add_state(const std::vector<config::ParamSpec>& params, const std::set<std:
 }  // namespace
 
 std::vector<std::pair<std::string, double>> MemoryPlan::parts() const {
-  return {{"parameters", parameters},   {"gradients", gradients}, {"optimizer", optimizer}, {"masters", masters},
-          {"activations", activations}, {"batch", batch},         {"logits", logits}};
+  return {{"parameters", parameters},   {"gradients", gradients},
+          {"optimizer", optimizer},     {"masters", masters},
+          {"activations", activations}, {"batch", batch},
+          {"logits", logits},           {"cached_features", cached_features}};
 }
 
 MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const MemoryPlanInput& input) {
@@ -86,6 +88,9 @@ MemoryPlan plan_contrastive_memory(const config::ContrastiveShape& shape, const 
                (other_input + static_cast<double>(shape.context_length()) * 8);
   const double both_directions = std::min(2 * samples * all * 4, kLogitBytes);
   plan.logits = 3 * both_directions;  // logits, softmax, gradient; fp32
+  if (input.teacher_parameters > 0)   // logits of student and teacher, their exponentials; a direction at a time
+    plan.logits += 4 * both_directions / 2;
+  plan.cached_features = input.cached_feature_bytes;
   return plan;
 }
 

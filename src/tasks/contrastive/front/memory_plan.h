@@ -13,13 +13,16 @@ namespace lockstep::tasks {
 struct MemoryPlan {
   double parameters = 0;  ///< With those of a teacher.
   double gradients = 0;
-  double optimizer = 0;    ///< Moments: this rank's share.
-  double masters = 0;      ///< fp32 copies of 16-bit parameters: this rank's share.
-  double activations = 0;  ///< Kept from forward to backward, at their peak.
-  double batch = 0;        ///< Pictures or sounds, and token ids; of all batches held at once.
-  double logits = 0;       ///< Similarities of own and all pairs, their softmax and gradients.
+  double optimizer = 0;        ///< Moments: this rank's share.
+  double masters = 0;          ///< fp32 copies of 16-bit parameters: this rank's share.
+  double activations = 0;      ///< Kept from forward to backward, at their peak.
+  double batch = 0;            ///< Pictures or sounds, and token ids; of all batches held at once.
+  double logits = 0;           ///< Similarities of own and all pairs, their softmax and gradients; a teacher's, too.
+  double cached_features = 0;  ///< Of locked towers, where they lie in the memory of a rank's device.
   std::vector<std::pair<std::string, double>> parts() const;  ///< Each with its name.
-  double total() const { return parameters + gradients + optimizer + masters + activations + batch + logits; }
+  double total() const {
+    return parameters + gradients + optimizer + masters + activations + batch + logits + cached_features;
+  }
 };
 
 struct MemoryPlanInput {
@@ -31,8 +34,9 @@ struct MemoryPlanInput {
   int64_t global_batch = 1;  ///< Pairs that the loss compares with.
   int64_t batches_held = 1;  ///< plan::BatchPlan::micro_batches_held.
   bool grad_checkpointing = false;
-  config::TowerLocks locks = {};  ///< Of a CLIP model: what is not trained has neither gradients nor moments.
-  double teacher_parameters = 0;  ///< Elements of --distill-model.
+  config::TowerLocks locks = {};    ///< Of a CLIP model: what is not trained has neither gradients nor moments.
+  double teacher_parameters = 0;    ///< Elements of --distill-model; 0: no teacher.
+  double cached_feature_bytes = 0;  ///< --cache-locked-features on a CPU rank; they never lie on a GPU.
   bool keeps_attention = true;  ///< Attention probabilities are kept (CPU); false: recomputed by a fused kernel (CUDA).
 };
 

@@ -22,9 +22,10 @@ void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
            .help = "Do not train the image tower: neither gradients nor moments exist of it."});
   set.add("lock-image-unlocked-groups", &lock_image_unlocked_groups,
           {.role = OptionRole::kConfiguration,
-           .help = "With --lock-image, for ViT models: train so many groups at the output. The last group is the "
-                   "projection, the one before it the last block with its norm, then block by block, then the "
-                   "embeddings.",
+           .help = "With --lock-image: train so many groups at the output. The last group of a ViT is the projection, "
+                   "the one before it the last block with its norm, then block by block, then the embeddings. Groups "
+                   "of timm's towers are timm's; what OpenCLIP puts behind them is trained anyway. ResNets are locked "
+                   "whole.",
            .unit = "groups",
            .min = 0});
   set.add("lock-image-freeze-bn-stats", &lock_image_freeze_bn_stats,

@@ -16,7 +16,12 @@ struct TowerLockOptions {
   std::string cache_locked_features;                            // --cache-locked-features SIZE; "" = off
 
   config::TowerLocks tower_locks() const {
-    return {lock_image, lock_text, lock_image_unlocked_groups, lock_text_unlocked_layers, lock_text_freeze_layer_norm};
+    return {.image = lock_image,
+            .text = lock_text,
+            .image_unlocked_groups = lock_image_unlocked_groups,
+            .text_unlocked_groups = lock_text_unlocked_layers,
+            .freezes_batch_norm = lock_image_freeze_bn_stats,
+            .text_layer_norms = lock_text_freeze_layer_norm};
   }
   void declare(core::OptionSet& set, const std::string& task);
   void check(const core::OptionSet& set, const std::string& task) const;
