@@ -13,11 +13,11 @@ const lockstep::fuzz::Target* target = nullptr;
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   const char* name = std::getenv("LOCKSTEP_FUZZ_TARGET");
-  for (const auto& one : lockstep::fuzz::targets())
+  for (const auto& one : lockstep::fuzz::searched_targets())
     if (name != nullptr && one.name == name) target = &one;
   if (target == nullptr) {
     std::fprintf(stderr, "LOCKSTEP_FUZZ_TARGET must be one of:");
-    for (const auto& one : lockstep::fuzz::targets()) std::fprintf(stderr, " %s", one.name.c_str());
+    for (const auto& one : lockstep::fuzz::searched_targets()) std::fprintf(stderr, " %s", one.name.c_str());
     std::fprintf(stderr, "\n");
     std::exit(2);
   }

@@ -37,7 +37,7 @@ class MemoryFolder {
 
   fs::path write(const std::string& name, Bytes bytes) const {
     const fs::path file = path_ / name;
-    fs::create_directories(file.parent_path());
+    if (name.find('/') != std::string::npos) fs::create_directories(file.parent_path());
     const int descriptor = open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
     const bool is_written =
         descriptor >= 0 && ::write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());

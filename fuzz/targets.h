@@ -19,11 +19,18 @@ struct Target {
   size_t max_bytes = 4 << 10;
 };
 
-/// All targets, by name.
-const std::vector<Target>& targets();
+/// Parsers of data and of the files beside them; with LibTorch also of .pt files.
+std::vector<Target> targets_of_data();
+/// Parsers of what describes runs, machines and commands.
+std::vector<Target> targets_of_programs();
+
+/// Those of the program that searches: of half_data.cpp or half_programs.cpp.
+const std::vector<Target>& searched_targets();
 
 /// Those of fuzz/targets_files.cpp.
 void add_targets_of_files(std::vector<Target>& list);
+/// Those of fuzz/targets_torch.cpp; none in a build without LibTorch.
+void add_targets_of_torch(std::vector<Target>& list);
 
 /// Good inputs of a target and those that were once found, under the repository's folder `root`, sorted.
 std::vector<std::filesystem::path> input_files(const Target& target, const std::filesystem::path& root);

@@ -118,7 +118,7 @@ TEST_P(FuzzScaling, MemoryAndWorkGrowAsTheInputDoes) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fuzz, FuzzScaling, ::testing::ValuesIn(targets()),
+INSTANTIATE_TEST_SUITE_P(Fuzz, FuzzScaling, ::testing::ValuesIn(all_targets()),
                          [](const auto& param) { return case_name(param.param); });
 
 /// The test itself: it must see work that is quadratic, by what it allocates and by the time that it takes.

@@ -7,11 +7,18 @@
 #include <exception>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "core/files.h"
 #include "fuzz/targets.h"
 
 namespace lockstep::fuzz {
+
+inline std::vector<Target> all_targets() {
+  std::vector<Target> list = targets_of_data();
+  for (const Target& target : targets_of_programs()) list.push_back(target);
+  return list;
+}
 
 /// Of memory that an input may take: in all, and for each of its bytes.
 inline constexpr int64_t kAllowedBytes = 64 << 20, kAllowedPerByte = 64;

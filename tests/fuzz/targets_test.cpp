@@ -44,7 +44,7 @@ TEST_P(FuzzTargets, StandWithEveryInputAndDamagedOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fuzz, FuzzTargets, ::testing::ValuesIn(targets()),
+INSTANTIATE_TEST_SUITE_P(Fuzz, FuzzTargets, ::testing::ValuesIn(all_targets()),
                          [](const auto& param) { return case_name(param.param); });
 
 }  // namespace
