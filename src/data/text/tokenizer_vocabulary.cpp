@@ -2,6 +2,8 @@
 
 #include <zlib.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
@@ -57,11 +59,13 @@ std::string read_vocabulary(const std::filesystem::path& path) {
 }  // namespace
 
 BpeVocabulary::BpeVocabulary(const std::filesystem::path& path) {
-  tokens_.reserve(kNumIds);
-  symbols_.reserve(kNumIds);
-  merges_.reserve(kNumMerges);
-  add_bytes();
   const std::string text = read_vocabulary(path);
+  const auto most_merges =
+      std::min<size_t>(kNumMerges, static_cast<size_t>(std::count(text.begin(), text.end(), '\n')));
+  tokens_.reserve(most_merges + kNumIds - kNumMerges);  // a file that is cut off early costs little
+  symbols_.reserve(most_merges + kNumIds - kNumMerges);
+  merges_.reserve(most_merges);
+  add_bytes();
   size_t start = text.find('\n') + 1;  // the first line is a title
   for (int32_t merge = 0; merge < kNumMerges; ++merge) {
     const int64_t line_number = merge + 2;
