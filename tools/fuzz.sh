@@ -36,9 +36,11 @@ export LOCKSTEP_FUZZ_TARGET=$target
 # again without them.
 quick=malloc_context_size=4:quarantine_size_mb=16:detect_stack_use_after_return=0
 export ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1:detect_leaks=1:$quick}
-# LibTorch leaks its archive of each .pt file that it refuses, and a search for leaks behind each of them takes nearly all the time.
+# LibTorch leaks its archive of each .pt file that it refuses, and a search for leaks behind each of them takes nearly all the time: of
+# such targets they are searched for at the end alone.
 leaks=1
 case $target in pt | pt_*) leaks=0 ;; esac
+export LSAN_OPTIONS=suppressions=$PWD/tools/lsan-suppressions.txt:print_suppressions=0
 TIMEFORMAT='stat::cpu_seconds: %U %S'
 time "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 \
   -max_len="$("$program" --max-bytes)" -print_final_stats=1 -detect_leaks=$leaks \
