@@ -3,7 +3,6 @@
 #include <caffe2/serialize/inline_container.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -42,11 +41,13 @@ void read_pt(Bytes bytes) {
 }
 
 /// The first byte says how many storages there are, two bytes each their sizes; the rest is data.pkl. The archive
-/// around them is whole: damage to it alone would be all that is ever found in a .pt file.
+/// around them is whole: damage to it alone would be all that is ever found in a .pt file. What is no name or number of
+/// the pickle's is left small, else most of the time goes into writing zeros.
 void read_pt_contents(Bytes bytes) {
-  const size_t num_storages = bytes.empty() ? 0 : std::to_integer<size_t>(bytes[0]);
+  constexpr size_t kMostStorages = 32, kMostBytes = 1024;
+  const size_t num_storages = bytes.empty() ? 0 : std::to_integer<size_t>(bytes[0]) % kMostStorages;
   if (bytes.size() < 1 + 2 * num_storages) return;
-  static const std::vector<std::byte> zeros(std::numeric_limits<uint16_t>::max());
+  static const std::vector<std::byte> zeros(kMostBytes);
   std::string file;
   {
     caffe2::serialize::PyTorchStreamWriter archive([&](const void* data, size_t size) {
@@ -57,7 +58,7 @@ void read_pt_contents(Bytes bytes) {
     archive.writeRecord("data.pkl", pickle.data(), pickle.size());
     for (size_t i = 0; i < num_storages; ++i) {
       const size_t size = std::to_integer<size_t>(bytes[1 + 2 * i]) + 256 * std::to_integer<size_t>(bytes[2 + 2 * i]);
-      archive.writeRecord(fmt::format("data/{}", i), zeros.data(), size);
+      archive.writeRecord(fmt::format("data/{}", i), zeros.data(), size % kMostBytes);
     }
     archive.writeEndOfFile();
   }
