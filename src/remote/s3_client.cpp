@@ -21,9 +21,10 @@ std::string url_of_bucket(const Account& account, const std::string& bucket) {
   return fmt::format("https://{}.s3.{}.amazonaws.com", bucket, account.region);
 }
 
+bool says_expired(const S3Fault& fault) { return fault.code == "ExpiredToken" || fault.code == "TokenRefreshRequired"; }
+
 bool is_about_keys(const S3Fault& fault, int status) {
-  return status == 403 || fault.code == "ExpiredToken" || fault.code == "InvalidToken" ||
-         fault.code == "TokenRefreshRequired";
+  return status == 403 || says_expired(fault) || fault.code == "InvalidToken";
 }
 
 bool may_succeed_later(const S3Fault& fault, int status) {
@@ -38,7 +39,13 @@ std::string hint_of(const S3Fault& fault, int status, const Account& account) {
                                                ? ", or name the storage with AWS_ENDPOINT_URL if it is not Amazon's"
                                                : ", and AWS_ENDPOINT_URL");
   if (fault.code == "NoSuchKey") return "check the address, and the range in the braces of a list";
-  if (fault.code == "ExpiredToken") return "renew the credentials; those in ~/.aws/credentials are read again";
+  if (says_expired(fault))
+    return account.credentials.origin == kOfEnvironment
+               ? fmt::format(
+                     "keys of the environment stay as they were at the start of a process: write new ones to {}, "
+                     "which is looked at when they have expired",
+                     account.profile)
+               : fmt::format("renew the keys of {}: it is read again", account.credentials.origin);
   if (fault.code == "SignatureDoesNotMatch") return "the secret does not belong to the key id: set both anew";
   if (is_about_keys(fault, status))
     return account.credentials.are_there()
@@ -112,11 +119,14 @@ bool S3Client::adapts_to(const HttpResponse& response, const S3Fault& fault) {
   }
   if (is_about_keys(fault, response.status)) {
     const Account found = config_.find_account();
-    if (found.credentials.key_id == account_.credentials.key_id &&
-        found.credentials.secret == account_.credentials.secret &&
-        found.credentials.token == account_.credentials.token)
-      return false;
-    account_.credentials = found.credentials;
+    if (says_expired(fault) && account_.credentials.are_same(found.credentials)) expired_ = found.credentials;
+    const bool is_expired = expired_.are_there() && expired_.are_same(found.credentials);
+    // Those of the environment stay for ever; other keys than the first are taken only where these have expired: keys
+    // that may not do something are not exchanged for another account's.
+    const Credentials& next =
+        is_expired && found.profile_credentials.are_there() ? found.profile_credentials : found.credentials;
+    if (next.are_same(account_.credentials)) return false;
+    account_.credentials = next;
     return true;
   }
   return false;

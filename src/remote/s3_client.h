@@ -39,7 +39,8 @@ struct S3Request {
 };
 
 /// Requests to one bucket: signed, repeated where that may help, in the region that the bucket is found to be in, with
-/// keys read anew where they have expired. Path style with an endpoint of one's own. Not thread safe.
+/// keys read anew where they have expired: of the profile where those of the environment have. Path style with an
+/// endpoint of one's own. Not thread safe.
 class S3Client {
  public:
   S3Client(std::string bucket, ClientConfig config);
@@ -65,6 +66,7 @@ class S3Client {
   std::string bucket_;
   ClientConfig config_;
   Account account_;
+  Credentials expired_ = {};  // the first that are found, once they were refused as expired
   HttpClient http_;
   double clock_offset_s_ = 0;  // of the server's clock to ours
 };

@@ -188,7 +188,46 @@ TEST_F(S3StoreTest, ExpiredKeysAreLookedUpAnew) {
   own.put("x", "y");
   EXPECT_EQ(num_found, 2);
   auto old = store("expired", "old");
-  EXPECT_TRUE(tests::holds(tests::message_of([&] { old.put("x", "y"); }), "hint: renew the credentials"));
+  EXPECT_TRUE(
+      tests::holds(tests::message_of([&] { old.put("x", "y"); }), "hint: renew the keys of a test: it is read again"));
+}
+
+TEST_F(S3StoreTest, ExpiredKeysOfTheEnvironmentGiveWayToTheProfile) {
+  servers_->order({{"expired", true}});
+  std::string key_id = "old";
+  auto config = servers_->config();
+  config.find_account = [&] {
+    return find_account(
+        [&](const std::string& name) -> std::optional<std::string> {
+          if (name == "AWS_ACCESS_KEY_ID") return key_id;
+          if (name == "AWS_SECRET_ACCESS_KEY") return "secret";
+          if (name == "AWS_ENDPOINT_URL") return servers_->endpoint();
+          return std::nullopt;
+        },
+        folder_.path());
+  };
+  const fs::path file = folder_.path() / ".aws" / "credentials";
+  const auto renew = [&](const std::string& id, const std::string& token) {
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << "[default]\naws_access_key_id = " << id << "\naws_secret_access_key = secret\n"
+                        << "aws_session_token = " << token << "\n";
+  };
+  S3Store own(parse_address("s3://runs/environment"), config);
+  const auto why = [&] { return tests::message_of([&] { own.put("x", "y"); }); };
+  EXPECT_TRUE(tests::holds(why(),
+                           "hint: keys of the environment stay as they were at the start of a process: write "
+                           "new ones to profile 'default' of " +
+                               file.string()));
+  renew("test", "first");
+  EXPECT_EQ(why(), "no error");
+  renew("old", "expired");  // the profile's expire as well
+  own = S3Store(parse_address("s3://runs/environment"), config);
+  EXPECT_TRUE(tests::holds(why(), "hint: renew the keys of profile 'default' of " + file.string()));
+  renew("test", "second");
+  EXPECT_EQ(why(), "no error") << "what is renewed again is read again";
+  key_id = "nobody";  // refused, but not as expired
+  own = S3Store(parse_address("s3://runs/environment"), config);
+  EXPECT_TRUE(tests::holds(why(), "hint: keys are from the environment: do they allow it?"));
 }
 
 TEST_F(S3StoreTest, AReaderGoesOnWhereAnAnswerBrokeOff) {
