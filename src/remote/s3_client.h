@@ -61,6 +61,7 @@ class S3Client {
  private:
   HttpRequest signed_request(const S3Request& request) const;
   bool adapts_to(const HttpResponse& response, const S3Fault& fault);
+  bool adapts_to_clock(const std::string& date);
   RemoteError error_of(const S3Request& request, const HttpResponse& response, const S3Fault& fault) const;
 
   std::string bucket_;

@@ -128,6 +128,9 @@ class S3Test : public ::testing::Test {
                      {"hang", false},
                      {"delay_s", 0},
                      {"expired", false},
+                     {"clock_s", 0},
+                     {"tells_no_date", false},
+                     {"region", ""},
                      {"match", ""}});
   }
   inline static S3Servers* servers_ = nullptr;

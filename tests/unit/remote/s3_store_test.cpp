@@ -230,6 +230,38 @@ TEST_F(S3StoreTest, ExpiredKeysOfTheEnvironmentGiveWayToTheProfile) {
   EXPECT_TRUE(tests::holds(why(), "hint: keys are from the environment: do they allow it?"));
 }
 
+TEST_F(S3StoreTest, ClocksMayBeSetAgainAndAgain) {
+  auto own = store("clocks");
+  const auto written = [&](double server_ahead_s) {
+    servers_->order({{"clock_s", server_ahead_s}});
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(tests::message_of([&] { own.put("x", "y"); }), "no error") << server_ahead_s;
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_TRUE(tests::holds(written(3600), "s behind the server's of s3://runs"));
+  EXPECT_EQ(written(3600), "");
+  EXPECT_TRUE(tests::holds(written(0), "agrees with the server's of s3://runs again")) << "the clock was set right";
+  EXPECT_TRUE(tests::holds(written(-7200), "s ahead of the server's of s3://runs"));
+  EXPECT_TRUE(tests::holds(written(86400), "s behind the server's of s3://runs"));
+}
+
+TEST_F(S3StoreTest, AClockThatCannotBeSetIsNotTakenForWrongKeys) {
+  servers_->order({{"clock_s", 3600}, {"tells_no_date", true}});
+  auto own = store("clocks");
+  const std::string why = tests::message_of([&] { own.put("x", "y"); });
+  EXPECT_TRUE(tests::holds(why, "status=403 (RequestTimeTooSkewed") && tests::holds(why, "hint: set the clock")) << why;
+}
+
+TEST_F(S3StoreTest, ABucketElsewhereIsFound) {
+  for (const char* told_in : {"header", "body"})
+    for (const char* region : {"eu-north-1", "ap-south-1"}) {
+      auto own = store("regions");
+      servers_->order({{"region", region}, {"told_in", told_in}, {"clock_s", 3600}});  // and learns the time as well
+      EXPECT_EQ(tests::message_of([&] { own.put("x", region); }), "no error") << told_in;
+      EXPECT_EQ(own.read("x"), region);
+    }
+}
+
 TEST_F(S3StoreTest, AReaderGoesOnWhereAnAnswerBrokeOff) {
   auto own = store("reader");
   const fs::path path = make_file(3'000'000);
