@@ -17,6 +17,8 @@ The gate takes orders at /_gate as a JSON object in a POST, and answers with wha
     tells_no_date  true: answers have a header Date that tells nothing
     region      where the gate says that buckets are; requests signed for another region are sent there
     told_in     "header" (status 301, as of buckets) or "body" (status 400, as of signatures): how region is told
+    hide_total  true: Content-Range of answers ends with /*, as of servers that do not know how long an object is
+    most_bytes  answers to ranges have at most so many bytes; 0: as many as were asked for
     match       fail, unknown, drop, damage and hang concern only requests whose line ("PUT
                 /bucket/key?query") holds this text
 It knows the keys "test" and "old", whose secret is "secret", and verifies signatures with botocore, which is not the
@@ -55,8 +57,8 @@ class Gate:
         self.store_port = store_port
         self.lock = threading.Lock()
         self.orders = {"fail": 0, "unknown": 0, "drop": 0, "damage": 0, "hang": False, "delay_s": 0, "expired": False,
-                       "clock_s": 0, "tells_no_date": False, "region": "", "told_in": "header",
-                       "match": ""}
+                       "clock_s": 0, "tells_no_date": False, "region": "", "told_in": "header", "hide_total": False,
+                       "most_bytes": 0, "match": ""}
         self.lines = []  # of all requests
         self.refused = 0
 
@@ -150,13 +152,23 @@ def make_handler(gate):
                 text = json.dumps(seen).encode()
             self.answer(200, text)
 
+        def shorten_range(self):
+            first, _, last = self.headers.get("range", "").removeprefix("bytes=").partition("-")
+            if last and gate.orders["most_bytes"] > 0:
+                last = min(int(last), int(first) + gate.orders["most_bytes"] - 1)
+                self.headers.replace_header("range", f"bytes={first}-{last}")
+
         def pass_on(self, body):
+            self.shorten_range()
             store = http.client.HTTPConnection("127.0.0.1", gate.store_port, timeout=60)
             headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
             store.request(self.command, self.path, body=body, headers=headers)
             reply = store.getresponse()
             hop = ("connection", "transfer-encoding", "server", "date")
             kept = [(name, value) for name, value in reply.getheaders() if name.lower() not in hop]
+            if gate.orders["hide_total"]:
+                kept = [(name, value.split("/")[0] + "/*" if name.lower() == "content-range" else value)
+                        for name, value in kept]
             self.answer(reply.status, reply.read(), kept)
             store.close()
 

@@ -131,6 +131,8 @@ class S3Test : public ::testing::Test {
                      {"clock_s", 0},
                      {"tells_no_date", false},
                      {"region", ""},
+                     {"hide_total", false},
+                     {"most_bytes", 0},
                      {"match", ""}});
   }
   inline static S3Servers* servers_ = nullptr;

@@ -283,5 +283,27 @@ TEST_F(S3StoreTest, AReaderGoesOnWhereAnAnswerBrokeOff) {
   EXPECT_TRUE(tests::holds(tests::message_of([&] { missing.read_at(0, buffer); }), "(NoSuchKey"));
 }
 
+TEST_F(S3StoreTest, AServerThatDoesNotTellTheSizeIsReadToTheEnd) {
+  auto own = store("endless");
+  const fs::path path = make_file(3'000'000);
+  send(own, "file", path);
+  const std::string content = core::read_file(path);
+  for (const int64_t most : {0, 700'000}) {  // bytes of an answer
+    servers_->order({{"hide_total", true}, {"most_bytes", most}});
+    for (const size_t block : {size_t{1'000'000}, size_t{1'300'000}}) {  // the last block whole, and not
+      RemoteReader reader(parse_address("s3://runs/endless/file"), servers_->config());
+      std::vector<std::byte> buffer(block);
+      std::string seen;
+      while (const size_t got = reader.read_at(seen.size(), buffer))
+        seen.append(reinterpret_cast<const char*>(buffer.data()), got);
+      EXPECT_EQ(seen.size(), content.size()) << block << " " << most;
+      EXPECT_TRUE(seen == content);
+      EXPECT_EQ(reader.bytes(), content.size());
+    }
+    own.download("file", folder_.path() / "back");
+    EXPECT_TRUE(core::read_file(folder_.path() / "back") == content);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::remote
