@@ -23,7 +23,7 @@ struct ClientConfig {
   RetryPolicy retry = {};
   std::function<bool()> is_stopped = {};  ///< Requests and waits then end with Interrupted.
   double stall_s = 30;                    ///< Of HttpConfig.
-  /// Hears of failures that are tried again.
+  /// Hears of failures that are tried again; of several threads where a store sends parts at once.
   std::function<void(const RemoteError&)> on_retry = {};
 };
 

@@ -19,8 +19,10 @@ The gate takes orders at /_gate as a JSON object in a POST, and answers with wha
     told_in     "header" (status 301, as of buckets) or "body" (status 400, as of signatures): how region is told
     hide_total  true: Content-Range of answers ends with /*, as of servers that do not know how long an object is
     most_bytes  answers to ranges have at most so many bytes; 0: as many as were asked for
-    match       fail, unknown, drop, damage and hang concern only requests whose line ("PUT
+    match       fail, unknown, drop, damage, hang and gather concern only requests whose line ("PUT
                 /bucket/key?query") holds this text
+    gather      hold requests until so many of them wait at once, at most a minute; 0: do not
+    most_at_once  counts: the most requests that were waiting for an answer at one moment; 0 begins anew
 It knows the keys "test" and "old", whose secret is "secret", and verifies signatures with botocore, which is not the
 code under test. A key id "nobody" is refused.
 """
@@ -58,9 +60,13 @@ class Gate:
         self.lock = threading.Lock()
         self.orders = {"fail": 0, "unknown": 0, "drop": 0, "damage": 0, "hang": False, "delay_s": 0, "expired": False,
                        "clock_s": 0, "tells_no_date": False, "region": "", "told_in": "header", "hide_total": False,
-                       "most_bytes": 0, "match": ""}
+                       "most_bytes": 0, "gather": 0, "most_at_once": 0, "match": ""}
         self.lines = []  # of all requests
         self.refused = 0
+        self.waiting = 0  # requests that have not been answered
+
+    def lacks_others(self, line):
+        return self.orders["match"] in line and self.orders["gather"] > self.orders["most_at_once"]
 
     def takes(self, order, line):
         """Whether this request has to suffer `order`; counts it down."""
@@ -190,7 +196,16 @@ def make_handler(gate):
             body = self.rfile.read(length)
             while gate.orders["hang"] and gate.orders["match"] in line:
                 time.sleep(0.05)
+            with gate.lock:
+                is_counted = gate.orders["match"] in line
+                gate.waiting += is_counted
+                gate.orders["most_at_once"] = max(gate.orders["most_at_once"], gate.waiting)
             time.sleep(gate.orders["delay_s"])
+            patience_end = time.monotonic() + 60
+            while gate.lacks_others(line) and time.monotonic() < patience_end:
+                time.sleep(0.01)
+            with gate.lock:
+                gate.waiting -= is_counted
             if gate.orders.get("forbid") and line.startswith(gate.orders["forbid"]):
                 return self.refuse(403, "AccessDenied")
             if gate.takes("fail", line):

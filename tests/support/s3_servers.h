@@ -16,6 +16,7 @@
 #include "core/strings.h"
 #include "remote/http.h"
 #include "remote/s3_client.h"
+#include "remote/s3_xml.h"
 
 namespace lockstep::tests {
 
@@ -74,6 +75,16 @@ class S3Servers {
       count += core::starts_with(text, method + " ") && text.find(part) != std::string::npos ? 1 : 0;
     }
     return count;
+  }
+  /// Whether a part of an upload of "runs" that is not complete has arrived.
+  bool has_part(const std::string& key, int64_t number) const {
+    remote::S3Client client("runs", config());
+    for (const auto& upload : client.list_unfinished(key)) {
+      const auto page = client.send({.key = upload.key, .query = {{"uploadId", upload.upload_id}}}).body;
+      for (const auto& part : remote::parse_part_page(page).parts)
+        if (part.number == number) return true;
+    }
+    return false;
   }
   void kill_gate() {
     gate_->kill_group();

@@ -87,6 +87,27 @@ TEST_F(S3StoreTest, LargeFilesTravelInParts) {
   EXPECT_LT(part_bytes_of(int64_t{1} << 40) * 9'900, int64_t{1} << 40);
 }
 
+TEST_F(S3StoreTest, PartsOfLargeFilesTravelAtOnce) {
+  auto own = store("at_once");
+  constexpr int kNumParts = 9;
+  const fs::path path = make_file(kNumParts * kPartBytes);
+  servers_->order({{"gather", 4}, {"most_at_once", 0}, {"match", "partNumber="}});
+  send(own, "file", path);
+  servers_->order({{"gather", 0}, {"match", ""}});
+  EXPECT_EQ(servers_->num_requests("PUT", "at_once/file?partNumber="), kNumParts);
+  const int most = servers_->order().at("orders").at("most_at_once");
+  EXPECT_GE(most, 4);
+  EXPECT_LE(most, 6);
+  own.download("file", folder_.path() / "back");
+  EXPECT_TRUE(core::read_file(folder_.path() / "back") == core::read_file(path));
+}
+
+TEST_F(S3StoreTest, PartsGrowWithTheFile) {
+  EXPECT_EQ(part_bytes_of(int64_t{500} << 20), kPartBytes);
+  EXPECT_EQ(part_bytes_of(int64_t{1} << 30), 2 * kPartBytes);
+  EXPECT_EQ(part_bytes_of(int64_t{100} << 30), 8 * kPartBytes);
+}
+
 TEST_F(S3StoreTest, AnUploadThatWasCutOffGoesOnWhereItWas) {
   auto own = store("cut");
   const fs::path path = make_file(3 * kPartBytes);
