@@ -167,10 +167,13 @@ int cmd_doctor(const commands::ParsedCommand& parsed_command) {
   const auto findings = values.nodes ? doctor::run_checks_of_all_ranks(question) : doctor::run_checks(question);
   if (findings.empty()) return 0;  // rank 0 tells them
   const ExitCode code = doctor::exit_code_of(findings, values.strict);
-  if (values.json)
-    core::print("{}\n", doctor::report_json(findings, question, code).dump(2));
+  const std::string report =
+      values.json ? doctor::report_json(findings, question, code).dump(2) + "\n"
+                  : doctor::report_text(findings, fmt::format("lockstep doctor on {}", core::host_name()));
+  if (values.nodes && place_of_ranks(question).rank != 0)
+    core::print_error_text(report);  // launchers join the outputs of ranks: two reports there are no JSON
   else
-    core::print("{}", doctor::report_text(findings, fmt::format("lockstep doctor on {}", core::host_name())));
+    core::print_text(report);
   return static_cast<int>(code);
 }
 
