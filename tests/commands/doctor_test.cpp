@@ -9,6 +9,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "support/listening.h"
 #include "support/s3_servers.h"
 #include "support/sanitizers.h"
 
@@ -63,22 +64,6 @@ Examined doctor_after(const std::string& preparation, const std::string& args = 
 }
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-/// A listening socket on a port that the system chose.
-struct Listening {
-  core::Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  int port = 0;
-  Listening() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(fd.get(), 0), 0);
-    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    port = ntohs(address.sin_port);
-  }
-};
 
 TEST(Doctor, NothingIsWrongHere) {
   const core::TempDir folder;
