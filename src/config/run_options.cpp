@@ -121,8 +121,11 @@ void declare_logging_flags(core::OptionSet& set, RunOptions& o) {
            .help = "Name of the run. An existing one is refused without --resume.",
            .metavar = "NAME",
            .unset_text = "time and main options"});
-  set.add("log-local", &o.log_local,
-          {.role = OptionRole::kNoInfluence, .help = "Every rank writes its own log file, not rank 0 alone."});
+  set.add(
+      "log-local", &o.log_local,
+      {.role = OptionRole::kNoInfluence,
+       .help = "The first rank of each node writes a log of its own, LOGS/NAME/out-RANK, not rank 0 alone; LOGS may "
+               "lie on disks of the nodes."});
   set.add("log-every-n-steps", &o.log_every_n_steps,
           {.role = OptionRole::kNoInfluence, .help = "Distance of log lines.", .unit = "steps", .min = 1});
   set.add(

@@ -61,4 +61,9 @@ void print_text(std::string_view text) {
   std::fwrite(clean.data(), 1, clean.size(), stdout);
 }
 
+void print_error_text(std::string_view text) {
+  const std::string clean = printable(text);
+  std::fwrite(clean.data(), 1, clean.size(), stderr);
+}
+
 }  // namespace lockstep::core

@@ -17,6 +17,8 @@ std::string printable_line(std::string_view text);
 /// Writes printable(text) to standard output. Results of commands go through here: names, captions and log lines are
 /// written by others.
 void print_text(std::string_view text);
+/// The same to standard error, in one piece: of ranks beside rank 0, whose standard output is the command's.
+void print_error_text(std::string_view text);
 
 /// A text as a name in a sentence; values of other types as they are.
 template <typename T> decltype(auto) as_name(const T& value) {

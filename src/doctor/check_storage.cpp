@@ -1,17 +1,24 @@
-// The folder of runs, and the data.
+// The folder of runs, the data, and storage elsewhere.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/units.h"
 #include "doctor/checks.h"
+#include "remote/open_store.h"
+#include "remote/remote_reader.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -101,6 +108,37 @@ std::string unreadable(const std::string& path) {
   return count == 0 ? "is empty" : "";
 }
 
+/// How long storage elsewhere may take: half of what the others wait, so that a rank still comes to the meeting.
+class Patience {
+ public:
+  explicit Patience(std::chrono::milliseconds timeout) : whole_(timeout / 2), end_(core::Clock::now() + whole_) {}
+  remote::ClientConfig config() const {
+    remote::ClientConfig config;
+    config.retry.max_attempts = 2;
+    config.is_stopped = [end = end_] { return core::Clock::now() >= end; };
+    return config;
+  }
+  double seconds() const { return std::chrono::duration<double>(whole_).count(); }
+
+ private:
+  std::chrono::milliseconds whole_;
+  core::Clock::time_point end_;
+};
+
+/// What is wrong, and what to do about it, where `use` throws.
+std::optional<std::pair<std::string, std::string>> problem_with_storage(const Patience& patience,
+                                                                        const std::function<void()>& use) {
+  constexpr const char* kAdvice = "look at the address, at AWS_ENDPOINT_URL, and at the network of this node";
+  try {
+    use();
+    return std::nullopt;
+  } catch (const remote::Interrupted&) {
+    return std::pair(fmt::format("the storage did not answer within {:.0f} s", patience.seconds()), kAdvice);
+  } catch (const Error& error) {
+    return std::pair(std::string(error.what()), error.hint().empty() ? kAdvice : error.hint());
+  }
+}
+
 }  // namespace
 
 void check_folder(const Question& question, Report& report) {
@@ -139,7 +177,15 @@ void check_locks(const Question& question, Report& report) {
 }
 
 void check_data(const Question& question, Report& report) {
-  if (question.data.empty()) return report.note("no data named", "name it with --train-data, or a command behind --");
+  if (!question.data_commands.empty())
+    report.note(fmt::format("not looked at: data of {} command{}, the first '{}'", question.data_commands.size(),
+                            question.data_commands.size() == 1 ? "" : "s", question.data_commands.front()),
+                "run it by hand on each node");
+  if (question.data.empty()) {
+    if (question.remote_data.empty() && question.data_commands.empty())
+      report.note("no data named", "name it with --train-data, or a command behind --");
+    return;
+  }
   size_t num_bad = 0;
   std::string first;
   for (const std::string& path : question.data) {
@@ -156,6 +202,46 @@ void check_data(const Question& question, Report& report) {
             num_bad == 1 ? "" : fmt::format(", and {} more of {} looked at", num_bad - 1, question.data.size())),
         "correct the path, stage the data to this node, or mount the file system that holds it here");
   report.ok(fmt::format("{} of the data can be read", looked_at));
+}
+
+void check_remote_data(const Question& question, Report& report) {
+  if (question.remote_data.empty() || !question.measures) return;
+  const Patience patience(question.timeout);
+  size_t num_bad = 0;
+  std::pair<std::string, std::string> first;  // what is wrong, what to do
+  for (const std::string& shard : question.remote_data) {
+    const auto problem = problem_with_storage(patience, [&] {
+      std::byte one{};
+      const remote::Address address = remote::parse_address(shard);
+      if (remote::RemoteReader(address, patience.config()).read_at(0, std::span(&one, 1)) == 0)
+        throw DataError(fmt::format("{} is empty", address.text()), "copy it again");
+    });
+    if (problem && num_bad++ == 0) first = *problem;
+  }
+  const size_t num_asked = question.remote_data.size();
+  if (num_bad > 0)
+    return report.error(
+        first.first + (num_bad == 1 ? "" : fmt::format(", and {} more of {} asked for", num_bad - 1, num_asked)),
+        first.second);
+  report.ok(fmt::format("{} of {} shards elsewhere can be read by ranges", num_asked,
+                        num_asked + question.num_remote_data_left_out));
+}
+
+void check_remote_sync(const Question& question, Report& report) {
+  if (question.remote_sync.empty() || !question.copies) return;
+  const remote::Address address = remote::parse_address(question.remote_sync);
+  if (address.kind == remote::AddressKind::kFolder) {
+    const fs::path folder = existing_folder(address.path);
+    const ScratchFile scratch(folder);
+    if (scratch.error() == 0) return report.ok(fmt::format("'{}' can be written", folder.string()));
+    return report.error(fmt::format("'{}' cannot be written: {}", folder.string(), std::strerror(scratch.error())),
+                        "choose another folder with --remote-sync");
+  }
+  const Patience patience(question.timeout);
+  const auto problem =
+      problem_with_storage(patience, [&] { remote::test_writing(*remote::open_store(address, patience.config())); });
+  if (problem) return report.error(problem->first, problem->second);
+  report.ok(fmt::format("{} takes a file and gives it back", address.text()));
 }
 
 }  // namespace lockstep::doctor

@@ -44,6 +44,8 @@ void check_memory(const Question& question, Report& report);
 void check_folder(const Question& question, Report& report);
 void check_locks(const Question& question, Report& report);
 void check_data(const Question& question, Report& report);
+void check_remote_data(const Question& question, Report& report);
+void check_remote_sync(const Question& question, Report& report);
 void check_copies(const Question& question, Report& report);
 void check_memory_rate(const Question& question, Report& report);
 

@@ -308,6 +308,7 @@ std::vector<Finding> run_checks_of_all_ranks(Question question) {
     return findings;
   }
   question.measures = place.local_rank == 0;
+  question.copies = place.rank == 0;
   if (const hw::SystemSpec* system = system_here(question);
       system != nullptr && question.expected.node_gbytes_per_s <= 0)
     question.expected = {.source = fmt::format("table of systems, {}", system->name),

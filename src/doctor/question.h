@@ -29,18 +29,23 @@ struct Question {
   hw::EnvLookup env = hw::process_env();
   hw::SystemRoots roots = hw::SystemRoots::here();
   ProgramIdentity program{};
-  int needed_cuda = 0;              ///< That LibTorch was built for: 13000; 0: without CUDA, or not known.
-  std::filesystem::path folder{};   ///< Where runs write (--logs).
-  std::vector<std::string> data{};  ///< Files and folders that a run reads.
-  size_t num_data_left_out = 0;     ///< Of a list too long to be looked at whole.
-  std::string system{};             ///< Name of a known system; "": by the names of host and cluster.
-  ExpectedRates expected{};         ///< Of that system, or of one of a file.
-  std::string command{};            ///< Command whose run is looked at ("train clip"); may be empty.
-  core::Json options{};             ///< Its options, which all ranks must share.
-  double memory_planned_bytes = 0;  ///< Of its fullest rank; 0: not known.
-  double memory_here_bytes = 0;     ///< What the device of a rank has for it; 0: not known.
+  int needed_cuda = 0;                       ///< That LibTorch was built for: 13000; 0: without CUDA, or not known.
+  std::filesystem::path folder{};            ///< Where runs write (--logs).
+  std::vector<std::string> data{};           ///< Files and folders that a run reads.
+  size_t num_data_left_out = 0;              ///< Of a list too long to be looked at whole.
+  std::vector<std::string> remote_data{};    ///< What it reads behind s3://, http:// and https://.
+  size_t num_remote_data_left_out = 0;       ///< As above.
+  std::vector<std::string> data_commands{};  ///< "pipe:COMMAND": what only running them would tell.
+  std::string remote_sync{};                 ///< s3://BUCKET/FOLDER or a path that a run is copied to; "": none.
+  std::string system{};                      ///< Name of a known system; "": by the names of host and cluster.
+  ExpectedRates expected{};                  ///< Of that system, or of one of a file.
+  std::string command{};                     ///< Command whose run is looked at ("train clip"); may be empty.
+  core::Json options{};                      ///< Its options, which all ranks must share.
+  double memory_planned_bytes = 0;           ///< Of its fullest rank; 0: not known.
+  double memory_here_bytes = 0;              ///< What the device of a rank has for it; 0: not known.
   std::chrono::milliseconds timeout{std::chrono::seconds(30)};
-  bool measures = true;  ///< Measures speeds, too: one rank of each node does.
+  bool measures = true;  ///< Measures speeds and asks for remote data, too: one rank of each node does.
+  bool copies = true;    ///< Writes to `remote_sync`: rank 0 does, as it alone copies a run.
 };
 
 }  // namespace lockstep::doctor

@@ -70,14 +70,18 @@ Account find_account(const EnvLookup& env, const fs::path& home) {
   Account account;
   account.looked_in =
       fmt::format("AWS_ACCESS_KEY_ID, profile '{}' of {} and {}", name, keys_file.string(), config_file.string());
-  Credentials& own = account.credentials;
-  if (const auto id = env("AWS_ACCESS_KEY_ID"))
+  account.profile = fmt::format("profile '{}' of {}", name, keys_file.string());
+  Credentials &own = account.credentials, &of_file = account.profile_credentials;
+  if (of_file = of_profile(keys, name, keys_file); !of_file.are_there())
+    of_file = of_profile(config, name, config_file);
+  own = of_file;
+  if (const auto id = env("AWS_ACCESS_KEY_ID")) {
     own = {.key_id = *id,
            .secret = env("AWS_SECRET_ACCESS_KEY").value_or(""),
            .token = env("AWS_SESSION_TOKEN").value_or(""),
-           .origin = "the environment"};
-  else if (own = of_profile(keys, name, keys_file); !own.are_there())
-    own = of_profile(config, name, config_file);
+           .origin = kOfEnvironment};
+    if (of_file.secret.empty()) of_file = {};  // half a pair: no reason to refuse the environment's
+  }
   if (asked_profile && !keys.contains(name) && !config.contains(name))
     throw EnvironmentError(fmt::format("remote: AWS_PROFILE names '{}', which is neither in {} nor in {}", name,
                                        keys_file.string(), config_file.string()),

@@ -12,9 +12,11 @@ namespace lockstep::remote {
 /// How S3 is reached: from the variables and files that AWS's own tools read.
 struct Account {
   Credentials credentials = {};
+  Credentials profile_credentials = {};  ///< Of the profile, also where `credentials` are the environment's.
   std::string region = "us-east-1";
   std::string endpoint = {};   ///< "https://host:port" without a slash at the end; "": Amazon's, by region.
   std::string looked_in = {};  ///< Where credentials were looked for, for messages.
+  std::string profile = {};    ///< "profile 'x' of FILE": where keys can be renewed in a running process.
 };
 
 using EnvLookup = std::function<std::optional<std::string>(const char* name)>;

@@ -75,30 +75,34 @@ size_t RemoteReader::available(uint64_t offset, size_t wanted) const {
   return bytes_ ? static_cast<size_t>(std::min<uint64_t>(wanted, *bytes_ - std::min(offset, *bytes_))) : wanted;
 }
 
-/// One request for what is not yet filled.
+/// One request for what is not yet filled. Where the server does not tell how long the object is, its end is where it
+/// has no more to give: a short answer may be a server's that sends less at a time than was asked for.
 void RemoteReader::read_rest(uint64_t offset, std::span<std::byte> buffer, size_t& filled) {
   if (filled >= available(offset, buffer.size())) return;
   const uint64_t begin = offset + filled;
+  const size_t before = filled;
   try {
-    check_same(get(fmt::format("bytes={}-{}", begin, offset + buffer.size() - 1),
-                   [&](int status, std::span<const std::byte> bytes) {
-                     if ((status != 206 && begin > 0) || bytes.size() > buffer.size() - filled) throw_no_ranges();
-                     std::memcpy(buffer.data() + filled, bytes.data(), bytes.size());
-                     filled += bytes.size();
-                   }),
-               begin);
+    const HttpResponse response = get(fmt::format("bytes={}-{}", begin, offset + buffer.size() - 1),
+                                      [&](int status, std::span<const std::byte> bytes) {
+                                        if ((status != 206 && begin > 0) || bytes.size() > buffer.size() - filled)
+                                          throw_no_ranges();
+                                        std::memcpy(buffer.data() + filled, bytes.data(), bytes.size());
+                                        filled += bytes.size();
+                                      });
+    check_same(response, begin);
+    if (!bytes_ && (response.status != 206 || filled == before)) bytes_ = offset + filled;
   } catch (const RemoteError& error) {
     if (error.status() != 416) throw;
     if (!bytes_) bytes_ = begin;  // the range lies behind the end
   }
-  if (!bytes_) bytes_ = offset + filled;  // a server that tells no size has sent all
-  if (filled < available(offset, buffer.size()))
+  if (bytes_ && filled < available(offset, buffer.size()))
     throw RemoteError(fmt::format("remote: {} broke off at offset {}", address_.text(), offset + filled), "", true);
 }
 
 size_t RemoteReader::read_at(uint64_t offset, std::span<std::byte> buffer) {
   size_t filled = 0;
-  do {  // what made progress begins to count its attempts anew: a long read may break off often
+  // What made progress begins to count its attempts anew: a long read may break off often.
+  while (filled < available(offset, buffer.size())) {
     const size_t before = filled;
     try {
       with_retries(
@@ -109,7 +113,7 @@ size_t RemoteReader::read_at(uint64_t offset, std::span<std::byte> buffer) {
     } catch (const RemoteError& error) {
       if (!error.is_transient() || filled == before) throw;
     }
-  } while (filled < available(offset, buffer.size()));
+  }
   return filled;
 }
 

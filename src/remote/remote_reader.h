@@ -23,7 +23,7 @@ class RemoteReader {
   /// Fills `buffer` from `offset`; returns the bytes read, fewer only at the end of the object. RemoteError, among them
   /// for a server that does not serve ranges of a longer object.
   size_t read_at(uint64_t offset, std::span<std::byte> buffer);
-  /// Size of the object; known after the first read.
+  /// Size of the object; known after the first read, or, where the server does not tell it, when its end was reached.
   std::optional<uint64_t> bytes() const { return bytes_; }
 
  private:

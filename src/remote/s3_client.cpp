@@ -1,5 +1,6 @@
 #include "remote/s3_client.h"
 
+#include <cmath>
 #include <ctime>
 
 #include "core/clock.h"
@@ -21,9 +22,14 @@ std::string url_of_bucket(const Account& account, const std::string& bucket) {
   return fmt::format("https://{}.s3.{}.amazonaws.com", bucket, account.region);
 }
 
+/// Of a clock that is apart from the server's, or of a body that was longer on its way than signatures are valid.
+bool says_skewed(const S3Fault& fault) { return fault.code == "RequestTimeTooSkewed"; }
+
+bool says_expired(const S3Fault& fault) { return fault.code == "ExpiredToken" || fault.code == "TokenRefreshRequired"; }
+
 bool is_about_keys(const S3Fault& fault, int status) {
-  return status == 403 || fault.code == "ExpiredToken" || fault.code == "InvalidToken" ||
-         fault.code == "TokenRefreshRequired";
+  if (says_skewed(fault)) return false;
+  return status == 403 || says_expired(fault) || fault.code == "InvalidToken";
 }
 
 bool may_succeed_later(const S3Fault& fault, int status) {
@@ -38,7 +44,14 @@ std::string hint_of(const S3Fault& fault, int status, const Account& account) {
                                                ? ", or name the storage with AWS_ENDPOINT_URL if it is not Amazon's"
                                                : ", and AWS_ENDPOINT_URL");
   if (fault.code == "NoSuchKey") return "check the address, and the range in the braces of a list";
-  if (fault.code == "ExpiredToken") return "renew the credentials; those in ~/.aws/credentials are read again";
+  if (says_expired(fault))
+    return account.credentials.origin == kOfEnvironment
+               ? fmt::format(
+                     "keys of the environment stay as they were at the start of a process: write new ones to {}, "
+                     "which is looked at when they have expired",
+                     account.profile)
+               : fmt::format("renew the keys of {}: it is read again", account.credentials.origin);
+  if (says_skewed(fault)) return "set the clock of this machine, best with chronyd or ntpd";
   if (fault.code == "SignatureDoesNotMatch") return "the secret does not belong to the key id: set both anew";
   if (is_about_keys(fault, status))
     return account.credentials.are_there()
@@ -93,6 +106,23 @@ HttpRequest S3Client::signed_request(const S3Request& request) const {
   return sent;
 }
 
+/// Each time anew: either clock may have been set since.
+bool S3Client::adapts_to_clock(const std::string& date) {
+  std::tm server{};
+  if (::strptime(date.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &server) == nullptr) return false;
+  const double offset_s = static_cast<double>(::timegm(&server)) - core::unix_seconds();
+  constexpr double kSameClock_s = 10;  // of a signature that grew old on its way
+  if (std::abs(offset_s - clock_offset_s_) > kSameClock_s) {
+    if (std::abs(offset_s) > kSameClock_s)
+      core::log_warning("remote: the clock of this machine is {:.0f} s {} the server's of s3://{}", std::abs(offset_s),
+                        offset_s > 0 ? "behind" : "ahead of", bucket_);
+    else
+      core::log_info("remote: the clock of this machine agrees with the server's of s3://{} again", bucket_);
+  }
+  clock_offset_s_ = offset_s;
+  return true;
+}
+
 /// Whether something was learnt by which the same request may succeed at once: region, time, new keys.
 bool S3Client::adapts_to(const HttpResponse& response, const S3Fault& fault) {
   std::string region = response.header("x-amz-bucket-region");
@@ -102,21 +132,17 @@ bool S3Client::adapts_to(const HttpResponse& response, const S3Fault& fault) {
     account_.region = region;
     return true;
   }
-  if (fault.code == "RequestTimeTooSkewed" && clock_offset_s_ == 0) {
-    std::tm server{};
-    if (::strptime(response.header("date").c_str(), "%a, %d %b %Y %H:%M:%S GMT", &server) == nullptr) return false;
-    clock_offset_s_ = static_cast<double>(::timegm(&server)) - core::unix_seconds();
-    core::log_warning("remote: the clock of this machine is {:.0f} s behind the server's of s3://{}", clock_offset_s_,
-                      bucket_);
-    return true;
-  }
+  if (says_skewed(fault)) return adapts_to_clock(response.header("date"));
   if (is_about_keys(fault, response.status)) {
     const Account found = config_.find_account();
-    if (found.credentials.key_id == account_.credentials.key_id &&
-        found.credentials.secret == account_.credentials.secret &&
-        found.credentials.token == account_.credentials.token)
-      return false;
-    account_.credentials = found.credentials;
+    if (says_expired(fault) && account_.credentials.are_same(found.credentials)) expired_ = found.credentials;
+    const bool is_expired = expired_.are_there() && expired_.are_same(found.credentials);
+    // Those of the environment stay for ever; other keys than the first are taken only where these have expired: keys
+    // that may not do something are not exchanged for another account's.
+    const Credentials& next =
+        is_expired && found.profile_credentials.are_there() ? found.profile_credentials : found.credentials;
+    if (next.are_same(account_.credentials)) return false;
+    account_.credentials = next;
     return true;
   }
   return false;

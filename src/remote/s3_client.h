@@ -23,7 +23,7 @@ struct ClientConfig {
   RetryPolicy retry = {};
   std::function<bool()> is_stopped = {};  ///< Requests and waits then end with Interrupted.
   double stall_s = 30;                    ///< Of HttpConfig.
-  /// Hears of failures that are tried again.
+  /// Hears of failures that are tried again; of several threads where a store sends parts at once.
   std::function<void(const RemoteError&)> on_retry = {};
 };
 
@@ -39,7 +39,8 @@ struct S3Request {
 };
 
 /// Requests to one bucket: signed, repeated where that may help, in the region that the bucket is found to be in, with
-/// keys read anew where they have expired. Path style with an endpoint of one's own. Not thread safe.
+/// keys read anew where they have expired: of the profile where those of the environment have. Path style with an
+/// endpoint of one's own. Not thread safe.
 class S3Client {
  public:
   S3Client(std::string bucket, ClientConfig config);
@@ -60,11 +61,13 @@ class S3Client {
  private:
   HttpRequest signed_request(const S3Request& request) const;
   bool adapts_to(const HttpResponse& response, const S3Fault& fault);
+  bool adapts_to_clock(const std::string& date);
   RemoteError error_of(const S3Request& request, const HttpResponse& response, const S3Fault& fault) const;
 
   std::string bucket_;
   ClientConfig config_;
   Account account_;
+  Credentials expired_ = {};  // the first that are found, once they were refused as expired
   HttpClient http_;
   double clock_offset_s_ = 0;  // of the server's clock to ours
 };

@@ -4,9 +4,14 @@
 
 #include <fcntl.h>
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <set>
+#include <system_error>
+#include <thread>
 
 #include "core/digest.h"
 #include "core/log.h"
@@ -17,7 +22,8 @@ namespace lockstep::remote {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kMaxParts = 10'000;
+constexpr int64_t kMaxParts = 10'000, kComfortableParts = 64, kMaxPartBytes = int64_t{64} << 20;
+constexpr int64_t kPartsAtOnce = 6;  // one connection carries what the server's window and latency allow
 constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr size_t kDownloadBytes = size_t{8} << 20;
 constexpr const char *kUploadId = "upload_id", *kPartBytesKey = "part_bytes";
@@ -43,8 +49,9 @@ std::string unquoted(const std::string& etag) { return core::replace_all(etag, "
 }  // namespace
 
 int64_t part_bytes_of(int64_t file_bytes) {
-  const int64_t needed = (file_bytes + kMaxParts - 1) / kMaxParts;
-  return std::max(kPartBytes, (needed + (1 << 20) - 1) >> 20 << 20);
+  const auto whole_mib = [](int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20 << 20; };
+  const int64_t comfortable = std::clamp(whole_mib(file_bytes / kComfortableParts), kPartBytes, kMaxPartBytes);
+  return std::max(comfortable, whole_mib((file_bytes + kMaxParts - 1) / kMaxParts));
 }
 
 struct S3Store::PartDigests {
@@ -99,22 +106,22 @@ void S3Store::put(const std::string& name, std::string_view content) {
   if (is_md5_etag(response, etag)) require_same_etag(etag, core::to_hex(digest), address_.child(name).text());
 }
 
-std::string S3Store::send_part(S3Request request, const FilePart& part, const PartDigests& digests) {
+std::string S3Store::send_part(S3Client& client, S3Request request, const FilePart& part, const PartDigests& digests) {
   request.method = "PUT";
   request.headers["content-md5"] = core::to_base64(digests.md5);
   request.file = part;
   request.file_sha256 = core::to_hex(digests.sha256);
   std::string etag;
   with_retries(
-      client_->config().retry, real_clock(client_->config().is_stopped),
+      client.config().retry, real_clock(client.config().is_stopped),
       [&] {
-        const HttpResponse response = client_->send_once(request);
+        const HttpResponse response = client.send_once(request);
         etag = unquoted(response.header("etag"));
         if (is_md5_etag(response, etag))
-          require_same_etag(etag, core::to_hex(digests.md5), fmt::format("s3://{}/{}", client_->bucket(), request.key));
+          require_same_etag(etag, core::to_hex(digests.md5), fmt::format("s3://{}/{}", client.bucket(), request.key));
       },
       [&](const RemoteError& error, int) {
-        if (client_->config().on_retry) client_->config().on_retry(error);
+        if (client.config().on_retry) client.config().on_retry(error);
       });
   return etag;
 }
@@ -122,7 +129,7 @@ std::string S3Store::send_part(S3Request request, const FilePart& part, const Pa
 void S3Store::upload(const std::string& name, const OutgoingFile& file, UploadMemory& memory) {
   if (file.bytes > kPartBytes) return upload_parts(name, file, memory);
   const FilePart whole{.fd = file.file.get(), .offset = 0, .bytes = file.bytes};
-  send_part({.key = key(name)}, whole, PartDigests(whole, name));
+  send_part(*client_, {.key = key(name)}, whole, PartDigests(whole, name));
 }
 
 std::string S3Store::begin_parts(const std::string& name, UploadMemory& memory, int64_t part_bytes) {
@@ -147,6 +154,33 @@ std::vector<UploadedPart> S3Store::uploaded_parts(const std::string& name, const
   return parts;
 }
 
+void S3Store::for_each_part(int64_t num_parts, const std::function<void(int64_t index, S3Client& client)>& send) {
+  const auto num_more = static_cast<size_t>(std::min(num_parts, kPartsAtOnce) - 1);
+  while (more_clients_.size() < num_more)
+    more_clients_.push_back(std::make_shared<S3Client>(client_->bucket(), client_->config()));
+  std::atomic<int64_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&](S3Client& client) {
+    try {
+      for (int64_t index = next++; index < num_parts; index = next++) send(index, client);
+    } catch (...) {
+      next = num_parts;
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (size_t i = 0; i < num_more; ++i) threads.emplace_back([&, i] { work(*more_clients_[i]); });
+    } catch (const std::system_error&) {  // no more threads here: fewer will do
+    }
+    work(*client_);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 void S3Store::upload_parts(const std::string& name, const OutgoingFile& file, UploadMemory& memory) {
   const int64_t part_bytes = part_bytes_of(file.bytes);
   std::string id = core::text_at(memory.state, kUploadId);
@@ -162,20 +196,28 @@ void S3Store::upload_parts(const std::string& name, const OutgoingFile& file, Up
     id.clear();
   }
   if (id.empty()) id = begin_parts(name, memory, part_bytes);
-  std::vector<std::string> etags;
-  std::string joined;
-  for (int64_t offset = 0, number = 1; offset < file.bytes; offset += part_bytes, ++number) {
+  const auto num_parts = static_cast<size_t>((file.bytes + part_bytes - 1) / part_bytes);
+  std::vector<std::string> etags(num_parts), md5s(num_parts);
+  std::mutex hashing;  // one part at a time: sending may take one core from training, no more
+  for_each_part(static_cast<int64_t>(num_parts), [&](int64_t index, S3Client& client) {
+    const int64_t offset = index * part_bytes, number = index + 1;
     const FilePart part{.fd = file.file.get(), .offset = offset, .bytes = std::min(part_bytes, file.bytes - offset)};
-    const PartDigests digests(part, name);
-    joined += digests.md5;
+    const PartDigests digests = [&] {
+      const std::lock_guard lock(hashing);
+      return PartDigests(part, name);
+    }();
     const auto found = there.find(number);
     const bool is_there =
         found != there.end() && found->second.bytes == part.bytes && found->second.etag == core::to_hex(digests.md5);
-    etags.push_back(
-        is_there ? found->second.etag
-                 : send_part({.key = key(name), .query = {{"partNumber", fmt::to_string(number)}, {"uploadId", id}}},
-                             part, digests));
-  }
+    const auto place = static_cast<size_t>(index);
+    md5s[place] = digests.md5;
+    etags[place] =
+        is_there
+            ? found->second.etag
+            : send_part(client, {.key = key(name), .query = {{"partNumber", fmt::to_string(number)}, {"uploadId", id}}},
+                        part, digests);
+  });
+  const std::string joined = core::join(md5s, "");
   core::Digest md5(core::DigestKind::kMd5);
   md5.update(std::as_bytes(std::span(joined)));
   complete(name, id, etags, fmt::format("{}-{}", core::to_hex(md5.finish()), etags.size()));

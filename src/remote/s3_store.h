@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +11,9 @@
 
 namespace lockstep::remote {
 
-/// Files above so many bytes travel in parts of so many, as AWS's own tools do; more where 10,000 parts do not suffice.
+/// Files above so many bytes travel in parts of so many, as AWS's own tools do, several at once.
 inline constexpr int64_t kPartBytes = int64_t{8} << 20;
+/// Parts grow with the file, up to 64 MiB, so that large files have few; beyond that where 10,000 do not suffice.
 int64_t part_bytes_of(int64_t file_bytes);
 
 /// Objects below a key of a bucket.
@@ -31,7 +33,10 @@ class S3Store final : public ObjectStore {
   struct PartDigests;
   std::string key(const std::string& name) const { return address_.child(name).path; }
   /// Sends a part of a file, or the whole; compares the ETag, which is returned.
-  std::string send_part(S3Request request, const FilePart& part, const PartDigests& digests);
+  static std::string send_part(S3Client& client, S3Request request, const FilePart& part, const PartDigests& digests);
+  /// Calls `send` for each index below `num_parts`, of several threads with a client each. After a failure, which is
+  /// thrown, no other part begins, but those under way arrive.
+  void for_each_part(int64_t num_parts, const std::function<void(int64_t index, S3Client& client)>& send);
   std::string begin_parts(const std::string& name, UploadMemory& memory, int64_t part_bytes);
   std::vector<UploadedPart> uploaded_parts(const std::string& name, const std::string& upload_id);
   void upload_parts(const std::string& name, const OutgoingFile& file, UploadMemory& memory);
@@ -40,6 +45,7 @@ class S3Store final : public ObjectStore {
 
   Address address_;
   std::shared_ptr<S3Client> client_;
+  std::vector<std::shared_ptr<S3Client>> more_clients_;  // of threads that send parts
 };
 
 }  // namespace lockstep::remote

@@ -6,12 +6,19 @@
 
 namespace lockstep::remote {
 
+/// Credentials::origin of keys that a running process cannot get anew.
+inline constexpr const char* kOfEnvironment = "the environment";
+
 /// Keys of an account; empty: requests go unsigned, as for public buckets.
 struct Credentials {
   std::string key_id = {}, secret = {};
   std::string token = {};   ///< Of temporary ones.
-  std::string origin = {};  ///< "the environment", "profile 'x' of FILE"; for messages.
+  std::string origin = {};  ///< kOfEnvironment, "profile 'x' of FILE"; for messages.
   bool are_there() const { return !key_id.empty(); }
+  /// Wherever they were found.
+  bool are_same(const Credentials& other) const {
+    return key_id == other.key_id && secret == other.secret && token == other.token;
+  }
 };
 
 /// A request as Signature Version 4 sees it.

@@ -54,7 +54,7 @@ JoinedRanks join_ranks(const config::RunOptions& options) {
   const hw::RankInfo info = find_rank(options);
   core::configure_log({.level = options.debug ? core::LogLevel::kDebug : core::LogLevel::kInfo,
                        .host = options.log_local ? core::host_name() : "",
-                       .rank = options.log_local ? 0 : info.rank});
+                       .rank = options.log_local ? info.local_rank : info.rank});
   for (const auto& warning : info.warnings) core::log_warning("{}", warning);
   const at::Device device = set_up_device(options, info);
   const std::string backend =

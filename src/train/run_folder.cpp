@@ -5,6 +5,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/openclip_files.h"
 #include "core/error.h"
+#include "core/host_name.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -136,6 +137,19 @@ RunFolder prepare_run_folder(const TrainRequest& request, const SlurmStart& star
   }
 }
 
+/// Of rank 0; with `is_local` of the first rank of each node, as in OpenCLIP, where the folder need not be rank 0's: it
+/// may lie on a disk of that node.
+void open_log(const RunFolder& folder, bool is_local, const hw::RankInfo& place) {
+  if (is_local ? place.local_rank != 0 : place.rank != 0) return;
+  std::error_code error;
+  fs::create_directories(folder.path, error);
+  if (error)
+    throw EnvironmentError(fmt::format("train: rank {} on {} cannot create '{}' for its log: {}", place.rank,
+                                       core::host_name(), folder.path.string(), error.message()),
+                           "choose a folder that every node can write to with --logs, or leave out --log-local");
+  core::open_log_file((folder.path / (is_local ? fmt::format("out-{}", place.rank) : "out.log")).string());
+}
+
 }  // namespace
 
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
@@ -149,9 +163,7 @@ RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
                                       "(--evaluate, --exit-on-missing-checkpoint)",
                                       folder.checkpoints().string()),
                           "name the run to go on with, or drop the flag to begin it");
-  if (ranks.is_first() || options.log_local)
-    core::open_log_file(
-        (folder.path / (options.log_local ? fmt::format("out-{}", ranks.info.rank) : "out.log")).string());
+  succeed_together(ranks.world.comm(), [&] { open_log(folder, options.log_local, ranks.info); });
   if (ranks.is_first())
     for (const auto& warning : request.warnings) core::log_warning("{}", warning);
   return folder;

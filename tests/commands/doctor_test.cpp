@@ -9,6 +9,8 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "support/listening.h"
+#include "support/s3_servers.h"
 #include "support/sanitizers.h"
 
 namespace lockstep::tests {
@@ -62,22 +64,6 @@ Examined doctor_after(const std::string& preparation, const std::string& args = 
 }
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-/// A listening socket on a port that the system chose.
-struct Listening {
-  core::Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  int port = 0;
-  Listening() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(fd.get(), 0), 0);
-    ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    port = ntohs(address.sin_port);
-  }
-};
 
 TEST(Doctor, NothingIsWrongHere) {
   const core::TempDir folder;
@@ -384,20 +370,118 @@ TEST(DoctorOfRanks, DataThatOneNodeLacks) {
   EXPECT_TRUE(holds(shorter.found("error", "same-data"), "on rank 0 4 -> copy it again")) << shorter.report.dump(1);
 }
 
+/// Ends when a rank has greeted at the port that rank 0 will listen on: it lives, however slow this machine is.
+const std::string kAwaitAnotherRank =
+    "python3 -c 'import os, socket\n"
+    "port = socket.create_server((\"127.0.0.1\", int(os.environ[\"MASTER_PORT\"])))\n"
+    "while not port.accept()[0].recv(1): pass'; ";
+
 TEST(DoctorOfRanks, ADeadRankIsNamed) {
-  const Examined result = doctor_of_ranks(4, "[ $RANK -ge 2 ] && exit 0; exec $DOCTOR --timeout 2");
+  const Examined result =
+      doctor_of_ranks(4, "[ $RANK -ge 2 ] && exit 0; [ $RANK = 1 ] && exec $DOCTOR --timeout 600; " +
+                             kAwaitAnotherRank + "exec $DOCTOR --timeout 10");
   EXPECT_EQ(result.exit_code, 3) << result.report.dump(1);
-  EXPECT_TRUE(holds(result.found("error", "meeting"), "ranks 2-3 of 4 did not come within 2 s"))
+  EXPECT_TRUE(holds(result.found("error", "meeting"), "ranks 2-3 of 4 did not come within 10 s"))
       << result.report.dump(1);
 }
 
 TEST(DoctorOfRanks, ARankThatCannotReachRankZeroSaysSo) {
-  const Examined result = doctor(
-      {"--nodes", "--timeout", "2"},
-      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
+  const ProgramResult result =
+      run_lockstep({"doctor", "--json", "--nodes", "--timeout", "2"}, clean({{"RANK", "1"},
+                                                                             {"WORLD_SIZE", "2"},
+                                                                             {"LOCAL_RANK", "1"},
+                                                                             {"MASTER_ADDR", "127.0.0.1"},
+                                                                             {"MASTER_PORT", "1"}}));
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_TRUE(holds(result.found("error", "meeting"), "rank 1 cannot reach rank 0 at 127.0.0.1:1 within 2 s"))
-      << result.report.dump(1);
+  EXPECT_EQ(result.out, "");
+  const Examined examined{.exit_code = 3, .report = core::parse_json(result.err, "doctor"), .text = ""};
+  EXPECT_TRUE(holds(examined.found("error", "meeting"), "rank 1 cannot reach rank 0 at 127.0.0.1:1 within 2 s"))
+      << result.err;
+}
+
+TEST(DoctorOfRanks, OnlyRankZeroWritesToStandardOutput) {
+  const Examined result =
+      doctor_of_ranks(2, "[ $RANK = 1 ] && export MASTER_PORT=1; exec $DOCTOR --timeout 2");  // one JSON, or none
+  EXPECT_EQ(result.exit_code, 3) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "meeting"), "rank 1 of 2 did not come within 2 s")) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.text, "rank 1 cannot reach rank 0 at")) << result.text;
+}
+
+class DoctorOfStorage : public S3Test {
+ protected:
+  static EnvChanges keys(const std::string& key_id = "test") {
+    EnvChanges changes;
+    for (const auto& [name, value] : servers_->variables(key_id)) changes[name] = value;
+    return changes;
+  }
+  static void put(const std::string& key, const std::string& content) {
+    remote::S3Client("runs", servers_->config()).send({.method = "PUT", .key = key, .body = content});
+  }
+  static size_t num_stored(const std::string& prefix) {
+    return remote::S3Client("runs", servers_->config()).list(prefix).size();
+  }
+};
+
+TEST_F(DoctorOfStorage, RemoteDataAreAskedFor) {
+  put("data/000.tar", "first");
+  put("data/001.tar", "second");
+  put("data/empty.tar", "");
+  const Examined good = doctor({"--train-data", "s3://runs/data/{000..001}.tar"}, keys());
+  EXPECT_EQ(good.exit_code, 0) << good.report.dump(1);
+  EXPECT_TRUE(holds(good.found("ok", "remote-data"), "2 of 2 shards elsewhere can be read")) << good.report.dump(1);
+  EXPECT_EQ(good.found("note", "data"), "");
+  const Examined beyond = doctor({"--train-data", "s3://runs/data/{000..009}.tar"}, keys());
+  EXPECT_EQ(beyond.exit_code, 4);
+  EXPECT_TRUE(holds(beyond.found("error", "remote-data"), "GET s3://runs/data/009.tar failed: status=404 (NoSuchKey"));
+  EXPECT_TRUE(holds(beyond.found("error", "remote-data"), "-> check the address, and the range in the braces"));
+  const Examined empty = doctor({"--train-data", "s3://runs/data/empty.tar::pipe:cat x"}, keys());
+  EXPECT_EQ(empty.exit_code, 4);
+  EXPECT_TRUE(holds(empty.found("error", "remote-data"), "empty.tar is empty")) << empty.report.dump(1);
+  EXPECT_TRUE(holds(empty.found("note", "data"), "not looked at: data of 1 command, the first 'pipe:cat x'"));
+  const Examined mixed = doctor({"--train-data", "/no/a.tar::s3://runs/data/000.tar"}, keys());
+  EXPECT_EQ(mixed.exit_code, 4);
+  EXPECT_TRUE(holds(mixed.found("error", "data"), "'/no/a.tar' is not there")) << mixed.report.dump(1);
+  EXPECT_TRUE(holds(mixed.found("ok", "remote-data"), "1 of 1 shards")) << mixed.report.dump(1);
+}
+
+TEST_F(DoctorOfStorage, ASilentStorageEndsTheLook) {
+  servers_->order({{"hang", true}});
+  const Examined silent = doctor({"--timeout", "2", "--train-data", "s3://runs/data/000.tar"}, keys());
+  servers_->order({{"hang", false}});
+  EXPECT_EQ(silent.exit_code, 4);
+  EXPECT_TRUE(holds(silent.found("error", "remote-data"), "did not answer within 1 s")) << silent.report.dump(1);
+}
+
+TEST_F(DoctorOfStorage, RemoteDataAreAskedForFromEveryNode) {
+  put("data/000.tar", "first");
+  const Examined result =
+      doctor_of_ranks(2,
+                      "[ $RANK = 1 ] && export LOCAL_RANK=0 AWS_ACCESS_KEY_ID=nobody; "  // of another node
+                      "exec $DOCTOR --train-data s3://runs/data/000.tar",
+                      keys());
+  EXPECT_EQ(result.exit_code, 4) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "remote-data"), "rank 1 on ")) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "remote-data"), "status=403 (InvalidAccessKeyId"));
+}
+
+TEST_F(DoctorOfStorage, TheStorageOfCopiesIsWrittenTo) {
+  const auto sync = [](const std::string& where, const std::string& key_id = "test") {
+    Args args = core::split(kTraining.substr(1), " ");
+    args.insert(args.end(), {"--remote-sync", where, "--name", "run"});
+    return doctor(args, keys(key_id));
+  };
+  const Examined good = sync("s3://runs/copies");
+  EXPECT_EQ(good.exit_code, 0) << good.report.dump(1);
+  EXPECT_TRUE(holds(good.found("ok", "remote-sync"), "s3://runs/copies/run takes a file")) << good.report.dump(1);
+  EXPECT_EQ(servers_->num_requests("PUT", "/runs/copies/run/.write_test"), 1);
+  EXPECT_EQ(num_stored("copies/"), 0u);
+  const Examined refused = sync("s3://runs/copies", "nobody");
+  EXPECT_EQ(refused.exit_code, 6);
+  EXPECT_TRUE(holds(refused.found("error", "remote-sync"), "status=403 (InvalidAccessKeyId")) << refused.report.dump(1);
+  EXPECT_TRUE(holds(refused.found("error", "remote-sync"), "-> keys are from the environment: do they allow it?"));
+  const Examined folder = sync("/proc/copies");
+  EXPECT_EQ(folder.exit_code, 6);
+  EXPECT_TRUE(holds(folder.found("error", "remote-sync"), "'/proc' cannot be written")) << folder.report.dump(1);
 }
 
 }  // namespace

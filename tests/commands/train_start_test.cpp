@@ -1,6 +1,7 @@
 // Ranks that were not started alike are refused by the run itself.
 #include "commands/train_fixture.h"
 #include "core/strings.h"
+#include "support/listening.h"
 
 namespace lockstep::tests {
 namespace {
@@ -65,6 +66,36 @@ TEST_F(TrainStart, ATeacherThatDoesNotFitOrIsNotHereIsRefusedBeforeAnythingIsWri
     EXPECT_NE(result.err.find(problem), std::string::npos) << result.err;
     EXPECT_FALSE(fs::exists(logs_.path() / "taught"));
   }
+}
+
+TEST_F(TrainStart, LogsOfEachNodeMayLieOnItsOwnDisk) {
+  if (run_program({"/usr/bin/unshare", "--mount", "true"}).exit_code != 0)
+    GTEST_SKIP() << "needs a name space to mount";
+  const core::TempDir kept;
+  const int port = Listening().port;  // free again
+  const auto launch = [&](int node) {
+    std::string words = "'" + lockstep_program() + "' launch --nnodes 2 --nproc-per-node 2 --node-rank " +
+                        std::to_string(node) + " --rdzv-endpoint 127.0.0.1:" + std::to_string(port) + " --";
+    for (const std::string& arg : train_args("local", {"--max-steps", "1", "--log-local"})) words += " '" + arg + "'";
+    return words;
+  };
+  const std::string logs = logs_.path().string();
+  const std::string second_node = "mount -t tmpfs none " + logs + " && " + launch(1) + "; code=$?; cp -r " + logs +
+                                  "/local " + kept.path().string() + "; exit $code";
+  const ProgramResult result = run_program(
+      {"/bin/sh", "-c", "NODE=$0; unshare --mount sh -c \"$NODE\" & " + launch(0) + "; code=$?; wait $! && exit $code",
+       second_node});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto names = [](const fs::path& folder) {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (core::starts_with(entry.path().filename().string(), "out")) found.push_back(entry.path().filename());
+    return found;
+  };
+  EXPECT_EQ(names(logs_.path() / "local"), std::vector<std::string>{"out-0"});
+  ASSERT_TRUE(fs::exists(kept.path() / "local")) << result.err;
+  EXPECT_EQ(names(kept.path() / "local"), std::vector<std::string>{"out-2"});
+  EXPECT_FALSE(fs::exists(kept.path() / "local/run.json")) << "the second node did not see the first one's folder";
 }
 
 TEST_F(TrainStart, ARunOfOpenClipIsContinuedAndNeverWrittenOver) {

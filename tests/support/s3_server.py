@@ -13,11 +13,20 @@ The gate takes orders at /_gate as a JSON object in a POST, and answers with wha
     delay_s     wait so long before each answer
     forbid      answer requests whose line begins with this text with status 403; "": none
     expired     true: refuse the key id "old" as expired; a text: from the first request on whose line holds it
-    match       fail, unknown, drop, damage and hang concern only requests whose line ("PUT /bucket/key?query") holds
-                this text
+    clock_s     the gate's clock is so far ahead; requests signed 15 minutes away from it are refused
+    tells_no_date  true: answers have a header Date that tells nothing
+    region      where the gate says that buckets are; requests signed for another region are sent there
+    told_in     "header" (status 301, as of buckets) or "body" (status 400, as of signatures): how region is told
+    hide_total  true: Content-Range of answers ends with /*, as of servers that do not know how long an object is
+    most_bytes  answers to ranges have at most so many bytes; 0: as many as were asked for
+    match       fail, unknown, drop, damage, hang and gather concern only requests whose line ("PUT
+                /bucket/key?query") holds this text
+    gather      hold requests until so many of them wait at once, at most a minute; 0: do not
+    most_at_once  counts: the most requests that were waiting for an answer at one moment; 0 begins anew
 It knows the keys "test" and "old", whose secret is "secret", and verifies signatures with botocore, which is not the
 code under test. A key id "nobody" is refused.
 """
+import calendar
 import http.client
 import json
 import os
@@ -50,9 +59,14 @@ class Gate:
         self.store_port = store_port
         self.lock = threading.Lock()
         self.orders = {"fail": 0, "unknown": 0, "drop": 0, "damage": 0, "hang": False, "delay_s": 0, "expired": False,
-                       "match": ""}
+                       "clock_s": 0, "tells_no_date": False, "region": "", "told_in": "header", "hide_total": False,
+                       "most_bytes": 0, "gather": 0, "most_at_once": 0, "match": ""}
         self.lines = []  # of all requests
         self.refused = 0
+        self.waiting = 0  # requests that have not been answered
+
+    def lacks_others(self, line):
+        return self.orders["match"] in line and self.orders["gather"] > self.orders["most_at_once"]
 
     def takes(self, order, line):
         """Whether this request has to suffer `order`; counts it down."""
@@ -99,6 +113,22 @@ def make_handler(gate):
         def log_message(self, *_):
             pass
 
+        def date_time_string(self, timestamp=None):
+            if gate.orders["tells_no_date"]:
+                return "today"
+            return super().date_time_string((time.time() if timestamp is None else timestamp) + gate.orders["clock_s"])
+
+        def is_signed_elsewhere(self, headers):
+            region = gate.orders["region"]
+            return region and f"/{region}/s3/" not in headers.get("authorization", "")
+
+        def is_signed_at_another_time(self, headers):
+            signed = headers.get("x-amz-date")
+            if not signed:
+                return False
+            signed_s = calendar.timegm(time.strptime(signed, "%Y%m%dT%H%M%SZ"))
+            return abs(signed_s - time.time() - gate.orders["clock_s"]) > 900
+
         def answer(self, status, body, headers=()):
             self.send_response(status)
             for name, value in headers:
@@ -109,10 +139,17 @@ def make_handler(gate):
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        def refuse(self, status, code):
+        def refuse(self, status, code, more="", headers=()):
             with gate.lock:
                 gate.refused += 1
-            self.answer(status, f"<Error><Code>{code}</Code><Message>said the gate</Message></Error>".encode())
+            text = f"<Error><Code>{code}</Code><Message>said the gate</Message>{more}</Error>"
+            self.answer(status, text.encode(), headers)
+
+        def send_to_region(self):
+            region = gate.orders["region"]
+            if gate.orders["told_in"] == "header":
+                return self.refuse(301, "PermanentRedirect", headers=[("x-amz-bucket-region", region)])
+            return self.refuse(400, "AuthorizationHeaderMalformed", f"<Region>{region}</Region>")
 
         def take_order(self, body):
             with gate.lock:
@@ -121,13 +158,23 @@ def make_handler(gate):
                 text = json.dumps(seen).encode()
             self.answer(200, text)
 
+        def shorten_range(self):
+            first, _, last = self.headers.get("range", "").removeprefix("bytes=").partition("-")
+            if last and gate.orders["most_bytes"] > 0:
+                last = min(int(last), int(first) + gate.orders["most_bytes"] - 1)
+                self.headers.replace_header("range", f"bytes={first}-{last}")
+
         def pass_on(self, body):
+            self.shorten_range()
             store = http.client.HTTPConnection("127.0.0.1", gate.store_port, timeout=60)
             headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
             store.request(self.command, self.path, body=body, headers=headers)
             reply = store.getresponse()
             hop = ("connection", "transfer-encoding", "server", "date")
             kept = [(name, value) for name, value in reply.getheaders() if name.lower() not in hop]
+            if gate.orders["hide_total"]:
+                kept = [(name, value.split("/")[0] + "/*" if name.lower() == "content-range" else value)
+                        for name, value in kept]
             self.answer(reply.status, reply.read(), kept)
             store.close()
 
@@ -149,7 +196,16 @@ def make_handler(gate):
             body = self.rfile.read(length)
             while gate.orders["hang"] and gate.orders["match"] in line:
                 time.sleep(0.05)
+            with gate.lock:
+                is_counted = gate.orders["match"] in line
+                gate.waiting += is_counted
+                gate.orders["most_at_once"] = max(gate.orders["most_at_once"], gate.waiting)
             time.sleep(gate.orders["delay_s"])
+            patience_end = time.monotonic() + 60
+            while gate.lacks_others(line) and time.monotonic() < patience_end:
+                time.sleep(0.01)
+            with gate.lock:
+                gate.waiting -= is_counted
             if gate.orders.get("forbid") and line.startswith(gate.orders["forbid"]):
                 return self.refuse(403, "AccessDenied")
             if gate.takes("fail", line):
@@ -162,6 +218,10 @@ def make_handler(gate):
                 gate.orders["expired"] = expired = True
             if expired is True and "Credential=old/" in headers.get("authorization", ""):
                 return self.refuse(400, "ExpiredToken")
+            if self.is_signed_elsewhere(headers):
+                return self.send_to_region()
+            if self.is_signed_at_another_time(headers):
+                return self.refuse(403, "RequestTimeTooSkewed")
             problem = signature_problem(self.command, self.path, headers, body)
             if problem:
                 return self.refuse(403, problem)

@@ -16,6 +16,7 @@
 #include "core/strings.h"
 #include "remote/http.h"
 #include "remote/s3_client.h"
+#include "remote/s3_xml.h"
 
 namespace lockstep::tests {
 
@@ -75,6 +76,16 @@ class S3Servers {
     }
     return count;
   }
+  /// Whether a part of an upload of "runs" that is not complete has arrived.
+  bool has_part(const std::string& key, int64_t number) const {
+    remote::S3Client client("runs", config());
+    for (const auto& upload : client.list_unfinished(key)) {
+      const auto page = client.send({.key = upload.key, .query = {{"uploadId", upload.upload_id}}}).body;
+      for (const auto& part : remote::parse_part_page(page).parts)
+        if (part.number == number) return true;
+    }
+    return false;
+  }
   void kill_gate() {
     gate_->kill_group();
     gate_->wait();
@@ -128,6 +139,11 @@ class S3Test : public ::testing::Test {
                      {"hang", false},
                      {"delay_s", 0},
                      {"expired", false},
+                     {"clock_s", 0},
+                     {"tells_no_date", false},
+                     {"region", ""},
+                     {"hide_total", false},
+                     {"most_bytes", 0},
                      {"match", ""}});
   }
   inline static S3Servers* servers_ = nullptr;

@@ -18,6 +18,7 @@
 #include "hw/device.h"
 #include "hw/device_specs.h"
 #include "predict/machine_file.h"
+#include "remote/address.h"
 
 namespace lockstep::cli {
 namespace {
@@ -27,7 +28,7 @@ using Args = std::vector<std::string>;
 
 struct DoctorOptions {
   std::vector<std::string> train_data{};
-  std::string logs = "./logs/", system;
+  std::string logs = "./logs/", remote_sync, system;
   double timeout_s = 30;
   bool nodes = false, json = false, strict = false;
 };
@@ -39,8 +40,14 @@ core::OptionSet declare_options(DoctorOptions& values) {
       "command of training may follow after --: its data, its memory and its options are then looked at, too.");
   options.group("What is looked at");
   options.add("train-data", &values.train_data,
-              {.help = "Files, folders and lists of shards that must be readable.", .metavar = "PATH"});
+              {.help = "Files, folders and lists of shards, here or behind s3:// and https://, that must be readable.",
+               .metavar = "PATH"});
   options.add("logs", &values.logs, {.help = "Folder that runs write to.", .metavar = "DIR"});
+  options.add("remote-sync", &values.remote_sync,
+              {.help = "Storage that runs are copied to: s3://BUCKET/FOLDER, or a path. A small file is written there "
+                       "and removed.",
+               .metavar = "WHERE",
+               .unset_text = "none"});
   options.add("system", &values.system,
               {.help = "System whose known faults are looked for, and whose rates of memory and network are compared "
                        "with what is measured; or a system file (docs/predict.md).",
@@ -64,16 +71,22 @@ std::string hash_of_programs() {
   return hash.hex();
 }
 
-/// Adds the paths of a list of shards; of long lists the first, the last and some between.
-void add_paths(doctor::Question& question, const std::string& text) {
-  constexpr size_t kMostLookedAt = 64;
-  if (text.empty() || text.find("://") != std::string::npos || core::starts_with(text, "pipe:")) return;
+/// Adds what "::" joins: commands, addresses, of which the ends of a list are looked at, and paths, of long lists the
+/// first, the last and some between.
+void add_data(doctor::Question& question, const std::string& text) {
+  constexpr size_t kMostPaths = 64, kMostAddresses = 2;
   for (const std::string& part : core::split(text, "::")) {
-    const auto paths = data::expand_braces(part);
-    const size_t count = std::min(paths.size(), kMostLookedAt);
-    for (size_t i = 0; i < count; ++i)
-      question.data.push_back(paths[count == 1 ? 0 : i * (paths.size() - 1) / (count - 1)]);
-    question.num_data_left_out += paths.size() - count;
+    if (part.empty()) continue;
+    if (data::is_pipe(part)) {
+      question.data_commands.push_back(part);
+      continue;
+    }
+    const auto all = data::expand_braces(part);
+    const bool is_elsewhere = remote::is_url(all.front());
+    const size_t count = std::min(all.size(), is_elsewhere ? kMostAddresses : kMostPaths);
+    auto& looked_at = is_elsewhere ? question.remote_data : question.data;
+    for (size_t i = 0; i < count; ++i) looked_at.push_back(all[count == 1 ? 0 : i * (all.size() - 1) / (count - 1)]);
+    (is_elsewhere ? question.num_remote_data_left_out : question.num_data_left_out) += all.size() - count;
   }
 }
 
@@ -102,6 +115,7 @@ void take_command(doctor::Question& question, const Args& words) {
                      fmt::format("for example: lockstep doctor -- {} ...", commands::default_train_command()));
   question.command = command.info->name;
   if (!run->logs.empty()) question.folder = run->logs;
+  if (!run->remote_sync.empty()) question.remote_sync = remote::parse_address(run->remote_sync).child(run->name).text();
   question.options = core::Json::object();
   for (const core::Option& option : command.set->options())
     if (!may_differ(option)) question.options[option.name] = option.value_text();
@@ -113,7 +127,7 @@ void take_command(doctor::Question& question, const Args& words) {
   question.memory_here_bytes = page.device_bytes.value_or(0);
   for (const char* name : {"train-data", "val-data", "imagenet-val", "imagenet-v2", "zeroshot-data"})
     if (const core::Option* option = command.set->find(name); option != nullptr && command.set->is_given(name))
-      add_paths(question, option->value_text());
+      add_data(question, option->value_text());
 }
 
 /// Of a row of the table or a file. A rate of memory is compared where the file itself gives it, of processor cores:
@@ -136,12 +150,13 @@ doctor::Question question_of(const DoctorOptions& values, const Args& command) {
   doctor::Question question{
       .program = {.version = version.version, .commit = version.commit, .file_hash = hash_of_programs()},
       .folder = values.logs,
+      .remote_sync = values.remote_sync,
       .system = core::ends_with(values.system, ".toml") ? "" : values.system,
       .expected = expected_rates(values.system),
       .timeout = std::chrono::milliseconds(static_cast<int64_t>(values.timeout_s * 1000))};
   if (const auto cuda = core::parse_double(version.cuda))
     question.needed_cuda = static_cast<int>(*cuda * 1000 + 0.5);  // "13.0": 13000
-  for (const std::string& path : values.train_data) add_paths(question, path);
+  for (const std::string& path : values.train_data) add_data(question, path);
   if (!command.empty()) take_command(question, command);
   return question;
 }
@@ -167,10 +182,13 @@ int cmd_doctor(const commands::ParsedCommand& parsed_command) {
   const auto findings = values.nodes ? doctor::run_checks_of_all_ranks(question) : doctor::run_checks(question);
   if (findings.empty()) return 0;  // rank 0 tells them
   const ExitCode code = doctor::exit_code_of(findings, values.strict);
-  if (values.json)
-    core::print("{}\n", doctor::report_json(findings, question, code).dump(2));
+  const std::string report =
+      values.json ? doctor::report_json(findings, question, code).dump(2) + "\n"
+                  : doctor::report_text(findings, fmt::format("lockstep doctor on {}", core::host_name()));
+  if (values.nodes && place_of_ranks(question).rank != 0)
+    core::print_error_text(report);  // launchers join the outputs of ranks: two reports there are no JSON
   else
-    core::print("{}", doctor::report_text(findings, fmt::format("lockstep doctor on {}", core::host_name())));
+    core::print_text(report);
   return static_cast<int>(code);
 }
 

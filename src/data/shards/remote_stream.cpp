@@ -32,7 +32,8 @@ remote::ClientConfig client_config(const std::atomic<bool>* stop) {
 struct Block {
   uint64_t offset = 0;
   std::vector<std::byte> bytes;
-  bool is_last = false;  // the shard ends with it
+  bool is_last = false;                      // the shard ends with it
+  std::optional<uint64_t> shard_bytes = {};  // as far as it is known by then
 };
 
 class RemoteStream final : public ByteStream {
@@ -40,7 +41,7 @@ class RemoteStream final : public ByteStream {
   RemoteStream(const std::string& shard, uint64_t offset, const std::atomic<bool>* stop)
       : shard_(shard), reader_(remote::parse_address(shard), client_config(&is_abandoned_)), stop_(stop) {
     try {
-      block_ = fetch(offset, kFirstBlockBytes);
+      take(fetch(offset, kFirstBlockBytes));
     } catch (const remote::RemoteError& error) {
       throw_data_error(shard_, error);
     }
@@ -85,8 +86,12 @@ class RemoteStream final : public ByteStream {
     Block block{.offset = offset, .bytes = std::vector<std::byte>(wanted)};
     block.bytes.resize(reader_.read_at(offset, block.bytes));
     block.is_last = block.bytes.size() < wanted;
-    if (!bytes_) bytes_ = reader_.bytes();
+    block.shard_bytes = reader_.bytes();
     return block;
+  }
+  void take(Block block) {
+    block_ = std::move(block);
+    if (!bytes_) bytes_ = block_.shard_bytes;
   }
   void fetch_ahead() {
     if (block_.is_last) return;
@@ -102,7 +107,7 @@ class RemoteStream final : public ByteStream {
         throw DataError(fmt::format("data: reading of shard '{}' was interrupted", shard_));
       }
     try {
-      block_ = ahead_.get();
+      take(ahead_.get());
     } catch (const remote::RemoteError& error) {
       throw_data_error(shard_, error);
     }
@@ -115,7 +120,7 @@ class RemoteStream final : public ByteStream {
   std::atomic<bool> is_abandoned_ = false;  // the stream goes, or jumps
   remote::RemoteReader reader_;             // of one thread at a time: of the constructor, then of ahead_
   const std::atomic<bool>* stop_;
-  std::optional<uint64_t> bytes_;  // written by fetch(), the first time before there is another thread
+  std::optional<uint64_t> bytes_;  // of the shard
   Block block_;
   size_t at_ = 0;
   std::future<Block> ahead_;

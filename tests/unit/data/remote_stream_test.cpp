@@ -42,6 +42,14 @@ TEST_F(RemoteStreamTest, GivesTheBytesOfTheFileFromAnyPlace) {
   }
 }
 
+TEST_F(RemoteStreamTest, GivesAllBytesWhereTheServerDoesNotTellHowMany) {
+  servers_->order({{"hide_total", true}});
+  const auto stream = open_byte_stream("s3://runs/a.tar", 0, nullptr);
+  EXPECT_EQ(stream->size(), std::nullopt);
+  EXPECT_TRUE(read_to_end(*stream, 1'000'003) == content_);
+  EXPECT_EQ(stream->size(), content_.size());
+}
+
 TEST_F(RemoteStreamTest, SkipsWithinABlockAndOverManyButNotOverASmallGap) {
   const auto stream = open_byte_stream("s3://runs/a.tar", 0, nullptr);
   EXPECT_TRUE(stream->skip(1000));

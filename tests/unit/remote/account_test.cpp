@@ -45,6 +45,7 @@ TEST(Account, VariablesComeBeforeFiles) {
                                              {"AWS_ENDPOINT_URL_S3", "http://localhost:2"}});
   EXPECT_EQ(of_variables.credentials.key_id, "ENV");
   EXPECT_EQ(of_variables.credentials.token, "et");
+  EXPECT_EQ(of_variables.profile_credentials.key_id, "FILE") << "for when those of the environment expire";
   EXPECT_EQ(of_variables.region, "us-west-2");
   EXPECT_EQ(of_variables.endpoint, "http://localhost:2");
 }

@@ -419,8 +419,9 @@ TEST_F(RunSyncS3, AServerWithoutListsOfUploadsGetsEverything) {
 TEST_F(RunSyncS3, AServerThatIsKilledAndComesBackGetsEverything) {
   const SmallRun run;
   run.add_checkpoint(40, 3 * (int64_t{8} << 20));
+  servers_->order({{"hang", true}, {"match", "model.safetensors?partNumber=2"}});  // until it is killed
   RunSync sync(config(run, "killed"));
-  while (servers_->num_requests("PUT", "killed/checkpoints/step-00000040.a1/model.safetensors?partNumber=2") == 0)
+  while (!servers_->has_part("killed/checkpoints/step-00000040.a1/model.safetensors", 1))
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   servers_->kill_gate();
   const int64_t passes = sync.num_passes();

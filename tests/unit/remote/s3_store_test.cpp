@@ -87,6 +87,27 @@ TEST_F(S3StoreTest, LargeFilesTravelInParts) {
   EXPECT_LT(part_bytes_of(int64_t{1} << 40) * 9'900, int64_t{1} << 40);
 }
 
+TEST_F(S3StoreTest, PartsOfLargeFilesTravelAtOnce) {
+  auto own = store("at_once");
+  constexpr int kNumParts = 9;
+  const fs::path path = make_file(kNumParts * kPartBytes);
+  servers_->order({{"gather", 4}, {"most_at_once", 0}, {"match", "partNumber="}});
+  send(own, "file", path);
+  servers_->order({{"gather", 0}, {"match", ""}});
+  EXPECT_EQ(servers_->num_requests("PUT", "at_once/file?partNumber="), kNumParts);
+  const int most = servers_->order().at("orders").at("most_at_once");
+  EXPECT_GE(most, 4);
+  EXPECT_LE(most, 6);
+  own.download("file", folder_.path() / "back");
+  EXPECT_TRUE(core::read_file(folder_.path() / "back") == core::read_file(path));
+}
+
+TEST_F(S3StoreTest, PartsGrowWithTheFile) {
+  EXPECT_EQ(part_bytes_of(int64_t{500} << 20), kPartBytes);
+  EXPECT_EQ(part_bytes_of(int64_t{1} << 30), 2 * kPartBytes);
+  EXPECT_EQ(part_bytes_of(int64_t{100} << 30), 8 * kPartBytes);
+}
+
 TEST_F(S3StoreTest, AnUploadThatWasCutOffGoesOnWhereItWas) {
   auto own = store("cut");
   const fs::path path = make_file(3 * kPartBytes);
@@ -188,7 +209,78 @@ TEST_F(S3StoreTest, ExpiredKeysAreLookedUpAnew) {
   own.put("x", "y");
   EXPECT_EQ(num_found, 2);
   auto old = store("expired", "old");
-  EXPECT_TRUE(tests::holds(tests::message_of([&] { old.put("x", "y"); }), "hint: renew the credentials"));
+  EXPECT_TRUE(
+      tests::holds(tests::message_of([&] { old.put("x", "y"); }), "hint: renew the keys of a test: it is read again"));
+}
+
+TEST_F(S3StoreTest, ExpiredKeysOfTheEnvironmentGiveWayToTheProfile) {
+  servers_->order({{"expired", true}});
+  std::string key_id = "old";
+  auto config = servers_->config();
+  config.find_account = [&] {
+    return find_account(
+        [&](const std::string& name) -> std::optional<std::string> {
+          if (name == "AWS_ACCESS_KEY_ID") return key_id;
+          if (name == "AWS_SECRET_ACCESS_KEY") return "secret";
+          if (name == "AWS_ENDPOINT_URL") return servers_->endpoint();
+          return std::nullopt;
+        },
+        folder_.path());
+  };
+  const fs::path file = folder_.path() / ".aws" / "credentials";
+  const auto renew = [&](const std::string& id, const std::string& token) {
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << "[default]\naws_access_key_id = " << id << "\naws_secret_access_key = secret\n"
+                        << "aws_session_token = " << token << "\n";
+  };
+  S3Store own(parse_address("s3://runs/environment"), config);
+  const auto why = [&] { return tests::message_of([&] { own.put("x", "y"); }); };
+  EXPECT_TRUE(tests::holds(why(),
+                           "hint: keys of the environment stay as they were at the start of a process: write "
+                           "new ones to profile 'default' of " +
+                               file.string()));
+  renew("test", "first");
+  EXPECT_EQ(why(), "no error");
+  renew("old", "expired");  // the profile's expire as well
+  own = S3Store(parse_address("s3://runs/environment"), config);
+  EXPECT_TRUE(tests::holds(why(), "hint: renew the keys of profile 'default' of " + file.string()));
+  renew("test", "second");
+  EXPECT_EQ(why(), "no error") << "what is renewed again is read again";
+  key_id = "nobody";  // refused, but not as expired
+  own = S3Store(parse_address("s3://runs/environment"), config);
+  EXPECT_TRUE(tests::holds(why(), "hint: keys are from the environment: do they allow it?"));
+}
+
+TEST_F(S3StoreTest, ClocksMayBeSetAgainAndAgain) {
+  auto own = store("clocks");
+  const auto written = [&](double server_ahead_s) {
+    servers_->order({{"clock_s", server_ahead_s}});
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(tests::message_of([&] { own.put("x", "y"); }), "no error") << server_ahead_s;
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_TRUE(tests::holds(written(3600), "s behind the server's of s3://runs"));
+  EXPECT_EQ(written(3600), "");
+  EXPECT_TRUE(tests::holds(written(0), "agrees with the server's of s3://runs again")) << "the clock was set right";
+  EXPECT_TRUE(tests::holds(written(-7200), "s ahead of the server's of s3://runs"));
+  EXPECT_TRUE(tests::holds(written(86400), "s behind the server's of s3://runs"));
+}
+
+TEST_F(S3StoreTest, AClockThatCannotBeSetIsNotTakenForWrongKeys) {
+  servers_->order({{"clock_s", 3600}, {"tells_no_date", true}});
+  auto own = store("clocks");
+  const std::string why = tests::message_of([&] { own.put("x", "y"); });
+  EXPECT_TRUE(tests::holds(why, "status=403 (RequestTimeTooSkewed") && tests::holds(why, "hint: set the clock")) << why;
+}
+
+TEST_F(S3StoreTest, ABucketElsewhereIsFound) {
+  for (const char* told_in : {"header", "body"})
+    for (const char* region : {"eu-north-1", "ap-south-1"}) {
+      auto own = store("regions");
+      servers_->order({{"region", region}, {"told_in", told_in}, {"clock_s", 3600}});  // and learns the time as well
+      EXPECT_EQ(tests::message_of([&] { own.put("x", region); }), "no error") << told_in;
+      EXPECT_EQ(own.read("x"), region);
+    }
 }
 
 TEST_F(S3StoreTest, AReaderGoesOnWhereAnAnswerBrokeOff) {
@@ -210,6 +302,28 @@ TEST_F(S3StoreTest, AReaderGoesOnWhereAnAnswerBrokeOff) {
   EXPECT_TRUE(tests::holds(tests::message_of([&] { reader.read_at(0, buffer); }), "was replaced while it was read"));
   RemoteReader missing(parse_address("s3://runs/reader/none"), servers_->config());
   EXPECT_TRUE(tests::holds(tests::message_of([&] { missing.read_at(0, buffer); }), "(NoSuchKey"));
+}
+
+TEST_F(S3StoreTest, AServerThatDoesNotTellTheSizeIsReadToTheEnd) {
+  auto own = store("endless");
+  const fs::path path = make_file(3'000'000);
+  send(own, "file", path);
+  const std::string content = core::read_file(path);
+  for (const int64_t most : {0, 700'000}) {  // bytes of an answer
+    servers_->order({{"hide_total", true}, {"most_bytes", most}});
+    for (const size_t block : {size_t{1'000'000}, size_t{1'300'000}}) {  // the last block whole, and not
+      RemoteReader reader(parse_address("s3://runs/endless/file"), servers_->config());
+      std::vector<std::byte> buffer(block);
+      std::string seen;
+      while (const size_t got = reader.read_at(seen.size(), buffer))
+        seen.append(reinterpret_cast<const char*>(buffer.data()), got);
+      EXPECT_EQ(seen.size(), content.size()) << block << " " << most;
+      EXPECT_TRUE(seen == content);
+      EXPECT_EQ(reader.bytes(), content.size());
+    }
+    own.download("file", folder_.path() / "back");
+    EXPECT_TRUE(core::read_file(folder_.path() / "back") == content);
+  }
 }
 
 }  // namespace
