@@ -60,11 +60,12 @@ class Sides {
   Sides(const BenchOptions& options, const std::filesystem::path& folder)
       : precision_("fp32", at::kCPU), shape_(config::resolve_clip_shape(options.model)),
         world_(comm::World::join(hw::discover_ranks({}, hw::process_env()), {})), clock_(at::kCPU, world_.recorder()),
-        telemetry_(world_.comm(), at::kCPU), record_(folder, {}), log_({.steps_per_epoch = 1 << 30,
-                                                                        .samples_per_step = options.samples,
-                                                                        .total_steps = 1 << 30,
-                                                                        .log_every_n_steps = 100},
-                                                                       tasks::make_contrastive_log_format(), record_),
+        telemetry_(world_.comm(), at::kCPU), record_(folder, {}),
+        log_({.steps_per_epoch = 1 << 30,
+              .samples_per_step = options.samples,
+              .total_steps = 1 << 30,
+              .log_every_n_steps = 100},
+             tasks::make_contrastive_log_format(/*loss_horizon_samples=*/0), record_),
         intervals_(world_.comm(), std::vector<std::string>(static_cast<size_t>(world_.size()), "host"), at::kCPU,
                    world_.rank() == 0 ? &record_ : nullptr) {
     auto model = tasks::build_towers({shape_}, {.precision = &precision_, .pretrained = {}});
@@ -77,7 +78,7 @@ class Sides {
                   models::ContrastiveTaskOptions{.loss = {.local_loss = true, .gather_with_grad = true}});
     train::StepRunnerParts parts{.task = *task_, .sync = *sync_, .precision = precision_};
     bare_ = train::make_plain_step(parts);
-    parts.phases = &clock_;
+    parts.on_phase_end = [this](train::Phase phase) { clock_.mark(phase); };
     measured_ = train::make_plain_step(parts);
     batch_.image_BCYX =
         at::sin(at::arange(options.samples * 3 * shape_.vision.image_size * shape_.vision.image_size, at::kFloat))
