@@ -7,6 +7,8 @@
 The sources are copied to the scratch folder, which keeps its build, where each file to be changed is compiled alone: a
 mutation costs one file, one link, and the cases that are named beside it; where these pass, all of their program.
 All cases that are named pass on the unchanged program first. Results are added to bench/results/device_mutations.json.
+Left out is what the simulated device has no part in: C10dBackend's abort and coalesced exchanges on a device
+(comm/backend_gloo.cpp) and the making of a communicator (comm/backend_nccl_cuda.cpp), which need NCCL (test_gpu).
 A mutation whose text is not found, and one that no test notices, end the script with exit code 1.
 """
 
@@ -293,14 +295,14 @@ MUTATIONS = [
         'parallel/grad_sync_buckets.cpp',
         'parameter.gradient.copy_(parameter.tensor.grad());',
         '{}',
-        GPT + 'accumulation_alone',
+        'test_ranks DdpPrecision.*',
     ),
     (
         'masters-not-copied',
         'parallel/grad_sync_buckets.cpp',
         'own_shard(bucket.parameters).copy_(bucket.masters);',
         '{}',
-        GPT + 'sharded_masters',
+        'test_ranks MasterCopies.*',
     ),
     (
         'partial-sum-not-awaited',
@@ -314,7 +316,7 @@ MUTATIONS = [
         'parallel/sum_gradients.cpp',
         '      gradient.copy_(',
         '      static_cast<void>(',
-        GPT + 'tensors_and_tokens',
+        'test_ranks_gpt Shared/GptParallel.*',
     ),
     (
         'waits-where-used-not-passed-on',
