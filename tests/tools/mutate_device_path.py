@@ -425,7 +425,7 @@ MUTATIONS = [
         'test_ranks World.*',
     ),
     ('nobody-watched', 'comm/store_progress.cpp', '      watch();\n', '', FAULTS + 'RankThatDies*'),
-    ('failures-not-looked-for', 'comm/store_progress.cpp', '      look_for_failure();', '', FAULTS + '*'),
+    ('failures-not-looked-for', 'comm/store_progress.cpp', '      look_for_failure();', '', FAULTS + 'RankThatThrows'),
     (
         'lost-store-not-told',
         'comm/store_progress.cpp',
