@@ -190,7 +190,8 @@ class PipelineStep final : public StepRunner {
     torch::autograd::Engine::get_default_engine().execute({flight.root}, {flight.gradient_TBD}, /*keep_graph=*/false,
                                                           /*create_graph=*/false,
                                                           /*accumulate_grad=*/true);
-    if (flight.input_TBD.defined()) gradients_[{pass.micro, pass.chunk}] = flight.input_TBD.grad().contiguous();
+    if (flight.input_TBD.defined())  // autograd gives a leaf's gradient the leaf's strides: rows, as they are sent
+      gradients_[{pass.micro, pass.chunk}] = flight.input_TBD.grad();
     parts_.mark(Phase::kBackward);
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <future>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -92,6 +93,17 @@ class AcceleratorFixture : public TrainFixture {
     }
     for (const auto& rank : run_ranks(num_ranks, args("cpu"), 0)) ASSERT_EQ(rank.exit_code, 0) << rank.err;
     expect_close_runs("device", "cpu", relative);
+    expect_phases("device");
+  }
+  /// Each step tells of each of its phases, which events of the device mark.
+  void expect_phases(const std::string& name) const {
+    for (const auto& step : record::read_steps(logs_.path() / name).steps) {
+      const std::map<std::string, double> ms(step.phases_ms.begin(), step.phases_ms.end());
+      for (const char* phase : {"h2d", "forward", "backward", "exposed_comm", "optimizer"}) {
+        ASSERT_TRUE(ms.contains(phase)) << phase;
+        EXPECT_GT(ms.at(phase), 0) << phase << " of step " << step.step;
+      }
+    }
   }
   static std::vector<std::string> on_any_device(std::vector<std::string> args) {
     const auto device = std::find(args.begin(), args.end(), "--device");

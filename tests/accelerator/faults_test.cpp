@@ -1,5 +1,6 @@
 // A rank fails, dies or stands still while the others wait in collectives that never end: all of them end, within
 // seconds, with exit codes that say why.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "accelerator/accelerator_fixture.h"
@@ -9,11 +10,11 @@ namespace {
 
 class FaultsOnAccelerator : public AcceleratorFixture {
  protected:
-  /// Rank 1 has the fault in its third step.
-  std::vector<ProgramResult> run_with(const std::string& kind) const {
+  /// A rank has the fault in its third step.
+  std::vector<ProgramResult> run_with(const std::string& kind, int rank = 1) const {
     return run_ranks(
         2, on_any_device(train_args("fault", {"--local-loss", "--gather-with-grad", "--dist-timeout", "1800"})), 2,
-        {{"LOCKSTEP_FAULT", kind + " rank=1 from=2"}});
+        {{"LOCKSTEP_FAULT", fmt::format("{} rank={} from=2", kind, rank)}, {"LOCKSTEP_RUN_FOLDER_FILE", {}}});
   }
   void expect_noticed(const ProgramResult& survivor, const char* text) const {
     EXPECT_FALSE(survivor.timed_out);
@@ -33,6 +34,16 @@ TEST_F(FaultsOnAccelerator, RankThatDiesWithoutAWord) {
   const auto ranks = run_with("die");
   EXPECT_EQ(ranks[1].exit_code, 128 + SIGKILL);
   expect_noticed(ranks[0], "rank 1");
+}
+
+/// It serves the store and writes the record: the others learn of its end from their connections, and say it there.
+TEST_F(FaultsOnAccelerator, RankZeroThatDiesWithoutAWord) {
+  const auto ranks = run_with("die", 0);
+  EXPECT_EQ(ranks[0].exit_code, 128 + SIGKILL);
+  expect_noticed(ranks[1], "served by rank 0 is lost");
+  const auto status = record::read_status(logs_.path() / "fault");
+  EXPECT_EQ(status.first_failing_rank, 0);
+  EXPECT_NE(status.message.find("is gone without a word; rank 1: comm: "), std::string::npos) << status.message;
 }
 
 }  // namespace

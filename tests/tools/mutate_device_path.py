@@ -5,8 +5,10 @@
     tests/tools/mutate_device_path.py --scratch /tmp/mutants [--first 5 --count 5 | --only NAME...]
 
 The sources are copied to the scratch folder, which keeps its build, where each file to be changed is compiled alone: a
-mutation costs one file, one link, and the cases that are named beside it; where these pass, all of test_accelerator.
+mutation costs one file, one link, and the cases that are named beside it; where these pass, all of their program.
 All cases that are named pass on the unchanged program first. Results are added to bench/results/device_mutations.json.
+Left out is what the simulated device has no part in: C10dBackend's abort and coalesced exchanges on a device
+(comm/backend_gloo.cpp) and the making of a communicator (comm/backend_nccl_cuda.cpp), which need NCCL (test_gpu).
 A mutation whose text is not found, and one that no test notices, end the script with exit code 1.
 """
 
@@ -23,8 +25,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPT = 'Divisions/GptRanksOnAccelerator.AreAsOnTheCpu/'
 CLIP = 'Divisions/ClipRanksOnAccelerator.AreAsOnTheCpu/'
 RUNS = 'RunsOnAccelerator.'
+FAULTS = 'FaultsOnAccelerator.'
+ABORTED_GROUPS = 'AbortedGroups.*'
+ABORTED = 'test_comm AbortedCalls.*'
+PIPELINE = 'test_ranks_gpt PipelineStep.*'
+COLLECTIVES = 'test_ranks Transports/Collectives.*'
 
-# Name, file below src/, text, replacement, the tests that must notice it.
+# Name, file below src/, text, replacement, the tests that must notice it: of test_accelerator, or behind another
+# program's name.
 MUTATIONS = [
     ('device-not-current', 'train/device.cpp', '  at::accelerator::setDeviceIndex(index);', '  //', GPT + 'data'),
     ('event-not-recorded', 'train/phase_clock.cpp', '  event->record(', '  static_cast<void>(', RUNS + 'Gpt*'),
@@ -218,6 +226,241 @@ MUTATIONS = [
         'axis->all_reduce(all, comm::ReduceOp::kMax);',
         GPT + 'fp8',
     ),
+    # Pipelines.
+    ('sends-not-awaited', 'train/pipeline_step.cpp', 'sends_.front().wait();', '{}', GPT + 'stages'),
+    ('last-sends-not-awaited', 'train/pipeline_step.cpp', '    finish_sends(0);', '', GPT + 'stages'),
+    (
+        'sends-without-bound',
+        'train/pipeline_step.cpp',
+        '    finish_sends(kMostSends);',
+        '    static_cast<void>(kMostSends);',
+        PIPELINE,
+    ),
+    (
+        'boundary-not-in-rows',
+        'train/pipeline_step.cpp',
+        'root.detach().contiguous();',
+        'root.detach();',
+        PIPELINE,
+    ),
+    ('forward-not-marked', 'train/pipeline_step.cpp', 'parts_.mark(Phase::kForward);', '', GPT + 'stages'),
+    ('backward-not-marked', 'train/pipeline_step.cpp', 'parts_.mark(Phase::kBackward);', '', GPT + 'stages'),
+    ('pipeline-end-not-marked', 'train/pipeline_step.cpp', 'parts_.mark(Phase::kExposedComm);', '', GPT + 'stages'),
+    (
+        'evaluated-input-not-awaited',
+        'train/pipeline_step.cpp',
+        '(stage + num_stages - 1) % num_stages).wait();',
+        '(stage + num_stages - 1) % num_stages);',
+        GPT + 'virtual_stages',
+    ),
+    (
+        'evaluation-sends-not-awaited',
+        'train/pipeline_step.cpp',
+        'for (comm::Work& work : sends) work.wait();',
+        '',
+        GPT + 'virtual_stages',
+    ),
+    (
+        'evaluation-sum-not-awaited',
+        'train/pipeline_step.cpp',
+        'pipeline.world.all_reduce(both).wait();',
+        'pipeline.world.all_reduce(both);',
+        GPT + 'virtual_stages',
+    ),
+    ('evaluation-sum-not-copied', 'train/pipeline_step.cpp', 'both.cpu();', 'both;', GPT + 'virtual_stages'),
+    # Gradients and parameters in buckets.
+    (
+        'parameters-not-awaited-at-begin',
+        'parallel/grad_sync_buckets.cpp',
+        '    if (!bucket.is_waited_where_used) bucket.gathering.wait();',
+        '    static_cast<void>(bucket);',
+        CLIP + 'sharded_masters',
+    ),
+    (
+        'unused-parameters-not-awaited',
+        'parallel/grad_sync_buckets.cpp',
+        '  wait_params();  // what no module',
+        '  // what no module',
+        'test_ranks Zero1Shards.*',
+    ),
+    (
+        'parameters-not-placed',
+        'parallel/grad_sync_buckets.cpp',
+        '    view.copy_(tensor.detach());',
+        '',
+        GPT + 'sharded_optimizer',
+    ),
+    (
+        'first-gradient-not-copied',
+        'parallel/grad_sync_buckets.cpp',
+        'parameter.gradient.copy_(parameter.tensor.grad());',
+        '{}',
+        'test_ranks DdpPrecision.*',
+    ),
+    (
+        'masters-not-copied',
+        'parallel/grad_sync_buckets.cpp',
+        'own_shard(bucket.parameters).copy_(bucket.masters);',
+        '{}',
+        'test_ranks MasterCopies.*',
+    ),
+    (
+        'partial-sum-not-awaited',
+        'parallel/sum_gradients.cpp',
+        'all_reduce(joined).wait();',
+        'all_reduce(joined);',
+        GPT + 'tensors_and_tokens',
+    ),
+    (
+        'partial-sum-not-copied',
+        'parallel/sum_gradients.cpp',
+        '      gradient.copy_(',
+        '      static_cast<void>(',
+        'test_ranks_gpt Shared/GptParallel.*',
+    ),
+    (
+        'waits-where-used-not-passed-on',
+        'parallel/grad_sync_summed.cpp',
+        'for (const auto& wait : waits) wait();',
+        'static_cast<void>(waits);',
+        GPT + 'sharded_optimizer',
+    ),
+    (
+        'waits-for-parameters-not-passed-on',
+        'parallel/grad_sync_summed.cpp',
+        'for (const auto& sync : data_) sync->wait_params();',
+        '',
+        GPT + 'sharded_optimizer',
+    ),
+    ('replicas-not-copied', 'parallel/replica_check.cpp', '.contiguous().cpu();', '.contiguous();', GPT + 'data'),
+    # Collectives.
+    ('work-not-awaited', 'comm/comm.cpp', '      wait();\n', '      static_cast<void>(wait);\n', GPT + 'data'),
+    (
+        'gather-alone-not-copied',
+        'comm/comm.cpp',
+        'if (size() == 1 && flat_output.data_ptr() != flat_input.data_ptr()) flat_output.copy_(flat_input);\n'
+        '  return start_unless_alone({.kind = OpKind::kAllGather',
+        'return start_unless_alone({.kind = OpKind::kAllGather',
+        COLLECTIVES,
+    ),
+    (
+        'scatter-alone-not-copied',
+        'comm/comm.cpp',
+        'if (size() == 1 && flat_output.data_ptr() != flat_input.data_ptr()) flat_output.copy_(flat_input);\n'
+        '  return start_unless_alone({.kind = OpKind::kReduceScatter',
+        'return start_unless_alone({.kind = OpKind::kReduceScatter',
+        COLLECTIVES,
+    ),
+    (
+        'exchange-alone-not-copied',
+        'comm/comm.cpp',
+        '  if (size() == 1) flat_output.copy_(flat_input);',
+        '',
+        COLLECTIVES,
+    ),
+    (
+        'barrier-not-awaited',
+        'comm/comm.cpp',
+        '  work.wait();\n  const int present',
+        '  const int present',
+        GPT + 'data',
+    ),
+    ('lengths-not-copied', 'comm/comm.cpp', '  lengths = lengths.cpu();', '', GPT + 'data'),
+    (
+        'length-of-text-not-awaited',
+        'comm/comm.cpp',
+        '.tensor = length, .peer = root}, static_cast<int64_t>(length.nbytes())).wait();',
+        '.tensor = length, .peer = root}, static_cast<int64_t>(length.nbytes()));',
+        GPT + 'data',
+    ),
+    (
+        'text-not-awaited',
+        'comm/comm.cpp',
+        '.tensor = bytes, .peer = root}, num_bytes).wait();',
+        '.tensor = bytes, .peer = root}, num_bytes);',
+        GPT + 'data',
+    ),
+    ('text-not-copied', 'comm/comm.cpp', '  bytes = bytes.cpu();', '', GPT + 'data'),
+    ('text-not-sent-to-the-device', 'comm/comm.cpp', 'bytes.to(state_->backend->device());', 'bytes;', GPT + 'data'),
+    ('barrier-trusts-a-broken-group', 'comm/comm.cpp', 'barrier is one\n  check_alive();', 'barrier is one', ABORTED),
+    (
+        'lengths-of-a-broken-group',
+        'comm/comm.cpp',
+        'size the next call\n  check_alive();',
+        'size the next call',
+        ABORTED,
+    ),
+    (
+        'strings-of-a-broken-group',
+        'comm/comm.cpp',
+        '  check_alive();\n  const auto* text',
+        '  const auto* text',
+        ABORTED,
+    ),
+    ('length-of-a-broken-group', 'comm/comm.cpp', '  check_alive();\n  if (num_bytes', '  if (num_bytes', ABORTED),
+    (
+        'text-of-a-broken-group',
+        'comm/comm.cpp',
+        '  check_alive();\n  return {reinterpret',
+        '  return {reinterpret',
+        ABORTED,
+    ),
+    ('calls-into-a-broken-group', 'comm/comm.cpp', '    if (call.give_up_check) call.give_up_check();\n', '', ABORTED),
+    (
+        'exchanges-in-a-broken-group',
+        'comm/comm.cpp',
+        '    if (calls[0].give_up_check) calls[0].give_up_check();\n',
+        '',
+        ABORTED,
+    ),
+    # Failures of other ranks.
+    ('failure-elsewhere-aborts-nothing', 'comm/world.cpp', '{ groups->abort(); }', '{}', ABORTED_GROUPS),
+    ('own-failure-aborts-nothing', 'comm/world.cpp', '  state_->groups->abort();', '', ABORTED_GROUPS),
+    ('groups-not-known-to-the-abort', 'comm/world.cpp', '  groups->add(backend);', '', ABORTED_GROUPS),
+    ('nobody-watched', 'comm/store_progress.cpp', '      watch();\n', '', FAULTS + 'RankThatDies*'),
+    ('failures-not-looked-for', 'comm/store_progress.cpp', '      look_for_failure();', '', FAULTS + 'RankThatThrows'),
+    (
+        'lost-store-not-told',
+        'comm/store_progress.cpp',
+        'tell_lost_store("is lost (" + error_text(error) + ")");',
+        'static_cast<void>(error);',
+        FAULTS + 'RankZero*',
+    ),
+    (
+        'silent-store-not-told',
+        'comm/store_progress.cpp',
+        'tell_lost_store("does not answer");',
+        '',
+        'test_ranks WorldFaults.WhoWaitsForRankZeroLearnsOfItsEnd',
+    ),
+    (
+        'wait-in-store-deaf-to-failures',
+        'comm/world.cpp',
+        'if (const std::string failure = progress->failure_elsewhere(); !failure.empty())',
+        'if (const std::string failure = progress->failure_elsewhere(); false)',
+        'test_ranks WorldFaults.WhoWaitsForRankZeroLearnsOfItsEnd',
+    ),
+    (
+        'transfer-not-awaited',
+        'comm/backend_gloo.cpp',
+        'return [kept, work] { work->wait(); };\n  return [kept',
+        'return [kept, work] {};\n  return [kept',
+        'test_ranks Transports/Collectives.SendAndReceive*',
+    ),
+    (
+        'host-wait-deaf-to-failures',
+        'comm/backend_gloo.cpp',
+        '    give_up_check();\n',
+        '    static_cast<void>(give_up_check);\n',
+        'test_comm WaitAndLookAround.*',
+    ),
+    (
+        'work-behind-a-timeout-not-awaited',
+        'comm/backend_gloo.cpp',
+        '      if (work.isCompleted()) {\n        work.wait();',
+        '      if (work.isCompleted()) {',
+        'test_comm WaitAndLookAround.*',
+    ),
 ]
 
 
@@ -235,18 +478,22 @@ def copy_sources(scratch):
         target.write_bytes(source.read_bytes())
 
 
-def build(scratch, target='lockstep-engine-on-accelerator'):
-    return run(['ninja', '-C', str(scratch / 'build'), '-j', '2', target])
+def program_of(tests):
+    return tests.split(' ')[0] if ' ' in tests else 'test_accelerator'
 
 
-def prepare(scratch):
+def build(scratch, *targets):
+    return run(['ninja', '-C', str(scratch / 'build'), '-j', '2', *targets])
+
+
+def prepare(scratch, programs):
     copy_sources(scratch)
     alone = '|'.join(sorted({'/' + file.replace('.', '\\.') + '$' for _, file, *_ in MUTATIONS}))
     made = run(
         ['cmake', '-S', str(scratch), '-B', str(scratch / 'build'), '-G', 'Ninja', '-DLOCKSTEP_SINGLE_FILES=' + alone]
     )
     if made.returncode == 0:
-        made = build(scratch, 'test_accelerator')
+        made = build(scratch, *programs)
     if made.returncode != 0:
         sys.exit('the sources do not build unchanged:\n' + made.stdout[-4000:])
 
@@ -254,18 +501,21 @@ def prepare(scratch):
 def failed_cases(tests, scratch):
     """The cases that fail, with the output of all; '(none ended)' where the program itself did."""
     try:
-        done = run([str(scratch / 'build/test_accelerator'), '--gtest_filter=' + tests], timeout=1800)
+        program, cases = str(scratch / 'build' / program_of(tests)), tests.split(' ')[-1]
+        done = run([program, '--gtest_filter=' + cases], timeout=1800)
     except subprocess.TimeoutExpired:
         return ['(none ended)'], ''
     failed = sorted(set(re.findall(r'^\[  FAILED  \] ([^\s,]+)(?=,| \()', done.stdout, re.M)))
     return failed or (['(none ended)'] if done.returncode else []), done.stdout
 
 
-def check_unchanged(tests, scratch):
-    failed, output = failed_cases(':'.join(sorted(tests)), scratch)
-    num_run = re.search(r'\[==========\] (\d+) tests? from .* ran', output)
-    if failed or not num_run or int(num_run.group(1)) < len(tests):
-        sys.exit(f'the unchanged program does not pass {sorted(tests)}: {failed}\n{output[-4000:]}')
+def check_unchanged(all_tests, scratch):
+    for program in sorted({program_of(tests) for tests in all_tests}):
+        tests = sorted({tests.split(' ')[-1] for tests in all_tests if program_of(tests) == program})
+        failed, output = failed_cases(program + ' ' + ':'.join(tests), scratch)
+        num_run = re.search(r'\[==========\] (\d+) tests? from .* ran', output)
+        if failed or not num_run or int(num_run.group(1)) < len(tests):
+            sys.exit(f'the unchanged program does not pass {tests}: {failed}\n{output[-4000:]}')
 
 
 def first_mistake(output):
@@ -284,12 +534,12 @@ def mutate(name, file, old, new, tests, scratch):
         return {'name': name, 'result': 'text not found'}
     path.write_text(text.replace(old, new, 1))
     try:
-        made = build(scratch)
+        made = build(scratch, program_of(tests))
         if made.returncode != 0:
             return result | {'result': 'does not compile', 'said': made.stdout[-600:]}
         failed, output = failed_cases(tests, scratch)
         if not failed:
-            failed, output = failed_cases('*', scratch)
+            failed, output = failed_cases(program_of(tests) + ' *', scratch)
     finally:
         path.write_text(text)
     return result | {
@@ -317,7 +567,7 @@ def main():
     if not options.scratch:
         parser.error('--scratch is needed')
     scratch = pathlib.Path(options.scratch).resolve()
-    prepare(scratch)
+    prepare(scratch, sorted({program_of(m[-1]) for m in chosen}))
     check_unchanged({m[-1] for m in chosen}, scratch)
     output = pathlib.Path(options.output)
     results = {r['name']: r for r in json.loads(output.read_text())['mutations']} if output.exists() else {}
