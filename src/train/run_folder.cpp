@@ -54,15 +54,18 @@ void choose_start(RunFolder& folder, const config::RunOptions& options, const Sl
   folder.has_checkpoint = has_checkpoint(folder);
 }
 
-/// Refuses to write into the folder of a run that this start does not continue.
+/// Refuses to write into the folder of a run that this start does not continue. Of OpenCLIP's runs also one that ended
+/// before its first checkpoint: params.txt without our record is OpenCLIP's, which a new run would write over.
 void refuse_other_run(const RunFolder& folder, const config::RunOptions& options) {
   const bool is_ours = fs::exists(folder.path / "run.json");
-  const bool is_theirs =
+  const bool has_their_checkpoint =
       !is_ours && options.takes_openclip_checkpoints && !checkpoint::newest_openclip_file(folder.path).empty();
+  const bool is_theirs = has_their_checkpoint ||
+                         (!is_ours && options.takes_openclip_checkpoints && fs::exists(folder.path / "params.txt"));
   if (!is_ours && !is_theirs) return;
   throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name, is_theirs ? " of OpenCLIP" : "",
                                options.logs),
-                   is_theirs || checkpoint::has_usable_checkpoint(folder.path)
+                   has_their_checkpoint || checkpoint::has_usable_checkpoint(folder.path)
                        ? "continue it with --resume latest, or choose another --name"
                        : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest");
 }
