@@ -87,6 +87,11 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
   for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
     folder.first_made = path;
   fs::create_directories(folder.checkpoints(), error);
+  for (fs::path path = absolute; error && path.has_relative_path(); path = path.parent_path())
+    if (std::error_code failure; fs::is_regular_file(path, failure))
+      throw EnvironmentError(
+          fmt::format("train: cannot create the run folder '{}': '{}' is a file", folder.path.string(), path.string()),
+          "name a folder with --logs, or move the file away");
   if (error)
     throw EnvironmentError(
         fmt::format("train: cannot create the run folder '{}': {}", folder.path.string(), error.message()),
