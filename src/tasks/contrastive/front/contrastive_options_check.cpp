@@ -339,7 +339,8 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
           .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
           .num_kept_checkpoints = config::num_kept_checkpoints(o, keeps_one ? 1 : 0),
           .kept_epochs = o.save_most_recent ? o.save_frequency_epochs : 0,
-          .best_checkpoints = config::best_checkpoints(o.best, o.metric_names(o.task, !o.val_data.empty()))};
+          .best_checkpoints = config::best_checkpoints(o.best, o.metric_names(o.task, !o.val_data.empty())),
+          .needs_checkpoint = o.evaluates_only() && o.resume.has_value()};
 }
 
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {
