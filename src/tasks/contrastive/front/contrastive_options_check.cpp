@@ -20,6 +20,7 @@
 #include "tasks/contrastive/front/aug_cfg.h"
 #include "tasks/contrastive/front/contrastive_options.h"
 
+#include "tasks/contrastive/front/recorded_model.h"
 namespace lockstep::tasks {
 namespace {
 void check_upsampling(const ContrastiveOptions& o) {
@@ -202,6 +203,7 @@ void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set) 
     set.mark_derived("max-steps", "--profile-step-end");
   }
   if (options.use_distributed_optimizer && !set.is_given("grad-sync")) {
+  if (!set.is_given("model") && !options.pretrained.empty()) take_recorded_model(set, options.pretrained, options.task);
     options.grad_sync = "zero1";
     set.mark_derived("grad-sync", "--use-distributed-optimizer");
   }
