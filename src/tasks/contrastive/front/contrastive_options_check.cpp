@@ -14,6 +14,7 @@
 #include "config/precision_names.h"
 #include "config/pretrained_weights.h"
 #include "config/timm_decay.h"
+#include "config/tower_weights.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -230,7 +231,25 @@ std::vector<std::string> check_contrastive_options(const ContrastiveOptions& opt
     config::check_best_checkpoints(options.best, metrics, set);
   });
   problems.raise();
-  return loss_warnings(options);
+  return start_warnings(options, set);
+}
+
+/// Towers that are locked as they were drawn.
+static std::vector<std::string> lock_warnings(const ContrastiveOptions& options,
+                                              const config::ContrastiveShape& shape) {
+  std::vector<std::string> warnings;
+  if (!options.pretrained.empty() || options.resume) return warnings;
+  const config::TowerWeightNames names = tower_weight_names(options);
+  const bool has_text =
+      names.text.empty() ? names.text_by_default && !config::text_encoder_name(shape).empty() : names.text != "none";
+  for (const auto& [is_locked, has_weights, flag] :
+       {std::tuple(options.lock_image, names.image, "--lock-image"), {options.lock_text, has_text, "--lock-text"}})
+    if (is_locked && !has_weights)
+      warnings.push_back(fmt::format(
+          "{} without weights: neither --pretrained, {} nor --resume is given, so the tower stays as it is drawn at "
+          "random",
+          flag, std::string_view(flag) == "--lock-image" ? "--pretrained-image" : "--pretrained-text"));
+  return warnings;
 }
 
 std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
@@ -264,6 +283,10 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
         fmt::format("--coca-*-loss-weight changes nothing: model '{}' makes no captions (coca_* do)", options.model));
   if (has_captions && shape.clip()->captions->vocab_size < config::num_text_ids(shape.clip()->text))
     warnings.push_back(fmt::format(
+  if (options.lock_image_freeze_bn_stats && !has_batch_norm)
+    warnings.push_back(
+        fmt::format("--lock-image-freeze-bn-stats changes nothing: model '{}' has no batch norm", options.model));
+  for (std::string& warning : lock_warnings(options, shape)) warnings.push_back(std::move(warning));
         "the decoder of model '{}' knows {} of the {} tokens of its texts, as in OpenCLIP, which ends with an error at "
         "the first of the others; here the caption loss does not count them",
         options.model, shape.clip()->captions->vocab_size, config::num_text_ids(shape.clip()->text)));
