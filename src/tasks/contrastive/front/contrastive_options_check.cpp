@@ -20,8 +20,8 @@
 #include "core/units.h"
 #include "tasks/contrastive/front/aug_cfg.h"
 #include "tasks/contrastive/front/contrastive_options.h"
-
 #include "tasks/contrastive/front/recorded_model.h"
+
 namespace lockstep::tasks {
 namespace {
 void check_upsampling(const ContrastiveOptions& o) {
@@ -166,8 +166,31 @@ void check_split_optimizer(const ContrastiveOptions& o) {
                     "give --lr-new, or lock what is not to be trained");
 }
 
-std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
+/// Flags that count only beside another one: scripts carry them along, so they are told and not refused.
+std::string idle_flags_warning(const ContrastiveOptions& o, const core::OptionSet& set) {
+  const bool has_wandb = o.report_to == "wandb" || o.report_to == "all";
+  std::vector<std::string> idle;
+  for (const auto& [flag, has_effect, needed] :
+       {std::tuple("lr-cooldown-end", o.lr_scheduler == "const-cooldown", "--lr-scheduler const-cooldown"),
+        {"lr-cooldown-power", o.lr_scheduler == "const-cooldown", "--lr-scheduler const-cooldown"},
+        {"val-num-samples", !o.val_data.empty(), "--val-data"},
+        {"zeroshot-frequency", o.has_zero_shot(), "--imagenet-val, --imagenet-v2 or --zeroshot-data"},
+        {"wandb-notes", has_wandb, "--report-to wandb"},
+        {"wandb-project-name", has_wandb, "--report-to wandb"}})
+    if (!has_effect && set.find(flag) != nullptr && set.is_given(flag))
+      idle.push_back(fmt::format("--{} without {}", flag, needed));
+  return idle.empty() ? "" : fmt::format("nothing is changed by {}", core::join(idle, ", "));
+}
+
+std::vector<std::string> start_warnings(const ContrastiveOptions& o, const core::OptionSet& set) {
   std::vector<std::string> warnings;
+  if (!o.pretrained.empty() && !set.is_given("model"))
+    warnings.push_back(fmt::format("no --model given: {} is assumed for the weights '{}'", o.model, o.pretrained));
+  if (o.evaluates_only() && o.pretrained.empty() && !o.resume)
+    warnings.emplace_back(
+        "what is evaluated was never trained: neither --resume nor --pretrained names weights, so they are drawn at "
+        "random");
+  if (std::string idle = idle_flags_warning(o, set); !idle.empty()) warnings.push_back(std::move(idle));
   if (o.local_loss && !o.gather_with_grad && !o.siglip)
     warnings.emplace_back(
         "--local-loss without --gather-with-grad gives a biased gradient with several ranks (OpenCLIP's meaning); add "
@@ -180,6 +203,7 @@ std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
 void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set) {
   if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
   config::look_first_in(options.cache_dir);
+  if (!set.is_given("model") && !options.pretrained.empty()) take_recorded_model(set, options.pretrained, options.task);
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,
@@ -204,7 +228,6 @@ void fill_optimizer_defaults(ContrastiveOptions& options, core::OptionSet& set) 
     set.mark_derived("max-steps", "--profile-step-end");
   }
   if (options.use_distributed_optimizer && !set.is_given("grad-sync")) {
-  if (!set.is_given("model") && !options.pretrained.empty()) take_recorded_model(set, options.pretrained, options.task);
     options.grad_sync = "zero1";
     set.mark_derived("grad-sync", "--use-distributed-optimizer");
   }
@@ -260,6 +283,10 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
     warnings.push_back(fmt::format(
         "--use-bn-sync changes nothing: model '{}' has no batch norm (ModifiedResNet models, RN50 and so on, have)",
         options.model));
+  if (options.lock_image_freeze_bn_stats && !has_batch_norm)
+    warnings.push_back(
+        fmt::format("--lock-image-freeze-bn-stats changes nothing: model '{}' has no batch norm", options.model));
+  for (std::string& warning : lock_warnings(options, shape)) warnings.push_back(std::move(warning));
   if (has_batch_norm && options.accum_freq > 1)
     warnings.push_back(
         fmt::format("--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, "
@@ -283,10 +310,6 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
         fmt::format("--coca-*-loss-weight changes nothing: model '{}' makes no captions (coca_* do)", options.model));
   if (has_captions && shape.clip()->captions->vocab_size < config::num_text_ids(shape.clip()->text))
     warnings.push_back(fmt::format(
-  if (options.lock_image_freeze_bn_stats && !has_batch_norm)
-    warnings.push_back(
-        fmt::format("--lock-image-freeze-bn-stats changes nothing: model '{}' has no batch norm", options.model));
-  for (std::string& warning : lock_warnings(options, shape)) warnings.push_back(std::move(warning));
         "the decoder of model '{}' knows {} of the {} tokens of its texts, as in OpenCLIP, which ends with an error at "
         "the first of the others; here the caption loss does not count them",
         options.model, shape.clip()->captions->vocab_size, config::num_text_ids(shape.clip()->text)));
