@@ -1,6 +1,7 @@
 #include "comm/store.h"
 
 #include <arpa/inet.h>
+#include <c10/util/Logging.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -52,6 +53,22 @@ core::Fd listen_on(const std::string& own_address, uint16_t port) {
   return file;
 }
 
+/// While it lives LibTorch prints no errors of its own, unless TORCH_CPP_LOG_LEVEL=INFO asks for everything: of a
+/// server that does not answer they are a page of C++ stack, and the error that is thrown says the same in words.
+class QuietLibTorch {
+ public:
+  QuietLibTorch() {
+    if (before_ > kInfo) FLAGS_caffe2_log_level = kFatal;
+  }
+  QuietLibTorch(const QuietLibTorch&) = delete;
+  QuietLibTorch& operator=(const QuietLibTorch&) = delete;
+  ~QuietLibTorch() { FLAGS_caffe2_log_level = before_; }
+
+ private:
+  static constexpr int kInfo = 0, kFatal = 3;
+  int before_ = FLAGS_caffe2_log_level;
+};
+
 Store wrap(c10::intrusive_ptr<c10d::Store> store, uint16_t port) {
   auto impl = std::make_unique<Store::Impl>();
   impl->store = std::move(store);
@@ -90,6 +107,7 @@ Store Store::connect(const StoreAddress& address, std::chrono::milliseconds time
   options.port = address.port;
   options.waitWorkers = false;
   options.timeout = timeout;
+  const QuietLibTorch quiet;
   return wrap(c10::make_intrusive<c10d::TCPStore>(address.host, options), address.port);
 }
 

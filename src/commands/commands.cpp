@@ -173,6 +173,9 @@ void check(ParsedCommand& parsed) {
   if (parsed.task) parsed.warnings = parsed.task->check(*parsed.set);
   if (parsed.infer) config::fill_infer_defaults(*parsed.infer, *parsed.set);
   if (parsed.infer) config::check_infer_options(*parsed.infer, *parsed.set);
+  if (parsed.infer && !parsed.infer->asks_weights && !parsed.set->is_given("model"))
+    parsed.warnings.push_back(fmt::format("no --model given: {} is assumed for the weights '{}'", parsed.infer->model,
+                                          parsed.infer->pretrained));
   if (parsed.generate) config::check_generate_options(*parsed.generate, *parsed.set);
   if (parsed.retrieve) config::check_retrieve_options(*parsed.retrieve, *parsed.set);
   if (parsed.ckpt) config::check_ckpt_options(*parsed.ckpt, *parsed.set);

@@ -21,7 +21,7 @@ JobText job_text(CkptJob job) {
     case CkptJob::kList: return {"ckpt list", "List the checkpoints of a run.", "Run folder or folder of checkpoints."};
     case CkptJob::kVerify:
       return {"ckpt verify", "Check every checksum of checkpoints.",
-              "Checkpoint, run folder or folder of checkpoints."};
+              "Checkpoint, run folder, folder of checkpoints, or a .pt file, whose records have checksums."};
     case CkptJob::kConvert:
       return {"ckpt convert", "Rewrite weights in another format.",
               "Weights: .safetensors, OpenCLIP .pt, or of a GPT a folder of Hugging Face."};
@@ -117,6 +117,7 @@ core::OptionSet declare_ckpt_options(CkptOptions& options) {
                      "merges.txt), or a SentencePiece .model.",
              .metavar = "PATH",
              .unset_text = "that of the run, or beside the weights"});
+    set.add("force", &options.force, {.help = "Replace OUT where it is a file that is there already."});
     if (options.job == CkptJob::kExport)
       set.add("model-ema", &options.model_ema,
               {.help = "Of a run of `train imagenet` with --model-ema: the averages of the weights instead of these."});
@@ -136,6 +137,11 @@ void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set) 
   if (writes_file(options.job) && options.path == options.output)
     throw UsageError(fmt::format("options: '{}' would overwrite its input '{}'", set.command(), options.path),
                      "name another output");
+  std::error_code ignored;
+  if (writes_file(options.job) && !options.force && std::filesystem::is_regular_file(options.output, ignored))
+    throw UsageError(
+        fmt::format("options: '{}' would replace the file '{}', which is there already", set.command(), options.output),
+        "name another output, or add --force");
   const bool has_model = !options.model.empty(), needs_model = options.names == "laion" || options.names == "openclip";
   if ((needs_model && !has_model) || (options.names == "as-is" && has_model))
     throw UsageError(fmt::format("options: '{}' needs --names and --model together", set.command()),

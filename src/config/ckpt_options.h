@@ -21,6 +21,7 @@ struct CkptOptions {
   std::string tokenizer_model;  // --tokenizer-model PATH, with --names huggingface of a GPT
   bool with_optimizer = false;  // --with-optimizer, export of a CLIP: AdamW's state, too
   bool model_ema = false;       // --model-ema, export: the averages that training kept, not the weights
+  bool force = false;           // --force, convert and export: replace a file
   bool json = false;            // --json, list and verify
 };
 

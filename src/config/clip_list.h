@@ -7,4 +7,7 @@ namespace lockstep::config {
 /// docs/clip_models.md.
 std::string openclip_models_page();
 
+/// The same as an aligned list of at most 80 columns, for a terminal.
+std::string openclip_models_list();
+
 }  // namespace lockstep::config

@@ -278,6 +278,16 @@ fs::path from_hub(std::string_view flag, const std::string& named, std::string_v
 }
 
 [[noreturn]] void throw_unknown_tag(std::string_view flag, const std::string& named, std::string_view model) {
+  if (named.find("://") != std::string::npos)
+    throw UsageError(fmt::format("options: {} '{}' is an address, expected a local file or folder", flag, named),
+                     "fetch it first; --resume alone takes s3://");
+  const std::string as_tag = core::replace_all(core::to_lower_ascii(named), "-", "_");
+  std::vector<std::string> others;
+  for (const PretrainedRow& row : kPretrained)
+    if (row.tag == as_tag) others.emplace_back(row.model);
+  if (!others.empty())
+    throw UsageError(fmt::format("options: {} '{}' is a tag of other models, not of '{}'", flag, named, model),
+                     fmt::format("give --model {}, or a tag of '{}'", core::join_or(others), model));
   std::vector<std::string> tags;
   for (const PretrainedRow& row : kPretrained)
     if (row.model == model) tags.emplace_back(row.tag);

@@ -282,8 +282,12 @@ void check_copy_lies_apart(const RunOptions& o) {
             "name a folder apart from --logs, on another file system");
 }
 
-void check_remote(const RunOptions& o) {
+void check_remote(const RunOptions& o, const core::OptionSet& set) {
   check_copy_lies_apart(o);
+  for (const char* flag : {"remote-sync-frequency", "remote-sync-deadline"})  // a run that is copied nowhere
+    refuse_if(o.remote_sync.empty() && set.find(flag) != nullptr && set.is_given(flag),
+              fmt::format("--{} belongs to --remote-sync", flag),
+              "add --remote-sync with the place of the copy, or drop it");
   const auto is_of = [](const std::string& text, const char* scheme) { return core::starts_with(text, scheme); };
   const bool is_known = is_of(o.remote_sync, "s3://") || is_of(o.remote_sync, "file:///") ||
                         o.remote_sync.find("://") == std::string::npos;
@@ -340,7 +344,7 @@ void check_run_options(const RunOptions& options, const StepLimit& limit, const 
             "put folders into --logs");
   check_profile(options, limit, set);
   check_resume(options);
-  check_remote(options);
+  check_remote(options, set);
 }
 
 std::vector<int64_t> parse_profile_ranks(const std::string& text) {

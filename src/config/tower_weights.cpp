@@ -127,6 +127,27 @@ std::string text_encoder_name(const ContrastiveShape& shape) {
   return text.tower == M2m100TextTower::kName ? std::string(m2m100_name(text.m2m100)) : "";
 }
 
+namespace {
+
+/// Of a text tower that is no encoder of the Hub: SigLIP's.
+std::string piece_vocabulary(const ClipShape& shape) {
+  const TextTokens tokens = shape.text.tokens;
+  std::vector<std::string> repositories;
+  constexpr int64_t kEnglishIds = 32000;  // the "i18n" ones have a vocabulary of 250,000
+  if (tokens == TextTokens::kSentencePiece)
+    repositories = {shape.text.vocab_size > kEnglishIds ? "google/siglip-base-patch16-256-multilingual"
+                                                        : "google/siglip-base-patch16-224"};
+  if (tokens == TextTokens::kMt5) repositories = {"google/mt5-base"};
+  if (repositories.empty() && tokens != TextTokens::kGemma) return "";
+  repositories.push_back("timm/" + shape.name);
+  const std::array<std::string_view, 1> files{tokens == TextTokens::kGemma ? "tokenizer.model" : kT5Vocabulary};
+  for (const std::string& repository : repositories)
+    if (const auto found = find_in_hub_caches(repository, files)) return found->string();
+  return "";
+}
+
+}  // namespace
+
 std::string text_encoder_vocabulary(const ContrastiveShape& shape) {
   if (shape.clip() != nullptr && shape.clip()->text.tokens == TextTokens::kWordPiece) {
     constexpr std::array<std::string_view, 1> kPieces{"vocab.txt"};
@@ -134,7 +155,7 @@ std::string text_encoder_vocabulary(const ContrastiveShape& shape) {
       if (const auto found = find_in_hub_caches(repository, kPieces)) return found->string();
   }
   const std::string encoder = text_encoder_name(shape);
-  if (encoder.empty()) return "";
+  if (encoder.empty()) return shape.clip() != nullptr ? piece_vocabulary(*shape.clip()) : "";
   const bool is_roberta = core::starts_with(encoder, "roberta");
   const bool is_t5 = encoder.find("mt5") != std::string::npos;
   const std::array<std::string_view, 1> files{is_roberta ? "vocab.json" : is_t5 ? kT5Vocabulary : kXlmVocabulary};

@@ -34,7 +34,8 @@ struct TowerWeightNames {
 std::string text_encoder_name(const ContrastiveShape& shape);
 
 /// The vocabulary of that encoder, or of BERT for CLIPA, in a local cache of the Hub: a folder with vocab.json and
-/// merges.txt, of XLM-RoBERTa the file sentencepiece.bpe.model, of BERT vocab.txt; "" where it is not there.
+/// merges.txt, of XLM-RoBERTa the file sentencepiece.bpe.model, of BERT vocab.txt, of SigLIP spiece.model, of SigLIP2
+/// tokenizer.model; "" where it is not there.
 std::string text_encoder_vocabulary(const ContrastiveShape& shape);
 
 /// Where --tokenizer-vocab is not given, that. `shape` may throw UsageError, which is told where the model is built.

@@ -41,6 +41,7 @@ void take_model_of_weights(config::InferOptions& options, core::OptionSet& set) 
                    shape->num_classes);
   } else {
     set.mark_derived("model", "the default, as --pretrained is no classifier's");
+    core::log_warning("no --model given: {} is assumed for the weights '{}'", options.model, options.pretrained);
   }
   config::fill_infer_defaults(options, set);
   config::check_infer_options(options, set);

@@ -22,7 +22,7 @@ namespace lockstep::models {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMostNamesShown = 10;
+constexpr size_t kMostNamesShown = 3;
 
 NamedValues read_safetensors(const fs::path& path) {
   const core::SafetensorsFile file(path);
@@ -96,7 +96,7 @@ std::string list_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNamesShown);
   const std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown));
   return fmt::format("{}{}{}{}", names.size(), names.empty() ? "" : ": ", core::join(first, ", "),
-                     names.size() > shown ? ", ..." : "");
+                     names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");
 }
 
 std::string shape_text(at::IntArrayRef shape) {

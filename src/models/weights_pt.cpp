@@ -9,9 +9,11 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <span>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/zip_records.h"
 #include "models/pickle.h"
 #include "models/plain_globals.h"
 
@@ -39,7 +41,10 @@ constexpr size_t kMaxDims = 16;
 class PtReader {
  public:
   explicit PtReader(const fs::path& path)
-      : where_(path.string()), file_bytes_(fs::file_size(path)), archive_(open(where_)) {}
+      : where_(path.string()), file_bytes_(fs::file_size(path)), archive_(open(where_)) {
+    for (core::ZipRecord& record : core::read_zip_directory(path))  // names lie below a folder named as the file was
+      directory_.emplace(record.name.substr(record.name.find('/') + 1), std::move(record));
+  }
 
   PtStateDict read() {
     const PickleDocument document = parse();
@@ -71,6 +76,7 @@ class PtReader {
     count_bytes("data.pkl", archive_->getRecordSize("data.pkl"));
     pickle_bytes_ = archive_->getRecordSize("data.pkl");
     const auto [data, size] = archive_->getRecord("data.pkl");
+    require_whole("data.pkl", {static_cast<const std::byte*>(data.get()), size});
     PickleDocument document({static_cast<const std::byte*>(data.get()), size}, where_);
     for (const std::string& global : document.globals())
       if (!is_plain_global(global))
@@ -84,13 +90,31 @@ class PtReader {
   }
 
   static std::unique_ptr<caffe2::serialize::PyTorchStreamReader> open(const std::string& where) {
-    core::open_for_reading(where);  // a missing file has a clearer message than a damaged one
+    const auto file = core::open_for_reading(where);  // a missing file has a clearer message than a damaged one
+    std::array<char, 2> start{};
+    core::read_at(file, std::as_writable_bytes(std::span(start)), 0, where);
+    if (start[0] == '\x80')
+      throw DataError(fmt::format("models: '{}' is a pickle as PyTorch wrote them before release 1.6", where),
+                      "load it in Python with torch.load and save it again with torch.save");
     return std::make_unique<caffe2::serialize::PyTorchStreamReader>(where);
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw DataError(fmt::format("models: '{}' is no weight file that can be read: {}", where_, what),
                     "expected a state dict saved by torch.save (PyTorch 1.6 or later), or a safetensors file");
+  }
+
+  /// By the checksum in the archive's directory, which LibTorch's reader does not look at.
+  void require_whole(const std::string& name, std::span<const std::byte> bytes) const {
+    const auto found = directory_.find(name);
+    if (found == directory_.end()) refuse(fmt::format("its directory has no record '{}'", name));
+    const uint32_t expected = found->second.crc32;
+    if (expected == 0) return;  // written without checksums
+    if (const uint32_t seen = core::crc32_of(bytes); seen != expected)
+      throw CheckpointError(
+          fmt::format("models: '{}' is damaged: its record '{}' has the CRC-32 {:08x}, expected {:08x}", where_, name,
+                      seen, expected),
+          "copy or download the file again; `lockstep ckpt verify FILE` checks all of its records");
   }
 
   /// torch.save compresses nothing: records together larger than the file are a bomb.
@@ -275,6 +299,7 @@ class PtReader {
     count_bytes(record, bytes);
     auto [data, size] = archive_->getRecord(record);
     if (size != bytes) refuse(fmt::format("record '{}' gave bytes={}, expected {}", record, size, bytes));
+    require_whole(record, {static_cast<const std::byte*>(data.get()), size});
     auto flat = at::empty({static_cast<int64_t>(wanted)}, type);
     if (size > 0) std::memcpy(flat.data_ptr(), data.get(), size);
     return storages_.emplace(key, flat).first->second;
@@ -289,6 +314,7 @@ class PtReader {
   std::string where_;
   uint64_t file_bytes_ = 0, read_bytes_ = 0, pickle_bytes_ = 0, num_copies_ = 0;
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> archive_;
+  std::map<std::string, core::ZipRecord> directory_;
   std::map<std::string, at::Tensor> storages_;
   bool reads_training_state_ = false;
   std::optional<PtOptimizer> optimizer_;

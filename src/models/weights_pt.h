@@ -48,7 +48,8 @@ PtCheckpoint read_pt_checkpoint(const std::filesystem::path& path);
 /// no tensor is read. Nothing where the file has no AdamW.
 std::optional<PtParamGroup> read_pt_tuning(const std::filesystem::path& path);
 
-/// Bounds of every record and tensor are checked, nothing is executed; whatever does not fit is a DataError.
+/// Bounds of every record and tensor are checked, nothing is executed; whatever does not fit is a DataError. Bytes that
+/// have another CRC-32 than was written are a CheckpointError that names the record.
 PtStateDict read_pt_state_dict(const std::filesystem::path& path);
 
 /// What an OpenCLIP checkpoint says besides its state_dict.

@@ -41,8 +41,9 @@ template <typename Options> const Options& options_as(const FrontTask& task) {
 struct FrontTaskRow {
   std::string name, summary;
   std::unique_ptr<FrontTask> (*make)(const std::string& name);
-  std::vector<std::string> programs{};     ///< Modules and scripts of others whose flags this task takes.
-  std::string (*list_models)() = nullptr;  ///< What --list-models prints, where the task has it.
+  std::vector<std::string> programs{};                 ///< Modules and scripts of others whose flags this task takes.
+  std::string (*list_models)() = nullptr;              ///< What --list-models prints, where the task has it.
+  std::string (*list_models_on_terminal)() = nullptr;  ///< The same for eyes, on a terminal.
 };
 
 /// All tasks, the default one first: the only place of the torch-free half that makes one by its name.

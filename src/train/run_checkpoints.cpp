@@ -121,12 +121,15 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
       restored = checkpointer_->restore(run_.folder.resume_path);
   }
   if (!restored) {
+    if (run_.folder.is_resume && run_.facts().needs_checkpoint) throw_needed_checkpoint(run_.folder);
     if (run_.folder.is_resume && run_.ranks.is_first())
       core::log_info("no checkpoint in {} yet: starting from the beginning", run_.folder.path.string());
     return start(snapshot);
   }
-  if (run_.ranks.is_first())
+  if (run_.ranks.is_first() && steps_per_epoch > 0)
     core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
+  else if (run_.ranks.is_first())
+    core::log_info("evaluating {}, of epoch {}", restored->folder.string(), restored->position.epoch);
   require_same(steps_per_epoch > 0 ? resume_facts() : run_.task.identity, restored->position.extra,
                "resume with the options of the run's params.txt");
   epochs_done_ = restored->position.epoch;

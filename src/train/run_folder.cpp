@@ -55,15 +55,18 @@ void choose_start(RunFolder& folder, const config::RunOptions& options, const Sl
   folder.has_checkpoint = has_checkpoint(folder);
 }
 
-/// Refuses to write into the folder of a run that this start does not continue.
+/// Refuses to write into the folder of a run that this start does not continue. Of OpenCLIP's runs also one that ended
+/// before its first checkpoint: params.txt without our record is OpenCLIP's, which a new run would write over.
 void refuse_other_run(const RunFolder& folder, const config::RunOptions& options) {
   const bool is_ours = fs::exists(folder.path / "run.json");
-  const bool is_theirs =
+  const bool has_their_checkpoint =
       !is_ours && options.takes_openclip_checkpoints && !checkpoint::newest_openclip_file(folder.path).empty();
+  const bool is_theirs = has_their_checkpoint ||
+                         (!is_ours && options.takes_openclip_checkpoints && fs::exists(folder.path / "params.txt"));
   if (!is_ours && !is_theirs) return;
   throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name, is_theirs ? " of OpenCLIP" : "",
                                options.logs),
-                   is_theirs || checkpoint::has_usable_checkpoint(folder.path)
+                   has_their_checkpoint || checkpoint::has_usable_checkpoint(folder.path)
                        ? "continue it with --resume latest, or choose another --name"
                        : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest");
 }
@@ -85,6 +88,11 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
   for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
     folder.first_made = path;
   fs::create_directories(folder.checkpoints(), error);
+  for (fs::path path = absolute; error && path.has_relative_path(); path = path.parent_path())
+    if (std::error_code failure; fs::is_regular_file(path, failure))
+      throw EnvironmentError(
+          fmt::format("train: cannot create the run folder '{}': '{}' is a file", folder.path.string(), path.string()),
+          "name a folder with --logs, or move the file away");
   if (error)
     throw EnvironmentError(
         fmt::format("train: cannot create the run folder '{}': {}", folder.path.string(), error.message()),
@@ -152,18 +160,35 @@ void open_log(const RunFolder& folder, bool is_local, const hw::RankInfo& place)
 
 }  // namespace
 
+void throw_needed_checkpoint(const RunFolder& folder) {
+  throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, without which this command is not to begin "
+                                    "(evaluation alone, --exit-on-missing-checkpoint)",
+                                    folder.checkpoints().string()),
+                        "name the run that has one (--logs, --name), or drop the flag that asks for it");
+}
+
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
   const config::RunOptions& options = request.options;
   const SlurmStart start{.restart_count = ranks.info.slurm_restart_count, .job_id = ranks.info.job_id};
   const RunFolder folder = run_folder_from_text(decide_on_rank_zero(
       ranks.world.comm(), [&] { return to_text(prepare_run_folder(request, start)); },
       [&] { ranks.world.wait_for_rank_zero("it fetches the run's files"); }));
+<<<<<<< HEAD
   if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint)
     throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, without which this command is not to begin "
                                       "(--evaluate, --exit-on-missing-checkpoint)",
                                       folder.checkpoints().string()),
                           "name the run to go on with, or drop the flag to begin it");
   succeed_together(ranks.world.comm(), [&] { open_log(folder, options.log_local, ranks.info); });
+=======
+  if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint) {
+    if (ranks.is_first()) remove_new_folders(folder);  // a mistyped --name leaves nothing behind
+    throw_needed_checkpoint(folder);
+  }
+  if (ranks.is_first() || options.log_local)
+    core::open_log_file(
+        (folder.path / (options.log_local ? fmt::format("out-{}", ranks.info.rank) : "out.log")).string());
+>>>>>>> h19c
   if (ranks.is_first())
     for (const auto& warning : request.warnings) core::log_warning("{}", warning);
   return folder;

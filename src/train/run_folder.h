@@ -44,6 +44,9 @@ RunFolder run_folder_from_text(const std::string& text);
 /// none. Collective.
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks);
 
+/// CheckpointError: a command that is not to begin without a checkpoint finds none.
+[[noreturn]] void throw_needed_checkpoint(const RunFolder& folder);
+
 /// Takes back the folders that a start made; nothing happens to a run folder that was there before. For rank 0.
 void remove_new_folders(const RunFolder& folder);
 

@@ -217,10 +217,21 @@ void TrainRun::open_record(const TrainerConfig& config) {
 
 void TrainRun::log_start(const TrainerConfig& config) const {
   const int64_t buckets = training_->sync->num_buckets();
-  core::log_info("{}: {} parameters, {} on {} x {} ({}), {} {} a step{}", run_.facts().model,
-                 core::format_count(static_cast<double>(run_.task.num_parameters)), run_.facts().precision,
-                 run_.ranks.info.world_size, run_.ranks.device.str(), run_.task.layout, config.samples_per_step,
-                 run_.task.sample_unit, buckets > 0 ? fmt::format(", {} gradient buckets", buckets) : "");
+  int64_t num_here = 0, num_trained_here = 0;
+  for (const auto& [name, tensor] : training_->task->network().named_parameters()) {
+    num_here += tensor->numel();
+    if (tensor->requires_grad()) num_trained_here += tensor->numel();
+  }
+  const std::string of_trained =  // locked parameters are not split over ranks
+      num_trained_here == num_here
+          ? ""
+          : fmt::format("{} of ", core::format_count(
+                                      static_cast<double>(run_.task.num_parameters - (num_here - num_trained_here))));
+  core::log_info("{}: {}{} parameters{}, {} on {} x {} ({}), {} {} a step{}", run_.facts().model, of_trained,
+                 core::format_count(static_cast<double>(run_.task.num_parameters)),
+                 of_trained.empty() ? "" : " trained", run_.facts().precision, run_.ranks.info.world_size,
+                 run_.ranks.device.str(), run_.task.layout, config.samples_per_step, run_.task.sample_unit,
+                 buckets > 0 ? fmt::format(", {} gradient buckets", buckets) : "");
 }
 
 ExitCode TrainRun::run() {

@@ -114,6 +114,26 @@ TEST_F(CkptCommand, VerifyOfOneCheckpoint) {
   EXPECT_EQ(ckpt({"verify", run() + "/copy"}).status.code, 0);
 }
 
+TEST_F(CkptCommand, VerifyOfAFileOfPyTorch) {
+  const fs::path file = fs::path(run()) / "epoch_3.pt";
+  std::string bytes = core::read_file(LOCKSTEP_GOLDEN_DIR "/pt/openclip_ddp.pt");
+  core::write_file_atomic(file, bytes);
+  const CommandResult whole = ckpt({"verify", file.string()});
+  EXPECT_EQ(whole.status.code, 0) << whole.err;
+  EXPECT_NE(whole.out.find("epoch_3.pt: verified, "), std::string::npos) << whole.out;
+  bytes[3700] ^= 1;  // of data/6
+  core::write_file_atomic(file, bytes);
+  const CommandResult damaged = ckpt({"verify", file.string()});
+  EXPECT_EQ(damaged.status.code, 5) << damaged.err;
+  EXPECT_NE(damaged.out.find("epoch_3.pt: DAMAGED\n    record 'openclip_ddp/data/6'"), std::string::npos)
+      << damaged.out;
+  const Json json = Json::parse(ckpt({"verify", file.string(), "--json"}).out)["checkpoints"];
+  EXPECT_EQ(json[0]["damaged"], true);
+  EXPECT_EQ(json[0]["problems"].size(), 1u);
+  core::write_file_atomic(file, bytes.substr(0, bytes.size() / 2));
+  EXPECT_NE(ckpt({"verify", file.string()}).out.find("is no whole zip archive"), std::string::npos);
+}
+
 TEST_F(CkptCommand, AnUnfinishedCheckpointIsNoDamage) {
   EXPECT_EQ(ckpt({"verify", run()}).status.code, 0);
   for (const int step : {10, 20}) fs::remove(checkpoint(step) / checkpoint::kManifestName);

@@ -98,6 +98,27 @@ TEST_F(TrainStart, LogsOfEachNodeMayLieOnItsOwnDisk) {
   EXPECT_FALSE(fs::exists(kept.path() / "local/run.json")) << "the second node did not see the first one's folder";
 }
 
+TEST_F(TrainStart, AnEvaluationOfNothingThatWasTrainedIsRefusedOrWarnedOf) {
+  std::vector<std::string> args = train_args("typo", {"--val-data", shapes("val_shards")});
+  const auto at = std::find(args.begin(), args.end(), "--train-data");
+  args.erase(at, at + 2);
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), args.begin(), args.end());
+    return run_lockstep(more);
+  };
+  const ProgramResult refused = with({"--resume", "latest"});
+  EXPECT_EQ(refused.exit_code, 5) << refused.err;
+  EXPECT_NE(refused.err.find("typo/checkpoints' holds no checkpoint"), std::string::npos) << refused.err;
+  EXPECT_FALSE(fs::exists(logs_.path() / "typo"));
+  const fs::path begun = logs_.path() / "typo/checkpoints/step-00000001.a1";  // a save that was cut off
+  fs::create_directories(begun);
+  EXPECT_EQ(with({"--resume", "latest"}).exit_code, 5);
+  fs::remove_all(logs_.path() / "typo");
+  const ProgramResult random = with({});
+  EXPECT_EQ(random.exit_code, 0) << random.err;
+  EXPECT_NE(random.err.find("what is evaluated was never trained"), std::string::npos) << random.err;
+}
+
 TEST_F(TrainStart, ARunOfOpenClipIsContinuedAndNeverWrittenOver) {
   ASSERT_EQ(train("ours", {"--epochs", "1", "--save-format", "openclip"}).exit_code, 0);
   const fs::path theirs = logs_.path() / "theirs";  // what OpenCLIP leaves

@@ -191,6 +191,7 @@ TEST_F(TrainCommand, WrongWeightsAreListed) {
       "wide", {"--model", wide.string(), "--pretrained", (newest_checkpoint("narrow") / "model.safetensors").string()});
   EXPECT_EQ(done.exit_code, 4);
   EXPECT_NE(done.err.find("hint: check that --model names the architecture"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("', the weights are of a run of '"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("visual.proj"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("text_projection"), std::string::npos) << done.err;
 }

@@ -1,4 +1,5 @@
 #include "cli/engine/commands.h"
+#include "core/log.h"
 #include "hw/ranks.h"
 #include "infer/classify_pictures.h"
 #include "infer/contrastive_infer.h"
@@ -10,6 +11,7 @@
 namespace lockstep::cli {
 
 int cmd_infer(commands::ParsedCommand& command) {
+  for (const std::string& warning : command.warnings) core::log_warning("{}", warning);
   if (command.infer && command.infer->asks_weights) infer::take_model_of_weights(*command.infer, *command.set);
   if (command.generate)
     infer::generate(*command.generate);

@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "core/print.h"
 #include "core/units.h"
+#include "core/zip_records.h"
 
 namespace lockstep::cli {
 namespace {
@@ -71,7 +72,8 @@ std::vector<CheckpointEntry> find_checkpoints(const std::string& text) {
   if (!path.has_filename()) path = path.parent_path();  // a slash at the end
   if (!fs::is_directory(path))
     throw CheckpointError(fmt::format("ckpt: '{}' {}", text, fs::exists(path) ? "is no folder" : "does not exist"),
-                          "give the folder of a run (<logs>/<name>), its folder checkpoints/, or one checkpoint");
+                          "give the folder of a run (<logs>/<name>), its folder checkpoints/, or one checkpoint; `ckpt "
+                          "verify` checks a .pt file, too");
   if (is_checkpoint(path)) return {single_checkpoint(path)};
   if (fs::is_directory(path / "checkpoints")) return checkpoint::list_checkpoints(path);
   auto entries = checkpoint::list_checkpoints(path);
@@ -141,6 +143,39 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
   }
 }
 
+bool is_pt_file(const std::string& text) {
+  std::error_code failure;
+  const std::string ending = fs::path(text).extension().string();
+  return fs::is_regular_file(text, failure) && (ending == ".pt" || ending == ".pth" || ending == ".bin");
+}
+
+/// A file as torch.save writes it: a zip archive whose directory has a checksum of each record.
+int verify_pt_file(const config::CkptOptions& options) {
+  core::ZipCheck check;
+  try {
+    check = core::check_zip_records(options.path);
+  } catch (const DataError& error) {
+    check.problems.emplace_back(error.what());
+  }
+  const bool is_damaged = !check.problems.empty();
+  const bool is_verified = !is_damaged && check.num_checked > 0;
+  if (!is_damaged && !is_verified) check.problems.emplace_back("it was written without checksums");
+  const char* state = is_damaged ? "damaged" : is_verified ? "usable" : "unreadable";
+  if (options.json) {
+    const Json one{{"path", options.path},      {"state", state},          {"usable", is_verified},
+                   {"damaged", is_damaged},     {"verified", is_verified}, {"num_records", check.num_checked},
+                   {"problems", check.problems}};
+    core::print("{}\n", Json{{"checkpoints", Json::array({one})}}.dump(1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    core::print("{}: {}\n", core::printable_line(options.path),
+                is_verified  ? fmt::format("verified, {} records", check.num_checked)
+                : is_damaged ? "DAMAGED"
+                             : "NOT KNOWN");
+    for (const std::string& problem : check.problems) core::print("    {}\n", core::printable_line(problem));
+  }
+  return is_verified ? 0 : static_cast<int>(ExitCode::kCheckpoint);
+}
+
 }  // namespace
 
 int cmd_ckpt(const commands::ParsedCommand& command) {
@@ -150,6 +185,7 @@ int cmd_ckpt(const commands::ParsedCommand& command) {
   }
   const config::CkptOptions& options = *command.ckpt;
   const bool is_verify = options.job == config::CkptJob::kVerify;
+  if (is_verify && is_pt_file(options.path)) return verify_pt_file(options);
   std::vector<Checked> all;
   bool is_any_usable = false, is_any_in_need = false;
   const auto depth = is_verify ? checkpoint::VerifyDepth::kHashes : checkpoint::VerifyDepth::kSizes;

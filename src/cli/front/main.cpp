@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -41,12 +42,16 @@ constexpr FrontCommand kFrontCommands[] = {
 
 bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
 /// `train TASK --list-models`: whatever else is asked, the list is printed and nothing run.
 std::string (*asked_list(const Args& args))() {
   if (args.size() < 3 || args[0] != "train" || std::find(args.begin(), args.end(), "--list-models") == args.end())
     return nullptr;
   for (const tasks::FrontTaskRow& row : tasks::front_tasks())
-    if (row.name == args[1]) return row.list_models;
+    if (row.name == args[1])
+      return row.list_models_on_terminal != nullptr && stdout_is_terminal() ? row.list_models_on_terminal
+                                                                            : row.list_models;
   return nullptr;
 }
 

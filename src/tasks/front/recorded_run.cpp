@@ -11,15 +11,21 @@ namespace lockstep::tasks {
 namespace fs = std::filesystem;
 namespace {
 
-/// The folder of the run that <run>, <run>/checkpoints, a checkpoint in it or that one's model.safetensors belongs to;
-/// "" for anything else: other files below a run are not its weights.
+/// epoch_K.pt or epoch_latest.pt, as --save-format openclip and OpenCLIP name them.
+bool is_openclip_file(const std::string& name) {
+  return core::starts_with(name, "epoch_") && core::ends_with(name, ".pt");
+}
+
+/// The folder of the run that <run>, <run>/checkpoints, a checkpoint in it, that one's model.safetensors or an
+/// epoch_K.pt beside it belongs to; "" for anything else: other files below a run are not its weights.
 fs::path run_of(const std::string& weights) {
   std::error_code ignored;
   fs::path path = fs::absolute(fs::path(weights).lexically_normal() / "").parent_path();
   if (path.filename() == "model.safetensors") path = path.parent_path();
   if (fs::exists(path / "run.json", ignored)) return path;
   const std::string name = path.filename().string();
-  const bool is_checkpoint = core::starts_with(name, "step-");
+  const bool is_checkpoint =
+      core::starts_with(name, "step-") || (is_openclip_file(name) && path.parent_path().filename() == "checkpoints");
   if (is_checkpoint) path = path.parent_path();
   if (!is_checkpoint && name != "checkpoints") return {};
   path = path.parent_path();
@@ -56,7 +62,9 @@ void take_recorded_options(core::OptionSet& set, const RecordedAttempt& attempt,
   std::string recipe;  // JSON's texts, numbers and lists are TOML's
   for (const auto& [flag, recorded] : flags) {
     const auto value = attempt.options.find(core::replace_all(recorded, "-", "_"));
-    if (set.find(flag) == nullptr || value == attempt.options.end() || value->is_null() || value->empty()) continue;
+    if (set.find(flag) == nullptr || set.is_given(flag) || value == attempt.options.end() || value->is_null() ||
+        value->empty())
+      continue;
     if (value->is_string() && value->get<std::string>().empty()) continue;
     recipe += fmt::format("{} = {}\n", flag, value->dump());
   }

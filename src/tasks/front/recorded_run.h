@@ -16,8 +16,8 @@ struct RecordedAttempt {
   std::string source;
 };
 
-/// Of the run that `weights` is of (its folder, its checkpoints/, a checkpoint, or model.safetensors in one); nothing
-/// where no record of one is there.
+/// Of the run that `weights` is of (its folder, its checkpoints/, a checkpoint, model.safetensors in one, or an
+/// epoch_K.pt beside them); nothing where no record of one is there.
 std::optional<RecordedAttempt> recorded_attempt(const std::string& weights);
 
 /// Sets flags of `set`, the first of each pair, to what the run was given as the flag that is the second; what the user

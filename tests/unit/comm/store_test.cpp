@@ -51,6 +51,21 @@ TEST(Store, ConnectsToAServedOneAndNamesTheOwnerOfItsPort) {
   }
 }
 
+TEST(Store, AServerThatDoesNotAnswerIsToldWithoutAStack) {
+  uint16_t port = 0;
+  { port = Store::serve(0, kTimeout).port(); }  // closed again
+  testing::internal::CaptureStderr();
+  std::string told;
+  try {
+    Store::connect({.host = "127.0.0.1", .port = port}, std::chrono::milliseconds(200));
+  } catch (const std::exception& error) {
+    told = error.what();
+  }
+  const std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told, "") << "a closed port was opened";
+  EXPECT_EQ(printed.find("frame #"), std::string::npos) << printed;
+}
+
 /// Is there somebody who takes a connection?
 bool answers(const char* address, uint16_t port) {
   sockaddr_in target{};

@@ -338,7 +338,8 @@ TEST(ContrastiveOptions, ACacheOfFeaturesServesLockedTowers) {
     const auto& options = clip_options(parsed);
     return shape_warnings(options, contrastive_shape_of(options));
   };
-  const Args both = {"--model", "ViT-B-32", "--lock-image", "--lock-text", "--cache-locked-features", "1G"};
+  const Args both = {
+      "--model", "ViT-B-32", "--pretrained", "w.pt", "--lock-image", "--lock-text", "--cache-locked-features", "1G"};
   ASSERT_EQ(warnings(both).size(), 1u);
   EXPECT_TRUE(holds(warnings(both)[0], "pictures are cropped at random")) << warnings(both)[0];
   Args fixed = both;
@@ -609,6 +610,58 @@ TEST(ContrastiveOptions, LegalCombinationsPass) {
         Args{"--report-to", "none"}, Args{"--report-to", ""}, Args{"--report-to", "tensorboard,"},
         Args{"--imagenet-val", "d", "--zeroshot-data", "d", "--classnames", "f"}})
     EXPECT_EQ(clip_error(flags), "") << core::join(flags, " ");
+}
+
+TEST(ContrastiveOptions, FlagsThatOnlyCountBesideAnotherAreToldOrRefused) {
+  EXPECT_TRUE(holds(clip_error({"--remote-sync-frequency", "60"}), "--remote-sync-frequency belongs to --remote-sync"));
+  EXPECT_TRUE(holds(clip_error({"--remote-sync-deadline", "60"}), "--remote-sync-deadline belongs to --remote-sync"));
+  EXPECT_EQ(clip_error({"--remote-sync", "/copy", "--remote-sync-deadline", "60"}), "");
+  const Args idle = {"--lr-cooldown-end",    "1e-5", "--lr-cooldown-power", "2", "--val-num-samples",    "9",
+                     "--zeroshot-frequency", "1",    "--wandb-notes",       "n", "--wandb-project-name", "p"};
+  const auto command = parse_clip(idle);
+  ASSERT_EQ(command.warnings.size(), 1u);
+  for (const char* told : {"--lr-cooldown-end without --lr-scheduler const-cooldown",
+                           "--lr-cooldown-power without --lr-scheduler const-cooldown",
+                           "--val-num-samples without --val-data", "--zeroshot-frequency without --imagenet-val",
+                           "--wandb-notes without --report-to wandb", "--wandb-project-name without --report-to wandb"})
+    EXPECT_TRUE(holds(command.warnings[0], told)) << command.warnings[0];
+  Args used = idle;
+  used.insert(used.end(), {"--lr-scheduler", "const-cooldown", "--epochs-cooldown", "1", "--val-data", "v.tar",
+                           "--imagenet-val", "d", "--report-to", "wandb"});
+  EXPECT_TRUE(parse_clip(used).warnings.empty());
+}
+
+TEST(ContrastiveOptions, AnEvaluationOfDrawnWeightsIsWarnedOf) {
+  const Args evaluate = {"train", "clip", "--val-data", "v.tar"};
+  const auto with = [&](const Args& more) {
+    Args args = evaluate;
+    args.insert(args.end(), more.begin(), more.end());
+    return parse_command(args);
+  };
+  ASSERT_EQ(with({}).warnings.size(), 1u);
+  EXPECT_TRUE(holds(with({}).warnings[0], "was never trained"));
+  EXPECT_TRUE(with({"--resume", "latest"}).warnings.empty());
+  EXPECT_TRUE(with({"--model", "RN50", "--pretrained", "w.pt"}).warnings.empty());
+  EXPECT_TRUE(parse_clip({}).warnings.empty());
+  EXPECT_TRUE(contrastive_run_facts(clip_options(with({"--resume", "latest"}))).needs_checkpoint);
+  EXPECT_FALSE(contrastive_run_facts(clip_options(with({}))).needs_checkpoint) << "a requeued job begins as it began";
+  EXPECT_FALSE(contrastive_run_facts(clip_options(parse_clip({"--resume", "latest"}))).needs_checkpoint);
+}
+
+TEST(ContrastiveOptions, ATowerLockedAsItWasDrawnIsWarnedOf) {
+  const auto warnings = [](const Args& flags) {
+    const auto parsed = parse_clip(flags);
+    return shape_warnings(clip_options(parsed), contrastive_shape_of(clip_options(parsed)));
+  };
+  const Args locked = {"--model", "ViT-B-32", "--lock-image", "--lock-text", "--lock-image-freeze-bn-stats"};
+  ASSERT_EQ(warnings(locked).size(), 3u);
+  EXPECT_TRUE(holds(warnings(locked)[0], "--lock-image-freeze-bn-stats changes nothing"));
+  EXPECT_TRUE(holds(warnings(locked)[1], "--lock-image without weights")) << warnings(locked)[1];
+  EXPECT_TRUE(holds(warnings(locked)[2], "--lock-text without weights")) << warnings(locked)[2];
+  EXPECT_TRUE(warnings({"--model", "ViT-B-32", "--lock-image", "--resume", "latest"}).empty());
+  EXPECT_TRUE(warnings({"--model", "roberta-ViT-B-32", "--lock-text"}).empty()) << "it begins with RoBERTa's weights";
+  EXPECT_EQ(warnings({"--model", "roberta-ViT-B-32", "--lock-text", "--pretrained-text", "none"}).size(), 1u);
+  EXPECT_EQ(warnings({"--model", "convnext_base", "--lock-image", "--pretrained-image"}).size(), 0u);
 }
 
 TEST(ContrastiveOptions, TheBiasedLossWarns) {

@@ -6,7 +6,9 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "record/reader.h"
 #include "support/error_text.h"
+#include "tasks/contrastive/front/contrastive_options.h"
 
 namespace lockstep::commands {
 namespace {
@@ -135,6 +137,53 @@ TEST(Commands, Checkpoints) {
   EXPECT_TRUE(holds(line_error("ckpt export a b --format onnx"), "expected auto, safetensors or openclip-pt"));
   EXPECT_TRUE(holds(line_error("ckpt export a b --names laion"), "needs --names and --model together"));
   EXPECT_TRUE(holds(line_error("ckpt export a b --model gpt2"), "needs --names and --model together"));
+}
+
+TEST(Commands, AnExportReplacesNoFileUnasked) {
+  const core::TempDir folder;
+  const std::string out = (folder.path() / "foo.pt").string();
+  for (const std::string job : {"export", "convert"}) {
+    EXPECT_EQ(line_error("ckpt " + job + " in " + out), "");
+    core::write_file_atomic(out, "of somebody else");
+    EXPECT_TRUE(holds(line_error("ckpt " + job + " in " + out), "foo.pt', which is there already")) << job;
+    EXPECT_TRUE(parse_command(Args{"ckpt", job, "in", out, "--force"}).ckpt->force);
+    std::filesystem::remove(out);
+  }
+}
+
+TEST(Commands, AModelIsTakenFromTheRunOfAnOpenClipFile) {
+  const core::TempDir folder;
+  const core::Json attempt = {{"task", "clip"}, {"options", {{"model", "ViT-B-32"}, {"image_mean", {0.5}}}}};
+  core::write_file_atomic(
+      folder.path() / "run.json",
+      core::Json{{"record_version", record::kRecordVersion}, {"attempts", core::Json::array({attempt})}}.dump());
+  std::filesystem::create_directories(folder.path() / "checkpoints");
+  std::filesystem::create_directories(folder.path() / "other");
+  for (const char* name : {"checkpoints/epoch_3.pt", "checkpoints/epoch_latest.pt", "other/epoch_3.pt"})
+    core::write_file_atomic(folder.path() / name, "weights");
+  const std::string file = (folder.path() / "checkpoints/epoch_3.pt").string();
+  const auto caption = [](const std::string& weights, Args more = {}) {
+    more.insert(more.begin(), {"infer", "caption", "--images", "d", "--pretrained", weights});
+    return parse_command(more);
+  };
+  EXPECT_EQ(caption(file).infer->model, "ViT-B-32");
+  EXPECT_EQ(caption(file).infer->image_mean, std::vector<double>{0.5});
+  EXPECT_TRUE(caption(file).warnings.empty());
+  EXPECT_EQ(caption((folder.path() / "checkpoints/epoch_latest.pt").string()).infer->model, "ViT-B-32");
+  EXPECT_EQ(caption(file, {"--model", "RN101"}).infer->model, "RN101");
+  const ParsedCommand unknown = caption((folder.path() / "other/epoch_3.pt").string());
+  EXPECT_EQ(unknown.infer->model, "RN50");
+  ASSERT_EQ(unknown.warnings.size(), 1u);
+  EXPECT_TRUE(holds(unknown.warnings[0], "no --model given: RN50 is assumed for the weights")) << unknown.warnings[0];
+  EXPECT_FALSE(parse_command(Args{"infer", "classify", "--images", "d", "--pretrained", file, "--classnames", "c"})
+                   .infer->asks_weights);
+  const auto train = [](const std::string& weights) {
+    return parse_command(Args{"train", "clip", "--train-data", "a.tar", "--pretrained", weights});
+  };
+  EXPECT_EQ(train(file).task->options().task, "clip");
+  EXPECT_EQ(options_as<ContrastiveOptions>(*train(file).task).model, "ViT-B-32");
+  EXPECT_TRUE(train(file).warnings.empty());
+  ASSERT_EQ(train((folder.path() / "other/epoch_3.pt").string()).warnings.size(), 1u);
 }
 
 TEST(Commands, ExportsOfGpts) {

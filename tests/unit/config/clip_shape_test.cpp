@@ -116,6 +116,13 @@ TEST(ClipList, HasEveryConfiguration) {
 
 TEST(ClipList, ThePageIsTheListOfThisProgram) {
   const auto page = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "docs" / "clip_models.md";
+  size_t num_lines = 0;
+  for (const std::string& line : core::split(openclip_models_list(), "\n")) {
+    EXPECT_LE(line.size(), 80u) << line;
+    EXPECT_EQ(line.find('|'), std::string::npos) << line;
+    ++num_lines;
+  }
+  EXPECT_GT(num_lines, clip_model_names().size());
   EXPECT_EQ(core::read_file(page), openclip_models_page())
       << "write it again: build/lockstep train clip --list-models > docs/clip_models.md";
 }

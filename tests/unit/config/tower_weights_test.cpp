@@ -74,6 +74,24 @@ TEST_F(TowerWeightFiles, AnEncoderOfAPairWithItsVocabulary) {
   EXPECT_EQ(text_encoder_vocabulary(nllb), others);
 }
 
+TEST_F(TowerWeightFiles, TheVocabularyOfSigLipLiesInTheCacheOfTheHub) {
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-B-16-SigLIP")), "");
+  const std::string folder = std::string(kHub) + "google--siglip-base-patch16-224/";
+  const fs::path other = put(folder + "snapshots/aaa/spiece.model"),
+                 newest = put(folder + "snapshots/abc/spiece.model");
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-B-16-SigLIP")), other);
+  put(folder + "refs/main", "abc");
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-B-16-SigLIP")), newest);
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-L-16-SigLIP-384")), newest);
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-B-16-SigLIP2")), "") << "Gemma's is another one";
+  const fs::path gemma = put(std::string(kHub) + "timm--ViT-B-16-SigLIP2/snapshots/a/tokenizer.model");
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-B-16-SigLIP2")), gemma);
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-B-16-SigLIP-i18n-256")), "") << "nor is that of many languages";
+  const fs::path many =
+      put(std::string(kHub) + "google--siglip-base-patch16-256-multilingual/snapshots/a/spiece.model");
+  EXPECT_EQ(text_encoder_vocabulary(clip("ViT-B-16-SigLIP-i18n-256")), many);
+}
+
 TEST_F(TowerWeightFiles, NamesFoldersAndFiles) {
   const fs::path xlm = put(std::string(kHub) + "FacebookAI--xlm-roberta-base/snapshots/b/model.safetensors");
   for (const char* name : {"xlm-roberta-base", "FacebookAI/xlm-roberta-base", "hf-hub:FacebookAI/xlm-roberta-base"})

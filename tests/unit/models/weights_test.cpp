@@ -291,6 +291,36 @@ TEST(Weights, MutatedFilesAreReadOrRefused) {
   mutate_file(golden("types.pt"), 400, 2);
 }
 
+TEST(Weights, AFewNamesOfManyThatDoNotFitAreListed) {
+  NamedValues targets;
+  for (int i = 0; i < 9; ++i) targets.emplace_back(fmt::format("layer{}", i), at::ones({2}));
+  const std::string refused = message_of<DataError>([&] { require_fit(targets, read_weights(golden("types.pt"))); });
+  EXPECT_TRUE(tests::holds(refused, "missing 9: layer0, layer1, layer2 and 6 more; unexpected ")) << refused;
+}
+
+TEST(Weights, ACheckpointOfAnOldPyTorchIsToldAsSuch) {
+  const core::TempDir dir;
+  core::write_file_atomic(dir.path() / "old.pt", std::string("\x80\x02\x8a\x0a", 4) + std::string(100, 'x'));
+  const std::string refused = message_of<DataError>([&] { read_pt_checkpoint(dir.path() / "old.pt"); });
+  EXPECT_TRUE(tests::holds(refused, "before release 1.6")) << refused;
+}
+
+TEST(Weights, ADamagedRecordIsNamed) {
+  const core::TempDir dir;
+  const auto file = dir.path() / "a.pt";
+  write_weights_pt(file, {{"first", at::ones({1000})}, {"second", at::arange(1000, at::kFloat)}});
+  EXPECT_EQ(read_weights(file).tensors.size(), 2u);
+  std::string bytes = core::read_file(file);
+  const float number = 777;  // in the middle of `second` alone
+  const size_t at = bytes.find(std::string_view(reinterpret_cast<const char*>(&number), sizeof number));
+  ASSERT_NE(at, std::string::npos);
+  for (size_t i = 0; i < 64; ++i) bytes[at + i] ^= 0x10;
+  core::write_file_atomic(file, bytes);
+  const std::string refused = message_of<CheckpointError>([&] { read_weights(file); });
+  EXPECT_TRUE(tests::holds(refused, "a.pt' is damaged: its record 'data/1' has the CRC-32")) << refused;
+  EXPECT_THROW(read_pt_checkpoint(file), CheckpointError);
+}
+
 TEST(Weights, AFullDiskLeavesTheOldFile) {
   const core::TempDir dir;
   write_weights_pt(dir.path() / "a.pt", {{"x", at::ones({4})}});

@@ -57,6 +57,17 @@ TEST_F(RunFolderTest, ARunOfOpenClipGoesOnFromItsFileUntilThereIsACheckpointOfOu
   EXPECT_FALSE(tests::holds(refused, "of OpenCLIP")) << "it is ours by now";
 }
 
+TEST_F(RunFolderTest, ARunOfOpenClipThatDiedBeforeItsFirstCheckpointIsNotWrittenOver) {
+  add_file("out.log");  // a start of ours that was refused may leave one, too
+  EXPECT_NO_THROW(choose());
+  add_file("params.txt");
+  const auto refused = tests::message_of<UsageError>([&] { choose(); });
+  EXPECT_TRUE(tests::holds(refused, "run 'run' of OpenCLIP already exists")) << refused;
+  EXPECT_TRUE(tests::holds(refused, "it has saved no checkpoint")) << refused;
+  options_.resume = "latest";
+  EXPECT_FALSE(choose().has_checkpoint) << "begun again, as the hint says";
+}
+
 TEST_F(RunFolderTest, ACheckpointOfOpenClipThatCannotBeLookedAtIsNoNewBeginning) {
   options_.resume = "latest";
   EXPECT_FALSE(choose().has_checkpoint);
@@ -68,6 +79,13 @@ TEST_F(RunFolderTest, ACheckpointOfOpenClipThatCannotBeLookedAtIsNoNewBeginning)
     EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.text();
     EXPECT_TRUE(tests::holds(error.what(), "epoch_latest.pt'")) << error.text();
   }
+}
+
+TEST_F(RunFolderTest, AFileInTheWayIsNamed) {
+  core::write_file_atomic(logs_.path() / "notdir", "x");
+  options_.logs = (logs_.path() / "notdir").string();
+  const auto refused = tests::message_of<EnvironmentError>([&] { choose(); });
+  EXPECT_TRUE(tests::holds(refused, "notdir' is a file")) << refused;
 }
 
 TEST_F(RunFolderTest, ARequeuedJobGoesOnFromWhatItSaved) {

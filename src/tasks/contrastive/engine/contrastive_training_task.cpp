@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "config/pretrained_weights.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "data/shards/source_rows.h"
@@ -47,6 +48,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
       const bool may_have_checkpoint = options_.resume.has_value();
       if (!may_have_checkpoint) config::find_tower_weights(tower_weight_names(options_), shape_);
       if (options_.has_teacher()) find_teacher_weights(options_);
+      if (!may_have_checkpoint && !options_.pretrained.empty())
+        config::pretrained_file("--pretrained", options_.pretrained,
+                                shape_.clip() != nullptr ? shape_.clip()->name : shape_.clap()->name);
       return std::string();
     });
   }

@@ -17,6 +17,7 @@
 #include "models/tower_weights.h"
 #include "models/weights.h"
 #include "nn/init.h"
+#include "tasks/front/recorded_run.h"
 #include "train/agree.h"
 #include "train/weight_file.h"
 
@@ -37,7 +38,18 @@ void load_file(const MadeTowers& towers, const TowersConfig& config) {
   models::WeightFile weights = models::read_weights(train::weight_file(path, ignored));
   if (towers.network->logit_bias() == nullptr)  // of a model trained with the sigmoid loss: no softmax depends on it
     std::erase_if(weights.tensors, [](const auto& entry) { return entry.first == "logit_bias"; });
-  towers.load(weights);
+  try {
+    towers.load(weights);
+  } catch (const DataError& error) {
+    const auto recorded = recorded_attempt(config.pretrained);
+    const std::string flag = config.pretrained_flag == "--distill-pretrained" ? "--distill-model" : "--model";
+    const bool is_known = recorded && recorded->options.contains("model") && recorded->options.at("model").is_string();
+    throw DataError(error.what(),
+                    fmt::format("{}; it names '{}'{}", core::replace_all(error.hint(), "--model", flag), towers.model,
+                                is_known ? fmt::format(", the weights are of a run of '{}'",
+                                                       recorded->options.at("model").get<std::string>())
+                                         : ""));
+  }
 }
 
 const char* name_of(config::Tower tower) {

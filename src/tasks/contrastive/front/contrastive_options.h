@@ -28,6 +28,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   }
   bool is_clap() const { return task == "clap"; }
   bool has_made_up_data() const;  ///< By --dataset-type.
+  bool evaluates_only() const { return train_data.empty() && !has_made_up_data(); }
 
   // Data
   std::string train_data;                                     // --train-data

@@ -14,11 +14,13 @@
 #include "config/precision_names.h"
 #include "config/pretrained_weights.h"
 #include "config/timm_decay.h"
+#include "config/tower_weights.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "tasks/contrastive/front/aug_cfg.h"
 #include "tasks/contrastive/front/contrastive_options.h"
+#include "tasks/contrastive/front/recorded_model.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -164,8 +166,31 @@ void check_split_optimizer(const ContrastiveOptions& o) {
                     "give --lr-new, or lock what is not to be trained");
 }
 
-std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
+/// Flags that count only beside another one: scripts carry them along, so they are told and not refused.
+std::string idle_flags_warning(const ContrastiveOptions& o, const core::OptionSet& set) {
+  const bool has_wandb = o.report_to == "wandb" || o.report_to == "all";
+  std::vector<std::string> idle;
+  for (const auto& [flag, has_effect, needed] :
+       {std::tuple("lr-cooldown-end", o.lr_scheduler == "const-cooldown", "--lr-scheduler const-cooldown"),
+        {"lr-cooldown-power", o.lr_scheduler == "const-cooldown", "--lr-scheduler const-cooldown"},
+        {"val-num-samples", !o.val_data.empty(), "--val-data"},
+        {"zeroshot-frequency", o.has_zero_shot(), "--imagenet-val, --imagenet-v2 or --zeroshot-data"},
+        {"wandb-notes", has_wandb, "--report-to wandb"},
+        {"wandb-project-name", has_wandb, "--report-to wandb"}})
+    if (!has_effect && set.find(flag) != nullptr && set.is_given(flag))
+      idle.push_back(fmt::format("--{} without {}", flag, needed));
+  return idle.empty() ? "" : fmt::format("nothing is changed by {}", core::join(idle, ", "));
+}
+
+std::vector<std::string> start_warnings(const ContrastiveOptions& o, const core::OptionSet& set) {
   std::vector<std::string> warnings;
+  if (!o.pretrained.empty() && !set.is_given("model"))
+    warnings.push_back(fmt::format("no --model given: {} is assumed for the weights '{}'", o.model, o.pretrained));
+  if (o.evaluates_only() && o.pretrained.empty() && !o.resume)
+    warnings.emplace_back(
+        "what is evaluated was never trained: neither --resume nor --pretrained names weights, so they are drawn at "
+        "random");
+  if (std::string idle = idle_flags_warning(o, set); !idle.empty()) warnings.push_back(std::move(idle));
   if (o.local_loss && !o.gather_with_grad && !o.siglip)
     warnings.emplace_back(
         "--local-loss without --gather-with-grad gives a biased gradient with several ranks (OpenCLIP's meaning); add "
@@ -178,6 +203,7 @@ std::vector<std::string> loss_warnings(const ContrastiveOptions& o) {
 void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set) {
   if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
   config::look_first_in(options.cache_dir);
+  if (!set.is_given("model") && !options.pretrained.empty()) take_recorded_model(set, options.pretrained, options.task);
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,
@@ -228,7 +254,25 @@ std::vector<std::string> check_contrastive_options(const ContrastiveOptions& opt
     config::check_best_checkpoints(options.best, metrics, set);
   });
   problems.raise();
-  return loss_warnings(options);
+  return start_warnings(options, set);
+}
+
+/// Towers that are locked as they were drawn.
+static std::vector<std::string> lock_warnings(const ContrastiveOptions& options,
+                                              const config::ContrastiveShape& shape) {
+  std::vector<std::string> warnings;
+  if (!options.pretrained.empty() || options.resume) return warnings;
+  const config::TowerWeightNames names = tower_weight_names(options);
+  const bool has_text =
+      names.text.empty() ? names.text_by_default && !config::text_encoder_name(shape).empty() : names.text != "none";
+  for (const auto& [is_locked, has_weights, flag] :
+       {std::tuple(options.lock_image, names.image, "--lock-image"), {options.lock_text, has_text, "--lock-text"}})
+    if (is_locked && !has_weights)
+      warnings.push_back(fmt::format(
+          "{} without weights: neither --pretrained, {} nor --resume is given, so the tower stays as it is drawn at "
+          "random",
+          flag, std::string_view(flag) == "--lock-image" ? "--pretrained-image" : "--pretrained-text"));
+  return warnings;
 }
 
 std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const config::ContrastiveShape& shape) {
@@ -239,6 +283,10 @@ std::vector<std::string> shape_warnings(const ContrastiveOptions& options, const
     warnings.push_back(fmt::format(
         "--use-bn-sync changes nothing: model '{}' has no batch norm (ModifiedResNet models, RN50 and so on, have)",
         options.model));
+  if (options.lock_image_freeze_bn_stats && !has_batch_norm)
+    warnings.push_back(
+        fmt::format("--lock-image-freeze-bn-stats changes nothing: model '{}' has no batch norm", options.model));
+  for (std::string& warning : lock_warnings(options, shape)) warnings.push_back(std::move(warning));
   if (has_batch_norm && options.accum_freq > 1)
     warnings.push_back(
         fmt::format("--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, "
@@ -339,7 +387,8 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
           .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
           .num_kept_checkpoints = config::num_kept_checkpoints(o, keeps_one ? 1 : 0),
           .kept_epochs = o.save_most_recent ? o.save_frequency_epochs : 0,
-          .best_checkpoints = config::best_checkpoints(o.best, o.metric_names(o.task, !o.val_data.empty()))};
+          .best_checkpoints = config::best_checkpoints(o.best, o.metric_names(o.task, !o.val_data.empty())),
+          .needs_checkpoint = o.evaluates_only() && o.resume.has_value()};
 }
 
 config::ContrastiveShape contrastive_shape_of(const ContrastiveOptions& o) {

@@ -12,9 +12,10 @@ constexpr const char* kModelFlags[] = {
 
 }  // namespace
 
-bool take_recorded_model(core::OptionSet& set, const std::string& weights) {
+bool take_recorded_model(core::OptionSet& set, const std::string& weights, std::string_view task) {
   const auto attempt = recorded_attempt(weights);
   if (!attempt || (attempt->task != "clip" && attempt->task != "clap")) return false;
+  if (!task.empty() && attempt->task != task) return false;
   std::vector<std::pair<std::string, std::string>> flags;
   for (const char* flag : kModelFlags) flags.emplace_back(flag, flag);
   take_recorded_options(set, *attempt, flags);

@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/options.h"
 
@@ -8,8 +9,8 @@ namespace lockstep::tasks {
 
 /// Sets the options of `set` that say what model weights belong to and how its input is prepared to those of the run of
 /// CLIP or CLAP that `weights` is of (its folder, its checkpoints/, a checkpoint, or a file in one); what the user has
-/// given stays. False where no record of such a run is there.
-bool take_recorded_model(core::OptionSet& set, const std::string& weights);
+/// given stays. False where no record of such a run is there, or with `task` of one of that task.
+bool take_recorded_model(core::OptionSet& set, const std::string& weights, std::string_view task = "");
 
 /// How the optimiser of the run of CLIP was tuned that `weights` is of.
 struct RecordedOptimizer {
