@@ -81,18 +81,18 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
     throw UsageError(fmt::format("train: --name '{}' is not a folder name", folder.name),
                      "use --logs for the folder above it");
   folder.path = fs::path(options.logs) / folder.name;
-  choose_start(folder, options, start);
-  if (!folder.is_resume) refuse_other_run(folder, options);
-  std::error_code error;
   const fs::path absolute = fs::absolute(folder.path).lexically_normal();
-  for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
-    folder.first_made = path;
-  fs::create_directories(folder.checkpoints(), error);
-  for (fs::path path = absolute; error && path.has_relative_path(); path = path.parent_path())
+  for (fs::path path = absolute; path.has_relative_path(); path = path.parent_path())
     if (std::error_code failure; fs::is_regular_file(path, failure))
       throw EnvironmentError(
           fmt::format("train: cannot create the run folder '{}': '{}' is a file", folder.path.string(), path.string()),
           "name a folder with --logs, or move the file away");
+  choose_start(folder, options, start);
+  if (!folder.is_resume) refuse_other_run(folder, options);
+  std::error_code error;
+  for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+    folder.first_made = path;
+  fs::create_directories(folder.checkpoints(), error);
   if (error)
     throw EnvironmentError(
         fmt::format("train: cannot create the run folder '{}': {}", folder.path.string(), error.message()),
