@@ -173,22 +173,11 @@ RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
   const RunFolder folder = run_folder_from_text(decide_on_rank_zero(
       ranks.world.comm(), [&] { return to_text(prepare_run_folder(request, start)); },
       [&] { ranks.world.wait_for_rank_zero("it fetches the run's files"); }));
-<<<<<<< HEAD
-  if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint)
-    throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, without which this command is not to begin "
-                                      "(--evaluate, --exit-on-missing-checkpoint)",
-                                      folder.checkpoints().string()),
-                          "name the run to go on with, or drop the flag to begin it");
-  succeed_together(ranks.world.comm(), [&] { open_log(folder, options.log_local, ranks.info); });
-=======
   if (folder.is_resume && !folder.has_checkpoint && request.facts.needs_checkpoint) {
     if (ranks.is_first()) remove_new_folders(folder);  // a mistyped --name leaves nothing behind
     throw_needed_checkpoint(folder);
   }
-  if (ranks.is_first() || options.log_local)
-    core::open_log_file(
-        (folder.path / (options.log_local ? fmt::format("out-{}", ranks.info.rank) : "out.log")).string());
->>>>>>> h19c
+  succeed_together(ranks.world.comm(), [&] { open_log(folder, options.log_local, ranks.info); });
   if (ranks.is_first())
     for (const auto& warning : request.warnings) core::log_warning("{}", warning);
   return folder;
