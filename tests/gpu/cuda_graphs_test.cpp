@@ -313,7 +313,7 @@ TEST_F(CudaGraphs, RecordingsOfTwoFormsTakeTurns) {
   at::Tensor first = numbers({96, 128}, 1).requires_grad_(true), last = numbers({128, 8}, 2).requires_grad_(true);
   struct Numbers {
     at::Tensor loss;
-    std::vector<at::Tensor> gradients;
+    std::vector<at::Tensor> gradients = {};
   };
   const auto compute = [&](const at::Tensor& x, const nn::WorkRecorder::EndPart& end_part) {
     Numbers out{.loss = at::relu(x.matmul(first)).matmul(last).pow(2).mean()};
