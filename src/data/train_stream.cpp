@@ -152,9 +152,12 @@ std::function<void(int64_t, const std::string&)> progress_lines(size_t num_shard
   const size_t count = summary.damaged.size();
   const std::string others = count > 1 ? fmt::format("; {} of {} shards cannot be read", count, num_shards) : "";
   const std::string list = fmt::format("`lockstep data verify '{}'`", spec);
-  throw DataError(first.what() + others, first.hint().empty()
-                                             ? fmt::format("run {} to list every damaged shard", list)
-                                             : fmt::format("{}; {} lists every such shard", first.hint(), list));
+  std::string hint = core::replace_all(first.hint(), "`lockstep data verify SHARDS`", list);
+  if (hint.empty())
+    hint = fmt::format("run {} to list every damaged shard", list);
+  else if (hint == first.hint())
+    hint += fmt::format("; {} lists every such shard", list);
+  throw DataError(first.what() + others, hint);
 }
 
 }  // namespace
