@@ -49,7 +49,7 @@ TEST(GptDryRun, NemotronRecipeFrom128To2048) {
     const double parameters =
         12 * ((18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8 + 4 * 18432) + 256000.0 * 18432 / 8;
     const double layer = 4096.0 * (12 * 18432 + 4 * 18432 * 8.0 / 96 + 4 * 73728) / 8;
-    const double expected = parameters * (4 + 12.0 / (gpus / 64)) + 103 * layer;
+    const double expected = parameters * (4 + 12.0 * 64 / gpus) + 103 * layer;
     EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
     EXPECT_EQ(holds(json.at("fit").get<std::string>(), "does not fit"), gpus == 128)
         << "79.4 GiB on the first stage at two data ranks";
@@ -71,7 +71,7 @@ TEST(GptDryRun, StudyOfThe175B) {
     const double parameters =
         6 * (12.0 * 12288 * 12288 / 8 + 7.0 * 12288 / 8 + 6 * 12288) + 51200.0 * 12288 / 8 + 2048.0 * 12288;
     EXPECT_EQ(first.at("parameters_per_rank").get<double>(), parameters);
-    const double expected = parameters * (4 + 12.0 / (gpus / 128)) + 16 * 6 * 32 * 2048.0 * 12288 / 8 + recomputed;
+    const double expected = parameters * (4 + 12.0 * 128 / gpus) + 16 * 6 * 32 * 2048.0 * 12288 / 8 + recomputed;
     EXPECT_NEAR(first.at("bytes").at("total").get<double>() / expected, 1, 1e-12);
   }
   const Json small = dry_json({"--model", "857m", "--world-size", "4", "--fp16", "--global-batch-size", "64"});

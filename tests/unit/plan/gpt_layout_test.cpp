@@ -286,7 +286,7 @@ TEST(GptMemory, NemotronOfSeed004) {
   // x 73728; by 8 ranks.
   input.has_fp8 = true;
   EXPECT_NEAR(layer_activation_bytes(layout, input) / kMiB,
-              4096 * (6 * 18432 + 5 * 18432 + 4 * 1536 + 3 * 73728) / 8 / kMiB, 1e-9);
+              4096.0 * (6 * 18432 + 5 * 18432 + 4 * 1536 + 3 * 73728) / 8 / kMiB, 1e-9);
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).parameters - narrow.parameters,
               2 * 12 * (18432.0 * 112 * 192 + 18432.0 * 18432 + 2 * 18432.0 * 73728) / 8, 1);
 }
