@@ -81,6 +81,7 @@ StreamCapture::~StreamCapture() {
 int64_t StreamCapture::discard() {
   cudaGraph_t captured = nullptr;
   C10_CUDA_CHECK(end(&captured));
+  LOCKSTEP_CHECK(captured != nullptr, "a capture without a graph");
   const Graph graph(captured, cudaGraphDestroy);
   size_t count = 0;
   C10_CUDA_CHECK(cudaGraphGetNodes(graph.get(), nullptr, &count));
