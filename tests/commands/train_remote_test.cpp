@@ -146,7 +146,7 @@ TEST_F(TrainRemote, KeysThatExpireInMidRunHarmNothingAndRenewedOnesAreFound) {
   EXPECT_TRUE(stored("renewed/renewed/checkpoints/step-00000024.a1/manifest.json").empty()) << log();
   write_keys("test");
   EXPECT_TRUE(process.wait().ok()) << log();
-  EXPECT_NE(log().find("renew the credentials"), std::string::npos) << log();
+  EXPECT_NE(log().find("renew the keys of profile 'default' of " + file.string()), std::string::npos) << log();
   EXPECT_NE(log().find("remote: the run has arrived at s3://runs/renewed/renewed"), std::string::npos) << log();
   EXPECT_EQ(losses("renewed").size(), 24u);
   EXPECT_EQ(stored("renewed/renewed/checkpoints/step-00000024.a1/").size(), 3u);
@@ -210,7 +210,7 @@ TEST_F(TrainRemote, BadPlacesAreRefusedBeforeTheFirstStep) {
   refused("s3://x", keys(), "names no bucket");
   refused("/proc/no/such", {}, "cannot use '/proc/no/such/refused'");
   servers_->order({{"expired", true}});
-  refused("s3://runs/x", keys("old"), "hint: renew the credentials");
+  refused("s3://runs/x", keys("old"), "hint: keys of the environment stay as they were at the start of a process");
 }
 
 class TrainOnAddresses : public TrainRemote {
