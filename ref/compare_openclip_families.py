@@ -193,6 +193,10 @@ def compare(name, program, folder):
              "--samples-per-shard", BATCH, "--image-size", size)
     torch.manual_seed(5)
     start = build(config)
+    with torch.no_grad():  # CoCa leaves parameters of its decoder as it found the memory
+        for key, parameter in start.named_parameters():
+            if key.startswith("text_decoder.") and parameter.dim() > 1:
+                parameter.normal_(std=0.02)
     state = {key: value.clone() for key, value in start.state_dict().items()}
     torch.save(state, folder / "start.pt")
     batches = list(batches_of(data, tokenize))

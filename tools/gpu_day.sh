@@ -10,6 +10,7 @@
 #   peer_gpt, peer_clap, peer_clip      steps of Hugging Face's GPT-2 and CLAP, and of OpenCLIP eager and under torch.compile,
 #                in turn with ours on the same weights and batches: ratio of step times, memory, difference of losses
 #
+# Needs a whole build: `./test` builds test_gpu and the programs of bench/, which `./run` leaves out.
 # Each part has its share of the time, leaves OUTPUT/gpu_PART.json with command, exit code, seconds, output and numbers, and a part
 # that fails ends none of the others. --device cpu --tiny tries the script where there is no GPU: small models, and the tests on the
 # simulated accelerator. Exit code: the number of parts that failed.
@@ -24,8 +25,13 @@ while [ $# -gt 0 ]; do
     --device) device=$2; shift 2 ;;
     --only) only=$2; shift 2 ;;
     --tiny) tiny=1; shift ;;
-    *) sed -n '2,18p' "$0" >&2; exit 2 ;;
+    -h | --help) sed -n '2,16p' "$0"; exit 0 ;;
+    *) echo "tools/gpu_day.sh: '$1' is no flag of it; --help lists them" >&2; exit 2 ;;
   esac
+done
+parts=" tests op vit_b_32 vit_h_14 htsat_tiny gpt_1_3b peers peer_gpt peer_clap peer_clip "
+for name in ${only//,/ }; do
+  [[ "$parts" == *" $name "* ]] || { echo "tools/gpu_day.sh: --only got '$name', expected some of:$parts" >&2; exit 2; }
 done
 mkdir -p "$output"
 output=$(cd "$output" && pwd)

@@ -384,6 +384,7 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
     state->comm = Comm(nullptr, state->recorder, "world", nullptr, {0});
     return World(std::move(state));
   }
+  ::signal(SIGPIPE, SIG_IGN);  // what is written to a rank that has left fails with an error, which says who it was
   const auto began = Clock::now();
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
   if (!is_one_node(info) && state->interface.empty())

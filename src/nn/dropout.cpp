@@ -62,8 +62,10 @@ at::Tensor dropped_by_operators(const at::Tensor& x, const Dropout& dropout) {
     mask.narrow(0, first, count)
         .copy_(drawn.bitwise_and_(static_cast<int64_t>(kNumDraws) - 1).lt(kept_of_2_24(dropout)));
   }
-  // Two products: 1 / kept is no number of the half-precision types.
-  return x.mul(mask.view(x.sizes())).mul_(1.0 / kept_share(dropout));
+  // Two products: 1 / kept is no number of the half-precision types, to which the result is rounded once.
+  at::Tensor y = x.mul(mask.view(x.sizes()));
+  if (at::isReducedFloatingType(y.scalar_type())) y = y.to(at::kFloat);
+  return y.mul_(1.0 / kept_share(dropout)).to(x.scalar_type());
 }
 
 /// The same bits in one pass.

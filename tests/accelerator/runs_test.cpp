@@ -93,7 +93,7 @@ TEST_F(RunsOnAccelerator, MemoryThatRunsOutIsExplainedByThePlan) {
   const auto planned = run(gpt_args("planned", {"--global-batch-size", "8", "--micro-batch-size", "8"}), 1,
                            {{"LOCKSTEP_TEST_DEVICE_BYTES", "700000"}});
   EXPECT_EQ(planned.exit_code, 6) << planned.err;
-  EXPECT_NE(planned.err.find("laid out so takes 1.08 MiB of memory, device 'simulated:0'"), std::string::npos)
+  EXPECT_NE(planned.err.find("laid out so takes 1022 KiB of memory, device 'simulated:0'"), std::string::npos)
       << planned.err;
 }
 
