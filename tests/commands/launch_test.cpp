@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/process.h"
 #include "core/strings.h"
 
@@ -341,6 +342,24 @@ TEST(Launch, WhoFailedFirstIsToldWhileTheOthersStillEnd) {
   EXPECT_EQ(result.status.code, 137) << err;
   EXPECT_NE(err.find("rank 0 has read it"), std::string::npos) << err;
   EXPECT_NE(err.find("1 other ranks are being ended, for which they have 2 s"), std::string::npos) << err;
+}
+
+/// Rank 0 is stopped, so that the other one loses its peer: nobody but launch can end the record.
+TEST(Launch, ARecordWhoseWriterIsStoppedIsEnded) {
+  const core::TempDir folder;
+  const std::string run_folder = folder.path().string(), status = run_folder + "/status.json";
+  const std::string script = "if [ $RANK = 1 ]; then until [ -e " + status +
+                             " ]; do sleep 0.02; done; exit 3; fi; printf %s " + run_folder +
+                             " > $LOCKSTEP_RUN_FOLDER_FILE; echo '{\"state\": \"running\"}' > " + run_folder +
+                             "/part; mv " + run_folder + "/part " + status + "; kill -STOP $$";
+  const CommandResult result = run(launch({"--nproc-per-node", "2", "--kill-grace", "0.5"}, script));
+  EXPECT_EQ(result.status.code, 3) << result.err;
+  const core::Json found = core::parse_json(core::read_file(status), status);
+  EXPECT_EQ(found.at("state"), "failed") << found.dump();
+  EXPECT_EQ(found.at("first_failing_rank"), 0) << found.dump();
+  EXPECT_NE(found.at("message").get<std::string>().find("did not end on SIGTERM and was killed by launch"),
+            std::string::npos)
+      << found.dump();
 }
 
 TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {

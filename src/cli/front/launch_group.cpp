@@ -357,12 +357,18 @@ void RankGroup::report(const Rank& first) const {
 
 void RankGroup::note_in_record(const Rank& first) const {
   std::error_code failure;
-  if (first.verdict != Verdict::kCause) return;  // it only lost its peer: who failed first was on another node
   if (config_.run_folder_file.empty() || !std::filesystem::exists(config_.run_folder_file, failure)) return;
-  record::note_first_failure(core::read_file(config_.run_folder_file),
-                             {.rank = first.rank,
-                              .exit_code = first.status->shell_code(),
-                              .text = first.status->text() + meaning_of(*first.status)});
+  record::FirstFailure told{.rank = first.rank,
+                            .exit_code = first.status->shell_code(),
+                            .text = first.status->text() + meaning_of(*first.status)};
+  if (first.verdict != Verdict::kCause) {  // it only lost its peer: who failed first was on another node, or is silent
+    const Rank& writer = ranks_.front();
+    if (writer.rank != 0 || !is_killed_ || writer.status->signal != SIGKILL) return;
+    told = {.rank = 0,
+            .exit_code = writer.status->shell_code(),
+            .text = writer.status->text() + ": it did not end on SIGTERM and was killed by launch"};
+  }
+  record::note_first_failure(core::read_file(config_.run_folder_file), told);
 }
 
 int RankGroup::run() {
