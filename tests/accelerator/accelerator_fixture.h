@@ -163,6 +163,39 @@ class AcceleratorFixture : public TrainFixture {
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
+  /// Seven steps an epoch, of which the first four run.
+  std::vector<std::string> imagenet_args(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"train",
+                                     "imagenet",
+                                     "--train-data",
+                                     labelled_shapes(),
+                                     "-a",
+                                     "resnet18",
+                                     "--image-size",
+                                     "64",
+                                     "--batch-size",
+                                     "8",
+                                     "--max-steps",
+                                     "4",
+                                     "--workers",
+                                     "1",
+                                     "--threads",
+                                     "1",
+                                     "--epochs",
+                                     "1",
+                                     "--lr",
+                                     "1e-4",
+                                     "--log-every-n-steps",
+                                     "1",
+                                     "--device",
+                                     "auto",
+                                     "--logs",
+                                     logs_.path().string(),
+                                     "--name",
+                                     name};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
   /// Files of fp32 tensors below the logs, of the same names and shapes.
   void expect_close_tensors(const std::string& name, const std::string& want, float absolute = 1e-5f) const {
     const core::SafetensorsFile got_file(logs_.path() / name), want_file(logs_.path() / want);

@@ -249,31 +249,8 @@ TEST_F(CudaGraphs, StepsOfTrainingAreThoseOfPlainOnesBitForBit) {
       return args;
     });
   expect_same_training("imagenet", [&](const std::string& name) {
-    return std::vector<std::string>{"train",
-                                    "imagenet",
-                                    "--train-data",
-                                    labelled_shapes(),
-                                    "--val-data",
-                                    labelled_shapes(),
-                                    "-a",
-                                    "resnet18",
-                                    "--image-size",
-                                    "64",
-                                    "--batch-size",
-                                    "8",
-                                    "--workers",
-                                    "1",
-                                    "--epochs",
-                                    "2",
-                                    "--log-every-n-steps",
-                                    "1",
-                                    "--precision",
-                                    "amp_bf16",
-                                    "--deterministic",
-                                    "--logs",
-                                    logs_.path().string(),
-                                    "--name",
-                                    name};
+    return imagenet_args(name, {"--val-data", labelled_shapes(), "--epochs", "2", "--max-steps", "14", "--precision",
+                                "amp_bf16", "--deterministic"});
   });
 }
 

@@ -46,38 +46,6 @@ class Gpu : public AcceleratorFixture {
     };
     expect_parity(exact, kFp32);
   }
-  std::vector<std::string> imagenet_args(const std::string& name, const std::vector<std::string>& more) const {
-    std::vector<std::string> args = {"train",
-                                     "imagenet",
-                                     "--train-data",
-                                     labelled_shapes(),
-                                     "-a",
-                                     "resnet18",
-                                     "--image-size",
-                                     "64",
-                                     "--batch-size",
-                                     "8",
-                                     "--max-steps",
-                                     "4",
-                                     "--workers",
-                                     "1",
-                                     "--threads",
-                                     "1",
-                                     "--epochs",
-                                     "1",
-                                     "--lr",
-                                     "1e-4",
-                                     "--log-every-n-steps",
-                                     "1",
-                                     "--device",
-                                     "auto",
-                                     "--logs",
-                                     logs_.path().string(),
-                                     "--name",
-                                     name};
-    args.insert(args.end(), more.begin(), more.end());
-    return args;
-  }
 };
 
 /// Each activation is rounded to 8 bits, and summed in another order before.
