@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/pictures/clip_decoder.h"
+#include "data/pictures/per_colour.h"
 #include "data/sounds/clap_decoder.h"
 #include "data/text/clip_assets.h"
 #include "data/text/piece_encoder.h"
@@ -21,13 +22,6 @@
 namespace lockstep::tasks {
 
 namespace {
-
-/// --image-mean, --image-std: OpenAI's values when empty, one value for all colours, or three.
-std::array<float, 3> per_colour(const std::vector<double>& values, const std::array<float, 3>& fallback) {
-  if (values.empty()) return fallback;
-  const auto value = [&](size_t colour) { return static_cast<float>(values.size() == 1 ? values[0] : values[colour]); };
-  return {value(0), value(1), value(2)};
-}
 
 data::AugmentConfig make_augment(const std::vector<std::string>& aug_cfg) {
   const AugConfig config = parse_aug_cfg(aug_cfg);
@@ -120,8 +114,8 @@ void apply_preparation(const PreparationOptions& options, data::TransformConfig&
   if (options.resize_mode == "squash") transform.resize_mode = data::ResizeMode::kSquash;
   if (options.resize_order == "horizontal") transform.pass_order = data::PassOrder::kHorizontalFirst;
   transform.limits.max_pixels = options.max_image_pixels;
-  transform.mean = per_colour(options.mean, transform.mean);
-  transform.std = per_colour(options.std, transform.std);
+  transform.mean = data::per_colour(options.mean, transform.mean);
+  transform.std = data::per_colour(options.std, transform.std);
 }
 
 data::TransformConfig make_transform(const ContrastiveOptions& options, const config::ClipShape& shape, bool is_train) {

@@ -8,6 +8,7 @@
 
 #include "config/option_checks.h"
 #include "config/pretrained_weights.h"
+#include "data/pictures/per_colour.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -15,12 +16,6 @@ namespace {
 using ThreeChannels = std::array<double, 3>;
 constexpr ThreeChannels kOpenaiMean = {0.48145466, 0.4578275, 0.40821073};
 constexpr ThreeChannels kOpenaiStd = {0.26862954, 0.26130258, 0.27577711};
-
-ThreeChannels channels(const std::vector<double>& given, const ThreeChannels& unset) {
-  if (given.empty()) return unset;
-  if (given.size() == 1) return {given[0], given[0], given[0]};
-  return {given.at(0), given.at(1), given.at(2)};
-}
 
 /// Size and preparation of pictures. Filter and resize mode may differ: crops at random change pixels more.
 void check_pictures(const ContrastiveOptions& o, const config::VisionShape& teacher,
@@ -32,14 +27,14 @@ void check_pictures(const ContrastiveOptions& o, const config::VisionShape& teac
                                 teacher.image_size));
   if (!config::tells_preparation(o.distill_pretrained, o.distill_model)) return;
   const config::PicturePreparation wanted = config::preparation_of_weights(o.distill_pretrained, o.distill_model);
-  const auto mean = channels(wanted.mean, kOpenaiMean), std = channels(wanted.std, kOpenaiStd);
+  const auto mean = data::per_colour(wanted.mean, kOpenaiMean), std = data::per_colour(wanted.std, kOpenaiStd);
   config::refuse_if(
-      mean != channels(o.image_mean, kOpenaiMean) || std != channels(o.image_std, kOpenaiStd),
+      mean != data::per_colour(o.image_mean, kOpenaiMean) || std != data::per_colour(o.image_std, kOpenaiStd),
       fmt::format("--distill-pretrained {} wants pictures of mean {} and standard deviation {}, the student's have "
                   "{} and {}",
                   o.distill_pretrained, fmt::join(mean, " "), fmt::join(std, " "),
-                  fmt::join(channels(o.image_mean, kOpenaiMean), " "),
-                  fmt::join(channels(o.image_std, kOpenaiStd), " ")),
+                  fmt::join(data::per_colour(o.image_mean, kOpenaiMean), " "),
+                  fmt::join(data::per_colour(o.image_std, kOpenaiStd), " ")),
       fmt::format("both see the same pictures: give --image-mean {} --image-std {}, or another teacher",
                   fmt::join(mean, " "), fmt::join(std, " ")));
 }

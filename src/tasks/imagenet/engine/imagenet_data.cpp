@@ -6,23 +6,13 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "data/pictures/per_colour.h"
 #include "data/pictures/picture_decoder.h"
 #include "data/stage.h"
 #include "tasks/imagenet/front/data_folder.h"
 #include "train/agree.h"
 
 namespace lockstep::tasks {
-namespace {
-
-/// --image-mean, --image-std: one value for all colours, or three; empty: `fallback`.
-std::array<float, 3> of_colours(const std::vector<double>& values, const std::array<float, 3>& fallback) {
-  if (values.empty()) return fallback;
-  const auto value = [&](size_t colour) { return static_cast<float>(values.size() == 1 ? values[0] : values[colour]); };
-  return {value(0), value(1), value(2)};
-}
-
-}  // namespace
-
 data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train, int64_t crop_pixels) {
   const int64_t resize_pixels = options.resize_pixels.value_or(crop_pixels * 8 / 7);
   auto transform = data::imagenet_transform(is_train, static_cast<int>(crop_pixels),
@@ -35,8 +25,8 @@ data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bo
   if (options.interpolation == "bicubic") transform.filter = data::ResizeFilter::kBicubic;
   if (options.jpeg_decode == "scaled") transform.jpeg_decode = data::JpegDecode::kScaled;
   transform.limits.max_pixels = options.max_image_pixels;
-  transform.mean = of_colours(options.image_mean, transform.mean);
-  transform.std = of_colours(options.image_std, transform.std);
+  transform.mean = data::per_colour(options.image_mean, transform.mean);
+  transform.std = data::per_colour(options.image_std, transform.std);
   return transform;
 }
 
