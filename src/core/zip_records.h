@@ -20,7 +20,7 @@ struct ZipRecord {
 /// or points out of the file.
 std::vector<ZipRecord> read_zip_directory(const std::filesystem::path& path);
 
-/// The checksum of zip archives: about a second for each gigabyte (zlib, one thread of a Zen 4 server core).
+/// The checksum of zip archives.
 uint32_t crc32_of(std::span<const std::byte> bytes);
 
 /// What a look at the bytes of all records finds.
