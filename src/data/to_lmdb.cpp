@@ -272,13 +272,16 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads, PictureDepth de
       bad.add(error);
     }
   };
-  const int64_t num_chunks = (pictures.num_pictures + kLmdbHashedTogether - 1) / kLmdbHashedTogether;
+  // Threads that read parts next to each other look to the disk like one that reads from the first byte to the last.
+  constexpr int64_t kReadTogether = 64;
+  static_assert(kLmdbHashedTogether % kReadTogether == 0);
+  const int64_t num_parts = (pictures.num_pictures + kReadTogether - 1) / kReadTogether;
   std::vector<LmdbReader::Ahead> aheads(static_cast<size_t>(std::max<int64_t>(num_threads, 1)));
-  for_each_parallel(static_cast<size_t>(num_chunks), num_threads, [&](size_t chunk, size_t worker) {
-    const auto first = static_cast<int64_t>(chunk) * kLmdbHashedTogether;
+  for_each_parallel(static_cast<size_t>(num_parts), num_threads, [&](size_t part, size_t worker) {
+    const auto first = static_cast<int64_t>(part) * kReadTogether;
     const std::string hashes =
-        check.has_hashes ? reader.get(hash_key(static_cast<int64_t>(chunk))).value_or("") : std::string();
-    const int64_t end = std::min(first + kLmdbHashedTogether, pictures.num_pictures);
+        check.has_hashes ? reader.get(hash_key(first / kLmdbHashedTogether)).value_or("") : std::string();
+    const int64_t end = std::min(first + kReadTogether, pictures.num_pictures);
     for (int64_t i = first; i < end; ++i) verify_one(i, hashes, aheads[worker]);
   });
   check.num_bad = bad.count();
