@@ -6,7 +6,8 @@
     PYTHONPATH=PEERS python3 bench/peers/lmdb_read.py --program build/lockstep --folder FOLDER \
         --out bench/results/lmdb_read_cpu.json
 
-FOLDER lies on the file system in question. Before each cold reading the file is dropped from the kernel's cache. Runs
+FOLDER lies on the file system in question. Before each cold reading the file is read once, which is not timed, and
+dropped from the kernel's cache: each side then finds memory as that reading left it, and not as the other side did. Runs
 are interleaved; the ratio is that of bytes per second, ours over the file system's, start of the process included.
 "read" is an LMDB without hashes, where each value is read and its first bytes are looked at; "verify" compares hashes
 as well. processor_time is what remains comparable on a machine that others use; of several threads it is the sum.
@@ -90,6 +91,8 @@ def main() -> None:
             for side in list(commands)[:: 1 if number % 2 == 0 else -1]:
                 data = folder / files[side] / "data.mdb"
                 if state == "cold":
+                    drop(data)
+                    run_timed(["dd", f"if={data}", "of=/dev/null", "bs=1M"])
                     drop(data)
                 elif side == "verify" or number == 0:
                     run_timed(["dd", f"if={data}", "of=/dev/null", "bs=1M"])

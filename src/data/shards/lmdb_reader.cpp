@@ -1,7 +1,5 @@
 #include "data/shards/lmdb_reader.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -30,7 +28,9 @@ constexpr uint64_t kNoPage = ~uint64_t{0};
 constexpr int kMaxTreeDepth = 32;  // liblmdb's own limit
 constexpr uint32_t kMinPageBytes = 256, kMaxPageBytes = 65536;
 constexpr size_t kMaxKeptBytes = size_t{64} << 20;   // 16384 pages hold the keys of 2 million pictures
-constexpr uint64_t kAheadBytes = uint64_t{1} << 20;  // smaller reads are slower, and the system has asked for as much
+// Smaller reads are slower. What follows is left to the kernel, which reads it in larger pieces of memory than
+// posix_fadvise() does.
+constexpr uint64_t kAheadBytes = uint64_t{1} << 20;
 
 /// The number at `offset`; the caller has checked that it lies inside.
 template <typename T> T number_at(std::string_view bytes, size_t offset) {
@@ -267,7 +267,6 @@ std::optional<std::string_view> LmdbReader::get_ahead(std::string_view key, Ahea
     ahead.begin_ = begin;
     ahead.size_ =
         core::read_at(file_, std::as_writable_bytes(std::span(ahead.memory_)).first(wanted), begin, file_name_);
-    ::posix_fadvise(file_.get(), static_cast<off_t>(begin + wanted), kAheadBytes, POSIX_FADV_WILLNEED);
     check_unchanged();
     if (ahead.size_ < size) refuse_big_value(node);
   }

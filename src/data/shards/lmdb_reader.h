@@ -55,8 +55,8 @@ class LmdbReader {
     uint64_t begin_ = 0, size_ = 0;     // the part of the file that it holds
     std::shared_ptr<const Page> leaf_;  // of a small value
   };
-  /// As get, but reads 1 MiB of the file at a time and asks for the next. What it gives is a view of `ahead`, which
-  /// the next call with it ends; a commit is noticed when the file is read next.
+  /// As get, but reads 1 MiB of the file at a time. What it gives is a view of `ahead`, which the next call with it
+  /// ends; a commit is noticed when the file is read next.
   std::optional<std::string_view> get_ahead(std::string_view key, Ahead& ahead) const;
   /// Calls use(key) for each key in byte order; reads no values.
   void for_each_key(const std::function<void(std::string_view key)>& use) const;
