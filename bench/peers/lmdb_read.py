@@ -7,10 +7,11 @@
         --out bench/results/lmdb_read_cpu.json
 
 FOLDER lies on the file system in question. Before each cold reading the file is read once, which is not timed, and
-dropped from the kernel's cache: each side then finds memory as that reading left it, and not as the other side did. Runs
-are interleaved; the ratio is that of bytes per second, ours over the file system's, start of the process included.
-"read" is an LMDB without hashes, where each value is read and its first bytes are looked at; "verify" compares hashes
-as well. processor_time is what remains comparable on a machine that others use; of several threads it is the sum.
+dropped from the kernel's cache: each side then finds memory as that reading left it, and not as the other side did.
+Runs are interleaved; the ratio is that of bytes per second, ours over the file system's, start of the process
+included. "read" is an LMDB without hashes, where each value is read and its first bytes are looked at; "verify"
+compares hashes as well. processor_time is what remains comparable on a machine that others use; of several threads it
+is the sum.
 """
 
 import argparse
