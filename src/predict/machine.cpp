@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/strings.h"
 
 namespace lockstep::predict {
@@ -23,7 +25,53 @@ constexpr FabricPrior kFabrics[] = {
     {"dragonfly", 0.8, 0.15, "prior for Dragonfly networks"},
     {"fat tree", 0.9, 0.08, "prior for fat trees"},
 };
+
+/// Nodes that devices mostly stand in, and what their network cards give each of them: 400 Gbit/s since the H100, 200
+/// with the A100, four cards a node of four; modules and older boards share cards.
+struct UsualNode {
+  std::string_view word;
+  std::string_view device;  ///< Of hw::device_specs().
+  int devices_per_node;
+  double gbytes_per_device;
+};
+constexpr UsualNode kUsualNodes[] = {
+    {"gb200", "GB200", 4, 50},        {"b200", "B200", 8, 50},           {"gh200", "GH200 96GB", 4, 25},
+    {"h200", "H200", 8, 50},          {"h100", "H100 SXM 80GB", 8, 50},  {"h800", "H100 SXM 80GB", 8, 50},
+    {"a100", "A100 SXM 80GB", 8, 25}, {"a800", "A100 SXM 80GB", 8, 25},  {"v100", "V100 SXM2 32GB", 8, 6.25},
+    {"mi300x", "MI300X", 8, 50},      {"mi250x", "MI250X GCD", 8, 12.5}, {"mi250", "MI250X GCD", 8, 12.5}};
+constexpr double kUsualNetworkLogSd = 0.5;  // clouds give a quarter of it, some sites twice as much
+
+/// The word with no letter or digit beside it, but for what belongs to a board's name: "A100-80GB", "8xH100".
+bool names_device(const std::string& lower, std::string_view word) {
+  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
+    const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+    const bool begins = at == 0 || !is_part(lower[at - 1]) || lower[at - 1] == 'x';
+    const size_t end = at + word.size();
+    if (begins && (end == lower.size() || !is_part(lower[end]) || lower[end] == 's')) return true;
+  }
+  return false;
+}
 }  // namespace
+
+std::optional<Machine> usual_machine_in(std::string_view text) {
+  const std::string lower = core::to_lower_ascii(text);
+  for (const UsualNode& node : kUsualNodes) {
+    if (!names_device(lower, node.word)) continue;
+    const hw::SystemSpec system{.name = node.device,
+                                .devices_per_node = node.devices_per_node,
+                                .device = node.device,
+                                .injection_gbytes_per_s = node.devices_per_node * node.gbytes_per_device};
+    Machine machine = machine_of(system);
+    const std::string source = "usual for such nodes";
+    machine.num_nodes.reset();
+    machine.node_gbytes_per_s.source = source;
+    machine.network_efficiency_sd = {kUsualNetworkLogSd * machine.network_efficiency.value, source};
+    if (lower.find("40gb") != std::string::npos || lower.find("40 gb") != std::string::npos)
+      machine.memory_gbytes = {std::min(machine.memory_gbytes.value, 40.0), "told"};
+    return machine;
+  }
+  return std::nullopt;
+}
 
 std::optional<double> Machine::peak_tflops(hw::ComputeType type) const {
   for (const hw::Peak& peak : peaks)

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hw/device_specs.h"
@@ -39,5 +40,10 @@ struct Machine {
 
 /// The machine of a row of the table.
 Machine machine_of(const hw::SystemSpec& system);
+
+/// The device that a text names ("H100", "MI250X", "A100 40GB") in a node as such devices usually stand in: so many of
+/// them, and the network cards that most sites give them. The network is a wide guess. Nothing where no device is
+/// named.
+std::optional<Machine> usual_machine_in(std::string_view text);
 
 }  // namespace lockstep::predict

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "predict/told_text.h"
 #include "published/columns.h"
 #include "published/formulas.h"
 
@@ -108,6 +109,22 @@ void take_billions(const FormulaContext& context, const std::vector<size_t>& row
   }
 }
 
+/// The network of a system that is not known: as told, else as nodes of the device mostly have it.
+void take_network(const std::string& text, MeasuredCurve& curve) {
+  constexpr double kEfficiency = 0.8, kEfficiencySd = 0.2;
+  if (curve.machine) {
+    curve.machine->node_gbytes_per_s.value *=
+        curve.devices_per_node / static_cast<double>(curve.machine->devices_per_node);
+    curve.machine->devices_per_node = std::llround(curve.devices_per_node);
+  }
+  const auto told = told_node_gbytes_per_s(text);
+  if (!told) return;
+  if (!curve.machine) curve.machine = unknown_machine(curve.devices_per_node);
+  curve.machine->node_gbytes_per_s = {*told, "told in the table"};
+  curve.machine->network_efficiency = {kEfficiency, "prior for a network that is not known"};
+  curve.machine->network_efficiency_sd = {kEfficiencySd, "prior for a network that is not known"};
+}
+
 void take_machine(const FormulaContext& context, const std::vector<size_t>& rows, const std::string& comments,
                   const TableRequest& request, MeasuredCurve& curve) {
   curve.machine = request.machine;
@@ -116,6 +133,8 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
     if (system == nullptr) system = find_system_in(comments);
     if (system != nullptr) curve.machine = machine_of(*system);
   }
+  const bool is_guessed = !curve.machine;
+  if (is_guessed) curve.machine = usual_machine_in(row_texts(context, rows) + " " + comments);
   const char* devices = context.device_column();
   if (request.devices_per_node) {
     curve.devices_per_node = static_cast<double>(*request.devices_per_node);
@@ -134,6 +153,10 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
     curve.notes.push_back(
         fmt::format("The table does not tell the devices of a node: {:g} are taken.", kUnknownDevicesPerNode));
   }
+  if (is_guessed) take_network(row_texts(context, rows) + "; " + comments, curve);
+  if (!curve.machine || (is_guessed && curve.machine->device.empty())) return;
+  const char* source = request.machine ? "--system" : "named in the table";
+  curve.work.facts.push_back({is_guessed ? "device" : "system", curve.machine->name, source});
 }
 
 /// Micro-batches of a step; 0: not known.
@@ -149,13 +172,14 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](size_t a, size_t b) { return context.at(a, size).value < context.at(b, size).value; });
   const std::string text = row_texts(context, rows) + "; " + core::join(context.table.comments, "; ");
-  CurveSteps steps = read_steps(context, sorted, request, curve.work, curve.devices_per_node, text);
+  CurveSteps steps = read_steps(context, sorted, request, curve.work, curve.machine, curve.devices_per_node, text);
   curve.has_seconds = steps.has_seconds;
   curve.clock_s = steps.clock_s;
   curve.rate_unit = steps.rate_unit;
   curve.rate_per_device = steps.rows.front().units;
   curve.is_strong = steps.is_strong;
   std::move(steps.notes.begin(), steps.notes.end(), std::back_inserter(curve.notes));
+  if (steps.told_batch) curve.work.facts.push_back(*steps.told_batch);
   if (!curve.work.local_batch) curve.work.local_batch = steps.rows.front().samples;
   if (!curve.work.local_batch && steps.assumed_samples > 0) {
     curve.work.local_batch = steps.assumed_samples;
@@ -265,8 +289,6 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
     read_work_facts(row_texts(context, rows), "text of the rows", curve.work);
     read_work_facts(comments, "comments of the table", curve.work);
     take_machine(context, rows, comments, request, curve);
-    if (curve.machine)
-      curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the table"});
     assume_layout(context, rows, curve);
     add_points(context, rows, request, curve);
     if (!curve.has_seconds)

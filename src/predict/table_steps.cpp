@@ -9,6 +9,7 @@
 #include "core/csv_table.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "predict/told_text.h"
 
 namespace lockstep::predict {
 namespace {
@@ -29,7 +30,8 @@ struct Speed {
   double scale = 1;      ///< To the unit of the kind.
 };
 
-constexpr double kTypicalSequence = 2048, kTypicalGlobalTokens = 1e6, kTypicalLocalTokens = 16384;
+constexpr double kTypicalSequence = 2048, kTypicalTextLength = 256, kTypicalGlobalTokens = 1e6,
+                 kTypicalLocalTokens = 16384;
 constexpr const char* kOtherModels[] = {"resnet", "bert", "vit", "clip", "clap"};
 constexpr double kTypicalGlobalSamples = 4096, kTypicalLocalSamples = 128;
 
@@ -101,7 +103,7 @@ std::optional<Speed> find_speed(const FormulaContext& context) {
   return std::nullopt;
 }
 
-/// The first number behind one of the words, in columns that all rows share or in the text.
+/// In a column, else in the text.
 std::optional<double> sequence_length(const FormulaContext& context, size_t row, const std::string& text) {
   for (const std::string& column : context.table.columns) {
     const std::string name = core::plain_name(column);
@@ -110,9 +112,7 @@ std::optional<double> sequence_length(const FormulaContext& context, size_t row,
       return context.table.number(row, column);
   }
   if (context.facts.sequence_length) return context.facts.sequence_length;
-  for (const char* word : {"sequence length", "seq_len", "seq len", "seqlen", "seq-length", "context length"})
-    if (const auto value = find_setting(core::to_lower_ascii(text), word)) return static_cast<double>(*value);
-  return std::nullopt;
+  return told_sequence(text);
 }
 
 /// A column "batch" or "batch_size", which may be of a device or of all: of all where it differs between the rows, or
@@ -161,9 +161,9 @@ struct RowBatch {
 class Reader {
  public:
   Reader(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
-         const WorkFacts& work, double devices_per_node, const std::string& text)
-      : context_(context), rows_(rows), request_(request), work_(work), devices_per_node_(devices_per_node),
-        text_(text) {
+         const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node, const std::string& text)
+      : context_(context), rows_(rows), request_(request), work_(work), machine_(machine),
+        devices_per_node_(devices_per_node), text_(text), told_(told_batch(text)) {
     const auto speed = find_speed(context);
     if (!speed)
       throw DataError(fmt::format("predict: '{}' has no column of step times or rates", context.table.source.string()),
@@ -175,6 +175,7 @@ class Reader {
     steps_.rate_unit = rate_unit();
     is_told_strong_ = request_.is_strong.value_or(says_strong());
     for (const size_t row : rows_) batches_.push_back(batch_of(row));
+    if (is_told_by_text_) steps_.told_batch = told_fact();
     const bool has_batches =
         std::all_of(batches_.begin(), batches_.end(), [](const RowBatch& one) { return one.samples || one.tokens; });
     if (!has_batches) {
@@ -207,7 +208,35 @@ class Reader {
     }
   }
 
-  RowBatch batch_of(size_t row) const {
+  bool says_weak() const {
+    return !request_.is_strong.value_or(true) || core::to_lower_ascii(text_).find("weak") != std::string::npos;
+  }
+
+  /// What the text tells of a row's batch. A batch of all devices stays while the devices grow: not in weak scaling.
+  RowBatch batch_of_text(size_t row) const {
+    RowBatch batch;
+    const bool is_global = is_told_strong_ || told_.samples > most_local_samples();
+    const auto share = [&](const std::optional<double>& all) {
+      return all && !says_weak() ? std::optional(*all / devices(row)) : std::nullopt;
+    };
+    batch.samples = told_.local_samples ? told_.local_samples : share(told_.global_samples);
+    batch.tokens = told_.local_tokens ? told_.local_tokens : share(told_.global_tokens);
+    if (!batch.samples && !batch.tokens) {
+      batch.samples = is_global ? share(told_.samples) : told_.samples;
+      batch.tokens = share(told_.tokens);  // no device works on a batch that is counted in tokens
+    }
+    return batch;
+  }
+
+  KnownFact told_fact() const {
+    const RowBatch& first = batches_.front();
+    return {"batch",
+            first.samples ? fmt::format("{:g} samples a device", *first.samples)
+                          : fmt::format("{:g} tokens a device", *first.tokens),
+            fmt::format("comments of the table, at the first size")};
+  }
+
+  RowBatch batch_of(size_t row) {
     RowBatch batch{.sequence = sequence_length(context_, row, text_)};
     batch.tokens = batch_tokens(context_, row, devices(row));
     const auto local = published::local_batch(context_, row);
@@ -219,6 +248,11 @@ class Reader {
       batch.samples = local->value;
     else
       batch.samples = doubtful_batch(context_, rows_, row, devices_per_node_, most_local_samples(), is_told_strong_);
+    if (!batch.samples && !batch.tokens) {
+      const RowBatch told = batch_of_text(row);
+      batch.samples = told.samples, batch.tokens = told.tokens;
+      is_told_by_text_ = is_told_by_text_ || told.samples || told.tokens;
+    }
     constexpr double kLeastTokens = 1e5;  // no global batch has so many sequences
     if (speed_.kind == SpeedKind::kTokens && context_.has("global_batch") && !batch.tokens &&
         context_.at(row, "global_batch").value >= kLeastTokens)
@@ -295,21 +329,54 @@ class Reader {
       steps_.clock_s = 1;
       return;
     }
-    const double sequence = first.sequence.value_or(kTypicalSequence);
+    const double sequence = first.sequence.value_or(is_language_model() ? kTypicalSequence : kTypicalTextLength);
     const double samples = has_batches ? first.samples.value_or(0) : typical_samples(sequence);
     steps_.assumed_samples = has_batches ? 0 : samples;
-    if (!work_.parameters || speed_.kind == SpeedKind::kRelative) return;
-    const double per_unit = has_batches ? 1 : samples;  // the unit is a sample, or the work of the first size
+    if (!work_.parameters) return;
+    steps_.clock_s =
+        clock_of_speed(has_batches ? 1 : samples, sequence);  // else the unit is the work of the first size
+    if (steps_.clock_s > 0) return;
+    if (speed_.kind != SpeedKind::kRelative) steps_.assumed_samples = 0;
+    if (speed_.kind == SpeedKind::kSamples || speed_.kind == SpeedKind::kTokens) return;
+    const double counted = first.samples || !first.tokens ? first.samples.value_or(samples) : *first.tokens / sequence;
+    steps_.clock_s = usual_seconds(counted, sequence) / steps_.rows.front().step;
+  }
+
+  /// What the speed itself tells of the clock in seconds, where a unit is so many samples; 0: nothing.
+  double clock_of_speed(double samples_per_unit, double sequence) const {
     const double flops = 6 * *work_.parameters * sequence;
-    steps_.clock_s = per_unit * (speed_.kind == SpeedKind::kSamples  ? 1
-                                 : speed_.kind == SpeedKind::kTokens ? sequence
-                                                                     : flops / 1e12);
-    if (speed_.kind == SpeedKind::kTflops && !is_language_model()) steps_.clock_s = 0;
     // Samples that are no sequences of so many tokens: no device computes that fast.
     constexpr double kMostFlops = 2e15;
-    if (is_language_model() && flops / sequence * tokens_per_s(sequence) > kMostFlops) steps_.clock_s = 0;
-    if (steps_.clock_s == 0) steps_.assumed_samples = 0;
+    if (is_language_model() && flops / sequence * tokens_per_s(sequence) > kMostFlops) return 0;
+    switch (speed_.kind) {
+      case SpeedKind::kSamples: return samples_per_unit;
+      case SpeedKind::kTokens: return samples_per_unit * sequence;
+      case SpeedKind::kTflops: return is_language_model() ? samples_per_unit * flops / 1e12 : 0;
+      case SpeedKind::kRelative:
+        return speed_.column == "mfu_pct" && peak_tflops() && is_language_model()
+                   ? samples_per_unit * flops / (*peak_tflops() * 1e12 / 100)
+                   : 0;
+      default: return 0;
+    }
   }
+
+  /// What a device usually takes for so many samples; 0 where their work is not known.
+  double usual_seconds(double samples, double sequence) const {
+    constexpr double kLanguageShare = 0.4, kOtherShare = 0.2, kUsualPeak = 200;  // of the peak; TFLOP/s
+    const bool is_text = is_language_model() || (!work_.forward_gflops && has_text_model());
+    const double flops = work_.forward_gflops ? 3e9 * *work_.forward_gflops : 6 * *work_.parameters * sequence;
+    if (!work_.forward_gflops && !is_text) return 0;
+    return samples * flops / (peak_tflops().value_or(kUsualPeak) * 1e12 * (is_text ? kLanguageShare : kOtherShare));
+  }
+
+  /// Dense, in 16 bits.
+  std::optional<double> peak_tflops() const {
+    if (!machine_) return std::nullopt;
+    const auto bf16 = machine_->peak_tflops(hw::ComputeType::kBf16);
+    return bf16 ? bf16 : machine_->peak_tflops(hw::ComputeType::kFp16);
+  }
+
+  bool has_text_model() const { return core::to_lower_ascii(work_.model).find("bert") != std::string::npos; }
 
   /// Of a device at the first size, if samples are sequences; 0 where the speed tells no such thing.
   double tokens_per_s(double sequence) const {
@@ -344,8 +411,11 @@ class Reader {
   const std::vector<size_t>& rows_;
   const TableRequest& request_;
   const WorkFacts& work_;
+  const std::optional<Machine>& machine_;
   double devices_per_node_;
   const std::string& text_;
+  ToldBatch told_;
+  bool is_told_by_text_ = false;
   Speed speed_;
   bool is_told_strong_ = false;
   std::vector<RowBatch> batches_{};
@@ -364,9 +434,10 @@ double devices_at(const FormulaContext& context, double devices_per_node, size_t
 }
 
 CurveSteps read_steps(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
-                      const WorkFacts& work, double devices_per_node, const std::string& text) {
+                      const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node,
+                      const std::string& text) {
   LOCKSTEP_CHECK(!rows.empty(), "a curve has rows");
-  return Reader(context, rows, request, work, devices_per_node, text).read();
+  return Reader(context, rows, request, work, machine, devices_per_node, text).read();
 }
 
 }  // namespace lockstep::predict

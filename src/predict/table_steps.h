@@ -34,6 +34,7 @@ struct CurveSteps {
   double clock_s = 0;          ///< Seconds of one unit of the clock: 1, or an assumption; 0 where nothing is known.
   double assumed_samples = 0;  ///< Of a device and step at the first size, where an assumption was needed and possible.
   bool is_strong = false;
+  std::optional<KnownFact> told_batch{};  ///< Where a text told it and no column.
   std::vector<std::string> notes{};
 };
 
@@ -48,7 +49,7 @@ double devices_at(const published::FormulaContext& context, double devices_per_n
 /// Steps of rows that differ in size alone, sorted by size. `text`: what comments and rows say. DataError for a table
 /// without speeds.
 CurveSteps read_steps(const published::FormulaContext& context, const std::vector<size_t>& rows,
-                      const TableRequest& request, const WorkFacts& work, double devices_per_node,
-                      const std::string& text);
+                      const TableRequest& request, const WorkFacts& work, const std::optional<Machine>& machine,
+                      double devices_per_node, const std::string& text);
 
 }  // namespace lockstep::predict

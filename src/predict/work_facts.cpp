@@ -11,6 +11,7 @@
 #include "core/characters.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "predict/told_text.h"
 
 namespace lockstep::predict {
 namespace {
@@ -46,13 +47,19 @@ std::string compact(std::string_view text) {
   return out;
 }
 
-/// Models outside our tables that results are often published for.
+/// Models outside our tables that results are often published for. "BERT" alone is the large one, as in MLPerf.
 struct PublishedModel {
   std::string_view name;
   double parameters;
+  double forward_gflops;  ///< Of a picture of the usual size; 0: a model of sequences.
 };
-constexpr PublishedModel kPublishedModels[] = {
-    {"ResNet-50", 25.557e6}, {"ResNet50", 25.557e6}, {"BERT-large", 336e6}, {"BERT-base", 110e6}};
+constexpr PublishedModel kPublishedModels[] = {{"ResNet-18", 11.690e6, 3.6},     {"ResNet-34", 21.798e6, 7.3},
+                                               {"ResNet-50", 25.557e6, 8.2},     {"ResNet-101", 44.549e6, 15.6},
+                                               {"ResNet-152", 60.193e6, 23.0},   {"VGG-16", 138.358e6, 31.0},
+                                               {"VGG-19", 143.667e6, 39.3},      {"AlexNet", 61.101e6, 1.4},
+                                               {"Inception-v3", 23.835e6, 11.4}, {"BERT", 336e6, 0},
+                                               {"BERT-large", 336e6, 0},         {"BERT-base", 110e6, 0},
+                                               {"RoBERTa-base", 125e6, 0},       {"RoBERTa-large", 355e6, 0}};
 
 std::vector<std::string> known_names() {
   std::vector<std::string> names = config::clap_model_names();
@@ -81,7 +88,7 @@ std::string find_clip_tower(std::string_view text) {
   return "";
 }
 
-/// "175B", "1.3 B", "7b", "857M" as a number of its own.
+/// "175B", "1.3 B", "7b", "857M" as a number of its own that counts no tokens.
 std::optional<double> find_parameter_count(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (!is_digit(text[at]) || (at > 0 && (is_alnum(text[at - 1]) || text[at - 1] == '.'))) continue;
@@ -90,7 +97,9 @@ std::optional<double> find_parameter_count(std::string_view text) {
     const auto value = core::parse_double(text.substr(at, end - at));
     const size_t unit = end < text.size() && text[end] == ' ' ? end + 1 : end;
     const bool ends_word = unit + 1 >= text.size() || !is_alnum(text[unit + 1]);
-    if (value && *value > 0 && unit < text.size() && ends_word &&
+    const bool counts_tokens =
+        core::starts_with(core::to_lower_ascii(text.substr(std::min(unit + 2, text.size()))), "tok");
+    if (value && *value > 0 && !counts_tokens && unit < text.size() && ends_word &&
         (text[unit] == 'B' || text[unit] == 'M' || (text[unit] == 'b' && unit == end)))
       return *value * (text[unit] == 'M' ? 1e6 : 1e9);
     at = end;
@@ -135,14 +144,18 @@ double contrastive_s_per_node(const WorkFacts& work, const Machine& machine, dou
 /// Blocks of a transformer of so many parameters, as the known GPT shapes have them (1.3B: 24, 70B: 73, 175B: 95).
 double num_layers(double parameters) { return std::max(12.0, 24 * std::pow(parameters / 1.3e9, 0.28)); }
 
-Machine unknown_machine(double devices_per_node) {
-  const std::string source = "not known: a middling cluster";
-  Machine machine{.name = "unknown", .devices_per_node = static_cast<int64_t>(devices_per_node)};
-  machine.node_gbytes_per_s = {kMiddlingGbytesPerDevice * devices_per_node, source};
-  machine.link_gbytes_per_s = {kMiddlingLinkGbytes, source};
-  machine.network_efficiency = {0.8, source};
-  machine.network_efficiency_sd = {kUnknownNetworkLogSd * machine.network_efficiency.value, source};
-  return machine;
+const PublishedModel* published_model(std::string_view name) {
+  for (const PublishedModel& model : kPublishedModels)
+    if (model.name == name) return &model;
+  return nullptr;
+}
+
+/// Of a language model or a published one of our lists.
+std::optional<double> parameters_of(const std::string& found) {
+  if (const PublishedModel* model = published_model(found)) return model->parameters;
+  const std::vector<std::string> gpts = config::gpt_model_names();
+  if (std::find(gpts.begin(), gpts.end(), found) == gpts.end()) return std::nullopt;
+  return static_cast<double>(config::gpt_cost(config::resolve_gpt_shape(found)).parameters);
 }
 }  // namespace
 
@@ -184,20 +197,22 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
     facts.facts.push_back({"parameters", core::format_count(parameters), fmt::format("{}, {}", how, source)});
     return true;
   };
-  const std::string found = find_model_name(name);
-  for (const PublishedModel& model : kPublishedModels)
-    if (found == model.name) return take(model.parameters, true, fmt::format("published for {}", found));
-  const std::vector<std::string> gpts = config::gpt_model_names();
-  if (std::find(gpts.begin(), gpts.end(), found) != gpts.end())
-    return take(static_cast<double>(config::gpt_cost(config::resolve_gpt_shape(found)).parameters), true,
-                fmt::format("counted from {}", found));
+  std::string found = find_model_name(name);
+  // "GPT-2 8.3B", "BERT 3.9B": a family's name beside the size of another member.
+  const auto count = find_parameter_count(name);
+  if (const auto named = parameters_of(found); count && named && *count >= 1e9 && (*count > 2 * *named)) found.clear();
+  const PublishedModel* published = published_model(found);
+  if (published != nullptr && published->forward_gflops > 0) facts.forward_gflops = published->forward_gflops;
+  if (const auto parameters = parameters_of(found))
+    return take(*parameters, true,
+                fmt::format("{} {}", published != nullptr ? "published for" : "counted from", found));
   if (!found.empty()) {
     const auto shape = config::resolve_contrastive_shape(found, config::is_clap_model(found), {});
     facts.feature_width = shape.clip() != nullptr ? shape.clip()->embed_dim : shape.clap()->embed_dim;
-    return take(static_cast<double>(config::contrastive_cost(shape).parameters), true,
-                fmt::format("counted from {}", found));
+    const config::ContrastiveCost cost = config::contrastive_cost(shape);
+    facts.forward_gflops = (cost.image_or_audio_forward_flops + cost.text_forward_flops) / 1e9;
+    return take(static_cast<double>(cost.parameters), true, fmt::format("counted from {}", found));
   }
-  const auto count = find_parameter_count(name);
   return count ? take(*count, false, fmt::format("read off '{}'", name.substr(0, 40))) : false;
 }
 
@@ -212,12 +227,25 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
       }
   };
   if (!facts.parameters) take_model(text, source, facts);
+  const auto take_degree = [&](const char* word, const char* name, int64_t& field) {
+    const auto value = field == 1 ? told_degree(text, word) : std::nullopt;
+    if (!value) return;
+    field = *value;
+    facts.facts.push_back({name, fmt::format("{}", *value), source});
+  };
   if (facts.tp == 1) take({"tp"}, "tensor ranks", facts.tp);
   if (facts.pp == 1) take({"pp"}, "pipeline stages", facts.pp);
   if (facts.chunks == 1) take({"vp", "vpp"}, "virtual stages", facts.chunks);
-  if (!facts.micro_batch) take({"mbs"}, "micro-batch", facts.micro_batch);
+  take_degree("tensor", "tensor ranks", facts.tp);
+  take_degree("pipeline", "pipeline stages", facts.pp);
+  take_degree("virtual", "virtual stages", facts.chunks);
+  if (const auto micro = told_batch(text).micro_batch; micro && !facts.micro_batch) {
+    facts.micro_batch = std::llround(*micro);
+    facts.facts.push_back({"micro-batch", fmt::format("{}", *facts.micro_batch), source});
+  }
   if (facts.sharding == Sharding::kReplicated)
-    for (const char* word : {"fsdp", "zero-3", "zero3", "full_shard"})
+    for (const char* word : {"fsdp", "zero-3", "zero3", "zero stage 3", "zero stage-3", "zero-stage 3", "full_shard",
+                             "fully sharded", "fully-sharded"})
       if (holds_word(lower, word)) {
         facts.sharding = Sharding::kFull;
         facts.facts.push_back({"sharding", "full: three passes of the parameters", source});
@@ -238,6 +266,16 @@ const hw::SystemSpec* find_system_in(std::string_view text) {
     }
   }
   return best;
+}
+
+Machine unknown_machine(double devices_per_node) {
+  const std::string source = "not known: a middling cluster";
+  Machine machine{.name = "unknown", .devices_per_node = static_cast<int64_t>(devices_per_node)};
+  machine.node_gbytes_per_s = {kMiddlingGbytesPerDevice * devices_per_node, source};
+  machine.link_gbytes_per_s = {kMiddlingLinkGbytes, source};
+  machine.network_efficiency = {0.8, source};
+  machine.network_efficiency_sd = {kUnknownNetworkLogSd * machine.network_efficiency.value, source};
+  return machine;
 }
 
 Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given, double devices_per_node,

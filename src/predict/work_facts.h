@@ -26,6 +26,7 @@ struct WorkFacts {
   std::string model{};
   std::optional<double> parameters{};
   bool are_parameters_certain = false;     ///< Counted from a shape or given, not read off a name.
+  std::optional<double> forward_gflops{};  ///< Of a sample, where it does not follow from parameters and tokens.
   std::optional<int64_t> feature_width{};  ///< Of a contrastive loss: features are gathered from all devices.
   int64_t tp = 1, pp = 1, chunks = 1;      ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
   std::optional<int64_t> micro_batch{};
@@ -51,6 +52,9 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
 
 /// The system of the table that a text names, or nullptr.
 const hw::SystemSpec* find_system_in(std::string_view text);
+
+/// A machine of which nothing is known but how many devices a node has: a middling cluster, very wide.
+Machine unknown_machine(double devices_per_node);
 
 /// The prior of a step on a machine. `reference_step_s` in seconds, an assumption unless `is_step_certain`; 0: not
 /// known, and all traffic is stated as a share of it. Adds what it took as known to `facts`.

@@ -27,7 +27,7 @@ constexpr uint16_t kBigData = 0x01;  // node flags
 constexpr uint64_t kNoPage = ~uint64_t{0};
 constexpr int kMaxTreeDepth = 32;  // liblmdb's own limit
 constexpr uint32_t kMinPageBytes = 256, kMaxPageBytes = 65536;
-constexpr size_t kMaxKeptBytes = size_t{64} << 20;   // 16384 pages hold the keys of 2 million pictures
+constexpr size_t kMaxKeptBytes = size_t{64} << 20;  // 16384 pages hold the keys of 2 million pictures
 // Smaller reads are slower. What follows is left to the kernel, which reads it in larger pieces of memory than
 // posix_fadvise() does.
 constexpr uint64_t kAheadBytes = uint64_t{1} << 20;

@@ -252,6 +252,65 @@ TEST(TableSteps, ShardedParametersTravelWithEveryMicroBatch) {
   EXPECT_EQ(curve.points[2].measured.size.traffic, 2);
 }
 
+// The same curve with its batch in a column and in the words above it.
+TEST(TableSteps, BatchesInWordsCountLikeColumns) {
+  const std::string rows[] = {"384,153\n768,149\n1536,141\n", "384,1536,153\n768,1536,149\n1536,1536,141\n"};
+  const std::string model = "# GPT-3 175B, TP=8 PP=12, A100 80GB, 8 GPUs a node, sequence length 2048";
+  const MeasuredCurve told = read(model + ", global batch size 1536, micro-batch 1\ngpus,tflops_per_gpu\n" + rows[0]);
+  const MeasuredCurve column = read(model + " MBS=1\ngpus,global_batch,tflops_per_gpu\n" + rows[1]);
+  ASSERT_EQ(told.points.size(), column.points.size());
+  EXPECT_EQ(told.is_strong, column.is_strong);
+  EXPECT_DOUBLE_EQ(told.clock_s, column.clock_s);
+  for (size_t i = 0; i < told.points.size(); ++i) {
+    EXPECT_DOUBLE_EQ(told.points[i].measured.step_s, column.points[i].measured.step_s) << i;
+    EXPECT_DOUBLE_EQ(told.points[i].measured.size.work, column.points[i].measured.size.work) << i;
+    EXPECT_DOUBLE_EQ(told.points[i].measured.size.bubble, column.points[i].measured.size.bubble) << i;
+  }
+  EXPECT_DOUBLE_EQ(told.points[2].measured.size.bubble, 11.0 / 96);
+}
+
+TEST(TableSteps, ColumnsWinOverWords) {
+  const MeasuredCurve curve =
+      read("# gpt3-1.3b, global batch size 64\nnodes,gpus,global_batch,step_time_s\n1,8,256,4\n2,16,512,4.1\n");
+  EXPECT_FALSE(curve.is_strong);
+  EXPECT_EQ(curve.work.local_batch, 32);
+}
+
+TEST(TableSteps, ABatchOfAllDevicesIsNotThatOfWeakScaling) {
+  const MeasuredCurve curve =
+      read("# gpt3-1.3b, weak scaling from global batch 64 on\nnodes,gpus,samples/s\n1,8,80\n2,16,159\n");
+  EXPECT_FALSE(curve.is_strong);
+  EXPECT_FALSE(curve.has_seconds);
+}
+
+TEST(TableSteps, TheShareOfThePeakTellsSeconds) {
+  const MeasuredCurve curve =
+      read("# gpt3-1.3b, H100, global batch 256, sequence length 2048\nnodes,gpus,mfu_pct\n1,8,40\n2,16,39\n");
+  const double flops = 32 * 6 * *curve.work.parameters * 2048, rate = 0.4 * 989.4e12;
+  const CurvePoint& first = curve.points.front();
+  EXPECT_NEAR(first.measured.step_s * curve.clock_s, flops / rate, 1e-3 * flops / rate);
+}
+
+// A training of hours tells nothing of the step; how much gradients weigh follows from model, device and batch.
+TEST(TableSteps, TimesOfATrainingTakeTheUsualRateOfTheModel) {
+  const MeasuredCurve curve =
+      read("# BERT-large, V100, global batch 65536, sequence length 128\ngpus,time (hours)\n64,8.7\n256,2.4\n");
+  const double step = curve.points.front().measured.step_s * curve.clock_s;
+  EXPECT_NEAR(step, 1024 * 6 * 336e6 * 128 / (0.4 * 125e12), 0.01 * step);
+  EXPECT_FALSE(curve.has_seconds);
+}
+
+TEST(TableSteps, DevicesAndNetworksAreReadFromWords) {
+  const MeasuredCurve known = read("# gpt3-1.3b, A100-80GB\nnodes,gpus,samples/s\n1,4,80\n2,8,159\n");
+  ASSERT_TRUE(known.machine);
+  EXPECT_EQ(known.machine->node_gbytes_per_s.value, 100);  // 25 GB/s of each device
+  const MeasuredCurve told = read("# gpt3-1.3b, A100-80GB, 2x HDR\nnodes,gpus,samples/s\n1,4,80\n2,8,159\n");
+  EXPECT_EQ(told.machine->node_gbytes_per_s.value, 50);
+  const MeasuredCurve system = read("# gpt3-1.3b, H100, MareNostrum 5\nnodes,gpus,samples/s\n1,4,80\n2,8,159\n");
+  EXPECT_EQ(system.machine->name, "MareNostrum 5 ACC");
+  EXPECT_FALSE(read("# gpt3-1.3b\nnodes,gpus,samples/s\n1,4,80\n2,8,159\n").machine);
+}
+
 // "GPT 340B" is no gpt3-40b.
 TEST(WorkFacts, NumbersAreNotCutOutOfOthers) {
   EXPECT_EQ(find_model_name("GPT 340B TP=8"), "");
@@ -259,6 +318,18 @@ TEST(WorkFacts, NumbersAreNotCutOutOfOthers) {
   WorkFacts facts;
   ASSERT_TRUE(take_model("GPT 340B TP=8", "here", facts));
   EXPECT_EQ(facts.parameters, 340e9);
+}
+
+TEST(WorkFacts, AFamilysNameDoesNotHideTheSize) {
+  const auto parameters = [](const char* text) {
+    WorkFacts facts;
+    EXPECT_TRUE(take_model(text, "here", facts)) << text;
+    return facts.parameters.value_or(0);
+  };
+  EXPECT_DOUBLE_EQ(parameters("GPT-2 8.3B"), 8.3e9);
+  EXPECT_DOUBLE_EQ(parameters("BERT 3.9B"), 3.9e9);
+  EXPECT_NEAR(parameters("GPT-2, 300B tokens"), 124e6, 1e6);
+  EXPECT_EQ(parameters("ResNet-101"), 44.549e6);
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+namespace lockstep::predict {
+
+/// What a text in English words tells of the batch of one step: "global batch size 1536", "batch of 4M tokens", "local
+/// batch 2", "32 sequences per GPU batch", "GBS=512 MBS=1". Absent: not told, or told twice with different numbers.
+struct ToldBatch {
+  std::optional<double> global_samples{}, global_tokens{};  ///< Of all devices.
+  std::optional<double> local_samples{}, local_tokens{};    ///< Of a device.
+  std::optional<double> samples{}, tokens{};                ///< Of a device or of all: the text does not say.
+  std::optional<double> micro_batch{};
+};
+ToldBatch told_batch(std::string_view text);
+
+/// The number that belongs to a word of a parallel layout ("tensor", "pipeline", "virtual"): "tensor parallel size of
+/// 8", "pipeline stages: 12", "8-way tensor parallelism", "12 pipeline stages".
+std::optional<int64_t> told_degree(std::string_view text, std::string_view word);
+
+/// Tokens of a sequence: "sequence length 2048", "context of 8k", "seq_len=4096", "sequences of 2048 tokens".
+std::optional<double> told_sequence(std::string_view text);
+
+/// GB/s of a node into the network and per direction: "8x HDR InfiniBand", "4x NDR200", "25GbE", "400 Gbps". A kind of
+/// InfiniBand without the number of its cards tells nothing.
+std::optional<double> told_node_gbytes_per_s(std::string_view text);
+
+}  // namespace lockstep::predict
