@@ -144,6 +144,21 @@ double contrastive_s_per_node(const WorkFacts& work, const Machine& machine, dou
 /// Blocks of a transformer of so many parameters, as the known GPT shapes have them (1.3B: 24, 70B: 73, 175B: 95).
 double num_layers(double parameters) { return std::max(12.0, 24 * std::pow(parameters / 1.3e9, 0.28)); }
 
+/// The whole number above zero behind a word in a text of lower case: "tp=8", "tp 8".
+std::optional<int64_t> find_setting(const std::string& lower, std::string_view word) {
+  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
+    if (at > 0 && is_alnum(lower[at - 1])) continue;
+    size_t begin = at + word.size();
+    if (begin < lower.size() && (lower[begin] == '=' || lower[begin] == ' ' || lower[begin] == ':')) ++begin;
+    size_t end = begin;
+    while (end < lower.size() && is_digit(lower[end])) ++end;
+    if (end == begin) continue;
+    if (const auto value = core::parse_int(std::string_view(lower).substr(begin, end - begin)); value && *value > 0)
+      return value;
+  }
+  return std::nullopt;
+}
+
 const PublishedModel* published_model(std::string_view name) {
   for (const PublishedModel& model : kPublishedModels)
     if (model.name == name) return &model;
@@ -158,20 +173,6 @@ std::optional<double> parameters_of(const std::string& found) {
   return static_cast<double>(config::gpt_cost(config::resolve_gpt_shape(found)).parameters);
 }
 }  // namespace
-
-std::optional<int64_t> find_setting(const std::string& lower, std::string_view word) {
-  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
-    if (at > 0 && is_alnum(lower[at - 1])) continue;
-    size_t begin = at + word.size();
-    if (begin < lower.size() && (lower[begin] == '=' || lower[begin] == ' ' || lower[begin] == ':')) ++begin;
-    size_t end = begin;
-    while (end < lower.size() && is_digit(lower[end])) ++end;
-    if (end == begin) continue;
-    if (const auto value = core::parse_int(std::string_view(lower).substr(begin, end - begin)); value && *value > 0)
-      return value;
-  }
-  return std::nullopt;
-}
 
 std::string find_model_name(std::string_view text) {
   if (std::string tower = find_clip_tower(text); !tower.empty()) return tower;

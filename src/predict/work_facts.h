@@ -41,9 +41,6 @@ struct WorkFacts {
 /// MBS=1", "FSDP". What is there already stays; `source` names the text in the facts.
 void read_work_facts(const std::string& text, const std::string& source, WorkFacts& facts);
 
-/// The whole number above zero behind a word in a text of lower case: "tp=8", "tp 8".
-std::optional<int64_t> find_setting(const std::string& lower, std::string_view word);
-
 /// The named model of our tables that a text speaks of (the longest name of several), else ResNet-50 or BERT; "": none.
 std::string find_model_name(std::string_view text);
 /// Takes parameters (and the width of contrastive features) of a model found by find_model_name, or of a number with B
