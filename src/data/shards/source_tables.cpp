@@ -236,8 +236,8 @@ int64_t synthetic_label(int64_t row, const SourceConfig& config) {
   return static_cast<int64_t>(core::CounterRng(key).below(static_cast<uint64_t>(config.num_classes)));
 }
 
-/// Patches of colour with noise on them, as many bytes as a photograph of the size has. Of one colour JPEGs are nearly
-/// empty and features behind the first batch norm nearly zero: neither decoding nor steps are then those of pictures.
+/// Patches of colour with noise on them, as many bytes as a photograph of the size has. Of one colour a JPEG is nearly
+/// empty, and features behind the first batch norm are nearly zero.
 Image noisy_picture(int pixels, uint64_t number) {
   constexpr int kPatch = 24, kNoise = 32;  // no multiple of a JPEG's blocks; levels
   Image image{
