@@ -83,8 +83,17 @@ def resnet50():
 def vit_b_16():
     model = draw_weights(torchvision.models.vit_b_16()).eval()
     with torch.no_grad():
-        scores = model(pictures("eval", 2, 224))
-    save_file({"eval_scores": scores}, GOLDEN / "vit_b_16.safetensors",
+        out = {"eval_scores": model(pictures("eval", 2, 224))}
+        with torch.autocast("cpu", torch.bfloat16):
+            out["autocast_scores"] = model(pictures("eval", 2, 224)).float()
+    loss = torch.nn.functional.cross_entropy(model.train()(pictures("train", 2, 224)), labels(0)[:2])
+    loss.backward()
+    # Of each gradient its norm, and its product with drawn numbers, which tells where its entries lie.
+    out["loss"] = loss.detach()
+    out["grad_norms"] = torch.stack([parameter.grad.norm() for parameter in model.parameters()])
+    out["grad_products"] = torch.stack([(parameter.grad * drawn("gradient." + name, parameter.shape)).sum()
+                                        for name, parameter in model.named_parameters()])
+    save_file(out, GOLDEN / "vit_b_16.safetensors",
               {"names": json.dumps(list(model.state_dict())),
                "sizes": json.dumps([list(v.shape) for v in model.state_dict().values()])})
 

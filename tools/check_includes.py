@@ -4,8 +4,9 @@ does include something of each folder that it lists. LibTorch is included only w
 Headers include at most ATen/core/TensorBody.h of it; those named *_internal.h may include more, and only .cpp files of
 their own folder may include them. Inside a folder no include leads back: a header with its .cpp counts as one, and none
 of them reaches itself through others. The front program includes nothing of the engine's half and neither program
-anything of the other. Files of src/ are named from src/ on, in quotes. Also limits Trainer::run and Trainer::step to 30
-lines, holds output to core/print.h and core/log.h, which let no text of others steer a terminal, JSON and TOML to
+anything of the other. Files of src/ are named from src/ on, in quotes. Of a task in OUTSIDE_USES only the files named
+there use anything: who cuts the task out deletes its folder and edits those. Also limits Trainer::run and Trainer::step
+to 30 lines, holds output to core/print.h and core/log.h, which let no text of others steer a terminal, JSON and TOML to
 core/json.h and core/toml.h, whose parsers have limits, and threads of kernels to nn/parallel_for.h.
 
 usage: check_includes.py [ROOT]     ROOT: the repository to look at; default: the one that this file lies in
@@ -40,6 +41,8 @@ RESERVED = [
 ]
 TABLE_ROW = re.compile(r"\| ([a-z*/]+) \| [^|]* \| ([^|]+) \|")
 ENGINE_FOLDERS = re.compile(r"LibTorch is included only in ([^;]*);")
+# Task -> files outside its folder that may include something of it.
+OUTSIDE_USES = {"imagenet": {"tasks/tasks_front.cpp", "tasks/tasks_engine.cpp", "bench/loader_case.cpp"}}
 # As the table names the two halves of src/tasks, and their short names here.
 SHORT_NAMES = {"tasks/*/front": "tasks", "tasks/front": "tasks", "tasks/*/engine": "tasks_engine"}
 
@@ -131,6 +134,9 @@ def arrow_problems(path, root, name, is_quoted, table):
     task, other_task = task_of(parts), task_of(included)
     if task and other_task and task != other_task:
         yield f"task {task} may not include task {other_task}"
+    elif other_task in OUTSIDE_USES and not task and "/".join(parts) not in OUTSIDE_USES[other_task]:
+        allowed = ", ".join(sorted(OUTSIDE_USES[other_task]))
+        yield f"{name}: outside its folder only {allowed} may include something of task {other_task}"
     if name.endswith(INTERNAL) and (path.suffix == ".h" or "/".join(included[:-1]) != "/".join(parts[:-1])):
         yield f"{name} is for the .cpp files of its own folder"
 

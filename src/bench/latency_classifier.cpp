@@ -26,8 +26,7 @@ class ClassifierSubject final : public LatencySubject {
  public:
   explicit ClassifierSubject(const BenchContext& context)
       : context_(context), shape_(config::classifier_shape(train_options().model, kClasses, image_pixels())),
-        transform_(data::imagenet_transform(/*is_train=*/false, static_cast<int>(shape_.image_pixels),
-                                            static_cast<int>(shape_.image_pixels * 8 / 7))) {}
+        transform_(data::imagenet_transform(/*is_train=*/false, static_cast<int>(shape_.image_pixels))) {}
 
   std::vector<std::string> froms() const override { return {"pixels", "pictures", "tokens"}; }
   std::vector<std::string> towers() const override { return {"image"}; }

@@ -9,7 +9,6 @@
 #include "core/strings.h"
 #include "tasks/contrastive/front/recorded_model.h"
 #include "tasks/front/device_here.h"
-#include "tasks/imagenet/front/recorded_classifier.h"
 
 namespace lockstep::commands {
 namespace {
@@ -148,6 +147,13 @@ void declare(ParsedCommand& parsed) {
   }
 }
 
+bool take_recorded_classifier(core::OptionSet& set, const std::string& weights) {
+  const auto rows = tasks::front_tasks();
+  return std::any_of(rows.begin(), rows.end(), [&](const tasks::FrontTaskRow& task) {
+    return task.take_recorded_classifier != nullptr && task.take_recorded_classifier(set, weights);
+  });
+}
+
 /// Weights of a run name their model themselves.
 void take_models_of_runs(ParsedCommand& parsed) {
   if (parsed.infer && !parsed.set->is_given("model")) {
@@ -155,7 +161,7 @@ void take_models_of_runs(ParsedCommand& parsed) {
     std::error_code ignored;
     const bool is_known =
         tasks::take_recorded_model(*parsed.set, weights) ||
-        (parsed.infer->job == config::InferJob::kClassify && tasks::take_recorded_classifier(*parsed.set, weights));
+        (parsed.infer->job == config::InferJob::kClassify && take_recorded_classifier(*parsed.set, weights));
     if (!is_known && std::filesystem::is_directory(weights, ignored))
       throw UsageError(
           fmt::format("options: the model of '{}' is not known: no run.json of a run of {} is "

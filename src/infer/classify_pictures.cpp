@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "data/loader.h"
+#include "data/pictures/per_colour.h"
 #include "data/pictures/picture_decoder.h"
 #include "data/text/class_names.h"
 #include "infer/class_results.h"
@@ -17,7 +18,6 @@
 #include "models/imagenet/make_classifier.h"
 #include "models/weights.h"
 #include "nn/captured_call.h"
-#include "tasks/imagenet/engine/imagenet_data.h"
 #include "train/batch_mover.h"
 #include "train/device.h"
 #include "train/precision.h"
@@ -26,17 +26,16 @@
 namespace lockstep::infer {
 namespace {
 
-/// What of a training's options says how pictures are prepared, and which network it is.
-tasks::ImagenetOptions as_imagenet(const config::InferOptions& options) {
-  tasks::ImagenetOptions imagenet;
-  imagenet.model = options.model;
-  if (!options.force_image_size.empty()) imagenet.image_pixels = options.force_image_size.front();
-  imagenet.resize_pixels = options.resize_pixels;
-  imagenet.interpolation = options.image_interpolation.value_or(imagenet.interpolation);
-  imagenet.image_mean = options.image_mean;
-  imagenet.image_std = options.image_std;
-  imagenet.max_image_pixels = options.max_image_pixels;
-  return imagenet;
+/// Preparation of pictures of so many pixels.
+data::TransformConfig transform_of(const config::InferOptions& options, int64_t image_pixels) {
+  auto transform = data::imagenet_transform(/*is_train=*/false, static_cast<int>(image_pixels),
+                                            static_cast<int>(options.resize_pixels.value_or(0)));
+  transform.resize_pixels = std::max(transform.resize_pixels, transform.image_pixels);
+  if (options.image_interpolation == "bicubic") transform.filter = data::ResizeFilter::kBicubic;
+  transform.limits.max_pixels = options.max_image_pixels;
+  transform.mean = data::per_colour(options.image_mean, transform.mean);
+  transform.std = data::per_colour(options.image_std, transform.std);
+  return transform;
 }
 
 /// Rows of the layer that gives the scores.
@@ -70,22 +69,22 @@ void classify_pictures(const config::InferOptions& options) {
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
   checkpoint::CheckpointManifest ignored;
   const models::WeightFile weights = models::read_weights(train::weight_file(options.pretrained, ignored));
-  tasks::ImagenetOptions imagenet = as_imagenet(options);
-  imagenet.num_classes = num_classes_of(weights);
-  const std::vector<std::string> names = names_of_classes(options, *imagenet.num_classes);
-  const auto network = models::make_classifier(tasks::classifier_of(imagenet), {.tensors = at::TensorOptions(device)});
+  const config::ClassifierShape shape = config::classifier_shape(
+      options.model, num_classes_of(weights),
+      options.force_image_size.empty() ? config::ClassifierShape().image_pixels : options.force_image_size.front());
+  const std::vector<std::string> names = names_of_classes(options, shape.num_classes);
+  const auto network = models::make_classifier(shape, {.tensors = at::TensorOptions(device)});
   models::load_weights(*network, weights);
   network->set_training(false);
 
   const auto files = list_files(options.images, /*is_audio=*/false);
-  const data::TransformConfig transform =
-      tasks::make_imagenet_transform(imagenet, /*is_train=*/false, imagenet.image_pixels);
+  const data::TransformConfig transform = transform_of(options, shape.image_pixels);
   const train::BatchMover mover(device, precision.input_type(), transform.mean, transform.std);
   BadSamples bad;
   data::Loader loader(file_list_source(files),
                       tolerant_decoder(data::make_picture_decoder({.transform = transform}), bad),
                       {.micro_batch_size = options.samples_per_batch,
-                       .image_pixels = imagenet.image_pixels,
+                       .image_pixels = shape.image_pixels,
                        .num_workers = std::max<int64_t>(1, options.workers)});
   nn::CapturedCall class_probabilities(
       [&](const std::vector<at::Tensor>& inputs) {

@@ -33,6 +33,7 @@ constexpr EfficiencyPrior kEfficiencies[] = {
     {"clap", 0.15, 0.50, "prior for audio towers of many small kernels"},
     {"htsat", 0.15, 0.50, "prior for audio towers of many small kernels"},
     {"rn", 0.15, 0.50, "prior for convolutional networks, bound by memory"},
+    {"vit_", 0.40, 0.35, "prior for vision transformers"},
     {"imagenet", 0.15, 0.50, "prior for convolutional networks, bound by memory"},
     {"clip", 0.40, 0.35, "prior for vision transformers"},
 };

@@ -44,6 +44,10 @@ struct FrontTaskRow {
   std::vector<std::string> programs{};                 ///< Modules and scripts of others whose flags this task takes.
   std::string (*list_models)() = nullptr;              ///< What --list-models prints, where the task has it.
   std::string (*list_models_on_terminal)() = nullptr;  ///< The same for eyes, on a terminal.
+  /// Sets the options of `infer classify` that say what weights belong to and how pictures are prepared to those of the
+  /// run of this task that `weights` is of; what the user has given stays. False where no record of such a run is
+  /// there.
+  bool (*take_recorded_classifier)(core::OptionSet& set, const std::string& weights) = nullptr;
 };
 
 /// All tasks, the default one first: the only place of the torch-free half that makes one by its name.

@@ -5,6 +5,7 @@
 #include "tasks/contrastive/front/contrastive_front.h"
 #include "tasks/gpt/front/gpt_front.h"
 #include "tasks/imagenet/front/imagenet_front.h"
+#include "tasks/imagenet/front/recorded_classifier.h"
 #include "tasks/tasks.h"
 
 namespace lockstep::tasks {
@@ -22,7 +23,11 @@ std::span<const FrontTaskRow> front_tasks() {
        make_contrastive_front,
        {"laion_clap.training.main", "laion_clap/training/main.py"}},
       {"gpt", "train a GPT model", make_gpt_front, {"pretrain_gpt.py"}},
-      {"imagenet", "train a ResNet or ViT on labelled pictures", make_imagenet_front, {"imagenet/main.py"}},
+      {.name = "imagenet",
+       .summary = "train a ResNet or ViT on labelled pictures",
+       .make = make_imagenet_front,
+       .programs = {"imagenet/main.py"},
+       .take_recorded_classifier = take_recorded_classifier},
       {"resnet", "the other name of train imagenet", make_imagenet_front, {}},
   };
   return rows;

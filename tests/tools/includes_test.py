@@ -76,6 +76,14 @@ class Includes(unittest.TestCase):
         self.assertIn("norm.cpp:1: at::parallel_for: use nn::parallel_for", said)
         self.assertEqual(self.problems_of({"nn/parallel_for.cpp": "at::parallel_for(begin, end, grain, use);\n"}), "")
 
+    def test_a_task_that_can_be_cut_out_is_used_in_named_places(self):
+        use = '#include "core/error.h"\n#include "tasks/imagenet/front/options.h"\n'
+        task = {"tasks/imagenet/front/options.h": ""}
+        said = self.problems_of({**task, "tasks/front/more.cpp": use})
+        self.assertIn("more.cpp:2: tasks/imagenet/front/options.h: outside its folder only bench/loader_case.cpp", said)
+        self.assertEqual(self.problems_of({**task, "tasks/tasks_front.cpp": use,
+                                           "tasks/imagenet/front/more.cpp": use}), "")
+
     def test_what_the_table_allows_passes(self):
         self.assertEqual(
             self.problems_of(

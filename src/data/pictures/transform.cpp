@@ -152,7 +152,7 @@ TransformConfig imagenet_transform(bool is_train, int image_pixels, int resize_p
   config.scale_min = 0.08;
   config.flip_probability = 0.5;
   config.filter = ResizeFilter::kBilinear;
-  config.resize_pixels = resize_pixels;
+  config.resize_pixels = resize_pixels > 0 ? resize_pixels : image_pixels * 8 / 7;
   config.mean = {0.485f, 0.456f, 0.406f};
   config.std = {0.229f, 0.224f, 0.225f};
   return config;

@@ -45,8 +45,9 @@ struct TransformConfig {
 };
 
 /// What torchvision's ImageNet recipes do: bilinear; train: crops of 8 to 100 % of the area, half of them mirrored;
-/// evaluation: the shortest side to resize_pixels, then the centre. With ImageNet's mean and deviation.
-TransformConfig imagenet_transform(bool is_train, int image_pixels = 224, int resize_pixels = 256);
+/// evaluation: the shortest side to resize_pixels, then the centre. With ImageNet's mean and deviation. Without
+/// resize_pixels (0) it is 8/7 of image_pixels: 256 of 224.
+TransformConfig imagenet_transform(bool is_train, int image_pixels = 224, int resize_pixels = 0);
 
 /// Throws UsageError that names the member, its value and the range.
 void check_transform(const TransformConfig& config);

@@ -27,8 +27,8 @@ RowTable open_class_folders(const SourceConfig& config);
 /// Names of the class folders in label order. DataError when there are none, and where `folder` is one too high: its
 /// folders are named like parts of a data set (train, val, test), or hold nothing but folders.
 std::vector<std::string> image_folder_classes(const std::string& folder);
-/// num_samples times a black JPEG of synthetic_pixels square with the caption "Dummy caption", and where labels are
-/// needed one below num_classes.
+/// num_samples JPEGs of synthetic_pixels square with the caption "Dummy caption": all black, or where labels are needed
+/// 2 to 16 different ones in turn, each with a label below num_classes.
 RowTable open_synthetic(const SourceConfig& config);
 /// num_samples times noise, 65,536 different ones in turn, with the caption "Dummy caption". A row holds a key only
 /// (member kNoiseExtension); the decoder makes the noise.

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr uint64_t kPurposeLabel = 0x4c4142454cull;
+constexpr uint64_t kPurposeLabel = 0x4c4142454cull, kPurposePicture = 0x50494354ull;
 constexpr int kMaxFolderDepth = 32;  // also ends loops of symbolic links
 
 /// What the files of class folders hold.
@@ -236,6 +236,52 @@ int64_t synthetic_label(int64_t row, const SourceConfig& config) {
   return static_cast<int64_t>(core::CounterRng(key).below(static_cast<uint64_t>(config.num_classes)));
 }
 
+/// Patches of colour with noise on them, as many bytes as a photograph of the size has. Of one colour a JPEG is nearly
+/// empty, and features behind the first batch norm are nearly zero.
+Image noisy_picture(int pixels, uint64_t number) {
+  constexpr int kPatch = 24, kNoise = 32;  // no multiple of a JPEG's blocks; levels
+  Image image{
+      .width = pixels, .height = pixels, .rgb_YXC = std::vector<uint8_t>(static_cast<size_t>(pixels) * pixels * 3)};
+  core::CounterRng rng(core::stream_key({kPurposePicture, number}));
+  std::vector<int> patch_XC(static_cast<size_t>(pixels / kPatch + 1) * 3);
+  uint64_t noise = 0;
+  size_t at = 0;
+  for (int y = 0; y < pixels; ++y) {
+    if (y % kPatch == 0)
+      for (int& level : patch_XC) level = static_cast<int>(rng.below(256 - kNoise));
+    for (int x = 0; x < pixels; ++x)
+      for (int color = 0; color < 3; ++color, ++at, noise >>= 8) {
+        if (at % sizeof noise == 0) noise = rng.next_u64();
+        const int level = patch_XC[static_cast<size_t>(x / kPatch) * 3 + static_cast<size_t>(color)];
+        image.rgb_YXC[at] = static_cast<uint8_t>(level + static_cast<int>(noise % kNoise));
+      }
+  }
+  return image;
+}
+
+/// The encoded pictures that generated samples have in turn: OpenCLIP's black one, or with labels different ones.
+std::vector<std::string> synthetic_pictures(const SourceConfig& config) {
+  constexpr int kQuality = 90, kBlackQuality = 95;
+  constexpr int64_t kMostNoisy = 16, kNoisyPixels = 1 << 24;  // of all together, so that large ones take no minutes
+  const auto pixels = static_cast<int>(config.synthetic_pixels);
+  if (pixels < 1 || pixels > 16384)
+    throw UsageError(fmt::format("data: a synthetic image of {} pixels, expected 1 to 16384", pixels));
+  std::vector<std::string> pictures;
+  const auto add = [&](const Image& image, int quality) {
+    const std::vector<std::byte> encoded = encode_jpeg(image, quality);
+    pictures.emplace_back(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  };
+  if (!config.need_label) {
+    add({.width = pixels, .height = pixels, .rgb_YXC = std::vector<uint8_t>(static_cast<size_t>(pixels) * pixels * 3)},
+        kBlackQuality);
+    return pictures;
+  }
+  const auto num_noisy = std::clamp<int64_t>(kNoisyPixels / (int64_t{pixels} * pixels), 2, kMostNoisy);
+  for (int64_t number = 0; number < num_noisy; ++number)
+    add(noisy_picture(pixels, static_cast<uint64_t>(number)), kQuality);
+  return pictures;
+}
+
 RawSample synthetic_row(int64_t row, Member media) {
   RawSample sample;
   sample.key = std::to_string(row);
@@ -317,18 +363,13 @@ RowTable open_class_folders(const SourceConfig& config) {
 }
 
 RowTable open_synthetic(const SourceConfig& config) {
-  const auto pixels = static_cast<int>(config.synthetic_pixels);
-  if (pixels < 1 || pixels > 16384)
-    throw UsageError(fmt::format("data: a synthetic image of {} pixels, expected 1 to 16384", pixels));
-  const Image black{
-      .width = pixels, .height = pixels, .rgb_YXC = std::vector<uint8_t>(static_cast<size_t>(pixels) * pixels * 3)};
-  const std::vector<std::byte> encoded = encode_jpeg(black, 95);
-  const auto jpeg = std::make_shared<const std::string>(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  const auto pictures = std::make_shared<const std::vector<std::string>>(synthetic_pictures(config));
   RowTable result;
   result.num_rows = std::max(config.num_samples, config.global_batch);
-  result.fingerprint = fmt::format("synthetic-{}-{}", pixels, result.num_rows);
-  result.row = [jpeg, config](int64_t row) {
-    RawSample sample = synthetic_row(row, {"jpg", *jpeg});
+  result.fingerprint =
+      fmt::format("synthetic{}-{}-{}", config.need_label ? "-noisy" : "", config.synthetic_pixels, result.num_rows);
+  result.row = [pictures, config](int64_t row) {
+    RawSample sample = synthetic_row(row, {"jpg", (*pictures)[static_cast<size_t>(row) % pictures->size()]});
     sample.label = synthetic_label(row, config);
     return sample;
   };

@@ -45,7 +45,9 @@ Outputs ClassifierTask::forward(const Batch& batch) {
         outputs.loss_sum * mixed.own_share +
         summed_cross_entropy(score_BK, mixed.other_label_B, options_.label_smoothing) * (1 - mixed.own_share);
   outputs.weight_sum = at::full({}, static_cast<double>(batch.num_samples), outputs.loss_sum.options());
-  outputs.hits_2 = count_hits(score_BK.detach(), batch.label_B);
+  // Of a mixed sample the class of the larger share counts, as in torchvision's recipes.
+  const bool is_mostly_other = mixed.other_label_B.defined() && mixed.own_share < 0.5;
+  outputs.hits_2 = count_hits(score_BK.detach(), is_mostly_other ? mixed.other_label_B : batch.label_B);
   return outputs;
 }
 

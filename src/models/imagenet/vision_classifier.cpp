@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/zeros.h>
 
 #include <string>
 
@@ -33,13 +32,14 @@ EncoderBlock::EncoderBlock(const config::ClassifierShape& shape, const at::Tenso
 }
 
 at::Tensor EncoderBlock::finish(const at::Tensor& x, const at::Tensor& attended) const {
-  const at::Tensor middle = x.add(attended);
-  return middle.add(mlp_3_.forward(mlp_0_.forward_activated(ln_2_.forward(middle), nn::Activation::kGelu)));
+  const auto [middle, normed] = ln_2_.forward_sum(x, attended);
+  return middle.add(mlp_3_.forward(mlp_0_.forward_activated(normed, nn::Activation::kGelu)));
 }
 
 at::Tensor EncoderBlock::forward(const at::Tensor& x_BTD) const {
   about_to_run();
-  return finish(x_BTD, self_attention_.forward(ln_1_.forward(x_BTD), /*is_causal=*/false));
+  const auto [x, normed] = ln_1_.forward_beside(x_BTD);
+  return finish(x, self_attention_.forward(normed, /*is_causal=*/false));
 }
 
 at::Tensor EncoderBlock::forward_first(const at::Tensor& x_BTD) const {
@@ -73,9 +73,10 @@ at::Tensor VisionClassifier::forward(const at::Tensor& image_BCYX) {
   LOCKSTEP_CHECK(image_BCYX.size(2) == image_pixels_ && image_BCYX.size(3) == image_pixels_,
                  "image {} x {}, expected {}", image_BCYX.size(2), image_BCYX.size(3), image_pixels_);
   const at::Tensor patches_BPD = conv_proj_.forward(image_BCYX, {});
-  const at::ScalarType type = patches_BPD.scalar_type();
-  const at::Tensor class_B1D = class_token_.to(type).expand({image_BCYX.size(0), 1, width_});
-  at::Tensor x_BTD = at::cat({class_B1D, patches_BPD.add(conv_proj_bias_.to(type))}, 1).add(pos_embedding_.to(type));
+  // Under autocast patches have 16 bits and parameters 32: from here on x has 32, to which the blocks add, as in
+  // torchvision.
+  const at::Tensor class_B1D = class_token_.expand({image_BCYX.size(0), 1, width_});
+  at::Tensor x_BTD = at::cat({class_B1D, patches_BPD.add(conv_proj_bias_)}, 1).add(pos_embedding_);
   for (size_t block = 0; block + 1 < blocks_.size(); ++block) x_BTD = blocks_[block]->forward(x_BTD);
   return head_.forward(ln_.forward(blocks_.back()->forward_first(x_BTD)));  // nothing else reaches the scores
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "core/error.h"
@@ -156,6 +157,40 @@ TEST_F(Labelled, SyntheticPicturesHaveLabelsBelowTheirNumber) {
   for (const auto& [label, count] : counts) EXPECT_GT(count, 15) << label;
   const auto again = open_eval_source(config);
   for (const int64_t label : labels) ASSERT_EQ(again->next()->label, label);
+}
+
+/// Of one colour, features would be nearly zero behind the first batch norm, and JPEGs nearly empty.
+TEST_F(Labelled, SyntheticPicturesAreDifferentAndOfManyColours) {
+  SourceConfig config = labelled_config("");
+  config.type = DatasetType::kSynthetic;
+  config.num_classes = 10;
+  config.num_samples = 64;
+  config.synthetic_pixels = 224;
+  std::map<std::string, int> counts;
+  const auto source = open_eval_source(config), again = open_eval_source(config);
+  while (auto sample = source->next()) {
+    const std::string bytes = sample->find("jpg")->bytes;
+    ++counts[bytes];
+    EXPECT_EQ(again->next()->find("jpg")->bytes, bytes) << "the same in every run";
+  }
+  EXPECT_EQ(counts.size(), 16u);
+  for (const auto& [bytes, count] : counts) {
+    EXPECT_EQ(count, 4);
+    EXPECT_GT(bytes.size(), size_t{15'000}) << "a photograph of this size has some 20 kB";
+    const Image image = decode_image(std::as_bytes(std::span(bytes)), "synthetic");
+    ASSERT_EQ(image.width, 224);
+    double sum = 0, squares = 0;
+    for (const uint8_t level : image.rgb_YXC) sum += level, squares += level * level;
+    const double num_levels = static_cast<double>(image.rgb_YXC.size()), mean = sum / num_levels;
+    EXPECT_NEAR(mean, 127, 15);
+    EXPECT_GT(std::sqrt(squares / num_levels - mean * mean), 50);
+  }
+}
+
+TEST_F(Labelled, SyntheticPicturesWithoutLabelsHaveNone) {
+  SourceConfig config = labelled_config("");
+  config.type = DatasetType::kSynthetic;
+  config.num_samples = 4;
   config.need_label = false;
   EXPECT_EQ(open_eval_source(config)->next()->label, -1);
 }

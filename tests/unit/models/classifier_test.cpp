@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "core/json.h"
@@ -20,7 +21,8 @@ using tests::expect_close;
 using tests::load_golden;
 
 constexpr int64_t kBatch = 8, kPixels = 64, kClasses = 1000;
-constexpr double kScores = 1e-5;  // of the largest value
+constexpr double kScores = 1e-5;     // of the largest value
+constexpr double kGradients = 1e-4;  // of a gradient's norm: fp32 sums in another order through twelve blocks
 
 std::unique_ptr<Classifier> drawn_classifier(const std::string& name) {
   auto network = make_classifier(config::classifier_shape(name, kClasses, 224), {});
@@ -66,6 +68,34 @@ TEST(Classifier, VitB16HasTorchvisionsTensorsAndScores) {
   network->set_training(false);
   expect_close(class_scores(*network, drawn_pictures("eval", 2, 224), true),
                load_golden("imagenet/vit_b_16.safetensors").at("eval_scores"), kScores, "scores");
+}
+
+/// Of each parameter the norm of its gradient, and its product with drawn numbers, which tells where its entries lie.
+TEST(Classifier, VitB16HasTorchvisionsGradients) {
+  const char* const file = "imagenet/vit_b_16.safetensors";
+  const auto golden = load_golden(file);
+  const auto names = core::parse_json(tests::golden_metadata(file, "names"), file);
+  const auto network = drawn_classifier("vit_b_16");
+  network->set_training(true);
+  const at::Tensor scores = class_scores(*network, drawn_pictures("train", 2, 224), true);
+  const at::Tensor loss = at::cross_entropy_loss(scores, at::tensor({5, 106}, at::kLong));
+  loss.backward();
+  const double want_loss = golden.at("loss").item<double>();
+  EXPECT_NEAR(loss.item<double>(), want_loss, kScores * want_loss);
+  std::map<std::string, at::Tensor> gradients;
+  for (const auto& [name, tensor] : network->named_parameters()) gradients[name] = tensor->grad();
+  ASSERT_EQ(gradients.size(), 152u);
+  ASSERT_EQ(names.size(), gradients.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string name = names[i];
+    const at::Tensor& gradient = gradients.at(name);
+    const auto index = static_cast<int64_t>(i);
+    const double norm = golden.at("grad_norms")[index].item<double>();
+    ASSERT_GT(norm, 0) << name;
+    EXPECT_NEAR(gradient.norm().item<double>(), norm, kGradients * norm) << name;
+    const double product = (gradient * tests::drawn("gradient." + name, gradient.sizes())).sum().item<double>();
+    EXPECT_NEAR(product, golden.at("grad_products")[index].item<double>(), kGradients * norm) << name;
+  }
 }
 
 TEST(Classifier, CountsParametersAndOperationsAsPublished) {

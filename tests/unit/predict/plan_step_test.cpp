@@ -251,6 +251,19 @@ TEST(Advise, RanksWhatFitsAndIsLegal) {
 }
 
 // 2048 pictures a device do not fit 64 GB: the same global batch goes in the largest micro-batches that do.
+TEST(PlanStep, ClassifiersReachWhatTheirKindOfNetworkDoes) {
+  const Machine machine = find_machine("leonardo");
+  const auto source_of = [&](const std::string& arch) {
+    const PlannedCommand command{
+        .words = {"train", "imagenet", "--dummy", "-a", arch, "--micro-batch-size=64", "--amp"}};
+    for (const KnownFact& fact : model_of(planned(command, machine, {1, 2}), machine).facts)
+      if (fact.name == "reached in compute") return fact.source;
+    return std::string();
+  };
+  EXPECT_EQ(source_of("vit_b_16"), "prior for vision transformers");
+  EXPECT_EQ(source_of("resnet50"), "prior for convolutional networks, bound by memory");
+}
+
 TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
   const Machine machine = find_machine("leonardo");
   const AdviceList list =

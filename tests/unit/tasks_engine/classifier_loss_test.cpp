@@ -85,5 +85,31 @@ TEST(ClassifierLoss, SmoothedAndMixedTargetsAreThoseOfDoubles) {
   EXPECT_GT(num_unequal_shares, 4) << "shares near a half would not tell whether they are swapped";
 }
 
+/// Picture b is told to be class b. Labels are that, or one more: then it is the label of the picture before.
+TEST(ClassifierLoss, HitsOfMixedSamplesAreThoseOfTheLargerShare) {
+  const at::Tensor score_BK = at::eye(kPictures);
+  const at::Tensor own_B = at::arange(kPictures, at::kLong), next_B = own_B.roll(-1, 0);
+  int num_own = 0, num_other = 0;
+  tests::run_ranks(1, [&](comm::Comm& comm) {
+    for (uint64_t key = 0; key < 12; ++key)
+      for (const bool labels_own : {true, false}) {
+        auto network = std::make_unique<FixedScores>(score_BK);
+        const FixedScores& seen = *network;
+        models::ClassifierTask task(std::move(network), comm, {.mix = {.mixup_alpha = 1.0}});
+        models::Batch batch;
+        batch.image_BCYX = flat_pictures();
+        batch.label_B = labels_own ? own_B : next_B;
+        batch.num_samples = kPictures;
+        batch.context.random_key = key;
+        const double top1 = task.loss(task.forward(batch)).scalars.at(0).second.item<double>();
+        const bool is_own = own_share_seen(seen.seen_BCYX) >= 0.5;
+        ++(is_own ? num_own : num_other);
+        EXPECT_EQ(top1, is_own == labels_own ? 100 : 0) << "key " << key;
+      }
+  });
+  EXPECT_GT(num_own, 4);
+  EXPECT_GT(num_other, 4);
+}
+
 }  // namespace
 }  // namespace lockstep::tasks

@@ -9,6 +9,7 @@
 #include "support/drawn_weights.h"
 #include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
+#include "train/precision.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -56,6 +57,25 @@ TEST(ClassifierTraining, LossesOfTenSgdStepsAndGradientsAreTorchvisions) {
         optimizer->step(kLearningRate);
       }
     });
+}
+
+/// torchvision keeps the sums that its blocks add to in fp32. With bf16 sums scores are half as far off again.
+TEST(ClassifierTraining, AutocastOfVitB16IsAsNearToSinglePrecisionAsTorchvisions) {
+  const auto golden = tests::load_golden("imagenet/vit_b_16.safetensors");
+  const c10::NoGradGuard no_grad;
+  const auto shape = config::classifier_shape("vit_b_16", kClasses, 224);
+  const auto network = models::make_classifier(shape, {});
+  nn::initialize(*network, config::classifier_params(shape, false), 0);
+  tests::draw_weights(*network);
+  network->set_training(false);
+  const train::Precision precision("amp", at::kCPU);
+  const auto autocast = precision.autocast();
+  const at::Tensor exact = golden.at("eval_scores");
+  const double torchvisions = tests::relative_difference(golden.at("autocast_scores"), exact),
+               ours = tests::relative_difference(
+                   models::class_scores(*network, tests::drawn_pictures("eval", 2, 224), true), exact);
+  EXPECT_GT(ours, 1e-4) << "nothing had 16 bits";
+  EXPECT_LT(ours, 1.25 * torchvisions);
 }
 
 }  // namespace

@@ -228,6 +228,30 @@ TEST(ImagenetOptions, TheNumberOfClassesIsThatOfTheData) {
   EXPECT_EQ(classifier_of(dummy.options).num_classes, 1000);
 }
 
+TEST(ImagenetOptions, ValidationDataAloneAreNotTrainedOn) {
+  EXPECT_TRUE(holds_text(refusal_of({"--val-data", "val"}), "--val-data 'val' are for evaluation"));
+  EXPECT_EQ(refusal_of({"--val-data", "val", "--train-data", "train"}), "");
+  EXPECT_EQ(refusal_of({"--val-data", "val", "--evaluate", "--pretrained", "r.pth"}), "");
+  EXPECT_TRUE(holds_text(refusal_of({"--dummy", "--evaluate", "--pretrained", "r.pth", "--val-num-samples", "0"}),
+                         "has no pictures"));
+  EXPECT_EQ(refusal_of({"--dummy", "--val-num-samples", "0"}), "");
+}
+
+/// Their sorted folders would have the numbers of other classes.
+TEST(ImagenetOptions, AnEvaluationOnSomeOfTheClassesIsWarnedOf) {
+  const core::TempDir folder;
+  make_class_folders(folder.path() / "val", {"bee", "cat"});
+  const std::string val = (folder.path() / "val").string(), lmdb = make_lmdb(folder.path() / "v.lmdb", {"bee", "cat"});
+  const auto warning_of = [](const std::string& data, const std::string& num_classes) {
+    return other_classes_warning(
+        Parsed({"--evaluate", "--pretrained", "r.pth", "--val-data", data, "--num-classes", num_classes}).options);
+  };
+  EXPECT_TRUE(holds_text(warning_of(val, "3"), "'" + val + "' has 2 classes and the network 3"));
+  EXPECT_TRUE(holds_text(warning_of(lmdb, "3"), "has 2 classes and the network 3"));
+  EXPECT_EQ(warning_of(val, "2"), "");
+  EXPECT_EQ(warning_of((folder.path() / "val.tar").string(), "3"), "") << "shards name no classes";
+}
+
 TEST(ImagenetOptions, KeysOfForeignLmdbsNameTheirClasses) {
   const core::TempDir folder;
   const std::string train = make_foreign_lmdb(folder.path() / "train", {"ant", "bee", "cat"}),

@@ -1,6 +1,7 @@
 #include "tasks/imagenet/engine/imagenet_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "core/log.h"
@@ -14,9 +15,9 @@
 
 namespace lockstep::tasks {
 data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train, int64_t crop_pixels) {
-  const int64_t resize_pixels = options.resize_pixels.value_or(crop_pixels * 8 / 7);
   auto transform = data::imagenet_transform(is_train, static_cast<int>(crop_pixels),
-                                            static_cast<int>(std::max(resize_pixels, crop_pixels)));
+                                            static_cast<int>(options.resize_pixels.value_or(0)));
+  transform.resize_pixels = std::max(transform.resize_pixels, transform.image_pixels);
   transform.scale_min = options.scale[0];
   transform.scale_max = options.scale[1];
   transform.ratio_min = options.ratio[0];
@@ -28,6 +29,18 @@ data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bo
   transform.mean = data::per_colour(options.image_mean, transform.mean);
   transform.std = data::per_colour(options.image_std, transform.std);
   return transform;
+}
+
+data::AugmentConfig make_imagenet_augment(const ImagenetOptions& options) {
+  data::AugmentConfig augment;
+  augment.policy = data::parse_augment_policy(options.auto_augment);
+  augment.magnitude = static_cast<int>(options.ra_magnitude);
+  augment.erase_probability = options.random_erase;
+  constexpr float kHighestLevel = 255;
+  const auto mean = data::per_colour(options.image_mean, data::imagenet_transform(/*is_train=*/true).mean);
+  for (size_t color = 0; color < mean.size(); ++color)
+    augment.erase_color[color] = static_cast<uint8_t>(std::lround(std::clamp(mean[color], 0.0F, 1.0F) * kHighestLevel));
+  return augment;
 }
 
 ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, const plan::BatchPlan& batch)
@@ -133,15 +146,9 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
   if (options_.on_bad_sample == "skip" && options_.is_evaluate) config.on_bad_sample = data::OnBadSample::kLeaveOut;
   config.may_leave_out = options_.is_evaluate;
   if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
-  data::AugmentConfig augment;
-  if (is_random) {
-    augment.policy = data::parse_augment_policy(options_.auto_augment);
-    augment.magnitude = static_cast<int>(options_.ra_magnitude);
-    augment.erase_probability = options_.random_erase;
-  }
   auto decoder =
       data::make_picture_decoder({.transform = make_imagenet_transform(options_, is_random, config.image_pixels),
-                                  .augment = augment,
+                                  .augment = is_random ? make_imagenet_augment(options_) : data::AugmentConfig(),
                                   .image_keys = core::split(options_.image_key, ";"),
                                   .seed = static_cast<uint64_t>(options_.seed)});
   return std::make_unique<data::Loader>(std::move(source), std::move(decoder), config);

@@ -4,6 +4,7 @@
 
 #include "comm/world.h"
 #include "data/loader.h"
+#include "data/pictures/augment.h"
 #include "data/pictures/transform.h"
 #include "data/train_stream.h"
 #include "plan/batch_plan.h"
@@ -41,5 +42,9 @@ class ImagenetData {
 
 /// Preparation of pictures from options: crops of so many pixels, random ones or centres.
 data::TransformConfig make_imagenet_transform(const ImagenetOptions& options, bool is_train, int64_t crop_pixels);
+
+/// What happens to training pictures behind that. Erased boxes have the colour that becomes zero, as in torchvision, to
+/// half of one of 255 levels.
+data::AugmentConfig make_imagenet_augment(const ImagenetOptions& options);
 
 }  // namespace lockstep::tasks

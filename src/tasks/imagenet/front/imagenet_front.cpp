@@ -25,7 +25,8 @@ class ImagenetFront final : public FrontTask {
     refuse_other_data_folder(options_, /*must_exist=*/false);
     refuse_other_classes(options_);
     fill_num_classes(options_, set);
-    return {};
+    const std::string warning = other_classes_warning(options_);
+    return warning.empty() ? std::vector<std::string>() : std::vector<std::string>{warning};
   }
   plan::BatchPlan batch_plan(const core::OptionSet& set, int64_t num_ranks) const override {
     return imagenet_batch_plan(options_, set, num_ranks);

@@ -41,7 +41,8 @@ void declare_imagenet_data(core::OptionSet& set, ImagenetOptions& o) {
                    "webdataset, .csv and .tsv csv. --val-data goes by its name where that tells.",
            .choices = dataset_choices()});
   set.add("dummy", &o.is_dummy,
-          {.role = OptionRole::kConfiguration, .help = "Random pictures: --dataset-type synthetic."});
+          {.role = OptionRole::kConfiguration,
+           .help = "Made-up pictures of noise, 16 in turn, with random labels: --dataset-type synthetic."});
   set.add("train-num-samples", &o.train_num_samples,
           {.role = OptionRole::kIdentity,
            .help = "Pictures of one epoch. Needed where no index, sizes.json or __len__ beside the shards tells.",

@@ -128,6 +128,10 @@ void fill_num_classes(ImagenetOptions& options, core::OptionSet& set);
 /// DataError where training and validation data name different classes: their numbers would mean other classes.
 void refuse_other_classes(const ImagenetOptions& options);
 
+/// Of --evaluate on data that name another number of classes than the network has, which may make their numbers mean
+/// others; "" where there is nothing to say.
+std::string other_classes_warning(const ImagenetOptions& options);
+
 /// Refuses options that contradict each other (UsageError names both flags). Returns warnings: legal, but rarely what
 /// is meant.
 std::vector<std::string> check_imagenet_options(const ImagenetOptions& options, const core::OptionSet& set);

@@ -20,6 +20,11 @@ void check_imagenet_data(const ImagenetOptions& o, const core::OptionSet& set) {
                     "drop one of the two");
   config::refuse_if(o.is_evaluate && !o.has_made_up_data() && o.val_data.empty(), "--evaluate needs validation data",
                     "name them with --val-data SPEC, or give the folder that has them in its folder val");
+  config::refuse_if(o.is_evaluate && o.has_made_up_data() && o.val_num_samples == 0,
+                    "--evaluate with --val-num-samples 0 has no pictures", "give the number of pictures to make up");
+  config::refuse_if(!o.is_evaluate && !o.has_made_up_data() && o.train_data.empty(),
+                    fmt::format("--val-data '{}' are for evaluation, and nothing names training data", o.val_data),
+                    "add --train-data SPEC, or only evaluate with --evaluate --pretrained FILE");
   config::refuse_if(o.is_evaluate && o.pretrained.empty() && !o.resume, "--evaluate needs weights",
                     "give --pretrained FILE or --resume latest|PATH");
   config::refuse_if(o.is_evaluate && o.pretrained.empty() && o.resume == "latest" && o.name.empty(),
@@ -197,6 +202,16 @@ void refuse_other_classes(const ImagenetOptions& o) {
                               o.train_data, train.size(), o.val_data, val.size(), differing.first - train.begin(),
                               name_at(differing.first, train), name_at(differing.second, val)),
                   "labels are numbers of the sorted class folders: both must have the same ones");
+}
+
+std::string other_classes_warning(const ImagenetOptions& o) {
+  if (!o.is_evaluate || !o.num_classes || o.has_made_up_data() || o.val_data.empty()) return "";
+  const auto num_named = std::ssize(data::class_names_of(o.validation_type(), o.val_data));
+  if (num_named == 0 || num_named == *o.num_classes) return "";
+  return fmt::format(
+      "'{}' has {} classes and the network {}: labels are numbers of the sorted class folders, so they may be those of "
+      "other classes; evaluate on data with a folder for each class",
+      o.val_data, num_named, *o.num_classes);
 }
 
 void fill_num_classes(ImagenetOptions& o, core::OptionSet& set) {
