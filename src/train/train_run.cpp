@@ -20,6 +20,7 @@
 #include "train/agree.h"
 #include "train/interval_recorder.h"
 #include "train/out_of_memory.h"
+#include "train/recorded_step.h"
 #include "train/run_checkpoints.h"
 #include "train/run_context.h"
 #include "train/run_description.h"
@@ -73,6 +74,7 @@ class TrainRun final : private TrainerCallbacks {
  private:
   TrainerConfig trainer_config() const;
   void open_record(const TrainerConfig& config);
+  std::string graphs_at_start() const;
   void log_start(const TrainerConfig& config) const;
   void list_bad_samples() const;
   ExitCode finish(ExitCode code);
@@ -124,7 +126,10 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
                                       .is_restored = run_.folder.has_checkpoint,
                                       .adamw = checkpoints_.find_adamw(snapshot_),
                                       .snapshot = snapshot_,
-                                      .recorder = recorder_.get()});
+                                      .recorder = recorder_.get(),
+                                      .on_recording = [this](const std::string& what) {
+                                        if (record_) record_->note_cuda_graphs(what);
+                                      }});
   core::end_progress();
   startup_.finish("weights");
   if (epoch_.num_batches > 0)
@@ -188,6 +193,7 @@ void TrainRun::open_record(const TrainerConfig& config) {
     record_ = std::make_unique<record::RunRecord>(
         run_.folder.path, describe_attempt(run_, epoch_.num_batches, training_->sync->num_buckets()));
     record_->write_params(params_of(run_.request.set));
+    record_->note_cuda_graphs(graphs_at_start());
     if (const auto file = core::env("LOCKSTEP_RUN_FOLDER_FILE");
         file && !file->empty())  // of `launch`, which notes there who failed first
       core::write_file_atomic(*file, std::filesystem::absolute(run_.folder.path).string());
@@ -215,6 +221,10 @@ void TrainRun::open_record(const TrainerConfig& config) {
   });
 }
 
+std::string TrainRun::graphs_at_start() const {
+  return recording_at_start(run_.options().cuda_graphs, run_.ranks.device.is_cuda(), run_.ranks.info.world_size);
+}
+
 void TrainRun::log_start(const TrainerConfig& config) const {
   const int64_t buckets = training_->sync->num_buckets();
   int64_t num_here = 0, num_trained_here = 0;
@@ -232,6 +242,8 @@ void TrainRun::log_start(const TrainerConfig& config) const {
                  of_trained.empty() ? "" : " trained", run_.facts().precision, run_.ranks.info.world_size,
                  run_.ranks.device.str(), run_.task.layout, config.samples_per_step, run_.task.sample_unit,
                  buckets > 0 ? fmt::format(", {} gradient buckets", buckets) : "");
+  if (run_.ranks.info.world_size > 1 && run_.options().cuda_graphs != "off" && run_.ranks.device.is_cuda())
+    core::log_info("steps are launched kernel by kernel: CUDA graphs are for runs of one rank");
 }
 
 ExitCode TrainRun::run() {
