@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/log.h"
+#include "core/log_file.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "nn/work_recorder.h"
@@ -48,6 +49,14 @@ std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet
 struct StartedRun {
   std::optional<RunFolder> folder;  ///< That rank 0 made, until there was a step.
   int64_t num_ranks = 1;
+  std::filesystem::path log_file{};  ///< That this process writes; empty: none.
+
+  /// Once, what the main prints on standard error alone.
+  void log_failure(const Error& error) {
+    const auto path = std::exchange(log_file, {});
+    const std::string hint = error.hint().empty() ? "" : fmt::format(" (hint: {})", error.hint());
+    if (!path.empty()) core::append_error_to_log(path, error.what() + hint);
+  }
 };
 
 /// Joins the ranks, which must have been started alike, and opens the folder of the run. Collective.
@@ -61,6 +70,7 @@ RunContext join_run(const TrainRequest& request, const SoftwareVersions& version
   note_stop_signals(run.ranks.is_first(), run.ranks.info.world_size);  // from here on ranks stop together, after a step
   run.folder = open_run_folder(request, run.ranks);
   if (run.ranks.is_first()) started.folder = run.folder;
+  started.log_file = log_file_of(run.folder, request.options, run.ranks.info);
   return run;
 }
 
@@ -328,6 +338,7 @@ void TrainRun::finish_sync(ExitCode code) {
 }
 
 void TrainRun::note_failure(const Error& error) {
+  started_.log_failure(error);  // first: a launcher may end this process while it waits for the others
   run_.ranks.world.report_failure(error.what());
   list_bad_samples();
   if (!record_) {
@@ -388,6 +399,7 @@ ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
   try {
     return train_in(started, request, versions);
   } catch (const Error& error) {
+    started.log_failure(error);
     // What the user can correct and start again under the same name leaves nothing in its way.
     // So does what this machine cannot do (a model beyond its memory) and a checkpoint that is none, unless there is
     // a record that tells of it.
