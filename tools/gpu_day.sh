@@ -1,44 +1,74 @@
 #!/usr/bin/env bash
-# What should be known first of a machine with a GPU, in one call of less than ten minutes:
-#
-#   tools/gpu_day.sh [--build build] [--output bench/results] [--minutes 9] [--device cuda] [--tiny] [--only PART,PART]
-#
-#   tests        CTest label gpu: every task against the CPU in fp32 and bf16, NCCL with one rank, resume, profile, FP8, energy
-#   op           matrix products, copies, attention: the peaks that the next parts are compared with
-#   vit_b_32, vit_h_14, htsat_tiny, gpt_1_3b      training steps: samples/s, TFLOP/s, share of the peak, memory against the plan
-#   peers        installs OpenCLIP and transformers where PyPI is reachable; where it is not, the next parts are left out
-#   peer_gpt, peer_clap, peer_clip      steps of Hugging Face's GPT-2 and CLAP, and of OpenCLIP eager and under torch.compile,
-#                in turn with ours on the same weights and batches: ratio of step times, memory, difference of losses
-#
-# Needs a whole build: `./test` builds test_gpu and the programs of bench/, which `./run` leaves out.
-# Each part has its share of the time, leaves OUTPUT/gpu_PART.json with command, exit code, seconds, output and numbers, and a part
-# that fails ends none of the others. --device cpu --tiny tries the script where there is no GPU: small models, and the tests on the
-# simulated accelerator. Exit code: the number of parts that failed.
+# What should be known first of a machine with a GPU, in one call of less than ten minutes. --help lists parts and flags.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-build=build output=bench/results minutes=9 device=cuda tiny= only=
+
+usage() {
+  cat <<'EOF'
+tools/gpu_day.sh: what should be known first of a machine with a GPU, in ten
+minutes
+
+  tools/gpu_day.sh [--build build] [--output BUILD/gpu_day] [--publish]
+                   [--minutes 9] [--device cuda] [--tiny] [--only PART,PART]
+
+Parts, each with its share of the time; one that fails ends none of the others:
+
+    tests       CTest label gpu: every task against the CPU in fp32 and bf16,
+                NCCL with one rank, resume, profile, FP8, energy
+    op          matrix products, copies, attention: the peaks that the next
+                parts are compared with
+    vit_b_32    training steps: samples/s, TFLOP/s, share of the peak, memory
+                against the plan
+    vit_h_14    likewise
+    htsat_tiny  likewise, CLAP
+    gpt_1_3b    likewise, GPT
+    peers       installs OpenCLIP and transformers where PyPI is reachable;
+                where it is not, the next parts are left out
+    peer_gpt    steps of Hugging Face's GPT-2 in turn with ours on the same
+                weights and batches: ratio of step times, memory, losses
+    peer_clap   likewise, Hugging Face's CLAP
+    peer_clip   likewise, OpenCLIP eager and under torch.compile
+
+A part leaves OUTPUT/gpu_PART.json with command, exit code, seconds, output and
+numbers; a table of them is printed at the end. --publish copies the files of
+parts that ended well to bench/results, which is committed. The build must be
+whole: `./test` builds test_gpu and the programs of bench/, which `./run` leaves
+out. --device cpu --tiny tries the script where there is no GPU: small models,
+and the tests on the simulated accelerator.
+Exit code: the number of parts that failed.
+EOF
+}
+
+build=build output= minutes=9 device=cuda tiny= only= publish=
 while [ $# -gt 0 ]; do
   case "$1" in
-    --build) build=$2; shift 2 ;;
-    --output) output=$2; shift 2 ;;
-    --minutes) minutes=$2; shift 2 ;;
-    --device) device=$2; shift 2 ;;
-    --only) only=$2; shift 2 ;;
+    --build | --output | --minutes | --device | --only)
+      [ $# -gt 1 ] || { echo "tools/gpu_day.sh: $1 needs a value; --help lists the flags" >&2; exit 2; }
+      printf -v "${1#--}" %s "$2"
+      shift 2
+      ;;
     --tiny) tiny=1; shift ;;
-    -h | --help) sed -n '2,16p' "$0"; exit 0 ;;
+    --publish) publish=1; shift ;;
+    -h | --help) usage; exit 0 ;;
     *) echo "tools/gpu_day.sh: '$1' is no flag of it; --help lists them" >&2; exit 2 ;;
   esac
 done
-parts=" tests op vit_b_32 vit_h_14 htsat_tiny gpt_1_3b peers peer_gpt peer_clap peer_clip "
+if [ -n "$publish" ] && { [ -n "$tiny" ] || [ "$device" != cuda ]; }; then
+  echo "tools/gpu_day.sh: --publish is for numbers of a GPU; leave out --tiny and --device $device" >&2
+  exit 2
+fi
+mapfile -t parts < <(usage | sed -n 's/^    \([a-z][a-z0-9_]*\)  .*/\1/p')
 for name in ${only//,/ }; do
-  [[ "$parts" == *" $name "* ]] || { echo "tools/gpu_day.sh: --only got '$name', expected some of:$parts" >&2; exit 2; }
+  [[ " ${parts[*]} " == *" $name "* ]] ||
+    { echo "tools/gpu_day.sh: --only got '$name', expected some of: ${parts[*]}" >&2; exit 2; }
 done
+output=${output:-$build/gpu_day}
 mkdir -p "$output"
 output=$(cd "$output" && pwd)
 lockstep=$build/lockstep
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-began=$SECONDS failed=0 part_code=0
+began=$SECONDS failed=0 part_code=0 done_parts=()
 
 # part NAME SECONDS COMMAND...: runs it within its share of what is left and writes its file.
 part() {
@@ -56,6 +86,7 @@ part() {
   python3 tools/gpu_day_part.py --name "$name" --exit-code "$code" --seconds $((SECONDS - start)) --out "$scratch/out" \
     --err "$scratch/err" --run "$scratch/runs/$name" --xml "$scratch/$name.xml" --file "$output/gpu_$name.json" -- "$@" || code=1
   part_code=$code
+  done_parts+=("$name")
   if [ "$code" -ne 0 ]; then failed=$((failed + 1)); fi
 }
 
@@ -78,10 +109,9 @@ fi
 part tests 200 "$build/test_gpu" "--gtest_output=xml:$scratch/tests.xml"
 part op 60 "$lockstep" bench op "${ops[@]}" "${steps[@]}" --device "$device" --json
 peak=()
-[ -s "$output/gpu_op.json" ] && [ -z "$tiny" ] && python3 - "$output/gpu_op.json" "$scratch/peak.json" <<'EOF' && peak=(--peak-from "$scratch/peak.json")
-import json, sys
-json.dump(json.load(open(sys.argv[1]))["result"], open(sys.argv[2], "w"))
-EOF
+if [ -z "$tiny" ] && python3 tools/gpu_day_table.py --result "$output/gpu_op.json" > "$scratch/peak.json"; then
+  peak=(--peak-from "$scratch/peak.json")
+fi
 for i in 0 1; do
   name=$([ $i = 0 ] && echo vit_b_32 || echo vit_h_14)
   part $name 60 "$lockstep" bench step --model "${models[$i]}" --batch-size "${batches[$i]}" --precision $clip_precision "${steps[@]}" \
@@ -114,6 +144,11 @@ if [ -z "$only" ] || [[ "$only" == *peer* ]]; then
     peer peer_clap 100 clap_step.py bench_clap_step "${peer_clap[@]}"
     peer peer_clip 240 clip_step.py lockstep "${peer_clip[@]}"
   fi
+fi
+echo
+python3 tools/gpu_day_table.py "$output" "${done_parts[@]}"
+if [ -n "$publish" ]; then
+  python3 tools/gpu_day_table.py --publish bench/results "$output" "${done_parts[@]}"
 fi
 echo "== $failed parts failed; $((SECONDS - began)) s; the files are $output/gpu_*.json"
 exit $failed

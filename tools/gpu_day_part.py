@@ -63,6 +63,19 @@ def planned(command):
         return {}
 
 
+def how_it_ended(document):
+    """'ok', 'failed', 'out of time', or 'empty': it ended well and left nothing to read."""
+    code = document['exit_code']
+    if code != 0:
+        return 'out of time' if code in (124, 137) else 'failed'
+    if document['part'] == 'peers':  # it installs
+        return 'ok'
+    # Tests that were all skipped, as they are where there is no GPU, tested nothing.
+    cases = document.get('cases')
+    has_nothing = all(case['result'] == 'skipped' for case in cases) if cases is not None else 'result' not in document
+    return 'empty' if has_nothing else 'ok'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ('name', 'out', 'err', 'run', 'xml', 'file'):
@@ -92,12 +105,9 @@ def main():
     except ValueError:
         document['output'] = output[-3000:]
     document['said'] = pathlib.Path(options.err).read_text(errors='replace')[-3000:]
+    document['ended'] = how_it_ended(document)
     pathlib.Path(options.file).write_text(json.dumps(document, indent=1) + '\n')
-    is_silent = options.name == 'peers'  # it installs
-    # Tests that were all skipped, as they are where there is no GPU, tested nothing.
-    cases = document.get('cases')
-    has_nothing = all(case['result'] == 'skipped' for case in cases) if cases is not None else 'result' not in document
-    return int(options.exit_code == 0 and not is_silent and has_nothing)
+    return int(document['ended'] == 'empty')
 
 
 if __name__ == '__main__':

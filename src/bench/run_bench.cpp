@@ -130,7 +130,8 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
   const hw::RankInfo ranks = hw::discover_ranks({}, hw::process_env());
   core::configure_log({.level = core::LogLevel::kWarning, .host = "", .rank = ranks.rank});  // no lines in the table
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
-  const at::Device device = train::pick_device(options.train.device, options.train.gpu_math, ranks);
+  const at::Device device =
+      train::pick_device(options.train.device, options.train.gpu_math, ranks, options.train.dist_backend);
   const std::string backend =
       options.train.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.train.dist_backend;
   const auto ms = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };

@@ -267,8 +267,16 @@ ParsedCommand parse_command_here(std::span<const std::string> args) {
   ParsedCommand parsed = parse_flags(args);
   if (parsed.wants_help) return parsed;
   UsageProblems problems;
-  problems.collect([&] { check(parsed); });
-  if (parsed.task) tasks::check_device_here(parsed.task->options(), *parsed.set, problems);
+  bool is_well_formed = false;
+  problems.collect([&] {
+    check(parsed);
+    is_well_formed = true;
+  });
+  if (parsed.task)
+    for (const EnvironmentError& missing : tasks::missing_devices(parsed.task->options(), *parsed.set)) {
+      if (is_well_formed) throw missing;
+      problems.collect([&] { throw UsageError(missing.what(), missing.hint()); });  // told with all else
+    }
   problems.raise();
   return parsed;
 }

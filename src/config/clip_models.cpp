@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "config/clip_families.h"
 #include "config/image_towers.h"
 #include "config/pretrained_weights.h"
+#include "config/residual_stack.h"
 #include "config/shape_check.h"
 #include "config/text_towers.h"
 #include "core/error.h"
@@ -204,8 +206,13 @@ double clip_image_activation_bytes(const VisionShape& vision, const ActivationBy
 }
 
 double clip_text_activation_bytes(const ClipShape& shape, const ActivationBytes& bytes) {
-  const BlockDims text = with_text_tower(shape.text, [&](auto tower) { return tower.blocks(shape.text); });
-  double total = stack_activation_bytes(text, bytes);
+  double total = with_text_tower(shape.text, [&](auto tower) {
+    const BlockDims blocks = tower.blocks(shape.text);
+    if constexpr (std::is_same_v<decltype(tower), TextTransformerTower>)
+      return residual_stack_activation_bytes(blocks, bytes, /*last_is_pooled=*/!shape.text.has_class_token);
+    else
+      return stack_activation_bytes(blocks, bytes);
+  });
   if (!shape.captions) return total;
   const CaptionShape& captions = *shape.captions;
   // A block and a cross block of one width; the latter also keeps the picture's tokens, normalised and as keys and

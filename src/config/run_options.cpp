@@ -94,9 +94,9 @@ void declare_compute_flags(core::OptionSet& set, RunOptions& o) {
   declare_gpu_math_options(set, o.gpu_math);
   set.add("cuda-graphs", &o.cuda_graphs,
           {.role = OptionRole::kConfiguration,
-           .help = "auto: on one GPU forward and backward of a step whose batches have always the same sizes are "
-                   "recorded and launched as CUDA graphs, with the numbers of plain steps, where memory for two steps "
-                   "is free. Steps that draw random numbers (dropout) or pack texts go on kernel by kernel, and so do "
+           .help = "auto: on one GPU forward and backward of steps are recorded and launched as CUDA graphs, with the "
+                   "numbers of plain steps, where memory for two steps is free: of batches of several sizes the first "
+                   "four. Steps that draw random numbers (dropout) or pack texts go on kernel by kernel, and so do "
                    "runs of several ranks. off: always kernel by kernel.",
            .choices = {"auto", "off"}});
   set.add("check-replicas", &o.check_replicas_steps,

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <ctime>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "core/files.h"
+#include "core/log_file.h"
 #include "core/print.h"
 
 namespace lockstep::core {
@@ -122,15 +122,6 @@ LogState& state() {
   return instance;
 }
 
-std::string timestamp() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d,%H:%M:%S", &local);
-  return text;
-}
-
 void clear_progress(LogState& log) {
   if (log.progress_shown) write_once(STDERR_FILENO, "\r\033[K");
   log.progress_shown = false;
@@ -158,8 +149,7 @@ void write_log(LogLevel level, std::string_view text) {
   LogState& log = state();
   const std::scoped_lock lock(log.mutex);
   if (level < log.config.level) return;
-  const std::string host = log.config.host.empty() ? "" : fmt::format(" | {}", log.config.host);
-  const std::string line = fmt::format("{}{} | {} | {}\n", timestamp(), host, name_of(level), printable_line(text));
+  const std::string line = log_line(log.config.host, name_of(level), text);
   if (log.writer) log.writer->append(line);
   if (log.config.to_stderr && (log.config.rank == 0 || level >= LogLevel::kWarning)) {
     clear_progress(log);

@@ -35,10 +35,9 @@ hw::RankInfo place_or_single(const Question& question) {
 /// How many GPUs LibTorch would count with the driver that answers.
 int usable_gpus(const Question& question, const hw::GpuMachine& machine) {
   if (machine.driver.cuda_version / 1000 < question.needed_cuda / 1000) return 0;
-  const auto visible = question.env("CUDA_VISIBLE_DEVICES");
+  const auto& visible = question.visible_devices;
   const int num_gpus = static_cast<int>(machine.driver.gpus.size());
-  return visible && !visible->empty() ? std::min(num_gpus, static_cast<int>(core::split(*visible, ",").size()))
-                                      : num_gpus;
+  return visible ? std::min(num_gpus, static_cast<int>(core::split(*visible, ",").size())) : num_gpus;
 }
 
 std::string limit_text(rlim_t value) { return value == RLIM_INFINITY ? "unlimited" : fmt::format("{}", value); }
@@ -75,7 +74,7 @@ bool has_infiniband(const Question& question) {
 
 void check_gpus(const Question& question, Report& report) {
   const hw::GpuMachine machine{.presence = hw::find_gpus(question.roots), .driver = hw::ask_driver()};
-  const auto visible = question.env("CUDA_VISIBLE_DEVICES");
+  const auto& visible = question.visible_devices;
   if (!machine.presence.any() && machine.driver.gpus.empty()) {
     if (visible && !hw::hides_all_gpus(visible))
       return report.error(fmt::format("CUDA_VISIBLE_DEVICES={}, but no GPU is here", *visible),
@@ -83,8 +82,9 @@ void check_gpus(const Question& question, Report& report) {
     return report.ok("no GPU of NVIDIA is here: runs compute on the CPU");
   }
   if (hw::hides_all_gpus(visible))
-    return report.warning(fmt::format("CUDA_VISIBLE_DEVICES hides all {} GPUs", machine.presence.most()),
-                          "unset it, unless the CPU is meant");
+    return report.warning(fmt::format("CUDA_VISIBLE_DEVICES='{}' hides every GPU of this machine, which has {}",
+                                      *visible, machine.presence.most()),
+                          "unset it, or ask the job for GPUs (--gpus-per-node), unless the CPU is meant");
   if (question.needed_cuda == 0)
     return report.note(
         fmt::format("{} GPUs are here; this program was built without LibTorch's CUDA", machine.presence.most()),
@@ -97,6 +97,8 @@ void check_gpus(const Question& question, Report& report) {
                              .local_world_size = place.local_world_size,
                              .world_size = place.world_size};
   const hw::DeviceChoice choice = hw::choose_device(gpus, machine);  // throws what is wrong, with what to do
+  if (const std::string hidden = hw::hidden_peers(gpus, machine); !hidden.empty())
+    report.warning(hidden.substr(0, hidden.find("; ")), hidden.substr(hidden.find("; ") + 2));
   const std::string name = machine.driver.gpus.empty() ? "GPU" : machine.driver.gpus.front().name;
   report.ok(fmt::format("{} x {}, driver {} (LibTorch needs {} or newer); this rank takes {}", gpus.num_usable, name,
                         machine.driver.driver_version, hw::oldest_driver(question.needed_cuda), choice.index));

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct ExpectedRates {
 struct Question {
   hw::EnvLookup env = hw::process_env();
   hw::SystemRoots roots = hw::SystemRoots::here();
+  std::optional<std::string> visible_devices = hw::visible_devices();  ///< `env` takes an empty one for none.
   ProgramIdentity program{};
   int needed_cuda = 0;                       ///< That LibTorch was built for: 13000; 0: without CUDA, or not known.
   std::filesystem::path folder{};            ///< Where runs write (--logs).

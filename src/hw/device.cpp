@@ -48,12 +48,15 @@ int quota_cores() {
 
 }  // namespace
 
+EnvironmentError without_gpu(const std::string& flag, const std::string& instead) {
+  return EnvironmentError(
+      fmt::format("hw: {} was asked for, and this machine shows no GPU: seen=0, expected at least 1", flag),
+      fmt::format("use {}, or start the run where there are GPUs and ask the job for them (--gpus-per-node)", instead));
+}
+
 DeviceChoice choose_device(DeviceKind kind, int visible_gpus, int local_rank, int local_world_size) {
   if (kind == DeviceKind::kCpu) return {DeviceKind::kCpu, 0};
-  if (visible_gpus < 1)
-    throw EnvironmentError(
-        "hw: no GPU is visible: seen=0, expected at least 1",
-        "use --device cpu, or check the driver, CUDA_VISIBLE_DEVICES and what the job asked for (--gpus-per-node)");
+  if (visible_gpus < 1) throw without_gpu("--device cuda", "--device cpu");
   if (visible_gpus == 1) return {DeviceKind::kCuda, 0};
   const int needed = std::max(local_world_size, local_rank + 1);
   if (needed > visible_gpus)

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
+
 namespace lockstep::hw {
 
 enum class DeviceKind { kCpu, kCuda };
@@ -14,9 +16,12 @@ struct DeviceChoice {
   int index = 0;  ///< Among the visible GPUs; 0 on the CPU.
 };
 
+/// The refusal of `flag` ("--device cuda") where this machine has no GPU; `instead`: what asks for none.
+EnvironmentError without_gpu(const std::string& flag, const std::string& instead);
+
 /// Device of a rank: with one visible GPU that one (SLURM's GPU binding shows each task its own), else the GPU of the
-/// local rank. No visible GPU, or more local ranks than visible GPUs where there are several, throws EnvironmentError
-/// with both numbers.
+/// local rank. More local ranks than visible GPUs where there are several throw EnvironmentError with both numbers, no
+/// visible GPU throws without_gpu("--device cuda").
 DeviceChoice choose_device(DeviceKind kind, int visible_gpus, int local_rank, int local_world_size);
 
 /// What the processor calls itself ("AMD EPYC 9354"), or its architecture where it has no name.

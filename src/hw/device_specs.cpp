@@ -260,6 +260,11 @@ std::optional<ComputeType> compute_type_of_precision(std::string_view precision,
 
 std::span<const DeviceSpec> device_specs() { return table(); }
 
+double usable_memory_bytes(double memory_gbytes) {
+  constexpr double kUsableGibPerGbyte = 0.97, kGiB = 1 << 30;
+  return memory_gbytes * kUsableGibPerGbyte * kGiB;
+}
+
 DeviceMatch find_device(std::string_view printed_name, std::optional<double> memory_gib) {
   const std::string printed = normalised(printed_name);
   const auto& specs = table();

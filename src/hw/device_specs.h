@@ -46,6 +46,9 @@ struct DeviceMatch {
 /// `memory_gib` (as the driver tells) separates boards that share a name. nullptr: not in the table.
 DeviceMatch find_device(std::string_view printed_name, std::optional<double> memory_gib = std::nullopt);
 
+/// What programs can have of a board sold with so many GB: the driver shows about as many GiB, and keeps a part.
+double usable_memory_bytes(double memory_gbytes);
+
 /// Dense peak, or nothing where the device lacks the type or the figure is not known.
 std::optional<double> peak_tflops(const DeviceSpec& spec, ComputeType type);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 
 #include "core/env.h"
@@ -96,6 +97,26 @@ bool is_too_old(const GpuQuestion& question, const GpuMachine& machine) {
          "ask for a newer driver, on data centre GPUs put NVIDIA's package cuda-compat into LD_LIBRARY_PATH");
 }
 
+/// The driver's GPUs that CUDA_VISIBLE_DEVICES leaves: others of the node are nobody's business here.
+std::vector<DriverAnswer::Gpu> visible_gpus(const GpuQuestion& question, const GpuMachine& machine) {
+  const auto& all = machine.driver.gpus;
+  if (!question.visible_devices) return all;
+  std::vector<DriverAnswer::Gpu> visible;
+  for (const std::string& each : core::split(*question.visible_devices, ",")) {
+    const std::string name(core::trim(each));
+    const auto index = core::parse_int(name);
+    const auto named = std::find_if(
+        all.begin(), all.end(), [&](const auto& gpu) { return !name.empty() && core::starts_with(gpu.uuid, name); });
+    if (core::starts_with(name, "MIG-"))
+      visible.push_back({.name = name, .uuid = name, .mig_parts = 1});
+    else if (index && *index >= 0 && *index < std::ssize(all))
+      visible.push_back(all[static_cast<size_t>(*index)]);
+    else if (named != all.end())
+      visible.push_back(*named);
+  }
+  return visible;
+}
+
 /// A GPU is here and CUDA counts none: why.
 [[noreturn]] void refuse_unusable(const GpuQuestion& question, const GpuMachine& machine) {
   const std::string driver = driver_of(machine), here = gpus_here(machine);
@@ -114,7 +135,7 @@ bool is_too_old(const GpuQuestion& question, const GpuMachine& machine) {
   if (machine.presence.num_device_files == 0)
     refuse(fmt::format("{} with driver {}, but this process has no device file /dev/nvidia0", here, driver),
            "ask the job for GPUs (--gpus-per-node), or start the container with them (--gpus all, --nv)");
-  const auto& gpus = machine.driver.gpus;
+  const std::vector<DriverAnswer::Gpu> gpus = visible_gpus(question, machine);
   const auto all = [&](auto what) { return !gpus.empty() && std::all_of(gpus.begin(), gpus.end(), what); };
   if (all([](const auto& gpu) { return gpu.mig_parts == 0; }))
     refuse(fmt::format("{} in MIG mode with driver {}, but without a part to compute on", here, driver),
@@ -122,9 +143,11 @@ bool is_too_old(const GpuQuestion& question, const GpuMachine& machine) {
   if (all([](const auto& gpu) { return gpu.is_prohibited; }))
     refuse(fmt::format("{} with driver {}, but in compute mode Prohibited", here, driver),
            "nvidia-smi -c DEFAULT changes it");
+  const std::string visible =
+      question.visible_devices ? fmt::format(" and CUDA_VISIBLE_DEVICES={}", *question.visible_devices) : "";
   refuse(
-      fmt::format("{} with driver {}, but CUDA finds none that it can use (needs driver {} or newer)", here, driver,
-                  needed),
+      fmt::format("{} with driver {}{}, but CUDA finds none that it can use (needs driver {} or newer)", here, driver,
+                  visible, needed),
       "run nvidia-smi and look at the kernel's messages (dmesg); on systems with NVSwitch the fabric manager must run");
 }
 
@@ -152,7 +175,7 @@ void check_visible(const GpuQuestion& question, const GpuMachine& machine) {
 
 /// GPUs that CUDA counts and that a rank still cannot work with.
 void check_usable(const GpuQuestion& question, const GpuMachine& machine) {
-  const auto& gpus = machine.driver.gpus;
+  const std::vector<DriverAnswer::Gpu> gpus = visible_gpus(question, machine);
   const auto any = [&](auto what) { return std::any_of(gpus.begin(), gpus.end(), what); };
   if (question.world_size > 1 && any([](const auto& gpu) { return gpu.mig_parts.has_value(); }))
     refuse(fmt::format("a GPU here is in MIG mode (driver {}), and {} ranks are started: NCCL does not connect parts "
@@ -161,9 +184,10 @@ void check_usable(const GpuQuestion& question, const GpuMachine& machine) {
            "start one rank, or end MIG mode (nvidia-smi -mig 0)");
   if (!gpus.empty() && std::all_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return gpu.is_prohibited; }))
     refuse_unusable(question, machine);
-  if (gpus.size() == 1 && machine.presence.most() <= 1 && question.local_world_size > 1)
+  const auto& here = machine.driver.gpus;
+  if (here.size() == 1 && machine.presence.most() <= 1 && question.local_world_size > 1)
     refuse(fmt::format("{} local ranks, but only 1 GPU is here{}", question.local_world_size,
-                       gpus.front().is_exclusive ? ", for one process at a time (Exclusive_Process)" : ""),
+                       here.front().is_exclusive ? ", for one process at a time (Exclusive_Process)" : ""),
            "start 1 rank on each node (--nproc-per-node, --ntasks-per-node)");
 }
 
@@ -206,6 +230,21 @@ DriverAnswer ask_driver() {
   return answer;
 }
 
+std::string hidden_peers(const GpuQuestion& question, const GpuMachine& machine) {
+  const auto num_shown = static_cast<int>(machine.driver.gpus.size());
+  if (num_shown == 0 || num_shown >= question.local_world_size || question.request == "cpu") return "";
+  return fmt::format(
+      "{} ranks of this node are shown {} of its GPUs each: NCCL then goes through the host's memory or fails, and the "
+      "energy of GPUs is not counted; ask for GPUs by node, with --gpus-per-node and --gpu-bind=none instead of "
+      "--gpus-per-task",
+      question.local_world_size, num_shown);
+}
+
+std::optional<std::string> visible_devices() {
+  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 bool hides_all_gpus(const std::optional<std::string>& visible_devices) {
   if (!visible_devices) return false;
   const auto text = core::trim(*visible_devices);
@@ -228,14 +267,16 @@ DeviceChoice choose_device(const GpuQuestion& question, const GpuMachine& machin
   if (question.visible_devices && !is_hidden && question.needed_cuda > 0) check_visible(question, machine);
   if (question.num_usable == 0) {
     if (is_here && !is_hidden) refuse_unusable(question, machine);
-    if (is_here && question.request == "cuda")
-      refuse(fmt::format("--device cuda, but CUDA_VISIBLE_DEVICES='{}' hides every GPU: {}", *question.visible_devices,
+    const bool is_asked = question.request == "cuda";
+    if (!is_asked && question.backend != "nccl") return {};
+    const std::string flag = is_asked ? "--device cuda" : "--dist-backend nccl";
+    if (is_here)
+      refuse(fmt::format("{}, but CUDA_VISIBLE_DEVICES='{}' hides every GPU: {}", flag, *question.visible_devices,
                          gpus_here(machine)),
              "unset it, or ask the job for GPUs");
-    if (question.request == "auto") return {};
-  } else {
-    check_usable(question, machine);
+    throw without_gpu(flag, is_asked ? "--device cpu" : "--dist-backend gloo");
   }
+  check_usable(question, machine);
   return choose_device(DeviceKind::kCuda, question.num_usable, question.local_rank, question.local_world_size);
 }
 

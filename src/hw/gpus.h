@@ -52,6 +52,7 @@ struct GpuMachine {
 /// What a rank asks for, and how far it gets.
 struct GpuQuestion {
   std::string request = "auto";                  ///< --device: "auto", "cuda" or "cpu"
+  std::string backend = "auto";                  ///< --dist-backend: "nccl" asks for a GPU as "cuda" does.
   int num_usable = 0;                            ///< GPUs that LibTorch counts.
   int needed_cuda = 0;                           ///< That LibTorch was built for: 13000; 0: without CUDA.
   std::optional<std::string> visible_devices{};  ///< CUDA_VISIBLE_DEVICES
@@ -59,10 +60,18 @@ struct GpuQuestion {
 };
 
 /// The device of a rank. "auto" is a GPU where there is one, and the CPU only where there is none, or where
-/// CUDA_VISIBLE_DEVICES hides all. EnvironmentError for a GPU that is here and cannot be used (driver missing, too old
-/// or prohibiting; parts of a GPU that NCCL cannot connect), for visible devices that are not here, and for more local
-/// ranks than GPUs: with the driver's version, the one that is needed, and what to do.
+/// CUDA_VISIBLE_DEVICES hides all. EnvironmentError where a GPU is asked for and none is here, for a GPU that is here
+/// and cannot be used (driver missing, too old or prohibiting; parts of a GPU that NCCL cannot connect), for visible
+/// devices that are not here, and for more local ranks than GPUs: with the driver's version, the one that is needed,
+/// and what to do.
 DeviceChoice choose_device(const GpuQuestion& question, const GpuMachine& machine);
+
+/// Why NCCL may be slow between ranks of this node, or fail: the job shows each of them its own GPU alone, as srun's
+/// --gpus-per-task does where it separates devices (NVIDIA/nccl issue 1066). Empty: it does not, or that is not known.
+std::string hidden_peers(const GpuQuestion& question, const GpuMachine& machine);
+
+/// CUDA_VISIBLE_DEVICES of this process, also where it is empty, which hides every GPU.
+std::optional<std::string> visible_devices();
 
 /// Whether CUDA_VISIBLE_DEVICES hides every GPU: "", "-1" and what SLURM sets where a job asked for none.
 bool hides_all_gpus(const std::optional<std::string>& visible_devices);

@@ -38,7 +38,7 @@ class WorkRecorder {
 /// By CUDA graphs; nullptr where --cuda-graphs {auto,off} says off, or for another kind of device. All that one
 /// recorder recorded shares its memory: it is replayed by one thread, on one stream, one after the other, and what a
 /// replay leaves behind is used before the next one of another recording. record() throws where less memory is free
-/// than a step took so far: the memory of recorded steps is never free for anything else.
+/// than two steps took so far: the memory of recorded steps is never free for anything else.
 std::unique_ptr<WorkRecorder> make_work_recorder(std::string_view cuda_graphs, const at::Device& device);
 std::unique_ptr<WorkRecorder> make_cuda_work_recorder(const at::Device& device);
 

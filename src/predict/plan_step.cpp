@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "hw/device_specs.h"
 #include "predict/nccl_time.h"
 #include "stats/statistics.h"
 
@@ -288,10 +289,7 @@ std::vector<PlannedStep> plan_steps(const PlannedCommand& command, const Machine
   return steps;
 }
 
-double usable_memory_bytes(const Machine& machine) {
-  constexpr double kUsableGibPerGbyte = 0.97;
-  return machine.memory_gbytes.value * kUsableGibPerGbyte * kGiB;
-}
+double usable_memory_bytes(const Machine& machine) { return hw::usable_memory_bytes(machine.memory_gbytes.value); }
 
 std::vector<bool> fit_memory(const std::vector<PlannedStep>& steps, const Machine& machine) {
   std::vector<bool> fits;

@@ -120,6 +120,7 @@ StatusRead read_status(const fs::path& folder) {
   read.message = core::text_at(status, "message");
   read.steps_done = count_at<int64_t>(status, "steps_done");
   if (const auto last = count_at<int64_t>(status, "last_step"); last && !read.steps_done) read.steps_done = *last + 1;
+  read.cuda_graphs = core::text_at(status, "cuda_graphs");
   read.heartbeat_s = number_at(status, "heartbeat_s").value_or(0);
   read.heartbeat_every_s = number_at(status, "heartbeat_every_s").value_or(0);
   read.ended_s = number_at(status, "ended_s");

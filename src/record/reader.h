@@ -57,6 +57,7 @@ struct StatusRead {
   std::optional<int> first_failing_rank;
   std::string message;
   std::optional<int64_t> steps_done;  ///< Optimiser steps.
+  std::string cuda_graphs;            ///< "used", "refused: why", "off", "not with several ranks"; "" on CPUs.
   double heartbeat_s = 0, heartbeat_every_s = 0;
   std::optional<double> ended_s;
   int64_t dropped_lines = 0;

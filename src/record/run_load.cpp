@@ -152,12 +152,18 @@ template <typename Read> bool read_or_tell(const fs::path& path, RunData& run, c
   }
 }
 
-/// The steps that the run says it did, where it has ended.
-std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) {
+/// What status.json tells beside the state.
+struct HowItStands {
+  std::optional<int64_t> steps_done{};  ///< That the run says it did, where it has ended.
+  int attempt = 0;
+  std::string cuda_graphs{};  ///< Of that attempt.
+};
+
+HowItStands read_how_it_stands(const fs::path& folder, RunData& run) {
   constexpr const char* kUnknownEnd =
       "how the run ended is not known: it may have finished, been stopped or died, and the steps that are there may "
       "not be all";
-  std::optional<int64_t> steps_done;
+  HowItStands told;
   const size_t num_problems = run.problems.size();
   const bool is_read = read_or_tell(folder / "status.json", run, [&] {
     const StatusRead status = read_status(folder);
@@ -177,14 +183,16 @@ std::optional<int64_t> read_how_it_stands(const fs::path& folder, RunData& run) 
     if (status.dropped_lines > 0)
       run.problems.push_back(fmt::format("{} lines of the record were lost while the run wrote it (disk or queue full)",
                                          status.dropped_lines));
-    if (run.state != "running" && run.state != "died") steps_done = status.steps_done;
+    if (run.state != "running" && run.state != "died") told.steps_done = status.steps_done;
+    told.attempt = status.attempt;
+    told.cuda_graphs = status.cuda_graphs;
   });
-  if (is_read) return steps_done;
+  if (is_read) return told;
   if (run.problems.size() == num_problems)
     run.problems.push_back(fmt::format("status.json is missing: {}", kUnknownEnd));
   else
     run.problems.back() += fmt::format("; {}", kUnknownEnd);
-  return steps_done;
+  return told;
 }
 
 /// A run that did more steps than its record holds: the end of steps.jsonl was lost.
@@ -234,19 +242,21 @@ RunData load_run(const fs::path& folder) {
     run.problems.push_back("run.json is missing: what was run where is not known");
   std::vector<AttemptFacts> attempts;
   read_or_tell(folder / "run.json", run, [&] { attempts = read_attempts(read_run(folder).attempts, run); });
-  const auto steps_done = read_how_it_stands(folder, run);
+  const HowItStands told = read_how_it_stands(folder, run);
   const auto load = [&](const char* file, auto reads) {
     read_or_tell(folder / file, run, [&] { reads(folder, run); });
   };
   load("steps.jsonl", load_steps);
   take_measured_attempt(std::move(attempts), run);
+  if (!told.cuda_graphs.empty() && told.attempt == run.measured_attempt)  // without the numbers of a reason
+    run.software["CUDA graphs"] = told.cuda_graphs.substr(0, told.cuda_graphs.find(':'));
   load("ranks.jsonl", load_rank_times);
   load("comm.jsonl", load_collectives);
   load("results.jsonl", load_results);
   load("system.jsonl", load_system);
   load("startup.jsonl", load_startup);
   complete_setup(run);
-  if (steps_done) tell_lost_steps(*steps_done, run);
+  if (told.steps_done) tell_lost_steps(*told.steps_done, run);
   if (run.steps.size() == 0) run.problems.push_back("no step was recorded");
   return run;
 }

@@ -129,6 +129,7 @@ RunRecord::RunRecord(const fs::path& folder, const Json& attempt, const RunRecor
                  {"exit_code", nullptr},
                  {"first_failing_rank", nullptr},
                  {"message", nullptr},
+                 {"cuda_graphs", nullptr},
                  {"dropped_lines", 0},
                  {"write_errors", 0},
                  {"last_write_error", nullptr}};
@@ -222,6 +223,11 @@ void RunRecord::append_comm(CommRecord record) { append_numbered(comm_file_, std
 void RunRecord::append_result(ResultRecord record) { append_numbered(results_file_, std::move(record)); }
 void RunRecord::append_system(SystemInterval record) { append_numbered(system_file_, std::move(record)); }
 void RunRecord::append_startup(StartupTimes record) { append_numbered(startup_file_, std::move(record)); }
+
+void RunRecord::note_cuda_graphs(const std::string& text) {
+  const std::scoped_lock lock(status_mutex_);
+  status_["cuda_graphs"] = text.empty() ? Json(nullptr) : Json(text);
+}
 
 void RunRecord::write_params(std::vector<std::pair<std::string, std::string>> params) {
   std::sort(params.begin(), params.end());

@@ -76,6 +76,8 @@ class RunRecord {
   void append_system(SystemInterval record);
   void append_startup(StartupTimes record);
 
+  /// What status.json says of CUDA graphs from now on; "": nothing.
+  void note_cuda_graphs(const std::string& text);
   /// params.txt: "key: value" lines, sorted by key.
   void write_params(std::vector<std::pair<std::string, std::string>> params);
   /// Blocks until all that was appended so far is written.

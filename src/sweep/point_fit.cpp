@@ -14,13 +14,13 @@ namespace lockstep::sweep {
 namespace {
 
 /// The flags by which the command is asked whether it fits the device.
-std::vector<std::string> dry_run_flags(const Plan& plan, const std::string& target_device) {
-  if (target_device.empty()) return {"--dry-run"};
+std::vector<std::string> dry_run_flags(const Plan& plan, const std::string& device_memory) {
+  if (device_memory.empty()) return {"--dry-run"};
   const commands::ParsedCommand command =
       commands::declare_command(*commands::find_command(core::join(plan.command, " ")));
-  for (const char* name : {"target-device", "device-memory"})
-    if (command.set->find(name) != nullptr) return {"--dry-run", fmt::format("--{}={}", name, target_device)};
-  throw UsageError(fmt::format("sweep: --target-device has no meaning for `{}`", command.info->name), "leave it out");
+  if (command.set->find("device-memory") != nullptr)
+    return {"--dry-run", fmt::format("--device-memory={}", device_memory)};
+  throw UsageError(fmt::format("sweep: --device-memory has no meaning for `{}`", command.info->name), "leave it out");
 }
 
 PointFit fit_of(Plan& plan, const Point& point, const std::vector<std::string>& dry_run) {
@@ -47,7 +47,7 @@ std::string indexes_text(const std::vector<const Point*>& points) {
 }
 
 /// One warning of each kind, with the points that it is about.
-void add_warnings(Plan& plan, const std::string& target_device) {
+void add_warnings(Plan& plan, const std::string& device_memory) {
   std::vector<const Point*> too_large;
   std::map<std::pair<int64_t, int64_t>, std::vector<const Point*>> spread;  // by nodes of a group and ranks of a node
   for (const Point& point : plan.points) {
@@ -61,7 +61,7 @@ void add_warnings(Plan& plan, const std::string& target_device) {
     const std::string from = core::format_bytes((*least)->fit->memory_bytes),
                       to = core::format_bytes((*most)->fit->memory_bytes);
     plan.warnings.push_back(fmt::format("{}: too large: {} of memory on a rank, {} has {}", indexes_text(too_large),
-                                        from == to ? to : from + " to " + to, target_device,
+                                        from == to ? to : from + " to " + to, device_memory,
                                         core::format_bytes(too_large.front()->fit->device_bytes.value_or(0))));
   }
   for (const auto& [place, points] : spread)
@@ -73,8 +73,8 @@ void add_warnings(Plan& plan, const std::string& target_device) {
 
 }  // namespace
 
-void judge_points(Plan& plan, const std::string& target_device) {
-  const std::vector<std::string> dry_run = dry_run_flags(plan, target_device);
+void judge_points(Plan& plan, const std::string& device_memory) {
+  const std::vector<std::string> dry_run = dry_run_flags(plan, device_memory);
   if (plan.result != ResultKind::kRunRecord) return;
   std::map<std::string, PointFit> known;  // repeats differ in nothing that counts here
   for (Point& point : plan.points) {
@@ -83,7 +83,7 @@ void judge_points(Plan& plan, const std::string& target_device) {
     point.fit = found != known.end() ? found->second : fit_of(plan, point, dry_run);
     known.emplace(key, *point.fit);
   }
-  add_warnings(plan, target_device);
+  add_warnings(plan, device_memory);
 }
 
 }  // namespace lockstep::sweep

@@ -7,7 +7,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -35,12 +34,6 @@ int cuda_of_libtorch() {
   return hooks.hasCUDART() ? static_cast<int>(hooks.versionCUDART()) : 0;
 }
 
-/// Also where it is empty, which hides every GPU.
-std::optional<std::string> visible_devices() {
-  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 /// The first use makes the device's context, which fails where another process holds the device.
 void touch(at::Device device, const hw::DriverAnswer& driver) {
   try {
@@ -63,13 +56,15 @@ void compute_by(const config::GpuMath& math) {
 
 }  // namespace
 
-at::Device pick_device(const std::string& request, const config::GpuMath& math, const hw::RankInfo& rank) {
+at::Device pick_device(const std::string& request, const config::GpuMath& math, const hw::RankInfo& rank,
+                       const std::string& backend) {
   const auto accelerator = at::accelerator::getAccelerator();
   const hw::GpuMachine machine;
   const hw::GpuQuestion question{.request = request,
+                                 .backend = backend,
                                  .num_usable = accelerator ? static_cast<int>(at::accelerator::deviceCount()) : 0,
                                  .needed_cuda = cuda_of_libtorch(),
-                                 .visible_devices = visible_devices(),
+                                 .visible_devices = hw::visible_devices(),
                                  .local_rank = rank.local_rank,
                                  .local_world_size = rank.local_world_size,
                                  .world_size = rank.world_size};
@@ -79,6 +74,8 @@ at::Device pick_device(const std::string& request, const config::GpuMath& math, 
       core::log_warning("computing on the CPU: CUDA_VISIBLE_DEVICES hides the GPUs that are here");
     return at::Device(at::kCPU);
   }
+  if (const std::string warning = hw::hidden_peers(question, machine); !warning.empty() && rank.local_rank == 0)
+    core::log_warning("{}", warning);
   const auto index = static_cast<at::DeviceIndex>(choice.index);
   at::accelerator::setDeviceIndex(index);  // before the first allocation, event or pinned byte of this rank
   const at::Device device(*accelerator, index);
@@ -88,7 +85,7 @@ at::Device pick_device(const std::string& request, const config::GpuMath& math, 
 }
 
 std::string gpu_key(at::Device device) {
-  return device.is_cpu() ? "" : hw::gpu_key(device.index(), visible_devices(), hw::ask_driver());
+  return device.is_cpu() ? "" : hw::gpu_key(device.index(), hw::visible_devices(), hw::ask_driver());
 }
 
 void set_up_lone_cpu(int64_t asked) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/json.h"
+#include "core/strings.h"
 
 namespace lockstep::train {
 namespace {
@@ -47,9 +48,20 @@ IntervalRecorder::IntervalRecorder(comm::Comm& world, std::vector<std::string> h
       std::find(hosts_.begin(), hosts_.end(), hosts_[static_cast<size_t>(world.rank())]) - hosts_.begin();
   if (first_of_node == world.rank()) {
     before_ = counters_.emplace().read();
+    leave_out_partial_gpu_energy();
     read_at_ = std::chrono::steady_clock::now();
   }
   exchange_names();
+}
+
+/// Where a job shows each rank its own GPU alone, of which hw::hidden_peers warns, this rank would count one GPU for
+/// the node.
+void IntervalRecorder::leave_out_partial_gpu_energy() {
+  const auto ranks_here =
+      static_cast<size_t>(std::count(hosts_.begin(), hosts_.end(), hosts_[static_cast<size_t>(world_.rank())]));
+  const size_t gpus_seen = counters_->gpu_names().size();
+  if (device_.is_cpu() || gpus_seen == 0 || gpus_seen >= ranks_here) return;
+  std::erase_if(before_.energy_j, [](const auto& meter) { return core::starts_with(meter.first, "nvml-"); });
 }
 
 void IntervalRecorder::exchange_names() {

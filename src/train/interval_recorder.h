@@ -41,6 +41,7 @@ class IntervalRecorder {
     std::vector<comm::RecorderEntry> collectives;
     NumbersInFlight numbers;
   };
+  void leave_out_partial_gpu_energy();
   void exchange_names();
   std::vector<double> measure(const IntervalTimes& times);
   void write(const Interval& interval, std::span<const double> numbers);

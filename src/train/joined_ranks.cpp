@@ -39,7 +39,7 @@ hw::RankInfo find_rank(const config::RunOptions& options) {
 }
 
 at::Device set_up_device(const config::RunOptions& options, const hw::RankInfo& info) {
-  const at::Device device = pick_device(options.device, options.gpu_math, info);
+  const at::Device device = pick_device(options.device, options.gpu_math, info, options.dist_backend);
   if (device.is_cpu()) core::keep_freed_memory();
   if (options.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, false);

@@ -112,9 +112,11 @@ class RecordedForm {
 class RecordedStep final : public StepRunner {
  public:
   RecordedStep(const StepRunnerParts& parts, const MakeRunner& make)
-      : recorder_(*parts.recorder), sync_(parts.sync), mark_run_(parts.on_phase_end), mark_(mark_run_) {
+      : recorder_(*parts.recorder), sync_(parts.sync), mark_run_(parts.on_phase_end), mark_(mark_run_),
+        tell_(parts.on_recording) {
     StepRunnerParts plain = parts;
     plain.recorder = nullptr;
+    plain.on_recording = {};
     plain.on_phase_end = [this](Phase phase) {
       if (mark_) mark_(phase);
     };
@@ -179,27 +181,38 @@ class RecordedStep final : public StepRunner {
                                                      return plain_->run(copies, step_key);
                                                    });
     mark_ = mark_run_;
-    if (!std::exchange(has_told_, true))
+    if (!std::exchange(has_told_, true)) {
       core::log_info("steps are launched as CUDA graphs from now on (--cuda-graphs off: kernel by kernel)");
+      if (tell_) tell_("used");
+    }
     return recorded;
   }
 
   void refuse(Form& form, const std::string& reason) {
     form.is_refused = true;
     mark_ = mark_run_;
-    if (!std::exchange(has_told_refusal_, true))
-      core::log_info("steps are launched kernel by kernel, not as CUDA graphs: {}", core::split(reason, "\n").front());
+    if (std::exchange(has_told_refusal_, true)) return;
+    const std::string why = core::split(reason, "\n").front();
+    core::log_info("steps are launched kernel by kernel, not as CUDA graphs: {}", why);
+    if (tell_ && !has_told_) tell_("refused: " + why);  // one form that is replayed counts more
   }
 
   nn::WorkRecorder& recorder_;
   parallel::GradSync& sync_;
   MarkPhase mark_run_, mark_;  // whom the run wants to be told; whom the plain runner tells
+  std::function<void(const std::string&)> tell_;
   std::unique_ptr<StepRunner> plain_;
   bool has_told_ = false, has_told_refusal_ = false;
   std::map<std::vector<int64_t>, Form> forms_;
 };
 
 }  // namespace
+
+std::string recording_at_start(std::string_view cuda_graphs, bool is_cuda, int num_ranks) {
+  if (!is_cuda) return "";
+  if (cuda_graphs == "off") return "off";
+  return num_ranks > 1 ? "not with several ranks" : "no step was recorded";
+}
 
 std::unique_ptr<StepRunner> make_recorded_step(const StepRunnerParts& parts, const MakeRunner& make) {
   if (parts.recorder == nullptr) return make(parts);

@@ -145,20 +145,24 @@ RunFolder prepare_run_folder(const TrainRequest& request, const SlurmStart& star
   }
 }
 
-/// Of rank 0; with `is_local` of the first rank of each node, as in OpenCLIP, where the folder need not be rank 0's: it
-/// may lie on a disk of that node.
-void open_log(const RunFolder& folder, bool is_local, const hw::RankInfo& place) {
-  if (is_local ? place.local_rank != 0 : place.rank != 0) return;
+void open_log(const RunFolder& folder, const config::RunOptions& options, const hw::RankInfo& place) {
+  const fs::path file = log_file_of(folder, options, place);
+  if (file.empty()) return;
   std::error_code error;
   fs::create_directories(folder.path, error);
   if (error)
     throw EnvironmentError(fmt::format("train: rank {} on {} cannot create '{}' for its log: {}", place.rank,
                                        core::host_name(), folder.path.string(), error.message()),
                            "choose a folder that every node can write to with --logs, or leave out --log-local");
-  core::open_log_file((folder.path / (is_local ? fmt::format("out-{}", place.rank) : "out.log")).string());
+  core::open_log_file(file.string());
 }
 
 }  // namespace
+
+fs::path log_file_of(const RunFolder& folder, const config::RunOptions& options, const hw::RankInfo& place) {
+  if (options.log_local ? place.local_rank != 0 : place.rank != 0) return {};
+  return folder.path / (options.log_local ? fmt::format("out-{}", place.rank) : "out.log");
+}
 
 void throw_needed_checkpoint(const RunFolder& folder) {
   throw CheckpointError(fmt::format("train: '{}' holds no checkpoint, without which this command is not to begin "
@@ -177,7 +181,7 @@ RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
     if (ranks.is_first()) remove_new_folders(folder);  // a mistyped --name leaves nothing behind
     throw_needed_checkpoint(folder);
   }
-  succeed_together(ranks.world.comm(), [&] { open_log(folder, options.log_local, ranks.info); });
+  succeed_together(ranks.world.comm(), [&] { open_log(folder, options, ranks.info); });
   if (ranks.is_first())
     for (const auto& warning : request.warnings) core::log_warning("{}", warning);
   return folder;

@@ -44,6 +44,11 @@ RunFolder run_folder_from_text(const std::string& text);
 /// none. Collective.
 RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks);
 
+/// The log that this rank writes: rank 0's, with --log-local one of the first rank of each node, as in OpenCLIP, where
+/// the folder need not be rank 0's: it may lie on a disk of that node. Empty: none.
+std::filesystem::path log_file_of(const RunFolder& folder, const config::RunOptions& options,
+                                  const hw::RankInfo& place);
+
 /// CheckpointError: a command that is not to begin without a checkpoint finds none.
 [[noreturn]] void throw_needed_checkpoint(const RunFolder& folder);
 

@@ -34,6 +34,8 @@ struct StepRunnerParts {
   int data_rank = 0;                             ///< Ranks draw different random numbers.
   std::function<void(Phase)> on_phase_end = {};  ///< When forward, backward and waiting end; empty: nobody asks.
   nn::WorkRecorder* recorder = nullptr;          ///< Of steps that ranks need not agree on; nullptr: none.
+  /// Told what became of recording: "used", "refused: why". Empty: nobody asks.
+  std::function<void(const std::string&)> on_recording = {};
 
   void mark(Phase phase) const {
     if (on_phase_end) on_phase_end(phase);

@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/log.h"
+#include "core/log_file.h"
 #include "core/strings.h"
 #include "core/units.h"
 #include "nn/work_recorder.h"
@@ -20,6 +21,7 @@
 #include "train/agree.h"
 #include "train/interval_recorder.h"
 #include "train/out_of_memory.h"
+#include "train/recorded_step.h"
 #include "train/run_checkpoints.h"
 #include "train/run_context.h"
 #include "train/run_description.h"
@@ -47,6 +49,14 @@ std::vector<std::pair<std::string, std::string>> params_of(const core::OptionSet
 struct StartedRun {
   std::optional<RunFolder> folder;  ///< That rank 0 made, until there was a step.
   int64_t num_ranks = 1;
+  std::filesystem::path log_file{};  ///< That this process writes; empty: none.
+
+  /// Once, what the main prints on standard error alone.
+  void log_failure(const Error& error) {
+    const auto path = std::exchange(log_file, {});
+    const std::string hint = error.hint().empty() ? "" : fmt::format(" (hint: {})", error.hint());
+    if (!path.empty()) core::append_error_to_log(path, error.what() + hint);
+  }
 };
 
 /// Joins the ranks, which must have been started alike, and opens the folder of the run. Collective.
@@ -60,6 +70,7 @@ RunContext join_run(const TrainRequest& request, const SoftwareVersions& version
   note_stop_signals(run.ranks.is_first(), run.ranks.info.world_size);  // from here on ranks stop together, after a step
   run.folder = open_run_folder(request, run.ranks);
   if (run.ranks.is_first()) started.folder = run.folder;
+  started.log_file = log_file_of(run.folder, request.options, run.ranks.info);
   return run;
 }
 
@@ -73,6 +84,7 @@ class TrainRun final : private TrainerCallbacks {
  private:
   TrainerConfig trainer_config() const;
   void open_record(const TrainerConfig& config);
+  std::string graphs_at_start() const;
   void log_start(const TrainerConfig& config) const;
   void list_bad_samples() const;
   ExitCode finish(ExitCode code);
@@ -124,7 +136,10 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
                                       .is_restored = run_.folder.has_checkpoint,
                                       .adamw = checkpoints_.find_adamw(snapshot_),
                                       .snapshot = snapshot_,
-                                      .recorder = recorder_.get()});
+                                      .recorder = recorder_.get(),
+                                      .on_recording = [this](const std::string& what) {
+                                        if (record_) record_->note_cuda_graphs(what);
+                                      }});
   core::end_progress();
   startup_.finish("weights");
   if (epoch_.num_batches > 0)
@@ -188,6 +203,7 @@ void TrainRun::open_record(const TrainerConfig& config) {
     record_ = std::make_unique<record::RunRecord>(
         run_.folder.path, describe_attempt(run_, epoch_.num_batches, training_->sync->num_buckets()));
     record_->write_params(params_of(run_.request.set));
+    record_->note_cuda_graphs(graphs_at_start());
     if (const auto file = core::env("LOCKSTEP_RUN_FOLDER_FILE");
         file && !file->empty())  // of `launch`, which notes there who failed first
       core::write_file_atomic(*file, std::filesystem::absolute(run_.folder.path).string());
@@ -215,6 +231,10 @@ void TrainRun::open_record(const TrainerConfig& config) {
   });
 }
 
+std::string TrainRun::graphs_at_start() const {
+  return recording_at_start(run_.options().cuda_graphs, run_.ranks.device.is_cuda(), run_.ranks.info.world_size);
+}
+
 void TrainRun::log_start(const TrainerConfig& config) const {
   const int64_t buckets = training_->sync->num_buckets();
   int64_t num_here = 0, num_trained_here = 0;
@@ -232,6 +252,8 @@ void TrainRun::log_start(const TrainerConfig& config) const {
                  of_trained.empty() ? "" : " trained", run_.facts().precision, run_.ranks.info.world_size,
                  run_.ranks.device.str(), run_.task.layout, config.samples_per_step, run_.task.sample_unit,
                  buckets > 0 ? fmt::format(", {} gradient buckets", buckets) : "");
+  if (run_.ranks.info.world_size > 1 && run_.options().cuda_graphs != "off" && run_.ranks.device.is_cuda())
+    core::log_info("steps are launched kernel by kernel: CUDA graphs are for runs of one rank");
 }
 
 ExitCode TrainRun::run() {
@@ -316,6 +338,7 @@ void TrainRun::finish_sync(ExitCode code) {
 }
 
 void TrainRun::note_failure(const Error& error) {
+  started_.log_failure(error);  // first: a launcher may end this process while it waits for the others
   run_.ranks.world.report_failure(error.what());
   list_bad_samples();
   if (!record_) {
@@ -376,6 +399,7 @@ ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
   try {
     return train_in(started, request, versions);
   } catch (const Error& error) {
+    started.log_failure(error);
     // What the user can correct and start again under the same name leaves nothing in its way.
     // So does what this machine cannot do (a model beyond its memory) and a checkpoint that is none, unless there is
     // a record that tells of it.

@@ -47,7 +47,8 @@ StepRunnerParts step_runner_parts(const Training& training, int data_rank, const
           .data_rank = data_rank,
           .on_phase_end = hooks.phases == nullptr ? std::function<void(Phase)>()
                                                   : [clock = hooks.phases](Phase phase) { clock->mark(phase); },
-          .recorder = hooks.fault ? nullptr : hooks.recorder};
+          .recorder = hooks.fault ? nullptr : hooks.recorder,
+          .on_recording = hooks.on_recording};
 }
 
 void prepare_parameter_reads(Training& training) {

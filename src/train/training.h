@@ -95,6 +95,7 @@ struct TrainingHooks {
   std::optional<optim::AdamWConfig> adamw = std::nullopt;
   Snapshot snapshot = {};                ///< Else: where weights alone come from, unless it is restored, too.
   nn::WorkRecorder* recorder = nullptr;  ///< Of its steps, of which there is one rank; outlives the training.
+  std::function<void(const std::string&)> on_recording = {};  ///< See StepRunnerParts.
 };
 
 /// What a runner of `training` works with; ranks of different `data_rank` draw different random numbers.

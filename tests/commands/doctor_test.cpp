@@ -165,6 +165,24 @@ TEST(Doctor, InterfacesAndCards) {
   EXPECT_TRUE(holds(with({{"NCCL_IB_DISABLE", "1"}}).found("warning", "infiniband"), "NCCL uses TCP"));
 }
 
+TEST(Doctor, GpusThatAVariableHides) {
+  const core::TempDir folder;
+  const fs::path gpu = folder.path() / "sys/bus/pci/devices/0000:0a:00.0";
+  fs::create_directories(gpu);
+  fs::create_directories(folder.path() / "dev/shm");
+  core::write_file_atomic(gpu / "vendor", "0x10de\n");
+  core::write_file_atomic(gpu / "class", "0x030200\n");
+  for (const char* hidden : {"", "-1", "NoDevFiles"}) {
+    const Examined result =
+        doctor({}, {{"LOCKSTEP_SYSTEM_ROOT", folder.path().string()}, {"CUDA_VISIBLE_DEVICES", hidden}});
+    const std::string found = result.found("warning", "gpus");
+    EXPECT_TRUE(
+        holds(found, "CUDA_VISIBLE_DEVICES='" + std::string(hidden) + "' hides every GPU of this machine, which has 1"))
+        << found;
+    EXPECT_TRUE(holds(found, "-> unset it, or ask the job for GPUs")) << found;
+  }
+}
+
 TEST(Doctor, VariablesThatAreKnownFaults) {
   const Examined known = doctor({"--strict"}, {{"TORCH_NCCL_BLOCKING_WAIT", "1"}, {"SLURM_CLUSTER_NAME", "leonardo"}});
   EXPECT_EQ(known.exit_code, 6) << "--strict counts warnings";

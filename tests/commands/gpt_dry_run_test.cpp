@@ -37,7 +37,7 @@ TEST(GptDryRun, NemotronRecipeFrom128To2048) {
   for (const int gpus : {128, 256, 512, 1024, 2048}) {
     const Json json =
         dry_json({"--config", kRecipes + "gpt_nemotron4_340b_h100.toml", "--world-size", std::to_string(gpus),
-                  "--global-batch-size", std::to_string(gpus / 4), "--target-device", "H100 SXM 80GB"});
+                  "--global-batch-size", std::to_string(gpus / 4), "--device-memory", "H100 SXM 80GB"});
     EXPECT_EQ(json.at("parameters"), 341'029'195'776);
     EXPECT_EQ(json.at("mesh"), (Json{{"tp", 8}, {"dp", gpus / 64}, {"pp", 8}}));
     EXPECT_EQ(json.at("num_micro"), 16);
@@ -148,6 +148,17 @@ TEST(GptDryRun, OnThisMachineTheProcessorIsPlannedWhereThereIsNoGpu) {
   }
 }
 
+TEST(GptDryRun, MemoryIsAskedAboutBySizeAsInOtherTasks) {
+  const auto fit = [](const char* size) {
+    return dry_json({"--model", "gpt3-1.3b", "--world-size", "1", "--global-batch-size", "1", "--device-memory", size})
+        .at("fit")
+        .get<std::string>();
+  };
+  EXPECT_TRUE(holds(fit("900G"), "fits a device of 900 GiB (")) << fit("900G");
+  EXPECT_TRUE(holds(fit("4G"), "does not fit a device of 4.00 GiB (")) << fit("4G");
+  EXPECT_TRUE(holds(fit("LUMI-G"), "fits MI250X GCD (")) << fit("LUMI-G");
+}
+
 TEST(GptDryRun, AnEmptyValueIsSeen) {
   EXPECT_TRUE(holds(dry_run({"--model", "gpt2", "--load", ""}).out, "--load                     ''  [command line]"))
       << dry_run({"--model", "gpt2", "--load", ""}).out;
@@ -171,7 +182,8 @@ TEST(GptDryRun, MisfitsAreUsageErrorsWithTheNearest) {
            {{"--model", "gpt2", "--bf16", "--fp16"}, "contradict"},
            {{"--model", "gpt2", "--context-parallel-size", "2"}, "use --sequence-parallel"},
            {{"--model", "gpt2", "--tensor-model-parallel-sizes", "2"}, "tensor-model-parallel-size"},
-           {{"--model", "gpt2", "--target-device", "Z300"}, "no known device"},
+           {{"--model", "gpt2", "--device-memory", "Z300"}, "neither a size nor a known device or system"},
+           {{"--model", "gpt2", "--device-memory", "12"}, "give the unit, too: 64G"},
            {{"--model", "gpt2", "--recompute-granularity", "full"}, "--recompute-num-layers"}}) {
     const ProgramResult result = dry_run(bad.args);
     EXPECT_EQ(result.exit_code, 2) << result.out;

@@ -314,7 +314,31 @@ TEST(Launch, ALostPeerAloneIsReportedToo) {
   const CommandResult result =
       run(launch({"--nproc-per-node", "2"}, "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 1000"));
   EXPECT_EQ(result.status.code, 3) << result.err;
-  EXPECT_NE(result.err.find("rank 1 on "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("launch: rank 1 on "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("was the first here to lose another rank: exit code 3"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("launch: then rank 0: signal 15 (Terminated)"), std::string::npos) << result.err;
+}
+
+/// Rank 1 answers nobody, which rank 0 finds out and says in the words of comm.
+TEST(Launch, TheRankThatOthersNameIsTheOneThatFailed) {
+  const core::TempDir folder;
+  const std::string pid_file = (folder.path() / "pid").string();
+  const std::string script = "trap '' TERM; if [ $RANK = 1 ]; then echo $$ > " + pid_file + ".part; mv " + pid_file +
+                             ".part " + pid_file + "; while :; do sleep 0.1; done; fi; until [ -e " + pid_file +
+                             " ]; do sleep 0.02; done; [ $RANK = 2 ] && exec sleep 1; "
+                             "echo \"error: comm: rank 0 waited: rank 1 (pid $(cat " +
+                             pid_file + ") on here) does not answer any more\" >&2; exit 3";
+  const CommandResult result = run(launch({"--nproc-per-node", "3", "--kill-grace", "0.5"}, script));
+  EXPECT_EQ(result.status.code, 3) << result.err;
+  const size_t first = result.err.find("launch: ");
+  ASSERT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("launch: rank 1 on "), first) << result.err;
+  EXPECT_NE(result.err.find("failed first: it answered the other ranks no more\n  rank 0 says: error: comm: "),
+            std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("launch: then rank 2: exit code 0; rank 0: exit code 3, communication error"),
+            std::string::npos)
+      << result.err;
 }
 
 TEST(Launch, DeathBySignalIsToldAs128PlusSignal) {
@@ -341,25 +365,31 @@ TEST(Launch, WhoFailedFirstIsToldWhileTheOthersStillEnd) {
   const std::string err = core::read_file(err_file);
   EXPECT_EQ(result.status.code, 137) << err;
   EXPECT_NE(err.find("rank 0 has read it"), std::string::npos) << err;
-  EXPECT_NE(err.find("1 other ranks are being ended, for which they have 2 s"), std::string::npos) << err;
+  EXPECT_EQ(err.find("failed first"), err.rfind("failed first")) << "told once: " << err;
+  EXPECT_NE(err.find("launch: then rank 0: exit code 3, communication error"), std::string::npos) << err;
+  EXPECT_NE(err.find("launch: 1 other rank is being ended, for which it has 2 s"), std::string::npos) << err;
 }
 
-/// Rank 0 is stopped, so that the other one loses its peer: nobody but launch can end the record.
+/// Rank 0 is stopped, so that the other one loses its peer: nobody but launch can end the record and the log.
 TEST(Launch, ARecordWhoseWriterIsStoppedIsEnded) {
   const core::TempDir folder;
   const std::string run_folder = folder.path().string(), status = run_folder + "/status.json";
-  const std::string script = "if [ $RANK = 1 ]; then until [ -e " + status +
-                             " ]; do sleep 0.02; done; exit 3; fi; printf %s " + run_folder +
-                             " > $LOCKSTEP_RUN_FOLDER_FILE; echo '{\"state\": \"running\"}' > " + run_folder +
-                             "/part; mv " + run_folder + "/part " + status + "; kill -STOP $$";
+  const std::string script =
+      "if [ $RANK = 1 ]; then until [ -e " + status + " ]; do sleep 0.02; done; exit 3; fi; printf %s " + run_folder +
+      " > $LOCKSTEP_RUN_FOLDER_FILE; echo '{\"state\": \"running\"}' > " + run_folder + "/part; echo begun > " +
+      run_folder + "/out.log; mv " + run_folder + "/part " + status + "; kill -STOP $$";
   const CommandResult result = run(launch({"--nproc-per-node", "2", "--kill-grace", "0.5"}, script));
   EXPECT_EQ(result.status.code, 3) << result.err;
   const core::Json found = core::parse_json(core::read_file(status), status);
   EXPECT_EQ(found.at("state"), "failed") << found.dump();
   EXPECT_EQ(found.at("first_failing_rank"), 0) << found.dump();
-  EXPECT_NE(found.at("message").get<std::string>().find("did not end on SIGTERM and was killed by launch"),
-            std::string::npos)
-      << found.dump();
+  const std::string why = "it was stopped, as by SIGSTOP, and answered nobody";
+  EXPECT_NE(found.at("message").get<std::string>().find(why), std::string::npos) << found.dump();
+  EXPECT_NE(result.err.find("failed first: " + why), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("launch: then rank 1: exit code 3, communication error"), std::string::npos) << result.err;
+  const std::string log = core::read_file(run_folder + "/out.log");
+  EXPECT_NE(log.find(" | ERROR | launch: rank 0 on "), std::string::npos) << log;
+  EXPECT_NE(log.find(why), std::string::npos) << log;
 }
 
 TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {
@@ -371,7 +401,8 @@ TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {
                              ready + "; while :; do sleep 0.1; done";
   const CommandResult result = run(launch({"--nproc-per-node", "2", "--kill-grace", "0.5"}, script));
   EXPECT_EQ(result.status.code, 6) << result.err;
-  EXPECT_NE(result.err.find("1 other ranks did not end on SIGTERM and were killed"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("launch: then rank 0: still there 0.5 s after SIGTERM, killed"), std::string::npos)
+      << result.err;
   ASSERT_EQ(lines(result.out).size(), 2u) << result.out;
   for (const std::string& line : lines(result.out))
     EXPECT_TRUE(ends(*core::parse_int(line.substr(line.rfind(' ') + 1)))) << line;
@@ -383,7 +414,8 @@ TEST(Launch, ARankThatWaitsForALostOneIsKilledSoon) {
   const auto began = std::chrono::steady_clock::now();
   const CommandResult result = run(launch({"--nproc-per-node", "2"}, script));
   EXPECT_EQ(result.status.code, 137) << result.err;
-  EXPECT_NE(result.err.find("1 other ranks did not end on SIGTERM and were killed"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("launch: then rank 0: still there 2.0 s after SIGTERM, killed"), std::string::npos)
+      << result.err;
   EXPECT_LT(std::chrono::steady_clock::now() - began, 8s);  // 2 s, where a failed rank leaves the others 10
 }
 
@@ -394,8 +426,8 @@ TEST(Launch, AGivenGraceHoldsForALostRankToo) {
                              " ]; do sleep 0.02; done; kill -9 $$; fi; trap '' TERM; : > " + ready +
                              "; sleep 3; exit 3";
   const CommandResult result = run(launch({"--nproc-per-node", "2", "--kill-grace", "60"}, script));
-  EXPECT_NE(result.err.find("for which they have 60 s"), std::string::npos) << result.err;
-  EXPECT_EQ(result.err.find("were killed"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("for which it has 60 s"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("SIGTERM, killed"), std::string::npos) << result.err;
 }
 
 TEST(Launch, PlainLinesOfALogAreNoLastMessage) {

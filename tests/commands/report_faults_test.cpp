@@ -57,6 +57,8 @@ TEST_F(ReportFaults, TheRankThatFailedFirstStandsInTheRecordAndTheReport) {
   const Json status = core::read_json_file(logs_.path() / "died" / "status.json");
   EXPECT_EQ(status.at("first_failing_rank"), 1) << status.dump(1);
   EXPECT_EQ(status.at("state"), "failed");
+  const std::string log = core::read_file(logs_.path() / "died" / "out.log");
+  EXPECT_NE(log.find(" | ERROR | launch: rank 1 on "), std::string::npos) << log;
   const auto first = train_with("die rank=0 from=5", "died-first");
   EXPECT_NE(first.exit_code, 0);
   const Json killed = core::read_json_file(logs_.path() / "died-first" / "status.json");
@@ -65,6 +67,15 @@ TEST_F(ReportFaults, TheRankThatFailedFirstStandsInTheRecordAndTheReport) {
   const Json report = report_on("died");
   EXPECT_NE(report.at("runs").at(0).at("message").get<std::string>().find("rank 1 failed first"), std::string::npos)
       << report.at("runs").at(0).dump(1);
+}
+
+TEST_F(ReportFaults, TheLogOfARunHoldsTheErrorThatEndedIt) {
+  const auto broken = train("broken", {}, {{"LOCKSTEP_FAULT", "throw rank=0 from=2"}});
+  EXPECT_EQ(broken.exit_code, 1) << broken.err;
+  const std::string log = core::read_file(logs_.path() / "broken" / "out.log");
+  const std::string line = " | ERROR | train: an error was asked for by LOCKSTEP_FAULT\n";
+  EXPECT_NE(log.find(line), std::string::npos) << log;
+  EXPECT_EQ(log.find(line), log.rfind(line)) << "once";
 }
 
 TEST_F(ReportFaults, PhasesAddUpToTheStepAndEvaluationsTellTheirTime) {

@@ -72,7 +72,7 @@ TEST_F(SweepCommand, DryRunSaysWhatFitsAndWhereTensorRanksCrossNodes) {
                           "name = \"g\"\ncommand = \"train gpt\"\nranks-per-node = 4\n[axes]\nnodes = [2]\n"
                           "tensor-model-parallel-size = [1, 8]\n[train]\nmodel = \"13b\"\nbf16 = true\n"
                           "mock-data = true\ntrain-iters = 10\nlr = 1e-4\nattention-dropout = 0\n");
-  const auto shown = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--target-device", "H100 80GB", "--json"});
+  const auto shown = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--device-memory", "H100 80GB", "--json"});
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
   const core::Json plan = core::Json::parse(shown.out);
   EXPECT_EQ(plan.at("points").at(0).at("memory_per_rank").at("fits"), false);
@@ -82,18 +82,18 @@ TEST_F(SweepCommand, DryRunSaysWhatFitsAndWhereTensorRanksCrossNodes) {
   EXPECT_NE(warnings.find("point 0001: too large: "), std::string::npos) << warnings;
   EXPECT_NE(warnings.find("point 0002: tensor ranks of one group lie on 2 nodes of 4 ranks"), std::string::npos)
       << warnings;
-  const auto table = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--device-memory", "H100 80GB"});
+  const auto table = run_lockstep({"sweep", path("g.toml"), "--dry-run", "--target-device", "80G"});
   EXPECT_NE(table.out.find("  fits"), std::string::npos) << table.out;
   EXPECT_NE(table.out.find("  no "), std::string::npos) << table.out;
   for (const std::string& line : core::split(table.out, "\n")) EXPECT_LE(line.size(), 80u) << line;
-  EXPECT_EQ(run_lockstep({"sweep", path("g.toml"), "--target-device", "H100 80GB"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"sweep", path("g.toml"), "--device-memory", "H100 80GB"}).exit_code, 2);
 }
 
 TEST_F(SweepCommand, OneWarningNamesAllPointsThatItIsAbout) {
   core::write_file_atomic(path("w.toml"),
                           "name = \"w\"\ncommand = \"train gpt\"\nranks-per-node = 4\n[axes]\nnodes = [2, 4, 8]\n"
                           "[train]\nmodel = \"13b\"\nbf16 = true\nmock-data = true\ntrain-iters = 10\nlr = 1e-4\n");
-  const auto shown = run_lockstep({"sweep", path("w.toml"), "--dry-run", "--target-device", "A100 40GB"});
+  const auto shown = run_lockstep({"sweep", path("w.toml"), "--dry-run", "--device-memory", "A100 40GB"});
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_NE(shown.out.find("warning: points 0001, 0002, 0003: too large: "), std::string::npos) << shown.out;
   EXPECT_EQ(shown.out.find("too large"), shown.out.rfind("too large")) << shown.out;
@@ -283,7 +283,7 @@ TEST_F(BenchSweepCommand, PointsRunFailResumeAndAreReportedBesideThePublishedTab
   const auto refused = run_lockstep({"sweep", bench_file(), "--dry-run", "--predict-on", "LUMI-G"});
   EXPECT_EQ(refused.exit_code, 2) << refused.out;
   EXPECT_NE(refused.err.find("--predict-on predicts training"), std::string::npos) << refused.err;
-  EXPECT_EQ(run_lockstep({"sweep", bench_file(), "--dry-run", "--target-device", "LUMI-G"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"sweep", bench_file(), "--dry-run", "--device-memory", "LUMI-G"}).exit_code, 2);
   point_does("0002", "exit 6\n");
   EXPECT_EQ(run_lockstep({"sweep", bench_file(), "--local"}).exit_code, 6);
   EXPECT_EQ(states(), "finished failed ");

@@ -345,6 +345,22 @@ TEST_F(TrainFaults, AGpuThatCannotBeUsedIsNeverReplacedByTheCpu) {
                {"computing on the CPU: CUDA_VISIBLE_DEVICES hides the GPUs that are here"});
 }
 
+TEST_F(TrainFaults, AGpuThatIsNotHereIsOneErrorInEveryCommand) {
+  const EnvChanges machine{{"LOCKSTEP_SYSTEM_ROOT", logs_.path().string()}, {"CUDA_VISIBLE_DEVICES", std::nullopt}};
+  const std::vector<std::string> refusal = {"hw: --device cuda was asked for, and this machine shows no GPU",
+                                            "hint: use --device cpu"};
+  expect_error(train("none", {"--device", "cuda"}, machine), 6, refusal);
+  EXPECT_FALSE(fs::exists(logs_.path() / "none"));
+  expect_error(run_lockstep({"bench", "op", "--device", "cuda"}, machine), 6, refusal);
+  expect_error(run_lockstep({"infer", "embed", "--pretrained", "x.pt", "--texts", "x.txt", "--output", "x.safetensors",
+                             "--device", "cuda"},
+                            machine),
+               6, refusal);
+  expect_error(
+      train("none", {"--device", "auto", "--dist-backend", "nccl"}, machine), 6,
+      {"hw: --dist-backend nccl was asked for, and this machine shows no GPU", "hint: use --dist-backend gloo"});
+}
+
 TEST_F(TrainFaults, NamedFilesThatAreNotThereAreUsageErrors) {
   const std::string none = "/nonexistent/file.json",
                     text = write_file(logs_.path() / "notes.txt", "these are no weights\n");

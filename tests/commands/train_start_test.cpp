@@ -24,6 +24,15 @@ TEST_F(TrainStart, OtherOptionsAreRefusedWithBothValuesAndTheRank) {
   EXPECT_FALSE(fs::exists(logs_.path() / "start"));
 }
 
+TEST_F(TrainStart, OtherKernelsAreRefusedLikeOtherOptions) {
+  const ProgramResult result =
+      start("[ $RANK = 1 ] && export LOCKSTEP_GPU_KERNELS=off; exec '" + lockstep_program() + "' \"$@\"");
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("LOCKSTEP_GPU_KERNELS is \"auto\" on rank 0 and \"off\" on rank 1"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("--LOCKSTEP"), std::string::npos) << result.err;
+}
+
 TEST_F(TrainStart, AnotherBuildIsRefusedWithBothCommitsAndTheRank) {
   const core::TempDir copy;
   const auto version = core::parse_json(run_lockstep({"--version", "--json"}).out, "version");

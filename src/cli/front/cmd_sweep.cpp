@@ -103,7 +103,7 @@ sweep::VariableLookup variable_lookup(const std::map<std::string, std::string>& 
 }
 
 struct RunFlags {
-  std::string file, out, target_device, predict_on;
+  std::string file, out, device_memory, predict_on;
   bool dry_run = false, submit = false, local = false, as_json = false;
   std::vector<std::string> set;
 };
@@ -112,11 +112,12 @@ OptionSet declare_run(RunFlags& flags) {
   OptionSet set("sweep run", "Expands a sweep file, checks every point, and writes, submits or runs them.");
   set.add_positional("file", &flags.file, {.help = "Sweep file (docs/sweep.md).", .metavar = "FILE.toml"});
   set.add("dry-run", &flags.dry_run, {.help = "Check and show all points; write nothing."});
-  set.add("target-device", &flags.target_device,
-          {.help = "With --dry-run: say whether each point fits the memory of this GPU, or of the GPUs of this system "
-                   "('H100 80GB', LUMI-G).",
-           .metavar = "NAME",
-           .aliases = {"device-memory"}});
+  set.add(
+      "device-memory", &flags.device_memory,
+      {.help = "With --dry-run: say whether each point fits a device of this memory (64G), of this name (H100 80GB), "
+               "or of this system (LUMI-G).",
+       .metavar = "SIZE|NAME",
+       .aliases = {"target-device"}});
   set.add("predict-on", &flags.predict_on,
           {.help = "With --dry-run: predict step, hours and node-hours of each point on this system (docs/predict.md).",
            .metavar = "NAME|FILE.toml"});
@@ -256,10 +257,10 @@ int run_sweep(std::span<const std::string> args) {
     throw UsageError(fmt::format("sweep: --predict-on predicts training, the command of '{}' is '{}'", flags.file,
                                  core::join(plan.command, " ")),
                      "leave it out");
-  if (!flags.target_device.empty() && !flags.dry_run)
-    throw UsageError("sweep: --target-device belongs to --dry-run", "add --dry-run, or leave it out");
+  if (!flags.device_memory.empty() && !flags.dry_run)
+    throw UsageError("sweep: --device-memory belongs to --dry-run", "add --dry-run, or leave it out");
   if (flags.dry_run) {
-    sweep::judge_points(plan, flags.target_device);
+    sweep::judge_points(plan, flags.device_memory);
     print_plan(plan, flags);
     return 0;
   }

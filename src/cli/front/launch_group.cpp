@@ -1,5 +1,6 @@
 #include "cli/front/launch_group.h"
 
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <csignal>
 #include <cstring>
 #include <deque>
+#include <fstream>
+#include <map>
 #include <optional>
 
 #include "checkpoint/manifest.h"
@@ -17,6 +20,7 @@
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/json.h"
+#include "core/log_file.h"
 #include "core/print.h"
 #include "core/strings.h"
 #include "record/reader.h"
@@ -45,7 +49,22 @@ struct Rank {
   std::optional<ExitStatus> status{};
   int exit_order = 0;
   Verdict verdict = Verdict::kGood;
+  bool was_killed = false;   // by launch
+  std::string accusation{};  // of a rank that answers nobody and did not end by itself: why it failed the others
+
+  bool is_silent() const { return verdict != Verdict::kCause && !accusation.empty(); }
 };
+
+/// Stopped by a signal or a debugger. Linux: proc(5), the field behind the name in parentheses.
+bool is_stopped(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(") ");
+  if (name_end == std::string::npos || name_end + 2 >= stat.size()) return false;
+  const char state = stat[name_end + 2];
+  return state == 'T' || state == 't';
+}
 
 /// Signals of this thread as a descriptor; the mask of before comes back with the object's end.
 class SignalReader {
@@ -90,6 +109,11 @@ const char* meaning_of(const ExitStatus& status) {
     case ExitCode::kEnvironment: return ", environment error";
     default: return "";
   }
+}
+
+/// "rank 3", "ranks 1, 4"
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 /// Message that the rank left as JSON, in torchrun's form.
@@ -151,23 +175,27 @@ class RankGroup {
     return is_rank_lost_ ? std::min(config_.kill_grace, config_.lost_rank_grace) : config_.kill_grace;
   }
   void terminate_others();
+  void kill(Rank& rank);
   void kill_all();
   void drain();
+  void accuse_silent_ranks();
   const Rank* first_failure() const;
-  std::string how_it_ended(const Rank& rank) const;
+  int exit_code_of(const Rank& first) const;
+  std::string message_of(const Rank& rank) const;
+  std::string how_it_failed(const Rank& first) const;
   std::string advice(const Rank& first) const;
-  void tell_first(const Rank& first) const;
-  void report(const Rank& first) const;
+  void tell_first(const Rank& first);
+  void tell_end_of_others(const Rank& first) const;
   void note_in_record(const Rank& first) const;
 
   const GroupConfig config_;
   SignalReader signals_;  // before the ranks: no SIGCHLD may be missed
   mutable SharedOutput output_;
   std::vector<Rank> ranks_;
-  int num_ended_ = 0, num_interrupts_ = 0, num_killed_ = 0;
+  int num_ended_ = 0, num_interrupts_ = 0;
   int stop_signal_ = 0;        // that was passed on to the ranks
   bool is_rank_lost_ = false;  // to a signal that was not ours
-  bool is_terminating_ = false, is_killed_ = false;
+  bool is_terminating_ = false, is_killed_ = false, has_told_first_ = false;
   std::optional<Clock::time_point> terminate_at_, kill_at_, tell_at_;
 };
 
@@ -259,24 +287,41 @@ void RankGroup::reap() {
   }
 }
 
+/// A rank that stands still cannot act on a SIGTERM, so that waiting for it gains nothing.
 void RankGroup::terminate_others() {
   is_terminating_ = true;
   kill_at_ = Clock::now() + grace();
-  for (Rank& rank : ranks_) rank.process.send_signal(SIGTERM);
+  for (Rank& rank : ranks_) {
+    if (rank.status) continue;
+    if (is_stopped(rank.process.pid())) {
+      rank.accusation = "it was stopped, as by SIGSTOP, and answered nobody";
+      kill(rank);
+      if (!tell_at_) tell_at_ = Clock::now() + kTellAfter;
+    } else {
+      rank.process.send_signal(SIGTERM);
+    }
+  }
+}
+
+void RankGroup::kill(Rank& rank) {
+  if (!rank.status) rank.was_killed = true;
+  rank.process.kill_group();
 }
 
 void RankGroup::kill_all() {
   is_killed_ = true;
-  for (Rank& rank : ranks_) {
-    if (!rank.status) ++num_killed_;
-    rank.process.kill_group();
-  }
+  for (Rank& rank : ranks_) kill(rank);
 }
 
 void RankGroup::act() {
   const auto now = Clock::now();
   if (tell_at_ && now >= *tell_at_ && is_running()) {
     tell_first(*first_failure());
+    const auto num_left = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
+    output_.write_line(STDERR_FILENO, "",
+                       fmt::format("launch: {} other rank{} being ended, for which {} {:.0f} s", num_left,
+                                   num_left == 1 ? " is" : "s are", num_left == 1 ? "it has" : "they have",
+                                   std::chrono::duration<double>(grace()).count()));
     tell_at_ = Clock::time_point::max();  // once
   }
   if (terminate_at_ && !is_terminating_ && now >= *terminate_at_) terminate_others();
@@ -300,19 +345,52 @@ void RankGroup::drain() {
   output_.set_progress("");
 }
 
+/// Ranks that lost their peer name it with its process. Where it is one of this node that has shown no cause, it is the
+/// one that failed.
+void RankGroup::accuse_silent_ranks() {
+  for (const Rank& witness : ranks_) {
+    if (witness.verdict != Verdict::kLostPeer) continue;
+    const std::string message = message_of(witness);
+    for (Rank& rank : ranks_) {
+      const bool is_named =
+          message.find(fmt::format("rank {} (pid {} on ", rank.rank, rank.process.pid())) != std::string::npos;
+      if (is_named && rank.verdict == Verdict::kStopped && rank.accusation.empty())
+        rank.accusation = "it answered the other ranks no more";
+    }
+  }
+}
+
+/// In this order: a rank that shows a cause, one that answered nobody, one that lost its peer.
 const Rank* RankGroup::first_failure() const {
+  const auto place = [](const Rank& rank) {
+    const int kind = rank.verdict == Verdict::kCause ? 0 : rank.is_silent() ? 1 : 2;
+    return std::pair(kind, rank.exit_order);
+  };
   const Rank* first = nullptr;
   for (const Rank& rank : ranks_) {
-    if (rank.verdict != Verdict::kCause && rank.verdict != Verdict::kLostPeer) continue;
-    if (first == nullptr || std::pair(rank.verdict, rank.exit_order) < std::pair(first->verdict, first->exit_order))
-      first = &rank;
+    const bool has_failed = rank.verdict == Verdict::kCause || rank.verdict == Verdict::kLostPeer || rank.is_silent();
+    if (has_failed && (first == nullptr || place(rank) < place(*first))) first = &rank;
   }
   return first;
 }
 
-std::string RankGroup::how_it_ended(const Rank& rank) const {
-  return fmt::format("rank {} on {} failed first: {}{}", rank.rank, core::host_name(), rank.status->text(),
-                     meaning_of(*rank.status));
+/// Of one that was killed because it answered nobody: what the others made of it.
+int RankGroup::exit_code_of(const Rank& first) const {
+  return first.is_silent() ? kLostPeerCode : first.status->shell_code();
+}
+
+std::string RankGroup::message_of(const Rank& rank) const {
+  const std::string message = message_of_file(rank.error_file);
+  return message.empty() ? message_of_tail(rank.tail) : message;
+}
+
+std::string RankGroup::how_it_failed(const Rank& first) const {
+  const std::string who = fmt::format("rank {} on {}", first.rank, core::host_name());
+  if (first.is_silent()) return fmt::format("{} failed first: {}", who, first.accusation);
+  const std::string how = first.status->text() + meaning_of(*first.status);
+  return fmt::format("{} {}: {}", who,
+                     first.verdict == Verdict::kCause ? "failed first" : "was the first here to lose another rank",
+                     how);
 }
 
 /// By the options in the run's record; without one as if the command had not named the run.
@@ -331,44 +409,64 @@ std::string flags_to_resume(const std::filesystem::path& run_folder) {
 std::string RankGroup::advice(const Rank& first) const {
   std::error_code failure;
   const bool is_run = !config_.run_folder_file.empty() && std::filesystem::exists(config_.run_folder_file, failure);
-  if (!is_run || first.status->signal == 0) return "";
+  if (!is_run || (first.status && first.status->signal == 0)) return "";
   const std::filesystem::path run_folder = core::read_file(config_.run_folder_file);
   return "\n  hint: " + checkpoint::how_to_continue(run_folder, flags_to_resume(run_folder));
 }
 
-/// While the others, which may wait for each other, are still ending.
-void RankGroup::tell_first(const Rank& first) const {
-  const auto num_left = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
-  output_.write_line(
-      STDERR_FILENO, "",
-      fmt::format("launch: {}; {} other ranks are being ended, for which they have {:.0f} s{}", how_it_ended(first),
-                  num_left, std::chrono::duration<double>(grace()).count(), advice(first)));
-}
-
-void RankGroup::report(const Rank& first) const {
-  std::string text = "launch: " + how_it_ended(first);
-  std::string message = message_of_file(first.error_file);
-  if (message.empty()) message = message_of_tail(first.tail);
-  if (!message.empty())
-    text += "\n  its last message: " + core::replace_all(core::printable(core::trim(message)), "\n", "\n  ");
-  if (num_killed_ > 0) text += fmt::format("\n  {} other ranks did not end on SIGTERM and were killed", num_killed_);
+/// Once: while the others, which may wait for each other, are still ending, or at the end.
+void RankGroup::tell_first(const Rank& first) {
+  if (std::exchange(has_told_first_, true)) return;
+  std::string text = "launch: " + how_it_failed(first);
+  const auto add_message = [&](const std::string& from, const Rank& rank) {
+    if (const std::string message = message_of(rank); !message.empty())
+      text += fmt::format("\n  {}: {}", from, core::replace_all(core::printable(core::trim(message)), "\n", "\n  "));
+  };
+  const auto witness =
+      std::find_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.verdict == Verdict::kLostPeer; });
+  if (first.is_silent() && witness != ranks_.end())
+    add_message(fmt::format("rank {} says", witness->rank), *witness);
+  else
+    add_message("its last message", first);
   output_.write_line(STDERR_FILENO, "", text + advice(first));
 }
 
+/// "launch: then ranks 0, 2: exit code 3, communication error; rank 3: still there 2.0 s after SIGTERM, killed"
+void RankGroup::tell_end_of_others(const Rank& first) const {
+  std::map<std::string, std::vector<int>> ranks_of;  // by how they ended
+  for (const Rank& rank : ranks_) {
+    if (&rank == &first) continue;
+    std::string how = rank.status->text() + meaning_of(*rank.status);
+    if (rank.was_killed && !rank.accusation.empty())
+      how = "killed, " + rank.accusation;
+    else if (rank.was_killed)
+      how = num_interrupts_ > 1 ? "killed"
+                                : fmt::format("still there {:.1f} s after SIGTERM, killed",
+                                              std::chrono::duration<double>(grace()).count());
+    ranks_of[how].push_back(rank.rank);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [how, ranks] : ranks_of) parts.push_back(ranks_text(ranks) + ": " + how);
+  if (!parts.empty()) output_.write_line(STDERR_FILENO, "", "launch: then " + core::join(parts, "; "));
+}
+
+/// Also in the log of the run, which has no word of a rank 0 that was killed.
 void RankGroup::note_in_record(const Rank& first) const {
   std::error_code failure;
   if (config_.run_folder_file.empty() || !std::filesystem::exists(config_.run_folder_file, failure)) return;
-  record::FirstFailure told{.rank = first.rank,
-                            .exit_code = first.status->shell_code(),
-                            .text = first.status->text() + meaning_of(*first.status)};
-  if (first.verdict != Verdict::kCause) {  // it only lost its peer: who failed first was on another node, or is silent
+  const std::filesystem::path run_folder = core::read_file(config_.run_folder_file);
+  core::append_error_to_log(run_folder / "out.log", "launch: " + how_it_failed(first));
+  record::FirstFailure told{
+      .rank = first.rank, .exit_code = exit_code_of(first), .text = first.status->text() + meaning_of(*first.status)};
+  if (first.is_silent()) told.text = fmt::format("{}: {}", first.status->text(), first.accusation);
+  if (first.verdict == Verdict::kLostPeer) {  // who failed first was on another node, or is silent
     const Rank& writer = ranks_.front();
-    if (writer.rank != 0 || !is_killed_ || writer.status->signal != SIGKILL) return;
+    if (writer.rank != 0 || !writer.was_killed) return;
     told = {.rank = 0,
             .exit_code = writer.status->shell_code(),
-            .text = writer.status->text() + ": it did not end on SIGTERM and was killed by launch"};
+            .text = writer.status->text() + ": it was still there after SIGTERM and was killed by launch"};
   }
-  record::note_first_failure(core::read_file(config_.run_folder_file), told);
+  record::note_first_failure(run_folder, told);
 }
 
 int RankGroup::run() {
@@ -380,10 +478,12 @@ int RankGroup::run() {
     act();
   }
   drain();
+  accuse_silent_ranks();
   if (const Rank* first = first_failure()) {
-    report(*first);
+    tell_first(*first);
+    tell_end_of_others(*first);
     note_in_record(*first);
-    return first->status->shell_code();
+    return exit_code_of(*first);
   }
   if (num_interrupts_ > 1) return 128 + SIGINT;
   int code = 0;

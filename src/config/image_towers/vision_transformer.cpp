@@ -6,6 +6,7 @@
 
 #include "config/clip_blocks.h"
 #include "config/clip_shape.h"
+#include "config/residual_stack.h"
 #include "config/shape_check.h"
 
 namespace lockstep::config {
@@ -69,7 +70,8 @@ double VisionTransformerTower::forward_flops(const VisionShape& vision, int64_t 
 }
 
 double VisionTransformerTower::activation_bytes(const VisionShape& vision, const ActivationBytes& bytes) {
-  return stack_activation_bytes(*blocks(vision), bytes);
+  const bool last_is_pooled = vision.pool != ImagePool::kMean && !vision.has_attentional_pool;
+  return residual_stack_activation_bytes(*blocks(vision), bytes, last_is_pooled);
 }
 
 std::optional<BlockDims> VisionTransformerTower::blocks(const VisionShape& vision) {

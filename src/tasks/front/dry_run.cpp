@@ -32,7 +32,8 @@ std::optional<RankMemory> memory_of_gpu(const std::string& name) {
   const hw::SystemSpec* system = hw::find_system(name);
   const hw::DeviceSpec* spec = system != nullptr ? &hw::device_of(*system) : hw::find_device(name).spec;
   if (spec == nullptr) return std::nullopt;
-  return RankMemory{.bytes = spec->memory_gbytes * 1e9, .source = std::string(spec->name), .is_gpu = true};
+  return RankMemory{
+      .bytes = hw::usable_memory_bytes(spec->memory_gbytes), .source = std::string(spec->name), .is_gpu = true};
 }
 
 std::optional<RankMemory> rank_memory(const config::RunOptions& options, const WorldSize& world) {

@@ -156,7 +156,7 @@ TEST(GptOptions, ContradictionsAreRefused) {
   EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --train-iters 5"), "--lr is not given"));
   EXPECT_TRUE(holds(message_of("--model gpt2 --lr 1e-4 --train-iters 5"), "--data-path PREFIX, or --mock-data"));
   EXPECT_TRUE(holds(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5 --target-device H100"),
-                    "belongs to --dry-run"));
+                    "--device-memory only asks --dry-run"));
   EXPECT_EQ(message_of("--model gpt2 --mock-data --lr 1e-4 --train-iters 5"), "no error");
   EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --attention-dropout 0"), "no error");
   EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --device cuda"), "no error");

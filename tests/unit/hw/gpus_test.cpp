@@ -95,7 +95,20 @@ TEST(ChosenDevice, IsAGpuWhereThereIsOneAndTheCpuWhereThereIsNone) {
   question.request = "cpu";
   EXPECT_EQ(choose_device(question, machine_with({kGpu})).kind, DeviceKind::kCpu);
   question.request = "cuda", question.num_usable = 0;
-  expect_words(refusal(question, machine_without_gpu()), {"no GPU is visible"});
+  expect_words(refusal(question, machine_without_gpu()),
+               {"hw: --device cuda was asked for, and this machine shows no GPU", "use --device cpu"});
+}
+
+TEST(ChosenDevice, ABackendOfGpusAsksForOneToo) {
+  auto question = asks(0);
+  question.backend = "nccl";
+  expect_words(refusal(question, machine_without_gpu()),
+               {"hw: --dist-backend nccl was asked for, and this machine shows no GPU", "use --dist-backend gloo"});
+  question.visible_devices = "";
+  expect_words(refusal(question, machine_with({kGpu})),
+               {"--dist-backend nccl, but CUDA_VISIBLE_DEVICES='' hides every GPU", "unset it"});
+  question.request = "cpu";
+  EXPECT_EQ(choose_device(question, machine_with({kGpu})).kind, DeviceKind::kCpu);
 }
 
 TEST(ChosenDevice, OldDriversAreRefusedWithBothVersions) {
@@ -146,6 +159,39 @@ TEST(ChosenDevice, PartsOfGpusServeOneRank) {
   auto several = asks(1);
   several.world_size = 4;
   expect_words(refusal(several, machine_with({gpu})), {"MIG mode", "4 ranks", "NCCL", "driver 580.65.06"});
+}
+
+TEST(ChosenDevice, GpusThatAreNotVisibleAreNobodysBusiness) {
+  auto parted = kGpu, prohibited = kOther;
+  parted.mig_parts = 2;
+  const auto machine = machine_with({parted, kOther});
+  auto several = asks(1);
+  several.world_size = 4;
+  for (const char* whole : {"1", "GPU-bbbb"}) {
+    several.visible_devices = whole;
+    EXPECT_EQ(refusal(several, machine), "") << whole;
+  }
+  for (const char* part : {"0", "0,1", "GPU-aaaa", "MIG-77"}) {
+    several.visible_devices = part;
+    expect_words(refusal(several, machine), {"MIG mode", "NCCL does not connect parts"});
+  }
+  prohibited.is_prohibited = true;
+  EXPECT_EQ(refusal(asks(1, "0"), machine_with({kGpu, prohibited})), "");
+  expect_words(refusal(asks(1, "1"), machine_with({kGpu, prohibited})), {"compute mode Prohibited"});
+}
+
+TEST(HiddenPeers, AreToldWhereRanksAreShownTheirOwnGpuAlone) {
+  auto question = asks(1);
+  question.local_world_size = question.world_size = 2;
+  auto machine = machine_with({kGpu});
+  machine.presence.num_on_bus = 2;
+  EXPECT_EQ(refusal(question, machine), "");
+  expect_words(hidden_peers(question, machine),
+               {"2 ranks of this node are shown 1 of its GPUs each", "--gpu-bind=none"});
+  EXPECT_EQ(hidden_peers(question, machine_with({kGpu, kOther})), "");
+  EXPECT_EQ(hidden_peers(question, machine_without_gpu()), "");
+  question.local_world_size = 1;
+  EXPECT_EQ(hidden_peers(question, machine), "");
 }
 
 TEST(ChosenDevice, ProhibitedAndExclusiveGpusAreRefused) {

@@ -58,6 +58,21 @@ bool has_problem(const RunData& run, const std::string& words) {
   return false;
 }
 
+TEST(RunLoad, WhatBecameOfCudaGraphsIsASettingOfTheRun) {
+  const core::TempDir folder;
+  const core::TempDir cpu;
+  for (const auto& [path, cuda_graphs] :
+       {std::pair(folder.path(), "refused: 1.00 GiB of memory are free"), std::pair(cpu.path(), "")}) {
+    RunRecord record(path, core::Json::object());
+    record.append_step(timed_step(0));
+    record.note_cuda_graphs(cuda_graphs);
+    record.finish({});
+  }
+  EXPECT_EQ(read_status(folder.path()).cuda_graphs, "refused: 1.00 GiB of memory are free");
+  EXPECT_EQ(load_run(folder.path()).software.at("CUDA graphs"), "refused") << "without the number, which varies";
+  EXPECT_FALSE(load_run(cpu.path()).software.contains("CUDA graphs"));
+}
+
 TEST(RunLoad, ManyNamesOfPhasesDoNotMultiplyWithTheRows) {
   const core::TempDir folder;
   std::string steps = R"({"step":0,"step_ms":1,"phases_ms":{"p0":1)";

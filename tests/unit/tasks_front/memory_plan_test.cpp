@@ -81,6 +81,43 @@ TEST(MemoryPlan, SoundsAndTextsOfClapAreCounted) {
   EXPECT_EQ(plan_contrastive_memory(tiny, device).total(), plan.total() + plan.batch);
 }
 
+/// A fused kernel reads queries, keys and values where their product wrote them: 3 widths, with copies by head 6. The
+/// last block keeps norm, keys and values of all tokens, and the rest of one.
+TEST(MemoryPlan, WhatBlocksOfAClipModelKeepOnAGpuIsCounted) {
+  const auto shape = config::resolve_clip_shape("ViT-B-32");
+  const auto planned = [&](bool keeps_attention) {
+    return plan_contrastive_memory(
+               {shape},
+               {.precision = "amp_bf16", .micro_batch_size = 1, .global_batch = 1, .keeps_attention = keeps_attention})
+        .activations;
+  };
+  const auto of_stack = [](double tokens, double width) {
+    const double block = 2 * width * 4 + (2 + 3 + 1 + 2 * 4) * width * 2;  // of a token
+    const double last = width * 4 + (1 + 2) * width * 2;
+    return 11 * tokens * block + tokens * last + block;
+  };
+  EXPECT_DOUBLE_EQ(planned(/*keeps_attention=*/false), of_stack(50, 768) + of_stack(77, 512));
+  EXPECT_GT(planned(/*keeps_attention=*/true), 1.1 * planned(false));
+}
+
+/// Autocast computes the softmax of windows in fp32 and keeps it, beside the copy that the next product reads.
+TEST(MemoryPlan, ProbabilitiesOfWindowsAreKeptTwiceUnderAutocastOnAGpu) {
+  const config::ContrastiveShape clap{config::resolve_clap_shape("HTSAT-tiny-Roberta-base")};
+  const auto planned = [&](const char* precision, bool keeps_attention) {
+    return plan_contrastive_memory(
+               clap,
+               {.precision = precision, .micro_batch_size = 1, .global_batch = 1, .keeps_attention = keeps_attention})
+        .activations;
+  };
+  // Tokens x heads x tokens of a window, of 2, 2, 6 and 2 blocks.
+  const double probabilities = 64.0 * (2 * 4096 * 4 + 2 * 1024 * 8 + 6 * 256 * 16 + 2 * 64 * 32);
+  // On the CPU the windows keep none, and the twelve layers of texts theirs: 12 heads x 77 tokens.
+  const double of_texts = 12.0 * 77 * 12 * 77;
+  EXPECT_DOUBLE_EQ(planned("amp_bf16", false) - planned("amp_bf16", true), probabilities * (4 + 2) - of_texts * 2);
+  EXPECT_DOUBLE_EQ(planned("fp32", false) - planned("fp32", true), (probabilities - of_texts) * 4);
+  EXPECT_DOUBLE_EQ(planned("pure_bf16", false) - planned("pure_bf16", true), (probabilities - of_texts) * 2);
+}
+
 TEST(MemoryPlan, LogitsAreHeldInTiles) {
   const auto shape = config::resolve_clip_shape("ViT-B-32");
   const auto small = plan_contrastive_memory({shape}, {.micro_batch_size = 100, .global_batch = 200});

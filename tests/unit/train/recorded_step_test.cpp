@@ -114,7 +114,8 @@ class RecordedSteps : public testing::Test {
                                   .sync = *sync_,
                                   .precision = precision_,
                                   .on_phase_end = [this](Phase phase) { phases_.push_back(phase); },
-                                  .recorder = &device_},
+                                  .recorder = &device_,
+                                  .on_recording = [this](const std::string& what) { told_.push_back(what); }},
                                  [&](const StepRunnerParts& parts) {
                                    EXPECT_EQ(parts.recorder, nullptr);
                                    auto toy = std::make_unique<ToyStep>(parts, device_, weight_, fault);
@@ -150,6 +151,7 @@ class RecordedSteps : public testing::Test {
   std::unique_ptr<StepRunner> runner_;
   ToyStep* toy_ = nullptr;  // of the runner
   std::vector<Phase> phases_;
+  std::vector<std::string> told_;  // of what became of recording
 };
 
 TEST_F(RecordedSteps, ReplaysReadTheBatchAndTheWeightsOfTheirStep) {
@@ -200,6 +202,7 @@ TEST_F(RecordedSteps, WhatCannotBeRecordedGoesOnPlain) {
   make("draws");
   for (int i = 1; i <= 6; ++i) expect_step(3, i);
   EXPECT_EQ(device_.num_recorded, 1) << "tried once";
+  EXPECT_EQ(told_, std::vector<std::string>{"refused: a draw differs from step to step"});
 }
 
 TEST_F(RecordedSteps, AFormThatCannotBeRecordedLeavesTheOthers) {
@@ -212,6 +215,21 @@ TEST_F(RecordedSteps, AFormThatCannotBeRecordedLeavesTheOthers) {
   EXPECT_EQ(toy_->num_runs(), num_plain) << "still replayed";
   expect_step(5, 7.0);
   EXPECT_EQ(toy_->num_runs(), num_plain + 1);
+  EXPECT_EQ(told_, std::vector<std::string>{"used"}) << "whatever became of the other form";
+}
+
+TEST_F(RecordedSteps, AFormThatIsReplayedIsToldAfterOneThatIsNot) {
+  make("refuses 5");
+  for (int i = 1; i <= 6; ++i) expect_step(5, i);
+  for (int i = 1; i <= 6; ++i) expect_step(2, i);
+  EXPECT_EQ(told_, (std::vector<std::string>{"refused: a draw differs from step to step", "used"}));
+}
+
+TEST(RecordingAtStart, SaysWhyThereWillBeNone) {
+  EXPECT_EQ(recording_at_start("auto", /*is_cuda=*/false, 1), "");
+  EXPECT_EQ(recording_at_start("off", true, 8), "off");
+  EXPECT_EQ(recording_at_start("auto", true, 8), "not with several ranks");
+  EXPECT_EQ(recording_at_start("auto", true, 1), "no step was recorded");
 }
 
 TEST_F(RecordedSteps, KeptFeaturesAndBatchesOfTheHostAreRefused) {

@@ -4,33 +4,14 @@
 
 #include "config/optimizers.h"
 #include "config/option_checks.h"
-#include "core/error.h"
-#include "core/strings.h"
 #include "core/units.h"
-#include "hw/device_specs.h"
 #include "tasks/contrastive/front/memory_plan.h"
+#include "tasks/front/device_memory.h"
 
 namespace lockstep::tasks {
 namespace {
 
 constexpr double kRoomForTheRest = 0.1;  // of the device: kernels, allocator, libraries
-constexpr double kLeastBytes = 1 << 20;
-
-RankMemory asked_memory(const ContrastiveOptions& options) {
-  const std::string& asked = options.device_memory;
-  if (core::parse_double(asked.substr(0, asked.find_first_not_of("0123456789.")))) {
-    const auto bytes = static_cast<double>(config::parse_bytes(asked, "--device-memory"));
-    if (bytes < kLeastBytes)
-      throw UsageError(fmt::format("options: --device-memory '{}' is too small for any device", asked),
-                       "give the unit, too: 64G");
-    return {.bytes = bytes, .source = "--device-memory", .is_gpu = options.device != "cpu"};
-  }
-  if (const auto memory = memory_of_gpu(asked)) return *memory;
-  std::vector<std::string> names;
-  for (const hw::DeviceSpec& spec : hw::device_specs()) names.emplace_back(spec.name);
-  throw UsageError(fmt::format("options: --device-memory '{}' is neither a size nor a device of the table", asked),
-                   fmt::format("give a size (64G), or one of: {}", core::join(names, ", ")));
-}
 
 std::string verdict(double total, const RankMemory& memory) {
   const double share = total / memory.bytes;
@@ -43,7 +24,7 @@ std::string verdict(double total, const RankMemory& memory) {
 }  // namespace
 
 std::optional<RankMemory> contrastive_rank_memory(const ContrastiveOptions& options, const WorldSize& world) {
-  return options.device_memory.empty() ? rank_memory(options, world) : asked_memory(options);
+  return asked_or_rank_memory(options.device_memory, options, world);
 }
 
 MemoryPlan planned_memory(const ContrastiveOptions& options, const config::ContrastiveShape& shape,

@@ -7,6 +7,7 @@
 #include "config/optimizers.h"
 #include "data/train_stream.h"
 #include "tasks/contrastive/front/contrastive_options_foreign.h"
+#include "tasks/front/device_memory.h"
 
 namespace lockstep::tasks {
 using core::OptionRole;
@@ -488,11 +489,7 @@ core::OptionSet declare_contrastive_options(ContrastiveOptions& options) {
   set.group("Recipe and dry run");
   set.add_config_option();
   config::declare_run_flags(set, options, {"dry-run", "world-size"});
-  set.add("device-memory", &options.device_memory,
-          {.role = OptionRole::kNoInfluence,
-           .help = "With --dry-run: plan for a device of this memory (64G), or of this name (H100, A100 64GB, MI250X).",
-           .metavar = "SIZE|NAME",
-           .unset_text = "this machine's"});
+  declare_device_memory_option(set, &options.device_memory);
   config::declare_run_flags(set, options, {"json"});
   declare_data(set, options);
   declare_batch(set, options);

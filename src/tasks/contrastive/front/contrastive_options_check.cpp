@@ -21,6 +21,7 @@
 #include "tasks/contrastive/front/aug_cfg.h"
 #include "tasks/contrastive/front/contrastive_options.h"
 #include "tasks/contrastive/front/recorded_model.h"
+#include "tasks/front/device_memory.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -110,8 +111,7 @@ void check_schedule(const ContrastiveOptions& o) {
 }
 
 void check_gradients_and_memory(const ContrastiveOptions& o) {
-  config::refuse_if(!o.device_memory.empty() && !o.dry_run,
-                    "--device-memory only asks --dry-run about a device that is not here", "add --dry-run");
+  check_device_memory_option(o.device_memory, o.dry_run);
   config::refuse_if(o.use_distributed_optimizer && o.grad_sync != "zero1",
                     fmt::format("--use-distributed-optimizer means --grad-sync zero1, not {}", o.grad_sync),
                     "drop one of the two");

@@ -9,9 +9,12 @@
 namespace lockstep::tasks {
 namespace {
 
+constexpr double kFloatBytes = 4;
 constexpr double kLogitBytes = 64 << 20;  // the contrastive loss works in tiles of at most this size
 
-/// HTSAT: Swin blocks, whose attention looks at one window; on the CPU its kernel keeps no probabilities.
+/// HTSAT: Swin blocks, whose attention looks at one window. On the CPU its kernel keeps no probabilities; elsewhere
+/// they are made by single operators, of which autocast computes the softmax in fp32: that result is kept, and beside
+/// it the copy in the compute type that the product with the values reads.
 double htsat_bytes(const config::AudioShape& audio, const config::ActivationBytes& bytes) {
   const double window = static_cast<double>(audio.window * audio.window);
   const double pixels = static_cast<double>(audio.image_size * audio.image_size);
@@ -20,11 +23,12 @@ double htsat_bytes(const config::AudioShape& audio, const config::ActivationByte
     const auto index = static_cast<size_t>(stage);
     const double tokens = static_cast<double>(audio.stage_side(stage) * audio.stage_side(stage)),
                  width = static_cast<double>(audio.stage_width(stage));
-    const double probabilities = bytes.keeps_attention ? 0 : static_cast<double>(audio.heads[index]) * window;
+    const bool has_autocast = bytes.compute < bytes.weight;
+    const double probability_bytes = bytes.keeps_attention ? 0 : bytes.compute + (has_autocast ? kFloatBytes : 0);
     const double block =
-        tokens *
-        (2 * width * bytes.stream +
-         ((2 + 3 + 1) * width + 2 * static_cast<double>(audio.mlp_width(stage)) + probabilities) * bytes.compute);
+        tokens * (2 * width * bytes.stream +
+                  ((2 + 3 + 1) * width + 2 * static_cast<double>(audio.mlp_width(stage))) * bytes.compute +
+                  static_cast<double>(audio.heads[index]) * window * probability_bytes);
     const double depth = static_cast<double>(audio.depths[index]);
     sum += bytes.grad_checkpointing ? depth * tokens * width * bytes.stream + (stage == 0 ? block : 0) : depth * block;
     sum += 2 * tokens * width * bytes.stream;  // between stages: permuted, normalised

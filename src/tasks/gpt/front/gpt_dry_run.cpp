@@ -16,6 +16,7 @@
 #include "hw/device_specs.h"
 #include "hw/machine_memory.h"
 #include "plan/gpt_memory_bound.h"
+#include "tasks/front/device_memory.h"
 #include "tasks/gpt/front/gpt_plan.h"
 #include "tasks/gpt/front/gpt_vocabulary.h"
 
@@ -26,8 +27,6 @@ using plan::GptLayout;
 using plan::GptMemory;
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-/// Of a board sold with so many GB the driver shows about as many GiB, and keeps a part.
-constexpr double kUsableGibPerGbyte = 0.97;
 
 std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
 std::string yes_no(bool value, const char* yes, const char* no) { return value ? yes : no; }
@@ -61,18 +60,6 @@ std::string stage_parts(const GptLayout& layout, int stage) {
   return words.empty() ? "nothing" : core::join(words, ", ");
 }
 
-/// A device, or the device of a system.
-const hw::DeviceSpec& target_device(const std::string& name) {
-  if (const hw::SystemSpec* system = hw::find_system(name)) return hw::device_of(*system);
-  if (const hw::DeviceMatch match = hw::find_device(name); match.spec != nullptr) return *match.spec;
-  std::vector<std::string> names;
-  for (const hw::DeviceSpec& spec : hw::device_specs()) names.emplace_back(spec.name);
-  for (const hw::SystemSpec& spec : hw::system_specs()) names.emplace_back(spec.name);
-  const auto nearest = core::nearest_name(name, names);
-  throw UsageError(fmt::format("options: --target-device got '{}', which is no known device or system", name),
-                   nearest ? fmt::format("did you mean '{}'?", *nearest) : "known: " + core::join(names, ", "));
-}
-
 std::string fit_text(double most_bytes, double usable_bytes, const std::string& device) {
   const std::string difference = gib(std::abs(usable_bytes - most_bytes));
   return most_bytes <= usable_bytes
@@ -82,26 +69,28 @@ std::string fit_text(double most_bytes, double usable_bytes, const std::string& 
 
 /// The device that is asked about is this machine's processor: nobody names another one, and there is no GPU here.
 bool is_of_this_cpu(const GptOptions& options, const WorldSize& world) {
-  if (!options.target_device.empty() || world.num_local_ranks == 0 || options.device == "cuda") return false;
+  if (!options.device_memory.empty() || world.num_local_ranks == 0 || options.device == "cuda") return false;
   return options.device == "cpu" || hw::gpu_names().empty();
 }
 
 /// The memory that is asked about, where a device is named or this machine's processor will compute.
-std::optional<RankMemory> asked_rank_memory(const GptOptions& options, const WorldSize& world) {
-  if (!options.target_device.empty()) {
-    const hw::DeviceSpec& device = target_device(options.target_device);
-    return RankMemory{.bytes = device.memory_gbytes * kUsableGibPerGbyte * kGiB, .source = std::string(device.name)};
-  }
-  return is_of_this_cpu(options, world) ? rank_memory(options, world) : std::nullopt;
+std::optional<RankMemory> asked_memory(const GptOptions& options, const WorldSize& world) {
+  const bool is_asked = !options.device_memory.empty() || is_of_this_cpu(options, world);
+  return is_asked ? asked_or_rank_memory(options.device_memory, options, world) : std::nullopt;
+}
+
+/// "H100 SXM 80GB", "a device of 64.0 GiB"
+std::string device_text(const RankMemory& memory) {
+  return core::starts_with(memory.source, "--") ? "a device of " + core::format_bytes(memory.bytes) : memory.source;
 }
 
 /// Which memory sizes hold the fullest stage.
 std::string fit_text(double most_bytes, const std::optional<RankMemory>& memory) {
-  if (memory) return fit_text(most_bytes, memory->bytes, memory->source);
+  if (memory) return fit_text(most_bytes, memory->bytes, device_text(*memory));
   std::set<double> sizes;
   for (const hw::DeviceSpec& device : hw::device_specs()) sizes.insert(device.memory_gbytes);
   const auto smallest = std::find_if(sizes.begin(), sizes.end(),
-                                     [&](double size) { return most_bytes <= size * kUsableGibPerGbyte * kGiB; });
+                                     [&](double size) { return most_bytes <= hw::usable_memory_bytes(size); });
   if (smallest == sizes.end())
     return fmt::format("fits no device in the table (the largest has {} GB)", *sizes.rbegin());
   return fmt::format("fits devices of {} GB and more", *smallest);
@@ -292,7 +281,7 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
     most_bytes = std::max(most_bytes, stages.back().memory.total());
     shown_stages.push_back(stage_json(layout, stage, stages.back()));
   }
-  const std::optional<RankMemory> device = asked_rank_memory(options, world);
+  const std::optional<RankMemory> device = asked_memory(options, world);
   const std::string fit = fit_text(most_bytes, device);
   run.memory_bytes = most_bytes;
   if (device) run.device_bytes = device->bytes;

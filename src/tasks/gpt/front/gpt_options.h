@@ -116,7 +116,7 @@ struct GptOptions : config::RunOptions {
   bool async_save = false, exit_on_missing_checkpoint = false;
 
   // Dry run
-  std::string target_device;  // --target-device, only with --dry-run
+  std::string device_memory;  // --device-memory SIZE|NAME, only with --dry-run
 
   // Flags of Megatron-LM that mean something of ours, or nothing
   bool use_flash_attn = false;

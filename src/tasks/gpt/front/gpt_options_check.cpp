@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "tasks/front/device_memory.h"
 #include "tasks/gpt/front/gpt_options.h"
 
 namespace lockstep::tasks {
@@ -186,8 +187,7 @@ void check_attention(const GptOptions& options) {
 }
 
 void check_other_pairs(const GptOptions& options) {
-  config::refuse_if(!options.target_device.empty() && !options.dry_run, "--target-device belongs to --dry-run",
-                    "add --dry-run");
+  check_device_memory_option(options.device_memory, options.dry_run);
   config::refuse_if(options.overlap_param_gather && !options.use_distributed_optimizer,
                     "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
 }

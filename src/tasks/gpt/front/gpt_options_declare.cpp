@@ -1,5 +1,6 @@
 #include "tasks/gpt/front/gpt_options.h"
 
+#include "tasks/front/device_memory.h"
 #include "tasks/gpt/front/gpt_options_groups.h"
 
 namespace lockstep::tasks {
@@ -10,12 +11,7 @@ void declare_run(core::OptionSet& set, GptOptions& o) {
   set.group("Recipe and dry run");
   set.add_config_option();
   config::declare_run_flags(set, o, {"dry-run", "world-size", "json"});
-  set.add("target-device", &o.target_device,
-          {.role = OptionRole::kNoInfluence,
-           .help = "With --dry-run: say whether the run fits the memory of this device, or of the devices of this "
-                   "system ('H100 80GB', LUMI-G).",
-           .metavar = "NAME",
-           .unset_text = "which sizes of devices it fits"});
+  declare_device_memory_option(set, &o.device_memory, "target-device");
 }
 
 void declare_model(core::OptionSet& set, GptOptions& o) {

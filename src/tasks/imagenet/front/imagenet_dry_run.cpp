@@ -6,12 +6,9 @@
 
 #include "config/grad_sync_kind.h"
 #include "config/optimizers.h"
-#include "config/option_checks.h"
-#include "core/error.h"
-#include "core/strings.h"
 #include "core/units.h"
-#include "hw/device_specs.h"
 #include "plan/bucket_plan.h"
+#include "tasks/front/device_memory.h"
 #include "tasks/front/length_facts.h"
 
 namespace lockstep::tasks {
@@ -24,18 +21,6 @@ int64_t num_parameters(const std::vector<config::ParamSpec>& specs) {
   int64_t count = 0;
   for (const config::ParamSpec& spec : specs) count += spec.is_buffer ? 0 : spec.numel();
   return count;
-}
-
-/// --device-memory as a size or as a device of the table.
-RankMemory asked_device_memory(const ImagenetOptions& options) {
-  const std::string& asked = options.device_memory;
-  if (const auto memory = memory_of_gpu(asked)) return *memory;
-  if (asked.empty() || asked[0] < '0' || asked[0] > '9')
-    throw UsageError(fmt::format("options: --device-memory '{}' is neither a size nor a device of the table", asked),
-                     "give a size (64G), or a name such as H100");
-  return {.bytes = static_cast<double>(config::parse_bytes(asked, "--device-memory")),
-          .source = "--device-memory",
-          .is_gpu = options.device != "cpu"};
 }
 
 void add_network_facts(const ImagenetOptions& options, int64_t num_ranks, std::vector<DryRunFact>& facts) {
@@ -154,8 +139,7 @@ DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSe
                     .warmup = fmt::format("{} epochs", options.warmup_epochs)},
                    page.facts);
   add_network_facts(options, world.num_ranks, page.facts);
-  const std::optional<RankMemory> memory =
-      options.device_memory.empty() ? rank_memory(options, world) : asked_device_memory(options);
+  const std::optional<RankMemory> memory = asked_or_rank_memory(options.device_memory, options, world);
   const ImagenetMemory planned = plan_imagenet_memory(options, batch, world.num_ranks);
   add_memory_facts(planned, memory, page.facts);
   page.memory_bytes = planned.total();

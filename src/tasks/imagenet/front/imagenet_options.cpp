@@ -4,6 +4,7 @@
 #include "config/optimizers.h"
 #include "core/strings.h"
 #include "data/train_stream.h"
+#include "tasks/front/device_memory.h"
 #include "tasks/imagenet/front/imagenet_options_foreign.h"
 
 namespace lockstep::tasks {
@@ -487,11 +488,7 @@ core::OptionSet declare_imagenet_options(ImagenetOptions& options) {
   set.group("Recipe and dry run");
   set.add_config_option();
   config::declare_run_flags(set, options, {"dry-run", "world-size"});
-  set.add("device-memory", &options.device_memory,
-          {.role = OptionRole::kNoInfluence,
-           .help = "With --dry-run: plan for a device of this memory (64G), or of this name (H100, A100 64GB, MI250X).",
-           .metavar = "SIZE|NAME",
-           .unset_text = "this machine's"});
+  declare_device_memory_option(set, &options.device_memory);
   config::declare_run_flags(set, options, {"json"});
   declare_imagenet_data(set, options);
   declare_imagenet_order(set, options);

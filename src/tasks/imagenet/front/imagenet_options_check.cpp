@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/shards/source_config.h"
 #include "data/train_stream.h"
+#include "tasks/front/device_memory.h"
 #include "tasks/imagenet/front/imagenet_options.h"
 
 namespace lockstep::tasks {
@@ -125,8 +126,7 @@ void check_imagenet_model(const ImagenetOptions& o) {
                     "drop one of the two");
   config::refuse_if(o.freeze_bn && o.pretrained.empty() && !o.resume,
                     "--freeze-bn without weights keeps statistics of no pictures", "give --pretrained FILE");
-  config::refuse_if(!o.device_memory.empty() && !o.dry_run,
-                    "--device-memory only asks --dry-run about a device that is not here", "add --dry-run");
+  check_device_memory_option(o.device_memory, o.dry_run);
 }
 
 bool is_norm(const std::string& name) {
