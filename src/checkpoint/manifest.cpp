@@ -345,23 +345,33 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& run_folder) {
   return entries;
 }
 
-bool has_usable_checkpoint(const fs::path& run_folder) {
+namespace {
+/// Nothing where they cannot be listed.
+std::optional<bool> find_usable_checkpoint(const fs::path& run_folder) {
   try {
     const auto entries = list_checkpoints(run_folder);
     return std::any_of(entries.begin(), entries.end(),
                        [](const CheckpointEntry& entry) { return entry.state == CheckpointState::kUsable; });
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
 }
+}  // namespace
+
+bool has_usable_checkpoint(const fs::path& run_folder) { return find_usable_checkpoint(run_folder).value_or(false); }
 
 std::string how_to_continue(const fs::path& run_folder, const std::string& flags_to_resume) {
-  return has_usable_checkpoint(run_folder)
-             ? fmt::format("the same command with {} continues from the last checkpoint", flags_to_resume)
-             : fmt::format(
-                   "no checkpoint was saved, so nothing can be continued: begin again under another --name, or "
-                   "in this folder with {}; --save-every-n-steps N saves sooner",
-                   flags_to_resume);
+  const std::optional<bool> is_found = find_usable_checkpoint(run_folder);
+  if (!is_found)
+    return fmt::format(
+        "whether there is a checkpoint is not known, '{}' cannot be read: see to the storage or the permissions, then "
+        "the same command with {} continues from the last one",
+        (run_folder / "checkpoints").string(), flags_to_resume);
+  return *is_found ? fmt::format("the same command with {} continues from the last checkpoint", flags_to_resume)
+                   : fmt::format(
+                         "no checkpoint was saved, so nothing can be continued: begin again under another --name, or "
+                         "in this folder with {}; --save-every-n-steps N saves sooner",
+                         flags_to_resume);
 }
 
 LatestChoice choose_latest(const fs::path& run_folder, const VerifyFunction& verify) {
@@ -396,6 +406,11 @@ OwnerClaim claim_checkpoints(const fs::path& run_folder, const Json& who, int lo
   std::random_device random;
   OwnerClaim claim{.attempt = lowest, .token = fmt::format("{:08x}{:08x}", random(), random())};
   for (const int seen : owner_attempts(checkpoints)) claim.attempt = std::max(claim.attempt, seen + 1);
+  for (const std::string& name : names_in(checkpoints)) {  // one that was copied alone, without its claim
+    const auto parsed = parse_checkpoint_name(name);
+    if (parsed && parsed->second < std::numeric_limits<int>::max())
+      claim.attempt = std::max(claim.attempt, parsed->second + 1);
+  }
   fs::path path;
   while (true) {
     path = checkpoints / fmt::format("owner.{}", claim.attempt);

@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <set>
 #include <span>
 
 #include "core/error.h"
@@ -133,14 +134,17 @@ namespace {
 std::string header_text(std::span<const SafetensorsEntry> entries, const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
+  auto& members = header.get_ref<Json::object_t&>();  // at the end: the JSON looks for a key among all before it
+  std::set<std::string_view> names{"__metadata__"};
   uint64_t offset = 0;
   for (const auto& entry : entries) {
     const auto element = safetensors_element_bytes(entry.dtype);
     LOCKSTEP_CHECK(element && tensor_bytes(entry.shape, *element) == entry.bytes.size(),
                    "tensor '{}' dtype={} bytes={}", entry.name, entry.dtype, entry.bytes.size());
-    LOCKSTEP_CHECK(!header.contains(entry.name), "tensor '{}' twice", entry.name);
-    header[entry.name] = {
-        {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + entry.bytes.size()}}};
+    LOCKSTEP_CHECK(names.insert(entry.name).second, "tensor '{}' twice", entry.name);
+    members.emplace_back(
+        entry.name,
+        Json{{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + entry.bytes.size()}}});
     offset += entry.bytes.size();
   }
   std::string text = header.dump();

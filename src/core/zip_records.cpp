@@ -24,6 +24,8 @@ class ZipFile {
  public:
   explicit ZipFile(const std::filesystem::path& path) : path_(path), file_(path), bytes_(file_.bytes()) {}
 
+  uint64_t num_bytes() const { return bytes_.size(); }
+
   std::vector<ZipRecord> directory() const {
     const Directory where = find_directory();
     std::vector<ZipRecord> records;
@@ -128,12 +130,20 @@ uint32_t crc32_of(std::span<const std::byte> bytes) {
 ZipCheck check_zip_records(const std::filesystem::path& path) {
   const ZipFile file(path);
   ZipCheck check;
+  uint64_t num_left = file.num_bytes();
   for (const ZipRecord& record : file.directory()) {
     if (!record.is_stored || (record.crc32 == 0 && record.bytes > 0)) {
       ++check.num_without_checksum;
       continue;
     }
     ++check.num_checked;
+    // A directory of 46 bytes a record may name the same gigabyte a million times.
+    if (record.bytes > num_left)
+      throw DataError(fmt::format("zip: '{}' is no archive that can be checked: its records lie over one another, "
+                                  "'{}' of bytes={} among them; the file has {}",
+                                  path.string(), record.name, record.bytes, file.num_bytes()),
+                      "no program that writes weights does this: take the file from its source again");
+    num_left -= record.bytes;
     const uint32_t found = crc32_of(file.content(record));
     if (found != record.crc32)
       check.problems.push_back(

@@ -116,19 +116,6 @@ std::pair<int, int64_t> newest_here(const fs::path& run_folder) {
   return choice.chosen ? std::pair(choice.chosen->attempt, choice.chosen->step) : std::pair(-1, int64_t{-1});
 }
 
-/// A checkpoint beside which no claim of its attempt lies was copied alone: later attempts must count on from it.
-void claim_attempt(const fs::path& run_folder, int attempt) {
-  for (const fs::path& path : {run_folder / "checkpoints"}) {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(path, ignored)) {
-      const std::string name = entry.path().filename().string();
-      const auto number = core::starts_with(name, "owner.") ? core::parse_int(name.substr(6)) : std::nullopt;
-      if (number && *number >= attempt) return;
-    }
-  }
-  checkpoint::claim_checkpoints(run_folder, {{"fetched", true}}, attempt);
-}
-
 }  // namespace
 
 bool holds_run(ObjectStore& run_copy) {
@@ -269,9 +256,7 @@ fs::path fetch_checkpoint(const Address& address, const fs::path& run_folder, co
   for (const StoredFile& claim : store->list("owner."))
     if (!fs::exists(run_folder / "checkpoints" / claim.name))
       store->download(claim.name, run_folder / "checkpoints" / claim.name);
-  move_into_place(staged, target);
-  claim_attempt(run_folder, manifest.attempt);
-  return target;
+  return move_into_place(staged, target);
 }
 
 }  // namespace lockstep::remote

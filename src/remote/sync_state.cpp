@@ -94,6 +94,9 @@ void SyncState::forget(const std::string& folder) {
   }
 }
 
-void SyncState::save() const { core::write_file_atomic(path_, state_.dump(1) + "\n"); }
+/// A name that is no UTF-8 is not found again by the next process, which sends that file once more.
+void SyncState::save() const {
+  core::write_file_atomic(path_, state_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
 
 }  // namespace lockstep::remote

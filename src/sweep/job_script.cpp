@@ -21,7 +21,9 @@ void require_one_line(const std::string& text, const std::string& what) {
                      "a job script holds it on one line");
 }
 
-/// sbatch takes a backslash and quotes as bash does, and '#' as the begin of a comment.
+}  // namespace
+
+// sbatch takes a backslash and quotes as bash does, and '#' as the begin of a comment.
 std::string sbatch_line(const std::string& option) {
   require_one_line(option, "the option of sbatch");
   const size_t equals = option.find('=');
@@ -30,6 +32,8 @@ std::string sbatch_line(const std::string& option) {
   const std::string value = core::replace_all(option.substr(equals + 1), "\\", "\\\\");
   return fmt::format("#SBATCH {}=\"{}\"\n", option.substr(0, equals), core::replace_all(value, "\"", "\\\""));
 }
+
+namespace {
 
 /// The command with each flag on its own line.
 std::string srun_command(const SweepState& state, const PointRecord& record, const Point& point) {

@@ -14,6 +14,9 @@ std::string job_script(const SweepState& state, const PointRecord& record, const
 /// The lines "#SBATCH ..." that points of one array must share.
 std::string request_lines(const Point& point);
 
+/// "#SBATCH --name=value", quoted as sbatch reads it. UsageError where it is not one line.
+std::string sbatch_line(const std::string& option);
+
 /// A word as bash reads it back unchanged.
 std::string shell_word(const std::string& text);
 

@@ -148,8 +148,8 @@ class Submitter {
     return list;
   }
   std::string array_script(const std::string& request, const std::vector<PointRecord*>& points) const {
-    std::string text = fmt::format("#!/bin/bash\n#SBATCH --job-name={}\n{}#SBATCH --output={}\n\n", state_.name,
-                                   request, (folder_ / "logs/array-%A_%a.out").string());
+    std::string text = "#!/bin/bash\n" + sbatch_line("--job-name=" + state_.name) + request +
+                       sbatch_line("--output=" + (folder_ / "logs/array-%A_%a.out").string()) + "\n";
     text +=
         fmt::format("# An array of the sweep '{}': each task runs the script of its point.\nscripts=(", state_.name);
     for (const PointRecord* point : points) text += "\n  " + shell_word((folder_ / point->script).string());

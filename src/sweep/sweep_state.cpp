@@ -122,6 +122,7 @@ SweepState state_from_json(const core::Json& json) {
                    .axis_keys = json.at("axes"),
                    .submit_order = json.at("submit_order")};
   for (const auto& point : json.at("points")) state.points.push_back(point_from_json(point));
+  if (state.points.empty()) throw DataError("it has no points");
   for (const int64_t index : state.submit_order) state.point(index);
   return state;
 }

@@ -1,11 +1,14 @@
 #include "train/run_folder.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/openclip_files.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/host_name.h"
+#include "core/is_there.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -17,13 +20,15 @@ namespace lockstep::train {
 namespace fs = std::filesystem;
 namespace {
 
-/// The newest checkpoint that is not known to be void; what was never completed is none.
-std::optional<checkpoint::CheckpointEntry> newest_own_checkpoint(const fs::path& run_folder) {
-  for (checkpoint::CheckpointEntry& entry : checkpoint::list_checkpoints(run_folder))
-    if (entry.state != checkpoint::CheckpointState::kIncomplete &&
-        entry.state != checkpoint::CheckpointState::kSuperseded)
-      return std::move(entry);
-  return std::nullopt;
+/// Known to be void, or never completed.
+bool is_none(const checkpoint::CheckpointEntry& entry) {
+  return entry.state == checkpoint::CheckpointState::kIncomplete ||
+         entry.state == checkpoint::CheckpointState::kSuperseded;
+}
+
+bool has_own_checkpoint(const fs::path& run_folder) {
+  const auto entries = checkpoint::list_checkpoints(run_folder);
+  return !std::all_of(entries.begin(), entries.end(), is_none);
 }
 
 bool has_checkpoint(const RunFolder& folder) {
@@ -31,23 +36,26 @@ bool has_checkpoint(const RunFolder& folder) {
 }
 
 /// A job that SLURM started again and that has saved a checkpoint goes on from there, whatever --resume named at its
-/// first start.
-bool was_saved_by_this_job(const checkpoint::CheckpointEntry& newest, const fs::path& run_folder,
-                           const SlurmStart& start) {
-  if (start.restart_count == 0 || newest.state != checkpoint::CheckpointState::kUsable) return false;
-  const auto who = checkpoint::who_claimed(run_folder, newest.attempt);
-  return who && who->contains("job") && who->at("job") == start.job_id;
+/// first start. What cannot be read may be the newest good one, so that nothing older may take its place.
+bool has_this_job_saved(const fs::path& run_folder, const SlurmStart& start) {
+  if (start.restart_count == 0) return false;
+  for (const checkpoint::CheckpointEntry& entry : checkpoint::list_checkpoints(run_folder)) {
+    if (is_none(entry)) continue;
+    const auto who = checkpoint::who_claimed(run_folder, entry.attempt);
+    if (!who || !who->contains("job") || who->at("job") != start.job_id) return false;
+    if (entry.state != checkpoint::CheckpointState::kDamaged) return true;
+  }
+  return false;
 }
 
 /// By what lies in the run's folder at this moment.
 void choose_start(RunFolder& folder, const config::RunOptions& options, const SlurmStart& start) {
   folder.is_resume = options.resume.has_value() || start.restart_count > 0;
   if (folder.is_resume) {
-    const auto newest = newest_own_checkpoint(folder.path);
     const std::string from = options.resume.value_or("latest");
-    folder.resume_latest = from == "latest" || (newest && was_saved_by_this_job(*newest, folder.path, start));
+    folder.resume_latest = from == "latest" || has_this_job_saved(folder.path, start);
     folder.resume_path = folder.resume_latest ? "" : from;
-    if (folder.resume_latest && !newest && options.takes_openclip_checkpoints) {
+    if (folder.resume_latest && options.takes_openclip_checkpoints && !has_own_checkpoint(folder.path)) {
       folder.resume_path = checkpoint::newest_openclip_file(folder.path);  // also of a run that began with it and died
       folder.resume_latest = folder.resume_path.empty();
     }
@@ -89,9 +97,9 @@ RunFolder choose_run_folder(const config::RunOptions& options, const config::Run
           "name a folder with --logs, or move the file away");
   choose_start(folder, options, start);
   if (!folder.is_resume) refuse_other_run(folder, options);
-  std::error_code error;
-  for (fs::path path = absolute; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+  for (fs::path path = absolute; !path.empty() && !core::is_there(path); path = path.parent_path())
     folder.first_made = path;
+  std::error_code error;
   fs::create_directories(folder.checkpoints(), error);
   if (error)
     throw EnvironmentError(
@@ -187,8 +195,25 @@ RunFolder open_run_folder(const TrainRequest& request, JoinedRanks& ranks) {
   return folder;
 }
 
+namespace {
+
+/// Is there more below it than a start leaves that saved nothing? Two starts may have one name: what the other one
+/// saved, or is about to save, stays. So does what cannot be looked at.
+bool may_hold_work(const fs::path& checkpoints) {
+  std::error_code failure;
+  int num_claims = 0;
+  for (const fs::path& path : core::list_folder(checkpoints, failure)) {
+    const std::string name = path.filename().string();
+    if (core::starts_with(name, "owner.")) ++num_claims;
+    if (checkpoint::parse_checkpoint_name(name)) return true;
+  }
+  return num_claims > 1 || (failure && failure != std::errc::no_such_file_or_directory);
+}
+
+}  // namespace
+
 void remove_new_folders(const RunFolder& folder) {
-  if (folder.first_made.empty()) return;
+  if (folder.first_made.empty() || may_hold_work(folder.checkpoints())) return;
   core::open_log_file("");
   std::error_code ignored;
   fs::path path = fs::absolute(folder.path).lexically_normal();

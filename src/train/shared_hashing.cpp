@@ -27,8 +27,18 @@ core::Json request_text(const fs::path& folder, const std::vector<checkpoint::Ch
   return {{"folder", folder.string()}, {"files", std::move(list)}};
 }
 
+/// Are there files that are absent, or not as long as they were written?
+bool lacks_files(const fs::path& folder, const checkpoint::CheckpointManifest& manifest) {
+  return !checkpoint::verify_files(folder, manifest, checkpoint::VerifyDepth::kSizes).problems.empty();
+}
+
+struct SharedCheck {
+  checkpoint::FileCheck found{};
+  std::vector<size_t> ranks_that_lack_files{};
+};
+
 /// What all ranks found of their shares, joined on every rank. Collective.
-checkpoint::FileCheck hash_share(comm::Comm& world, const core::Json& request, const LongWaits& waits) {
+SharedCheck hash_share(comm::Comm& world, const core::Json& request, const LongWaits& waits) {
   std::vector<checkpoint::CheckpointFile> files;
   for (const core::Json& file : request.at("files"))
     files.push_back({.name = file.at(0), .bytes = file.at(1), .xxh3 = file.at(2)});
@@ -42,17 +52,33 @@ checkpoint::FileCheck hash_share(comm::Comm& world, const core::Json& request, c
   }
   std::string mine;
   if (!own.problems.empty())
-    mine = core::Json{{"problems", own.problems}, {"is_unreadable", own.is_unreadable}}.dump(
-        -1, ' ', false, core::Json::error_handler_t::replace);
+    mine = core::Json{{"problems", own.problems},
+                      {"is_unreadable", own.is_unreadable},
+                      {"lacks_files", lacks_files(request.at("folder").get<std::string>(), share)}}
+               .dump(-1, ' ', false, core::Json::error_handler_t::replace);
   if (waits.for_all) waits.for_all();
-  checkpoint::FileCheck all;
-  for (const std::string& text : world.gather_strings(mine)) {
-    if (text.empty()) continue;
-    const core::Json said = core::parse_json(text, "message between ranks");
-    for (const core::Json& problem : said.at("problems")) all.problems.push_back(problem);
-    all.is_unreadable = all.is_unreadable || said.at("is_unreadable").get<bool>();
+  SharedCheck all;
+  const std::vector<std::string> of_ranks = world.gather_strings(mine);
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    if (of_ranks[rank].empty()) continue;
+    const core::Json said = core::parse_json(of_ranks[rank], "message between ranks");
+    for (const core::Json& problem : said.at("problems")) all.found.problems.push_back(problem);
+    all.found.is_unreadable = all.found.is_unreadable || said.at("is_unreadable").get<bool>();
+    if (said.at("lacks_files")) all.ranks_that_lack_files.push_back(rank);
   }
   return all;
+}
+
+/// On rank 0. A file that it sees and another rank does not is no damage: that rank has another file system, or one
+/// that tells late, and the checkpoint may be good.
+checkpoint::FileCheck judged(SharedCheck check, const fs::path& folder,
+                             const checkpoint::CheckpointManifest& manifest) {
+  if (check.ranks_that_lack_files.empty() || lacks_files(folder, manifest)) return std::move(check.found);
+  check.found.is_unreadable = true;
+  check.found.problems.push_back(
+      fmt::format("rank {} does not see in '{}' what rank 0 sees: is it the same file system on all nodes?",
+                  check.ranks_that_lack_files.front(), folder.string()));
+  return std::move(check.found);
 }
 
 }  // namespace
@@ -85,7 +111,7 @@ std::string decide_on_checkpoints(comm::Comm& world, bool is_shared, const LongW
                                                 const checkpoint::CheckpointManifest& manifest) {
     const core::Json request = request_text(folder, manifest.files);
     broadcast(request.dump());
-    return hash_share(world, request, waits);
+    return judged(hash_share(world, request, waits), folder, manifest);
   };
   return decide_on_rank_zero(world, [&] {
     std::exception_ptr failure;

@@ -247,6 +247,15 @@ TEST(Fence, AClaimThatDiedBeforeItsListJudgesNothing) {
   EXPECT_EQ(claim_checkpoints(run.path(), Json::object(), /*lowest=*/9).attempt, 9);
 }
 
+TEST(Fence, AClaimCountsOnFromCheckpointsThatWereCopiedAlone) {
+  const core::TempDir run;
+  make_checkpoint(run.path(), 10, 3);  // from a backup, say: without owner.3
+  ASSERT_EQ(claim_checkpoints(run.path(), Json::object()).attempt, 4);
+  make_checkpoint(run.path(), 12, 4);
+  EXPECT_EQ(usable_names(run.path()), (std::vector<std::string>{"step-00000012.a4", "step-00000010.a3"}));
+  EXPECT_EQ(choose_latest(run.path()).chosen->step, 12) << "what was saved last counts";
+}
+
 /// In place of `path` something that exists and cannot be read, by root either.
 void make_unreadable(const fs::path& path) {
   fs::rename(path, path.string() + ".aside");
@@ -266,6 +275,18 @@ TEST(Unreadable, AFolderThatCannotBeListedIsNoEmptyOne) {
   EXPECT_THROW(is_superseded(run.path(), 1), CheckpointError);
   make_readable(run.path() / "checkpoints");
   EXPECT_EQ(usable_names(run.path()).size(), 1u);
+}
+
+TEST(Unreadable, NobodyIsToldThatNothingWasSaved) {
+  const core::TempDir run;
+  const std::string none = how_to_continue(run.path(), "--resume latest");
+  EXPECT_NE(none.find("no checkpoint was saved"), std::string::npos) << none;
+  make_checkpoint(run.path(), 10, 1);
+  make_unreadable(run.path() / "checkpoints");
+  const std::string unknown = how_to_continue(run.path(), "--resume latest");
+  EXPECT_EQ(unknown.find("no checkpoint was saved"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("whether there is a checkpoint is not known"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("--resume latest"), std::string::npos) << unknown;
 }
 
 TEST(Unreadable, ANewerCheckpointIsNotPassedOver) {

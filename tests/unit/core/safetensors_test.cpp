@@ -48,6 +48,14 @@ TEST(Safetensors, TheHashOfWhatIsWrittenIsThatOfTheFile) {
   EXPECT_EQ(xxh3, xxh3_hex(text));
 }
 
+TEST(Safetensors, AsManyTensorsAsAHeaderCanHold) {  // looking for each among all before it would take minutes
+  const TempDir dir;
+  std::vector<SafetensorsEntry> entries;
+  for (int i = 0; i < 300'000; ++i) entries.push_back({fmt::format("layer.{}.weight", i), "F32", {0}, {}});
+  write_safetensors(dir.path() / "w.safetensors", entries);
+  EXPECT_EQ(SafetensorsFile(dir.path() / "w.safetensors").entries().size(), entries.size());
+}
+
 TEST(Safetensors, AbsentTensorNamesTheNearest) {
   const Written written;
   const SafetensorsFile file(written.path);

@@ -74,6 +74,29 @@ TEST(ZipRecords, ArchivesOfMoreThanFourGigabytesHaveLongNumbers) {
   EXPECT_EQ(check_zip_records(folder.path() / "long.zip").num_without_checksum, 1u);
 }
 
+TEST(ZipRecords, RecordsThatLieOverOneAnotherAreRefused) {
+  using U2 = uint16_t;
+  using U4 = uint32_t;
+  const TempDir folder;
+  const std::string content(4096, 'x');
+  const uint32_t crc = crc32_of(std::as_bytes(std::span(content)));
+  std::string bytes = little_endian<U4>(0x04034b50) + std::string(22, '\0') + little_endian<U2>(3) +
+                      little_endian<U2>(0) + "a/x" + content;
+  const auto directory = static_cast<U4>(bytes.size());
+  constexpr U2 kNumRecords = 1000;  // of a file of 54 kB: 4 MB; of one of 4 GB: hours
+  for (U2 i = 0; i < kNumRecords; ++i)
+    bytes += little_endian<U4>(0x02014b50) + std::string(12, '\0') + little_endian<U4>(crc) + little_endian<U4>(4096) +
+             little_endian<U4>(4096) + little_endian<U2>(3) + std::string(16, '\0') + "a/x";
+  const auto directory_bytes = static_cast<U4>(bytes.size()) - directory;
+  bytes += little_endian<U4>(0x06054b50) + std::string(4, '\0') + little_endian<U2>(kNumRecords) +
+           little_endian<U2>(kNumRecords) + little_endian<U4>(directory_bytes) + little_endian<U4>(directory) +
+           little_endian<U2>(0);
+  write_file_atomic(folder.path() / "bomb.pt", bytes);
+  EXPECT_EQ(read_zip_directory(folder.path() / "bomb.pt").size(), kNumRecords);
+  const std::string refused = tests::message_of<DataError>([&] { check_zip_records(folder.path() / "bomb.pt"); });
+  EXPECT_TRUE(tests::holds(refused, "its records lie over one another, 'a/x' of bytes=4096")) << refused;
+}
+
 TEST(ZipRecords, WhatIsCutOffIsRefused) {
   const TempDir folder;
   const std::string whole = long_archive("123456789", 0xcbf43926);

@@ -135,6 +135,19 @@ TEST(RunSync, WhatCannotBeReadHasNotArrived) {
   EXPECT_EQ(send_all(run.folder, there.path()).num_missing, 0);
 }
 
+TEST(RunSync, AFileWhoseNameIsNoUtf8HoldsUpNoOther) {
+  const SmallRun run;
+  const core::TempDir there;
+  run.write(
+      "gr\xfc\xdf"
+      "e.txt",
+      "x");
+  const SyncReport first = send_all(run.folder, there.path());
+  EXPECT_EQ(first.num_missing, 0);
+  EXPECT_TRUE(fs::exists(there.path() / kNewest / checkpoint::kManifestName));
+  EXPECT_EQ(send_all(run.folder, there.path()).num_sent, 1) << "what has arrived is on record, but for that name";
+}
+
 TEST(RunSync, ACheckpointThatCannotBeLookedAtIsNotTakenForARemovedOne) {
   const SmallRun run;
   const core::TempDir there;

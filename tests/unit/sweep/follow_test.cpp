@@ -391,6 +391,9 @@ TEST(SweepState, DamageIsRefusedWithTheFile) {
     EXPECT_NE(text.find("is no integer in [1, 1000000]"), std::string::npos) << size << ": " << text;
     EXPECT_NE(text.find("sweep.json"), std::string::npos) << text;
   }
+  core::Json empty = core::parse_json(good, "sweep.json");
+  empty["points"] = empty["submit_order"] = core::Json::array();
+  EXPECT_NE(error_with(empty.dump()).find("it has no points"), std::string::npos) << "each command looks at the first";
   std::filesystem::remove(state_file(sweep.folder));
   EXPECT_THROW(read_state(sweep.folder), UsageError);
 }

@@ -82,6 +82,19 @@ TEST(Submit, ArraysHoldPointsWithTheSameRequest) {
   EXPECT_EQ(sweep.state.point(5).jobs.at(0).id, "102_1");
 }
 
+TEST(Submit, ArraysLieInFoldersOfAnyName) {
+  const FakePrograms fake;
+  fake.add_sbatch();
+  SweepFixture sweep("[submit]\nhow = \"arrays\"\n");
+  const std::filesystem::path folder = sweep.top.path() / "my runs #1";
+  std::filesystem::rename(sweep.folder, folder);
+  submit_points(folder, sweep.state, sweep.state.submit_order, Slurm());
+  const std::string script = core::read_file(folder / "jobs/array-0001.sh");
+  EXPECT_NE(script.find("\n#SBATCH --output=\"" + (folder / "logs/array-%A_%a.out").string() + "\"\n"),
+            std::string::npos)
+      << script;
+}
+
 TEST(Submit, ARefusedJobStopsAndIsToldAndNothingIsLost) {
   const FakePrograms fake;
   fake.add("sbatch", "case \"$*\" in *0002.sh) echo 'sbatch: error: Invalid account' >&2; exit 1;; esac\necho 7\n");

@@ -1,12 +1,18 @@
 #include "train/parts_index.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "support/error_text.h"
+#include "support/ranks/run_ranks.h"
 #include "train/shared_hashing.h"
 
 namespace lockstep::train {
 namespace {
+namespace fs = std::filesystem;
 
 using Names = std::vector<std::string>;
 
@@ -140,6 +146,51 @@ TEST(SharedHashing, EachFileIsOneRanks) {
     EXPECT_EQ(times.size(), files.size()) << num_ranks;
     for (const auto& [name, count] : times) EXPECT_EQ(count, 1) << name << " with " << num_ranks;
   }
+}
+
+void make_checkpoint(const fs::path& run, int64_t step) {
+  const fs::path folder = run / "checkpoints" / checkpoint::checkpoint_name(step, 1);
+  fs::create_directories(folder);
+  checkpoint::CheckpointManifest manifest{.step = step, .attempt = 1, .world_size = 2};
+  for (const char* name : {"optimizer-00000-of-00002.safetensors", "optimizer-00001-of-00002.safetensors"}) {
+    core::write_file_atomic(folder / name, fmt::format("{} of step {}", name, step));
+    manifest.files.push_back(checkpoint::describe_file(folder, name));
+  }
+  checkpoint::write_manifest(folder, manifest);
+}
+
+/// What two ranks choose, each of which sees folders of its own: the checkpoint, or the message.
+std::vector<std::string> chosen_by_ranks(const std::vector<fs::path>& runs) {
+  std::vector<std::string> chosen(2);
+  tests::run_ranks(2, [&](comm::Comm& world) {
+    const auto rank = static_cast<size_t>(world.rank());
+    if (::unshare(CLONE_FS) != 0) core::throw_errno("cannot have a working folder of the thread's own in", runs[rank]);
+    const fs::path before = fs::current_path();
+    fs::current_path(runs[rank]);
+    std::string folder;
+    const std::string problem = tests::message_of<CheckpointError>([&] {
+      folder = decide_on_checkpoints(world, /*is_shared=*/true, {}, [](const checkpoint::VerifyFunction& verify) {
+        return checkpoint::choose_latest(".", verify).chosen->folder.filename().string();
+      });
+    });
+    chosen[rank] = folder.empty() ? problem : folder;
+    fs::current_path(before);
+  });
+  return chosen;
+}
+
+TEST(SharedHashing, AFileThatOneRankDoesNotSeeIsNoDamage) {
+  const core::TempDir here, there;
+  for (const int64_t step : {10, 20}) make_checkpoint(here.path(), step);
+  fs::copy(here.path(), there.path(), fs::copy_options::recursive);
+  for (const std::string& text : chosen_by_ranks({here.path(), there.path()})) EXPECT_EQ(text, "step-00000020.a1");
+  const fs::path part = "checkpoints/step-00000020.a1/optimizer-00001-of-00002.safetensors";
+  fs::remove(there.path() / part);
+  for (const std::string& text : chosen_by_ranks({here.path(), there.path()}))
+    EXPECT_TRUE(tests::holds(text, "rank 1 does not see in './checkpoints/step-00000020.a1' what rank 0 sees")) << text;
+  fs::remove(here.path() / part);
+  for (const std::string& text : chosen_by_ranks({here.path(), there.path()}))
+    EXPECT_EQ(text, "step-00000010.a1") << "nobody has it";
 }
 
 }  // namespace

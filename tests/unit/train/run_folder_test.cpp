@@ -88,6 +88,49 @@ TEST_F(RunFolderTest, AFileInTheWayIsNamed) {
   EXPECT_TRUE(tests::holds(refused, "notdir' is a file")) << refused;
 }
 
+TEST_F(RunFolderTest, ARefusedStartRemovesWhatItMadeAndNothingOfAnother) {
+  options_.name = "new";
+  const RunFolder refused = choose();
+  ASSERT_EQ(refused.first_made, logs_.path() / "new");
+  checkpoint::claim_checkpoints(refused.path, {});
+  const RunFolder other = choose();  // a second start of the same name, before either has a record
+  EXPECT_EQ(other.first_made, "");
+  checkpoint::claim_checkpoints(other.path, {});
+  remove_new_folders(refused);
+  EXPECT_TRUE(fs::exists(other.checkpoints() / "owner.2")) << "it may be about to save";
+  fs::remove(other.checkpoints() / "owner.2");
+  fs::create_directories(other.checkpoints() / "step-00000005.a2");
+  remove_new_folders(refused);
+  EXPECT_TRUE(fs::exists(other.checkpoints() / "step-00000005.a2"));
+  fs::remove(other.checkpoints() / "step-00000005.a2");
+  remove_new_folders(refused);
+  EXPECT_FALSE(fs::exists(refused.path));
+}
+
+TEST_F(RunFolderTest, ARequeuedJobDoesNotPassOverWhatItCannotRead) {
+  options_.resume = "/elsewhere/start";
+  const SlurmStart again{.restart_count = 1, .job_id = "7"};
+  checkpoint::claim_checkpoints(run_, {{"job", "6"}});
+  add_checkpoint(20, 1);
+  checkpoint::claim_checkpoints(run_, {{"job", "7"}});
+  add_checkpoint(5, 2);
+  add_checkpoint(15, 2);
+  const fs::path manifest = run_ / "checkpoints/step-00000015.a2" / checkpoint::kManifestName;
+  core::write_file_atomic(manifest, "{}");
+  EXPECT_TRUE(choose(again).resume_latest) << "the damaged one is passed over for step 5, not for the start";
+  fs::remove(manifest);
+  fs::create_symlink(manifest.filename(), manifest);  // leads to itself: it exists and cannot be read
+  const RunFolder unknown = choose(again);
+  EXPECT_TRUE(unknown.resume_latest && unknown.has_checkpoint) << unknown.resume_path;
+  EXPECT_THROW(checkpoint::choose_latest(run_), CheckpointError) << "so that the run ends";
+  for (const char* step : {"step-00000005.a2", "step-00000015.a2"}) {
+    const fs::path damaged = run_ / "checkpoints" / step / checkpoint::kManifestName;
+    fs::remove(damaged);
+    core::write_file_atomic(damaged, "{}");
+  }
+  EXPECT_EQ(choose(again).resume_path, "/elsewhere/start") << "step 20 was left behind on purpose";
+}
+
 TEST_F(RunFolderTest, ARequeuedJobGoesOnFromWhatItSaved) {
   options_.resume = "/elsewhere/start";
   const SlurmStart first{.restart_count = 0, .job_id = "7"}, again{.restart_count = 1, .job_id = "7"};
