@@ -13,6 +13,7 @@
 #include "data/text/class_names.h"
 #include "infer/class_results.h"
 #include "infer/file_list.h"
+#include "infer/model_of_weights.h"
 #include "models/imagenet/classifier_task.h"
 #include "models/imagenet/make_classifier.h"
 #include "models/weights.h"
@@ -37,14 +38,6 @@ tasks::ImagenetOptions as_imagenet(const config::InferOptions& options) {
   imagenet.image_std = options.image_std;
   imagenet.max_image_pixels = options.max_image_pixels;
   return imagenet;
-}
-
-/// Rows of the layer that gives the scores.
-int64_t num_classes_of(const models::WeightFile& weights) {
-  for (const auto& [name, tensor] : weights.tensors)
-    if ((name == "fc.weight" || name == "heads.head.weight") && tensor.dim() == 2) return tensor.size(0);
-  throw DataError(fmt::format("infer: '{}' has neither fc.weight nor heads.head.weight", weights.path.string()),
-                  "expected the weights of a ResNet or ViT under torchvision's names");
 }
 
 std::vector<std::string> names_of_classes(const config::InferOptions& options, int64_t num_classes) {
