@@ -36,6 +36,12 @@ void sort_by_batch(draw::Series& series) {
   }
 }
 
+/// Of a published table, which has no towers, nobody knows whether a call had a text.
+draw::Cell text_tokens_cell(const LatencyPoint& point) {
+  if (point.text_tokens > 0) return count_cell(point.text_tokens);
+  return missing_cell(point.tower.empty() ? "the source does not tell" : "no text");
+}
+
 draw::Cell told(const std::string& text) {
   return text.empty() ? missing_cell("the source does not tell") : text_cell(text);
 }
@@ -62,12 +68,12 @@ draw::Table latency_table(const std::vector<RunSummary>& runs) {
       column("rate (1/s)", "per_s"),      column("tokens/s", "tokens_per_s"),   column("first call (ms)", "first_ms")};
   for (const RunSummary& run : runs)
     for (const LatencyPoint& point : run.latency_points)
-      table.rows.push_back(
-          {text_cell(run.name), told(run.setup.device), text_cell(point.program), told(point.model),
-           told(point.precision), told(point.tower.empty() ? "" : fmt::format("{} from {}", point.tower, point.from)),
-           count_cell(point.batch), point.text_tokens > 0 ? count_cell(point.text_tokens) : missing_cell("no text"),
-           figure_cell(point.p50_ms), interval_cell(point), figure_cell(point.p90_ms), figure_cell(point.p99_ms),
-           figure_cell(point.per_s), figure_cell(point.tokens_per_s), figure_cell(point.first_ms)});
+      table.rows.push_back({text_cell(run.name), told(run.setup.device), text_cell(point.program), told(point.model),
+                            told(point.precision),
+                            told(point.tower.empty() ? "" : fmt::format("{} from {}", point.tower, point.from)),
+                            count_cell(point.batch), text_tokens_cell(point), figure_cell(point.p50_ms),
+                            interval_cell(point), figure_cell(point.p90_ms), figure_cell(point.p99_ms),
+                            figure_cell(point.per_s), figure_cell(point.tokens_per_s), figure_cell(point.first_ms)});
   return table;
 }
 

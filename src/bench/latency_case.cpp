@@ -58,11 +58,16 @@ class StageTimes {
   std::map<std::string, std::vector<double>> samples_;
 };
 
+bool is_gpt(const std::string& model) {
+  const std::vector<std::string> names = config::gpt_model_names();
+  return std::count(names.begin(), names.end(), model) > 0;
+}
+
 std::unique_ptr<LatencySubject> make_subject(const BenchContext& context) {
   const std::string& model = context.options.train.model;
-  const std::vector<std::string> classifiers = config::classifier_names(), gpts = config::gpt_model_names();
+  const std::vector<std::string> classifiers = config::classifier_names();
   if (std::count(classifiers.begin(), classifiers.end(), model) > 0) return make_classifier_subject(context);
-  if (std::count(gpts.begin(), gpts.end(), model) > 0) return make_gpt_subject(context);
+  if (is_gpt(model)) return make_gpt_subject(context);
   return make_contrastive_subject(context);
 }
 
@@ -105,17 +110,23 @@ class LatencyCase final : public BenchCase {
 
   std::vector<std::string> preamble() override {
     const auto& o = options();
-    return {fmt::format("lockstep bench latency: {} on {}, {} threads", o.train.model, context_.device.str(),
-                        at::get_num_threads()),
-            fmt::format("warmup iters: {} iters: up to {}, or {:g} s; from an input on the host to the result on the "
-                        "host, one call after the other",
-                        o.num_warmup, o.num_iterations, o.latency_seconds),
-            "ready: decode, resize and tokenise; move: to numbers on the device; rest of the stages, intervals, "
-            "processor time and cold start: --json",
-            ""};
+    return {
+        fmt::format("lockstep bench latency: {} on {}, {} threads", o.train.model, context_.device.str(),
+                    at::get_num_threads()),
+        fmt::format("warmup iters: {} iters: up to {}, or {:g} s; from an input on the host to the result on the "
+                    "host, one call after the other",
+                    o.num_warmup, o.num_iterations, o.latency_seconds),
+        is_gpt(o.train.model)
+            ? fmt::format("a call: {} tokens behind a prompt of {}; first: until the first of them; tokens/s: of the "
+                          "others; intervals, processor time and cold start: --json",
+                          o.new_tokens, o.text_tokens)
+            : "ready: decode, resize and tokenise; move: to numbers on the device; rest of the stages, intervals, "
+              "processor time and cold start: --json",
+        ""};
   }
 
   std::vector<TableColumn> columns() override {
+    const bool has_towers = !is_gpt(options().train.model);  // a GPT has the time to its first token instead
     return {{.key = "model", .title = "model", .is_in_table = false},
             {.key = "precision", .title = "type", .is_in_table = false},
             {.key = "from", .title = "from", .is_in_table = false},
@@ -127,11 +138,12 @@ class LatencyCase final : public BenchCase {
             {.key = "p90_ms", .title = "p90", .unit = "ms", .width = 8},
             {.key = "p99_ms", .title = "p99", .unit = "ms", .width = 8},
             {.key = "per_s", .title = "rate", .unit = "1/s", .width = 8},
-            {.key = "ready_ms", .title = "ready", .unit = "ms", .width = 6},
-            {.key = "move_ms", .title = "move", .unit = "ms", .width = 6},
-            {.key = "image_ms", .title = "image", .unit = "ms", .width = 7},
-            {.key = "text_ms", .title = "text", .unit = "ms", .width = 7},
-            {.key = "tokens_per_s", .title = "tokens/s", .is_in_table = false},
+            {.key = "ready_ms", .title = "ready", .unit = "ms", .width = 6, .is_in_table = has_towers},
+            {.key = "move_ms", .title = "move", .unit = "ms", .width = 6, .is_in_table = has_towers},
+            {.key = "image_ms", .title = "image", .unit = "ms", .width = 7, .is_in_table = has_towers},
+            {.key = "text_ms", .title = "text", .unit = "ms", .width = 7, .is_in_table = has_towers},
+            {.key = "first_token_ms", .title = "first", .unit = "ms", .width = 9, .is_in_table = !has_towers},
+            {.key = "tokens_per_s", .title = "tokens/s", .width = 9, .is_in_table = !has_towers},
             {.key = "cpu_ms", .title = "processor", .is_in_table = false},
             {.key = "load_ms", .title = "load", .is_in_table = false},
             {.key = "first_ms", .title = "first", .is_in_table = false},
@@ -168,10 +180,10 @@ class LatencyCase final : public BenchCase {
       subject_->run(&clock);
       stages.add(clock);
     }
+    row.update(subject_->facts());
     add_times(row, samples_ms, stages.medians());
     row["cpu_ms"] = stats::median(cpu_ms);
     row["samples_ms"] = samples_ms;
-    row.update(subject_->facts());
   }
 
   std::vector<SummaryItem> summary(const std::vector<core::Json>& rows) override {

@@ -8,6 +8,7 @@
 #include "data/parallel_for.h"
 #include "data/pictures/image.h"
 #include "data/pictures/transform.h"
+#include "infer/model_of_weights.h"
 #include "models/imagenet/classifier_task.h"
 #include "models/imagenet/make_classifier.h"
 #include "models/weights.h"
@@ -20,12 +21,19 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int64_t kClasses = 1000;
+/// Of the weights that are given, else ImageNet's.
+int64_t num_classes(const std::string& pretrained) {
+  constexpr int64_t kImagenet = 1000;
+  checkpoint::CheckpointManifest ignored;
+  return pretrained.empty() ? kImagenet
+                            : infer::num_classes_of(models::read_weights(train::weight_file(pretrained, ignored)));
+}
 
 class ClassifierSubject final : public LatencySubject {
  public:
   explicit ClassifierSubject(const BenchContext& context)
-      : context_(context), shape_(config::classifier_shape(train_options().model, kClasses, image_pixels())),
+      : context_(context), shape_(config::classifier_shape(train_options().model,
+                                                           num_classes(train_options().pretrained), image_pixels())),
         transform_(data::imagenet_transform(/*is_train=*/false, static_cast<int>(shape_.image_pixels))) {}
 
   std::vector<std::string> froms() const override { return {"pixels", "pictures", "tokens"}; }

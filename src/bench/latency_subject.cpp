@@ -6,9 +6,12 @@
 #include <cmath>
 
 #include "bench/sample_timer.h"
+#include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
+#include "data/bad_sample_hint.h"
 #include "data/pictures/image_codecs.h"
+#include "data/pictures/picture_check.h"
 #include "infer/file_list.h"
 
 namespace lockstep::bench {
@@ -34,6 +37,17 @@ std::string made_picture(uint64_t seed) {
       }
   const auto bytes = data::encode_jpeg(image, kMadeQuality);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Its bytes; a damaged one is told before anything is timed.
+std::string whole_picture(const std::filesystem::path& file) {
+  std::string bytes = core::read_file(file);
+  try {
+    data::check_picture(bytes, fmt::format("'{}'", file.string()), data::PictureDepth::kDecoded);
+  } catch (const DataError& error) {
+    throw DataError(error.what(), data::hint_of_whole_data(error.hint()));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -63,7 +77,7 @@ std::vector<std::string> encoded_pictures(const commands::BenchOptions& options,
   } else {
     const auto files = infer::list_files(options.images, /*is_audio=*/false);
     for (size_t i = 0; i < files.size() && std::ssize(different) < std::min(count, kMostDifferent); ++i)
-      different.push_back(core::read_file(files[i]));
+      different.push_back(whole_picture(files[i]));
   }
   std::vector<std::string> pictures;
   for (int64_t i = 0; i < count; ++i) pictures.push_back(different[static_cast<size_t>(i) % different.size()]);

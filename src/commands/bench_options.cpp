@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "config/borrowed_flags.h"
 #include "config/contrastive_shape.h"
@@ -287,7 +288,14 @@ void check_loader(const BenchOptions& o) {
     throw UsageError("options: 'bench loader' needs --train-data SPEC",
                      "or --dataset-type synthetic with --train-num-samples");
   const std::vector<std::string> classifiers = config::classifier_names();
-  if (o.jpeg_decode != "exact" && std::find(classifiers.begin(), classifiers.end(), o.train.model) == classifiers.end())
+  const bool has_classifier = std::find(classifiers.begin(), classifiers.end(), o.train.model) != classifiers.end();
+  std::error_code ignored;
+  if (!has_classifier && std::filesystem::is_directory(o.train.train_data, ignored))
+    throw UsageError(fmt::format("options: --train-data '{}' is a folder: class folders and LMDBs have labels, and no "
+                                 "captions, which '{}' reads",
+                                 o.train.train_data, o.train.model),
+                     "give --model resnet50, or another classifier");
+  if (o.jpeg_decode != "exact" && !has_classifier)
     throw UsageError(
         fmt::format("options: '--jpeg-decode {}' with --model {}, expected a classifier", o.jpeg_decode, o.train.model),
         "give --model resnet50, or leave it out");

@@ -24,7 +24,9 @@ std::vector<CommandInfo> make_table() {
       {.name = "launch", .summary = "start ranks on this machine, or on one node of several"},
       {.name = "doctor", .summary = "check ranks, network, devices, limits, storage and data"},
       {.name = "infer embed", .summary = "embed pictures, sounds and texts", .half = Half::kEngine},
-      {.name = "infer classify", .summary = "classify pictures or sounds by class names", .half = Half::kEngine},
+      {.name = "infer classify",
+       .summary = "classify pictures or sounds, by names or a trained model",
+       .half = Half::kEngine},
       {.name = "infer caption", .summary = "describe pictures with a CoCa model", .half = Half::kEngine},
       {.name = "infer retrieve", .summary = "find the nearest embeddings of queries", .half = Half::kEngine},
       {.name = "infer generate", .summary = "continue texts with a GPT model", .half = Half::kEngine},
@@ -227,7 +229,7 @@ static std::vector<std::string> profiled(std::span<const std::string> args) {
   return out;
 }
 
-/// Pictures and sounds are given as a folder.
+/// Pictures and sounds are given by a flag.
 static void refuse_bare_files(const core::OptionSet& set, std::span<const std::string> words) {
   for (size_t at = 0; at < words.size(); ++at) {
     const std::string before = at == 0 ? "" : words[at - 1];
@@ -237,7 +239,8 @@ static void refuse_bare_files(const core::OptionSet& set, std::span<const std::s
     const bool is_picture = ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp";
     if (core::starts_with(words[at], "-") || is_value || (!is_sound && !is_picture)) continue;
     throw UsageError(fmt::format("options: '{}' does not take the argument '{}'", set.command(), words[at]),
-                     fmt::format("give the folder that holds the {0}: --{0} '{1}'", is_sound ? "sounds" : "images",
+                     fmt::format("give it with --{0} '{1}'; of several the folder that holds them: --{0} '{2}'",
+                                 is_sound ? "sounds" : "images", words[at],
                                  std::filesystem::absolute(words[at]).parent_path().string()));
   }
 }

@@ -130,7 +130,7 @@ std::optional<ClipShape> find_named_clip(std::string_view name) {
   const auto nearest = core::nearest_name(model, names);
   throw UsageError(fmt::format("clip: unknown model '{}'", model),
                    nearest ? fmt::format("did you mean '{}'?", *nearest)
-                           : fmt::format("known: {}; or a path that ends in .json", core::join(names, ", ")));
+                           : "`lockstep train clip --list-models` lists all; or give a path that ends in .json");
 }
 
 void check_vision(const ClipShape& shape) {

@@ -125,14 +125,19 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   declare_input(set, options);
   if (is_caption) declare_captions(set, options);
   set.group("Model");
-  set.add("model", &options.model,
-          {.help = std::string("Name of an OpenCLIP model (ViT-B-32, RN50, HTSAT-tiny-Roberta-base, ...), or a JSON "
-                               "file in OpenCLIP's or LAION's format") +
-                   (options.job == InferJob::kEmbed ? "." : "; or a classifier by torchvision's name (resnet50)."),
-           .metavar = "NAME|FILE.json"});
+  set.add(
+      "model", &options.model,
+      {.help = std::string("Name of an OpenCLIP model (ViT-B-32, RN50, HTSAT-tiny-Roberta-base, ...), or a JSON "
+                           "file in OpenCLIP's or LAION's format") +
+               (options.job == InferJob::kClassify ? "; or a classifier by torchvision's name (resnet50). A run tells "
+                                                     "its model, and the tensors of a file that it is a classifier."
+                                                   : "."),
+       .metavar = "NAME|FILE.json"});
   set.add("pretrained", &options.pretrained,
-          {.help = "Weights: .safetensors, a .pt file of OpenCLIP or LAION, a tag of OpenCLIP or hf-hub:ORG/NAME in a "
-                   "local cache, or a run of `lockstep train` (its newest checkpoint) or one of its checkpoints, whose "
+          {.help = std::string("Weights: .safetensors, a .pt file of OpenCLIP or LAION, ") +
+                   (options.job == InferJob::kClassify ? "torchvision's .pth of a classifier, " : "") +
+                   "a tag of OpenCLIP or hf-hub:ORG/NAME in a local cache, or a run of `lockstep train` (its newest "
+                   "checkpoint) or one of its checkpoints, whose "
                    "model and preparation need no flags then.",
            .metavar = "FILE|DIR|TAG"});
   set.add("precision", &options.precision,
@@ -223,9 +228,9 @@ void check_infer_options(const InferOptions& options, const core::OptionSet& set
               "drop it");
   need_flag(set, is_embed && options.output.empty(), "--output FILE", "for example -o embeddings.safetensors");
   need_flag(set, !is_embed && options.input().empty(), folder, "give the folder to classify");
+  need_flag(set, options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
   need_flag(set, !is_embed && options.classnames.empty(), "--classnames FILE",
             "give a file with one class name per line");
-  need_flag(set, options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
   if (!(is_clap ? options.images : options.sounds).empty())
     throw UsageError(fmt::format("options: '{}' got {} with the model '{}'", set.command(),
                                  is_clap ? "--images" : "--sounds", options.model),

@@ -81,6 +81,18 @@ void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
   if (error) std::rethrow_exception(error);
 }
 
+/// "num_val = 140, now 1500; ...": what `seen` and `wanted` do not have alike.
+std::string settings_that_differ(const core::Json& seen, const core::Json& wanted) {
+  std::vector<std::string> differing;
+  core::Json all = seen;
+  all.update(wanted);
+  for (const auto& [name, unused] : all.items()) {
+    const core::Json before = seen.value(name, core::Json()), now = wanted.value(name, core::Json());
+    if (before != now) differing.push_back(fmt::format("{} = {}, now {}", name, before.dump(), now.dump()));
+  }
+  return core::join(differing, "; ");
+}
+
 std::vector<Piece> plan_pieces(const DemoSet& set) {
   std::vector<Piece> pieces;
   const int64_t together = set.options.samples_per_shard;
@@ -156,10 +168,9 @@ bool prepare_folder(const DemoSet& set) {
   const core::Json wanted = settings_json(set);
   if (is_complete && seen == wanted) return true;
   if (is_complete) {
-    throw UsageError(
-        fmt::format("data: make-{}: the folder '{}' holds a data set made with other settings: {}, expected {}",
-                    set.kind, set.options.output.string(), seen.dump(), wanted.dump()),
-        "choose another one, or delete it");
+    throw UsageError(fmt::format("data: make-{}: the folder '{}' holds a data set made with other settings: {}",
+                                 set.kind, set.options.output.string(), settings_that_differ(seen, wanted)),
+                     "choose another one, or delete it");
   }
   for (const auto& entry : fs::directory_iterator(set.options.output)) {
     const std::string name = entry.path().filename().string();

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "data/bad_sample_hint.h"
 #include "data/folder_lock.h"
 #include "data/parallel_for.h"
 #include "data/shards/lmdb_value.h"
@@ -104,7 +105,7 @@ class ChunkReader {
       check_picture(picture->bytes, sample.place(), depth_);
       return pickle_pair(picture->bytes, sample.label);
     } catch (const DataError& error) {
-      rethrow_with_place(error, sample);
+      rethrow_with_place(DataError(error.what(), hint_of_whole_data(error.hint())), sample);
     }
   }
 

@@ -14,6 +14,7 @@
 #include "data/text/class_names.h"
 #include "infer/class_results.h"
 #include "infer/file_list.h"
+#include "infer/model_of_weights.h"
 #include "models/imagenet/classifier_task.h"
 #include "models/imagenet/make_classifier.h"
 #include "models/weights.h"
@@ -36,14 +37,6 @@ data::TransformConfig transform_of(const config::InferOptions& options, int64_t 
   transform.mean = data::per_colour(options.image_mean, transform.mean);
   transform.std = data::per_colour(options.image_std, transform.std);
   return transform;
-}
-
-/// Rows of the layer that gives the scores.
-int64_t num_classes_of(const models::WeightFile& weights) {
-  for (const auto& [name, tensor] : weights.tensors)
-    if ((name == "fc.weight" || name == "heads.head.weight") && tensor.dim() == 2) return tensor.size(0);
-  throw DataError(fmt::format("infer: '{}' has neither fc.weight nor heads.head.weight", weights.path.string()),
-                  "expected the weights of a ResNet or ViT under torchvision's names");
 }
 
 std::vector<std::string> names_of_classes(const config::InferOptions& options, int64_t num_classes) {

@@ -51,7 +51,8 @@ void write_npy(const fs::path& path, const at::Tensor& rows_NE) {
 
 [[noreturn]] void throw_no_embeddings(const fs::path& path, const std::string& reason) {
   throw DataError(fmt::format("infer: '{}' holds no embeddings: {}", path.string(), reason),
-                  "expected files that `lockstep infer embed` wrote");
+                  "expected files that `lockstep infer embed` wrote: of texts with --texts FILE, of pictures with "
+                  "--images DIR or --shards SPEC");
 }
 
 at::Tensor read_npy(const fs::path& path) {
@@ -61,6 +62,16 @@ at::Tensor read_npy(const fs::path& path) {
   return at::from_blob(const_cast<std::byte*>(bytes.data() + header.begin), {header.rows, header.width},
                        header.is_wide ? at::kFloat : at::kHalf)
       .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+}
+
+/// A file of another kind, such as a list of texts, is no damaged file of embeddings.
+core::SafetensorsFile open_safetensors(const fs::path& path) {
+  try {
+    return core::SafetensorsFile(path);
+  } catch (const DataError&) {
+    if (path.extension() == ".safetensors") throw;
+    throw_no_embeddings(path, "it is no safetensors file");
+  }
 }
 
 std::vector<std::string> keys_of(const core::Json& json, const fs::path& path) {
@@ -159,6 +170,7 @@ void EmbeddingFolder::write(size_t shard, const ShardEmbeddings& embeddings) con
 
 std::vector<fs::path> embedding_files(const fs::path& path) {
   std::error_code failure;
+  if (!fs::exists(path, failure) && !failure) throw_no_embeddings(path, "it does not exist");
   if (!fs::is_directory(path, failure)) return {path};
   const bool has_facts = fs::exists(path / kFactsName);
   std::vector<fs::path> files;
@@ -183,7 +195,7 @@ EmbeddingFile read_embeddings(const fs::path& path, const std::string& key) {
     if (!fs::exists(npy)) throw_no_embeddings(path, fmt::format("'{}' is not beside it", npy.filename().string()));
     out.rows_NE = read_npy(npy);
   } else {
-    const core::SafetensorsFile file(path);
+    const core::SafetensorsFile file = open_safetensors(path);
     const core::SafetensorsEntry& entry = file.at(key);
     if (entry.shape.size() != 2 || (entry.dtype != "F32" && entry.dtype != "F16"))
       throw_no_embeddings(path, fmt::format("'{}' is {} with {} dims, expected F32 or F16 with 2", key, entry.dtype,

@@ -71,8 +71,14 @@ std::vector<std::string> read_lines(const fs::path& path) {
   if (!content.empty() && content.back() == '\n') content.pop_back();
   if (content.empty()) throw DataError(fmt::format("infer: '{}' holds no text", path.string()), "one text per line");
   auto lines = core::split(content, "\n");
-  for (std::string& line : lines)
-    if (!line.empty() && line.back() == '\r') line.pop_back();
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].empty() && lines[i].back() == '\r') lines[i].pop_back();
+    const size_t bad = data::find_invalid_utf8(lines[i]);
+    if (bad == std::string_view::npos) continue;
+    throw DataError(fmt::format("infer: line {} of '{}' is no UTF-8 text: byte {} of it is {:#04x}", i + 1,
+                                path.string(), bad + 1, static_cast<unsigned char>(lines[i][bad])),
+                    "convert the file to UTF-8, for example with iconv");
+  }
   return lines;
 }
 

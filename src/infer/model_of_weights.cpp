@@ -21,6 +21,13 @@ bool has_image_tower(const std::vector<config::NamedShape>& tensors) {
 
 }  // namespace
 
+int64_t num_classes_of(const models::WeightFile& weights) {
+  for (const auto& [name, tensor] : weights.tensors)
+    if ((name == "fc.weight" || name == "heads.head.weight") && tensor.dim() == 2) return tensor.size(0);
+  throw DataError(fmt::format("infer: '{}' has neither fc.weight nor heads.head.weight", weights.path.string()),
+                  "expected the weights of a ResNet or ViT under torchvision's names");
+}
+
 void take_model_of_weights(config::InferOptions& options, core::OptionSet& set) {
   std::vector<config::NamedShape> tensors;
   for (const auto& [name, tensor] : models::read_weights(options.pretrained).tensors)

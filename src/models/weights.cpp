@@ -153,15 +153,31 @@ bool differs_in_positions_alone(const Match& match) {
          });
 }
 
+/// Is only the last layer of a classifier another one?
+bool differs_in_classes_alone(const Match& match) {
+  return match.missing.empty() && match.unexpected.empty() &&
+         std::all_of(match.misshaped.begin(), match.misshaped.end(), [](const std::string& line) {
+           return core::starts_with(line, "fc.") || core::starts_with(line, "heads.head.");
+         });
+}
+
+/// What to do about weights that do not fit.
+const char* hint_of_match(const Match& match) {
+  if (differs_in_positions_alone(match))
+    return "give the --force-image-size and --force-context-length that the weights were made with; a new run with "
+           "--pretrained resizes position embeddings of OpenCLIP's own ViT and texts";
+  if (differs_in_classes_alone(match))
+    return "the weights tell another number of classes apart: give it with --num-classes; the last layer is not "
+           "replaced";
+  return "check that --model names the architecture that the weights were made for";
+}
+
 void require_fit(const Match& match, const WeightFile& weights) {
   if (match.missing.empty() && match.unexpected.empty() && match.misshaped.empty()) return;
   throw DataError(fmt::format("models: weights '{}' do not fit the model: missing {}; unexpected {}; other shape {}",
                               weights.path.string(), list_names(match.missing), list_names(match.unexpected),
                               list_names(match.misshaped)),
-                  differs_in_positions_alone(match)
-                      ? "give the --force-image-size and --force-context-length that the weights were made with; a new "
-                        "run with --pretrained resizes position embeddings of OpenCLIP's own ViT and texts"
-                      : "check that --model names the architecture that the weights were made for");
+                  hint_of_match(match));
 }
 
 }  // namespace

@@ -104,6 +104,12 @@ std::vector<AttemptFacts> read_attempts(const Json& attempts, RunData& run) {
   return all;
 }
 
+/// It made no step, so that its batch and devices say nothing about the run.
+bool only_evaluated(const AttemptFacts& facts) {
+  const auto found = facts.options.find("evaluate");
+  return found != facts.options.end() && found->second == "true";
+}
+
 /// Names what differs between the measured attempt and another one.
 void compare_attempts(const AttemptFacts& measured, const AttemptFacts& other, RunData& run) {
   const auto tell = [&](const char* what, const auto& a, const auto& b) {
@@ -130,7 +136,7 @@ void take_measured_attempt(std::vector<AttemptFacts> all, RunData& run) {
                       run.measured_attempt, measured->number));
   }
   for (const AttemptFacts& facts : all)
-    if (&facts != &*measured) compare_attempts(*measured, facts, run);
+    if (&facts != &*measured && !only_evaluated(facts)) compare_attempts(*measured, facts, run);
   run.setup = std::move(measured->setup);
   run.options = std::move(measured->options);
   run.software = std::move(measured->software);

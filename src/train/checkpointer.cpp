@@ -212,15 +212,24 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
   return load(chosen);
 }
 
+/// What to give instead of `folder`, which is no checkpoint; perhaps it is a run.
+static std::string hint_of_no_checkpoint(const fs::path& folder) {
+  const fs::path run = (folder / "").lexically_normal().parent_path();
+  std::error_code ignored;
+  if (!fs::exists(run / "run.json", ignored))
+    return "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest";
+  return fmt::format("it is a run: give --logs '{}' --name '{}' --resume latest",
+                     run.has_parent_path() ? run.parent_path().string() : ".", run.filename().string());
+}
+
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
   decide_on_checkpoints(
       world_, is_in_parts(state_), config_.waits, [&](const checkpoint::VerifyFunction& verify) -> std::string {
         if (!fs::exists(folder / checkpoint::kManifestName))
-          throw CheckpointError(
-              fmt::format(
-                  "train: '{}' is no checkpoint: {}", folder.string(),
-                  fs::exists(folder) ? fmt::format("it has no {}", checkpoint::kManifestName) : "it does not exist"),
-              "name a folder <logs>/<name>/checkpoints/step-*, or go on with --name NAME --resume latest");
+          throw CheckpointError(fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
+                                            fs::exists(folder) ? fmt::format("it has no {}", checkpoint::kManifestName)
+                                                               : "it does not exist"),
+                                hint_of_no_checkpoint(folder));
         require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one", verify);
         return "";
       });

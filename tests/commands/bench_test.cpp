@@ -134,12 +134,33 @@ TEST_F(Bench, LatencyOfAClassifierInBf16AndWhatModelsLack) {
                                    "bench_latency_resnet");
   EXPECT_EQ(picture.at("summary").at("num_wrong"), 0);
   EXPECT_EQ(picture.at("rows").at(0).at("tower"), "image");
+  const core::TempDir folder;
+  core::write_file_atomic(folder.path() / "a.jpg", "no picture");
+  const auto damaged = bench({"latency", "--model", "resnet18", "--from", "pictures", "--images",
+                              folder.path().string(), "-n", "1", "--device", "cpu"});
+  EXPECT_EQ(damaged.exit_code, 4);
+  EXPECT_NE(damaged.err.find("picture in '" + (folder.path() / "a.jpg").string() + "'"), std::string::npos)
+      << damaged.err;
   const auto texts = bench({"latency", "--model", "resnet18", "--towers", "text", "--device", "cpu"});
   EXPECT_EQ(texts.exit_code, 2);
   EXPECT_NE(texts.err.find("--towers text is nothing that 'resnet18' has"), std::string::npos) << texts.err;
   const auto longer = bench({"latency", "--model", demo_model(), "--text-length", "33", "--device", "cpu"});
   EXPECT_EQ(longer.exit_code, 2);
   EXPECT_NE(longer.err.find("--text-length 33 is more than the 32 tokens"), std::string::npos) << longer.err;
+}
+
+TEST_F(Bench, LatencyOfAGptHasTheTimeToItsFirstTokenAndTheRateOfTheOthers) {
+  std::string table;
+  const auto json = document_of({"latency", "--model", "gpt2", "--batch-size", "2", "--text-length", "4",
+                                 "--new-tokens", "3", "-n", "2", "-w", "0", "--device", "cpu"},
+                                "bench_latency_gpt", &table);
+  EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
+  const auto& row = json.at("rows").at(0);
+  const double first_ms = row.at("first_token_ms"), p50_ms = row.at("p50_ms"), tokens_per_s = row.at("tokens_per_s");
+  EXPECT_GT(first_ms, 0);
+  EXPECT_GT(p50_ms, first_ms);
+  EXPECT_NEAR(tokens_per_s, 1e3 * 2 * 2 / row.at("stages_ms").at("next_tokens").get<double>(), 1e-6 * tokens_per_s);
+  EXPECT_NE(table.find("first  tokens/s"), std::string::npos) << table;
 }
 
 TEST_F(Bench, StepWithTheMeasuredPeakHasAnMfu) {

@@ -176,6 +176,28 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   EXPECT_NE(missing.out.find("2 whole, 1 missing, 1 damaged"), std::string::npos) << missing.out;
 }
 
+TEST(DataCommand, ARangeThatIsTooLongIsToldOnce) {
+  core::TempDir folder;
+  const std::string set = (folder.path() / "set").string();
+  ASSERT_EQ(run_lockstep({"data", "make-shapes", set, "--samples", "2", "--val-samples", "28"}).exit_code, 0);
+  const ProgramResult indexed = run_lockstep({"data", "index", set + "/train-{000000..000009}.tar"});
+  EXPECT_EQ(indexed.exit_code, 4);
+  EXPECT_NE(indexed.out.find("1 indexed, 0 had an index, 9 missing, 0 damaged; 2 samples"), std::string::npos)
+      << indexed.out;
+  EXPECT_NE(indexed.out.find("missing: " + set + "/train-000001.tar"), std::string::npos) << indexed.out;
+  EXPECT_NE(indexed.out.find("and 6 more"), std::string::npos) << indexed.out;
+  EXPECT_EQ(std::count(indexed.out.begin(), indexed.out.end(), '\n'), 3) << indexed.out;
+}
+
+TEST(DataCommand, OtherSettingsOfADemoSetAreNamed) {
+  core::TempDir folder;
+  const std::string set = (folder.path() / "set").string();
+  ASSERT_EQ(run_lockstep({"data", "make-shapes", set, "--samples", "2", "--val-samples", "28"}).exit_code, 0);
+  const ProgramResult other = run_lockstep({"data", "make-shapes", set, "--samples", "3", "--val-samples", "28"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("made with other settings: num_train = 2, now 3\n"), std::string::npos) << other.err;
+}
+
 TEST(DataCommand, FoldersAndLmdbsAreDecodedShownAndNeedNoIndex) {
   core::TempDir folder;
   const std::string root = (folder.path() / "shapes/train").string(), lmdb = (folder.path() / "out.lmdb").string();
@@ -203,6 +225,12 @@ TEST(DataCommand, FoldersAndLmdbsAreDecodedShownAndNeedNoIndex) {
     EXPECT_NE(whole.out.find("56 pictures"), std::string::npos) << whole.out;
     EXPECT_NE(whole.out.find(" 0 bad"), std::string::npos) << whole.out;
   }
+  const ProgramResult some = run_lockstep({"data", "inspect", root, "--pictures", "50"});
+  EXPECT_NE(some.out.find("the other 6 pictures were not decoded: --pictures 56 takes all"), std::string::npos)
+      << some.out;
+  const ProgramResult above = run_lockstep({"data", "verify", (folder.path() / "shapes").string()});
+  EXPECT_NE(above.out.find("name the one that holds the class folders: '" + root + "'"), std::string::npos)
+      << above.out;
   std::filesystem::path damaged;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
     if (entry.is_regular_file()) damaged = entry.path();
@@ -216,7 +244,23 @@ TEST(DataCommand, FoldersAndLmdbsAreDecodedShownAndNeedNoIndex) {
       run_lockstep({"data", "to-lmdb", root, (folder.path() / "new.lmdb").string(), "--check-pictures"});
   EXPECT_EQ(checked.exit_code, 4);
   EXPECT_NE(checked.err.find(damaged.string()), std::string::npos) << checked.err;
+  EXPECT_EQ(checked.err.find("--on-bad-sample"), std::string::npos) << "to-lmdb has no such flag: " << checked.err;
+  EXPECT_NE(checked.err.find("remove it from the data"), std::string::npos) << checked.err;
   EXPECT_EQ(run_lockstep({"data", "verify", root, "x.tar"}).exit_code, 2);
+}
+
+TEST(DataCommand, AnLmdbWithoutNamesOfClassesIsNoImagenetSilently) {
+  core::TempDir folder;
+  const std::string set = (folder.path() / "set").string(), lmdb = (folder.path() / "train.lmdb").string();
+  ASSERT_EQ(run_lockstep({"data", "make-shapes", set, "--samples", "56", "--val-samples", "28"}).exit_code, 0);
+  ASSERT_EQ(run_lockstep({"data", "to-lmdb", set + "/train-000000.tar", lmdb}).exit_code, 0);
+  const ProgramResult assumed = run_lockstep({"train", "imagenet", "--train-data", lmdb, "--dry-run"});
+  EXPECT_NE((assumed.out + assumed.err).find("the network gets 1000 classes, since --num-classes is not given"),
+            std::string::npos)
+      << assumed.out << assumed.err;
+  const ProgramResult told =
+      run_lockstep({"train", "imagenet", "--train-data", lmdb, "--num-classes", "28", "--dry-run"});
+  EXPECT_EQ((told.out + told.err).find("the network gets"), std::string::npos) << told.out << told.err;
 }
 
 TEST(DataCommand, CaptionsSteerNoTerminal) {

@@ -282,6 +282,30 @@ TEST(Doctor, TheCommandThatIsToRun) {
   EXPECT_TRUE(holds(other.err, "is no command of training")) << other.err;
 }
 
+/// `train imagenet DIR` names its data by DIR alone.
+TEST(Doctor, TheDataFolderOfImagenetIsLookedAt) {
+  const core::TempDir folder;
+  const fs::path root = folder.path() / "imagenet";
+  const auto imagenet = [&](Args flags) {
+    flags.insert(flags.begin(),
+                 {"--logs", folder.path().string(), "--", "train", "imagenet", "-b", "4", root.string()});
+    return doctor(flags);
+  };
+  const Examined absent = imagenet({});
+  EXPECT_EQ(absent.exit_code, 4) << absent.report.dump(1);
+  EXPECT_TRUE(holds(absent.found("error", "data"),
+                    "'" + (root / "train").string() + "' is not there, and 1 more of 2 looked at"))
+      << absent.report.dump(1);
+  for (const char* picture : {"train/ant/a.jpg", "val/ant/a.jpg"}) {
+    fs::create_directories((root / picture).parent_path());
+    core::write_file_atomic(root / picture, "data");
+  }
+  EXPECT_TRUE(holds(imagenet({}).found("ok", "data"), "2 ")) << imagenet({}).report.dump(1);
+  fs::remove_all(root / "val");
+  const Examined untested = imagenet({"--val-frequency", "0"});
+  EXPECT_EQ(untested.found("error", "data"), "") << "nothing is evaluated: " << untested.report.dump(1);
+}
+
 /// What rank 0 of a launch says; `script` runs on each rank, with $RANK, and $DOCTOR is the command.
 Examined doctor_of_ranks(int num_ranks, const std::string& script, EnvChanges changes = {}) {
   changes["DOCTOR"] = lockstep_program() + " doctor --json --nodes";

@@ -72,6 +72,10 @@ TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
   for (const std::vector<std::string>& args :
        std::vector<std::vector<std::string>>{{"train", "--help"},
                                              {"train", "clip", "--help"},
+                                             {"train", "imagenet", "--help"},
+                                             {"data", "--help"},
+                                             {"sweep", "--help"},
+                                             {"profile", "train", "clip", "--help"},
                                              {"infer", "embed", "-h"},
                                              {"infer", "classify", "--help"},
                                              {"ckpt", "list", "--help"},
@@ -87,9 +91,24 @@ TEST(OptionCommands, OverviewAndHelpAreNarrowAndComplete) {
   }
 }
 
+TEST(OptionCommands, HelpMayStandBeforeItsCommand) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"train"}, {"train", "imagenet"}, {"data", "to-lmdb"}, {"doctor"}}) {
+    std::vector<std::string> before = words, behind = words;
+    before.insert(before.begin(), "help");
+    behind.emplace_back("--help");
+    const ProgramResult result = run_lockstep(before);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, run_lockstep(behind).out);
+    EXPECT_TRUE(holds(result.out, "Usage: lockstep " + core::join(words, " "))) << result.out;
+  }
+  EXPECT_EQ(run_lockstep({"help", "tarin"}).exit_code, 2);
+}
+
 TEST(OptionCommands, VersionNamesTheOldestCLibrary) {
   const ProgramResult result = run_lockstep({"--version"});
   EXPECT_EQ(result.exit_code, 0);
+  expect_narrow(result.out);
   const Json json = Json::parse(run_lockstep({"--version", "--json"}).out);
   for (const char* key : {"version", "commit", "libtorch", "cuda", "nccl", "glibc_min"})
     EXPECT_TRUE(json.contains(key)) << key;
@@ -212,6 +231,51 @@ TEST(OptionCommands, CompareShowsWhatDiffers) {
   EXPECT_EQ(with_run["batch_size"], (Json{{"first", 32}, {"second", 64}}));
   EXPECT_FALSE(with_run.contains("lr"));
   EXPECT_TRUE(holds(run_lockstep({"config", "show", folder.path().string()}).out, "batch-size"));
+}
+
+TEST(OptionCommands, ARunThatWasEvaluatedShowsTheOptionsOfItsTraining) {
+  const core::TempDir folder;
+  const auto write = [&](const char* attempts) {
+    core::write_file_atomic(folder.path() / "run.json",
+                            fmt::format(R"({{"record_version": 1, "attempts": [{}]}})", attempts));
+    return run_lockstep({"config", "show", folder.path().string()}).out;
+  };
+  const std::string trained = write(
+      R"({"attempt": 1, "task": "imagenet", "options": {"evaluate": false, "lr": 0.5}},
+         {"attempt": 2, "task": "imagenet", "options": {"evaluate": true, "lr": 0.25}})");
+  EXPECT_TRUE(holds(trained, "lr = 0.5")) << trained;
+  EXPECT_FALSE(holds(trained, "0.25") || holds(trained, "evaluate")) << trained;
+  const std::string only = write(R"({"attempt": 1, "task": "imagenet", "options": {"evaluate": true, "lr": 0.25}})");
+  EXPECT_TRUE(holds(only, "lr = 0.25") && holds(only, "evaluate = true")) << only;
+}
+
+/// A recipe cannot name the argument DIR of `train imagenet`, so it names what follows from it.
+TEST(OptionCommands, RecipesOfImagenetNameTheDataThatAnArgumentGave) {
+  const core::TempDir folder;
+  const ProgramResult shown = run_lockstep({"config", "show", "train", "imagenet", "d", "-b", "128"});
+  const auto recipe = write_text(folder, "show.toml", shown.out);
+  const std::vector<std::string> flags{"config", "show", "--json", "train", "imagenet", "--config"};
+  std::vector<std::string> again = flags;
+  again.push_back(recipe.string());
+  const Json options = Json::parse(run_lockstep(again).out);
+  EXPECT_EQ(options["train_data"]["value"], "d/train") << shown.out;
+  EXPECT_EQ(options["val_data"]["value"], "d/val") << shown.out;
+  EXPECT_EQ(options["batch_size"]["value"], 128) << shown.out;
+
+  core::write_file_atomic(folder.path() / "run.json", R"({"record_version": 1, "attempts": [{"attempt": 1,
+      "task": "imagenet", "options": {"data": "d", "train_data": "d/train", "val_data": "d/val", "epochs": 2}}]})");
+  const ProgramResult run = run_lockstep({"config", "show", folder.path().string()});
+  again.back() = write_text(folder, "run.toml", run.out).string();
+  const ProgramResult from_run = run_lockstep(again);
+  ASSERT_EQ(from_run.exit_code, 0) << run.out << from_run.err;
+  EXPECT_EQ(Json::parse(from_run.out)["train_data"]["value"], "d/train") << run.out;
+  EXPECT_EQ(Json::parse(from_run.out)["epochs"]["value"], 2) << run.out;
+}
+
+TEST(OptionCommands, ShowTakesTheCommandBehindDashesToo) {
+  const ProgramResult behind = run_lockstep({"config", "show", "--", "train", "imagenet", "-b", "128"});
+  EXPECT_EQ(behind.exit_code, 0) << behind.err;
+  EXPECT_EQ(behind.out, run_lockstep({"config", "show", "train", "imagenet", "-b", "128"}).out);
 }
 
 TEST(OptionCommands, TheReferenceSaysWhyFlagsChangeNothing) {

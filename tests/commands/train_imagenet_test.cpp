@@ -253,6 +253,10 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   ASSERT_EQ(bare.exit_code, 0) << bare.err;
   EXPECT_EQ(last_result("bare").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
   EXPECT_NE(bare.err.find("--num-classes 28, --train-crop-size 32"), std::string::npos) << bare.err;
+  const auto wider = train("wider", {"--evaluate", "--pretrained", logs("run"), "--num-classes", "1000"});
+  EXPECT_EQ(wider.exit_code, 4);
+  EXPECT_NE(wider.err.find("another number of classes apart: give it with --num-classes"), std::string::npos)
+      << wider.err;
 }
 
 TEST_F(TrainImagenet, AnEvaluationCountsPicturesThatCannotBeRead) {

@@ -16,6 +16,7 @@
 #include "record/metrics.h"
 #include "record/reader.h"
 #include "tasks/contrastive/front/openclip_flags.h"
+#include "tasks/front/recorded_run.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -51,6 +52,14 @@ void print_recipe_line(const std::string& name, const core::Json& value, const s
   core::print("{}\n", origin.empty() ? line : fmt::format("{:<48} # {}", line, origin));
 }
 
+/// Was it filled from an argument without a flag ("the data folder 'd'"), which a recipe cannot name?
+bool follows_from_argument(const core::Option& option, const core::OptionSet& set) {
+  if (option.origin.kind != core::Origin::Kind::kDerived) return false;
+  return std::any_of(set.options().begin(), set.options().end(), [&](const core::Option& argument) {
+    return argument.is_positional && option.origin.file.find("'" + argument.value_text() + "'") != std::string::npos;
+  });
+}
+
 /// What differs from the defaults, or everything, as a recipe that gives the same options again.
 void print_recipe(const core::OptionSet& set, bool shows_all) {
   core::print("# lockstep {}\n", set.command());
@@ -59,7 +68,8 @@ void print_recipe(const core::OptionSet& set, bool shows_all) {
     const Kind kind = option.origin.kind;
     if (option.name == "config" || (kind == Kind::kDefault && !shows_all)) continue;
     print_recipe_line(option.name, option.value_json(), option.origin.text(),
-                      option.is_positional || kind == Kind::kDefault || kind == Kind::kDerived);
+                      option.is_positional || kind == Kind::kDefault ||
+                          (kind == Kind::kDerived && !follows_from_argument(option, set)));
   }
 }
 
@@ -77,16 +87,17 @@ std::string value_text(const core::Json& value) {
 
 bool is_run(const fs::path& path) { return fs::is_regular_file(path / "run.json"); }
 
-/// The newest attempt of a run, which has "options".
+/// The newest attempt of a run that trained, which has "options".
 core::Json attempt_of_run(const fs::path& run) {
   const core::Json attempts = record::read_run(run).attempts;
-  if (attempts.empty() || !attempts.back().contains("options"))
+  const core::Json attempt = attempts.empty() ? core::Json(nullptr) : tasks::last_training(attempts);
+  if (!attempt.is_object() || !attempt.contains("options"))
     throw UsageError(fmt::format("config: '{}' names no options", (run / "run.json").string()),
                      "give a recipe, or the folder of a run (<logs>/<name>)");
-  return attempts.back();
+  return attempt;
 }
 
-/// The options that the newest attempt of a run had, as {"batch_size": 64, ...}.
+/// The options that the newest attempt of a run that trained had, as {"batch_size": 64, ...}.
 core::Json options_of_run(const fs::path& run) { return attempt_of_run(run).at("options"); }
 
 /// The options of a run's folder, or those that a recipe gives `command`.
@@ -323,19 +334,25 @@ int show_run(const fs::path& run, bool as_json, bool shows_all) {
   }
   const commands::CommandInfo* info = commands::find_command("train " + attempt.value("task", std::string()));
   const bool is_known = info != nullptr && info->is_implemented;
-  const core::Json defaults =
-      is_known ? commands::declare_command(*info).set->values_json() : core::Json(core::Json::object());
+  const commands::ParsedCommand command = is_known ? commands::declare_command(*info) : commands::ParsedCommand{};
+  const core::Json defaults = command.set ? command.set->values_json() : core::Json(core::Json::object());
+  const auto is_argument = [&](const std::string& name) {
+    return command.set && std::any_of(command.set->options().begin(), command.set->options().end(),
+                                      [&](const core::Option& o) { return o.is_positional && o.name == name; });
+  };
   const bool has_folder = options.value("save", std::string()) != "";
   core::print("# {}\n", from);
   for (const auto& [name, value] : options.items()) {
     const bool is_default = defaults.contains(name) && defaults.at(name) == value;
     if (name == "config" || (is_default && !shows_all)) continue;
     const bool follows = has_folder && (name == "logs" || name == "name");  // from --save, which contradicts them
-    print_recipe_line(core::replace_all(name, "_", "-"), value,
-                      is_default ? "default"
-                      : follows  ? "from --save"
-                                 : "",
-                      is_default || follows);
+    const std::string flag = core::replace_all(name, "_", "-");
+    print_recipe_line(flag, value,
+                      is_default          ? "default"
+                      : follows           ? "from --save"
+                      : is_argument(flag) ? "an argument without a flag"
+                                          : "",
+                      is_default || follows || is_argument(flag));
   }
   return 0;
 }
@@ -371,7 +388,8 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
         "COMMAND is `{}` unless given, or named by the recipe's file name\n(gpt_x.toml: `train gpt`); RECIPE.toml "
         "means "
         "--config RECIPE.toml.\n"
-        "RUN is the folder of a run (<logs>/<name>): shows the options it had.\n",
+        "RUN is the folder of a run (<logs>/<name>): shows the options it had when it\n"
+        "last trained.\n",
         commands::default_train_command());
     return 0;
   }
@@ -382,6 +400,7 @@ int cmd_config_show(const commands::ParsedCommand& parsed_command) {
   core::OptionSet own = declare_show(flags);
   own.parse(std::span(words.begin(), others));
   words.erase(words.begin(), others);
+  if (!words.empty() && words[0] == "--") words.erase(words.begin());  // as behind `doctor` and `launch`
   const auto [shows_all, as_json] = flags;
   if (words.size() == 1 && is_run(words[0])) return show_run(words[0], as_json, shows_all);
   auto recipe =

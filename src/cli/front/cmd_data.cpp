@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "cli/front/data_lmdb.h"
 #include "cli/front/data_text.h"
 #include "core/error_lines.h"
+#include "core/join_first.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "core/print.h"
@@ -55,12 +57,14 @@ constexpr const char* kDataUsage =
     "  make-sounds   write a demo data set of captioned sounds\n"
     "  to-lmdb       write labelled pictures into one LMDB\n"
     "  index         count and hash shards: exact epochs, quick resume, verification\n"
-    "  verify        read shards, LMDBs, class folders or token files whole and list what is damaged\n"
+    "  verify        read shards, LMDBs, class folders or token files, list damage\n"
     "  inspect       show what shards, LMDBs, class folders or token files hold\n"
     "  tokenize      turn JSON Lines into token files (.bin and .idx)\n"
     "  train-bpe     train a byte-level BPE vocabulary\n"
     "\n"
     "`lockstep data COMMAND --help` shows the flags.\n";
+
+constexpr size_t kShownMissing = 3;  // shards
 
 /// Flags that index and verify share.
 struct ShardFlags {
@@ -111,6 +115,26 @@ OptionSet declare(IndexFlags& flags) {
   return set;
 }
 
+bool is_missing(const std::string& shard) {
+  std::error_code failure;
+  return !data::is_pipe(shard) && !std::filesystem::exists(shard, failure) && !failure;
+}
+
+/// Missing shards are many where a range in braces is wrong: one line tells them.
+void print_indexed(const data::IndexSummary& summary, size_t num_shards) {
+  std::vector<std::string> missing;
+  for (const auto& [shard, error] : summary.damaged)
+    if (is_missing(shard)) missing.push_back(shard);
+  core::print("{} shards: {} indexed, {} had an index, {} missing, {} damaged; {} samples, {}\n", num_shards,
+              summary.num_built, summary.num_reused, missing.size(), summary.damaged.size() - missing.size(),
+              summary.num_samples, core::format_bytes(static_cast<double>(summary.bytes)));
+  if (!missing.empty())
+    core::print("  missing: {}\n  check the range in the braces of the list, and that the folder is visible here\n",
+                core::join_first(missing, kShownMissing));
+  for (const auto& [shard, error] : summary.damaged)
+    if (!is_missing(shard)) core::print("  {}\n", one_line_text(error));
+}
+
 int run_index(std::span<const std::string> args) {
   IndexFlags index_flags;
   const ShardFlags& flags = index_flags.shards;
@@ -123,7 +147,8 @@ int run_index(std::span<const std::string> args) {
   core::end_progress();
   if (flags.as_json) {
     Json damaged = Json::array();
-    for (const auto& [shard, error] : summary.damaged) damaged.push_back({{"shard", shard}, {"error", error.what()}});
+    for (const auto& [shard, error] : summary.damaged)
+      damaged.push_back({{"shard", shard}, {"error", error.what()}, {"missing", is_missing(shard)}});
     print_data_json({{"shards", job.shards.size()},
                      {"indexed", summary.num_built},
                      {"reused", summary.num_reused},
@@ -131,10 +156,7 @@ int run_index(std::span<const std::string> args) {
                      {"bytes", summary.bytes},
                      {"damaged", damaged}});
   } else {
-    core::print("{} shards: {} indexed, {} had an index, {} damaged; {} samples, {}\n", job.shards.size(),
-                summary.num_built, summary.num_reused, summary.damaged.size(), summary.num_samples,
-                core::format_bytes(static_cast<double>(summary.bytes)));
-    for (const auto& [shard, error] : summary.damaged) core::print("  {}\n", one_line_text(error));
+    print_indexed(summary, job.shards.size());
   }
   return summary.damaged.empty() ? 0 : static_cast<int>(ExitCode::kData);
 }
@@ -226,12 +248,6 @@ std::string join_keys(const std::map<int64_t, int64_t>& counts) {
   return core::join(keys, ", ");
 }
 
-void print_undecoded(const char* what, int64_t num_seen, int64_t num_decoded, size_t num_bad) {
-  const int64_t num_left = num_seen - num_decoded - static_cast<int64_t>(num_bad);
-  if (num_left > 0)
-    core::print("the other {} {} were not decoded: --pictures {} takes all of these\n", num_left, what, num_seen);
-}
-
 void print_bad(const char* what, int64_t count, const std::vector<std::string>& messages) {
   if (count == 0) return;
   core::print("\n{} {} that training refuses\n", count, what);
@@ -256,8 +272,8 @@ void print_report(const data::InspectReport& report) {
                 report.sounds.num_decoded, report.sounds.num_recordings, report.sounds.min_seconds,
                 report.sounds.max_seconds, join_keys(report.sounds.rates), join_keys(report.sounds.channels),
                 report.sounds.num_silent);
-  print_undecoded("pictures", report.num_pictures, report.num_decoded, report.bad_pictures.size());
-  print_undecoded("recordings", report.sounds.num_recordings, report.sounds.num_decoded, report.sounds.bad.size());
+  print_undecoded("", "pictures", report.num_pictures, report.num_decoded, report.bad_pictures.size());
+  print_undecoded("", "recordings", report.sounds.num_recordings, report.sounds.num_decoded, report.sounds.bad.size());
   print_bad("pictures", static_cast<int64_t>(report.bad_pictures.size()), report.bad_pictures);
   print_bad("recordings", static_cast<int64_t>(report.sounds.bad.size()), report.sounds.bad);
   print_bad("captions", report.num_bad_captions, report.bad_captions);

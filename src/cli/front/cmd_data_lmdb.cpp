@@ -9,6 +9,7 @@
 #include "cli/front/data_lmdb.h"
 #include "cli/front/data_text.h"
 #include "core/error.h"
+#include "core/error_lines.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "core/print.h"
@@ -91,7 +92,7 @@ SetCheck check_set(const std::string& name, int64_t num_threads, data::PictureDe
           .bad = std::move(check.bad)};
 } catch (const DataError& error) {
   core::end_progress();
-  return {.what = "cannot be read", .has_hashes = std::nullopt, .num_bad = 1, .bad = {error.what()}};
+  return {.what = "cannot be read", .has_hashes = std::nullopt, .num_bad = 1, .bad = {one_line_text(error)}};
 }
 
 Json to_json(const SetCheck& check, const std::string& name) {
@@ -129,6 +130,7 @@ void print_report(const data::LabelledReport& report, const std::string& name) {
   if (report.num_decoded > 0)
     core::print("  {} pictures decoded, at even distances: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
                 report.min_width, report.max_width, report.min_height, report.max_height);
+  print_undecoded("  ", "pictures", report.num_pictures, report.num_decoded, report.bad.size());
   if (!report.bad.empty()) core::print("  {} pictures that training refuses\n", report.bad.size());
   print_bad_pictures(report.bad, std::ssize(report.bad));
 }
@@ -221,6 +223,13 @@ int index_labelled_sets(const std::vector<std::string>& names, bool as_json) {
 void print_bad_pictures(const std::vector<std::string>& messages, int64_t count) {
   for (const std::string& message : messages) core::print("  {}\n", message);
   if (count > std::ssize(messages)) core::print("  and {} more\n", count - std::ssize(messages));
+}
+
+void print_undecoded(const char* indent, const char* what, int64_t num_seen, int64_t num_decoded, size_t num_bad) {
+  const int64_t num_left = num_seen - num_decoded - static_cast<int64_t>(num_bad);
+  if (num_left > 0)
+    core::print("{}the other {} {} were not decoded: --pictures {} takes all of these\n", indent, num_left, what,
+                num_seen);
 }
 
 void visit_lmdb_options(const OptionVisitor& visit) {

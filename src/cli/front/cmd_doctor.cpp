@@ -106,6 +106,15 @@ hw::RankInfo place_of_ranks(const doctor::Question& question) {
   }
 }
 
+/// Is the option `name` there, and does the command read what it names? Also where it follows from another one, as
+/// `train imagenet DIR` has the folders of its two parts.
+bool reads_data(const core::OptionSet& set, const std::string& name) {
+  const core::Option* option = set.find(name);
+  if (option == nullptr || option->value_json().is_null() || option->value_json() == "") return false;
+  const core::Option* frequency = name == "val-data" ? set.find("val-frequency") : nullptr;
+  return set.is_given(name) || frequency == nullptr || frequency->value_json() != 0;
+}
+
 /// Data, folder and options of a command of training.
 void take_command(doctor::Question& question, const Args& words) {
   commands::ParsedCommand command = commands::parse_command(words);
@@ -126,8 +135,7 @@ void take_command(doctor::Question& question, const Args& words) {
   question.memory_planned_bytes = page.memory_bytes;
   question.memory_here_bytes = page.device_bytes.value_or(0);
   for (const char* name : {"train-data", "val-data", "imagenet-val", "imagenet-v2", "zeroshot-data"})
-    if (const core::Option* option = command.set->find(name); option != nullptr && command.set->is_given(name))
-      add_data(question, option->value_text());
+    if (reads_data(*command.set, name)) add_data(question, command.set->find(name)->value_text());
 }
 
 /// Of a row of the table or a file. A rate of memory is compared where the file itself gives it, of processor cores:

@@ -19,6 +19,9 @@ int index_labelled_sets(const std::vector<std::string>& names, bool as_json);
 /// Bad pictures below the line that counts them: the first ones, and how many more there are.
 void print_bad_pictures(const std::vector<std::string>& messages, int64_t count);
 
+/// How many of the pictures or recordings (`what`) that were seen were not looked into; nothing where that is none.
+void print_undecoded(const char* indent, const char* what, int64_t num_seen, int64_t num_decoded, size_t num_bad);
+
 void visit_lmdb_options(const OptionVisitor& visit);
 
 }  // namespace lockstep::cli

@@ -60,7 +60,7 @@ std::string profile_help(const core::OptionSet& set) {
   const std::string usage = "Usage: lockstep train";
   return core::replace_all(set.help_text(), usage, "Usage: lockstep profile train") +
          "\nThe run is that of `lockstep " + set.command() +
-         "`, and the steps that --profile-step-start and --profile-step-end\nchoose are traced into its folder.\n";
+         "`, and the steps\nthat --profile-step-start and --profile-step-end choose are traced into its\nfolder.\n";
 }
 
 int run_engine_command(commands::ParsedCommand& command, const Args& args) {
@@ -75,7 +75,17 @@ int run_engine_command(commands::ParsedCommand& command, const Args& args) {
   exec_engine(args);
 }
 
-int run(const Args& args) {
+/// `help train imagenet` is `train imagenet --help`.
+Args with_help_behind(Args args) {
+  if (args.size() > 1 && args[0] == "help") {
+    args.erase(args.begin());
+    args.emplace_back("--help");
+  }
+  return args;
+}
+
+int run(const Args& words) {
+  const Args args = with_help_behind(words);
   if (args.empty() || (args.size() == 1 && asks_for_help(args[0]))) {
     core::print("{}", overview_text());
     return 0;

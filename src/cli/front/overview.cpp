@@ -83,7 +83,7 @@ std::string version_text(bool as_json) {
       "  LibTorch  {}\n"
       "  CUDA      {}\n"
       "  NCCL      {}\n"
-      "  glibc     {} or newer (from the symbol versions of {})\n",
+      "  glibc     {} or newer (symbol versions of {})\n",
       info.version, info.commit, or_none(info.libtorch, "none: built without lockstep-engine"),
       or_none(info.cuda, has_engine ? "none: LibTorch without CUDA" : "none"), or_none(info.nccl, "none"), glibc,
       std::filesystem::exists(engine_path()) ? "lockstep and lockstep-engine" : "lockstep");

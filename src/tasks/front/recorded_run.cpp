@@ -32,7 +32,8 @@ fs::path run_of(const std::string& weights) {
   return fs::exists(path / "run.json", ignored) ? path : fs::path();
 }
 
-/// The last attempt that trained: one that only evaluated may have been given another preparation of pictures.
+}  // namespace
+
 const core::Json& last_training(const core::Json& attempts) {
   for (auto at = attempts.rbegin(); at != attempts.rend(); ++at) {
     const auto options = at->find("options");
@@ -42,8 +43,6 @@ const core::Json& last_training(const core::Json& attempts) {
   }
   return attempts.back();
 }
-
-}  // namespace
 
 std::optional<RecordedAttempt> recorded_attempt(const std::string& weights) {
   const fs::path run = weights.empty() ? fs::path() : run_of(weights);

@@ -9,6 +9,10 @@
 
 namespace lockstep::tasks {
 
+/// Of `attempts`, which are not empty, the last that trained, or else the last: one that only evaluated (`--evaluate`)
+/// may have been given another batch, or another preparation of pictures.
+const core::Json& last_training(const core::Json& attempts);
+
 /// The last attempt of a run that trained, or else the last: its task and options, and where they are written.
 struct RecordedAttempt {
   std::string task;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lockstep::analysis {
 namespace {
 
@@ -34,6 +36,19 @@ TEST(LatencyCharts, PointsOfASweepAreOneLineForEachSystem) {
   EXPECT_EQ(series[1].x, (std::vector<double>{1, 8})) << "a line runs from small to large";
   EXPECT_EQ(series[1].y, (std::vector<double>{9, 40}));
   EXPECT_EQ(series[1].low, (std::vector<double>{9, 40})) << "no interval: the point itself";
+}
+
+TEST(LatencyTable, APublishedRowDoesNotSayWhetherThereWasAText) {
+  RunSummary published = point_of_sweep("table", "", 1, 14), pictures = point_of_sweep("0001", "", 1, 9);
+  published.latency_points[0].tower = "";
+  pictures.latency_points[0].tower = "image";
+  const draw::Table table = latency_table({published, pictures});
+  const auto column = std::find_if(table.columns.begin(), table.columns.end(),
+                                   [](const draw::Column& column) { return column.title == "text tokens"; });
+  ASSERT_NE(column, table.columns.end());
+  const auto place = static_cast<size_t>(column - table.columns.begin());
+  EXPECT_EQ(table.rows.at(0).at(place).note, "the source does not tell");
+  EXPECT_EQ(table.rows.at(1).at(place).note, "no text");
 }
 
 }  // namespace

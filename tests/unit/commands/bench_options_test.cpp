@@ -75,6 +75,13 @@ TEST(BenchOptions, HelpOfTheLoaderTellsTheDataOfClassifiers) {
   EXPECT_TRUE(holds(help, "class folders")) << help;
 }
 
+TEST(BenchOptions, AFolderOfClassesIsNotReadForCaptions) {
+  const std::string refused = bench_error("loader --train-data /");
+  EXPECT_TRUE(holds(refused, "'/' is a folder") && holds(refused, "no captions, which 'RN50' reads")) << refused;
+  EXPECT_TRUE(holds(refused, "--model resnet50")) << refused;
+  EXPECT_EQ(bench_error("loader --train-data / --model resnet50"), "");
+}
+
 TEST(BenchOptions, ContradictionsAreRefused) {
   EXPECT_TRUE(holds(bench_error("collective --json --csv"), "JSON and CSV"));
   EXPECT_TRUE(holds(bench_error("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));

@@ -44,8 +44,11 @@ TEST(Commands, EmbedAndClassify) {
   EXPECT_TRUE(holds(line_error("infer embed --images d -o x"), "needs --pretrained FILE"));
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w --images d"), "needs --classnames FILE"));
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w --classnames c"), "needs --images DIR"));
+  EXPECT_TRUE(holds(line_error("infer classify --images d"), "needs --pretrained FILE")) << "a classifier has no names";
   const std::string here = std::filesystem::current_path().string();
   EXPECT_TRUE(holds(line_error("infer classify --pretrained w a.jpg b.jpg"), "--images '" + here + "'"));
+  EXPECT_TRUE(holds(line_error("infer classify --pretrained w a.jpg"), "--images 'a.jpg'"));
+  EXPECT_TRUE(holds(line_error("infer embed /d/sounds/a.wav"), "--sounds '/d/sounds/a.wav'"));
   EXPECT_TRUE(holds(line_error("infer embed /d/sounds/a.wav"), "--sounds '/d/sounds'"));
   EXPECT_TRUE(holds(line_error("infer classify --texts f"), "--texts is unknown to 'infer classify'"));
 }

@@ -53,6 +53,18 @@ TEST(EmbeddingFile, KeysThatAreNoTextsAreRefused) {
   EXPECT_TRUE(holds(message_of<DataError>([&] { read_embeddings(file, "image"); }), "keys are no list of texts"));
 }
 
+TEST(EmbeddingFile, AListOfTextsIsNoDamagedFile) {
+  const core::TempDir folder;
+  const fs::path texts = folder.path() / "queries.txt", gone = folder.path() / "gone.safetensors";
+  core::write_file_atomic(texts, "a red circle\na blue ring\n");
+  const std::string text = message_of<DataError>([&] { read_embeddings(texts, "text"); });
+  EXPECT_TRUE(holds(text, "holds no embeddings: it is no safetensors file")) << text;
+  EXPECT_TRUE(holds(text, "of texts with --texts FILE")) << text;
+  EXPECT_TRUE(holds(message_of<DataError>([&] { embedding_files(gone); }), "holds no embeddings: it does not exist"));
+  fs::rename(texts, gone);
+  EXPECT_TRUE(holds(message_of<DataError>([&] { read_embeddings(gone, "text"); }), "is damaged"));
+}
+
 TEST(ClassResults, NamesSteerNoTerminalAndKeepTheirMeaning) {
   const std::string name =
       "red \xc2\x9b"

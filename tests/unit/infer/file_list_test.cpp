@@ -44,5 +44,14 @@ TEST_F(FileList, SaysWhatIsMissing) {
   EXPECT_TRUE(holds(message_of<DataError>([&] { list_files(top_.path() / "gone", true); }), "cannot list the folder"));
 }
 
+TEST_F(FileList, ALineThatIsNoUtf8IsNamed) {
+  const fs::path texts = add("texts.txt");
+  core::write_file_atomic(texts, "a dog\r\n\ncaf\xe9 noir\n");
+  const std::string text = message_of<DataError>([&] { read_lines(texts); });
+  EXPECT_TRUE(holds(text, "line 3 of '" + texts.string() + "' is no UTF-8 text: byte 4 of it is 0xe9")) << text;
+  core::write_file_atomic(texts, "a dog\r\n\ncaf\xc3\xa9\n");
+  EXPECT_EQ(read_lines(texts), (std::vector<std::string>{"a dog", "", "caf\xc3\xa9"}));
+}
+
 }  // namespace
 }  // namespace lockstep::infer

@@ -257,6 +257,26 @@ TEST(LoadRun, EverythingIsOfTheMeasuredAttempt) {
   has_problem(run, "attempt 2 ran with global batch = 64, the measured attempt 1 with 32");
 }
 
+TEST(LoadRun, AnAttemptThatOnlyEvaluatedIsNotComparedWithTheMeasuredOne) {
+  for (const bool evaluates : {true, false}) {
+    const core::TempDir folder;
+    for (const int attempt : {1, 2}) {
+      RunRecord record(folder.path(), Json{{"world_size", attempt},
+                                           {"options", {{"evaluate", evaluates && attempt == 2}}},
+                                           {"plan", {{"global_batch", 32 * attempt}}}});
+      for (int step = 0; attempt == 1 && step < 5; ++step) record.append_step(timed_step(step, 10.0));
+      record.finish({.state = RunState::kFinished});
+    }
+    const RunData run = load_run(folder.path());
+    EXPECT_EQ(run.measured_attempt, 1);
+    EXPECT_EQ(run.setup.global_batch, 32);
+    const auto is_of_batches = [](const std::string& problem) {
+      return problem.find("attempt 2 ran with global batch = 64") != std::string::npos;
+    };
+    EXPECT_EQ(std::any_of(run.problems.begin(), run.problems.end(), is_of_batches), !evaluates);
+  }
+}
+
 TEST(LoadRun, SkippedStepsAreMarkedAndOnlyThose) {
   const core::TempDir folder;
   {

@@ -114,6 +114,22 @@ TEST(ImagenetOptions, ClassesOfTrainingAndValidationMustBeTheSame) {
   EXPECT_EQ(message_of("/not/here", train), "");  // a dry run may ask where the data are not
 }
 
+TEST(ImagenetOptions, EvaluationAloneTakesAnyNumberOfRanks) {
+  const auto batch = [](std::vector<std::string> words, int64_t num_ranks) {
+    words.insert(words.begin(), {"d", "--pretrained", "w.pth"});
+    const Parsed parsed(words);
+    return imagenet_batch_plan(parsed.options, parsed.set, num_ranks).global_batch;
+  };
+  for (int64_t num_ranks = 1; num_ranks <= 300; ++num_ranks) {
+    const int64_t evaluated = batch({"--evaluate"}, num_ranks);
+    EXPECT_EQ(evaluated % num_ranks, 0);
+    EXPECT_TRUE(evaluated >= 256 && evaluated < 256 + num_ranks) << num_ranks;
+  }
+  EXPECT_EQ(batch({}, 8), 256);
+  EXPECT_THROW(batch({}, 3), UsageError) << "training is another one with another batch";
+  EXPECT_THROW(batch({"--evaluate", "-b", "256"}, 3), UsageError);
+}
+
 std::string refusal_of_folder(const std::vector<std::string>& words, bool must_exist = false) {
   try {
     refuse_other_data_folder(Parsed(words).options, must_exist);
@@ -139,6 +155,9 @@ TEST(ImagenetOptions, TheDataFolderHasTrainAndVal) {
   const std::string high = refusal_of_folder({folder.path().string()});
   EXPECT_TRUE(holds_text(high, "it has no folder 'train', but imagenet")) << high;
   EXPECT_TRUE(holds_text(high, "one too high: did you mean '" + root.string() + "'?")) << high;
+  const std::string taken = refusal_of_folder({"--pretrained", root.string()}, true);  // a switch in PyTorch's example
+  EXPECT_TRUE(holds_text(taken, "--pretrained takes a file of weights here, and took '" + root.string() + "' for it"))
+      << taken;
   for (const std::string end : {"", "/"}) {
     const std::string low = refusal_of_folder({(root / "train").string() + end});
     EXPECT_TRUE(holds_text(low, "one too low: did you mean '" + root.string() + "'?")) << low;

@@ -50,12 +50,19 @@ std::string hint_for(const fs::path& root, const std::vector<std::string>& folde
       part, part == "val" ? "; --val-frequency 0 trains without evaluation" : "");
 }
 
-void refuse_without(const std::string& part, const fs::path& root) {
+/// `taken`: what --pretrained got, which the example's switch leaves to the data folder.
+void refuse_without(const std::string& part, const fs::path& root, const std::string& taken) {
   constexpr size_t kMostNames = 5;
   std::error_code ignored;
   if (fs::exists(root / part, ignored)) return;
   const std::vector<std::string> folders = folders_in(root);
-  const std::string hint = hint_for(root, folders, part);
+  const std::string hint =
+      is_folder(fs::path(taken) / "train")
+          ? fmt::format(
+                "--pretrained takes a file of weights here, and took '{0}' for it: leave it out, or write "
+                "--pretrained FILE '{0}'",
+                taken)
+          : hint_for(root, folders, part);
   std::string found = fmt::format("it has no folder '{}'", part);
   if (!fs::exists(root, ignored)) found = "it does not exist";
   if (!folders.empty()) found += ", but " + core::join_first(folders, kMostNames);
@@ -68,9 +75,10 @@ void refuse_other_data_folder(const ImagenetOptions& options, bool must_exist) {
   const fs::path root = options.data;
   std::error_code ignored;
   if (options.has_made_up_data() || (!must_exist && !fs::exists(root, ignored))) return;
-  if (options.train_data == (root / "train").string() && !options.is_evaluate) refuse_without("train", root);
+  if (options.train_data == (root / "train").string() && !options.is_evaluate)
+    refuse_without("train", root, options.pretrained);
   const bool evaluates = options.is_evaluate || options.val_frequency_epochs > 0;
-  if (options.val_data == (root / "val").string() && evaluates) refuse_without("val", root);
+  if (options.val_data == (root / "val").string() && evaluates) refuse_without("val", root, options.pretrained);
 }
 
 }  // namespace lockstep::tasks

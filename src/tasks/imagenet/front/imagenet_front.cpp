@@ -1,5 +1,6 @@
 #include "tasks/imagenet/front/imagenet_front.h"
 
+#include "tasks/imagenet/front/assumed_classes.h"
 #include "tasks/imagenet/front/data_folder.h"
 #include "tasks/imagenet/front/imagenet_dry_run.h"
 #include "tasks/imagenet/front/imagenet_options.h"
@@ -25,8 +26,9 @@ class ImagenetFront final : public FrontTask {
     refuse_other_data_folder(options_, /*must_exist=*/false);
     refuse_other_classes(options_);
     fill_num_classes(options_, set);
-    const std::string warning = other_classes_warning(options_);
-    return warning.empty() ? std::vector<std::string>() : std::vector<std::string>{warning};
+    std::vector<std::string> warnings{assumed_classes_warning(options_), other_classes_warning(options_)};
+    std::erase(warnings, "");
+    return warnings;
   }
   plan::BatchPlan batch_plan(const core::OptionSet& set, int64_t num_ranks) const override {
     return imagenet_batch_plan(options_, set, num_ranks);

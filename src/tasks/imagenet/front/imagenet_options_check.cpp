@@ -291,7 +291,9 @@ std::vector<config::ParamSpec> classifier_params_of(const ImagenetOptions& o) {
 
 plan::BatchPlan imagenet_batch_plan(const ImagenetOptions& o, const core::OptionSet& set, int64_t num_ranks) {
   plan::BatchRequest request{.micro_batch_size = o.micro_batch_size, .global_batch = o.global_batch};
-  if (!o.micro_batch_size && !o.global_batch) request.global_batch = kExampleBatch;
+  // Evaluation gives the same numbers with every batch, up to rounding: the default fits any number of ranks there.
+  const int64_t batch = o.is_evaluate ? (kExampleBatch + num_ranks - 1) / num_ranks * num_ranks : kExampleBatch;
+  if (!o.micro_batch_size && !o.global_batch) request.global_batch = batch;
   if (!request.global_batch || set.is_given("accum-freq")) request.num_micro_batches = o.accum_freq;
   return plan::make_batch_plan(num_ranks, request,
                                {.micro_batch_size = "--micro-batch-size", .global_batch = "--batch-size"});
