@@ -44,7 +44,7 @@ TEST(LatencyTable, APublishedRowDoesNotSayWhetherThereWasAText) {
   pictures.latency_points[0].tower = "image";
   const draw::Table table = latency_table({published, pictures});
   const auto column = std::find_if(table.columns.begin(), table.columns.end(),
-                                   [](const draw::Column& column) { return column.title == "text tokens"; });
+                                   [](const draw::Column& each) { return each.title == "text tokens"; });
   ASSERT_NE(column, table.columns.end());
   const auto place = static_cast<size_t>(column - table.columns.begin());
   EXPECT_EQ(table.rows.at(0).at(place).note, "the source does not tell");
