@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "core/json.h"
 #include "core/safetensors.h"
+#include "core/zip_records.h"
 #include "data/pictures/image.h"
 #include "data/shards/byte_stream.h"
 #include "data/shards/lmdb_value.h"
@@ -123,6 +124,12 @@ void read_safetensors(Bytes bytes) {
   for (const auto& entry : file.entries()) file.at(entry.name);
 }
 
+/// As `ckpt verify` does of a .pt file.
+void read_zip(Bytes bytes) {
+  static const MemoryFolder folder;
+  core::check_zip_records(folder.write("model.pt", bytes));
+}
+
 void read_pickle(Bytes bytes) { models::PickleDocument(bytes, "fuzz.pkl"); }
 
 void read_json(Bytes bytes) { core::parse_json(text_of(bytes), "fuzz.json"); }
@@ -206,6 +213,7 @@ std::vector<Target> targets_of_data() {
       {"shard_index", {}, read_shard_index},
       {"tokens", {}, read_tokens, kLong},
       {"safetensors", {"/clap/roberta.safetensors", "/optim/", "/loss/"}, read_safetensors, kLong},
+      {"zip", {".pt"}, read_zip, kLong},
       {"pickle", {"/pt/"}, read_pickle, kLong},
       {"json", {".json"}, read_json},
       {"caption", {}, read_caption},

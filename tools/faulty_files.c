@@ -1,13 +1,15 @@
-/* Preloaded (LD_PRELOAD) into runs by fault_storm.py: makes files below $FAULTY_FOLDER fail while $FAULTY_TRIGGER exists.
+/* Preloaded (LD_PRELOAD) into runs by fault_storm.py and tests: makes files below $FAULTY_FOLDER fail while $FAULTY_TRIGGER exists.
  * The trigger file says how, in one word and a number:
  *   enospc 0   writes, and opening for writing, fail with ENOSPC
  *   eio 0      the same and fsync and rename, with EIO
  *   slow MS    each write takes MS milliseconds longer
  *   stall 0    each write waits until the trigger is gone
+ *   noread E   looking at a path, listing it and opening it for reading fail with the error number E: 5 is EIO, 116 ESTALE
  *   nolock 0   flock fails with ENOLCK
  *   clock S    the wall clock of this process is S seconds off, from then on
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -72,6 +75,36 @@ static int fault(int hits_fsync_and_rename) {
   return 0;
 }
 
+/* The error that reading a path is to end with, or 0. */
+static int reading_fault(const char *path) {
+  char word[16];
+  long number;
+  if (!is_below(path) || !trigger(word, &number) || strcmp(word, "noread") != 0) return 0;
+  return (int)number;
+}
+
+static int read_fails(const char *path) {
+  const int error = reading_fault(path);
+  if (error != 0) errno = error;
+  return error;
+}
+
+static int look(const char *path, struct stat *info, int flags) {
+  return read_fails(path) ? -1 : (int)syscall(SYS_newfstatat, AT_FDCWD, path, info, flags);
+}
+int stat(const char *path, struct stat *info) { return look(path, info, 0); }
+int lstat(const char *path, struct stat *info) { return look(path, info, AT_SYMLINK_NOFOLLOW); }
+int stat64(const char *path, struct stat64 *info) { return look(path, (struct stat *)info, 0); }
+int lstat64(const char *path, struct stat64 *info) { return look(path, (struct stat *)info, AT_SYMLINK_NOFOLLOW); }
+
+DIR *opendir(const char *path) {
+  typedef DIR *(*opener)(const char *);
+  static _Atomic(opener) original;
+  opener call = atomic_load(&original);
+  if (call == NULL) atomic_store(&original, call = (opener)dlsym(RTLD_NEXT, "opendir"));
+  return read_fails(path) ? NULL : call(path);
+}
+
 #define FAIL_IF(condition, is_sync)                    \
   do {                                                 \
     const int error = (condition) ? fault(is_sync) : 0; \
@@ -102,20 +135,37 @@ int rename(const char *from, const char *to) {
   return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
+static int open_at(int folder, const char *path, int flags, mode_t mode) {
+  const int is_reading = (flags & O_ACCMODE) == O_RDONLY;
+  if (is_reading && read_fails(path)) return -1;
+  FAIL_IF(!is_reading && is_below(path), 0);
+  return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+#define MODE_OF(flags, mode)                     \
+  mode_t mode = 0;                               \
+  if ((flags) & (O_CREAT | __O_TMPFILE)) {       \
+    va_list more;                                \
+    va_start(more, flags);                       \
+    mode = va_arg(more, mode_t);                 \
+    va_end(more);                                \
+  }
+
 int open64(const char *path, int flags, ...) {
-  va_list more;
-  va_start(more, flags);
-  const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(more, mode_t) : 0;
-  va_end(more);
-  FAIL_IF((flags & O_ACCMODE) != O_RDONLY && is_below(path), 0);
-  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+  MODE_OF(flags, mode)
+  return open_at(AT_FDCWD, path, flags, mode);
 }
 int open(const char *path, int flags, ...) {
-  va_list more;
-  va_start(more, flags);
-  const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(more, mode_t) : 0;
-  va_end(more);
-  return open64(path, flags, mode);
+  MODE_OF(flags, mode)
+  return open_at(AT_FDCWD, path, flags, mode);
+}
+int openat64(int folder, const char *path, int flags, ...) {
+  MODE_OF(flags, mode)
+  return open_at(folder, path, flags, mode);
+}
+int openat(int folder, const char *path, int flags, ...) {
+  MODE_OF(flags, mode)
+  return open_at(folder, path, flags, mode);
 }
 
 int flock(int fd, int operation) {

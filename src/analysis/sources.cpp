@@ -112,8 +112,12 @@ void search(const fs::path& folder, int depth, Found& found) {
                       failure.message());
   std::sort(entries.begin(), entries.end(),
             [](const fs::path& a, const fs::path& b) { return core::natural_less(a.string(), b.string()); });
+  std::string unseen;
   for (const fs::path& path : entries) {
-    if (fs::is_directory(path, failure)) {
+    const fs::file_type type = fs::status(path, failure).type();
+    if (type == fs::file_type::none && unseen.empty())
+      unseen = fmt::format("'{}': {}", path.string(), failure.message());
+    if (type == fs::file_type::directory) {
       if (fs::is_symlink(path, failure) && !is_record(path) && !is_sweep(path))
         continue;  // of links to folders above there are more ways than anyone can go
       if (is_record(path) || is_sweep(path))
@@ -122,13 +126,15 @@ void search(const fs::path& folder, int depth, Found& found) {
         found.reports.insert(folder);
       else if (depth < kMaxDepth)
         search_below(path, depth + 1, found);
-    } else if (!fs::is_regular_file(path, failure)) {
+    } else if (type != fs::file_type::regular) {
       continue;  // a pipe would hold the report up
     } else if (looks_like_log(path) || is_packed_log(path) ||
                (path.extension() == ".json" && logs::is_benchmark_result(path))) {
       found.logs.push_back(path);
     }
   }
+  if (!unseen.empty())
+    core::log_warning("report: what cannot be looked at in '{}' is left out; the first: {}", folder.string(), unseen);
 }
 
 /// "'a' and 2 more"

@@ -16,6 +16,7 @@
 #include "data/shards/plain_pickle.h"
 #include "data/shards/source_lmdb.h"
 #include "data/shards/source_rows.h"
+#include "data/text/text_utf8.h"
 #include "data/train_stream.h"
 
 namespace lockstep::data {
@@ -223,7 +224,8 @@ ToLmdbResult to_lmdb(const ToLmdbConfig& config) {
   const fs::path output = output_of(config), partial = output.string() + ".partial";
   ChunkReader reader(config);
   if (auto found = found_complete(output, reader.source())) return *found;
-  const std::vector<std::string> class_names = class_names_of(config.source.type, config.source.spec);
+  std::vector<std::string> class_names = class_names_of(config.source.type, config.source.spec);
+  for (std::string& name : class_names) name = repair_utf8(name);  // of folders; the LMDB holds them as JSON
   std::error_code code;
   fs::create_directories(partial, code);
   if (errno = code.value(); code) core::throw_errno("cannot create folder", partial);

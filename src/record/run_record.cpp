@@ -62,7 +62,7 @@ void write_status_file(const fs::path& path, const std::string& text) {
   try {
     core::write_file_atomic(path, text);
   } catch (const EnvironmentError&) {
-    const core::Fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    const core::Fd file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
     const auto size = static_cast<ssize_t>(text.size());
     if (!file.valid() || ::pwrite(file.get(), text.data(), text.size(), 0) != size ||
         ::ftruncate(file.get(), size) != 0)

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "checkpoint/manifest.h"
+#include "commands/faulty_files.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/process.h"
@@ -148,6 +151,25 @@ TEST_F(CkptCommand, WhatCannotBeReadIsNoEmptyFolder) {
   fs::rename(run() + "/checkpoints", run() + "/aside");
   std::ofstream(run() + "/checkpoints") << "no folder";
   EXPECT_EQ(ckpt({"list", run()}).status.code, 5);
+}
+
+TEST_F(CkptCommand, StorageThatFailsIsNoEmptyFolder) {
+  if (tests::kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  const tests::FaultyFiles faulty;
+  for (const int error : {EIO, ESTALE}) {
+    const std::string fault = fmt::format("noread {}", error), reason = std::strerror(error);
+    const auto folder = tests::run_lockstep({"ckpt", "list", run()}, faulty.environment(run() + "/checkpoints", fault));
+    EXPECT_EQ(folder.exit_code, 5) << folder.out << folder.err;
+    EXPECT_NE(folder.err.find("cannot list '" + run() + "/checkpoints': " + reason), std::string::npos) << folder.err;
+    const fs::path manifest = checkpoint(20) / checkpoint::kManifestName;
+    for (const std::string& named : {run(), checkpoint(20).string()}) {
+      const auto list = tests::run_lockstep({"ckpt", "verify", named, "--json"}, faulty.environment(manifest, fault));
+      EXPECT_EQ(list.exit_code, 5) << list.err;
+      const Json entry = Json::parse(list.out)["checkpoints"][named == run() ? 1 : 0];
+      EXPECT_EQ(entry["state"], "unreadable") << list.out;
+      EXPECT_NE(entry["problems"].dump().find(reason), std::string::npos) << list.out;
+    }
+  }
 }
 
 TEST_F(CkptCommand, WhatIsNoRunIsRefused) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "commands/faulty_files.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -231,17 +232,11 @@ TEST(Doctor, MissingDataAndFolders) {
 TEST(Doctor, FileSystemWithoutLocks) {
   if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
   const core::TempDir folder;
-  const std::string library = (folder.path() / "faulty_files.so").string();
-  const auto built = run_program({"/usr/bin/cc", "-O1", "-shared", "-fPIC", "-o", library,
-                                  std::string(LOCKSTEP_SOURCE_DIR) + "/tools/faulty_files.c", "-ldl"});
-  ASSERT_EQ(built.exit_code, 0) << built.err;
-  const auto trigger = folder.path() / "trigger", runs = folder.path() / "runs";
+  const FaultyFiles faulty;
+  const auto runs = folder.path() / "runs";
   fs::create_directories(runs);
-  const EnvChanges faulty{
-      {"LD_PRELOAD", library}, {"FAULTY_FOLDER", runs.string()}, {"FAULTY_TRIGGER", trigger.string()}};
-  EXPECT_EQ(doctor({"--logs", runs.string()}, faulty).found("error", "locks"), "");
-  core::write_file_atomic(trigger, "nolock 0\n");
-  const Examined result = doctor({"--logs", runs.string()}, faulty);
+  EXPECT_EQ(doctor({"--logs", runs.string()}, faulty.environment(runs, "none 0")).found("error", "locks"), "");
+  const Examined result = doctor({"--logs", runs.string()}, faulty.environment(runs, "nolock 0"));
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_TRUE(holds(result.found("error", "locks"), "flock does not work on '" + runs.string() + "'"))
       << result.report.dump(1);
@@ -377,15 +372,10 @@ TEST(DoctorOfRanks, ARankWithAnotherProgram) {
 
 TEST(DoctorOfRanks, ClockSkew) {
   if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
-  const core::TempDir folder;
-  const std::string library = (folder.path() / "faulty_files.so").string(),
-                    trigger = (folder.path() / "trigger").string();
-  const auto built = run_program({"/usr/bin/cc", "-O1", "-shared", "-fPIC", "-o", library,
-                                  std::string(LOCKSTEP_SOURCE_DIR) + "/tools/faulty_files.c", "-ldl"});
-  ASSERT_EQ(built.exit_code, 0) << built.err;
-  core::write_file_atomic(trigger, "clock 100\n");
-  const Examined result = doctor_of_ranks(
-      2, "[ $RANK = 1 ] && export LD_PRELOAD=" + library + " FAULTY_TRIGGER=" + trigger + "; exec $DOCTOR");
+  const FaultyFiles faulty;
+  const EnvChanges off = faulty.environment("", "clock 100");
+  const Examined result = doctor_of_ranks(2, "[ $RANK = 1 ] && export LD_PRELOAD=" + *off.at("LD_PRELOAD") +
+                                                 " FAULTY_TRIGGER=" + *off.at("FAULTY_TRIGGER") + "; exec $DOCTOR");
   EXPECT_EQ(result.exit_code, 6) << result.report.dump(1);
   EXPECT_TRUE(holds(result.found("error", "clocks"), "rank 1 on ")) << result.report.dump(1);
   EXPECT_TRUE(holds(result.found("error", "clocks"), "its clock is 100.0 s ahead of rank 0's"))

@@ -133,6 +133,20 @@ TEST_F(PrivateFolders, AReportTellsOfTheOtherRuns) {
   EXPECT_NE(report.err.find("logs/closed' cannot be read"), std::string::npos) << report.err;
 }
 
+TEST_F(PrivateFolders, AReportTellsOfAFolderThatItMayListAndNotSearch) {
+  write_run(path("logs/open"));
+  write_run(path("logs/closed/run"));
+  make_private(path("logs/closed"));
+  fs::permissions(path("logs/closed"), fs::perms::owner_read);
+  const auto report = run({"report", path("logs"), "--json"});
+  ASSERT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_EQ(core::parse_json(report.out, "report").at("runs").size(), 1u) << report.out.substr(0, 3000);
+  EXPECT_NE(
+      report.err.find("logs/closed' is left out; the first: '" + path("logs/closed/run") + "': Permission denied"),
+      std::string::npos)
+      << report.err;
+}
+
 TEST_F(PrivateFolders, AReportOfASweepLeavesOutThePrivatePointInWords) {
   ASSERT_EQ(run({"sweep", path("s.toml"), "--local"}).exit_code, 0);
   write_run(path("open"));

@@ -4,6 +4,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <cstring>
+
+#include "commands/faulty_files.h"
 #include "commands/train_fixture.h"
 #include "core/strings.h"
 #include "unit/data/tar_bytes.h"
@@ -134,6 +138,28 @@ TEST_F(TrainFaults, TheOtherRanksSayInTheRecordThatRankZeroWasKilled) {
   EXPECT_EQ(status.exit_code, 3);
   EXPECT_EQ(status.first_failing_rank, 0);
   EXPECT_NE(status.message.find("is gone without a word; rank 1: comm: "), std::string::npos) << status.message;
+}
+
+TEST_F(TrainFaults, StorageThatFailsIsNoNewBeginning) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  ASSERT_EQ(train("run", {"--max-steps", "2", "--save-every-n-steps", "1"}).exit_code, 0);
+  const FaultyFiles faulty;
+  const fs::path run = logs_.path() / "run";
+  const std::vector<std::string> more = {"--resume", "latest", "--max-steps", "3", "--keep", "1"};
+  for (const int error : {EIO, ESTALE})
+    for (const char* below : {"checkpoints", "checkpoints/step-00000002.a1/manifest.json",
+                              "checkpoints/step-00000002.a1/model.safetensors"}) {
+      const auto ended = train("run", more, faulty.environment(run / below, fmt::format("noread {}", error)));
+      expect_error(ended, 5, {(run / below).string() + "'", std::strerror(error), "hint: "});
+      EXPECT_EQ(losses("run").size(), 2u) << "no step was done: " << ended.err;
+    }
+  std::vector<std::string> usable;
+  for (const auto& entry : checkpoint::list_checkpoints(run))
+    if (entry.state == checkpoint::CheckpointState::kUsable) usable.push_back(entry.folder.filename().string());
+  EXPECT_EQ(usable, (std::vector<std::string>{"step-00000002.a1", "step-00000001.a1"})) << "none is rejected for ever";
+  const auto done = train("run", more);
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.err.find("continuing after step 2 from"), std::string::npos) << done.err;
 }
 
 TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {

@@ -62,8 +62,8 @@ CheckpointEntry single_checkpoint(const fs::path& folder) {
 }
 
 bool is_checkpoint(const fs::path& path) {
-  return fs::exists(path / checkpoint::kManifestName) ||
-         checkpoint::parse_checkpoint_name(path.filename().string()).has_value();
+  return checkpoint::parse_checkpoint_name(path.filename().string()).has_value() ||
+         fs::exists(path / checkpoint::kManifestName);
 }
 
 /// The checkpoints under a run folder, a folder of checkpoints, or a checkpoint.
@@ -75,9 +75,10 @@ std::vector<CheckpointEntry> find_checkpoints(const std::string& text) {
                           "give the folder of a run (<logs>/<name>), its folder checkpoints/, or one checkpoint; `ckpt "
                           "verify` checks a .pt file, too");
   if (is_checkpoint(path)) return {single_checkpoint(path)};
-  if (fs::is_directory(path / "checkpoints")) return checkpoint::list_checkpoints(path);
   auto entries = checkpoint::list_checkpoints(path);
-  if (entries.empty() && fs::canonical(path).filename() != "checkpoints")
+  std::error_code ignored;
+  const bool has_folder = fs::symlink_status(path / "checkpoints", ignored).type() != fs::file_type::not_found;
+  if (entries.empty() && !has_folder && fs::canonical(path).filename() != "checkpoints")
     throw CheckpointError(fmt::format("ckpt: '{}' holds neither a folder checkpoints/ nor checkpoints", text),
                           "give the folder of a run (<logs>/<name>)");
   return entries;

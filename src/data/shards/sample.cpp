@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/strings.h"
 #include "data/bad_sample_hint.h"
+#include "data/shards/tar_reader.h"
 
 namespace lockstep::data {
 
@@ -59,6 +60,11 @@ void load_deferred(RawSample& sample) {
   if (!is_picture_extension(extension) && !is_audio_extension(extension)) extension = "jpg";
   if (sample.find(extension) != nullptr) return;
   try {
+    std::error_code ignored;  // the reading tells it
+    const auto bytes = std::filesystem::file_size(sample.file, ignored);
+    if (!ignored && bytes > kMaxMemberBytes)
+      throw DataError(fmt::format("data: {}: bytes={}, expected at most {}", sample.place(), bytes, kMaxMemberBytes),
+                      or_leave_out("name a picture or a sound"));
     sample.members.push_back({extension, core::read_file(sample.file)});
   } catch (const EnvironmentError& error) {
     throw DataError(fmt::format("data: {}: {}", sample.place(), error.what()), error.hint());

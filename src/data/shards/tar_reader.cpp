@@ -13,9 +13,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr size_t kBlock = 512;
-constexpr size_t kReadBytes = size_t{1} << 20;           // large sequential reads: kind to parallel file systems
-constexpr uint64_t kMaxExtensionBytes = 1 << 20;         // long names and pax records
-constexpr uint64_t kMaxMemberBytes = uint64_t{1} << 31;  // a member beyond this is no sample
+constexpr size_t kReadBytes = size_t{1} << 20;    // large sequential reads: kind to parallel file systems
+constexpr uint64_t kMaxExtensionBytes = 1 << 20;  // long names and pax records
 
 // Offsets in a header block (POSIX.1-1988 ustar).
 constexpr size_t kName = 0, kSize = 124, kChecksum = 148, kType = 156, kMagic = 257, kPrefix = 345;

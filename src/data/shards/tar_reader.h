@@ -9,6 +9,9 @@
 
 namespace lockstep::data {
 
+/// A member, or a file of a sample, beyond this is no picture, sound or text.
+inline constexpr uint64_t kMaxMemberBytes = uint64_t{1} << 31;
+
 /// One archive member. `header_offset` is the byte of its first header block (the long-name or pax block where it has
 /// one): a reader opened there sees the same members from here on.
 struct TarEntry {

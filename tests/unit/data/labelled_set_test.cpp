@@ -95,6 +95,15 @@ TEST_F(LabelledSet, DecodingFindsWhatTheFirstBytesHide) {
   EXPECT_TRUE(holds(refused, "bee/z000.jpg")) << refused;
 }
 
+TEST_F(LabelledSet, ClassesWhoseNamesAreNoUtf8AreConverted) {
+  const fs::path root = write_class_folders(path("folders"));
+  fs::rename(root / "bee", root / "b\xe4r");  // Latin-1
+  const std::string lmdb = path("out.lmdb").string();
+  EXPECT_EQ(to_lmdb({.source = labelled_config(root), .output = lmdb}).num_pictures, 11);
+  const std::vector<std::string> names = class_names_of(DatasetType::kAuto, lmdb);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "b\xef\xbf\xbdr"), 1) << names.size();
+}
+
 TEST_F(LabelledSet, OfManyBadPicturesTheFirstHundredAreNamed) {
   const FolderCheck check = check_class_folders(damaged_folders(105), 2, PictureDepth::kDecoded);
   EXPECT_EQ(check.num_bad, 105);

@@ -9,6 +9,7 @@
 #include "data/shards/csv_table.h"
 #include "data/shards/source_rows.h"
 #include "data/train_stream.h"
+#include "support/error_text.h"
 #include "tar_bytes.h"
 
 namespace lockstep::data {
@@ -126,6 +127,21 @@ TEST_F(Table, APathToAPipeOrADeviceIsNoPicture) {
   sample.file = (folder_.path() / "p0.jpg").string();
   load_deferred(sample);
   EXPECT_EQ(sample.find("jpg")->bytes, "picture 0");
+}
+
+TEST_F(Table, AFileLargerThanAnySampleIsNotRead) {
+  const std::filesystem::path file = folder_.path() / "sparse.jpg";
+  write_file(file, "x");
+  std::filesystem::resize_file(file, uint64_t{1} << 42);  // takes no room on the disk
+  RawSample sample;
+  sample.shard = config_.spec;
+  sample.file = file.string();
+  try {
+    load_deferred(sample);
+    FAIL() << "4 TiB were read";
+  } catch (const DataError& error) {
+    EXPECT_TRUE(tests::holds(error.what(), "bytes=4398046511104, expected at most 2147483648")) << error.what();
+  }
 }
 
 TEST_F(Table, ContinuesFromEveryPositionAndAnyRanks) {
