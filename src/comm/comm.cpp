@@ -135,11 +135,12 @@ namespace {
     reason = error_text(error);
   }
   std::string who = progress == nullptr ? "" : progress->diagnose(mark, ranks);
+  const std::string told_by_transport = who.find(reason) == std::string::npos ? " [transport: " + reason + "]" : "";
   if (!who.empty()) who = "; " + who;
   const std::string number = mark.sequence > 0 ? fmt::format(" #{}", mark.sequence) : "";
   throw CommError(
-      fmt::format("comm: {}{} of {} on axis '{}' ({}) failed after {:.1f} s{} [transport: {}]", mark.kind, number,
-                  bytes_text(mark.bytes), mark.axis, list_of(ranks), waited_ms / 1000.0, who, reason),
+      fmt::format("comm: {}{} of {} on axis '{}' ({}) failed after {:.1f} s{}{}", mark.kind, number,
+                  bytes_text(mark.bytes), mark.axis, list_of(ranks), waited_ms / 1000.0, who, told_by_transport),
       hint);
 }
 
