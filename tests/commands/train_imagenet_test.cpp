@@ -2,6 +2,7 @@
 // that leave as torchvision has them and come back, and classification with them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "commands/engine_test.h"
@@ -233,6 +234,40 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   const auto names = core::split(core::trim(core::read_file(path("shapes/classnames.txt"))), "\n");
   EXPECT_EQ(first_named.at("classes")[0].at("name"),
             names.at(std::stoul(first.at("classes")[0].at("name").get<std::string>())));
+  // A run on class folders knows the names, and gives those that the sorted folders give.
+  const auto of_folders = run_lockstep({"train",
+                                        "imagenet",
+                                        "--train-data",
+                                        path("shapes/heldout"),
+                                        "-a",
+                                        "resnet18",
+                                        "--train-crop-size",
+                                        "32",
+                                        "-b",
+                                        "8",
+                                        "-j",
+                                        "1",
+                                        "--threads",
+                                        "1",
+                                        "--device",
+                                        "cpu",
+                                        "--max-steps",
+                                        "1",
+                                        "--val-frequency",
+                                        "0",
+                                        "--logs",
+                                        logs(),
+                                        "--name",
+                                        "folders"},
+                                       {}, std::chrono::minutes(4));
+  ASSERT_EQ(of_folders.exit_code, 0) << of_folders.err;
+  const auto by_itself = classify({"--pretrained", logs("folders")});
+  ASSERT_EQ(by_itself.exit_code, 0) << by_itself.err;
+  std::vector<std::string> sorted;
+  for (const auto& entry : fs::directory_iterator(path("shapes/heldout"))) sorted.push_back(entry.path().filename());
+  std::sort(sorted.begin(), sorted.end());
+  core::write_file_atomic(logs("sorted.txt"), core::join(sorted, "\n") + "\n");
+  EXPECT_EQ(by_itself.out, classify({"--pretrained", logs("folders"), "--classnames", logs("sorted.txt")}).out);
   core::write_file_atomic(logs("few.txt"), "one\ntwo\n");
   const auto few = classify({"--pretrained", logs("run"), "--classnames", logs("few.txt")});
   EXPECT_EQ(few.exit_code, 4);
