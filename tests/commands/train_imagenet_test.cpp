@@ -288,6 +288,21 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   ASSERT_EQ(bare.exit_code, 0) << bare.err;
   EXPECT_EQ(last_result("bare").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
   EXPECT_NE(bare.err.find("--num-classes 28, --train-crop-size 32"), std::string::npos) << bare.err;
+  // Training on other classes keeps all but the last layer.
+  const auto finer = train("finer", {"--pretrained", logs("run"), "--num-classes", "30", "--max-steps", "1", "--lr", "0",
+                                     "--wd", "0", "--val-frequency", "0"});
+  ASSERT_EQ(finer.exit_code, 0) << finer.err;
+  EXPECT_NE(finer.err.find("tells 28 classes apart and is left out: that of 30 classes begins as drawn"),
+            std::string::npos)
+      << finer.err;
+  const core::SafetensorsFile before(checkpoint("run", "00000014") + "/model.safetensors"),
+      after(checkpoint("finer", "00000001") + "/model.safetensors");
+  const auto bytes = [](const core::SafetensorsFile& file, const std::string& name) {
+    const auto data = file.find(name)->bytes;
+    return std::string(reinterpret_cast<const char*>(data.data()), data.size());
+  };
+  EXPECT_EQ(bytes(before, "layer4.1.conv2.weight"), bytes(after, "layer4.1.conv2.weight"));
+  EXPECT_EQ(after.find("fc.weight")->shape, (std::vector<int64_t>{30, 512}));
   const auto wider = train("wider", {"--evaluate", "--pretrained", logs("run"), "--num-classes", "1000"});
   EXPECT_EQ(wider.exit_code, 4);
   EXPECT_NE(wider.err.find("another number of classes apart: give it with --num-classes"), std::string::npos)
