@@ -160,6 +160,10 @@ ClassifierShape classifier_shape(const std::string& name, int64_t num_classes, i
       nearest ? fmt::format("did you mean --arch {}?", *nearest) : "");
 }
 
+bool is_classifier_head(std::string_view name) {
+  return core::starts_with(name, "fc.") || core::starts_with(name, "heads.head.");
+}
+
 std::optional<ClassifierShape> classifier_of_tensors(std::span<const NamedShape> tensors) {
   std::map<std::string, std::vector<int64_t>> shapes;
   for (const NamedShape& tensor : tensors) shapes.emplace(tensor.name, tensor.shape);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/activation_bytes.h"
@@ -54,6 +55,9 @@ struct NamedShape {
   std::string name;
   std::vector<int64_t> shape;
 };
+
+/// Does a name begin as the tensors of the layer that gives a classifier's scores do ("fc.weight", "heads.head.bias")?
+bool is_classifier_head(std::string_view name);
 
 /// The classifier whose tensors these are, all of them and in these shapes, with its number of classes and (of a ViT)
 /// the size of its pictures; nothing where they are no classifier's that --arch knows. Counters of batch norm may be

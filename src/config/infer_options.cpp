@@ -51,7 +51,7 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
     set.add("classnames", &o.classnames,
             {.help = "Class names, one per line. With a classifier they are those of its classes, in their order.",
              .metavar = "FILE",
-             .unset_text = "a classifier's classes have their numbers as names"});
+             .unset_text = "those in the record of a classifier's run, else their numbers"});
     set.add("templates", &o.templates,
             {.help = "Prompts, one per line with {} for the class name.",
              .metavar = "FILE",

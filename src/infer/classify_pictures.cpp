@@ -19,6 +19,7 @@
 #include "models/imagenet/make_classifier.h"
 #include "models/weights.h"
 #include "nn/captured_call.h"
+#include "tasks/front/recorded_run.h"
 #include "train/batch_mover.h"
 #include "train/device.h"
 #include "train/precision.h"
@@ -39,9 +40,12 @@ data::TransformConfig transform_of(const config::InferOptions& options, int64_t 
   return transform;
 }
 
+/// Of --classnames, else those that a run's record tells, else numbers.
 std::vector<std::string> names_of_classes(const config::InferOptions& options, int64_t num_classes) {
   std::vector<std::string> names;
   if (options.classnames.empty()) {
+    names = tasks::recorded_class_names(options.pretrained, num_classes);
+    if (!names.empty()) return names;
     for (int64_t number = 0; number < num_classes; ++number) names.push_back(std::to_string(number));
     return names;
   }

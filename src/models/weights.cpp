@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "config/imagenet_models.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/safetensors.h"
@@ -156,9 +157,8 @@ bool differs_in_positions_alone(const Match& match) {
 /// Is only the last layer of a classifier another one?
 bool differs_in_classes_alone(const Match& match) {
   return match.missing.empty() && match.unexpected.empty() &&
-         std::all_of(match.misshaped.begin(), match.misshaped.end(), [](const std::string& line) {
-           return core::starts_with(line, "fc.") || core::starts_with(line, "heads.head.");
-         });
+         std::all_of(match.misshaped.begin(), match.misshaped.end(),
+                     [](const std::string& line) { return config::is_classifier_head(line); });
 }
 
 /// What to do about weights that do not fit.
@@ -167,8 +167,8 @@ const char* hint_of_match(const Match& match) {
     return "give the --force-image-size and --force-context-length that the weights were made with; a new run with "
            "--pretrained resizes position embeddings of OpenCLIP's own ViT and texts";
   if (differs_in_classes_alone(match))
-    return "the weights tell another number of classes apart: give it with --num-classes; the last layer is not "
-           "replaced";
+    return "the weights tell another number of classes apart: give it with --num-classes; only training puts a new "
+           "last layer in its place";
   return "check that --model names the architecture that the weights were made for";
 }
 

@@ -2,6 +2,7 @@
 // that leave as torchvision has them and come back, and classification with them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "commands/engine_test.h"
@@ -233,6 +234,40 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   const auto names = core::split(core::trim(core::read_file(path("shapes/classnames.txt"))), "\n");
   EXPECT_EQ(first_named.at("classes")[0].at("name"),
             names.at(std::stoul(first.at("classes")[0].at("name").get<std::string>())));
+  // A run on class folders knows the names, and gives those that the sorted folders give.
+  const auto of_folders = run_lockstep({"train",
+                                        "imagenet",
+                                        "--train-data",
+                                        path("shapes/heldout"),
+                                        "-a",
+                                        "resnet18",
+                                        "--train-crop-size",
+                                        "32",
+                                        "-b",
+                                        "8",
+                                        "-j",
+                                        "1",
+                                        "--threads",
+                                        "1",
+                                        "--device",
+                                        "cpu",
+                                        "--max-steps",
+                                        "1",
+                                        "--val-frequency",
+                                        "0",
+                                        "--logs",
+                                        logs(),
+                                        "--name",
+                                        "folders"},
+                                       {}, std::chrono::minutes(4));
+  ASSERT_EQ(of_folders.exit_code, 0) << of_folders.err;
+  const auto by_itself = classify({"--pretrained", logs("folders")});
+  ASSERT_EQ(by_itself.exit_code, 0) << by_itself.err;
+  std::vector<std::string> sorted;
+  for (const auto& entry : fs::directory_iterator(path("shapes/heldout"))) sorted.push_back(entry.path().filename());
+  std::sort(sorted.begin(), sorted.end());
+  core::write_file_atomic(logs("sorted.txt"), core::join(sorted, "\n") + "\n");
+  EXPECT_EQ(by_itself.out, classify({"--pretrained", logs("folders"), "--classnames", logs("sorted.txt")}).out);
   core::write_file_atomic(logs("few.txt"), "one\ntwo\n");
   const auto few = classify({"--pretrained", logs("run"), "--classnames", logs("few.txt")});
   EXPECT_EQ(few.exit_code, 4);
@@ -253,6 +288,21 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   ASSERT_EQ(bare.exit_code, 0) << bare.err;
   EXPECT_EQ(last_result("bare").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
   EXPECT_NE(bare.err.find("--num-classes 28, --train-crop-size 32"), std::string::npos) << bare.err;
+  // Training on other classes keeps all but the last layer.
+  const auto finer = train("finer", {"--pretrained", logs("run"), "--num-classes", "30", "--max-steps", "1", "--lr", "0",
+                                     "--wd", "0", "--val-frequency", "0"});
+  ASSERT_EQ(finer.exit_code, 0) << finer.err;
+  EXPECT_NE(finer.err.find("tells 28 classes apart and is left out: that of 30 classes begins as drawn"),
+            std::string::npos)
+      << finer.err;
+  const core::SafetensorsFile before(checkpoint("run", "00000014") + "/model.safetensors"),
+      after(checkpoint("finer", "00000001") + "/model.safetensors");
+  const auto bytes = [](const core::SafetensorsFile& file, const std::string& name) {
+    const auto data = file.find(name)->bytes;
+    return std::string(reinterpret_cast<const char*>(data.data()), data.size());
+  };
+  EXPECT_EQ(bytes(before, "layer4.1.conv2.weight"), bytes(after, "layer4.1.conv2.weight"));
+  EXPECT_EQ(after.find("fc.weight")->shape, (std::vector<int64_t>{30, 512}));
   const auto wider = train("wider", {"--evaluate", "--pretrained", logs("run"), "--num-classes", "1000"});
   EXPECT_EQ(wider.exit_code, 4);
   EXPECT_NE(wider.err.find("another number of classes apart: give it with --num-classes"), std::string::npos)

@@ -53,7 +53,23 @@ std::optional<RecordedAttempt> recorded_attempt(const std::string& weights) {
   const core::Json task = attempt.value("task", core::Json(nullptr));
   const core::Json options = attempt.value("options", core::Json::object());
   if (!task.is_string() || !options.is_object()) return std::nullopt;
-  return RecordedAttempt{.task = task, .options = options, .source = (run / "run.json").string()};
+  return RecordedAttempt{.task = task,
+                         .options = options,
+                         .model = attempt.value("model", core::Json::object()),
+                         .source = (run / "run.json").string()};
+}
+
+std::vector<std::string> recorded_class_names(const std::string& weights, int64_t num_classes) {
+  const auto attempt = recorded_attempt(weights);
+  if (!attempt || !attempt->model.is_object()) return {};
+  const auto recorded = attempt->model.find("class_names");
+  if (recorded == attempt->model.end() || !recorded->is_array() || std::ssize(*recorded) != num_classes) return {};
+  std::vector<std::string> names;
+  for (const core::Json& name : *recorded) {
+    if (!name.is_string()) return {};
+    names.push_back(name);
+  }
+  return names;
 }
 
 void take_recorded_options(core::OptionSet& set, const RecordedAttempt& attempt,

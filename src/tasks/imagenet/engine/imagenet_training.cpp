@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 
+#include "config/imagenet_models.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "models/imagenet/classifier_task.h"
 #include "models/imagenet/make_classifier.h"
 #include "models/weights.h"
@@ -18,13 +21,37 @@
 namespace lockstep::tasks {
 namespace {
 
-void load_pretrained_classifier(models::Classifier& network, const std::string& path, comm::Comm& data_axis) {
+/// Puts the network's own last layer in the place of one for another number of classes, which `weights` holds. Returns
+/// what to say of it; "": the layer fits.
+std::string keep_own_head(models::Classifier& network, models::WeightFile& weights) {
+  int64_t num_before = 0, num_now = 0;
+  for (const auto& [name, own] : network.named_parameters()) {
+    const auto loaded = std::find_if(weights.tensors.begin(), weights.tensors.end(),
+                                     [&name = name](const auto& tensor) { return tensor.first == name; });
+    if (!config::is_classifier_head(name) || loaded == weights.tensors.end() || loaded->second.dim() != own->dim())
+      continue;
+    if (loaded->second.size(0) == own->size(0) || loaded->second.sizes().slice(1) != own->sizes().slice(1)) continue;
+    num_before = loaded->second.size(0), num_now = own->size(0);
+    loaded->second = own->detach().to(at::kCPU);
+  }
+  if (num_now == 0) return "";
+  return fmt::format(
+      "the last layer of '{}' tells {} classes apart and is left out: that of {} classes begins as drawn",
+      weights.path.string(), num_before, num_now);
+}
+
+void load_pretrained_classifier(models::Classifier& network, const ImagenetOptions& options, comm::Comm& data_axis) {
+  const std::string& path = options.pretrained;
   train::decide_on_rank_zero(data_axis, [&] {
     if (!std::filesystem::exists(path))
       throw UsageError(fmt::format("train: --pretrained '{}' does not exist", path),
                        "nothing is downloaded: fetch the weights and give the path of the .pth or .safetensors file");
     checkpoint::CheckpointManifest ignored;
-    models::load_weights(network, models::read_weights(train::weight_file(path, ignored)));
+    models::WeightFile weights = models::read_weights(train::weight_file(path, ignored));
+    if (!options.is_evaluate)
+      if (const std::string left_out = keep_own_head(network, weights); !left_out.empty())
+        core::log_warning("{}", left_out);
+    models::load_weights(network, weights);
     return std::string();
   });
   models::broadcast_weights(network, data_axis);
@@ -37,7 +64,7 @@ std::unique_ptr<models::Classifier> build_classifier(const ImagenetOptions& opti
                                                        .batch_norm_ranks = options.sync_bn ? &data_axis : nullptr,
                                                        .freezes_statistics = options.freeze_bn});
   nn::initialize(*network, classifier_params_of(options), static_cast<uint64_t>(options.seed));
-  if (!options.pretrained.empty() && !is_restored) load_pretrained_classifier(*network, options.pretrained, data_axis);
+  if (!options.pretrained.empty() && !is_restored) load_pretrained_classifier(*network, options, data_axis);
   return network;
 }
 

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/log.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "data/train_stream.h"
 #include "tasks/imagenet/engine/imagenet_data.h"
 #include "tasks/imagenet/engine/imagenet_evaluation.h"
 #include "tasks/imagenet/engine/imagenet_log.h"
@@ -27,7 +30,9 @@ class ImagenetTrainingTask final : public train::TrainingTask {
     for (const config::ParamSpec& spec : classifier_params_of(options_))
       num_parameters += spec.is_buffer ? 0 : spec.numel();
     return {.num_parameters = num_parameters,
-            .model = {{"num_classes", shape.num_classes}, {"image_pixels", shape.image_pixels}},
+            .model = {{"num_classes", shape.num_classes},
+                      {"image_pixels", shape.image_pixels},
+                      {"class_names", class_names(shape.num_classes)}},
             .identity = {{"arch", shape.name}, {"opt", options_.opt}},
             .forward = config::classifier_forward(shape),
             .is_convolutional = shape.is_resnet(),
@@ -74,6 +79,13 @@ class ImagenetTrainingTask final : public train::TrainingTask {
   std::unique_ptr<train::LogFormat> log_format() const override { return make_imagenet_log_format(); }
 
  private:
+  /// Of the record, which the first rank writes, so that `infer classify` knows them; none where the data tell none.
+  std::vector<std::string> class_names(int64_t num_classes) const {
+    if (world_.rank() != 0 || options_.has_made_up_data() || options_.train_data.empty()) return {};
+    auto names = data::class_names_of(options_.dataset_type, options_.train_data);
+    return std::ssize(names) == num_classes ? names : std::vector<std::string>();
+  }
+
   train::Metrics evaluate_once() {
     const auto loader = data_->open_validation();
     train::Metrics metrics = evaluate_classifier(context(), *loader);

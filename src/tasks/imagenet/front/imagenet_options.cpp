@@ -397,7 +397,8 @@ void declare_imagenet_model(core::OptionSet& set, ImagenetOptions& o) {
   set.add("pretrained", &o.pretrained,
           {.role = OptionRole::kConfiguration,
            .help = "Weights to start from: torchvision's .pth, a checkpoint of PyTorch's example, .safetensors, or a "
-                   "checkpoint of a run here. Nothing is downloaded.",
+                   "checkpoint of a run here. Nothing is downloaded. Training on another number of classes begins with "
+                   "a new last layer.",
            .metavar = "FILE",
            .aliases = {"weights"}});
   set.add("precision", &o.precision,
