@@ -289,8 +289,8 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   EXPECT_EQ(last_result("bare").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
   EXPECT_NE(bare.err.find("--num-classes 28, --train-crop-size 32"), std::string::npos) << bare.err;
   // Training on other classes keeps all but the last layer.
-  const auto finer = train("finer", {"--pretrained", logs("run"), "--num-classes", "30", "--max-steps", "1", "--lr", "0",
-                                     "--wd", "0", "--val-frequency", "0"});
+  const auto finer = train("finer", {"--pretrained", logs("run"), "--num-classes", "30", "--max-steps", "1", "--lr",
+                                     "0", "--wd", "0", "--val-frequency", "0"});
   ASSERT_EQ(finer.exit_code, 0) << finer.err;
   EXPECT_NE(finer.err.find("tells 28 classes apart and is left out: that of 30 classes begins as drawn"),
             std::string::npos)

@@ -16,13 +16,14 @@ using Colour = std::array<uint8_t, 3>;
 
 /// The colours of a green picture with an erased box.
 std::vector<Colour> colours_of(const ImagenetOptions& options) {
-  constexpr int kPixels = 32;
+  constexpr int kPicturePixels = 32;
   constexpr Colour kGreen{0, 255, 0};
   std::vector<uint8_t> rgb_YXC;
-  for (int pixel = 0; pixel < kPixels * kPixels; ++pixel) rgb_YXC.insert(rgb_YXC.end(), kGreen.begin(), kGreen.end());
+  for (int pixel = 0; pixel < kPicturePixels * kPicturePixels; ++pixel)
+    rgb_YXC.insert(rgb_YXC.end(), kGreen.begin(), kGreen.end());
   data::AugmentScratch scratch;
   data::augment(make_imagenet_augment(options), /*rng_key=*/1,
-                {.rgb_YXC = rgb_YXC, .width = kPixels, .height = kPixels}, scratch);
+                {.rgb_YXC = rgb_YXC, .width = kPicturePixels, .height = kPicturePixels}, scratch);
   std::vector<Colour> colours;
   for (size_t at = 0; at < rgb_YXC.size(); at += 3) {
     const Colour colour{rgb_YXC[at], rgb_YXC[at + 1], rgb_YXC[at + 2]};
