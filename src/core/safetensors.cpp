@@ -11,6 +11,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/json.h"
 #include "core/strings.h"
 

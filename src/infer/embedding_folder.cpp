@@ -178,6 +178,9 @@ std::vector<fs::path> embedding_files(const fs::path& path) {
     if (file.extension() == ".safetensors" ||
         (file.extension() == ".json" && file.filename() != kFactsName && has_facts))
       files.push_back(file);
+  if (failure)  // a search of a part of them would look like one of all
+    throw EnvironmentError(fmt::format("infer: cannot list the folder '{}': {}", path.string(), failure.message()),
+                           "see to its permissions or its storage");
   if (files.empty()) throw_no_embeddings(path, "no .safetensors and no .json beside .npy files is in it");
   return files;
 }

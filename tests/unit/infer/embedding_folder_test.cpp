@@ -9,6 +9,7 @@
 #include "core/safetensors.h"
 #include "infer/class_results.h"
 #include "support/error_text.h"
+#include "support/user_rights.h"
 
 namespace lockstep::infer {
 namespace {
@@ -37,6 +38,17 @@ TEST(EmbeddingFile, ShapesThatTheFileDoesNotHoldAreRefused) {
     EXPECT_TRUE(holds(message_of<DataError>([&] { read_embeddings(npy_of(folder.path(), shape, "[]"), "image"); }),
                       "are fewer than its shape"))
         << shape;
+}
+
+TEST(EmbeddingFile, AFolderThatCannotBeListedIsNoEmptyOne) {
+  const core::TempDir folder;
+  npy_of(folder.path(), "3, 2", R"(["a", "b", "c"])");
+  const tests::UserRights user;
+  const tests::Private closed(folder.path());
+  if (!closed.is_refused()) GTEST_SKIP() << "no folder can be made that this user may not read";
+  fs::permissions(folder.path(), fs::perms::owner_exec);  // what is in it can be looked at, and not listed
+  const std::string refused = message_of<EnvironmentError>([&] { embedding_files(folder.path()); });
+  EXPECT_TRUE(holds(refused, "cannot list the folder '" + folder.path().string() + "': Permission denied")) << refused;
 }
 
 TEST(EmbeddingFile, KeysThatAreNoTextsAreRefused) {
