@@ -9,7 +9,7 @@
 namespace lockstep::doctor {
 namespace {
 
-constexpr size_t kColumns = 80, kIndent = 20;
+constexpr size_t kColumns = 80, kIndent = 22;  // the longest check is network-rate
 
 size_t count_of(std::span<const Finding> findings, Severity severity) {
   return static_cast<size_t>(std::count_if(findings.begin(), findings.end(),
@@ -31,7 +31,7 @@ std::string entry(const Finding& finding) {
   const std::string where = finding.where.empty() ? "" : finding.where + ": ";
   std::string text;
   for (const std::string& line : lines_of(core::printable_line(where + finding.evidence), kColumns - kIndent))
-    text += (text.empty() ? fmt::format("{:<8} {:<10} ", severity_name(finding.severity), finding.check) : indent) +
+    text += (text.empty() ? fmt::format("{:<8} {:<12} ", severity_name(finding.severity), finding.check) : indent) +
             line + "\n";
   bool is_first = true;
   for (const std::string& line : lines_of(finding.advice, kColumns - kIndent - 3)) {

@@ -214,7 +214,9 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
         classify({"--pretrained", logs(file), "--force-image-size", "32"});  // its tensors tell the model
     ASSERT_EQ(derived.exit_code, 0) << derived.err;
     EXPECT_EQ(derived.out, of_run.out) << file;
-    EXPECT_NE(derived.err.find("are those of resnet18 with 28 classes"), std::string::npos) << derived.err;
+    EXPECT_NE(derived.err.find("are those of resnet18 with 28 classes; pictures are prepared with 32 pixels\n"),
+              std::string::npos)
+        << derived.err;
   }
   const fs::path other = checkpoint("run", "00000014") + "/optimizer.safetensors";
   const auto unknown = classify({"--pretrained", other.string()});

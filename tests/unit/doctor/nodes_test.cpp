@@ -379,13 +379,14 @@ TEST(Messages, StrangersAreRefused) {
 }
 
 TEST(Report, LinesHaveAtMostEightyColumns) {
-  const std::vector<Finding> findings{{Severity::kError, "data", "ranks 0-3", std::string(300, 'x') + " is not there",
-                                       "stage it " + std::string(90, 'y')}};
+  std::vector<Finding> findings{{Severity::kError, "data", "ranks 0-3", std::string(300, 'x') + " is not there",
+                                 "stage it " + std::string(90, 'y')}};
+  for (const CheckInfo& check : checks()) findings.push_back({Severity::kOk, check.name, "", std::string(90, 'x'), ""});
   const std::string text = report_text(findings, "lockstep doctor");
   size_t begin = 0;
   for (size_t end = text.find('\n'); end != std::string::npos; begin = end + 1, end = text.find('\n', begin))
     EXPECT_LE(end - begin, 80u) << text.substr(begin, end - begin);
-  EXPECT_NE(text.find("1 error, 0 warnings, 0 fine"), std::string::npos);
+  EXPECT_NE(text.find(fmt::format("1 error, 0 warnings, {} fine", checks().size())), std::string::npos) << text;
   EXPECT_EQ(finding_from_json(to_json(findings[0])), findings[0]);
 }
 
