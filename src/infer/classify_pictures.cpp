@@ -73,6 +73,7 @@ void classify_pictures(const config::InferOptions& options) {
   const auto network = models::make_classifier(shape, {.tensors = at::TensorOptions(device)});
   models::load_weights(*network, weights);
   network->set_training(false);
+  network->prepare_inference(precision.input_type());
 
   const auto files = list_files(options.images, /*is_audio=*/false);
   const data::TransformConfig transform = transform_of(options, shape.image_pixels);

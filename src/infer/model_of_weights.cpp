@@ -44,11 +44,10 @@ void take_model_of_weights(config::InferOptions& options, core::OptionSet& set) 
     options.model = shape->name;
     if (!shape->is_resnet() && options.force_image_size.empty()) options.force_image_size = {shape->image_pixels};
     set.mark_derived("model", "the tensors of --pretrained");
-    core::log_info(
-        "infer: the tensors of '{}' are those of {} with {} classes; pictures are prepared with {} pixels{}",
-        options.pretrained, shape->name, shape->num_classes,
-        options.force_image_size.empty() ? shape->image_pixels : options.force_image_size.front(),
-        shape->is_resnet() && options.force_image_size.empty() ? " (--force-image-size gives others)" : "");
+    core::log_info("infer: the tensors of '{}' are those of {} with {} classes; pictures are prepared with {} pixels{}",
+                   options.pretrained, shape->name, shape->num_classes,
+                   options.force_image_size.empty() ? shape->image_pixels : options.force_image_size.front(),
+                   shape->is_resnet() && options.force_image_size.empty() ? " (--force-image-size gives others)" : "");
   } else {
     set.mark_derived("model", "the default, as --pretrained is no classifier's");
     core::log_warning("no --model given: {} is assumed for the weights '{}'", options.model, options.pretrained);

@@ -299,8 +299,8 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
       << finer.err;
   const core::SafetensorsFile before(checkpoint("run", "00000014") + "/model.safetensors"),
       after(checkpoint("finer", "00000001") + "/model.safetensors");
-  const auto bytes = [](const core::SafetensorsFile& file, const std::string& name) {
-    const auto data = file.find(name)->bytes;
+  const auto bytes = [](const core::SafetensorsFile& file, const std::string& tensor) {
+    const auto data = file.find(tensor)->bytes;
     return std::string(reinterpret_cast<const char*>(data.data()), data.size());
   };
   EXPECT_EQ(bytes(before, "layer4.1.conv2.weight"), bytes(after, "layer4.1.conv2.weight"));
