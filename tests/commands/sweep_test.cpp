@@ -115,7 +115,7 @@ TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {
        "--dry-run"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
   for (const char* row :
-       {" 0003      3       1      6            8            48  2.56 GiB     01:00:00\n", " 0003        3.00\n"})
+       {" 0003      3       1      6            8            48  2.50 GiB     01:00:00\n", " 0003        3.00\n"})
     EXPECT_NE(shown.out.find(row), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find("3 points; at most 6.00 node-hours = 24.0 GPU-h\n"), std::string::npos) << shown.out;
   EXPECT_FALSE(fs::exists(path("out")));
