@@ -212,12 +212,15 @@ class Reader {
     return !request_.is_strong.value_or(true) || core::to_lower_ascii(text_).find("weak") != std::string::npos;
   }
 
-  /// What the text tells of a row's batch. A batch of all devices stays while the devices grow: not in weak scaling.
+  /// What the text tells of a row's batch. A batch of all devices stays while the devices grow: not in weak scaling,
+  /// and not where a replica would be left without a sample.
   RowBatch batch_of_text(size_t row) const {
+    constexpr double kMostOfADevice = 4096, kOneSample = 0.99;
     RowBatch batch;
-    const bool is_global = is_told_strong_ || told_.samples > most_local_samples();
+    const bool is_global = is_told_strong_ || told_.samples > std::min(most_local_samples(), kMostOfADevice);
     const auto share = [&](const std::optional<double>& all) {
-      return all && !says_weak() ? std::optional(*all / devices(row)) : std::nullopt;
+      const bool is_enough = all && *all * work_.replica_devices() >= kOneSample * devices(row);
+      return is_enough && !says_weak() ? std::optional(*all / devices(row)) : std::nullopt;
     };
     batch.samples = told_.local_samples ? told_.local_samples : share(told_.global_samples);
     batch.tokens = told_.local_tokens ? told_.local_tokens : share(told_.global_tokens);

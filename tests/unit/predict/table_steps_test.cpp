@@ -283,6 +283,17 @@ TEST(TableSteps, ABatchOfAllDevicesIsNotThatOfWeakScaling) {
   EXPECT_FALSE(curve.has_seconds);
 }
 
+TEST(TableSteps, ABatchThatCannotBeOfAllDevicesIsNotShared) {
+  const auto local = [](const std::string& words) {
+    const MeasuredCurve curve = read("# ResNet-50, " + words + "\nnodes,gpus,images/s\n8,64,80000\n16,128,150000\n");
+    return curve.has_seconds ? curve.work.local_batch : std::nullopt;
+  };
+  EXPECT_EQ(local("batch size 256"), 256);
+  EXPECT_EQ(local("batch size 8192"), 128);  // no device holds so many
+  EXPECT_EQ(local("strong scaling, batch size 8192"), 128);
+  EXPECT_EQ(local("strong scaling, batch size 32"), std::nullopt);
+}
+
 TEST(TableSteps, TheShareOfThePeakTellsSeconds) {
   const MeasuredCurve curve =
       read("# gpt3-1.3b, H100, global batch 256, sequence length 2048\nnodes,gpus,mfu_pct\n1,8,40\n2,16,39\n");
