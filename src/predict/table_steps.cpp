@@ -103,8 +103,8 @@ std::optional<Speed> find_speed(const FormulaContext& context) {
   return std::nullopt;
 }
 
-/// In a column, else in the text.
-std::optional<double> sequence_length(const FormulaContext& context, size_t row, const std::string& text) {
+/// In a column, else what the text told.
+std::optional<double> sequence_length(const FormulaContext& context, size_t row, std::optional<double> told) {
   for (const std::string& column : context.table.columns) {
     const std::string name = core::plain_name(column);
     if (name == "sequence_length" || name == "seq_length" || name == "seq_len" || name == "seqlen" ||
@@ -112,7 +112,7 @@ std::optional<double> sequence_length(const FormulaContext& context, size_t row,
       return context.table.number(row, column);
   }
   if (context.facts.sequence_length) return context.facts.sequence_length;
-  return told_sequence(text);
+  return told;
 }
 
 /// A column "batch" or "batch_size", which may be of a device or of all: of all where it differs between the rows, or
@@ -163,7 +163,7 @@ class Reader {
   Reader(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
          const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node, const std::string& text)
       : context_(context), rows_(rows), request_(request), work_(work), machine_(machine),
-        devices_per_node_(devices_per_node), text_(text), told_(told_batch(text)) {
+        devices_per_node_(devices_per_node), text_(text), told_(told_batch(text)), told_sequence_(told_sequence(text)) {
     const auto speed = find_speed(context);
     if (!speed)
       throw DataError(fmt::format("predict: '{}' has no column of step times or rates", context.table.source.string()),
@@ -240,7 +240,7 @@ class Reader {
   }
 
   RowBatch batch_of(size_t row) {
-    RowBatch batch{.sequence = sequence_length(context_, row, text_)};
+    RowBatch batch{.sequence = sequence_length(context_, row, told_sequence_)};
     batch.tokens = batch_tokens(context_, row, devices(row));
     const auto local = published::local_batch(context_, row);
     if (request_.local_batch) batch.samples = request_.local_batch;
@@ -418,6 +418,7 @@ class Reader {
   double devices_per_node_;
   const std::string& text_;
   ToldBatch told_;
+  std::optional<double> told_sequence_;
   bool is_told_by_text_ = false;
   Speed speed_;
   bool is_told_strong_ = false;

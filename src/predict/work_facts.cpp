@@ -97,8 +97,8 @@ std::optional<double> find_parameter_count(std::string_view text) {
     const auto value = core::parse_double(text.substr(at, end - at));
     const size_t unit = end < text.size() && text[end] == ' ' ? end + 1 : end;
     const bool ends_word = unit + 1 >= text.size() || !is_alnum(text[unit + 1]);
-    const bool counts_tokens =
-        core::starts_with(core::to_lower_ascii(text.substr(std::min(unit + 2, text.size()))), "tok");
+    const std::string_view next_word = text.substr(std::min(unit + 2, text.size()), 3);
+    const bool counts_tokens = core::to_lower_ascii(next_word) == "tok";
     if (value && *value > 0 && !counts_tokens && unit < text.size() && ends_word &&
         (text[unit] == 'B' || text[unit] == 'M' || (text[unit] == 'b' && unit == end)))
       return *value * (text[unit] == 'M' ? 1e6 : 1e9);
