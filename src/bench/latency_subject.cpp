@@ -31,9 +31,9 @@ std::string made_picture(uint64_t seed) {
   for (int y = 0; y < kMadeHeight; ++y)
     for (int x = 0; x < kMadeWidth; ++x)
       for (int c = 0; c < 3; ++c) {
-        const auto block = static_cast<size_t>((y / kBlock * (kMadeWidth / kBlock + 1) + x / kBlock) * 3 + c);
-        image.rgb_YXC[static_cast<size_t>((y * kMadeWidth + x) * 3 + c)] =
-            static_cast<uint8_t>(levels[block] + x % kBlock + static_cast<int>(rng.below(12)));
+        const int block = (y / kBlock * (kMadeWidth / kBlock + 1) + x / kBlock) * 3 + c,
+                  at = (y * kMadeWidth + x) * 3 + c;
+        image.rgb_YXC.at(at) = static_cast<uint8_t>(levels.at(block) + x % kBlock + static_cast<int>(rng.below(12)));
       }
   const auto bytes = data::encode_jpeg(image, kMadeQuality);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -52,7 +52,7 @@ inline void draw_weights(nn::Module& module) {
     else if (value.dim() == 3)
       scale = 0.5;
     else
-      scale = std::sqrt(3.0 / static_cast<double>(value.numel() / value.size(0)));
+      scale = std::sqrt(3.0 / static_cast<double>(value[0].numel()));
     value.detach().copy_(drawn(name, value.sizes(), scale, shift));
   };
   for (const auto& entry : module.named_parameters()) fill(entry);
