@@ -7,25 +7,15 @@
 #include <ctime>
 
 #include "core/files.h"
+#include "core/local_time.h"
 #include "core/print.h"
 
 namespace lockstep::core {
-namespace {
-
-std::string timestamp() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d,%H:%M:%S", &local);
-  return text;
-}
-
-}  // namespace
 
 std::string log_line(std::string_view host, std::string_view level, std::string_view text) {
   const std::string place = host.empty() ? "" : fmt::format(" | {}", host);
-  return fmt::format("{}{} | {} | {}\n", timestamp(), place, level, printable_line(text));
+  return fmt::format("{}{} | {} | {}\n", local_time_text(std::time(nullptr), "%Y-%m-%d,%H:%M:%S"), place, level,
+                     printable_line(text));
 }
 
 void append_error_to_log(const std::filesystem::path& path, std::string_view text) {

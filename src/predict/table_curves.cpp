@@ -134,7 +134,8 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
     if (system != nullptr) curve.machine = machine_of(*system);
   }
   const bool is_guessed = !curve.machine;
-  if (is_guessed) curve.machine = usual_machine_in(row_texts(context, rows) + " " + comments);
+  const std::string text = row_texts(context, rows) + "; " + comments;
+  if (is_guessed) curve.machine = usual_machine_in(text);
   const char* devices = context.device_column();
   if (request.devices_per_node) {
     curve.devices_per_node = static_cast<double>(*request.devices_per_node);
@@ -153,7 +154,7 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
     curve.notes.push_back(
         fmt::format("The table does not tell the devices of a node: {:g} are taken.", kUnknownDevicesPerNode));
   }
-  if (is_guessed) take_network(row_texts(context, rows) + "; " + comments, curve);
+  if (is_guessed) take_network(text, curve);
   if (!curve.machine || (is_guessed && curve.machine->device.empty())) return;
   const char* source = request.machine ? "--system" : "named in the table";
   curve.work.facts.push_back({is_guessed ? "device" : "system", curve.machine->name, source});

@@ -156,6 +156,7 @@ double model_ratio(const FormulaContext& context, const std::vector<size_t>& row
 /// What is known of one row before the speeds are read.
 struct RowBatch {
   std::optional<double> samples{}, tokens{}, sequence{};
+  bool is_in_words = false;  ///< No column tells it, the text does.
 };
 
 class Reader {
@@ -174,8 +175,9 @@ class Reader {
   CurveSteps read() {
     steps_.rate_unit = rate_unit();
     is_told_strong_ = request_.is_strong.value_or(says_strong());
+    is_told_weak_ = says_weak();
     for (const size_t row : rows_) batches_.push_back(batch_of(row));
-    if (is_told_by_text_) steps_.told_batch = told_fact();
+    if (batches_.front().is_in_words) steps_.told_batch = told_fact();
     const bool has_batches =
         std::all_of(batches_.begin(), batches_.end(), [](const RowBatch& one) { return one.samples || one.tokens; });
     if (!has_batches) {
@@ -209,7 +211,7 @@ class Reader {
   }
 
   bool says_weak() const {
-    return !request_.is_strong.value_or(true) || core::to_lower_ascii(text_).find("weak") != std::string::npos;
+    return request_.is_strong == false || core::to_lower_ascii(text_).find("weak") != std::string::npos;
   }
 
   /// What the text tells of a row's batch. A batch of all devices stays while the devices grow: not in weak scaling,
@@ -220,7 +222,7 @@ class Reader {
     const bool is_global = is_told_strong_ || told_.samples > std::min(most_local_samples(), kMostOfADevice);
     const auto share = [&](const std::optional<double>& all) {
       const bool is_enough = all && *all * work_.replica_devices() >= kOneSample * devices(row);
-      return is_enough && !says_weak() ? std::optional(*all / devices(row)) : std::nullopt;
+      return is_enough && !is_told_weak_ ? std::optional(*all / devices(row)) : std::nullopt;
     };
     batch.samples = told_.local_samples ? told_.local_samples : share(told_.global_samples);
     batch.tokens = told_.local_tokens ? told_.local_tokens : share(told_.global_tokens);
@@ -236,10 +238,10 @@ class Reader {
     return {"batch",
             first.samples ? fmt::format("{:g} samples a device", *first.samples)
                           : fmt::format("{:g} tokens a device", *first.tokens),
-            fmt::format("comments of the table, at the first size")};
+            "words of the table, at the first size"};
   }
 
-  RowBatch batch_of(size_t row) {
+  RowBatch batch_of(size_t row) const {
     RowBatch batch{.sequence = sequence_length(context_, row, told_sequence_)};
     batch.tokens = batch_tokens(context_, row, devices(row));
     const auto local = published::local_batch(context_, row);
@@ -254,7 +256,7 @@ class Reader {
     if (!batch.samples && !batch.tokens) {
       const RowBatch told = batch_of_text(row);
       batch.samples = told.samples, batch.tokens = told.tokens;
-      is_told_by_text_ = is_told_by_text_ || told.samples || told.tokens;
+      batch.is_in_words = told.samples || told.tokens;
     }
     constexpr double kLeastTokens = 1e5;  // no global batch has so many sequences
     if (speed_.kind == SpeedKind::kTokens && context_.has("global_batch") && !batch.tokens &&
@@ -419,9 +421,8 @@ class Reader {
   const std::string& text_;
   ToldBatch told_;
   std::optional<double> told_sequence_;
-  bool is_told_by_text_ = false;
   Speed speed_;
-  bool is_told_strong_ = false;
+  bool is_told_strong_ = false, is_told_weak_ = false;
   std::vector<RowBatch> batches_{};
   CurveSteps steps_{};
 };

@@ -1,13 +1,12 @@
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <string_view>
 
 namespace lockstep::predict {
 
 /// What a text in English words tells of the batch of one step: "global batch size 1536", "batch of 4M tokens", "local
-/// batch 2", "32 sequences per GPU batch", "GBS=512 MBS=1". Absent: not told, or told twice with different numbers.
+/// batch 2", "batch of 32 sequences a GPU", "GBS=512 MBS=1". Absent: not told, or told twice with different numbers.
 struct ToldBatch {
   std::optional<double> global_samples{}, global_tokens{};  ///< Of all devices.
   std::optional<double> local_samples{}, local_tokens{};    ///< Of a device.

@@ -41,7 +41,7 @@ struct WorkFacts {
 /// MBS=1", "FSDP". What is there already stays; `source` names the text in the facts.
 void read_work_facts(const std::string& text, const std::string& source, WorkFacts& facts);
 
-/// The named model of our tables that a text speaks of (the longest name of several), else ResNet-50 or BERT; "": none.
+/// The named model of our tables that a text speaks of (the longest name of several), else a published one; "": none.
 std::string find_model_name(std::string_view text);
 /// Takes parameters (and the width of contrastive features) of a model found by find_model_name, or of a number with B
 /// or M ("1.3B"). False where neither is there.

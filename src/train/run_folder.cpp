@@ -10,6 +10,7 @@
 #include "core/host_name.h"
 #include "core/is_there.h"
 #include "core/json.h"
+#include "core/local_time.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "remote/address.h"
@@ -224,13 +225,6 @@ void remove_new_folders(const RunFolder& folder) {
   }
 }
 
-std::string time_text_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y_%m_%d-%H_%M_%S", &local);
-  return text;
-}
+std::string time_text_now() { return core::local_time_text(std::time(nullptr), "%Y_%m_%d-%H_%M_%S"); }
 
 }  // namespace lockstep::train

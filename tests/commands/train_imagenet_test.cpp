@@ -237,31 +237,8 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   EXPECT_EQ(first_named.at("classes")[0].at("name"),
             names.at(std::stoul(first.at("classes")[0].at("name").get<std::string>())));
   // A run on class folders knows the names, and gives those that the sorted folders give.
-  const auto of_folders = run_lockstep({"train",
-                                        "imagenet",
-                                        "--train-data",
-                                        path("shapes/heldout"),
-                                        "-a",
-                                        "resnet18",
-                                        "--train-crop-size",
-                                        "32",
-                                        "-b",
-                                        "8",
-                                        "-j",
-                                        "1",
-                                        "--threads",
-                                        "1",
-                                        "--device",
-                                        "cpu",
-                                        "--max-steps",
-                                        "1",
-                                        "--val-frequency",
-                                        "0",
-                                        "--logs",
-                                        logs(),
-                                        "--name",
-                                        "folders"},
-                                       {}, std::chrono::minutes(4));
+  const auto of_folders =
+      train("folders", {"--train-data", path("shapes/heldout"), "--max-steps", "1", "--val-frequency", "0"});
   ASSERT_EQ(of_folders.exit_code, 0) << of_folders.err;
   const auto by_itself = classify({"--pretrained", logs("folders")});
   ASSERT_EQ(by_itself.exit_code, 0) << by_itself.err;

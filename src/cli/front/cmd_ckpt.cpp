@@ -9,6 +9,7 @@
 #include "config/ckpt_options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/local_time.h"
 #include "core/print.h"
 #include "core/units.h"
 #include "core/zip_records.h"
@@ -93,11 +94,8 @@ int64_t total_bytes(const CheckpointEntry& entry) {
 }
 
 std::string time_text(double unix_s) {
-  const auto time = static_cast<std::time_t>(unix_s);
-  std::tm local{};
-  char text[32] = "-";
-  if (::localtime_r(&time, &local) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
-  return text;
+  const std::string text = core::local_time_text(static_cast<std::time_t>(unix_s), "%Y-%m-%d %H:%M");
+  return text.empty() ? "-" : text;
 }
 
 Json to_json(const Checked& checked, bool is_verified) {
