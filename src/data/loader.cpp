@@ -103,6 +103,7 @@ struct Loader::State {
   std::condition_variable ready_, room_;
   std::deque<std::shared_ptr<PendingBatch>> batches_;  // in stream order
   std::vector<HostBatch> spare_;
+  std::exception_ptr read_failure_;  // behind the last of the batches
   bool is_stopping_ = false, is_at_end_ = false;
   std::unique_ptr<BoundedQueue<Task>> tasks_;
   std::vector<std::jthread> threads_;
@@ -110,6 +111,7 @@ struct Loader::State {
 
 void Loader::State::start() {
   is_stopping_ = is_at_end_ = false;
+  read_failure_ = nullptr;
   tasks_ = std::make_unique<BoundedQueue<Task>>(static_cast<size_t>(std::max<int64_t>(16, 2 * config_.num_workers)));
   threads_.emplace_back([this] { read_loop(); });
   for (int64_t i = 0; i < config_.num_workers; ++i) threads_.emplace_back([this] { work_loop(); });
@@ -193,9 +195,15 @@ bool Loader::State::read_batch() {
 }
 
 void Loader::State::read_loop() {
-  while (read_batch()) {
+  std::exception_ptr failure;
+  try {
+    while (read_batch()) {
+    }
+  } catch (...) {  // no memory for another batch
+    failure = std::current_exception();
   }
   const std::scoped_lock lock(mutex_);
+  read_failure_ = std::move(failure);
   is_at_end_ = true;
   ready_.notify_all();
 }
@@ -330,8 +338,11 @@ HostBatch Loader::State::next() {
     if (!batches_.empty()) {
       batch = std::move(batches_.front());
       batches_.pop_front();
+    } else {
+      failure_ = read_failure_;
     }
   }
+  if (failure_) std::rethrow_exception(failure_);
   room_.notify_one();
   stats_.wait_ms += core::ms_since(start);
   HostBatch host;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "core/error.h"
@@ -278,6 +279,15 @@ TEST(Loader, TooManyBadSamplesOrNoSubstituteEndTheRun) {
   } catch (const DataError& error) {
     EXPECT_NE(std::string(error.what()).find("4 substitutes"), std::string::npos) << error.what();
   }
+}
+
+TEST(Loader, ABatchThatNoMemoryHoldsIsAnErrorOfTheCaller) {
+  LoaderConfig config = small_config();
+  config.image_pixels = config.context_length = 0;
+  config.micro_batch_size = int64_t{1} << 61;  // more labels than a vector can have
+  Loader loader(std::make_unique<CountingSource>(), decode_number, config);
+  EXPECT_THROW(loader.next(), std::length_error);
+  EXPECT_THROW(loader.next(), std::length_error);
 }
 
 TEST(Loader, EndsPromptlyWhileTheInputHangsOrTheQueueIsFull) {
