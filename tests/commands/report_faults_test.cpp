@@ -115,8 +115,7 @@ TEST_F(ReportFaults, ASlowLoaderIsADataStall) {
   ASSERT_EQ(slow.exit_code, 0) << slow.err;
   const Json report = report_on("starved");
   EXPECT_EQ(sentences(report, "M11", "waiting for data").size(), 1u) << report.at("checks").dump(1);
-  const double step_ms = point(report).at("step_mean_ms"), unhindered_ms = point(report_on("fast")).at("step_mean_ms");
-  EXPECT_GT(step_ms, 5 * unhindered_ms);
+  EXPECT_GT(point(report).at("step_mean_ms").get<double>(), 50) << "less than the sleep before one piece";
   double waited_ms = 0, sum_ms = 0;  // of the very run: others of the machine slow its steps as well
   for (const auto& step : record::read_steps(logs_.path() / "starved").steps) {
     for (const auto& [phase, ms] : step.phases_ms) waited_ms += phase == "data_wait" ? ms : 0;
