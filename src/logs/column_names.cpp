@@ -36,7 +36,7 @@ constexpr Synonyms kQuantities[] = {
     {"devices", ColumnUse::kBoth,
      "devices n_devices num_devices device_count world_size ranks n_ranks num_ranks accelerators gcds num_gcds n_gcds "
      "number_of_gcds of_gcds num_accelerators number_of_accelerators number_of_devices of_devices chips num_chips "
-     "tpus processes num_processes"},
+     "tpus processes num_processes tasks n_tasks num_tasks ntasks mpi_ranks"},
     {"devices_per_node", ColumnUse::kSteps, "devices_per_node gpus_per_node ranks_per_node"},
     {"global_batch", ColumnUse::kBoth,
      "global_batch global_batch_size gbs globalbatchsize total_batch total_batch_size batch_size_global global_bs "
@@ -93,7 +93,9 @@ constexpr Synonyms kQuantities[] = {
 
 /// Names before their unit of time.
 constexpr Synonyms kDurations[] = {
-    {"step_time", ColumnUse::kBoth, "step_time step time_per_step iteration_time iter_time batch_time train_step_time"},
+    {"step_time", ColumnUse::kBoth,
+     "step_time step time_per_step iteration_time iter_time batch_time train_step_time time_step time_iteration "
+     "time_iter time_it time_batch"},
     {"step_time", ColumnUse::kSteps, "elapsed_time_per_iteration train_step_timing train_step_timing_in"},
     {"step_time", ColumnUse::kResults,
      "time avg_step_time mean_step_time median_step_time step_duration time_per_iteration time_per_iter "

@@ -13,8 +13,8 @@ draw::Cell cell(double value, const char* format) {
 }
 }  // namespace
 
-std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const Machine& machine, const Budget& budget,
-                                 const std::vector<bool>& fits) {
+std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const std::optional<Machine>& machine,
+                                 const Budget& budget, const std::vector<bool>& fits) {
   std::vector<GoalCost> costs;
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const Size& size = prediction.targets[i].at;
@@ -25,9 +25,9 @@ std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const Machin
                   .hours = num_steps * step.p50 / 3600,
                   .hours95 = num_steps * step.p95 / 3600};
     cost.node_hours = cost.hours * size.nodes;
-    cost.kwh = cost.node_hours * machine.node_watts.value / 1000;
+    if (machine && machine->node_watts.value > 0) cost.kwh = cost.node_hours * machine->node_watts.value / 1000;
     if (budget.price_per_node_hour) cost.price = cost.node_hours * *budget.price_per_node_hour;
-    cost.fits = fits.at(i);
+    cost.fits = fits.empty() || fits.at(i);
     cost.meets_deadline = cost.fits && budget.deadline_hours && cost.hours95 <= *budget.deadline_hours;
     costs.push_back(cost);
   }
@@ -37,13 +37,18 @@ std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const Machin
 draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget) {
   draw::Table table{.id = "goal",
                     .title = fmt::format("What {} {} take", core::format_count(budget.units), budget.unit)};
-  table.columns = {
-      {"nodes", "nodes"}, {"hours", "hours_p50"}, {"95 %", "hours_p95"}, {"node-hours", "node_hours"}, {"kWh", "kwh"}};
+  const bool has_energy = !costs.empty() && costs.front().kwh;
+  table.columns = {{budget.size_name, budget.size_name},
+                   {"hours", "hours_p50"},
+                   {"95 %", "hours_p95"},
+                   {"node-hours", "node_hours"}};
+  if (has_energy) table.columns.push_back({"kWh", "kwh"});
   if (budget.price_per_node_hour) table.columns.push_back({"price", "price"});
   if (budget.deadline_hours) table.columns.push_back({"in time", "meets_deadline", true});
   for (const GoalCost& one : costs) {
     std::vector<draw::Cell> row = {cell(one.size, "{:g}"), cell(one.hours, "{:.4g}"), cell(one.hours95, "{:.4g}"),
-                                   cell(one.node_hours, "{:.5g}"), cell(one.kwh, "{:.4g}")};
+                                   cell(one.node_hours, "{:.5g}")};
+    if (has_energy) row.push_back(cell(*one.kwh, "{:.4g}"));
     if (one.price) row.push_back(cell(*one.price, "{:.5g}"));
     if (budget.deadline_hours) row.push_back({.text = one.meets_deadline ? "yes" : one.fits ? "no" : "does not fit"});
     table.rows.push_back(std::move(row));
@@ -62,16 +67,17 @@ std::vector<std::string> goal_texts(const std::vector<GoalCost>& costs, const Bu
         std::find_if(costs.begin(), costs.end(), [](const GoalCost& one) { return one.meets_deadline; });
     texts.push_back(
         smallest != costs.end()
-            ? fmt::format("{:g} nodes are the fewest of these that end within {:g} hours with 95 % "
+            ? fmt::format("{:g} {} are the fewest of these that end within {:g} hours with 95 % "
                           "probability: {:.4g} hours, {:.5g} node-hours.",
-                          smallest->size, *budget.deadline_hours, smallest->hours, smallest->node_hours)
+                          smallest->size, budget.size_name, *budget.deadline_hours, smallest->hours,
+                          smallest->node_hours)
             : fmt::format("None of these sizes ends within {:g} hours with 95 % probability.", *budget.deadline_hours));
   }
   const GoalCost* cheapest = nullptr;
   for (const GoalCost& one : costs)
     if (one.fits && (cheapest == nullptr || one.node_hours < cheapest->node_hours)) cheapest = &one;
-  texts.push_back(cheapest != nullptr ? fmt::format("The least node-hours of sizes that fit: {:.5g} on {:g} nodes.",
-                                                    cheapest->node_hours, cheapest->size)
+  texts.push_back(cheapest != nullptr ? fmt::format("The least node-hours of sizes that fit: {:.5g} on {:g} {}.",
+                                                    cheapest->node_hours, cheapest->size, budget.size_name)
                                       : "No size fits the memory: split the model further, recompute, or take smaller "
                                         "micro-batches.");
   return texts;
@@ -84,9 +90,9 @@ core::Json goal_json(const std::vector<GoalCost>& costs) {
                     {"hours_p50", one.hours},
                     {"hours_p95", one.hours95},
                     {"node_hours", one.node_hours},
-                    {"kwh", one.kwh},
                     {"fits", one.fits},
                     {"meets_deadline", one.meets_deadline}});
+    if (one.kwh) json.back()["kwh"] = *one.kwh;
     if (one.price) json.back()["price"] = *one.price;
   }
   return json;

@@ -15,6 +15,7 @@ struct Budget {
   double units = 0;    ///< Samples, or tokens, to be processed.
   std::string unit{};  ///< "samples", "tokens"
   double units_per_sample = 1;
+  std::string size_name = "nodes";  ///< What the sizes count.
   std::optional<double> deadline_hours{};
   std::optional<double> price_per_node_hour{};
 };
@@ -23,15 +24,16 @@ struct Budget {
 struct GoalCost {
   double size = 0;
   double hours = 0, hours95 = 0;  ///< By the median step, and by its 95 % quantile.
-  double node_hours = 0, kwh = 0;
+  double node_hours = 0;
+  std::optional<double> kwh{};
   std::optional<double> price{};
   bool fits = true;             ///< The memory of the device.
   bool meets_deadline = false;  ///< Even by the 95 % quantile.
 };
 
-/// `fits`: by size, whether the plan fits the memory.
-std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const Machine& machine, const Budget& budget,
-                                 const std::vector<bool>& fits);
+/// `fits`: by size, whether the plan fits the memory; empty: all sizes fit. Energy where the machine is known.
+std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const std::optional<Machine>& machine,
+                                 const Budget& budget, const std::vector<bool>& fits = {});
 draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget);
 /// Which size to take, in sentences: the smallest that meets the deadline, the least node-hours.
 std::vector<std::string> goal_texts(const std::vector<GoalCost>& costs, const Budget& budget);

@@ -94,9 +94,11 @@ std::vector<MeasuredCurve> curves_of(const analysis::Analysis& runs, const Table
 }
 
 std::vector<MeasuredCurve> read_run_curves(const std::vector<std::string>& inputs, const TableRequest& request) {
+  analysis::LoadOptions options;
+  if (request.devices_per_node)
+    options.meta.values.emplace_back("devices_per_node", std::to_string(*request.devices_per_node));
   std::vector<MeasuredCurve> curves = curves_of(
-      analysis::analyse(analysis::load_sources(analysis::find_sources(inputs), {}), analysis::AnalysisOptions{}),
-      request);
+      analysis::analyse(analysis::load_sources(analysis::find_sources(inputs), options), options.analysis), request);
   if (curves.empty())
     throw DataError(
         fmt::format("predict: none of the runs in {} has both a size and step times", core::join(inputs, ", ")),

@@ -38,9 +38,24 @@ std::string row_texts(const FormulaContext& context, const std::vector<size_t>& 
   std::vector<std::string> texts;
   for (size_t column = 0; column < context.table.columns.size(); ++column) {
     const std::string& value = context.table.rows[rows.front()][column];
-    if (!core::parse_double(value) && !value.empty()) texts.push_back(value);
+    const bool counts_tokens = core::plain_name(context.table.columns[column]).find("tokens") != std::string::npos;
+    if (!core::parse_double(value) && !value.empty() && !counts_tokens) texts.push_back(value);
   }
   return core::join(texts, "; ");
+}
+
+/// A column "tokens per batch" of "16M", in the words of a sentence.
+std::string batch_text(const FormulaContext& context, const std::vector<size_t>& rows) {
+  for (size_t column = 0; column < context.table.columns.size(); ++column) {
+    const std::string name = core::plain_name(context.table.columns[column]);
+    const std::string& value = context.table.rows[rows.front()][column];
+    const bool is_shared =
+        std::all_of(rows.begin(), rows.end(), [&](size_t row) { return context.table.rows[row][column] == value; });
+    if (name.find("tokens") != std::string::npos && name.find("batch") != std::string::npos && is_shared &&
+        !core::parse_double(value))
+      return "; global batch of " + value + " tokens";
+  }
+  return "";
 }
 
 /// A whole number that all rows of a column share.
@@ -172,12 +187,13 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   std::vector<size_t> sorted = rows;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](size_t a, size_t b) { return context.at(a, size).value < context.at(b, size).value; });
-  const std::string text = row_texts(context, rows) + "; " + core::join(context.table.comments, "; ");
+  const std::string text =
+      row_texts(context, rows) + batch_text(context, rows) + "; " + core::join(context.table.comments, "; ");
   CurveSteps steps = read_steps(context, sorted, request, curve.work, curve.machine, curve.devices_per_node, text);
   curve.has_seconds = steps.has_seconds;
   curve.clock_s = steps.clock_s;
   curve.rate_unit = steps.rate_unit;
-  curve.rate_per_device = steps.rows.front().units;
+  curve.rate_per_device = steps.rate_per_device;
   curve.is_strong = steps.is_strong;
   std::move(steps.notes.begin(), steps.notes.end(), std::back_inserter(curve.notes));
   if (steps.told_batch) curve.work.facts.push_back(*steps.told_batch);
@@ -204,6 +220,22 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   }
 }
 
+/// Batches that neither stay with a device nor with all of them belong to their own rows alone.
+void judge_scaling(MeasuredCurve& curve) {
+  constexpr double kRounded = 0.05;
+  if (!curve.is_strong) return;
+  const Size& first = curve.points.front().measured.size;
+  const bool stays_global = std::all_of(curve.points.begin(), curve.points.end(), [&](const CurvePoint& point) {
+    const Size& size = point.measured.size;
+    return std::fabs(size.work * size.devices / first.devices - 1) < kRounded;
+  });
+  if (stays_global) return;
+  curve.is_strong = false;
+  curve.notes.emplace_back(
+      "The batches of the rows follow neither weak nor strong scaling: a size between or beyond them is predicted with "
+      "the batch of a device at the nearest row.");
+}
+
 /// A model that no device holds is laid out somehow, told or not: sharded where a node holds it, else over tensor ranks
 /// of a node and the pipeline stages that hold the rest, as far as the smallest size has devices.
 void assume_layout(const FormulaContext& context, const std::vector<size_t>& rows, MeasuredCurve& curve) {
@@ -228,6 +260,7 @@ void assume_layout(const FormulaContext& context, const std::vector<size_t>& row
   work.pp = std::max<int64_t>(1, static_cast<int64_t>(replica) / work.tp);
   work.facts.push_back({"layout", fmt::format("{} tensor ranks x {} stages", work.tp, work.pp),
                         "not known: the least that holds the model"});
+  work.is_layout_assumed = true;
 }
 
 /// The file's name, or what tells its curves apart: their texts, else their first rows.
@@ -292,6 +325,7 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
     take_machine(context, rows, comments, request, curve);
     assume_layout(context, rows, curve);
     add_points(context, rows, request, curve);
+    judge_scaling(curve);
     if (!curve.has_seconds)
       curve.notes.push_back(
           fmt::format("The batch of a device is not known: traffic cannot be told in seconds, {} "
@@ -304,9 +338,12 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
 }
 
 Size size_of(const MeasuredCurve& curve, double size) {
-  const CurvePoint& first = curve.points.front();
-  const double ratio = size / first.size;
-  Size made = first.measured.size;
+  const auto distance = [&](const CurvePoint& point) { return std::fabs(std::log(size / point.size)); };
+  const CurvePoint& nearest =
+      *std::min_element(curve.points.begin(), curve.points.end(),
+                        [&](const CurvePoint& a, const CurvePoint& b) { return distance(a) < distance(b); });
+  const double ratio = size / nearest.size;
+  Size made = nearest.measured.size;
   made.nodes *= ratio;
   made.devices *= ratio;
   if (curve.is_strong) {

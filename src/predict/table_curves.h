@@ -41,7 +41,8 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
 double bubble_of(const MeasuredCurve& curve, double samples);
 double passes_of(const MeasuredCurve& curve, double samples);
 
-/// Size of a curve at so many of its own units, with the work that weak or strong scaling leaves a device.
+/// Size of a curve at so many of its own units, with the work that weak or strong scaling from the nearest row leaves a
+/// device.
 Size size_of(const MeasuredCurve& curve, double size);
 
 }  // namespace lockstep::predict

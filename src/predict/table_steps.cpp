@@ -173,7 +173,6 @@ class Reader {
   }
 
   CurveSteps read() {
-    steps_.rate_unit = rate_unit();
     is_told_strong_ = request_.is_strong.value_or(says_strong());
     is_told_weak_ = says_weak();
     for (const size_t row : rows_) batches_.push_back(batch_of(row));
@@ -185,6 +184,7 @@ class Reader {
       if (!request_.is_strong) infer_strong();
     }
     for (size_t i = 0; i < rows_.size(); ++i) steps_.rows.push_back(step_of(i));
+    set_rate();
     steps_.is_strong = !has_batches && is_told_strong_;
     set_clock(has_batches);
     return std::move(steps_);
@@ -201,14 +201,28 @@ class Reader {
     return core::starts_with(lower, "strong") || lower.find("; strong") != std::string::npos;
   }
 
-  std::string rate_unit() const {
+  /// A rate is counted as the column counts it; a column of times tells none without batches.
+  void set_rate() {
+    const RowBatch& first = batches_.front();
+    steps_.rate_per_device = steps_.rows.front().units;
     switch (speed_.kind) {
-      case SpeedKind::kTokens: return "tokens/s";
-      case SpeedKind::kTflops: return "TFLOP/s";
-      case SpeedKind::kRelative: return "relative rate";
-      default: return "samples/s";
+      case SpeedKind::kTokens:
+        if (first.samples && first.sequence) steps_.rate_per_device *= *first.sequence;
+        steps_.rate_unit = "tokens/s";
+        return;
+      case SpeedKind::kTflops: steps_.rate_unit = "TFLOP/s"; return;
+      case SpeedKind::kRelative: steps_.rate_unit = "relative rate"; return;
+      case SpeedKind::kSamples: steps_.rate_unit = "samples/s"; return;
+      case SpeedKind::kStepTime:
+      case SpeedKind::kSteps:
+        if (first.samples || first.tokens)
+          steps_.rate_unit = batch_unit(first);
+        else if (const auto rate = published::rate_of(context_))
+          steps_.rate_unit = rate->unit + "/s";
+        return;
     }
   }
+  static std::string batch_unit(const RowBatch& batch) { return batch.samples ? "samples/s" : "tokens/s"; }
 
   bool says_weak() const {
     return request_.is_strong == false || core::to_lower_ascii(text_).find("weak") != std::string::npos;

@@ -30,6 +30,7 @@ struct RowStep {
 struct CurveSteps {
   std::vector<RowStep> rows{};  ///< In the order of the sizes given.
   std::string rate_unit{};      ///< "samples/s"; empty where work is not told.
+  double rate_per_device = 1;   ///< Units of the rate of a device and step, at the first size.
   bool has_seconds = false;
   double clock_s = 0;          ///< Seconds of one unit of the clock: 1, or an assumption; 0 where nothing is known.
   double assumed_samples = 0;  ///< Of a device and step at the first size, where an assumption was needed and possible.

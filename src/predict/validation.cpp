@@ -48,6 +48,36 @@ std::vector<Measured> measured_of(const std::vector<CurvePoint>& points) {
   return measured;
 }
 
+/// Virtual stages that an assumed pipeline must have: the fewest with which no step beyond the first loses less than
+/// nothing beside its bubble. 0: more than any pipeline has.
+int64_t fewest_virtual_stages(const std::vector<Measured>& measured) {
+  constexpr double kNoise = 0.98;
+  constexpr int64_t kMost = 16;
+  const auto beside_bubble = [](const Measured& one, double share) {
+    return one.step_s / (one.size.work * (1 + share * one.size.bubble));
+  };
+  for (int64_t chunks = 1; chunks <= kMost; chunks *= 2) {
+    const double share = 1 / static_cast<double>(chunks), first = beside_bubble(measured.front(), share);
+    if (std::all_of(measured.begin(), measured.end(),
+                    [&](const Measured& one) { return beside_bubble(one, share) >= kNoise * first; }))
+      return chunks;
+  }
+  return 0;
+}
+
+/// A guessed layout gives way to what was measured: its bubble becomes that of so many virtual stages.
+void correct_assumed_bubble(CurvePrediction& prediction, std::vector<Measured>& measured) {
+  if (!prediction.curve.work.is_layout_assumed) return;
+  const int64_t chunks = fewest_virtual_stages(measured);
+  if (chunks == 1) return;
+  const double share = chunks > 0 ? 1 / static_cast<double>(chunks) : 0;
+  for (Measured& one : measured) one.size.bubble *= share;
+  for (CurvePoint& point : prediction.calibration) point.measured.size.bubble *= share;
+  for (Target& target : prediction.targets) target.at.bubble *= share;
+  prediction.facts.push_back({"virtual stages", chunks > 0 ? fmt::format("{}", chunks) : "no bubble",
+                              "not known: with fewer the measured steps were too fast"});
+}
+
 /// The curve's prior in units of its clock, of which a step takes `reference`.
 Setting setting_of(const MeasuredCurve& curve, double reference, std::vector<KnownFact>& facts) {
   Setting setting = make_setting(curve.work, curve.machine, curve.devices_per_node, reference * curve.clock_s,
@@ -71,12 +101,13 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
                               const std::vector<Target>& targets) {
   CurvePrediction prediction{.curve = curve, .calibration = points_up_to(curve, largest), .targets = targets};
   std::vector<Measured> measured = measured_of(prediction.calibration);
+  correct_assumed_bubble(prediction, measured);
   // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
   const double reference = measured.back().step_s, reference_work = measured.back().size.work;
   for (Measured& one : measured) one.size.work /= reference_work;
   const Setting setting = setting_of(curve, reference, prediction.facts);
   std::vector<Size> wanted;
-  for (const Target& target : targets) {
+  for (const Target& target : prediction.targets) {
     wanted.push_back(target.at);
     wanted.back().work /= reference_work;
   }

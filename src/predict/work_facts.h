@@ -29,6 +29,7 @@ struct WorkFacts {
   std::optional<double> forward_gflops{};  ///< Of a sample, where it does not follow from parameters and tokens.
   std::optional<int64_t> feature_width{};  ///< Of a contrastive loss: features are gathered from all devices.
   int64_t tp = 1, pp = 1, chunks = 1;      ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
+  bool is_layout_assumed = false;          ///< Nothing tells tensor and pipeline ranks.
   std::optional<int64_t> micro_batch{};
   Sharding sharding = Sharding::kReplicated;
   std::optional<double> local_batch{};  ///< Samples of a device and step.

@@ -70,6 +70,25 @@ TEST(PredictCommand, CurvesWithoutSmallSizesAreLeftOutByName) {
   EXPECT_EQ(judged("large.csv").exit_code, 2);
 }
 
+TEST(PredictCommand, AGoalOfATableIsCountedAsItsRate) {
+  core::TempDir folder;
+  const std::string table = (folder.path() / "mine.csv").string();
+  core::write_file_atomic(table,
+                          "nodes,tokens_per_s,global_batch,seq_length\n1,11200,4,8192\n2,22050,8,8192\n"
+                          "4,43200,16,8192\n");
+  const auto priced = run_lockstep({"predict", table, "--nodes", "4,16", "--budget-tokens", "1e12",
+                                    "--price-per-node-hour", "5", "--deadline-hours", "3000", "--json"});
+  ASSERT_EQ(priced.exit_code, 0) << priced.err;
+  const core::Json goal = core::Json::parse(priced.out).at(0).at("goal");
+  EXPECT_NEAR(goal.at(0).at("hours_p50").get<double>(), 1e12 / 43200 / 3600, 100);
+  EXPECT_NEAR(goal.at(0).at("price").get<double>(), 20 * goal.at(0).at("hours_p50").get<double>(), 1);
+  EXPECT_FALSE(goal.at(0).at("meets_deadline"));
+  EXPECT_TRUE(goal.at(1).at("meets_deadline"));
+  const auto samples = run_lockstep({"predict", table, "--budget-samples", "1e6"});
+  EXPECT_EQ(samples.exit_code, 2);
+  EXPECT_NE(samples.err.find("--budget-tokens"), std::string::npos) << samples.err;
+}
+
 }  // namespace
 /// What a change asks of the plan reaches it, and a batch of its own wins over --samples-per-device.
 TEST(PredictCommand, ChangedFlagsReachThePlan) {

@@ -196,26 +196,79 @@ std::vector<predict::Target> targets_of(const predict::MeasuredCurve& curve, con
   return targets;
 }
 
+/// The flags alone.
+std::optional<predict::Budget> asked_budget(const PredictFlags& flags) {
+  if (flags.budget_samples && flags.budget_tokens)
+    throw UsageError("predict: --budget-samples and --budget-tokens are both given", "give one of them");
+  predict::Budget budget{.deadline_hours = flags.deadline_hours, .price_per_node_hour = flags.price_per_node_hour};
+  if (flags.budget_tokens) {
+    budget.units = *flags.budget_tokens, budget.unit = "tokens";
+    return budget;
+  }
+  if (flags.budget_samples) {
+    budget.units = *flags.budget_samples, budget.unit = "samples";
+    return budget;
+  }
+  if (flags.deadline_hours || flags.price_per_node_hour)
+    throw UsageError("predict: --deadline-hours and --price-per-node-hour need a goal",
+                     "add --budget-samples or --budget-tokens");
+  return std::nullopt;
+}
+
+std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predict::PlannedStep& step) {
+  std::optional<predict::Budget> budget = asked_budget(flags);
+  if (!budget || budget->unit != "tokens") return budget;
+  if (!step.tokens_per_sample)
+    throw UsageError(fmt::format("predict: --budget-tokens is for language models, not for `train {}`", step.task),
+                     "give --budget-samples");
+  budget->units_per_sample = static_cast<double>(*step.tokens_per_sample);
+  return budget;
+}
+
+/// A goal counts what the curve's rate counts.
+std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predict::MeasuredCurve& curve) {
+  std::optional<predict::Budget> budget = asked_budget(flags);
+  if (!budget) return budget;
+  budget->size_name = curve.size_name;
+  const bool counts_tokens = curve.rate_unit == "tokens/s",
+             counts_samples = curve.rate_unit == "samples/s" || curve.rate_unit == "sequences/s";
+  if (budget->unit == "tokens" ? counts_tokens : counts_samples) return budget;
+  throw UsageError(fmt::format("predict: curve '{}' tells {}, which --budget-{} cannot be counted by", curve.name,
+                               curve.rate_unit.empty() ? "no rate" : curve.rate_unit, budget->unit),
+                   counts_tokens    ? "give --budget-tokens"
+                   : counts_samples ? "give --budget-samples"
+                                    : "add a column samples_per_s or tokens_per_s, or global_batch beside step times");
+}
+
 int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
   std::vector<std::string> left_out;
   const auto predictions = of_each(curves, left_out, [&](const auto& curve) {
     return predict::predict_curve(curve, flags.calibrate_up_to, targets_of(curve, flags));
   });
   core::Json json = core::Json::array();
+  std::vector<draw::Table> goals;
   for (const predict::CurvePrediction& prediction : predictions) {
+    const auto budget = budget_of(flags, prediction.curve);
+    const auto costs =
+        budget ? predict::goal_costs(prediction, prediction.curve.machine, *budget) : std::vector<predict::GoalCost>{};
+    if (budget) goals.push_back(predict::goal_table(costs, *budget));
     if (flags.json) {
       json.push_back(predict::prediction_json(prediction));
+      if (budget) json.back()["goal"] = predict::goal_json(costs);
       continue;
     }
     core::print("{}", draw::wrapped("", predict::calibration_text(prediction)));
     core::print("{}\n", draw::to_text(predict::steps_table(prediction)));
+    if (budget) core::print("{}\n", draw::to_text(goals.back()));
     print_prediction(prediction);
+    if (budget)
+      for (const std::string& text : predict::goal_texts(costs, *budget)) core::print("{}", draw::wrapped("", text));
   }
   for (const std::string& text : left_out) core::log_warning("predict: left out: {}", text);
   if (flags.json)
     core::print("{}\n", json.dump(2));
   else
-    write_page(predict::predictions_document(predictions), flags);
+    write_page(predict::predictions_document(predictions, goals), flags);
   return 0;
 }
 
@@ -287,35 +340,21 @@ predict::PlannedCommand command_of(const std::string& recipe, const PredictFlags
   return command;
 }
 
-std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predict::PlannedStep& step) {
-  if (flags.budget_samples && flags.budget_tokens)
-    throw UsageError("predict: --budget-samples and --budget-tokens are both given", "give one of them");
-  predict::Budget budget{.deadline_hours = flags.deadline_hours, .price_per_node_hour = flags.price_per_node_hour};
-  if (flags.budget_tokens) {
-    if (!step.tokens_per_sample)
-      throw UsageError(fmt::format("predict: --budget-tokens is for language models, not for `train {}`", step.task),
-                       "give --budget-samples");
-    budget.units = *flags.budget_tokens, budget.unit = "tokens";
-    budget.units_per_sample = static_cast<double>(*step.tokens_per_sample);
-    return budget;
-  }
-  if (flags.budget_samples) {
-    budget.units = *flags.budget_samples, budget.unit = "samples";
-    return budget;
-  }
-  if (flags.deadline_hours || flags.price_per_node_hour)
-    throw UsageError("predict: --deadline-hours and --price-per-node-hour need a goal",
-                     "add --budget-samples or --budget-tokens");
-  return std::nullopt;
-}
-
 int advise_recipe(const predict::PlannedCommand& command, const predict::Machine& machine, const PredictFlags& flags) {
   const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1" : flags.nodes);
   if (sizes.size() != 1)
     throw UsageError(fmt::format("predict: --advise takes one size, --nodes names {}", sizes.size()),
                      "for example --nodes 256");
   const std::vector<std::string> words = predict::words_for(command, sizes[0] * machine.devices_per_node);
-  const predict::AdviceList list = predict::advise(words, machine, sizes[0]);
+  const predict::AdviceList list = [&] {
+    try {
+      return predict::advise(words, machine, sizes[0]);
+    } catch (const UsageError& error) {
+      throw UsageError(error.what(), error.hint() +
+                                         "; here flags of `train` stand behind `--`, and --samples-per-device makes "
+                                         "the global batch follow the devices");
+    }
+  }();
   if (flags.json)
     core::print("{}\n", predict::advice_json(list).dump(2));
   else

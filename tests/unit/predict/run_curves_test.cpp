@@ -47,6 +47,22 @@ TEST(RunCurves, RunsOfSeveralSizesCalibrate) {
   EXPECT_LT(validation.worst_error_pct, 2);
 }
 
+TEST(RunCurves, DevicesOfANodeThatTheUserTellsMakeNodes) {
+  core::TempDir folder;
+  for (const int devices : {8, 16, 32}) {
+    std::string text = "step,step_time_ms,devices,global_batch\n";
+    for (int step = 0; step < 40; ++step)
+      text += fmt::format("{},{},{},{}\n", step, 400 + devices, devices, 4 * devices);
+    core::write_file_atomic(folder.path() / fmt::format("d{}.csv", devices), text);
+  }
+  const MeasuredCurve by_devices = read_run_curves({folder.path().string()}).at(0);
+  EXPECT_EQ(by_devices.size_name, "devices");
+  const MeasuredCurve by_nodes = read_run_curves({folder.path().string()}, {.devices_per_node = 8}).at(0);
+  EXPECT_EQ(by_nodes.size_name, "nodes");
+  EXPECT_EQ(by_nodes.points.back().size, 4);
+  EXPECT_EQ(by_nodes.points.back().measured.size.devices, 32);
+}
+
 TEST(RunCurves, AGlobalBatchThatStaysIsStrongScaling) {
   core::TempDir folder;
   for (const int nodes : {1, 2, 4})

@@ -245,6 +245,35 @@ TEST(TableSteps, AssumptionsThatCannotBeAreNotMade) {
   EXPECT_EQ(read("nodes,gpus,samples/s\n1,8,80\n2,16,159\n").clock_s, 0);
 }
 
+TEST(TableSteps, RatesAreCountedAsTheirColumnCountsThem) {
+  const MeasuredCurve tokens =
+      read("# GPT 1.3B\nnodes,tokens_per_s,global_batch,sequence_length\n1,11200,4,8192\n2,22050,8,8192\n");
+  ASSERT_TRUE(tokens.has_seconds);
+  for (const CurvePoint& point : tokens.points)
+    EXPECT_NEAR(tokens.rate_per_device * point.measured.size.devices / point.measured.step_s,
+                point.size == 1 ? 11200 : 22050, 1e-6);
+  EXPECT_EQ(tokens.rate_unit, "tokens/s");
+  EXPECT_EQ(read("nodes,gpus,step_time_s,global_batch\n1,4,3.6,64\n2,8,3.7,128\n").rate_unit, "samples/s");
+  EXPECT_EQ(read("nodes,gpus,step_time_s\n1,4,3.6\n2,8,3.7\n").rate_unit, "") << "no batch is told";
+}
+
+TEST(TableSteps, TokensOfABatchAreNoModel) {
+  const MeasuredCurve curve =
+      read("# Llama 3 405B, H100\nGPUs,TP,PP,Tokens/Batch,TFLOPs/GPU\n8192,8,16,16M,430\n16384,8,16,16M,400\n");
+  EXPECT_NEAR(curve.work.parameters.value_or(0), 405e9, 5e9);
+  EXPECT_NEAR(curve.points[1].measured.size.work, 0.5, 1e-9) << "a batch of 16 M tokens stays";
+}
+
+TEST(TableSteps, RowsOfSeveralBatchesKeepTheirOwn) {
+  const MeasuredCurve curve = read("gpus,step_time_s,global_batch\n8,3.08,128\n16,3.09,256\n32,3.14,512\n64,0.8,256\n");
+  EXPECT_FALSE(curve.is_strong);
+  ASSERT_FALSE(curve.notes.empty());
+  EXPECT_NE(curve.notes.back().find("neither weak nor strong"), std::string::npos);
+  EXPECT_DOUBLE_EQ(size_of(curve, 32).work, 1);
+  EXPECT_DOUBLE_EQ(size_of(curve, 64).work, 0.25);
+  EXPECT_DOUBLE_EQ(size_of(curve, 128).work, 0.25);
+}
+
 TEST(TableSteps, ShardedParametersTravelWithEveryMicroBatch) {
   const MeasuredCurve curve =
       read("# gpt3-1.3b, FSDP, MBS=4\nnodes,gpus,global_batch,step_time_s\n1,8,256,4\n2,16,256,2.1\n4,32,256,1.1\n");

@@ -140,6 +140,29 @@ TEST(TableCurves, ContradictingRepeatsWidenTheInterval) {
   EXPECT_GT(width("1.30"), 1.5 * width("1.00"));
 }
 
+TEST(TableCurves, AGuessedPipelineGivesWayToWhatWasMeasured) {
+  const auto curve_of = [](const char* rate_of_1152) {
+    core::TempDir folder;
+    core::write_file_atomic(folder.path() / "mine.csv",
+                            std::string("# 405B, H100, sequence length 8192\nGPUs,GBS,Tokens per second per GPU\n"
+                                        "576,252,333\n1152,252,") +
+                                rate_of_1152 + "\n");
+    return read_table_curves(folder.path() / "mine.csv").at(0);
+  };
+  const auto bubble_at_base = [&](const MeasuredCurve& curve) {
+    const CurvePrediction prediction = predict_curve(curve, {}, {{576, curve.points[0].measured.size}});
+    EXPECT_NEAR(prediction.forecast.steps[0].step_s.p50 / curve.points[0].measured.step_s, 1, 0.03);
+    return prediction.targets[0].at.bubble;
+  };
+  const MeasuredCurve good = curve_of("327");
+  ASSERT_TRUE(good.work.is_layout_assumed);
+  ASSERT_GT(good.points[0].measured.size.bubble, 0.2);
+  EXPECT_LT(bubble_at_base(good), 0.05) << "98 % of the rate are kept";
+  // A rate that falls as the guessed bubble grows leaves the guess as it is.
+  const MeasuredCurve poor = curve_of("270");
+  EXPECT_DOUBLE_EQ(bubble_at_base(poor), poor.points[0].measured.size.bubble);
+}
+
 TEST(TableCurves, OnePointSaysWhatIsNotLearned) {
   const auto curve = curves_of("nodes,gpus,global_batch,step_time_s\n1,8,64,1.00\n").at(0);
   const CurvePrediction prediction = predict_curve(curve, {}, {{16, size_of(curve, 16)}});
