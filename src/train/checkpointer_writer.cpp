@@ -117,9 +117,13 @@ bool CheckpointWriter::wait() {
 
 void CheckpointWriter::fail(const fs::path& folder, int64_t step, const std::string& why) {
   last_succeeded_ = false;
-  const bool has_older = checkpoint::has_usable_checkpoint(config_.run_folder);
+  using checkpoint::Presence;
+  const Presence older = checkpoint::find_usable_checkpoint(config_.run_folder);
   core::log_warning("train: checkpoint of step {} was not saved, {} and training goes on: {}", step,
-                    has_older ? "the one before stays" : "there is none before it", why);
+                    older == Presence::kPresent  ? "the one before stays"
+                    : older == Presence::kAbsent ? "there is none before it"
+                                                 : "whether there is one before it is not known",
+                    why);
   std::error_code ignored;
   if (config_.is_first) fs::remove_all(folder, ignored);
 }
