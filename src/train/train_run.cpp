@@ -392,6 +392,12 @@ ExitCode train_in(StartedRun& started, const TrainRequest& request, const Softwa
   }
 }
 
+/// Known not to be there, which is more than not to be seen.
+bool is_absent(const std::filesystem::path& path) {
+  std::error_code failure;
+  return std::filesystem::status(path, failure).type() == std::filesystem::file_type::not_found;
+}
+
 }  // namespace
 
 ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
@@ -405,7 +411,7 @@ ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
     // a record that tells of it.
     const bool is_refusal = error.code() == ExitCode::kUsage || error.code() == ExitCode::kData;
     const bool is_unfit = (error.code() == ExitCode::kEnvironment || error.code() == ExitCode::kCheckpoint) &&
-                          started.folder && !std::filesystem::exists(started.folder->path / "run.json");
+                          started.folder && is_absent(started.folder->path / "run.json");
     if ((is_refusal || is_unfit) && started.folder) remove_new_folders(*started.folder);
     throw;
   }

@@ -148,11 +148,16 @@ TEST_F(TrainFaults, StorageThatFailsIsNoNewBeginning) {
   const std::vector<std::string> more = {"--resume", "latest", "--max-steps", "3", "--keep", "1"};
   for (const int error : {EIO, ESTALE})
     for (const char* below : {"checkpoints", "checkpoints/step-00000002.a1/manifest.json",
-                              "checkpoints/step-00000002.a1/model.safetensors"}) {
+                              "checkpoints/step-00000002.a1/model.safetensors", "run.json"}) {
       const auto ended = train("run", more, faulty.environment(run / below, fmt::format("noread {}", error)));
       expect_error(ended, 5, {(run / below).string() + "'", std::strerror(error), "hint: "});
       EXPECT_EQ(losses("run").size(), 2u) << "no step was done: " << ended.err;
+      if (std::string(below) == "run.json" || std::string(below) == "checkpoints") continue;
+      const auto named = train("named", {"--resume", (run / "checkpoints/step-00000002.a1").string()},
+                               faulty.environment(run / below, fmt::format("noread {}", error)));
+      expect_error(named, 5, {(run / below).string() + "'", std::strerror(error), "hint: "});
     }
+  EXPECT_FALSE(fs::exists(run / "run.json.damaged")) << "it is not known to be damaged";
   std::vector<std::string> usable;
   for (const auto& entry : checkpoint::list_checkpoints(run))
     if (entry.state == checkpoint::CheckpointState::kUsable) usable.push_back(entry.folder.filename().string());

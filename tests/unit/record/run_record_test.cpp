@@ -21,6 +21,7 @@
 #include "core/rng.h"
 #include "record/reader.h"
 #include "record/run_data.h"
+#include "support/error_text.h"
 #include "support/file_size_limit.h"
 #include "support/stalled_pipe.h"
 #include "unit/record/record_checks.h"
@@ -219,6 +220,26 @@ TEST(RunRecord, ADamagedRunFileIsKeptAsideAndTheAttemptsGoOn) {
   EXPECT_EQ(third.attempt(), 3);
   EXPECT_EQ(core::read_file(folder.path() / "run.json.damaged"), "{\"attempts\": [");
   EXPECT_EQ(read_run(folder.path()).attempts.size(), 1u);
+}
+
+TEST(RunRecord, ARunFileThatCannotBeReadIsNotTakenForDamaged) {
+  const core::TempDir folder;
+  { RunRecord(folder.path(), Json::object()).finish({}); }
+  const fs::path file = folder.path() / "run.json", aside = folder.path() / "aside";
+  fs::rename(file, aside);
+  const auto expect_refused = [&] {
+    const auto refused = tests::message_of<CheckpointError>([&] { RunRecord(folder.path(), Json::object()); });
+    EXPECT_TRUE(tests::holds(refused, file.string())) << refused;
+    EXPECT_FALSE(fs::exists(folder.path() / "run.json.damaged"));
+  };
+  fs::create_symlink("run.json", file);  // leads to itself: nobody can look at it
+  expect_refused();
+  fs::remove(file);
+  fs::create_directory(file);  // is there, and cannot be read
+  expect_refused();
+  fs::remove(file);
+  fs::rename(aside, file);
+  EXPECT_EQ(RunRecord(folder.path(), Json::object()).attempt(), 2);
 }
 
 TEST(RunRecord, HowItEndsIsTold) {

@@ -17,6 +17,7 @@
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 #include "train/checkpointer_writer.h"
+#include "train/openclip_checkpoint.h"
 #include "train/step_runner.h"
 #include "train/training.h"
 
