@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "core/env.h"
@@ -380,9 +381,9 @@ bool TrainRun::evaluate(const EvaluationTime& when) {
 namespace {
 
 ExitCode train_in(StartedRun& started, const TrainRequest& request, const SoftwareVersions& versions) {
-  TrainRun run = explaining_memory(request, started.num_ranks, [&] { return TrainRun(request, versions, started); });
+  TrainRun run = explaining_limits(request, started.num_ranks, [&] { return TrainRun(request, versions, started); });
   try {
-    return explaining_memory(request, started.num_ranks, [&] { return run.run(); });
+    return explaining_limits(request, started.num_ranks, [&] { return run.run(); });
   } catch (const Error& error) {
     run.note_failure(error);
     throw;

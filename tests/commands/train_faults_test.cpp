@@ -167,6 +167,33 @@ TEST_F(TrainFaults, StorageThatFailsIsNoNewBeginning) {
   EXPECT_NE(done.err.find("continuing after step 2 from"), std::string::npos) << done.err;
 }
 
+/// With one thread more each time, until the run has all that it starts.
+TEST_F(TrainFaults, AThreadThatCannotBeStartedIsAnError) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  const FaultyFiles faulty;
+  constexpr int kMostThreads = 40;
+  int num_allowed = 0;
+  for (; num_allowed < kMostThreads; ++num_allowed) {
+    SCOPED_TRACE(num_allowed);
+    const auto ended = train(fmt::format("threads{}", num_allowed), {"--max-steps", "1"},
+                             faulty.environment(logs_.path(), fmt::format("nothread {}", num_allowed)));
+    if (ended.exit_code == 0) break;
+    expect_error(ended, 6, {"the system starts no more threads", "hint: ", "ulimit -u"});
+  }
+  EXPECT_GT(num_allowed, 2);
+  EXPECT_LT(num_allowed, kMostThreads);
+}
+
+TEST_F(TrainFaults, APoolOfThreadsIsSmallerWhereTheSystemStartsNoMore) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  const FaultyFiles faulty;
+  const auto made = run_lockstep({"data", "make-shapes", (logs_.path() / "set").string(), "--samples", "8",
+                                  "--val-samples", "4", "--samples-per-shard", "2", "--workers", "4"},
+                                 faulty.environment(logs_.path(), "nothread 1"));
+  expect_error(made, 0, {"2 of 4 threads cannot be started, the work takes longer"});
+  EXPECT_TRUE(fs::exists(logs_.path() / "set/train-000003.tar"));
+}
+
 TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {
   ASSERT_EQ(train("full", {"--max-steps", "2"}).exit_code, 0);
   // Files may grow to 8 MiB: the model (6.5 MB) fits, the optimiser's moments (13 MB) do not.

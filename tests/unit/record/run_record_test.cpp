@@ -12,6 +12,7 @@
 #include <fstream>
 #include <future>
 #include <limits>
+#include <new>
 #include <thread>
 
 #include "core/clock.h"
@@ -432,6 +433,22 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   EXPECT_EQ(static_cast<int64_t>(read.steps.size()), kSteps + 1 - record.health().dropped);
   record.finish({});
   EXPECT_EQ(core::read_json_file(folder.path() / "status.json")["dropped_lines"], record.health().dropped);
+}
+
+TEST(AppendQueue, ATickThatThrowsEndsNothing) {
+  const core::TempDir folder;
+  AppendQueue queue({.flush_every = 1ms});
+  const int file = queue.open_file(folder.path() / "lines", true);
+  queue.set_tick([] { throw std::bad_alloc(); });
+  std::string want;
+  for (const char* line : {"one\n", "two\n"}) {
+    want += line;
+    queue.append(file, line);
+    queue.flush();
+    EXPECT_EQ(core::read_file(folder.path() / "lines"), want);
+  }
+  EXPECT_GE(queue.health().write_errors, 1);
+  EXPECT_EQ(queue.health().dropped, 0);
 }
 
 TEST(AppendQueue, WhatADiskDoesNotTakeIsWrittenWhenItDoes) {
