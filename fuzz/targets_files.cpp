@@ -27,6 +27,7 @@
 #include "infer/npy_header.h"
 #include "record/meta.h"
 #include "remote/account.h"
+#include "remote/sync_state.h"
 #include "train/parts_index.h"
 
 namespace lockstep::fuzz {
@@ -178,6 +179,29 @@ void read_parts_index(Bytes bytes) {
   index.add_to_manifest(again);
 }
 
+/// What an earlier process noted of the copy of a run.
+void read_sync_state(Bytes bytes) {
+  core::parse_json(text_of(bytes), "remote_sync.json");  // else a warning is all that comes of it
+  static const MemoryFolder folder;
+  folder.write(remote::kSyncStateName, bytes);
+  const remote::RunFile file{.name = "checkpoints/step-00000010.a1/model.safetensors", .bytes = 10, .mtime_ns = 5};
+  remote::SyncState state(folder.path(), "there");
+  state.has_arrived(file);
+  const core::Json parts = state.unfinished(file);
+  LOCKSTEP_CHECK(parts.is_object(), "{}", parts.dump());
+  state.note_unfinished(file, parts);
+  state.save();
+  remote::SyncState again(folder.path(), "there");
+  LOCKSTEP_CHECK(again.unfinished(file) == parts && again.begun_checkpoints() == state.begun_checkpoints(),
+                 "it is read as another one");
+  state.note_arrived(file);
+  LOCKSTEP_CHECK(state.has_arrived(file) && state.unfinished(file).empty(), "it has not arrived");
+  for (const std::string& begun : state.begun_checkpoints()) state.forget(begun);
+  LOCKSTEP_CHECK(state.begun_checkpoints().empty(), "something is not forgotten");
+  state.keep_only({});
+  LOCKSTEP_CHECK(state.is_empty(), "something is kept");
+}
+
 void read_npy(Bytes bytes) {
   const infer::NpyHeader header = infer::parse_npy_header(text_of(bytes), "rows.npy");
   const auto room = (bytes.size() - header.begin) / (header.is_wide ? 4 : 2);
@@ -206,6 +230,7 @@ void add_targets_of_files(std::vector<Target>& list) {
                            {"epoch_size", {}, read_epoch_size},
                            {"array_file", {}, read_array_file},
                            {"parts_index", {}, read_parts_index},
+                           {"sync_state", {}, read_sync_state},
                            {"npy", {}, read_npy}});
 }
 

@@ -1,11 +1,16 @@
 // Parsers of what describes runs, machines and commands: records, logs, tables, sweeps, command lines.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+
 #include "commands/commands.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/targets.h"
+#include "hw/hostlist.h"
 #include "logs/formats.h"
 #include "logs/logs.h"
 #include "predict/describe_machine.h"
@@ -15,6 +20,8 @@
 #include "record/run_data.h"
 #include "sweep/expression.h"
 #include "sweep/points.h"
+#include "sweep/run_outcome.h"
+#include "sweep/slurm.h"
 #include "sweep/sweep_file.h"
 #include "sweep/sweep_state.h"
 
@@ -62,6 +69,35 @@ void read_sweep_state(Bytes bytes) {
                  state.points.size());
 }
 
+/// The times at which a point's jobs began and ended.
+void read_sweep_events(Bytes bytes) {
+  static const MemoryFolder folder;
+  for (const sweep::JobSpan& span : sweep::read_spans(folder.write("0001.events.jsonl", bytes)))
+    LOCKSTEP_CHECK(span.end_s.has_value() || !span.exit_code, "job '{}' has not ended, with a code", span.job);
+}
+
+/// What squeue, sacct and scontrol say, each reader reading all of it.
+void read_slurm_answers(Bytes bytes) {
+  const std::string text(text_of(bytes));
+  for (const auto& [id, entry] : sweep::parse_squeue(text))
+    LOCKSTEP_CHECK(!entry.is_waiting() || !entry.is_running(), "job '{}': {}", id, entry.state);
+  for (const auto& [id, starts] : sweep::parse_sacct(text))
+    LOCKSTEP_CHECK(!starts.empty(), "job '{}' has no start", id);
+  sweep::parse_scontrol(text);
+}
+
+/// The hosts of a job, and behind the first line's end the tasks of each node.
+void read_host_list(Bytes bytes) {
+  const std::string_view text = text_of(bytes);
+  const size_t end = std::min(text.find('\n'), text.size());
+  const auto check = [](size_t count) { LOCKSTEP_CHECK(count <= hw::kMaxHosts, "{} hosts", count); };
+  try {
+    check(hw::parse_task_counts(text.substr(std::min(end + 1, text.size()))).size());
+  } catch (const EnvironmentError&) {
+  }
+  check(hw::expand_hostlist(text.substr(0, end)).size());
+}
+
 void read_formula(Bytes bytes) {
   const auto formula = sweep::Expression::parse(std::string(text_of(bytes)), "fuzz");
   formula.evaluate(
@@ -92,6 +128,9 @@ std::vector<Target> targets_of_programs() {
                               {"bench_document", {}, read_bench_document},
                               {"sweep", {"/recipes/sweeps/"}, read_sweep},
                               {"sweep_state", {}, read_sweep_state},
+                              {"sweep_events", {}, read_sweep_events},
+                              {"slurm_answers", {}, read_slurm_answers},
+                              {"host_list", {}, read_host_list, 1 << 10},
                               {"formula", {}, read_formula},
                               {"arguments", {}, read_arguments},
                               {"recipe", {"/recipes/clip_"}, read_recipe}};

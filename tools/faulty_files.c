@@ -6,6 +6,7 @@
  *   stall 0    each write waits until the trigger is gone
  *   noread E   looking at a path, listing it and opening it for reading fail with the error number E: 5 is EIO, 116 ESTALE
  *   nolock 0   flock fails with ENOLCK
+ *   nothread N each process can start N threads, then pthread_create fails with EAGAIN
  *   clock S    the wall clock of this process is S seconds off, from then on
  */
 #define _GNU_SOURCE
@@ -176,6 +177,18 @@ int flock(int fd, int operation) {
     return -1;
   }
   return (int)syscall(SYS_flock, fd, operation);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
+  typedef int (*creator)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  static _Atomic(creator) original;
+  static atomic_long num_started;
+  creator call = atomic_load(&original);
+  if (call == NULL) atomic_store(&original, call = (creator)dlsym(RTLD_NEXT, "pthread_create"));
+  char word[16];
+  long number;
+  if (trigger(word, &number) && strcmp(word, "nothread") == 0 && atomic_fetch_add(&num_started, 1) >= number) return EAGAIN;
+  return call(thread, attributes, body, argument);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

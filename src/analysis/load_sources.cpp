@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <system_error>
 #include <thread>
 
 #include "analysis/sources.h"
@@ -166,12 +167,23 @@ std::vector<RunSummary> load_sources(const std::vector<Source>& sources, const L
       if (options.on_progress) options.on_progress(++done, sources.size());
     }
   };
+  const auto work_to_the_end = [&] {
+    try {
+      work();
+    } catch (...) {  // of a thread nothing may escape
+      const std::lock_guard lock(mutex);
+      fatal = std::current_exception();
+    }
+  };
   {
     std::vector<std::jthread> threads;
     const size_t num_threads =
         std::min<size_t>({std::max(1u, std::thread::hardware_concurrency()), kMaxThreads, sources.size()});
-    for (size_t i = 1; i < num_threads; ++i) threads.emplace_back(work);
-    work();
+    try {
+      for (size_t i = 1; i < num_threads; ++i) threads.emplace_back(work_to_the_end);
+    } catch (const std::system_error&) {  // no more threads here: fewer will do
+    }
+    work_to_the_end();
   }
   if (fatal) std::rethrow_exception(fatal);
   warn_of_useless_meta(sources, options.meta.path_pattern);

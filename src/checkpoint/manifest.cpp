@@ -345,33 +345,32 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& run_folder) {
   return entries;
 }
 
-namespace {
-/// Nothing where they cannot be listed.
-std::optional<bool> find_usable_checkpoint(const fs::path& run_folder) {
+Presence find_usable_checkpoint(const fs::path& run_folder) {
   try {
     const auto entries = list_checkpoints(run_folder);
-    return std::any_of(entries.begin(), entries.end(),
-                       [](const CheckpointEntry& entry) { return entry.state == CheckpointState::kUsable; });
-  } catch (const Error&) {
-    return std::nullopt;
+    const auto any_is = [&](CheckpointState state) {
+      return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.state == state; });
+    };
+    if (any_is(CheckpointState::kUsable)) return Presence::kPresent;
+    return any_is(CheckpointState::kUnreadable) ? Presence::kUnknown : Presence::kAbsent;
+  } catch (const std::exception&) {
+    return Presence::kUnknown;
   }
 }
-}  // namespace
-
-bool has_usable_checkpoint(const fs::path& run_folder) { return find_usable_checkpoint(run_folder).value_or(false); }
 
 std::string how_to_continue(const fs::path& run_folder, const std::string& flags_to_resume) {
-  const std::optional<bool> is_found = find_usable_checkpoint(run_folder);
-  if (!is_found)
+  const Presence older = find_usable_checkpoint(run_folder);
+  if (older == Presence::kUnknown)
     return fmt::format(
-        "whether there is a checkpoint is not known, '{}' cannot be read: see to the storage or the permissions, then "
-        "the same command with {} continues from the last one",
+        "whether there is a checkpoint is not known, not all of '{}' can be read: see to the storage or the "
+        "permissions, then the same command with {} continues from the last one",
         (run_folder / "checkpoints").string(), flags_to_resume);
-  return *is_found ? fmt::format("the same command with {} continues from the last checkpoint", flags_to_resume)
-                   : fmt::format(
-                         "no checkpoint was saved, so nothing can be continued: begin again under another --name, or "
-                         "in this folder with {}; --save-every-n-steps N saves sooner",
-                         flags_to_resume);
+  if (older == Presence::kPresent)
+    return fmt::format("the same command with {} continues from the last checkpoint", flags_to_resume);
+  return fmt::format(
+      "no checkpoint was saved, so nothing can be continued: begin again under another --name, or in this folder with "
+      "{}; --save-every-n-steps N saves sooner",
+      flags_to_resume);
 }
 
 LatestChoice choose_latest(const fs::path& run_folder, const VerifyFunction& verify) {

@@ -86,8 +86,13 @@ struct CheckpointEntry {
 /// Manifests are read, files are not. An absent folder gives none; one that cannot be read throws CheckpointError.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_folder);
 
-/// Whether there is a usable one of them. False, too, where they cannot be listed.
-bool has_usable_checkpoint(const std::filesystem::path& run_folder);
+enum class Presence {
+  kAbsent,
+  kPresent,
+  kUnknown,  ///< They cannot be listed, or those that may be good cannot be read.
+};
+/// Whether there is a usable one of them. Throws nothing.
+Presence find_usable_checkpoint(const std::filesystem::path& run_folder);
 
 /// What a person is told where a run ended: how to go on, by whether there is something to go on from. The command that
 /// started the run continues it with `flags_to_resume`.

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <vector>
 
+#include "checkpoint/is_there.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
@@ -28,21 +29,6 @@ std::vector<std::string> own_files(const fs::path& run_folder) {
   return names;
 }
 
-[[noreturn]] void refuse_unknown(const fs::path& path, const std::error_code& failure) {
-  throw CheckpointError(
-      fmt::format("checkpoint: cannot look at '{}': {}", path.string(), failure.message()),
-      "whether there is a checkpoint of OpenCLIP is not known: see to the storage or the permissions and start again, "
-      "or move it away");
-}
-
-/// Whether there is something behind the name; what cannot be looked at must not pass for absent.
-bool is_there(const fs::path& path) {
-  std::error_code failure;
-  const fs::file_type type = fs::status(path, failure).type();
-  if (type == fs::file_type::none) refuse_unknown(path, failure);
-  return type != fs::file_type::not_found;
-}
-
 }  // namespace
 
 std::optional<int64_t> openclip_epoch(const std::string& name) {
@@ -62,7 +48,10 @@ fs::path newest_openclip_file(const fs::path& run_folder) {
   for (const fs::path& path : core::list_folder(checkpoints, failure))
     if (const auto epoch = openclip_epoch(path.filename().string()); epoch && *epoch > highest && is_there(path))
       highest = *epoch, newest = path;
-  if (failure && failure != std::errc::no_such_file_or_directory) refuse_unknown(checkpoints, failure);
+  if (failure && failure != std::errc::no_such_file_or_directory)
+    throw CheckpointError(fmt::format("checkpoint: cannot list '{}': {}", checkpoints.string(), failure.message()),
+                          "whether there is a checkpoint of OpenCLIP is not known: see to the storage or the "
+                          "permissions and start again, or move it away");
   return newest;
 }
 

@@ -7,11 +7,13 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "comm/error_text.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace lockstep::comm {
 namespace {
@@ -49,6 +51,7 @@ struct StoreProgress::Impl {
   void tell_lost_store(const std::string& how);
   void beat_until_closed(std::promise<void> ended);
   void guard_until_closed();
+  void end_threads();
   std::string read_and_name(const CallMark& mark, const std::vector<int>& global_ranks);
 
   std::mutex store_mutex;
@@ -88,8 +91,21 @@ void StoreProgress::Impl::tell(const std::string& failure) {
   if (config.on_failure) config.on_failure();
 }
 
+/// Throws nothing: it is the last word of a thread.
 void StoreProgress::Impl::tell_lost_store(const std::string& how) {
-  tell(fmt::format("the job's store at {} {}, so its process or node is probably gone", config.store_name, how));
+  try {
+    tell(fmt::format("the job's store at {} {}, so its process or node is probably gone", config.store_name, how));
+  } catch (const std::exception& error) {
+    core::log_warning("comm: {}", error.what());
+  }
+}
+
+void StoreProgress::Impl::end_threads() {
+  {
+    const std::lock_guard lock(mutex);
+    is_closed = true;
+  }
+  changed.notify_all();
 }
 
 /// Speaks for a process that cannot tell of its end.
@@ -187,7 +203,12 @@ StoreProgress::StoreProgress(Store store, Config config)
   std::thread([impl = impl_, ended = std::move(ended)]() mutable {
     impl->beat_until_closed(std::move(ended));
   }).detach();
-  std::thread([impl = impl_] { impl->guard_until_closed(); }).detach();
+  try {
+    std::thread([impl = impl_] { impl->guard_until_closed(); }).detach();
+  } catch (const std::system_error&) {
+    impl_->end_threads();
+    throw;
+  }
 }
 
 std::string StoreProgress::report_name(int rank) { return fmt::format("report/{}", rank); }
@@ -226,13 +247,17 @@ std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>
       "the job's store at {} does not answer, so its process or node is probably gone", impl_->config.store_name);
   std::promise<std::string> promise;
   auto answer = promise.get_future();
-  std::thread([impl = impl_, mark, global_ranks, promise = std::move(promise)]() mutable {
-    try {
-      promise.set_value(impl->read_and_name(mark, global_ranks));
-    } catch (...) {
-      promise.set_exception(std::current_exception());
-    }
-  }).detach();
+  try {
+    std::thread([impl = impl_, mark, global_ranks, promise = std::move(promise)]() mutable {
+      try {
+        promise.set_value(impl->read_and_name(mark, global_ranks));
+      } catch (...) {
+        promise.set_exception(std::current_exception());
+      }
+    }).detach();
+  } catch (const std::system_error& error) {
+    return fmt::format("which ranks are missing is not known, no thread can be started to ask: {}", error.what());
+  }
   const auto limit = kSilentIntervals * impl_->config.interval + impl_->patience();
   if (answer.wait_for(limit) != std::future_status::ready) return no_answer;
   try {
@@ -257,15 +282,19 @@ bool StoreProgress::close(const std::string& state, const std::string& failure) 
   if (impl_->beat_ended.wait_for(impl_->patience()) != std::future_status::ready) return false;
   std::promise<void> published;
   auto is_published = published.get_future();
-  std::thread([impl = impl_, has_failed = state == "failed", published = std::move(published)]() mutable {
-    try {
-      impl->publish();
-      if (has_failed) impl->publish_failure();
-      published.set_value();
-    } catch (...) {
-      published.set_exception(std::current_exception());
-    }
-  }).detach();
+  try {
+    std::thread([impl = impl_, has_failed = state == "failed", published = std::move(published)]() mutable {
+      try {
+        impl->publish();
+        if (has_failed) impl->publish_failure();
+        published.set_value();
+      } catch (...) {
+        published.set_exception(std::current_exception());
+      }
+    }).detach();
+  } catch (const std::system_error&) {
+    return false;
+  }
   if (is_published.wait_for(impl_->patience()) != std::future_status::ready) return false;
   try {
     is_published.get();

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "comm/backend.h"
@@ -27,6 +28,7 @@
 #include "core/error.h"
 #include "core/host_name.h"
 #include "core/log.h"
+#include "core/system_failure.h"
 
 namespace lockstep::comm {
 namespace {
@@ -274,6 +276,7 @@ std::unique_ptr<Backend> World::State::make_backend(const std::string& name, int
                               .check_collectives = options.check_collectives,
                               .abandon_on_failure = true});
   } catch (const std::exception& error) {
+    if (const auto failure = core::system_failure_of(error)) throw *failure;
     throw CommError(fmt::format("comm: rank {} cannot connect to the other ranks of group '{}' from {}: {}", info.rank,
                                 name, interface.empty() ? address : "interface " + interface, error_text(error)),
                     "look at the output of the other ranks; on several nodes name the cluster's network interface in "
@@ -309,16 +312,20 @@ void World::State::end(const std::string& state, const std::string& failure, mil
   std::promise<void> promise;
   auto done = promise.get_future();
   // A thread of its own, left behind where the store no longer answers.
-  std::thread([store = store, serves = serves_store(info), world_size = info.world_size, stay,
-               promise = std::move(promise)]() mutable {
-    try {
-      say_goodbye(*store, serves, world_size, stay);
-    } catch (const std::exception&) {
-      // The store went before this rank.
-    }
-    store.reset();
-    promise.set_value();
-  }).detach();
+  try {
+    std::thread([store = store, serves = serves_store(info), world_size = info.world_size, stay,
+                 promise = std::move(promise)]() mutable {
+      try {
+        say_goodbye(*store, serves, world_size, stay);
+      } catch (const std::exception&) {
+        // The store went before this rank.
+      }
+      store.reset();
+      promise.set_value();
+    }).detach();
+  } catch (const std::system_error&) {
+    return;  // no more threads here
+  }
   done.wait_for(stay + std::chrono::seconds(1));
 }
 

@@ -1,17 +1,14 @@
 #include "data/demo_set.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <exception>
 #include <fstream>
-#include <mutex>
-#include <thread>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "data/parallel_for.h"
 #include "data/shards/tar_writer.h"
 
 namespace lockstep::data {
@@ -53,32 +50,16 @@ void write_to_class_folders(const DemoSet& set, const DemoSampleMaker& make, con
   }
 }
 
-/// Threads take piece after piece; the first error ends them all and is thrown here.
 void run_pieces(const DemoSet& set, const std::vector<Piece>& pieces) {
-  std::atomic<size_t> next{0};
-  std::exception_ptr error;
-  std::mutex mutex;
-  const auto work = [&] {
-    try {
-      const DemoSampleMaker make = set.open_maker();
-      for (size_t i = next++; i < pieces.size(); i = next++) {
-        if (pieces[i].is_shard)
-          write_shard(make, pieces[i]);
-        else
-          write_to_class_folders(set, make, pieces[i]);
-      }
-    } catch (...) {
-      next = pieces.size();
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    const size_t num_threads = std::min(static_cast<size_t>(set.options.num_workers), pieces.size());
-    for (size_t i = 0; i < num_threads; ++i) threads.emplace_back(work);
-  }
-  if (error) std::rethrow_exception(error);
+  std::vector<DemoSampleMaker> makers(static_cast<size_t>(set.options.num_workers));
+  for_each_parallel(pieces.size(), set.options.num_workers, [&](size_t i, size_t worker) {
+    DemoSampleMaker& make = makers[worker];
+    if (!make) make = set.open_maker();
+    if (pieces[i].is_shard)
+      write_shard(make, pieces[i]);
+    else
+      write_to_class_folders(set, make, pieces[i]);
+  });
 }
 
 /// "num_val = 140, now 1500; ...": what `seen` and `wanted` do not have alike.

@@ -5,8 +5,11 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "core/log.h"
 
 namespace lockstep::data {
 
@@ -32,7 +35,12 @@ void for_each_parallel(size_t count, int64_t num_threads, const std::function<vo
   {
     std::vector<std::jthread> threads;
     const int64_t most = std::min(num_threads, static_cast<int64_t>(count));
-    for (int64_t worker = 1; worker < most; ++worker) threads.emplace_back(work, static_cast<size_t>(worker));
+    try {
+      for (int64_t worker = 1; worker < most; ++worker) threads.emplace_back(work, static_cast<size_t>(worker));
+    } catch (const std::system_error& failure) {  // fewer do as well
+      core::log_warning("data: {} of {} threads cannot be started, the work takes longer: {}",
+                        most - 1 - std::ssize(threads), most, failure.what());
+    }
     work(0);
   }
   if (error) std::rethrow_exception(error);

@@ -10,6 +10,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "core/clock.h"
@@ -86,9 +87,12 @@ void Answerer::run() {
   while (!is_over_ && listener_.socket.valid()) {
     core::Fd guest = accept_within(listener_.socket, kGlance);
     std::erase_if(talks, [](const auto& talk) { return talk.wait_for(milliseconds(0)) == std::future_status::ready; });
-    if (guest.valid() && talks.size() < kMostTalks)
+    if (!guest.valid() || talks.size() >= kMostTalks) continue;
+    try {
       talks.push_back(std::async(
           std::launch::async, [this](const core::Fd& socket) { answer(socket); }, std::move(guest)));
+    } catch (const std::system_error&) {  // no more threads here: the other node tells that it was not answered
+    }
   }
 }
 

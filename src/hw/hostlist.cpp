@@ -14,7 +14,8 @@ namespace {
 
 using core::is_digit;
 
-constexpr size_t kMaxDigits = 18;  // fits int64_t
+constexpr size_t kMaxDigits = 18;      // fits int64_t
+constexpr size_t kMaxNameBytes = 255;  // times the hosts is what a list may take of memory
 
 [[noreturn]] void fail(std::string_view text, size_t position, std::string_view reason) {
   constexpr size_t kShown = 120;
@@ -46,6 +47,12 @@ class HostlistReader {
     if (count > max_hosts_) fail(text_, at_, fmt::format("more than {} hosts", max_hosts_));
   }
 
+  void check_lengths(const std::vector<std::string>& names, size_t num_more) const {
+    for (const std::string& name : names)
+      if (num_more > kMaxNameBytes || name.size() > kMaxNameBytes - num_more)
+        fail(text_, at_, fmt::format("name of more than {} characters", kMaxNameBytes));
+  }
+
   /// One name with its brackets, up to a comma outside of brackets or the end.
   std::vector<std::string> read_item() {
     std::vector<std::string> names{""};
@@ -63,6 +70,7 @@ class HostlistReader {
                                         [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; }) -
                            text_.begin();
       const std::string_view literal = text_.substr(at_, blank - at_);
+      check_lengths(names, literal.size());
       for (std::string& name : names) name += literal;
       at_ = blank;
     }
@@ -73,6 +81,9 @@ class HostlistReader {
   std::vector<std::string> append_each(const std::vector<std::string>& names,
                                        const std::vector<std::string>& endings) const {
     check_count(names.size() * endings.size());  // both at most max_hosts_
+    size_t longest = 0;
+    for (const std::string& ending : endings) longest = std::max(longest, ending.size());
+    check_lengths(names, longest);
     std::vector<std::string> product;
     product.reserve(names.size() * endings.size());
     for (const std::string& name : names) {

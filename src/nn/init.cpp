@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -101,7 +102,12 @@ void fill_range(std::span<float> out, const InitLaw& law, uint64_t seed, std::st
   std::vector<std::jthread> helpers;
   for (int64_t begin = part; begin < count; begin += part) {
     const auto piece = out.subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(part, count - begin)));
-    helpers.emplace_back([piece, &law, key, start = first_index + begin] { fill_serial(piece, law, key, start); });
+    const auto fill = [piece, &law, key, start = first_index + begin] { fill_serial(piece, law, key, start); };
+    try {
+      helpers.emplace_back(fill);
+    } catch (const std::system_error&) {  // no more threads here
+      fill();
+    }
   }
   fill_serial(out.subspan(0, static_cast<size_t>(std::min(part, count))), law, key, first_index);
 }

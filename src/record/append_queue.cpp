@@ -57,7 +57,7 @@ void AppendQueue::append(int file, std::string bytes) {
     return;
   }
   queued_bytes_ += bytes.size();
-  queue_.push_back({file, std::move(bytes)});
+  queue_.push_back({.file = file, .bytes = std::move(bytes)});
 }
 
 void AppendQueue::set_tick(std::function<void()> tick) {
@@ -78,9 +78,10 @@ void AppendQueue::drop_unwritten() {
   flush();
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return done_passes_ == begun_; });  // a pass under way has pieces in its hands
-  health_.dropped += std::ssize(queue_);
-  for (const Piece& piece : queue_) queued_bytes_ -= piece.bytes.size();
+  health_.dropped += std::ssize(queue_) + std::ssize(in_hand_);
+  queued_bytes_ = 0;
   queue_.clear();
+  in_hand_.clear();
 }
 
 AppendQueue::Health AppendQueue::health() const {
@@ -95,38 +96,49 @@ void AppendQueue::run() {
     is_flush_wanted_ = false;
     const bool is_last = is_closing_;
     ++begun_;
-    std::deque<Piece> pieces;
-    pieces.swap(queue_);
-    const std::function<void()> tick = tick_;
-    lock.unlock();
-    std::deque<Piece> unwritten = write_pieces(std::move(pieces));
-    if (tick && !is_last) tick();
-    lock.lock();
-    queue_.insert(queue_.begin(), std::make_move_iterator(unwritten.begin()), std::make_move_iterator(unwritten.end()));
-    queued_bytes_ = 0;
-    for (const Piece& piece : queue_) queued_bytes_ += piece.bytes.size();
+    try {
+      pass(lock, is_last);
+    } catch (const std::exception&) {  // no memory, or of the tick: the next pass goes on with what is in hand
+      if (!lock.owns_lock()) lock.lock();
+      ++health_.write_errors;
+    }
     ++done_passes_;
     done_.notify_all();
     if (is_last) return;
   }
 }
 
-/// Those that could not be written, in order.
-std::deque<AppendQueue::Piece> AppendQueue::write_pieces(std::deque<Piece> pieces) {
-  std::deque<Piece> unwritten;
+/// Writes what is queued, and queues again what could not be written, in order.
+void AppendQueue::pass(std::unique_lock<std::mutex>& lock, bool is_last) {
+  if (in_hand_.empty()) in_hand_.swap(queue_);
+  const std::function<void()> tick = tick_;
+  lock.unlock();
+  write_pieces();
+  lock.lock();
+  std::erase_if(in_hand_, [](const Piece& piece) { return piece.is_written; });
+  queue_.insert(queue_.begin(), std::make_move_iterator(in_hand_.begin()), std::make_move_iterator(in_hand_.end()));
+  in_hand_.clear();
+  queued_bytes_ = 0;
+  for (const Piece& piece : queue_) queued_bytes_ += piece.bytes.size();
+  if (!tick || is_last) return;
+  lock.unlock();
+  tick();
+  lock.lock();
+}
+
+void AppendQueue::write_pieces() {
   std::set<int> failing;
-  for (Piece& piece : pieces) {
+  for (Piece& piece : in_hand_) {
     File* file = nullptr;
     {
       const std::scoped_lock lock(mutex_);
       file = &files_[static_cast<size_t>(piece.file)];
     }
-    if (!failing.contains(piece.file) && write_piece(*file, piece.bytes)) continue;
-    if (failing.insert(piece.file).second)
+    if (piece.is_written || failing.contains(piece.file)) continue;
+    piece.is_written = write_piece(*file, piece.bytes);
+    if (!piece.is_written && failing.insert(piece.file).second)
       note_failure(fmt::format("'{}': {}", file->path.string(), std::strerror(errno)));
-    unwritten.push_back(std::move(piece));
   }
-  return unwritten;
 }
 
 bool AppendQueue::take_back(File& file) {

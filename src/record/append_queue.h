@@ -19,7 +19,8 @@ namespace lockstep::record {
 ///
 /// append() only queues. What does not fit into the bounded queue is dropped and counted. A piece that cannot be
 /// written whole is taken back (the file is cut to its length before) and waits with all behind it until its file can
-/// be written again, or until drop_unwritten(). Nothing throws after open_file(). Thread safe.
+/// be written again, or until drop_unwritten(). Nothing throws after open_file(): what the tick throws and memory that
+/// the thread does not get count as write errors. Thread safe.
 class AppendQueue {
  public:
   struct Config {
@@ -60,10 +61,12 @@ class AppendQueue {
   struct Piece {
     int file;
     std::string bytes;
+    bool is_written = false;
   };
 
   void run();
-  std::deque<Piece> write_pieces(std::deque<Piece> pieces);
+  void pass(std::unique_lock<std::mutex>& lock, bool is_last);
+  void write_pieces();
   static bool write_piece(File& file, const std::string& bytes);
   static bool take_back(File& file);
   void note_failure(const std::string& error);
@@ -71,8 +74,8 @@ class AppendQueue {
   Config config_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::deque<File> files_;  // stable addresses: the thread reads them without the lock
-  std::deque<Piece> queue_;
+  std::deque<File> files_;             // stable addresses: the thread reads them without the lock
+  std::deque<Piece> queue_, in_hand_;  // the latter is the thread's during a pass
   size_t queued_bytes_ = 0;
   uint64_t begun_ = 0, done_passes_ = 0;  // passes of the thread over the queue
   bool is_flush_wanted_ = false, is_closing_ = false;

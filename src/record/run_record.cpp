@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/host_name.h"
+#include "core/is_there.h"
 #include "core/log.h"
 #include "core/process_mark.h"
 #include "core/strings.h"
@@ -32,17 +33,24 @@ void make_folder(const fs::path& folder) {
   }
 }
 
-/// The attempts of run.json; a file that cannot be read is moved aside, since a run must not die of its own diary.
+/// The attempts of run.json. One that is damaged is moved aside, since a run must not die of its own diary; of one that
+/// cannot be read that is not known, and writing another would lose it: CheckpointError.
 Json load_attempts(const fs::path& path) {
-  if (!fs::exists(path)) return Json::array();
+  const fs::path aside = path.string() + ".damaged";
   try {
-    return read_run(path.parent_path()).attempts;
-  } catch (const Error& error) {
-    const fs::path aside = path.string() + ".damaged";
-    std::error_code failure;
-    fs::rename(path, aside, failure);
-    core::log_warning("{}; kept as '{}'", error.what(), aside.string());
-    return Json::array();
+    if (!core::is_there(path)) return Json::array();
+    try {
+      return read_run(path.parent_path()).attempts;
+    } catch (const DataError& error) {
+      std::error_code failure;
+      fs::rename(path, aside, failure);
+      if (failure) throw core::as_environment_error(fs::filesystem_error("", path, failure));
+      core::log_warning("{}; kept as '{}'", error.what(), aside.string());
+      return Json::array();
+    }
+  } catch (const EnvironmentError& error) {
+    throw CheckpointError(fmt::format("record: the attempts before this one are not known: {}", error.what()),
+                          "see to the storage or the permissions and start again, or move the file away");
   }
 }
 

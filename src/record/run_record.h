@@ -58,8 +58,8 @@ struct RunRecordConfig {
 class RunRecord {
  public:
   /// Creates the folder where needed, adds `attempt` (resolved options, model shape, plan, hardware, versions, ...) to
-  /// run.json and writes the first status.json. A run.json that cannot be read is kept as run.json.damaged.
-  /// EnvironmentError when the folder cannot be written.
+  /// run.json and writes the first status.json. A damaged run.json is kept as run.json.damaged. CheckpointError when it
+  /// cannot be read, EnvironmentError when the folder cannot be written.
   RunRecord(const std::filesystem::path& folder, const core::Json& attempt, const RunRecordConfig& config = {});
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "checkpoint/is_there.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/openclip_files.h"
 #include "core/log.h"
@@ -177,6 +178,23 @@ void note_fetched(const ObjectStore& run_copy, const Listing& listing, const fs:
   state.save();
 }
 
+/// Whether the run's own checkpoint is the one whose manifest lies in `staged`. CheckpointError where it is another one
+/// of that name, or cannot be read: it must not be replaced. False where there is none, or none that was completed.
+bool is_same_here(const fs::path& own, const fs::path& staged, const Address& address) {
+  if (!checkpoint::is_there(own / checkpoint::kManifestName)) return false;
+  std::string why = "is another one";
+  try {
+    if (core::read_file(own / checkpoint::kManifestName) == core::read_file(staged / checkpoint::kManifestName))
+      return true;
+  } catch (const EnvironmentError& error) {
+    why = fmt::format("cannot be read: {}", error.what());
+  }
+  throw CheckpointError(
+      fmt::format("remote: {} is not fetched: the run's own '{}' has that name and {}", address.text(), own.string(),
+                  why),
+      "it stays as it is: go on from the fetched one under another --name, or from the own one with --resume latest");
+}
+
 }  // namespace
 
 FetchedRun fetch_latest(ObjectStore& run_copy, const fs::path& run_folder, bool takes_openclip) {
@@ -243,17 +261,17 @@ fs::path fetch_checkpoint(const Address& address, const fs::path& run_folder, co
   store->download(fmt::format("{}/{}", name, checkpoint::kManifestName), staged / checkpoint::kManifestName);
   const auto manifest = checkpoint::read_manifest(staged);
   const fs::path target = run_folder / "checkpoints" / checkpoint::checkpoint_name(manifest.step, manifest.attempt);
-  std::error_code ignored;
-  if (fs::exists(target / checkpoint::kManifestName, ignored) &&
-      core::read_file(target / checkpoint::kManifestName) == core::read_file(staged / checkpoint::kManifestName) &&
+  if (is_same_here(target, staged, address) &&
       checkpoint::verify_files(target, manifest, checkpoint::VerifyDepth::kHashes).problems.empty())
     return target;
+  const bool has_own = !checkpoint::list_checkpoints(run_folder).empty();
   std::string problem = lacking_file(listing, name + "/", manifest);
   if (problem.empty()) problem = download_files(*store, name + "/", staged, manifest);
   if (!problem.empty())
     throw CheckpointError(fmt::format("remote: checkpoint {} is damaged: {}", address.text(), problem),
                           "name an older one, or --resume latest with --remote-sync, which passes over damaged ones");
-  for (const StoredFile& claim : store->list("owner."))
+  // Claims say which of their own run's checkpoints count: beside others they would void those.
+  for (const StoredFile& claim : has_own ? std::vector<StoredFile>() : store->list("owner."))
     if (!fs::exists(run_folder / "checkpoints" / claim.name))
       store->download(claim.name, run_folder / "checkpoints" / claim.name);
   return move_into_place(staged, target);

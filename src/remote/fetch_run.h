@@ -24,8 +24,8 @@ bool holds_run(ObjectStore& run_copy);
 FetchedRun fetch_latest(ObjectStore& run_copy, const std::filesystem::path& run_folder, bool takes_openclip = false);
 
 /// Brings one checkpoint, the folder at `address`, into checkpoints/ of the run's folder, verifies it and returns its
-/// path; one that is there already and whole is not fetched again. CheckpointError for a folder that is no checkpoint
-/// or is damaged.
+/// path; one that is there already and whole is not fetched again. Another one of its name is never replaced:
+/// CheckpointError. So is a folder that is no checkpoint or is damaged.
 std::filesystem::path fetch_checkpoint(const Address& address, const std::filesystem::path& run_folder,
                                        const ClientConfig& config = {});
 

@@ -59,7 +59,16 @@ RunSync::~RunSync() {
 bool RunSync::is_stopped() const { return is_ending_ || Clock::now() >= deadline_.load(); }
 
 void RunSync::run() {
-  send_until_told();
+  try {
+    send_until_told();
+  } catch (const std::exception& error) {  // no memory for what a pass must note: the run goes on without its copy
+    last_ = {.num_missing = 1, .missing = {}};
+    try {
+      failure_ = error_text(error);
+      core::log_warning("remote: nothing more is sent to {}: {}", config_.address.text(), failure_);
+    } catch (const std::exception&) {  // finish() says that something is missing
+    }
+  }
   {
     const std::lock_guard lock(mutex_);
     has_ended_ = true;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,7 +18,7 @@ class SyncState {
   /// Reads what an earlier process left, where it sent to the same place; else nothing has arrived yet.
   SyncState(const std::filesystem::path& run_folder, const std::string& address);
 
-  bool is_empty() const { return state_["files"].empty(); }
+  bool is_empty() const { return files_.empty(); }
   bool has_arrived(const RunFile& file) const;
   void note_arrived(const RunFile& file);
   /// Forgets files that are not at the copy, by name and size.
@@ -31,8 +32,20 @@ class SyncState {
   void save() const;
 
  private:
+  struct Note {
+    int64_t bytes = 0, mtime_ns = 0;
+    core::Json parts = core::Json::object();  // of uploads
+    bool fits(const RunFile& file) const { return bytes == file.bytes && mtime_ns == file.mtime_ns; }
+  };
+  using Notes = std::map<std::string, Note>;  // by name
+  void read(const core::Json& state);
+  static Notes notes_from_json(const core::Json& noted);
+  static core::Json to_json(const Notes& notes, bool has_parts);
+
+  // In the file: {"address", "files": {name: {bytes, mtime_ns}}, "uploads": {name: {bytes, mtime_ns, parts}}}
   std::filesystem::path path_;
-  core::Json state_;  // {"address", "files": {name: {bytes, mtime_ns}}, "uploads": {name: {bytes, mtime_ns, parts}}}
+  std::string address_;
+  Notes files_, uploads_;
 };
 
 }  // namespace lockstep::remote

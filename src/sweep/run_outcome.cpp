@@ -82,7 +82,9 @@ std::vector<JobSpan> read_spans(const fs::path& events_file) {
   for (const core::Json& line : record::read_json_lines(events_file).lines) {
     try {
       const std::string event = line.at("event"), job = line.at("job");
-      const int restart = line.at("restart");
+      const auto number = core::integer_of(line.at("restart"));
+      if (!number || !std::in_range<int>(*number)) continue;
+      const int restart = static_cast<int>(*number);
       const double time_s = line.at("time_s");
       if (event == "start") {
         spans.push_back({.job = job, .restart = restart, .start_s = time_s, .nodes = line.at("nodes")});

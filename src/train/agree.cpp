@@ -1,9 +1,7 @@
 #include "train/agree.h"
 
-#include <filesystem>
-
 #include "core/error.h"
-#include "core/files.h"
+#include "core/system_failure.h"
 
 namespace lockstep::train {
 namespace {
@@ -18,10 +16,11 @@ std::string outcome_of(const std::function<std::string()>& body) {
     outcome["text"] = body();
   } catch (const Error& error) {
     fail(error);
-  } catch (const std::filesystem::filesystem_error& error) {
-    fail(core::as_environment_error(error));
   } catch (const std::exception& error) {
-    fail(Error(ExitCode::kInternal, error.what()));
+    if (const auto failure = core::system_failure_of(error))
+      fail(*failure);
+    else
+      fail(Error(ExitCode::kInternal, error.what()));
   }
   return outcome.dump(-1, ' ', false, core::Json::error_handler_t::replace);
 }

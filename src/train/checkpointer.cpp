@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "checkpoint/is_there.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/ranking.h"
 #include "checkpoint/room.h"
@@ -225,11 +226,12 @@ static std::string hint_of_no_checkpoint(const fs::path& folder) {
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
   decide_on_checkpoints(
       world_, is_in_parts(state_), config_.waits, [&](const checkpoint::VerifyFunction& verify) -> std::string {
-        if (!fs::exists(folder / checkpoint::kManifestName))
-          throw CheckpointError(fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
-                                            fs::exists(folder) ? fmt::format("it has no {}", checkpoint::kManifestName)
-                                                               : "it does not exist"),
-                                hint_of_no_checkpoint(folder));
+        if (!checkpoint::is_there(folder / checkpoint::kManifestName))
+          throw CheckpointError(
+              fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
+                          checkpoint::is_there(folder) ? fmt::format("it has no {}", checkpoint::kManifestName)
+                                                       : "it does not exist"),
+              hint_of_no_checkpoint(folder));
         require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one", verify);
         return "";
       });

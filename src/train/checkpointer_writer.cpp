@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <system_error>
 
 #include "checkpoint/ranking.h"
 #include "core/error_lines.h"
@@ -107,7 +108,12 @@ void CheckpointWriter::start(const std::vector<WrittenFile>& files, checkpoint::
     copy_aside(files[i].tensors, files_[i].tensors);
   }
   for (const WrittenFile& file : files) wait_for_devices(file.tensors);
-  thread_ = std::thread([this, manifest = std::move(manifest)]() mutable { write(std::move(manifest)); });
+  try {
+    thread_ = std::thread([this, manifest] { write(manifest); });
+  } catch (const std::system_error& failure) {
+    core::log_warning("train: no thread for writing a checkpoint, training waits for it: {}", failure.what());
+    write(std::move(manifest));
+  }
 }
 
 bool CheckpointWriter::wait() {
@@ -117,11 +123,28 @@ bool CheckpointWriter::wait() {
 
 void CheckpointWriter::fail(const fs::path& folder, int64_t step, const std::string& why) {
   last_succeeded_ = false;
-  const bool has_older = checkpoint::has_usable_checkpoint(config_.run_folder);
+  using checkpoint::Presence;
+  const Presence older = checkpoint::find_usable_checkpoint(config_.run_folder);
   core::log_warning("train: checkpoint of step {} was not saved, {} and training goes on: {}", step,
-                    has_older ? "the one before stays" : "there is none before it", why);
+                    older == Presence::kPresent  ? "the one before stays"
+                    : older == Presence::kAbsent ? "there is none before it"
+                                                 : "whether there is one before it is not known",
+                    why);
   std::error_code ignored;
   if (config_.is_first) fs::remove_all(folder, ignored);
+}
+
+void CheckpointWriter::tell_failure(const fs::path& folder, int64_t step, bool is_committed,
+                                    const std::exception& error) {
+  try {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const std::string text = known != nullptr ? one_line_text(*known) : error.what();
+    if (is_committed)
+      core::log_warning("train: checkpoint of step {} is saved, but what follows it failed: {}", step, text);
+    else
+      fail(folder, step, text);
+  } catch (const std::exception&) {  // no memory for words: whoever waits still learns that it failed
+  }
 }
 
 void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
@@ -146,12 +169,8 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
     checkpoint::remove_left_overs(config_.run_folder, manifest.attempt);
     remove_superfluous(manifest.attempt, manifest.extra.value(kFirstAttemptKey, 1));
   } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const std::string text = known != nullptr ? one_line_text(*known) : error.what();
-    if (is_committed)
-      core::log_warning("train: checkpoint of step {} is saved, but what follows it failed: {}", manifest.step, text);
-    else
-      fail(folder, manifest.step, text);
+    last_succeeded_ = is_committed;
+    tell_failure(folder, manifest.step, is_committed, error);
   }
 }
 

@@ -87,6 +87,7 @@ class CheckpointWriter {
   checkpoint::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name,
                                         FileParts& parts) const;
   void fail(const std::filesystem::path& folder, int64_t step, const std::string& why);
+  void tell_failure(const std::filesystem::path& folder, int64_t step, bool is_committed, const std::exception& error);
   void commit(const std::filesystem::path& folder, const checkpoint::CheckpointManifest& manifest) const;
 
   WriterConfig config_;

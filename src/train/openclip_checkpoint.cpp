@@ -56,6 +56,16 @@ void require_plain_adamw(const fs::path& file, const CheckpointState& state) {
       refuse(file, "it has no fp32 copies of 16-bit weights", "use a --precision of OpenCLIP: amp, amp_bf16, fp32");
 }
 
+/// What `read` makes of the file. CheckpointError where it cannot be read: whether it is good is not known.
+template <typename Read> auto read_checkpoint_file(const fs::path& file, const Read& read) {
+  try {
+    return read(file);
+  } catch (const EnvironmentError& error) {
+    throw CheckpointError(fmt::format("train: checkpoint '{}' cannot be read: {}", file.string(), error.what()),
+                          error.hint());
+  }
+}
+
 /// The optimiser's tensors under our names, of the shapes of the parameters.
 models::NamedValues optimizer_values(const fs::path& file, const models::PtOptimizer& saved,
                                      const std::vector<std::string>& names,
@@ -102,7 +112,7 @@ bool is_openclip_checkpoint(const fs::path& path) {
 void import_openclip_checkpoint(const fs::path& file, const fs::path& folder, const CheckpointState& state,
                                 const EpochLength& epoch) {
   require_plain_adamw(file, state);
-  const models::PtCheckpoint saved = models::read_pt_checkpoint(file);
+  const models::PtCheckpoint saved = read_checkpoint_file(file, models::read_pt_checkpoint);
   if (!saved.optimizer || !saved.model.epoch)
     refuse(file, "it holds weights alone, no epoch and no optimizer", "start from them with --pretrained");
   const models::WeightFile weights = models::normalised_weights(file, saved.model);
@@ -140,7 +150,7 @@ void import_openclip_checkpoint(const fs::path& file, const fs::path& folder, co
 }
 
 std::optional<optim::AdamWConfig> openclip_adamw(const fs::path& file) {
-  const auto tuning = models::read_pt_tuning(file);
+  const auto tuning = read_checkpoint_file(file, models::read_pt_tuning);
   if (!tuning) return std::nullopt;
   return optim::AdamWConfig{
       .beta1 = tuning->beta1, .beta2 = tuning->beta2, .epsilon = tuning->epsilon, .weight_decay = tuning->weight_decay};

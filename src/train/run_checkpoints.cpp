@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "checkpoint/is_there.h"
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -56,7 +57,7 @@ std::optional<checkpoint::CheckpointManifest> RunCheckpoints::starting_manifest(
   if (!snapshot.folder.empty()) return checkpoint::read_manifest(snapshot.folder);
   if (!run_.folder.has_checkpoint) return std::nullopt;
   if (!run_.folder.resume_latest) {
-    if (!std::filesystem::exists(run_.folder.resume_path / checkpoint::kManifestName))
+    if (!checkpoint::is_there(run_.folder.resume_path / checkpoint::kManifestName))
       return std::nullopt;  // restore() says so
     return checkpoint::read_manifest(run_.folder.resume_path);
   }
@@ -245,9 +246,12 @@ void RunCheckpoints::finish_saving() {
   succeed_together(run_.world(), [&] {
     if (is_saved) return;
     const std::string flags = config::flags_to_resume(run_.options().name, run_.folder.name);
+    using checkpoint::Presence;
+    const Presence older = checkpoint::find_usable_checkpoint(run_.folder.path);
     throw CheckpointError(
         "train: the last checkpoint could not be written; the warning above says why",
-        checkpoint::has_usable_checkpoint(run_.folder.path)
+        older == Presence::kUnknown ? checkpoint::how_to_continue(run_.folder.path, flags)
+        : older == Presence::kPresent
             ? fmt::format("the older checkpoints are whole: make room, and the same command with {} continues the run",
                           flags)
             : fmt::format("there is no older one, so nothing can be continued: make room and begin again under another "

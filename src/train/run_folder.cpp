@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "checkpoint/is_there.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/openclip_files.h"
 #include "core/error.h"
@@ -64,20 +65,32 @@ void choose_start(RunFolder& folder, const config::RunOptions& options, const Sl
   folder.has_checkpoint = has_checkpoint(folder);
 }
 
+/// How somebody goes on whose --name is taken.
+std::string hint_of_taken_name(const RunFolder& folder, bool has_their_checkpoint) {
+  using checkpoint::Presence;
+  const Presence found = has_their_checkpoint ? Presence::kPresent : checkpoint::find_usable_checkpoint(folder.path);
+  if (found == Presence::kUnknown)
+    return fmt::format(
+        "whether it has saved a checkpoint is not known, not all of '{}' can be read: choose another --name, or see to "
+        "the storage or the permissions and continue it with --resume latest",
+        folder.checkpoints().string());
+  return found == Presence::kPresent
+             ? "continue it with --resume latest, or choose another --name"
+             : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest";
+}
+
 /// Refuses to write into the folder of a run that this start does not continue. Of OpenCLIP's runs also one that ended
 /// before its first checkpoint: params.txt without our record is OpenCLIP's, which a new run would write over.
 void refuse_other_run(const RunFolder& folder, const config::RunOptions& options) {
-  const bool is_ours = fs::exists(folder.path / "run.json");
+  const bool is_ours = checkpoint::is_there(folder.path / "run.json");
   const bool has_their_checkpoint =
       !is_ours && options.takes_openclip_checkpoints && !checkpoint::newest_openclip_file(folder.path).empty();
-  const bool is_theirs = has_their_checkpoint ||
-                         (!is_ours && options.takes_openclip_checkpoints && fs::exists(folder.path / "params.txt"));
+  const bool is_theirs = has_their_checkpoint || (!is_ours && options.takes_openclip_checkpoints &&
+                                                  checkpoint::is_there(folder.path / "params.txt"));
   if (!is_ours && !is_theirs) return;
   throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name, is_theirs ? " of OpenCLIP" : "",
                                options.logs),
-                   has_their_checkpoint || checkpoint::has_usable_checkpoint(folder.path)
-                       ? "continue it with --resume latest, or choose another --name"
-                       : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest");
+                   hint_of_taken_name(folder, has_their_checkpoint));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "core/env.h"
@@ -380,9 +381,9 @@ bool TrainRun::evaluate(const EvaluationTime& when) {
 namespace {
 
 ExitCode train_in(StartedRun& started, const TrainRequest& request, const SoftwareVersions& versions) {
-  TrainRun run = explaining_memory(request, started.num_ranks, [&] { return TrainRun(request, versions, started); });
+  TrainRun run = explaining_limits(request, started.num_ranks, [&] { return TrainRun(request, versions, started); });
   try {
-    return explaining_memory(request, started.num_ranks, [&] { return run.run(); });
+    return explaining_limits(request, started.num_ranks, [&] { return run.run(); });
   } catch (const Error& error) {
     run.note_failure(error);
     throw;
@@ -390,6 +391,12 @@ ExitCode train_in(StartedRun& started, const TrainRequest& request, const Softwa
     run.note_failure(Error(ExitCode::kInternal, error.what()));
     throw;
   }
+}
+
+/// Known not to be there, which is more than not to be seen.
+bool is_absent(const std::filesystem::path& path) {
+  std::error_code failure;
+  return std::filesystem::status(path, failure).type() == std::filesystem::file_type::not_found;
 }
 
 }  // namespace
@@ -405,7 +412,7 @@ ExitCode train(const TrainRequest& request, const SoftwareVersions& versions) {
     // a record that tells of it.
     const bool is_refusal = error.code() == ExitCode::kUsage || error.code() == ExitCode::kData;
     const bool is_unfit = (error.code() == ExitCode::kEnvironment || error.code() == ExitCode::kCheckpoint) &&
-                          started.folder && !std::filesystem::exists(started.folder->path / "run.json");
+                          started.folder && is_absent(started.folder->path / "run.json");
     if ((is_refusal || is_unfit) && started.folder) remove_new_folders(*started.folder);
     throw;
   }

@@ -148,11 +148,16 @@ TEST_F(TrainFaults, StorageThatFailsIsNoNewBeginning) {
   const std::vector<std::string> more = {"--resume", "latest", "--max-steps", "3", "--keep", "1"};
   for (const int error : {EIO, ESTALE})
     for (const char* below : {"checkpoints", "checkpoints/step-00000002.a1/manifest.json",
-                              "checkpoints/step-00000002.a1/model.safetensors"}) {
+                              "checkpoints/step-00000002.a1/model.safetensors", "run.json"}) {
       const auto ended = train("run", more, faulty.environment(run / below, fmt::format("noread {}", error)));
       expect_error(ended, 5, {(run / below).string() + "'", std::strerror(error), "hint: "});
       EXPECT_EQ(losses("run").size(), 2u) << "no step was done: " << ended.err;
+      if (std::string(below) == "run.json" || std::string(below) == "checkpoints") continue;
+      const auto named = train("named", {"--resume", (run / "checkpoints/step-00000002.a1").string()},
+                               faulty.environment(run / below, fmt::format("noread {}", error)));
+      expect_error(named, 5, {(run / below).string() + "'", std::strerror(error), "hint: "});
     }
+  EXPECT_FALSE(fs::exists(run / "run.json.damaged")) << "it is not known to be damaged";
   std::vector<std::string> usable;
   for (const auto& entry : checkpoint::list_checkpoints(run))
     if (entry.state == checkpoint::CheckpointState::kUsable) usable.push_back(entry.folder.filename().string());
@@ -160,6 +165,33 @@ TEST_F(TrainFaults, StorageThatFailsIsNoNewBeginning) {
   const auto done = train("run", more);
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.err.find("continuing after step 2 from"), std::string::npos) << done.err;
+}
+
+/// With one thread more each time, until the run has all that it starts.
+TEST_F(TrainFaults, AThreadThatCannotBeStartedIsAnError) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  const FaultyFiles faulty;
+  constexpr int kMostThreads = 40;
+  int num_allowed = 0;
+  for (; num_allowed < kMostThreads; ++num_allowed) {
+    SCOPED_TRACE(num_allowed);
+    const auto ended = train(fmt::format("threads{}", num_allowed), {"--max-steps", "1"},
+                             faulty.environment(logs_.path(), fmt::format("nothread {}", num_allowed)));
+    if (ended.exit_code == 0) break;
+    expect_error(ended, 6, {"the system starts no more threads", "hint: ", "ulimit -u"});
+  }
+  EXPECT_GT(num_allowed, 2);
+  EXPECT_LT(num_allowed, kMostThreads);
+}
+
+TEST_F(TrainFaults, APoolOfThreadsIsSmallerWhereTheSystemStartsNoMore) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  const FaultyFiles faulty;
+  const auto made = run_lockstep({"data", "make-shapes", (logs_.path() / "set").string(), "--samples", "8",
+                                  "--val-samples", "4", "--samples-per-shard", "2", "--workers", "4"},
+                                 faulty.environment(logs_.path(), "nothread 1"));
+  expect_error(made, 0, {"2 of 4 threads cannot be started, the work takes longer"});
+  EXPECT_TRUE(fs::exists(logs_.path() / "set/train-000003.tar"));
 }
 
 TEST_F(TrainFaults, AFullDiskKeepsTheLastGoodCheckpoint) {

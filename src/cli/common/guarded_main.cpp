@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <new>
 
@@ -13,10 +12,10 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "core/error_lines.h"
-#include "core/files.h"
 #include "core/json.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "core/system_failure.h"
 
 namespace lockstep::cli {
 namespace {
@@ -50,12 +49,13 @@ int guarded_main(const std::function<int()>& body) {
   } catch (const Error& error) {
     print_error(shown_text(error));
     return static_cast<int>(error.code());
-  } catch (const std::filesystem::filesystem_error& error) {
-    print_error(shown_text(core::as_environment_error(error)));
-    return static_cast<int>(ExitCode::kEnvironment);
   } catch (const std::bad_alloc&) {
     print_error("cli: out of memory");
   } catch (const std::exception& error) {
+    if (const auto failure = core::system_failure_of(error)) {
+      print_error(shown_text(*failure));
+      return static_cast<int>(failure->code());
+    }
     print_error(core::replace_all(core::printable(error.what()), "\n", "\n  | "));  // with the frames of LibTorch's
   }
   return static_cast<int>(ExitCode::kInternal);

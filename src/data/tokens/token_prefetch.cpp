@@ -12,8 +12,17 @@ TokenPrefetch::~TokenPrefetch() {
   reader_.join();
 }
 
-/// Ends with what there is nothing behind: the end of the data or an error. That stays in the queue for good.
 void TokenPrefetch::read_ahead() {
+  try {
+    read_to_the_end();
+  } catch (...) {  // no memory for a place in the queue
+    failure_ = std::current_exception();
+    queue_.close();
+  }
+}
+
+/// Ends with what there is nothing behind: the end of the data or an error. That stays in the queue for good.
+void TokenPrefetch::read_to_the_end() {
   for (bool is_last = false; !is_last;) {
     Read read;
     try {
@@ -35,6 +44,7 @@ void TokenPrefetch::read_ahead() {
 
 void TokenPrefetch::next(TokenBatch& batch) {
   std::optional<Read> read = queue_.pop();
+  if (!read && failure_) std::rethrow_exception(failure_);
   LOCKSTEP_CHECK(read.has_value(), "the queue of token batches is closed");
   if (read->error) std::rethrow_exception(read->error);
   std::swap(batch, read->batch);

@@ -29,11 +29,13 @@ class TokenPrefetch {
     std::exception_ptr error;
   };
   void read_ahead();
+  void read_to_the_end();
 
   GptStream stream_;  // of the thread
   core::Json position_;
   BoundedQueue<Read> queue_;
-  std::thread reader_;  // last: it begins with all of the above there
+  std::exception_ptr failure_;  // of the thread itself, set before it closes the queue
+  std::thread reader_;          // last: it begins with all of the above there
 };
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/rng.h"
+#include "support/error_text.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -287,6 +288,22 @@ TEST(Unreadable, NobodyIsToldThatNothingWasSaved) {
   EXPECT_EQ(unknown.find("no checkpoint was saved"), std::string::npos) << unknown;
   EXPECT_NE(unknown.find("whether there is a checkpoint is not known"), std::string::npos) << unknown;
   EXPECT_NE(unknown.find("--resume latest"), std::string::npos) << unknown;
+}
+
+TEST(Unreadable, WhetherThereIsAUsableOneIsThenNotKnown) {
+  const core::TempDir run;
+  EXPECT_EQ(find_usable_checkpoint(run.path()), Presence::kAbsent);
+  const fs::path only = make_checkpoint(run.path(), 10, 1);
+  EXPECT_EQ(find_usable_checkpoint(run.path()), Presence::kPresent);
+  for (const fs::path& hidden : {run.path() / "checkpoints", only / kManifestName}) {
+    make_unreadable(hidden);
+    EXPECT_EQ(find_usable_checkpoint(run.path()), Presence::kUnknown) << hidden;
+    EXPECT_TRUE(tests::holds(how_to_continue(run.path(), "--resume latest"), "is not known")) << hidden;
+    make_readable(hidden);
+  }
+  make_checkpoint(run.path(), 20, 1);
+  make_unreadable(only / kManifestName);
+  EXPECT_EQ(find_usable_checkpoint(run.path()), Presence::kPresent);
 }
 
 TEST(Unreadable, ANewerCheckpointIsNotPassedOver) {

@@ -62,6 +62,17 @@ TEST(Hostlist, CapsTheCount) {
     EXPECT_THROW(expand_hostlist(text, 100), EnvironmentError) << text;
 }
 
+TEST(Hostlist, CapsTheLengthOfNames) {
+  const std::string longest(255, 'n'), first(253, 'n');
+  EXPECT_EQ(expand_hostlist(longest), Names{longest});
+  EXPECT_EQ(expand_hostlist(first + "[01-02]"), (Names{first + "01", first + "02"}));
+  std::string brackets = "n[0-65535]";
+  for (int i = 0; i < 300; ++i) brackets += "[0]";
+  for (const std::string& text :
+       {longest + "n", first + "n[01-02]", first + "[1-2]nn", "n[0-65535]" + longest, brackets})
+    EXPECT_THROW(expand_hostlist(text), EnvironmentError) << text;
+}
+
 TEST(Hostlist, MutatedTextIsReadOrRefused) {
   core::CounterRng rng(core::stream_key(2, "hostlist"));
   const std::string alphabet = "an019[],- (x\n\xff";

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <future>
 #include <limits>
+#include <new>
 #include <thread>
 
 #include "core/clock.h"
@@ -21,6 +22,7 @@
 #include "core/rng.h"
 #include "record/reader.h"
 #include "record/run_data.h"
+#include "support/error_text.h"
 #include "support/file_size_limit.h"
 #include "support/stalled_pipe.h"
 #include "unit/record/record_checks.h"
@@ -221,6 +223,26 @@ TEST(RunRecord, ADamagedRunFileIsKeptAsideAndTheAttemptsGoOn) {
   EXPECT_EQ(read_run(folder.path()).attempts.size(), 1u);
 }
 
+TEST(RunRecord, ARunFileThatCannotBeReadIsNotTakenForDamaged) {
+  const core::TempDir folder;
+  { RunRecord(folder.path(), Json::object()).finish({}); }
+  const fs::path file = folder.path() / "run.json", aside = folder.path() / "aside";
+  fs::rename(file, aside);
+  const auto expect_refused = [&] {
+    const auto refused = tests::message_of<CheckpointError>([&] { RunRecord(folder.path(), Json::object()); });
+    EXPECT_TRUE(tests::holds(refused, file.string())) << refused;
+    EXPECT_FALSE(fs::exists(folder.path() / "run.json.damaged"));
+  };
+  fs::create_symlink("run.json", file);  // leads to itself: nobody can look at it
+  expect_refused();
+  fs::remove(file);
+  fs::create_directory(file);  // is there, and cannot be read
+  expect_refused();
+  fs::remove(file);
+  fs::rename(aside, file);
+  EXPECT_EQ(RunRecord(folder.path(), Json::object()).attempt(), 2);
+}
+
 TEST(RunRecord, HowItEndsIsTold) {
   const core::TempDir folder;
   {
@@ -411,6 +433,22 @@ TEST(RunRecord, AStalledFileSystemNeverDelaysAStep) {
   EXPECT_EQ(static_cast<int64_t>(read.steps.size()), kSteps + 1 - record.health().dropped);
   record.finish({});
   EXPECT_EQ(core::read_json_file(folder.path() / "status.json")["dropped_lines"], record.health().dropped);
+}
+
+TEST(AppendQueue, ATickThatThrowsEndsNothing) {
+  const core::TempDir folder;
+  AppendQueue queue({.flush_every = 1ms});
+  const int file = queue.open_file(folder.path() / "lines", true);
+  queue.set_tick([] { throw std::bad_alloc(); });
+  std::string want;
+  for (const char* line : {"one\n", "two\n"}) {
+    want += line;
+    queue.append(file, line);
+    queue.flush();
+    EXPECT_EQ(core::read_file(folder.path() / "lines"), want);
+  }
+  EXPECT_GE(queue.health().write_errors, 1);
+  EXPECT_EQ(queue.health().dropped, 0);
 }
 
 TEST(AppendQueue, WhatADiskDoesNotTakeIsWrittenWhenItDoes) {

@@ -237,6 +237,42 @@ TEST(RunSync, OneCheckpointIsFetchedWithItsAttempt) {
   EXPECT_TRUE(tests::holds(text, "is no whole checkpoint: it has no manifest.json")) << text;
 }
 
+TEST(RunSync, AFetchedCheckpointReplacesNoOtherOfItsName) {
+  const SmallRun own, other;
+  const fs::path name = "checkpoints/step-00000010.a1", mine = own.folder / name, theirs = other.folder / name;
+  checkpoint::claim_checkpoints(other.folder, {});
+  own.write((name / "model.safetensors").string(), "weights of this run");
+  checkpoint::write_manifest(
+      mine, {.step = 10, .attempt = 1, .files = {checkpoint::describe_file(mine, "model.safetensors")}});
+  const Address address = parse_address(theirs.string());
+  const auto refused = [&] {
+    return tests::message_of<CheckpointError>([&] { fetch_checkpoint(address, own.folder); });
+  };
+  const std::string text = refused();
+  EXPECT_TRUE(tests::holds(text, "'" + mine.string() + "' has that name and is another one")) << text;
+  const std::string manifest = core::read_file(mine / checkpoint::kManifestName);
+  core::write_file_atomic(mine / checkpoint::kManifestName, "{}");  // damaged
+  EXPECT_TRUE(tests::holds(refused(), "is another one"));
+  fs::remove(mine / checkpoint::kManifestName);
+  fs::create_symlink(checkpoint::kManifestName, mine / checkpoint::kManifestName);  // leads to itself
+  EXPECT_TRUE(tests::holds(refused(), (mine / checkpoint::kManifestName).string()));
+  fs::remove(mine / checkpoint::kManifestName);
+  core::write_file_atomic(mine / checkpoint::kManifestName, manifest);
+  EXPECT_EQ(core::read_file(mine / "model.safetensors"), "weights of this run");
+  EXPECT_FALSE(fs::exists(own.folder / "fetching.part"));
+  // One of a free name comes, and voids none of this run's: the other's claims stay away.
+  other.add_checkpoint(30);
+  const fs::path fetched =
+      fetch_checkpoint(parse_address((other.folder / "checkpoints/step-00000030.a1").string()), own.folder);
+  EXPECT_TRUE(fs::exists(fetched / checkpoint::kManifestName));
+  EXPECT_FALSE(fs::exists(own.folder / "checkpoints/owner.2"));
+  for (const auto& entry : checkpoint::list_checkpoints(own.folder)) EXPECT_EQ(entry.problem, "") << entry.folder;
+  // What an interrupted save left is no checkpoint.
+  fs::remove(mine / checkpoint::kManifestName);
+  EXPECT_EQ(fetch_checkpoint(address, own.folder), mine);
+  EXPECT_EQ(core::read_file(mine / checkpoint::kManifestName), core::read_file(theirs / checkpoint::kManifestName));
+}
+
 TEST(RunSync, ACheckpointOfOpenClipIsOneFile) {
   const core::TempDir there, here;
   core::write_file_atomic(there.path() / "epoch_3.pt", "weights");

@@ -11,11 +11,13 @@
 #include "core/files.h"
 #include "models/contrastive_task.h"
 #include "optim/adamw.h"
+#include "support/error_text.h"
 #include "support/file_size_limit.h"
 #include "support/ranks/run_ranks.h"
 #include "support/tensor_golden.h"
 #include "support/tiny_towers.h"
 #include "train/checkpointer_writer.h"
+#include "train/openclip_checkpoint.h"
 #include "train/step_runner.h"
 #include "train/training.h"
 
@@ -500,6 +502,30 @@ TEST(Checkpointer, AFullDiskKeepsTheOldOneAndTrainingGoesOn) {
   run.save();
   EXPECT_TRUE(run.checkpointer().wait());
   EXPECT_EQ(folders_in(dir.path()), std::vector<std::string>{"step-00000003.a1"});
+}
+
+TEST(Checkpointer, NobodyIsToldThatThereIsNoneBeforeItWhoCouldNotLook) {
+  const core::TempDir dir;
+  CheckpointWriter writer({.run_folder = dir.path()});
+  const auto told = [&](int64_t step) {
+    testing::internal::CaptureStderr();
+    EXPECT_NE(writer.prepare(step, 1), "");
+    return testing::internal::GetCapturedStderr();
+  };
+  fs::create_symlink("checkpoints", dir.path() / "checkpoints");  // leads to itself
+  const std::string unknown = told(7);
+  EXPECT_TRUE(tests::holds(unknown, "whether there is one before it is not known")) << unknown;
+  fs::remove(dir.path() / "checkpoints");
+  core::write_file_atomic(dir.path() / "checkpoints", "a file where the folder is to be");
+  EXPECT_TRUE(tests::holds(told(8), "is not known"));
+}
+
+TEST(Checkpointer, AFileOfOpenClipThatCannotBeReadIsNoDamagedOne) {
+  const core::TempDir dir;
+  const fs::path file = dir.path() / "epoch_1.pt";
+  fs::create_symlink("epoch_1.pt", file);  // leads to itself
+  const auto refused = tests::message_of<CheckpointError>([&] { openclip_adamw(file); });
+  EXPECT_TRUE(tests::holds(refused, "'" + file.string() + "' cannot be read")) << refused;
 }
 
 TEST(Checkpointer, AnotherModelIsRefusedByName) {

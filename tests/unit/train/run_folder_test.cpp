@@ -81,6 +81,21 @@ TEST_F(RunFolderTest, ACheckpointOfOpenClipThatCannotBeLookedAtIsNoNewBeginning)
   }
 }
 
+TEST_F(RunFolderTest, NobodyIsToldThatARunHasSavedNothingWhoseCheckpointsCannotBeListed) {
+  add_file("run.json");
+  options_.takes_openclip_checkpoints = false;
+  EXPECT_TRUE(tests::holds(tests::message_of<UsageError>([&] { choose(); }), "it has saved no checkpoint"));
+  fs::remove_all(run_ / "checkpoints");
+  fs::create_symlink("checkpoints", run_ / "checkpoints");  // leads to itself
+  const auto refused = tests::message_of<UsageError>([&] { choose(); });
+  EXPECT_FALSE(tests::holds(refused, "it has saved no checkpoint")) << refused;
+  EXPECT_TRUE(tests::holds(refused, "whether it has saved a checkpoint is not known")) << refused;
+  fs::remove(run_ / "run.json");
+  fs::create_symlink("run.json", run_ / "run.json");
+  const auto unknown = tests::message_of<CheckpointError>([&] { choose(); });
+  EXPECT_TRUE(tests::holds(unknown, "cannot look at '" + (run_ / "run.json").string())) << unknown;
+}
+
 TEST_F(RunFolderTest, AFileInTheWayIsNamed) {
   core::write_file_atomic(logs_.path() / "notdir", "x");
   options_.logs = (logs_.path() / "notdir").string();
