@@ -188,7 +188,7 @@ void fill_epochs(Point& point, const std::vector<RunSummary>& runs) {
   std::vector<double> total, train, samples;
   for (const size_t index : point.runs)
     for (const EpochTimes& epoch : runs[index].epochs) {
-      total.push_back(epoch.total_s);
+      if (std::isfinite(epoch.total_s)) total.push_back(epoch.total_s);
       train.push_back(epoch.train_s);
       samples.push_back(epoch.samples);
     }
@@ -286,7 +286,7 @@ Estimate efficiency_of(const Point& point, const Point& base) {
 
 void fill_epoch_efficiency(Point& point, const Point& base) {
   point.eff_epoch = point.eff_train = record::kUnknown;
-  if (!std::isfinite(point.epoch_s) || !std::isfinite(base.epoch_s)) {
+  if (!std::isfinite(point.epoch_train_s) || !std::isfinite(base.epoch_train_s)) {
     point.eff_missing["eff_epoch"] = "needs two whole epochs after the first at this size and at the base, with times";
   } else if (std::abs(point.epoch_samples / base.epoch_samples - 1) > 0.05) {
     point.eff_missing["eff_epoch"] =
@@ -295,6 +295,8 @@ void fill_epoch_efficiency(Point& point, const Point& base) {
     const double ratio = static_cast<double>(base.size) / static_cast<double>(point.size);
     point.eff_epoch = base.epoch_s / point.epoch_s * ratio;
     point.eff_train = base.epoch_train_s / point.epoch_train_s * ratio;
+    if (!std::isfinite(point.eff_epoch))
+      point.eff_missing["eff_epoch"] = "needs times of day, which tell what lies between epochs, here and at the base";
     return;
   }
   point.eff_missing["eff_train"] = point.eff_missing["eff_epoch"];

@@ -50,10 +50,6 @@ std::string power_text(double value) {
   return mantissa == "1" ? fmt::format("10^{}", exponent) : fmt::format("{} x 10^{}", mantissa, exponent);
 }
 
-std::string count_text(size_t count, const char* singular) {
-  return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s");
-}
-
 std::string capitalised(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;

@@ -14,8 +14,6 @@ std::string figure_text(double value, int digits = 4);
 /// A round amount of work: "10^9", "1.3 x 10^10".
 std::string power_text(double value);
 
-/// "1 run", "22 runs".
-std::string count_text(size_t count, const char* singular);
 /// "weak scaling" -> "Weak scaling".
 std::string capitalised(std::string text);
 

@@ -11,6 +11,7 @@
 #include "analysis/peak.h"
 #include "analysis/settings.h"
 #include "analysis/text.h"
+#include "core/counted.h"
 #include "core/strings.h"
 #include "stats/statistics.h"
 
@@ -105,18 +106,20 @@ void check_runs(const Adder& add, const std::vector<RunSummary>& runs) {
                       100 * series.elbow, run.name),
           "compare minima or repeat on a quieter machine");
     if (run.num_nonfinite_losses > 0)
-      add("M17", "skipped", fmt::format("{} has {} steps whose loss is not finite", run.name, run.num_nonfinite_losses),
+      add("M17", "skipped",
+          fmt::format("{} has {} whose loss is not finite", run.name, core::counted(run.num_nonfinite_losses, "step")),
           "mend the training before trusting its speed");
     if (run.num_skipped_steps > 0)
       add("M17", "skipped",
-          fmt::format("{} skipped {} steps, whose gradients were not finite (the first {} step {})", run.name,
-                      run.num_skipped_steps, run.steps_per_row > 1 ? "at or before" : "is", run.first_skipped_step),
+          fmt::format("{} skipped {}, whose gradients were not finite (the first {} step {})", run.name,
+                      core::counted(run.num_skipped_steps, "step"), run.steps_per_row > 1 ? "at or before" : "is",
+                      run.first_skipped_step),
           "mend the training, or measure behind the steps in which the loss scale settles");
     if (run.state == "failed" || run.state == "died")
       add("M17", "failed-run",
           fmt::format("{} {}{}; {} of it {} all there is of this size", run.name, run.state,
                       run.message.empty() ? "" : " (" + run.message + ")",
-                      count_text(static_cast<size_t>(run.num_steps), "step"), run.num_steps == 1 ? "is" : "are"),
+                      core::counted(static_cast<size_t>(run.num_steps), "step"), run.num_steps == 1 ? "is" : "are"),
           "run this size to its end");
   }
 }

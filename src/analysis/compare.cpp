@@ -14,6 +14,7 @@
 #include "analysis/curve.h"
 #include "analysis/group.h"
 #include "analysis/settings.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
@@ -114,7 +115,7 @@ std::string place_text(const std::string& size, const Attributes& key) {
 }
 
 void note_failed(const RunSummary& run, const char* side, bool is_left_out, std::vector<std::string>& notes) {
-  const std::string what = fmt::format("{} after {} steps", failure_text(run), run.num_steps);
+  const std::string what = fmt::format("{} after {}", failure_text(run), core::counted(run.num_steps, "step"));
   notes.push_back(
       is_left_out ? fmt::format("{} of {} is left out: {}, and whole runs stand beside it", run.name, side, what)
                   : fmt::format("{} of {} is used although {}: no whole run stands beside it", run.name, side, what));
@@ -149,12 +150,9 @@ void drop_failed_runs(Runs& a, Runs& b, bool is_paired, std::vector<std::string>
 
 std::string size_text(const Size& size) {
   if (size.first == 0 && size.second == 0) return "unknown size";
-  const auto counted = [](int64_t count, const char* noun) {
-    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-  };
-  if (size.second == 0) return counted(size.first, "node");
-  if (size.first == 0) return counted(size.second, "device");
-  return counted(size.first, "node") + ", " + counted(size.second, "device");
+  if (size.second == 0) return core::counted(size.first, "node");
+  if (size.first == 0) return core::counted(size.second, "device");
+  return core::counted(size.first, "node") + ", " + core::counted(size.second, "device");
 }
 
 /// What the user named; where that is not known, the run or the folder of the repeats.

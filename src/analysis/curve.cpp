@@ -1,4 +1,5 @@
 #include "analysis/curve.h"
+#include "core/counted.h"
 
 #include <fmt/format.h>
 
@@ -48,7 +49,7 @@ const char* unit_name(const Curve& curve) { return curve.is_by_devices ? "device
 
 std::string size_text(const Curve& curve, int64_t size) {
   if (size == 0) return "unknown size";
-  return fmt::format("{} {}{}", size, unit_name(curve), size == 1 ? "" : "s");
+  return core::counted(size, unit_name(curve));
 }
 
 bool is_token_task(const Point& point) {

@@ -19,6 +19,7 @@
 #include "analysis/tables_epochs.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
+#include "core/counted.h"
 #include "core/strings.h"
 
 namespace lockstep::analysis {
@@ -172,8 +173,9 @@ std::string title_of(const Analysis& analysis) {
 std::string subtitle_of(const Analysis& analysis) {
   size_t num_points = 0;
   for (const Curve& curve : analysis.curves) num_points += curve.points.size();
-  return fmt::format("{}, {} in {}, {} fired", count_text(analysis.runs.size(), "run"), count_text(num_points, "size"),
-                     count_text(analysis.curves.size(), "configuration"), count_text(analysis.flags.size(), "check"));
+  return fmt::format("{}, {} in {}, {} fired", core::counted(analysis.runs.size(), "run"),
+                     core::counted(num_points, "size"), core::counted(analysis.curves.size(), "configuration"),
+                     core::counted(analysis.flags.size(), "check"));
 }
 }  // namespace
 

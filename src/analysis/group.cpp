@@ -10,6 +10,7 @@
 #include "analysis/curve_names.h"
 #include "analysis/group.h"
 #include "analysis/settings.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "logs/logs.h"
@@ -276,7 +277,7 @@ void drop_failed(Point& point, const std::vector<RunSummary>& runs, std::vector<
       left_out.push_back(
           {index, "failed",
            fmt::format("{} after {}", failure_text(runs[index]),
-                       count_text(static_cast<size_t>(runs[index].num_steps), "step")),
+                       core::counted(static_cast<size_t>(runs[index].num_steps), "step")),
            "the point stands on its other runs; the failed one only shows that this size does not always finish"});
   point.runs = whole;
 }

@@ -15,6 +15,7 @@
 #include "analysis/tables.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
+#include "core/counted.h"
 #include "core/strings.h"
 #include "stats/statistics.h"
 
@@ -114,7 +115,7 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
                                           point.num_pauses == 0   ? "no pause"
                                           : point.num_pauses == 1 ? "one pause"
                                                                   : "one pause or none in each run",
-                                          count_text(static_cast<size_t>(point.num_window_steps), "step"),
+                                          core::counted(static_cast<size_t>(point.num_window_steps), "step"),
                                           size_text(curve, point.size), kNoMeasurement);
     if (!std::isfinite(estimate.pause_share)) {
       estimate.pause_share = 0;
@@ -211,8 +212,8 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
   const bool is_extrapolated = !estimate.kept_source.empty();
   const std::string measured =
       fmt::format("{} at {}",
-                  point.is_of_table ? count_text(point.runs.size(), "row") + " of the table"
-                                    : "median step over " + count_text(point.runs.size(), "run"),
+                  point.is_of_table ? core::counted(point.runs.size(), "row") + " of the table"
+                                    : "median step over " + core::counted(point.runs.size(), "run"),
                   size_text(curve, point.size));
   add("job size", count_cell(estimate.size), unit_of(curve),
       estimate.predicted       ? "predicted, not measured (M15)"
@@ -332,15 +333,15 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
     num_steps += point.num_window_steps, num_told += point.num_steps;
   }
   const record::RunSetup& setup = curve.points.front().setup;
-  const std::string jobs = has_all_jobs ? " of " + count_text(num_jobs, "job") : " (how many jobs is not known)";
+  const std::string jobs = has_all_jobs ? " of " + core::counted(num_jobs, "job") : " (how many jobs is not known)";
   std::string first =
       curve.points.front().is_of_table
           ? fmt::format(
                 "Scaling of {} is taken from {} of a table of results, which does not tell how they were measured.",
-                curve.name, count_text(num_runs, "row"))
+                curve.name, core::counted(num_runs, "row"))
           : fmt::format("Scaling of {} was measured {}in {}{}, {} after warm-up in all{}.", curve.name,
-                        setup.device.empty() ? "" : fmt::format("on {} ", setup.device), count_text(num_runs, "run"),
-                        jobs, count_text(static_cast<size_t>(num_steps), "optimiser step"),
+                        setup.device.empty() ? "" : fmt::format("on {} ", setup.device), core::counted(num_runs, "run"),
+                        jobs, core::counted(static_cast<size_t>(num_steps), "optimiser step"),
                         num_told < num_steps ? fmt::format(", of which the logs tell the time of {}", num_told) : "");
   if (setup.is_synthetic)
     first += *setup.is_synthetic
@@ -462,8 +463,8 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis, const Pr
 
 draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
   draw::Document document{.title = "Evidence for an application for computing time", .subtitle = {}};
-  document.subtitle = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"),
-                                  count_text(analysis.curves.size(), "configuration"));
+  document.subtitle = fmt::format("{} in {}", core::counted(analysis.runs.size(), "run"),
+                                  core::counted(analysis.curves.size(), "configuration"));
   for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
   draw::Section method{.id = "method", .title = "Method and reproduction"};
   add_text(method, method_of(analysis));

@@ -19,7 +19,7 @@ namespace lockstep::analysis {
 struct EpochTimes {
   int epoch = 0;
   double total_s = 0;  ///< From the end of the epoch before to the end of this one's last step: validation of the epoch
-                       ///< before counts here.
+                       ///< before counts here. NaN: the log has no times of day.
   double train_s = 0;  ///< From the start of its first step to the end of its last.
   double samples = 0;
 };

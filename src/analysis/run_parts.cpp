@@ -135,8 +135,22 @@ std::optional<EnergyUse> energy_use(const record::RunData& run, int64_t first_st
   return use;
 }
 
+/// Of a log without times of day: the training part of each epoch but the first.
+static std::vector<EpochTimes> summed_epochs(const record::RunData& run) {
+  std::vector<EpochTimes> epochs;
+  const double batch = run.setup.global_batch ? static_cast<double>(*run.setup.global_batch) : record::kUnknown;
+  for (auto at = run.epoch_sums.begin(); at != run.epoch_sums.end(); ++at)
+    if (at != run.epoch_sums.begin())
+      epochs.push_back({.epoch = at->first,
+                        .total_s = record::kUnknown,
+                        .train_s = at->second.seconds,
+                        .samples = batch * static_cast<double>(at->second.num_steps)});
+  return epochs;
+}
+
 std::vector<EpochTimes> epoch_times(const record::RunData& run) {
   const auto spans = epoch_spans(run.steps);
+  if (spans.empty()) return summed_epochs(run);
   std::vector<EpochTimes> epochs;
   for (size_t i = 1; i < spans.size(); ++i) {
     const auto& [epoch, span] = spans[i];

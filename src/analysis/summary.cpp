@@ -15,6 +15,7 @@
 #include "analysis/tables.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
+#include "core/counted.h"
 #include "core/strings.h"
 #include "draw/render.h"
 
@@ -56,7 +57,7 @@ std::optional<int64_t> record::RunSetup::*size_of_all(const std::vector<RunSumma
 std::string run_size(const record::RunSetup& setup) {
   const bool is_by_nodes = setup.nodes.value_or(0) > 1 || (setup.nodes && !setup.devices);
   const int64_t size = (is_by_nodes ? setup.nodes : setup.devices).value_or(0);
-  return size == 0 ? "" : count_text(static_cast<size_t>(size), is_by_nodes ? "node" : "device");
+  return size == 0 ? "" : core::counted(static_cast<size_t>(size), is_by_nodes ? "node" : "device");
 }
 
 /// "M01 few-steps (1, 2), M06 synthetic-data": the checks of a curve, sorted, with the sizes where not all have them.
@@ -81,7 +82,7 @@ std::string curve_checks(const Curve& curve, const Analysis& analysis) {
 std::string size_text_of(const Curve& curve) {
   const Point& point = curve.points.front();
   std::string text = fmt::format("{} {} ms a step, {}", size_text(curve, point.size) + ",",
-                                 figure_text(point.estimate.median_ms), count_text(point.runs.size(), "run"));
+                                 figure_text(point.estimate.median_ms), core::counted(point.runs.size(), "run"));
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {:.1f} %", 100 * point.mfu);
@@ -252,7 +253,7 @@ std::string first_entries(const std::vector<std::string>& entries, size_t max_li
   for (size_t i = 0; i < entries.size(); ++i) {
     lines += num_lines(entries[i]);
     if (all_lines > max_lines && lines + 1 > max_lines)
-      return text + draw::wrapped("", fmt::format("... {} on the page", count_text(entries.size() - i, noun)));
+      return text + draw::wrapped("", fmt::format("... {} on the page", core::counted(entries.size() - i, noun)));
     text += entries[i];
   }
   return text;
@@ -301,8 +302,8 @@ draw::Table run_overview(const Analysis& analysis, bool names_curves) {
   std::set<std::string> units;
   for (const RunSummary& run : analysis.runs) units.insert(run.setup.sample_unit);
   draw::Table table{.id = "overview",
-                    .title = fmt::format("{} in {}", count_text(analysis.runs.size(), "run"),
-                                         count_text(analysis.curves.size(), "configuration")),
+                    .title = fmt::format("{} in {}", core::counted(analysis.runs.size(), "run"),
+                                         core::counted(analysis.curves.size(), "configuration")),
                     .caption = "Rates are those of the median step after warm-up (capability)."};
   if (units.size() > 1)
     table.caption +=

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/cells.h"
+#include "core/counted.h"
 #include "core/strings.h"
 
 namespace lockstep::analysis {
@@ -52,12 +53,19 @@ draw::Table epoch_table(const Curve& curve) {
                    column("rest (%)", "epoch_rest_percent"),
                    column("samples", "epoch_samples"),
                    column("waiting for data (%)", "data_wait_percent")};
+  bool are_all_timed = true;
   for (const Point& point : curve.points) {
-    if (!std::isfinite(point.epoch_s)) continue;
-    table.rows.push_back({text_cell(size_text(curve, point.size)), figure_cell(point.epoch_s),
-                          figure_cell(point.epoch_train_s), percent_cell(1 - point.epoch_train_s / point.epoch_s),
+    if (!std::isfinite(point.epoch_train_s)) continue;
+    const auto whole = [&](draw::Cell cell) {
+      return std::isfinite(point.epoch_s) ? std::move(cell) : missing_cell("the log has no times of day");
+    };
+    are_all_timed = are_all_timed && std::isfinite(point.epoch_s);
+    table.rows.push_back({text_cell(size_text(curve, point.size)), whole(figure_cell(point.epoch_s)),
+                          figure_cell(point.epoch_train_s),
+                          whole(percent_cell(1 - point.epoch_train_s / point.epoch_s)),
                           fixed_cell(point.epoch_samples, 0), percent_cell(point.data_wait_share, 2)});
   }
+  if (!are_all_timed) table.caption += " Without times of day the training part is the sum of the log's batch times.";
   return table;
 }
 
@@ -84,9 +92,8 @@ draw::Table system_table(const Analysis& analysis) {
   }
   for (const auto& [key, of_systems] : points) {
     if (of_systems.size() < 2) continue;
-    std::vector<draw::Cell> row = {
-        text_cell(key.configuration),
-        text_cell(fmt::format("{} {}{}", key.size, key.is_by_devices ? "device" : "node", key.size == 1 ? "" : "s"))};
+    std::vector<draw::Cell> row = {text_cell(key.configuration),
+                                   text_cell(core::counted(key.size, key.is_by_devices ? "device" : "node"))};
     for (const std::string& system : systems) {
       const auto found = of_systems.find(system);
       if (found == of_systems.end()) {

@@ -10,6 +10,7 @@
 
 #include "analysis/cells.h"
 #include "analysis/curve_names.h"
+#include "core/counted.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
 #include "stats/series_warmup.h"
@@ -57,7 +58,7 @@ std::string size_list(const Curve& curve) {
 
 /// "300 steps", or what a log of means over intervals holds instead.
 std::string measured_text(const Point& point) {
-  if (point.steps_per_row <= 1) return count_text(static_cast<size_t>(point.num_steps), "step");
+  if (point.steps_per_row <= 1) return core::counted(static_cast<size_t>(point.num_steps), "step");
   return fmt::format("{} log intervals of about {:.0f} steps each", point.estimate.num_steps, point.steps_per_row);
 }
 
@@ -65,11 +66,11 @@ std::string single_text(const Curve& curve) {
   const Point& point = curve.points.front();
   std::string text = fmt::format("{}: {}", curve.name, size_text(curve, point.size));
   if (point.is_of_table)
-    text += fmt::format(" ({})", count_text(point.runs.size(), "row"));
+    text += fmt::format(" ({})", core::counted(point.runs.size(), "row"));
   else
     text += fmt::format(", a step takes {} ms ({} of {} in {})", figure_text(point.estimate.median_ms),
                         point.runs.size() > 1 ? "geometric mean of the medians" : "median", measured_text(point),
-                        count_text(point.runs.size(), "run"));
+                        core::counted(point.runs.size(), "run"));
   if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
@@ -328,7 +329,7 @@ std::vector<std::string> method_of_runs(const Analysis& analysis) {
 std::vector<std::string> method_of_rows(const Analysis& analysis) {
   return {fmt::format("{} of tables {} read; each is one value, as printed. How it was measured, over how many steps "
                       "and after what warm-up, the tables do not tell.",
-                      count_text(analysis.runs.size(), "row"), analysis.runs.size() == 1 ? "was" : "were"),
+                      core::counted(analysis.runs.size(), "row"), analysis.runs.size() == 1 ? "was" : "were"),
           "Rows of one configuration and size are repeats: their geometric mean is the value of the size, with a 95 % "
           "interval by Student's t on their logarithms, never narrower than the printed digit. Rows of one job (a "
           "column job) count once."};

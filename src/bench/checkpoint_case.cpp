@@ -12,6 +12,7 @@
 
 #include "bench/sample_stats.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/units.h"
@@ -77,8 +78,8 @@ class CheckpointCase final : public BenchCase {
   }
 
   std::vector<std::string> preamble() override {
-    return {fmt::format("lockstep bench checkpoint: {} of {} ranks, below '{}'", context_.options.train.model,
-                        world().size(), context_.options.directory),
+    return {fmt::format("lockstep bench checkpoint: {} of {}, below '{}'", context_.options.train.model,
+                        core::counted(world().size(), "rank"), context_.options.directory),
             fmt::format("warmup iters: {} iters: {}; medians. staging: what the training loop waits for. save: until "
                         "all is on the storage "
                         "(fsync). load: with the check of all hashes, after the kernel was asked to forget the files",

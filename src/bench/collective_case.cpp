@@ -9,6 +9,7 @@
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
 #include "config/option_checks.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/units.h"
 
@@ -69,7 +70,8 @@ class CollectiveCase final : public BenchCase {
 
   std::vector<std::string> preamble() override {
     const auto& o = options();
-    return {fmt::format("lockstep bench collective: {} ranks on {}", world().size(), context_.device.str()),
+    return {fmt::format("lockstep bench collective: {} on {}", core::counted(world().size(), "rank"),
+                        context_.device.str()),
             fmt::format("minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} validation: {}",
                         config::parse_bytes(o.min_bytes, "--minbytes"), config::parse_bytes(o.max_bytes, "--maxbytes"),
                         o.step_factor, o.num_warmup, o.num_iterations, o.num_checks),

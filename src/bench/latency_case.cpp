@@ -13,6 +13,7 @@
 #include "bench/sample_stats.h"
 #include "config/gpt_shape.h"
 #include "config/imagenet_models.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "stats/statistics.h"
@@ -111,11 +112,12 @@ class LatencyCase final : public BenchCase {
   std::vector<std::string> preamble() override {
     const auto& o = options();
     return {
-        fmt::format("lockstep bench latency: {} on {}, {} threads", o.train.model, context_.device.str(),
-                    at::get_num_threads()),
-        fmt::format("warmup iters: {} iters: up to {}, or {:g} s; from an input on the host to the result on the "
-                    "host, one call after the other",
-                    o.num_warmup, o.num_iterations, o.latency_seconds),
+        fmt::format("lockstep bench latency: {} on {}, {}", o.train.model, context_.device.str(),
+                    core::counted(at::get_num_threads(), "thread")),
+        fmt::format("warmup iters: {} iters: up to {}, or {:g} s and {}; from an input on the host to the result on "
+                    "the host, one call after the other",
+                    o.num_warmup, o.num_iterations, o.latency_seconds,
+                    std::min<int64_t>(o.num_iterations, kLeastSamples)),
         is_gpt(o.train.model)
             ? fmt::format("a call: {} tokens behind a prompt of {}; first: until the first of them; tokens/s: of the "
                           "others; intervals, processor time and cold start: --json",

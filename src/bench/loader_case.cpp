@@ -7,6 +7,7 @@
 #include "bench/loader_drive.h"
 #include "bench/sample_stats.h"
 #include "config/imagenet_models.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
@@ -114,11 +115,11 @@ class LoaderCase final : public BenchCase {
 
   std::vector<std::string> preamble() override {
     const auto& o = context_.options;
-    return {fmt::format("lockstep bench loader: {} ranks, {}, {}", world().size(),
+    return {fmt::format("lockstep bench loader: {}, {}, {}", core::counted(world().size(), "rank"),
                         o.train.train_data.empty() ? "synthetic data" : o.train.train_data, what_text()),
-            fmt::format("batches of {} samples per rank, warmup batches: {} batches: {} think time: {:g} ms; batch: "
+            fmt::format("batches of {} per rank, warmup batches: {} batches: {} think time: {:g} ms; batch: "
                         "median and p90 of the time until the next batch is there, each that of the slowest rank",
-                        plan_.micro_batch_size, o.num_warmup, o.num_iterations, o.think_ms),
+                        core::counted(plan_.micro_batch_size, "sample"), o.num_warmup, o.num_iterations, o.think_ms),
             "rates: of all ranks together; per core: samples per second of processor time; busy: share of time that a "
             "device with this "
             "think time would work",

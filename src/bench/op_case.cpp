@@ -13,6 +13,7 @@
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
 #include "config/option_checks.h"
+#include "core/counted.h"
 #include "core/strings.h"
 
 namespace lockstep::bench {
@@ -41,8 +42,9 @@ class OpCase final : public BenchCase {
   }
 
   std::vector<std::string> preamble() override {
-    return {fmt::format("lockstep bench op: {} ranks at the same time on {}, {} threads each", context_.world.size(),
-                        context_.device.str(), at::get_num_threads()),
+    return {fmt::format("lockstep bench op: {} at the same time on {}, {} each",
+                        core::counted(context_.world.size(), "rank"), context_.device.str(),
+                        core::counted(at::get_num_threads(), "thread")),
             fmt::format("warmup iters: {} iters: {}; time: median of the iterations, each that of the slowest rank; "
                         "rates of one rank",
                         options().num_warmup, options().num_iterations),

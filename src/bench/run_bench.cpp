@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "bench/bench_case.h"
 #include "bench/machine_facts.h"
@@ -31,7 +32,9 @@ class ResultPrinter {
   ResultPrinter(const commands::BenchOptions& options, bool is_printing, std::vector<TableColumn> columns)
       : options_(options), is_printing_(is_printing), columns_(std::move(columns)) {}
 
+  /// The head of the table, once.
   void begin(const std::vector<std::string>& preamble) {
+    if (std::exchange(has_begun_, true)) return;
     if (options_.csv) return print("part," + csv_header(columns_));
     if (options_.json) return;
     for (const auto& text : preamble) {
@@ -79,6 +82,7 @@ class ResultPrinter {
   std::vector<TableColumn> columns_;
   std::vector<core::Json> rows_;
   std::string last_part_;
+  bool has_begun_ = false;
 };
 
 /// Only the parameters of the points.
@@ -106,13 +110,14 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
                          {"mode", options.mode},         {"command", train::command_line()},
                          {"versions", facts.versions},   {"machine", machine_facts(context)}};
   ResultPrinter printer(options, is_first, bench_case->columns());
-  printer.begin(bench_case->preamble());
   int64_t num_wrong = 0;
   for (core::Json row : bench_case->points()) {
     if (is_checked) num_wrong += bench_case->verify(row);
+    printer.begin(bench_case->preamble());  // behind the check, which opens files: their errors need no table
     if (options.mode == "time") bench_case->time(row);
     printer.add(std::move(row));
   }
+  printer.begin(bench_case->preamble());
   auto summary = bench_case->summary(printer.rows());
   if (is_checked)
     summary.insert(summary.begin(), {.key = "num_wrong",

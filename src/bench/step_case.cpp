@@ -17,6 +17,7 @@
 #include "config/flops.h"
 #include "config/optimizers.h"
 #include "config/option_checks.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/strings.h"
@@ -136,8 +137,9 @@ class StepCase final : public BenchCase {
 
   std::vector<std::string> preamble() override {
     std::vector<std::string> lines = {
-        fmt::format("lockstep bench step: {} on {} ranks, {}, {} threads each", train_options().model, world().size(),
-                    context_.device.str(), at::get_num_threads()),
+        fmt::format("lockstep bench step: {} on {}, {}, {} each", train_options().model,
+                    core::counted(world().size(), "rank"), context_.device.str(),
+                    core::counted(at::get_num_threads(), "thread")),
         fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three: {}",
                     core::format_count(static_cast<double>(config::contrastive_cost(shape_).parameters)),
                     core::format_count(forward_.flops), forward_.formula),

@@ -18,8 +18,6 @@
 namespace lockstep::comm {
 namespace {
 
-/// A rank that publishes nothing for so long is taken for dead; shorter pauses happen on busy machines.
-constexpr int kSilentIntervals = 6;
 constexpr const char* kFirstFailure = "first_failure";
 constexpr const char* kNumFailures = "num_failures";
 
@@ -185,7 +183,7 @@ std::string StoreProgress::Impl::read_and_name(const CallMark& mark, const std::
   const auto may_be_dead = [&](size_t i) {
     return global_ranks[i] != config.rank && later[i].state == "running" && later[i].beat == earlier[i].beat;
   };
-  for (int round = 0; round < kSilentIntervals; ++round) {
+  for (int round = 0; round < hw::kSilentReports; ++round) {
     std::this_thread::sleep_for(config.interval);
     later = read();
     bool any_silent = false;
@@ -258,7 +256,7 @@ std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>
   } catch (const std::system_error& error) {
     return fmt::format("which ranks are missing is not known, no thread can be started to ask: {}", error.what());
   }
-  const auto limit = kSilentIntervals * impl_->config.interval + impl_->patience();
+  const auto limit = hw::kSilentReports * impl_->config.interval + impl_->patience();
   if (answer.wait_for(limit) != std::future_status::ready) return no_answer;
   try {
     const std::string names = answer.get();

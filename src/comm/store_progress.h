@@ -8,6 +8,7 @@
 
 #include "comm/progress.h"
 #include "comm/store.h"
+#include "hw/signs_of_life.h"
 
 namespace lockstep::comm {
 
@@ -46,7 +47,7 @@ class StoreProgress final : public Progress {
     int rank = 0;
     std::string host{};
     std::string store_name{};  ///< "host:port, served by rank 0": for messages.
-    std::chrono::milliseconds interval{500};
+    std::chrono::milliseconds interval = hw::kReportInterval;
     /// This rank's reports are read, too: when `num_missed_reports` of them, counted by the own ones, stay out, it
     /// counts as failed. Nothing else notices a process that stands still, and under NCCL one that is gone.
     /// -1: nobody's.

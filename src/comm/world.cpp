@@ -29,6 +29,7 @@
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/system_failure.h"
+#include "hw/signs_of_life.h"
 
 namespace lockstep::comm {
 namespace {
@@ -41,8 +42,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStayForOthers = std::chrono::seconds(30);
 constexpr milliseconds kStayAfterFailure = std::chrono::seconds(5);
 constexpr milliseconds kPollInterval{20};
-/// Big jobs publish less often, so that the store sees no more than about this many reports a second.
-constexpr int kMaxReportsPerSecond = 2000;
 
 std::string store_name(const hw::RankInfo& info) {
   return fmt::format("{}:{}, served by {}", info.master_addr, info.master_port,
@@ -255,9 +254,7 @@ struct World::State {
   std::unique_ptr<Backend> make_backend(const std::string& name, int rank, int size) const;
   Comm make_group(const std::string& group, const std::vector<int>& global_ranks) const;
   /// Between two signs of life in the store.
-  milliseconds report_interval() const {
-    return std::max(options.report_interval, milliseconds(1000 * info.world_size / kMaxReportsPerSecond));
-  }
+  milliseconds report_interval() const { return hw::report_interval(info.world_size, options.report_interval); }
   void wait_in_store(const std::string& whom, const std::function<bool(const std::string& name)>& is_done);
   void poll_for(const std::string& name, const std::string& whom) const;
   void end(const std::string& state, const std::string& failure, milliseconds stay);

@@ -251,11 +251,13 @@ void declare_latency(core::OptionSet& set, BenchOptions& o) {
   set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE", .unset_text = "made-up token ids"});
   borrow(set, o,
          {"pretrained", "force-image-size", "force-context-length", "force-quick-gelu", "tokenizer-vocab", "seed"});
-  set.add("seconds", &o.latency_seconds,
-          {.help = "A measurement ends after --iters calls, or behind ten after this time.",
-           .unit = "s",
-           .min = 0,
-           .max = 1e6});
+  set.add(
+      "seconds", &o.latency_seconds,
+      {.help = "A measurement ends after --iters calls, or with the first call that ends behind this time, but never "
+               "before its tenth. Loading, check and warm-up come on top.",
+       .unit = "s",
+       .min = 0,
+       .max = 1e6});
   config::declare_cuda_graphs_option(set, &o.cuda_graphs);
 }
 
@@ -313,13 +315,31 @@ void check_op(BenchOptions& o) {
   config::parse_bytes(o.array_bytes, "--array-bytes");
 }
 
-void check_latency(BenchOptions& o) {
+/// Flags that a kind of model has no use for.
+void refuse_flags_of_other_models(const BenchOptions& o, const core::OptionSet& set) {
+  const auto is_among = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), o.train.model) != names.end();
+  };
+  const bool is_classifier = is_among(config::classifier_names()), is_gpt = is_among(config::gpt_model_names());
+  const auto refuse = [&](const char* flag, const std::string& why, const std::string& expected) {
+    if (set.is_given(flag))
+      throw UsageError(fmt::format("options: --{} with --model {}, {}", flag, o.train.model, why),
+                       "leave it out, or give " + expected);
+  };
+  if (is_classifier)
+    for (const char* flag : {"text-length", "texts", "force-context-length", "tokenizer-vocab"})
+      refuse(flag, "a classifier, which reads no texts", "a model with a text tower (ViT-B-32)");
+  if (!is_gpt) refuse("new-tokens", "which generates none", "a GPT (gpt2)");
+}
+
+void check_latency(BenchOptions& o, const core::OptionSet& set) {
   static const std::array<std::string, 3> froms = {"pictures", "pixels", "tokens"}, towers = {"both", "image", "text"},
                                           precisions = {"fp32", "bf16", "fp16"};
   config::check_image_options({}, {}, o.train.force_image_size);
   o.latency_from = resolve_names("--from", o.latency_from, froms, true);
   o.latency_towers = resolve_names("--towers", o.latency_towers, towers, true);
   o.precisions = resolve_names("--precisions", o.precisions, precisions, true);
+  refuse_flags_of_other_models(o, set);
 }
 
 void check_step(BenchOptions& o, const core::OptionSet& set) {
@@ -407,7 +427,7 @@ void check_bench_options(BenchOptions& options, const core::OptionSet& set) {
     case BenchCaseName::kOp: return check_op(options);
     case BenchCaseName::kStep: return check_step(options, set);
     case BenchCaseName::kCheckpoint: return check_checkpoint(options);
-    case BenchCaseName::kLatency: return check_latency(options);
+    case BenchCaseName::kLatency: return check_latency(options, set);
   }
 }
 

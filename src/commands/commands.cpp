@@ -158,19 +158,19 @@ bool take_recorded_classifier(core::OptionSet& set, const std::string& weights) 
 
 /// Weights of a run name their model themselves.
 void take_models_of_runs(ParsedCommand& parsed) {
+  const bool classifies = parsed.infer && parsed.infer->job == config::InferJob::kClassify;
+  if (classifies && parsed.set->is_given("model"))  // then the weights tell only how pictures are prepared
+    take_recorded_classifier(*parsed.set, parsed.infer->pretrained);
   if (parsed.infer && !parsed.set->is_given("model")) {
     const std::string& weights = parsed.infer->pretrained;
     std::error_code ignored;
-    const bool is_known =
-        tasks::take_recorded_model(*parsed.set, weights) ||
-        (parsed.infer->job == config::InferJob::kClassify && take_recorded_classifier(*parsed.set, weights));
+    const bool is_known = tasks::take_recorded_model(*parsed.set, weights) ||
+                          (classifies && take_recorded_classifier(*parsed.set, weights));
     if (!is_known && std::filesystem::is_directory(weights, ignored))
-      throw UsageError(
-          fmt::format("options: the model of '{}' is not known: no run.json of a run of {} is "
-                      "there or above it",
-                      weights,
-                      parsed.infer->job == config::InferJob::kClassify ? "CLIP, CLAP or imagenet" : "CLIP or CLAP"),
-          "give it with --model NAME or --model FILE.json");
+      throw UsageError(fmt::format("options: the model of '{}' is not known: no run.json of a run of {} is "
+                                   "there or above it",
+                                   weights, classifies ? "CLIP, CLAP or imagenet" : "CLIP or CLAP"),
+                       "give it with --model NAME or --model FILE.json");
   }
   if (parsed.ckpt && parsed.ckpt->names != "as-is" && parsed.ckpt->model.empty())
     tasks::take_recorded_model(*parsed.set, parsed.ckpt->path);

@@ -294,7 +294,7 @@ void Loader::State::account(PendingBatch& batch) {
   std::sort(batch.bad.begin(), batch.bad.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [slot, bad] : batch.bad) {
     ++num_bad_;
-    if (is_warned_of(num_bad_))
+    if (!config_.is_quiet && is_warned_of(num_bad_))
       core::log_warning("data: bad sample {} ({} so far): {}",
                         config_.on_bad_sample == OnBadSample::kLeaveOut ? "left out" : "replaced", num_bad_,
                         bad.reason);

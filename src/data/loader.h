@@ -26,6 +26,8 @@ struct LoaderConfig {
   OnBadSample on_bad_sample = OnBadSample::kStop;
   bool may_leave_out = false;  ///< With kStop: --on-bad-sample skip would go on, so hints may say so. Sources that have
                                ///< substitutes need not say it.
+  bool is_quiet =
+      false;  ///< Bad samples are counted and listed without a word in the log: another loader told of them.
   int64_t max_bad_samples = 1000;  ///< Not with kStop: more of them end the run.
   int64_t max_attempts = 16;       ///< With kSkip: substitutes tried for one sample.
 };

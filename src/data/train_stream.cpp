@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <map>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "core/wrapped_message.h"
 #include "data/parallel_for.h"
 #include "data/shards/index_jobs.h"
 #include "data/shards/lmdb_reader.h"
@@ -109,11 +111,11 @@ void check_config(const SourceConfig& config) {
   LOCKSTEP_CHECK(config.world_size > 0 && config.rank >= 0 && config.rank < config.world_size, "rank={} world={}",
                  config.rank, config.world_size);
   if (config.global_batch < 1 || config.global_batch % config.world_size != 0)
-    throw UsageError(
-        fmt::format("data: global batch {} is no multiple of {} ranks", config.global_batch, config.world_size),
-        fmt::format("nearest: {} or {}",
-                    std::max<int64_t>(1, config.global_batch / config.world_size) * config.world_size,
-                    (config.global_batch / config.world_size + 1) * config.world_size));
+    throw UsageError(fmt::format("data: global batch {} is no multiple of {}", config.global_batch,
+                                 core::counted(config.world_size, "rank")),
+                     fmt::format("nearest: {} or {}",
+                                 std::max<int64_t>(1, config.global_batch / config.world_size) * config.world_size,
+                                 (config.global_batch / config.world_size + 1) * config.world_size));
   if (config.num_lanes < 1) throw UsageError(fmt::format("data: lanes is {}, expected at least 1", config.num_lanes));
   if (config.shuffle_window < 1)
     throw UsageError(fmt::format("data: shuffle window is {}, expected at least 1", config.shuffle_window));
@@ -150,7 +152,8 @@ std::function<void(int64_t, const std::string&)> progress_lines(size_t num_shard
 [[noreturn]] void throw_unreadable(const IndexSummary& summary, size_t num_shards, const std::string& spec) {
   const DataError& first = summary.damaged.front().second;
   const size_t count = summary.damaged.size();
-  const std::string others = count > 1 ? fmt::format("; {} of {} shards cannot be read", count, num_shards) : "";
+  const std::string others =
+      count > 1 ? fmt::format("; {} of {} cannot be read", count, core::counted(num_shards, "shard")) : "";
   const std::string list = fmt::format("`lockstep data verify '{}'`", spec);
   std::string hint = core::replace_all(first.hint(), "`lockstep data verify SHARDS`", list);
   if (hint.empty())
@@ -311,7 +314,8 @@ bool prepare_index(const SourceConfig& config, int64_t num_threads) {
                                .on_progress = progress_lines(shards.size())});
     } catch (const EnvironmentError& error) {  // a read-only folder: go on without an index, unless one was asked for
       if (config.index == IndexUse::kRequire) throw;
-      core::log_warning("data: no index ({}); give --index-dir a folder that can be written", error.what());
+      core::log_warning("{}; give --index-dir a folder that can be written",
+                        core::wrapped_message("data: no index", error));
     }
     if (!summary.damaged.empty()) throw_unreadable(summary, shards.size(), config.spec);
     if (!summary.kept_damage.empty())
@@ -320,7 +324,8 @@ bool prepare_index(const SourceConfig& config, int64_t num_threads) {
           "one bad sample; the first: {}",
           summary.kept_damage.size(), shards.size(), summary.kept_damage.front());
     if (summary.num_built > 0)
-      core::log_info("data: indexed {} shards, {} samples", summary.num_built, summary.num_samples);
+      core::log_info("data: indexed {}, {}", core::counted(summary.num_built, "shard"),
+                     core::counted(summary.num_samples, "sample"));
   }
   return load_shard_set(config)->has_index();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "core/host_name.h"
 #include "core/print.h"
 #include "core/strings.h"
@@ -41,17 +42,13 @@ std::string entry(const Finding& finding) {
   return text;
 }
 
-std::string counted(size_t count, const char* word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 std::string report_text(std::span<const Finding> findings, const std::string& title) {
   std::string text = title + "\n";
   for (const Finding& finding : findings) text += entry(finding);
-  return text + fmt::format("{}, {}, {} fine\n", counted(count_of(findings, Severity::kError), "error"),
-                            counted(count_of(findings, Severity::kWarning), "warning"),
+  return text + fmt::format("{}, {}, {} fine\n", core::counted(count_of(findings, Severity::kError), "error"),
+                            core::counted(count_of(findings, Severity::kWarning), "warning"),
                             count_of(findings, Severity::kOk));
 }
 

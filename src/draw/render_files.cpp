@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/process.h"
 #include "core/strings.h"
+#include "core/wrapped_message.h"
 #include "draw/block_names.h"
 #include "draw/chart_svg.h"
 #include "draw/render.h"
@@ -29,7 +30,7 @@ void convert(const std::string& svg_text, const fs::path& target, const std::str
   try {
     result = core::run_command({.argv = argv}, kConverterTimeout);
   } catch (const EnvironmentError& error) {
-    throw EnvironmentError(fmt::format("report: cannot make {} files: {}", format, error.what()),
+    throw EnvironmentError(core::wrapped_message(fmt::format("report: cannot make {} files", format), error),
                            "install the package librsvg2-bin (program rsvg-convert), or leave PNG and PDF out: SVG "
                            "files need no converter");
   }

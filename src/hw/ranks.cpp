@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "core/counted.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/hash.h"
@@ -84,8 +85,8 @@ void set_local(RankInfo& info, std::optional<int> local_rank, std::optional<int>
   info.local_world_size = local_size.value_or(info.local_rank + 1);
   check_range<EnvironmentError>(info.local_rank, info.local_world_size, rank_name, size_name);
   if (info.local_world_size > info.world_size && local_size)
-    throw EnvironmentError(
-        fmt::format("hw: {}={} is more than the {} ranks of the world", size_name, *local_size, info.world_size));
+    throw EnvironmentError(fmt::format("hw: {}={} is more than the {} of the world", size_name, *local_size,
+                                       core::counted(info.world_size, "rank")));
 }
 
 /// Counts comma-separated numbers of SLURM_GTIDS, the ranks of this node.

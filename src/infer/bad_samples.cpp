@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -40,8 +41,8 @@ void tell_bad(const BadSamples& bad, size_t num_samples) {
     if (num_told++ < kMostTold) core::log_warning("infer: left out: '{}': {}", sample.key, sample.reason);
   if (num_told > kMostTold) core::log_warning("infer: left out: {} more", num_told - kMostTold);
   if (num_told > 0 && num_told == num_samples)
-    throw DataError(fmt::format("infer: none of {} files can be used, the first because: {}", num_samples,
-                                bad.by_id().begin()->second.reason));
+    throw DataError(fmt::format("infer: none of {} can be used, the first because: {}",
+                                core::counted(num_samples, "file"), bad.by_id().begin()->second.reason));
 }
 
 }  // namespace lockstep::infer

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "data/loader.h"
@@ -51,8 +52,8 @@ std::vector<std::string> names_of_classes(const config::InferOptions& options, i
   }
   names = data::read_class_names(options.classnames);
   if (static_cast<int64_t>(names.size()) != num_classes)
-    throw DataError(fmt::format("infer: '{}' has {} class names, the network {} classes", options.classnames,
-                                names.size(), num_classes),
+    throw DataError(fmt::format("infer: '{}' has {} class names, the network {}", options.classnames, names.size(),
+                                core::counted(num_classes, "class", "classes")),
                     "give one name per line in the order of the classes' numbers, or leave --classnames out");
   return names;
 }
@@ -97,12 +98,13 @@ void classify_pictures(const config::InferOptions& options) {
     num_done += host.num_samples;
     loader.recycle(std::move(host));
     probabilities.push_back(class_probabilities({batch.image_BCYX}).to(at::kCPU));
-    core::show_progress(fmt::format("{} of {} pictures", num_done, files.size()));
+    core::show_progress(fmt::format("{} of {}", num_done, core::counted(files.size(), "picture")));
   }
   core::end_progress();
   tell_bad(bad, files.size());
   write_class_results(at::cat(probabilities), names, files, bad, options);
-  core::log_info("{} pictures, {} classes{}", files.size() - bad.by_id().size(), names.size(),
+  core::log_info("{}, {}{}", core::counted(files.size() - bad.by_id().size(), "picture"),
+                 core::counted(names.size(), "class", "classes"),
                  options.output.empty() ? "" : " -> " + options.output);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -115,7 +116,7 @@ void caption(const config::InferOptions& options) {
     core::print("{}", lines);
   else
     core::write_file_atomic(options.output, lines);
-  core::log_info("{} pictures{}", files.size() - bad.by_id().size(),
+  core::log_info("{}{}", core::counted(files.size() - bad.by_id().size(), "picture"),
                  options.output.empty() ? "" : " -> " + options.output);
 }
 
@@ -133,7 +134,8 @@ void classify(const config::InferOptions& options) {
   tell_bad(bad, files.size());
   const auto probability_NK = (encoder.scale() * other_NE.matmul(class_KE.t())).softmax(1);
   write_class_results(probability_NK, names, files, bad, options);
-  core::log_info("{} {}, {} classes{}", files.size() - bad.by_id().size(), encoder.what(), names.size(),
+  core::log_info("{} {}, {}{}", files.size() - bad.by_id().size(), encoder.what(),
+                 core::counted(names.size(), "class", "classes"),
                  options.output.empty() ? "" : " -> " + options.output);
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -242,8 +243,9 @@ class ShardEmbedding {
       const auto rest = static_cast<int64_t>(seconds / done * (static_cast<double>(num_to_do_) - done));
       left = fmt::format(", {:02}:{:02}:{:02} left", rest / 3600, rest / 60 % 60, rest % 60);
     }
-    return fmt::format("embed: {} of {} shards, {} samples, {:.1f} samples/s{}{}{}", num_there_ + num_done_,
-                       num_there_ + num_to_do_, num_samples_, static_cast<double>(num_samples_) / seconds, left,
+    return fmt::format("embed: {} of {}, {}, {:.1f} samples/s{}{}{}", num_there_ + num_done_,
+                       core::counted(num_there_ + num_to_do_, "shard"), core::counted(num_samples_, "sample"),
+                       static_cast<double>(num_samples_) / seconds, left,
                        num_bad_ > 0 ? fmt::format(", {} bad", num_bad_) : "",
                        partial_.empty() ? "" : fmt::format(", {} shards in part", partial_.size()));
   }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -180,9 +181,9 @@ void generate(const config::GenerateOptions& options) {
   core::end_progress();
   if (!options.output.empty()) core::write_file_atomic(options.output, results);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  core::log_info("{} prompts of {} tokens, {} tokens added in {:.2f} s: {:.1f} tokens/s{}", prompts.size(), num_read,
-                 num_added, seconds, static_cast<double>(num_added) / seconds,
-                 options.output.empty() ? "" : " -> " + options.output);
+  core::log_info("{} of {}, {} added in {:.2f} s: {:.1f} tokens/s{}", core::counted(prompts.size(), "prompt"),
+                 core::counted(num_read, "token"), core::counted(num_added, "token"), seconds,
+                 static_cast<double>(num_added) / seconds, options.output.empty() ? "" : " -> " + options.output);
 }
 
 }  // namespace lockstep::infer

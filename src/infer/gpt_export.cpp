@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "config/gpt_config.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -173,7 +174,7 @@ void export_gpt(const config::CkptOptions& options) {
   GptSource source = find_source(options);
   const size_t num_tensors =
       is_megatron ? write_megatron(source, options.output) : write_hugging_face(source, options.output);
-  core::log_info("{} tensors of '{}' -> {}", num_tensors, source.weights.string(), options.output);
+  core::log_info("{} of '{}' -> {}", core::counted(num_tensors, "tensor"), source.weights.string(), options.output);
 }
 
 models::NamedValues own_gpt_values(const config::CkptOptions& options) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/imagenet_models.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -34,18 +35,18 @@ void take_model_of_weights(config::InferOptions& options, core::OptionSet& set) 
     tensors.push_back({name, tensor.sizes().vec()});
   const auto shape = config::classifier_of_tensors(tensors);
   if (!shape && !has_image_tower(tensors))
-    throw UsageError(
-        fmt::format("options: the model of '{}' is not known: its {} tensors are neither those of a CLIP nor "
-                    "of {}",
-                    options.pretrained, tensors.size(), core::join_or(config::classifier_names())),
-        "give it with --model NAME or --model FILE.json; classifiers must have torchvision's names and "
-        "shapes");
+    throw UsageError(fmt::format("options: the model of '{}' is not known: its {} are neither those of a CLIP nor "
+                                 "of {}",
+                                 options.pretrained, core::counted(tensors.size(), "tensor"),
+                                 core::join_or(config::classifier_names())),
+                     "give it with --model NAME or --model FILE.json; classifiers must have torchvision's names and "
+                     "shapes");
   if (shape) {
     options.model = shape->name;
     if (!shape->is_resnet() && options.force_image_size.empty()) options.force_image_size = {shape->image_pixels};
     set.mark_derived("model", "the tensors of --pretrained");
-    core::log_info("infer: the tensors of '{}' are those of {} with {} classes; pictures are prepared with {} pixels{}",
-                   options.pretrained, shape->name, shape->num_classes,
+    core::log_info("infer: the tensors of '{}' are those of {} with {}; pictures are prepared with {} pixels{}",
+                   options.pretrained, shape->name, core::counted(shape->num_classes, "class", "classes"),
                    options.force_image_size.empty() ? shape->image_pixels : options.force_image_size.front(),
                    shape->is_resnet() && options.force_image_size.empty() ? " (--force-image-size gives others)" : "");
   } else {

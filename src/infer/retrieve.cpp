@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -152,8 +153,8 @@ void retrieve(const config::RetrieveOptions& options) {
     }
     lines += core::Json{{"query", names[query]}, {"results", results}}.dump() + "\n";
   }
-  core::log_info("{} queries, {} rows in {} files, {:.2f} s", hits.size(), num_rows, files.size(),
-                 core::ms_since(begin) / 1e3);
+  core::log_info("{}, {} in {}, {:.2f} s", core::counted(hits.size(), "query", "queries"),
+                 core::counted(num_rows, "row"), core::counted(files.size(), "file"), core::ms_since(begin) / 1e3);
   if (!options.output.empty()) return core::write_file_atomic(options.output, lines);
   print_lines(lines);
 }

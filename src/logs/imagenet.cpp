@@ -4,7 +4,8 @@
 //
 // The value is that of one step, the number in parentheses a mean since the start of the epoch. The value is taken:
 // differences of a mean that is printed with three digits have an error of milliseconds per step. Where the printed
-// steps do not represent the epoch, a problem says so. The program's own batches count from 1, older versions of it
+// steps do not represent the epoch, a problem says so. At the end of an epoch the mean times the number of its steps is
+// their sum, which needs no times of day. The program's own batches count from 1, older versions of it
 // count from 0. The program prints no times of day; a stamp in front is of what collected the lines.
 #include <fmt/format.h>
 
@@ -56,7 +57,7 @@ class ImageNetParser : public LogParser {
     if (const auto global_batch = known_batch()) row.samples = static_cast<double>(*global_batch);
     const LineUse use = add(line, row);
     if (use == LineUse::kUsed) epoch_batches_ = *num_batches;
-    if (use == LineUse::kUsed) compare_with_mean(*epoch, *batch, *time, *mean * kMsPerSecond);
+    if (use == LineUse::kUsed) compare_with_mean(*epoch, *batch, *num_batches, *time, *mean * kMsPerSecond);
     return use;
   }
 
@@ -86,7 +87,7 @@ class ImageNetParser : public LogParser {
 
   /// Watches whether the printed steps are like those between them. The first of an epoch waits for the loader and is
   /// left out of both sides.
-  void compare_with_mean(int64_t epoch, int64_t batch, double value_ms, double mean_ms) {
+  void compare_with_mean(int64_t epoch, int64_t batch, int64_t batches_in_epoch, double value_ms, double mean_ms) {
     if (epoch != epoch_ || batch < num_batches_) {
       close_epoch();
       epoch_ = epoch, num_values_ = 0, sum_ms_ = 0;
@@ -96,9 +97,31 @@ class ImageNetParser : public LogParser {
       sum_ms_ += value_ms;
     }
     num_batches_ = batch - counts_from_ + 1, mean_ms_ = mean_ms;
+    batches_in_epoch_ = batches_in_epoch;
   }
 
   void close_epoch() {
+    keep_sum();
+    compare_epoch();
+  }
+
+  /// The time of all steps of the epoch that ends: of those up to its last line from the mean, or from their own values
+  /// where each is told, and of the few behind it as long as those before, but for the first. Nothing where the last
+  /// digit of the mean is worth more than 1 %, or the epoch broke off.
+  void keep_sum() {
+    constexpr double kLeastMean_ms = 50, kMostUntold = 0.1;
+    const auto num_told = static_cast<double>(num_batches_);
+    const auto num_untold = static_cast<double>(batches_in_epoch_ - num_batches_);
+    const bool are_all_printed = num_values_ + 1 == num_batches_;
+    if (num_batches_ < 2 || num_untold < 0 || num_untold > kMostUntold * static_cast<double>(batches_in_epoch_)) return;
+    if (!are_all_printed && mean_ms_ < kLeastMean_ms) return;
+    const double told_ms = are_all_printed ? first_ms_ + sum_ms_ : mean_ms_ * num_told;
+    const double untold_ms = std::max(0.0, num_untold * (told_ms - first_ms_) / (num_told - 1));
+    builder_.run().epoch_sums[static_cast<int32_t>(epoch_)] = {.seconds = (told_ms + untold_ms) / kMsPerSecond,
+                                                               .num_steps = batches_in_epoch_};
+  }
+
+  void compare_epoch() {
     constexpr int64_t kEnough = 10;
     constexpr double kFar = 0.1;
     if (num_values_ < kEnough || num_batches_ <= num_values_) return;  // the second: lines that repeat a batch
@@ -127,6 +150,7 @@ class ImageNetParser : public LogParser {
   int64_t counts_from_ = 1;
   int64_t epoch_batches_ = 0;
   int64_t epoch_ = -1, num_batches_ = 0, num_values_ = 0;  // batches done, and values printed behind the first
+  int64_t batches_in_epoch_ = 0;
   double first_ms_ = 0, sum_ms_ = 0, mean_ms_ = 0;
 };
 

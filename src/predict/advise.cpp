@@ -6,78 +6,30 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "tasks/tasks.h"
 
 namespace lockstep::predict {
 namespace {
 
 constexpr size_t kMostShown = 10;
-using Flags = std::vector<std::string>;
+using Flags = tasks::LayoutChoices::Flags;
 
-/// Every combination of one list of flags from each choice.
-std::vector<Flags> combinations(const std::vector<std::vector<Flags>>& choices) {
-  std::vector<Flags> all = {{}};
-  for (const std::vector<Flags>& choice : choices) {
-    std::vector<Flags> longer;
-    for (const Flags& begin : all)
-      for (const Flags& end : choice) {
-        longer.push_back(begin);
-        longer.back().insert(longer.back().end(), end.begin(), end.end());
-      }
-    all = std::move(longer);
-  }
-  return all;
+/// What the task of the command can be laid out as; nothing where it has no choice.
+tasks::LayoutChoices choices_of(const PlannedStep& given, const Machine& machine) {
+  for (const tasks::FrontTaskRow& task : tasks::front_tasks())
+    if (task.name == given.task && task.layouts != nullptr)
+      return task.layouts({.global_batch = given.global_batch,
+                           .num_ranks = given.num_ranks,
+                           .devices_per_node = machine.devices_per_node});
+  return {};
 }
 
-std::vector<Flags> gpt_layouts(const Machine& machine, int64_t num_ranks) {
-  std::vector<Flags> tensor, pipeline, chunks = {{"--num-layers-per-virtual-pipeline-stage=none"}}, micro;
-  for (int64_t tp = 1; tp <= machine.devices_per_node; tp *= 2)
-    tensor.push_back({fmt::format("--tensor-model-parallel-size={}", tp),
-                      tp > 1 ? "--sequence-parallel" : "--no-sequence-parallel"});
-  for (int64_t pp = 1; pp <= std::min<int64_t>(64, num_ranks); pp *= 2)
-    pipeline.push_back({fmt::format("--pipeline-model-parallel-size={}", pp)});
-  for (const int layers : {1, 2}) chunks.push_back({fmt::format("--num-layers-per-virtual-pipeline-stage={}", layers)});
-  for (const int size : {1, 2, 4}) micro.push_back({fmt::format("--micro-batch-size={}", size)});
-  const std::vector<Flags> recompute = {{"--no-recompute-activations", "--recompute-granularity="},
-                                        {"--no-recompute-activations", "--recompute-granularity=selective"},
-                                        {"--no-recompute-activations", "--recompute-granularity=full",
-                                         "--recompute-method=uniform", "--recompute-num-layers=1"}};
-  return combinations({tensor, pipeline, chunks, micro, recompute, {{"--use-distributed-optimizer"}}});
-}
-
-std::vector<Flags> contrastive_layouts() {
-  return combinations(
-      {{{"--grad-sync=ddp"}, {"--grad-sync=zero1"}}, {{"--no-grad-checkpointing"}, {"--grad-checkpointing"}}});
-}
-
-constexpr size_t kMicroFlags = 2;  // that end each layout of a classifier
-
-/// The same global batch in smaller and smaller micro-batches. Without a peak for a precision it is refused.
-std::vector<Flags> classifier_layouts(const PlannedStep& given) {
-  std::vector<Flags> micro, buckets;
-  for (const int64_t count : {1, 2, 4, 8}) {
-    if (given.global_batch % (given.num_ranks * count) != 0) continue;
-    micro.push_back({fmt::format("--micro-batch-size={}", given.global_batch / given.num_ranks / count),
-                     fmt::format("--accum-freq={}", count)});
-  }
-  for (const int mib : {5, 25, 100}) buckets.push_back({fmt::format("--bucket-mb={}", mib)});
-  return combinations(
-      {{{"--no-amp", "--precision=fp32"}, {"--no-amp", "--precision=amp"}, {"--no-amp", "--precision=amp_bf16"}},
-       {{"--grad-sync=ddp"}, {"--grad-sync=zero1"}},
-       buckets,
-       micro});
-}
-
-/// A classifier's layout that fits already with larger micro-batches.
-bool is_settled(const PlannedStep& given, const std::vector<Advice>& ranked, const Flags& flags) {
-  if (given.task != "imagenet" || ranked.empty()) return false;
+/// A layout that fits already with larger micro-batches.
+bool is_settled(const tasks::LayoutChoices& choices, const std::vector<Advice>& ranked, const Flags& flags) {
+  if (choices.num_micro_flags == 0 || ranked.empty()) return false;
   const Flags& last = ranked.back().flags;
-  return std::equal(flags.begin(), flags.end() - kMicroFlags, last.begin(), last.end() - kMicroFlags);
-}
-
-std::vector<Flags> layouts_of(const PlannedStep& given, const Machine& machine) {
-  if (given.task == "gpt") return gpt_layouts(machine, given.num_ranks);
-  if (given.task == "clip" || given.task == "clap") return contrastive_layouts();
-  return classifier_layouts(given);
+  const auto num_micro = static_cast<std::ptrdiff_t>(choices.num_micro_flags);
+  return std::equal(flags.begin(), flags.end() - num_micro, last.begin(), last.end() - num_micro);
 }
 
 Advice judge(const std::vector<std::string>& words, const Flags& flags, const Machine& machine, int64_t nodes) {
@@ -99,11 +51,11 @@ std::string layout_text(const Advice& advice) {
 
 AdviceList advise(const std::vector<std::string>& words, const Machine& machine, int64_t nodes) {
   AdviceList list{.as_given = judge(words, {}, machine, nodes)};
+  const tasks::LayoutChoices choices = choices_of(list.as_given.plan, machine);
   std::vector<std::string> fixed = words;
-  if (list.as_given.plan.task == "gpt")
-    fixed.push_back(fmt::format("--global-batch-size={}", list.as_given.plan.global_batch));
-  for (const Flags& flags : layouts_of(list.as_given.plan, machine)) {
-    if (is_settled(list.as_given.plan, list.ranked, flags)) continue;
+  fixed.insert(fixed.end(), choices.fixed.begin(), choices.fixed.end());
+  for (const Flags& flags : choices.layouts) {
+    if (is_settled(choices, list.ranked, flags)) continue;
     ++list.num_tried;
     try {
       Advice advice = judge(fixed, flags, machine, nodes);

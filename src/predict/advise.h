@@ -23,10 +23,8 @@ struct AdviceList {
   size_t num_tried = 0, num_refused = 0, num_too_large = 0;
 };
 
-/// Tries every layout that this version has for the command on so many nodes, at the same global batch: of a GPT tensor
-/// and pipeline ranks, virtual stages, micro-batches and recomputation; of contrastive models gradient synchronisation
-/// and checkpointing; of classifiers precision, gradient
-/// synchronisation, micro-batches and buckets. UsageError where the command itself cannot be planned.
+/// Tries every layout that the command's task says this version has (FrontTaskRow::layouts), on so many nodes and at
+/// the same global batch. UsageError where the command itself cannot be planned.
 AdviceList advise(const std::vector<std::string>& words, const Machine& machine, int64_t nodes);
 
 /// The best ones, with the gain over the command as given.

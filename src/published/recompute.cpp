@@ -16,6 +16,7 @@
 #include "analysis/json.h"
 #include "analysis/tables.h"
 #include "analysis/text.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
@@ -187,7 +188,7 @@ std::vector<std::string> impossible_values(const FormulaContext& context, const 
       for (const analysis::Flag& flag : point.flags)
         if (flag.code == "M09")
           found.push_back(fmt::format("M09 impossible: {}, {}: {}: {}", flag.subject,
-                                      analysis::count_text(point.runs.size(), "row"), flag.sentence, flag.fix));
+                                      core::counted(point.runs.size(), "row"), flag.sentence, flag.fix));
   return found;
 }
 }  // namespace
@@ -348,7 +349,7 @@ draw::Document published_document(const std::vector<PublishedTable>& tables) {
     analysis::add_block(section, table.recomputed);
     document.sections.push_back(std::move(section));
   }
-  document.subtitle = analysis::count_text(tables.size(), "table");
+  document.subtitle = core::counted(tables.size(), "table");
   if (num_cells > 0)
     document.subtitle += fmt::format(
         ", recomputed; of {} derived cells {} follow to the printed digit, {} only from values before rounding, {} do "

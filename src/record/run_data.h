@@ -102,6 +102,12 @@ struct CollectivePoint {
   std::optional<int64_t> num_wrong{};                     ///< Absent: not checked.
 };
 
+/// The steps of one whole epoch, where a source adds them up itself.
+struct EpochSum {
+  double seconds = 0;
+  int64_t num_steps = 0;
+};
+
 /// One run as reports, sweeps and calibrations see it, whatever program wrote it.
 struct RunData {
   std::string name{};  ///< Folder or file name, made unique by the caller where needed.
@@ -125,6 +131,7 @@ struct RunData {
   /// Lines with a time of day that are no rows, as (step, Unix time): they tell where in a row's steps a pause lies.
   std::vector<std::pair<int64_t, double>> line_times{};
   StepColumns steps{};
+  std::map<int32_t, EpochSum> epoch_sums{};  ///< By epoch; of sources that tell no times of day.
   std::vector<RankTimesRecord> rank_times{};
   std::vector<CollectiveTotal> collectives{};
   std::vector<CollectivePoint> collective_points{};  ///< Of a benchmark of collectives instead of steps.

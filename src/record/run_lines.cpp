@@ -8,6 +8,7 @@
 #include <functional>
 #include <tuple>
 
+#include "core/counted.h"
 #include "core/line_reader.h"
 #include "record/step_columns.h"
 
@@ -149,12 +150,11 @@ void set_field(StepColumns& columns, std::string_view key, const element& value,
 
 void tell_oddities(const StepOddities& odd, RunData& run) {
   if (odd.num_skipped > 0)
-    run.problems.push_back(
-        fmt::format("{} steps were skipped because their gradients were not finite (the first is step {})",
-                    odd.num_skipped, odd.first_skipped));
+    run.problems.push_back(fmt::format("{} skipped because of gradients that were not finite (the first is step {})",
+                                       core::counted(odd.num_skipped, "step"), odd.first_skipped));
   if (odd.num_nonfinite_losses > 0)
-    run.problems.push_back(fmt::format("the loss of {} steps is not finite (the first is step {})",
-                                       odd.num_nonfinite_losses, odd.first_nonfinite));
+    run.problems.push_back(fmt::format("the loss of {} is not finite (the first is step {})",
+                                       core::counted(odd.num_nonfinite_losses, "step"), odd.first_nonfinite));
   if (odd.num_phases > 0)
     run.problems.push_back(fmt::format("steps.jsonl: names more than {} phases, {} times of others were left out",
                                        kMaxPhases, odd.num_phases));
@@ -211,8 +211,8 @@ void load_steps(const fs::path& folder, RunData& run) {
   });
   tell_oddities(odd, run);
   if (const int64_t num_again = keep_last_attempts(columns); num_again > 0)
-    run.problems.push_back(
-        fmt::format("{} steps were done more than once after a restart; of each the last attempt counts", num_again));
+    run.problems.push_back(fmt::format("{} {} done more than once after a restart; of each the last attempt counts",
+                                       core::counted(num_again, "step"), num_again == 1 ? "was" : "were"));
 }
 
 void load_rank_times(const fs::path& folder, RunData& run) {

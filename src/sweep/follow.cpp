@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/host_name.h"
 #include "core/strings.h"
@@ -252,7 +253,8 @@ std::string status_table(const fs::path& folder, const SweepState& state, const 
   std::string text = text_table(rows) + "\n";
   std::vector<std::string> parts;
   for (const auto& [name, count] : counts(state)) parts.push_back(fmt::format("{} {}", count, name));
-  return text + fmt::format("{}: {} points: {}\n", state.name, state.points.size(), core::join(parts, ", "));
+  return text +
+         fmt::format("{}: {}: {}\n", state.name, core::counted(state.points.size(), "point"), core::join(parts, ", "));
 }
 
 core::Json status_json(const fs::path& folder, const SweepState& state, const SlurmView* slurm, double now_s) {

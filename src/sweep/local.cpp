@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/process.h"
@@ -37,9 +38,9 @@ void show_point(const SweepState& state, const PointRecord& point, const fs::pat
                 Clock::time_point start) {
   const RunOutcome outcome = read_outcome(folder / point.run, core::unix_seconds());
   const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
-  core::show_progress(fmt::format("{} {}/{}  {}  {}{}", state.name, at + 1, count, point.axes_text(),
-                                  core::format_duration(elapsed_s),
-                                  outcome.steps_done ? fmt::format("  {} steps", *outcome.steps_done) : ""));
+  core::show_progress(
+      fmt::format("{} {}/{}  {}  {}{}", state.name, at + 1, count, point.axes_text(), core::format_duration(elapsed_s),
+                  outcome.steps_done ? fmt::format("  {}", core::counted(*outcome.steps_done, "step")) : ""));
 }
 
 /// Ends a launcher and its ranks at once: to it a second SIGINT means that (two in a row may arrive as one, hence one

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "core/options.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -32,12 +33,14 @@ std::optional<int64_t> count_of_request(const std::string& option) {
 
 std::string cost_text(const Plan& plan) {
   const PlannedCost cost = planned_cost(plan);
-  std::string text = fmt::format("{} points; at most {:.2f} node-hours", plan.points.size(), cost.node_hours);
+  std::string text =
+      fmt::format("{}; at most {:.2f} node-hours", core::counted(plan.points.size(), "point"), cost.node_hours);
   if (!plan.billing_unit.empty())
     text += fmt::format(" = {:.1f} {}", cost.node_hours * plan.billing_per_node_hour, plan.billing_unit);
   if (cost.device_hours.size() == 1 && cost.device_hours.begin()->first != plan.billing_unit)
     text += fmt::format(" = {:.2f} {}", cost.device_hours.begin()->second, cost.device_hours.begin()->first);
-  if (cost.num_without_limit > 0) text += fmt::format(", and {} points without a time limit", cost.num_without_limit);
+  if (cost.num_without_limit > 0)
+    text += fmt::format(", and {} without a time limit", core::counted(cost.num_without_limit, "point"));
   if (plan.in_flight > 0) text += fmt::format("; {} at a time", plan.in_flight);
   return text + "\n";
 }

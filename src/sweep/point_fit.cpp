@@ -23,7 +23,16 @@ std::vector<std::string> dry_run_flags(const Plan& plan, const std::string& devi
   throw UsageError(fmt::format("sweep: --device-memory has no meaning for `{}`", command.info->name), "leave it out");
 }
 
-PointFit fit_of(Plan& plan, const Point& point, const std::vector<std::string>& dry_run) {
+/// Points by the inputs that they name and that this machine does not have.
+using MissingInputs = std::map<std::string, std::vector<const Point*>>;
+
+/// What the dry run of a point says.
+struct Judgement {
+  PointFit fit;
+  std::vector<std::string> missing;
+};
+
+Judgement judge_point(Plan& plan, const Point& point, const std::vector<std::string>& dry_run) {
   std::vector<std::string> words = plan.command;
   words.insert(words.end(), point.flags.begin(), point.flags.end());
   words.insert(words.end(), dry_run.begin(), dry_run.end());
@@ -34,9 +43,10 @@ PointFit fit_of(Plan& plan, const Point& point, const std::vector<std::string>& 
       plan.warnings.push_back(warning);
   const tasks::DryRunPage page = parsed.task->dry_run(
       *parsed.set, {.num_ranks = point.num_ranks(), .source = "sweep", .ranks_per_node = point.ranks_per_node});
-  return {.memory_bytes = page.memory_bytes,
-          .device_bytes = page.device_bytes,
-          .nodes_of_tensor_group = page.nodes_of_tensor_group};
+  return {.fit = {.memory_bytes = page.memory_bytes,
+                  .device_bytes = page.device_bytes,
+                  .nodes_of_tensor_group = page.nodes_of_tensor_group},
+          .missing = page.missing};
 }
 
 /// "0001, 0003"
@@ -47,7 +57,7 @@ std::string indexes_text(const std::vector<const Point*>& points) {
 }
 
 /// One warning of each kind, with the points that it is about.
-void add_warnings(Plan& plan, const std::string& device_memory) {
+void add_warnings(Plan& plan, const std::string& device_memory, const MissingInputs& missing) {
   std::vector<const Point*> too_large;
   std::map<std::pair<int64_t, int64_t>, std::vector<const Point*>> spread;  // by nodes of a group and ranks of a node
   for (const Point& point : plan.points) {
@@ -64,6 +74,10 @@ void add_warnings(Plan& plan, const std::string& device_memory) {
                                         from == to ? to : from + " to " + to, device_memory,
                                         core::format_bytes(too_large.front()->fit->device_bytes.value_or(0))));
   }
+  for (const auto& [input, points] : missing)
+    plan.warnings.push_back(fmt::format("{}: {}; that is well only if the nodes of the jobs have it",
+                                        points.size() == plan.points.size() ? "every point" : indexes_text(points),
+                                        input));
   for (const auto& [place, points] : spread)
     plan.warnings.push_back(
         fmt::format("{}: tensor ranks of one group lie on {} nodes of {} ranks: what they send in every layer crosses "
@@ -76,14 +90,17 @@ void add_warnings(Plan& plan, const std::string& device_memory) {
 void judge_points(Plan& plan, const std::string& device_memory) {
   const std::vector<std::string> dry_run = dry_run_flags(plan, device_memory);
   if (plan.result != ResultKind::kRunRecord) return;
-  std::map<std::string, PointFit> known;  // repeats differ in nothing that counts here
+  std::map<std::string, Judgement> known;  // repeats differ in nothing that counts here
+  MissingInputs missing;
   for (Point& point : plan.points) {
     const std::string key = fmt::format("{} {} {}", point.nodes, point.ranks_per_node, fmt::join(point.flags, " "));
     const auto found = known.find(key);
-    point.fit = found != known.end() ? found->second : fit_of(plan, point, dry_run);
-    known.emplace(key, *point.fit);
+    const Judgement& judgement =
+        found != known.end() ? found->second : known.emplace(key, judge_point(plan, point, dry_run)).first->second;
+    point.fit = judgement.fit;
+    for (const std::string& input : judgement.missing) missing[input].push_back(&point);
   }
-  add_warnings(plan, device_memory);
+  add_warnings(plan, device_memory, missing);
 }
 
 }  // namespace lockstep::sweep

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "config/run_options.h"
+#include "core/json.h"
 #include "core/options.h"
 #include "plan/batch_plan.h"
 #include "tasks/front/dry_run.h"
+#include "tasks/front/layout_choices.h"
 
 namespace lockstep::tasks {
 
@@ -45,9 +47,13 @@ struct FrontTaskRow {
   std::string (*list_models)() = nullptr;              ///< What --list-models prints, where the task has it.
   std::string (*list_models_on_terminal)() = nullptr;  ///< The same for eyes, on a terminal.
   /// Sets the options of `infer classify` that say what weights belong to and how pictures are prepared to those of the
-  /// run of this task that `weights` is of; what the user has given stays. False where no record of such a run is
-  /// there.
+  /// run of this task that `weights` is of, or of the configuration that they bring along; what the user has given
+  /// stays. False where neither is there.
   bool (*take_recorded_classifier)(core::OptionSet& set, const std::string& weights) = nullptr;
+  /// What `ckpt export` writes beside the weights of a run of this task, as a config.json; null where it knows nothing.
+  core::Json (*weights_config)(const std::string& weights) = nullptr;
+  /// The layouts that `predict --advise` tries, where the task has a choice.
+  LayoutChoices (*layouts)(const LayoutQuestion& run) = nullptr;
 };
 
 /// All tasks, the default one first: the only place of the torch-free half that makes one by its name.

@@ -3,8 +3,12 @@
 #include "config/clip_list.h"
 #include "core/strings.h"
 #include "tasks/contrastive/front/contrastive_front.h"
+#include "tasks/contrastive/front/contrastive_layouts.h"
 #include "tasks/gpt/front/gpt_front.h"
+#include "tasks/gpt/front/gpt_layouts.h"
+#include "tasks/imagenet/front/classifier_config.h"
 #include "tasks/imagenet/front/imagenet_front.h"
+#include "tasks/imagenet/front/imagenet_layouts.h"
 #include "tasks/imagenet/front/recorded_classifier.h"
 #include "tasks/tasks.h"
 
@@ -12,23 +16,34 @@ namespace lockstep::tasks {
 
 std::span<const FrontTaskRow> front_tasks() {
   static const std::vector<FrontTaskRow> rows = {
-      {"clip",
-       "train a CLIP model on pictures and captions",
-       make_contrastive_front,
-       {"open_clip_train.main", "open_clip_train/main.py", "training.main", "training/main.py"},
-       config::openclip_models_page,
-       config::openclip_models_list},
-      {"clap",
-       "train a CLAP model on sounds and captions",
-       make_contrastive_front,
-       {"laion_clap.training.main", "laion_clap/training/main.py"}},
-      {"gpt", "train a GPT model", make_gpt_front, {"pretrain_gpt.py"}},
+      {.name = "clip",
+       .summary = "train a CLIP model on pictures and captions",
+       .make = make_contrastive_front,
+       .programs = {"open_clip_train.main", "open_clip_train/main.py", "training.main", "training/main.py"},
+       .list_models = config::openclip_models_page,
+       .list_models_on_terminal = config::openclip_models_list,
+       .layouts = contrastive_layouts},
+      {.name = "clap",
+       .summary = "train a CLAP model on sounds and captions",
+       .make = make_contrastive_front,
+       .programs = {"laion_clap.training.main", "laion_clap/training/main.py"},
+       .layouts = contrastive_layouts},
+      {.name = "gpt",
+       .summary = "train a GPT model",
+       .make = make_gpt_front,
+       .programs = {"pretrain_gpt.py"},
+       .layouts = gpt_layouts},
       {.name = "imagenet",
        .summary = "train a ResNet or ViT on labelled pictures",
        .make = make_imagenet_front,
        .programs = {"imagenet/main.py"},
-       .take_recorded_classifier = take_recorded_classifier},
-      {"resnet", "the other name of train imagenet", make_imagenet_front, {}},
+       .take_recorded_classifier = take_recorded_classifier,
+       .weights_config = classifier_config,
+       .layouts = imagenet_layouts},
+      {.name = "resnet",
+       .summary = "the other name of train imagenet",
+       .make = make_imagenet_front,
+       .layouts = imagenet_layouts},
   };
   return rows;
 }

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "core/counted.h"
 #include "record/reader.h"
 #include "train/phase_clock.h"
 
@@ -24,7 +25,8 @@ std::string phase_table(const std::vector<record::StepRecord>& steps, std::ofstr
     csv << fmt::format("{},{},{}\n", to_text(phase), mean[phase], share);
     text += fmt::format("{:<14}{:>12.3f}{:>7.1f} %\n", to_text(phase), mean[phase], share);
   }
-  return text + fmt::format("{:<14}{:>12.3f}   mean of {} steps, rank 0\n", "step", mean.sum(), steps.size());
+  return text +
+         fmt::format("{:<14}{:>12.3f}   mean of {}, rank 0\n", "step", mean.sum(), core::counted(steps.size(), "step"));
 }
 
 std::string host_table(const std::vector<comm::RecorderEntry>& collectives, bool is_device, int64_t num_steps,

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/print.h"
 #include "record/trace.h"
@@ -62,8 +63,8 @@ void RunProfile::summarise() {
                      "choose an earlier --profile-step-start");
   const auto merged = run_.folder.path / "profile" / "trace.json";
   const int64_t num_events = record::merge_traces(traces, merged);
-  core::print("\n{} events of {} ranks: {}\n  open it at ui.perfetto.dev or chrome://tracing\n", num_events,
-              traces.size(), merged.string());
+  core::print("\n{} events of {}: {}\n  open it at ui.perfetto.dev or chrome://tracing\n", num_events,
+              core::counted(traces.size(), "rank"), merged.string());
 }
 
 }  // namespace lockstep::train

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/env.h"
 #include "core/files.h"
 #include "core/host_name.h"
@@ -15,6 +16,7 @@
 #include "core/log_file.h"
 #include "core/strings.h"
 #include "core/units.h"
+#include "core/wrapped_message.h"
 #include "nn/work_recorder.h"
 #include "parallel/replica_check.h"
 #include "record/reader.h"
@@ -145,7 +147,7 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
   startup_.finish("weights");
   if (epoch_.num_batches > 0)
     agree_on(run_.world(),
-             fmt::format("{} steps an epoch ({}, {})", epoch_.num_batches, epoch_.origin,
+             fmt::format("{} an epoch ({}, {})", core::counted(epoch_.num_batches, "step"), epoch_.origin,
                          epoch_.each_once ? "indexed" : "not indexed"),
              "shards and --index-dir must be the same on every node");
 }
@@ -303,7 +305,7 @@ void TrainRun::list_bad_samples() const {
   try {
     data::append_bad_samples(file, run_.ranks.info.rank, loader->bad_samples());
   } catch (const Error& error) {
-    core::log_warning("data: the list of bad samples could not be written: {}", error.what());
+    core::log_warning("{}", core::wrapped_message("data: the list of bad samples could not be written", error));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/log.h"
 #include "core/rng.h"
 #include "parallel/replica_check.h"
@@ -27,8 +28,8 @@ Trainer::Trainer(const TrainerConfig& config, const TrainerParts& parts, const T
 
 ExitCode Trainer::run() {
   if (position_.step >= config_.last_step() && parts_.world.rank() == 0)
-    core::log_warning("train: {} steps are done already, the run is to have {}: nothing to train", position_.step,
-                      config_.last_step());
+    core::log_warning("train: {} {} done already, the run is to have {}: nothing to train",
+                      core::counted(position_.step, "step"), position_.step == 1 ? "is" : "are", config_.last_step());
   parts_.phases.restart();
   if (parts_.world.size() == 1) stop_request_ = take_stop_request();  // while the run was starting
   while (position_.step < config_.last_step() && stop_request_ < StopRequest::kSaveAndFinish) {
@@ -54,13 +55,14 @@ ExitCode Trainer::finish() {
   parts_.callbacks.finish_saving();
   if (position_.step >= config_.last_step()) {
     if (position_.step % config_.steps_per_epoch != 0) parts_.callbacks.evaluate(evaluation_now());
-    core::log_info("finished after {} steps{}", position_.step,
+    core::log_info("finished after {}{}", core::counted(position_.step, "step"),
                    position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
   }
   const bool is_time_up = stop_request_ == StopRequest::kSaveAndFinish;
-  core::log_info("stopped {} after {} steps; the same command with {} continues the run",
-                 is_time_up ? "because the time is up" : "on request", position_.step, config_.flags_to_resume);
+  core::log_info("stopped {} after {}; the same command with {} continues the run",
+                 is_time_up ? "because the time is up" : "on request", core::counted(position_.step, "step"),
+                 config_.flags_to_resume);
   return is_time_up ? ExitCode::kOk : ExitCode::kRequeue;
 }
 

@@ -141,12 +141,27 @@ TEST_F(Bench, LatencyOfAClassifierInBf16AndWhatModelsLack) {
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_NE(damaged.err.find("picture in '" + (folder.path() / "a.jpg").string() + "'"), std::string::npos)
       << damaged.err;
+  EXPECT_EQ(damaged.out, "") << "no head of a table that does not come";
+  const auto unread = bench({"latency", "--model", "resnet18", "--text-length", "9", "--device", "cpu"});
+  EXPECT_EQ(unread.exit_code, 2);
+  EXPECT_NE(unread.err.find("--text-length with --model resnet18, a classifier, which reads no texts"),
+            std::string::npos)
+      << unread.err;
+  EXPECT_EQ(bench({"latency", "--model", demo_model(), "--new-tokens", "9", "--device", "cpu"}).exit_code, 2);
   const auto texts = bench({"latency", "--model", "resnet18", "--towers", "text", "--device", "cpu"});
   EXPECT_EQ(texts.exit_code, 2);
   EXPECT_NE(texts.err.find("--towers text is nothing that 'resnet18' has"), std::string::npos) << texts.err;
   const auto longer = bench({"latency", "--model", demo_model(), "--text-length", "33", "--device", "cpu"});
   EXPECT_EQ(longer.exit_code, 2);
   EXPECT_NE(longer.err.find("--text-length 33 is more than the 32 tokens"), std::string::npos) << longer.err;
+}
+
+/// Scores of drawn weights are in the hundreds, so that bf16 rounds them by more than the probability of a class.
+TEST_F(Bench, LatencyChecksScoresByTheirLargest) {
+  const auto many = document_of({"latency", "--model", "resnet50", "--force-image-size", "64", "--batch-size", "64",
+                                 "--precisions", "bf16", "--mode", "verify", "--device", "cpu"},
+                                "bench_latency_resnet50");
+  EXPECT_EQ(many.at("summary").at("num_wrong"), 0);
 }
 
 TEST_F(Bench, LatencyOfAGptHasTheTimeToItsFirstTokenAndTheRateOfTheOthers) {

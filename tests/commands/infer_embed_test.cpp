@@ -206,7 +206,7 @@ TEST_F(InferEmbed, ABadFileAndALongTextAreToldAndHarmNoOthers) {
   words.back() = broken.string();
   const auto none = infer(words);
   EXPECT_EQ(none.exit_code, 4);
-  EXPECT_NE(none.err.find("none of 1 files can be used"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("none of 1 file can be used"), std::string::npos) << none.err;
 }
 
 TEST_F(InferEmbed, AFolderOfSomethingElseIsRefused) {

@@ -119,6 +119,8 @@ TEST_F(SweepCommand, DryRunShowsEveryPointAndWritesNothing) {
     EXPECT_NE(shown.out.find(row), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find("3 points; at most 6.00 node-hours = 24.0 GPU-h\n"), std::string::npos) << shown.out;
   EXPECT_FALSE(fs::exists(path("out")));
+  EXPECT_NE(shown.out.find("warning: every point: --train-data"), std::string::npos)
+      << "d.tar is not here: " << shown.out;
   const auto json = run_lockstep({"sweep", "run", sweep_file(), "--dry-run", "--json"});
   EXPECT_EQ(core::parse_json(json.out, "dry run").at("points").at(1).at("ranks"), 4);
 }

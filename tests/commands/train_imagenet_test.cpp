@@ -213,14 +213,31 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
     const auto of_file = classify({"--pretrained", logs(file), "--model", "resnet18", "--force-image-size", "32"});
     ASSERT_EQ(of_file.exit_code, 0) << of_file.err;
     EXPECT_EQ(of_file.out, of_run.out) << file;
-    const auto derived =
-        classify({"--pretrained", logs(file), "--force-image-size", "32"});  // its tensors tell the model
-    ASSERT_EQ(derived.exit_code, 0) << derived.err;
-    EXPECT_EQ(derived.out, of_run.out) << file;
-    EXPECT_NE(derived.err.find("are those of resnet18 with 28 classes; pictures are prepared with 32 pixels\n"),
-              std::string::npos)
-        << derived.err;
+    const auto by_itself = classify({"--pretrained", logs(file)});  // brings its network and 32 pixels along
+    ASSERT_EQ(by_itself.exit_code, 0) << by_itself.err;
+    EXPECT_EQ(by_itself.out, of_run.out) << file;
+    EXPECT_EQ(classify({"--pretrained", logs(file), "--model", "resnet18"}).out, of_run.out) << file;
+    const auto larger = classify({"--pretrained", logs(file), "--force-image-size", "48"});
+    ASSERT_EQ(larger.exit_code, 0) << larger.err;
+    EXPECT_NE(larger.out, of_run.out) << "a flag goes before";
   }
+  fs::copy_file(logs("weights.pth"), logs("alone.pth"));
+  const auto derived = classify({"--pretrained", logs("alone.pth"), "--force-image-size", "32"});
+  ASSERT_EQ(derived.exit_code, 0) << derived.err;  // its tensors tell the model
+  EXPECT_EQ(derived.out, of_run.out);
+  EXPECT_NE(derived.err.find("are those of resnet18 with 28 classes; pictures are prepared with 32 pixels\n"),
+            std::string::npos)
+      << derived.err;
+  // Beside a PyTorch file lies what timm's config.json would say; nothing of another name is overwritten.
+  const core::Json config = core::read_json_file(logs("weights.json"));
+  EXPECT_EQ(config.at("architecture"), "resnet18");
+  EXPECT_EQ(config.at("pretrained_cfg").at("input_size"), core::Json({3, 32, 32}));
+  fs::remove(logs("weights.pth"));
+  const auto kept = run_lockstep({"ckpt", "export", logs("run"), logs("weights.pth")});
+  EXPECT_EQ(kept.exit_code, 2);
+  EXPECT_NE(kept.err.find("would go into '" + logs("weights.json") + "', which is there already"), std::string::npos)
+      << kept.err;
+  ASSERT_EQ(run_lockstep({"ckpt", "export", logs("run"), logs("weights.pth"), "--force"}).exit_code, 0);
   const fs::path other = checkpoint("run", "00000014") + "/optimizer.safetensors";
   const auto unknown = classify({"--pretrained", other.string()});
   EXPECT_EQ(unknown.exit_code, 2);
@@ -250,6 +267,8 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   std::sort(sorted.begin(), sorted.end());
   core::write_file_atomic(logs("sorted.txt"), core::join(sorted, "\n") + "\n");
   EXPECT_EQ(by_itself.out, classify({"--pretrained", logs("folders"), "--classnames", logs("sorted.txt")}).out);
+  ASSERT_EQ(run_lockstep({"ckpt", "export", logs("folders"), logs("named.safetensors")}).exit_code, 0);
+  EXPECT_EQ(classify({"--pretrained", logs("named.safetensors")}).out, by_itself.out) << "names of classes go along";
   core::write_file_atomic(logs("few.txt"), "one\ntwo\n");
   const auto few = classify({"--pretrained", logs("run"), "--classnames", logs("few.txt")});
   EXPECT_EQ(few.exit_code, 4);
@@ -263,13 +282,16 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
   EXPECT_NE(again.out.find("pictures             28\nfailed                0\ntop-1 (%) "), std::string::npos)
       << again.out;
   // Flags that are not given are those of the run: its network, classes and pictures of 32 pixels.
-  const auto bare =
-      run_lockstep({"train", "imagenet", "--val-data", path("val.lmdb"), "--evaluate", "--pretrained", logs("run"),
-                    "-b", "8", "-j", "1", "--threads", "1", "--device", "cpu", "--logs", logs(), "--name", "bare"},
-                   {}, std::chrono::minutes(2));
-  ASSERT_EQ(bare.exit_code, 0) << bare.err;
-  EXPECT_EQ(last_result("bare").at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
-  EXPECT_NE(bare.err.find("--num-classes 28, --train-crop-size 32"), std::string::npos) << bare.err;
+  for (const auto& [evaluated_as, weights] :
+       {std::pair("of_run", "run"), std::pair("of_file", "weights.safetensors")}) {
+    const auto bare = run_lockstep(
+        {"train", "imagenet", "--val-data", path("val.lmdb"), "--evaluate", "--pretrained", logs(weights), "-b", "8",
+         "-j", "1", "--threads", "1", "--device", "cpu", "--logs", logs(), "--name", evaluated_as},
+        {}, std::chrono::minutes(2));
+    ASSERT_EQ(bare.exit_code, 0) << bare.err;
+    EXPECT_EQ(last_result(evaluated_as).at("metrics").at("loss"), last_result("again").at("metrics").at("loss"));
+    EXPECT_NE(bare.err.find("--num-classes 28, --train-crop-size 32"), std::string::npos) << bare.err;
+  }
   // Training on other classes keeps all but the last layer.
   const auto finer = train("finer", {"--pretrained", logs("run"), "--num-classes", "30", "--max-steps", "1", "--lr",
                                      "0", "--wd", "0", "--val-frequency", "0"});
@@ -310,6 +332,8 @@ TEST_F(TrainImagenet, AnEvaluationCountsPicturesThatCannotBeRead) {
   ASSERT_EQ(counted.exit_code, 0) << counted.err;
   EXPECT_NE(counted.out.find("pictures             27\nfailed                1\n"), std::string::npos) << counted.out;
   EXPECT_NE(counted.err.find(damaged.string()), std::string::npos) << counted.err;
+  EXPECT_EQ(counted.err.find("data: bad sample left out"), counted.err.rfind("data: bad sample left out"))
+      << "told once: " << counted.err;
   EXPECT_EQ(last_result("counted").at("metrics").at("num_failed"), 1);
 }
 

@@ -173,7 +173,7 @@ TEST_F(SweepOnSlurm, AFailedJobIsNamedAndOnlyItIsResumed) {
       << read("nodes-status.out");
   EXPECT_NE(read("nodes-submit-again.out").find("nothing is left to start"), std::string::npos)
       << read("nodes-submit-again.out");
-  EXPECT_NE(read("nodes-resume.out").find("1 of 1 jobs submitted"), std::string::npos) << read("nodes-resume.out");
+  EXPECT_NE(read("nodes-resume.out").find("1 of 1 job submitted"), std::string::npos) << read("nodes-resume.out");
   EXPECT_EQ(json("nodes.json").at("counts"), (core::Json{{"finished", 3}})) << logs();
   for (const int nodes : {1, 2, 4}) {
     const std::string run =
@@ -242,7 +242,7 @@ TEST_F(SweepOnSlurm, AStoppedRunIsRequeuedAndGoesOnWithTheSameLosses) {
 }
 
 TEST_F(SweepOnSlurm, ACancelledJobSavesAndStaysCancelled) {
-  EXPECT_EQ(read("cancelled-cancel.out"), "1 jobs cancelled\n");
+  EXPECT_EQ(read("cancelled-cancel.out"), "1 job cancelled\n");
   EXPECT_EQ(read("cancelled-queue.out"), "");
   EXPECT_NE(read("cancelled-status.out").find("1 cancelled"), std::string::npos) << read("cancelled-status.out");
   EXPECT_EQ(record::read_status(folder_->path() / "cancelled/runs/0001-nodes_2").state, "stopped") << logs();

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 
@@ -10,7 +11,10 @@
 #include "config/clip_shape.h"
 #include "config/contrastive_shape.h"
 #include "config/hub_names.h"
+#include "config/weights_config.h"
+#include "core/counted.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/log.h"
 #include "infer/gpt_export.h"
 #include "models/clap/clap_weights.h"
@@ -20,6 +24,7 @@
 #include "nn/init.h"
 #include "optim/averaged.h"
 #include "tasks/contrastive/front/recorded_model.h"
+#include "tasks/tasks.h"
 #include "train/checkpoint_files.h"
 #include "train/openclip_checkpoint.h"
 #include "train/stored_tensors.h"
@@ -112,6 +117,37 @@ std::optional<models::PtOptimizer> optimizer_beside(const models::WeightFile& we
                           "export the weights alone, without --with-optimizer");
   return optimizer;
 }
+
+/// What a task says of its weights; null where none does.
+core::Json config_of(const std::string& weights) {
+  for (const tasks::FrontTaskRow& task : tasks::front_tasks())
+    if (task.weights_config != nullptr)
+      if (core::Json json = task.weights_config(weights); !json.is_null()) return json;
+  return nullptr;
+}
+
+std::string json_text(const core::Json& json, int indent) {
+  return json.dump(indent, ' ', false, core::Json::error_handler_t::replace);
+}
+
+std::map<std::string, std::string> metadata_of(const core::Json& config) {
+  if (config.is_null()) return {};
+  return {{"format", "pt"}, {config::kWeightsConfigKey, json_text(config, -1)}};
+}
+
+/// Where that goes: PyTorch's files have no place for it, and timm reads a config.json beside model.safetensors. ""
+/// where the metadata of the file suffice.
+fs::path config_file_of(const config::CkptOptions& options) {
+  const fs::path beside = config::config_beside(options.output);
+  return config::writes_pt(options) || beside.filename() == "config.json" ? beside : fs::path();
+}
+
+void refuse_other_file(const fs::path& file, bool force) {
+  if (file.empty() || force || !fs::exists(file)) return;
+  throw UsageError(
+      fmt::format("ckpt: how pictures are prepared would go into '{}', which is there already", file.string()),
+      "name another output, or add --force");
+}
 }  // namespace
 
 int cmd_ckpt_convert(const commands::ParsedCommand& command) {
@@ -126,6 +162,9 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
     infer::export_gpt(options);
     return 0;
   }
+  const core::Json config = config_of(options.path);
+  const fs::path config_file = config.is_null() ? fs::path() : config_file_of(options);
+  refuse_other_file(config_file, options.force);
   models::WeightFile weights = read_input(options, manifest);
   if (options.model_ema) take_averages(weights.tensors, weights.path.parent_path(), manifest);
   weights.tensors = options.names == "as-is" ? models::names_of_file(weights) : renamed(weights, options);
@@ -134,7 +173,7 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
   if (options.prefix == "module")
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;
   if (!config::writes_pt(options))
-    models::write_weights_safetensors(options.output, weights.tensors);
+    models::write_weights_safetensors(options.output, weights.tensors, metadata_of(config));
   else
     models::write_weights_pt(
         options.output, weights.tensors,
@@ -142,8 +181,10 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
                                .name = fs::path(options.path).stem().string(),
                                .optimizer = optimizer,
                                .scaler = options.with_optimizer ? train::openclip_scaler(manifest) : std::nullopt});
+  if (!config_file.empty()) core::write_file_atomic(config_file, json_text(config, 2) + "\n");
   const std::string step = manifest.files.empty() ? "" : fmt::format(" of step {}", manifest.step);
-  core::log_info("{} tensors{} -> {}", weights.tensors.size(), step, options.output);
+  core::log_info("{}{} -> {}", core::counted(weights.tensors.size(), "tensor"), step, options.output);
+  if (!config_file.empty()) core::log_info("how pictures are prepared -> {}", config_file.string());
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/front/commands.h"
 #include "cli/front/data_lmdb.h"
 #include "cli/front/data_text.h"
+#include "core/counted.h"
 #include "core/error_lines.h"
 #include "core/join_first.h"
 #include "core/log.h"
@@ -125,9 +126,9 @@ void print_indexed(const data::IndexSummary& summary, size_t num_shards) {
   std::vector<std::string> missing;
   for (const auto& [shard, error] : summary.damaged)
     if (is_missing(shard)) missing.push_back(shard);
-  core::print("{} shards: {} indexed, {} had an index, {} missing, {} damaged; {} samples, {}\n", num_shards,
+  core::print("{}: {} indexed, {} had an index, {} missing, {} damaged; {}, {}\n", core::counted(num_shards, "shard"),
               summary.num_built, summary.num_reused, missing.size(), summary.damaged.size() - missing.size(),
-              summary.num_samples, core::format_bytes(static_cast<double>(summary.bytes)));
+              core::counted(summary.num_samples, "sample"), core::format_bytes(static_cast<double>(summary.bytes)));
   if (!missing.empty())
     core::print("  missing: {}\n  check the range in the braces of the list, and that the folder is visible here\n",
                 core::join_first(missing, kShownMissing));
@@ -228,10 +229,10 @@ int run_verify(std::span<const std::string> args) {
                      {"bad_pictures", num_bad},
                      {"results", list}});
   } else {
-    core::print("{} shards: {} whole, {} missing, {} damaged; {} samples\n", results.size(),
+    core::print("{}: {} whole, {} missing, {} damaged; {}\n", core::counted(results.size(), "shard"),
                 static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged,
-                num_samples);
-    if (num_pictures > 0) core::print("{} pictures decoded: {} bad\n", num_pictures, num_bad);
+                core::counted(num_samples, "sample"));
+    if (num_pictures > 0) core::print("{} decoded: {} bad\n", core::counted(num_pictures, "picture"), num_bad);
     if (num_unchecked > 0)
       core::print(
           "{} shards have no index: their structure was checked{}, but not whether they are what they were (`lockstep "
@@ -257,16 +258,17 @@ void print_bad(const char* what, int64_t count, const std::vector<std::string>& 
 }
 
 void print_report(const data::InspectReport& report) {
-  core::print("{} shards, {} read: {} samples, {} usable\n", report.num_shards, report.num_read, report.num_samples,
-              report.num_usable);
+  core::print("{}, {} read: {}, {} usable\n", core::counted(report.num_shards, "shard"), report.num_read,
+              core::counted(report.num_samples, "sample"), report.num_usable);
   core::print("\nextension        members       bytes\n");
   for (const auto& [name, entry] : report.extensions)
     core::print("{:<14} {:>9}  {:>10}\n", name, entry.count, core::format_bytes(static_cast<double>(entry.bytes)));
   if (!report.skipped.empty()) core::print("\nleft out by training\n");
   for (const auto& [reason, count] : report.skipped) core::print("  {:>9}  {}\n", count, reason);
   if (report.num_decoded > 0)
-    core::print("\n{} of {} pictures decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
-                report.num_pictures, report.min_width, report.max_width, report.min_height, report.max_height);
+    core::print("\n{} of {} decoded: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
+                core::counted(report.num_pictures, "picture"), report.min_width, report.max_width, report.min_height,
+                report.max_height);
   if (report.sounds.num_decoded > 0)
     core::print("\n{} of {} recordings decoded: {:.2f} to {:.2f} s long, {} Hz, {} channels, {} silent\n",
                 report.sounds.num_decoded, report.sounds.num_recordings, report.sounds.min_seconds,

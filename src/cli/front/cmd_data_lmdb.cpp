@@ -8,6 +8,7 @@
 
 #include "cli/front/data_lmdb.h"
 #include "cli/front/data_text.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/error_lines.h"
 #include "core/log.h"
@@ -74,7 +75,7 @@ struct SetCheck {
 SetCheck check_set(const std::string& name, int64_t num_threads, data::PictureDepth depth) try {
   if (data::is_lmdb(name)) {
     data::LmdbCheck check = data::verify_lmdb(name, num_threads, depth);
-    return {.what = fmt::format("{} pictures", check.num_pictures),
+    return {.what = core::counted(check.num_pictures, "picture"),
             .num_pictures = check.num_pictures,
             .num_bytes = check.num_bytes,
             .has_hashes = check.has_hashes,
@@ -82,9 +83,10 @@ SetCheck check_set(const std::string& name, int64_t num_threads, data::PictureDe
             .bad = std::move(check.bad)};
   }
   data::FolderCheck check = data::check_class_folders(
-      name, num_threads, depth, [](int64_t num_done) { core::show_progress(fmt::format("{} pictures", num_done)); });
+      name, num_threads, depth, [](int64_t num_done) { core::show_progress(core::counted(num_done, "picture")); });
   core::end_progress();
-  return {.what = fmt::format("{} pictures of {} classes", check.num_pictures, check.num_classes),
+  return {.what = fmt::format("{} of {}", core::counted(check.num_pictures, "picture"),
+                              core::counted(check.num_classes, "class", "classes")),
           .num_pictures = check.num_pictures,
           .num_bytes = check.num_bytes,
           .has_hashes = std::nullopt,
@@ -115,8 +117,9 @@ void print_check(const SetCheck& check, const std::string& name, data::PictureDe
 }
 
 void print_report(const data::LabelledReport& report, const std::string& name) {
-  core::print("{}: {} of {} pictures", name, report.is_lmdb ? "an LMDB" : "class folders", report.num_pictures);
-  if (report.num_classes > 0) core::print(" in {} classes", report.num_classes);
+  core::print("{}: {} of {}", name, report.is_lmdb ? "an LMDB" : "class folders",
+              core::counted(report.num_pictures, "picture"));
+  if (report.num_classes > 0) core::print(" in {}", core::counted(report.num_classes, "class", "classes"));
   if (report.is_lmdb) core::print(", {}", core::format_bytes(static_cast<double>(report.num_bytes)));
   core::print("\n");
   if (report.class_names.empty())
@@ -128,10 +131,11 @@ void print_report(const data::LabelledReport& report, const std::string& name) {
     core::print("  pictures of a class: {} ({}) to {} ({})\n", report.fewest_of_class, report.smallest_class,
                 report.most_of_class, report.largest_class);
   if (report.num_decoded > 0)
-    core::print("  {} pictures decoded, at even distances: {} to {} pixels wide, {} to {} high\n", report.num_decoded,
-                report.min_width, report.max_width, report.min_height, report.max_height);
+    core::print("  {} decoded, at even distances: {} to {} pixels wide, {} to {} high\n",
+                core::counted(report.num_decoded, "picture"), report.min_width, report.max_width, report.min_height,
+                report.max_height);
   print_undecoded("  ", "pictures", report.num_pictures, report.num_decoded, report.bad.size());
-  if (!report.bad.empty()) core::print("  {} pictures that training refuses\n", report.bad.size());
+  if (!report.bad.empty()) core::print("  {} that training refuses\n", core::counted(report.bad.size(), "picture"));
   print_bad_pictures(report.bad, std::ssize(report.bad));
 }
 
@@ -142,12 +146,12 @@ int run_to_lmdb(std::span<const std::string> args) {
   OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
   flags.source.spec = flags.input;
-  const data::ToLmdbResult result = data::to_lmdb(
-      {.source = flags.source,
-       .output = flags.output,
-       .num_threads = data_threads(flags.num_workers),
-       .decodes = flags.decodes,
-       .on_progress = [](int64_t num_done) { core::show_progress(fmt::format("{} pictures", num_done)); }});
+  const data::ToLmdbResult result =
+      data::to_lmdb({.source = flags.source,
+                     .output = flags.output,
+                     .num_threads = data_threads(flags.num_workers),
+                     .decodes = flags.decodes,
+                     .on_progress = [](int64_t num_done) { core::show_progress(core::counted(num_done, "picture")); }});
   core::end_progress();
   if (flags.as_json) {
     print_data_json({{"samples", result.num_pictures},
@@ -158,8 +162,9 @@ int run_to_lmdb(std::span<const std::string> args) {
                      {"lmdb", flags.output}});
     return 0;
   }
-  core::print("{} {} pictures of {} classes, {}, in {}{}\n", result.was_there ? "found" : "wrote", result.num_pictures,
-              result.num_classes, core::format_bytes(static_cast<double>(result.num_bytes)), flags.output,
+  core::print("{} {} of {}, {}, in {}{}\n", result.was_there ? "found" : "wrote",
+              core::counted(result.num_pictures, "picture"), core::counted(result.num_classes, "class", "classes"),
+              core::format_bytes(static_cast<double>(result.num_bytes)), flags.output,
               result.num_resumed > 0 && !result.was_there
                   ? fmt::format("; {} of them were there from an earlier call", result.num_resumed)
                   : "");

@@ -8,6 +8,7 @@
 
 #include "cli/front/data_text.h"
 #include "config/option_checks.h"
+#include "core/counted.h"
 #include "core/error_lines.h"
 #include "core/log.h"
 #include "core/options.h"
@@ -41,7 +42,7 @@ struct InputFlags {
             .keys = json_keys,
             .num_threads = data_threads(num_workers),
             .on_progress = [](int64_t num_documents, double done) {
-              core::show_progress(fmt::format("{} documents  {:.0f} %", num_documents, 100 * done));
+              core::show_progress(fmt::format("{}  {:.0f} %", core::counted(num_documents, "document"), 100 * done));
             }};
   }
 };
@@ -171,8 +172,8 @@ int run_tokenize(std::span<const std::string> args) {
                     {"empty_documents", file.num_empty},
                     {"tokens", file.num_tokens}});
     if (!flags.input.as_json)
-      core::print("{}: {} documents ({} empty), {} tokens, {:.1f} s\n", file.prefix, file.num_documents, file.num_empty,
-                  file.num_tokens, seconds);
+      core::print("{}: {} ({} empty), {}, {:.1f} s\n", file.prefix, core::counted(file.num_documents, "document"),
+                  file.num_empty, core::counted(file.num_tokens, "token"), seconds);
   }
   if (flags.input.as_json)
     print_data_json({{"vocab_size", tokenizer->vocab_size()}, {"seconds", seconds}, {"files", list}});
@@ -198,7 +199,8 @@ int run_train_bpe(std::span<const std::string> args) {
                      {"vocab_size", num_tokens},
                      {"merges", trained.merges.size()}});
   } else {
-    core::print("{}: {} tokens from {} different words\n", flags.output, num_tokens, words.counts().size());
+    core::print("{}: {} from {} different words\n", flags.output, core::counted(num_tokens, "token"),
+                words.counts().size());
     if (num_tokens < flags.config.vocab_size)
       core::print("asked for {} tokens: no other pair occurs {} times\n", flags.config.vocab_size,
                   flags.config.min_frequency);
@@ -229,8 +231,9 @@ int inspect_token_files(std::span<const std::string> paths, int64_t vocab_size, 
       const data::TokenReport report = data::inspect_tokens(path, vocab_size);
       list.push_back(report.to_json());
       if (as_json) continue;
-      core::print("{}: {} documents, {} sequences ({} empty), {} tokens of type {}\n", report.prefix,
-                  report.num_documents, report.num_sequences, report.num_empty, report.num_tokens, report.type);
+      core::print("{}: {}, {} ({} empty), {} of type {}\n", report.prefix,
+                  core::counted(report.num_documents, "document"), core::counted(report.num_sequences, "sequence"),
+                  report.num_empty, core::counted(report.num_tokens, "token"), report.type);
       core::print("  tokens of a sequence: {} to {}, median {}; ids {} to {}\n", report.min_length, report.max_length,
                   report.median_length, report.min_id, report.max_id);
       core::print("  first ids: {}\n", fmt::join(report.first_ids, " "));

@@ -26,6 +26,7 @@
 #include "core/strings.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
+#include "hw/signs_of_life.h"
 #include "tasks/tasks.h"
 
 namespace lockstep::cli {
@@ -78,7 +79,7 @@ core::OptionSet declare_options(LaunchOptions& values) {
               {.help = "Another program to start instead of lockstep.", .metavar = "PATH", .unset_text = "lockstep"});
   options.add("kill-grace", &values.kill_grace_s,
               {.help = "When a rank has failed: time from SIGTERM to SIGKILL for the others; where it was lost to a "
-                       "signal, and this is not given, 2 s.",
+                       "signal, and this is not given, 5 s (longer from 1000 ranks on), in which they tell which.",
                .unit = "s",
                .min = 0,
                .max = 3600});
@@ -378,10 +379,13 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
                      .error_file = error_file});
   }
   const bool has_prefix = !values.no_prefix && place.num_nodes * local_size > 1;
-  GroupConfig group{.has_prefix = has_prefix,
-                    .kill_grace = std::chrono::milliseconds(static_cast<int64_t>(values.kill_grace_s * 1000)),
-                    .run_folder_file = run_folder_file(ranks.front().error_file)};
-  if (options.is_given("kill-grace")) group.lost_rank_grace = group.kill_grace;
+  const std::chrono::milliseconds kill_grace(static_cast<int64_t>(values.kill_grace_s * 1000));
+  const GroupConfig group{.has_prefix = has_prefix,
+                          .kill_grace = kill_grace,
+                          .lost_rank_grace = options.is_given("kill-grace")
+                                                 ? kill_grace
+                                                 : hw::time_to_tell_of_lost_rank(place.num_nodes * local_size),
+                          .run_folder_file = run_folder_file(ranks.front().error_file)};
   return run_rank_group(ranks, group);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/front/commands.h"
 #include "cli/front/engine_exec.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -201,8 +202,8 @@ void refuse_other_mode(const fs::path& folder, const sweep::SweepState& state, b
 
 int submit(const fs::path& folder, sweep::SweepState& state, const std::vector<int64_t>& indexes) {
   const size_t num_done = sweep::submit_points(folder, state, indexes, sweep::Slurm());
-  core::print("{} of {} jobs submitted; follow them with `lockstep sweep status {}`\n", num_done, indexes.size(),
-              folder.string());
+  core::print("{} of {} submitted; follow them with `lockstep sweep status {}`\n", num_done,
+              core::counted(indexes.size(), "job"), folder.string());
   return num_done == indexes.size() ? 0 : static_cast<int>(ExitCode::kRequeue);
 }
 
@@ -417,7 +418,7 @@ int run_cancel(std::span<const std::string> args) {
   if (parse_or_help(kCancel, flags, args)) return 0;
   LockedSweep locked(flags.folder);
   const size_t num_cancelled = sweep::cancel_points(locked.folder, locked.state, sweep::Slurm());
-  core::print("{} jobs cancelled\n", num_cancelled);
+  core::print("{} cancelled\n", core::counted(num_cancelled, "job"));
   return 0;
 }
 }  // namespace

@@ -171,9 +171,7 @@ class RankGroup {
   void reap();
   Verdict judge(const ExitStatus& status) const;
   void act();
-  std::chrono::milliseconds grace() const {
-    return is_rank_lost_ ? std::min(config_.kill_grace, config_.lost_rank_grace) : config_.kill_grace;
-  }
+  std::chrono::milliseconds grace() const { return is_rank_lost_ ? config_.lost_rank_grace : config_.kill_grace; }
   void terminate_others();
   void kill(Rank& rank);
   void kill_all();

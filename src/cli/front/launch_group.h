@@ -19,8 +19,8 @@ struct GroupConfig {
   bool has_prefix = true;                       ///< "[rank N] " before each line but those of rank 0's standard output.
   std::chrono::milliseconds kill_grace{10000};  ///< From SIGTERM to SIGKILL, once a rank has failed.
   /// The same, once a rank was lost to a signal: the others can save nothing without it, and those that wait for it may
-  /// not see the SIGTERM. At most kill_grace counts.
-  std::chrono::milliseconds lost_rank_grace{2000};
+  /// not see the SIGTERM, but find out by themselves which it was and tell it (hw::time_to_tell_of_lost_rank).
+  std::chrono::milliseconds lost_rank_grace{10000};
   std::chrono::milliseconds settle{
       2000};  ///< How long to wait for a cause when the first to end is a rank that lost its peer.
   std::filesystem::path run_folder_file{};  ///< Where rank 0 names the folder of its run, so that a failure can be

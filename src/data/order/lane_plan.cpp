@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rng.h"
@@ -94,8 +95,8 @@ int64_t choose_num_lanes(int64_t requested, int64_t num_shards, int64_t pass_sam
   if (limit >= world_size) return limit / world_size * world_size;
   if (can_cut || resampled || num_shards >= world_size) return world_size;
   throw DataError(
-      fmt::format("data: {} shards for {} ranks: without an index every rank needs at least one shard of its own",
-                  num_shards, world_size),
+      fmt::format("data: {} for {}: without an index every rank needs at least one shard of its own",
+                  core::counted(num_shards, "shard"), core::counted(world_size, "rank")),
       "run `lockstep data index SHARDS` once (ranks then share shards), write more shards, or use fewer ranks");
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -93,8 +94,8 @@ EpochSize size_found(const SourceConfig& config) {
 
 void refuse_empty(const EpochSize& size, const SourceConfig& config) {
   if (size.num_batches == 0)
-    throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec,
-                                size.num_known, config.global_batch),
+    throw DataError(fmt::format("data: '{}' holds {}, fewer than one global batch of {}", config.spec,
+                                core::counted(size.num_known, "sample"), config.global_batch),
                     kTooFewSamplesHint);
 }
 
@@ -120,7 +121,7 @@ EpochSize shards_epoch_size(const SourceConfig& config) {
 std::string told_too_many(int64_t num_told, const std::string& told_by, int64_t num_found) {
   if (num_told <= num_found) return "";
   const bool is_asked = told_by == "--train-num-samples";
-  return fmt::format("data: {} samples found, {} told by {}: {}", num_found, num_told, told_by,
+  return fmt::format("data: {} found, {} told by {}: {}", core::counted(num_found, "sample"), num_told, told_by,
                      is_asked ? fmt::format("an epoch reads the data {:.2f} times, so some samples come again in it",
                                             static_cast<double>(num_told) / static_cast<double>(num_found))
                               : "an epoch has those that were found");

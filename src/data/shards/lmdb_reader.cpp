@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/wrapped_message.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -73,7 +74,7 @@ LmdbReader::LmdbReader(const fs::path& path)
     file_ = core::open_for_reading(file_name_);
     num_bytes_ = core::file_bytes(file_, file_name_);
   } catch (const EnvironmentError& error) {
-    throw DataError(fmt::format("data: {}", error.what()), error.hint());
+    throw DataError(core::wrapped_message("data", error), error.hint());
   }
   table_ = newest_table();
   constexpr uint16_t kOtherOrders = 0x02 | 0x04 | 0x08;  // reverse keys, several values of a key, integers as keys

@@ -8,6 +8,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "core/wrapped_message.h"
 #include "data/bad_sample_hint.h"
 #include "data/shards/tar_reader.h"
 
@@ -67,7 +68,7 @@ void load_deferred(RawSample& sample) {
                       or_leave_out("name a picture or a sound"));
     sample.members.push_back({extension, core::read_file(sample.file)});
   } catch (const EnvironmentError& error) {
-    throw DataError(fmt::format("data: {}: {}", sample.place(), error.what()), error.hint());
+    throw DataError(core::wrapped_message("data: " + sample.place(), error), error.hint());
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "data/order/lane_stream.h"
 #include "data/order/position.h"
@@ -87,9 +88,10 @@ class OpenClipSource : public SampleSource {
     const auto num_shards = static_cast<int64_t>(context_.set->shards.size()),
                streams = config.num_workers * config.world_size;
     if (!config.resampled && num_shards < streams)
-      throw DataError(fmt::format("data: {} shards for {} ranks x {} workers: OpenCLIP's order needs a shard for each",
-                                  num_shards, config.world_size, config.num_workers),
-                      "use fewer --workers, or --data-order lockstep");
+      throw DataError(
+          fmt::format("data: {} for {} x {} workers: OpenCLIP's order needs a shard for each",
+                      core::counted(num_shards, "shard"), core::counted(config.world_size, "rank"), config.num_workers),
+          "use fewer --workers, or --data-order lockstep");
     SourceConfig sized = config;
     sized.global_batch = config.micro_batch_size * config.world_size;
     const EpochSize size = shards_epoch_size(sized);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/rng.h"
 #include "data/order/position.h"
@@ -53,8 +54,8 @@ class RowTrainSource : public SampleSource {
       : at_(std::move(table), config), shuffle_(config.shuffle), seed_(config.seed),
         epoch_samples_(static_cast<uint64_t>(at_.table->num_rows / config.global_batch * config.global_batch)) {
     if (epoch_samples_ == 0)
-      throw DataError(fmt::format("data: '{}' holds {} samples, fewer than one global batch of {}", config.spec,
-                                  at_.table->num_rows, config.global_batch),
+      throw DataError(fmt::format("data: '{}' holds {}, fewer than one global batch of {}", config.spec,
+                                  core::counted(at_.table->num_rows, "sample"), config.global_batch),
                       kTooFewSamplesHint);
   }
 

@@ -10,6 +10,7 @@
 #include "core/join_first.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "core/wrapped_message.h"
 #include "data/pictures/image_codecs.h"
 #include "data/shards/class_label.h"
 #include "data/shards/csv_table.h"
@@ -299,7 +300,7 @@ RowTable open_csv(const SourceConfig& config) {
   try {
     text = core::read_file_or_pipe(file);
   } catch (const EnvironmentError& error) {
-    throw DataError(fmt::format("data: {}", error.what()), error.hint());
+    throw DataError(core::wrapped_message("data", error), error.hint());
   }
   const SampleTable table = parse_csv(text, parse_separator(config.csv_separator), needed_columns(config), file);
   const CsvColumns columns(config, table);

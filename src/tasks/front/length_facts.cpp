@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/counted.h"
+
 namespace lockstep::tasks {
 
 void add_length_facts(const RunLength& length, std::vector<DryRunFact>& facts) {
@@ -10,15 +12,23 @@ void add_length_facts(const RunLength& length, std::vector<DryRunFact>& facts) {
                      "known when the data are opened (--train-num-samples tells before)"});
     return;
   }
-  const int64_t steps = (*length.samples_per_epoch + length.global_batch - 1) / length.global_batch;
+  const int64_t samples = *length.samples_per_epoch;
+  const int64_t steps = (samples + (length.are_counted ? 0 : length.global_batch - 1)) / length.global_batch;
+  if (steps == 0) {
+    facts.push_back({"steps_per_epoch", "steps per epoch", steps,
+                     fmt::format("none: the data hold {}, fewer than one global batch",
+                                 core::counted(samples, length.sample_name))});
+    return;
+  }
   const bool is_cut = length.max_steps && *length.max_steps / steps < length.epochs;
   const int64_t total = is_cut ? *length.max_steps : steps * length.epochs;
-  facts.push_back({"steps_per_epoch", "steps per epoch", steps,
-                   fmt::format("{} ({} {}, rounded up to whole global batches)", steps, *length.samples_per_epoch,
-                               length.sample_unit)});
+  facts.push_back(
+      {"steps_per_epoch", "steps per epoch", steps,
+       fmt::format("{} ({}, rounded {} to whole global batches)", steps, core::counted(samples, length.sample_name),
+                   length.are_counted ? "as counted in the data, down" : "up")});
   facts.push_back({"total_steps", "steps in all", total,
                    fmt::format("{} ({}), warm-up {}", total,
-                               is_cut ? "--max-steps" : fmt::format("{} epochs", length.epochs), length.warmup)});
+                               is_cut ? "--max-steps" : core::counted(length.epochs, "epoch"), length.warmup)});
 }
 
 }  // namespace lockstep::tasks

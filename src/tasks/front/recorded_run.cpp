@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "config/weights_config.h"
 #include "core/strings.h"
 #include "record/reader.h"
 
@@ -61,9 +62,10 @@ std::optional<RecordedAttempt> recorded_attempt(const std::string& weights) {
 
 std::vector<std::string> recorded_class_names(const std::string& weights, int64_t num_classes) {
   const auto attempt = recorded_attempt(weights);
-  if (!attempt || !attempt->model.is_object()) return {};
-  const auto recorded = attempt->model.find("class_names");
-  if (recorded == attempt->model.end() || !recorded->is_array() || std::ssize(*recorded) != num_classes) return {};
+  const core::Json told = attempt ? attempt->model : config::read_weights_config(weights);
+  if (!told.is_object()) return {};
+  const auto recorded = told.find(attempt ? "class_names" : "label_names");  // the second: timm's
+  if (recorded == told.end() || !recorded->is_array() || std::ssize(*recorded) != num_classes) return {};
   std::vector<std::string> names;
   for (const core::Json& name : *recorded) {
     if (!name.is_string()) return {};

@@ -26,8 +26,8 @@ struct RecordedAttempt {
 /// epoch_K.pt beside them); nothing where no record of one is there.
 std::optional<RecordedAttempt> recorded_attempt(const std::string& weights);
 
-/// The names of the classes that the run of `weights` was trained on, in the order of their numbers; empty where its
-/// record tells none, or not so many.
+/// The names of the classes that the run of `weights` was trained on, in the order of their numbers, by its record or
+/// by the configuration that a file brings along; empty where these tell none, or not so many.
 std::vector<std::string> recorded_class_names(const std::string& weights, int64_t num_classes);
 
 /// Sets flags of `set`, the first of each pair, to what the run was given as the flag that is the second; what the user

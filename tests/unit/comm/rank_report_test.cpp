@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "comm/store_progress.h"
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/rng.h"
+#include "hw/signs_of_life.h"
 
 namespace lockstep::comm {
 namespace {
@@ -80,6 +82,12 @@ TEST(MissingRanks, NamesARankThatFailedBeforeThoseThatGaveUp) {
 TEST(MissingRanks, BlamesNobodyWhereAllHaveCome) {
   EXPECT_EQ(named(report_at(4, 5), report_at(5, 5)), "");
   EXPECT_EQ(named(report_at(4, 6), report_at(5, 6)), "");
+}
+
+/// `launch` leaves ranks the time by these numbers that they need by their own.
+TEST(MissingRanks, ReportsComeAsOftenAsLaunchBelieves) {
+  EXPECT_EQ(WorldOptions().report_interval, hw::kReportInterval);
+  EXPECT_EQ(StoreProgress::Config().interval, hw::kReportInterval);
 }
 
 TEST(MissingRanks, ManyAreCutShort) {

@@ -290,6 +290,28 @@ TEST(Logs, ImageNetTakesTheStepNotTheRunningMean) {
   EXPECT_EQ(LogText(older).read().steps.step, run.steps.step);
 }
 
+TEST(Logs, ImageNetMeansTellTheTimeOfWholeEpochs) {
+  const std::string log = core::read_file(golden("imagenet.log"));
+  const record::RunData run = LogText(log).read();
+  ASSERT_EQ(run.epoch_sums.size(), 2u);
+  for (const auto& [epoch, sum] : run.epoch_sums) {
+    EXPECT_EQ(sum.num_steps, 125) << epoch;
+    EXPECT_NEAR(sum.seconds, 6.2 + 124 * 0.413, 0.2) << epoch;  // the mean is printed to a millisecond: 0.06 s of 121
+  }
+  const auto sums_of = [](const std::string& text) { return LogText(text).read().epoch_sums; };
+  const std::string broken_off = log.substr(0, log.rfind("Epoch: [1][ 71"));
+  EXPECT_EQ(sums_of(broken_off).size(), 1u) << "half an epoch is none";
+  EXPECT_TRUE(sums_of(core::replace_all(log, "( 0.462)", "( 0.046)")).empty()) << "the last digit is worth 1 %";
+  std::string each = "=> creating model 'resnet18'\n";  // every step is printed: their sum needs no mean
+  for (int batch = 1; batch <= 40; ++batch)
+    each += fmt::format(
+        "Epoch: [0][{:>2}/40]\tTime  0.00{} ( 0.006)\tData  0.001 ( 0.001)\tLoss 6.8e+00 (6.9e+00)\t"
+        "Acc@1   0.49 (  0.25)\tAcc@5   1.50 (  1.10)\n",
+        batch, 4 + batch % 2);
+  ASSERT_EQ(sums_of(each).size(), 1u);
+  EXPECT_NEAR(sums_of(each).at(0).seconds, 0.18, 1e-9);
+}
+
 TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
   const record::RunData run = read_one(golden("mlperf.log"));
   ASSERT_EQ(run.steps.size(), 20u);

@@ -287,6 +287,11 @@ TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
     has_small_buckets = has_small_buckets || has("--bucket-mb=5");
   }
   EXPECT_TRUE(has_zero1 && has_small_buckets);
+  const AdviceList by_other_name =
+      advise({"train", "resnet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
+             machine, 16);
+  EXPECT_EQ(by_other_name.num_tried, list.num_tried);
+  EXPECT_EQ(by_other_name.ranked.size(), list.ranked.size());
 }
 
 TEST(PlanStep, RecomputationCostsAForwardPass) {

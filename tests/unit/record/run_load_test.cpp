@@ -325,7 +325,7 @@ TEST(LoadRun, DamagedLinesAreCountedAndToldAndTheRestIsRead) {
       run, "steps.jsonl: 5 lines could not be read and were left out (the first is line 4, the last one is cut off)");
   has_problem(run, "comm.jsonl: the last line is cut off");
   has_problem(run, "ranks.jsonl: 1 line could not be read and was left out");
-  has_problem(run, "the loss of 1 steps is not finite (the first is step 9)");
+  has_problem(run, "the loss of 1 step is not finite (the first is step 9)");
 }
 
 TEST(LoadRun, IntervalsWithoutStepsOfOlderRecordsAreNoDamage) {

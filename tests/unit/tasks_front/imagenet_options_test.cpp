@@ -14,7 +14,7 @@
 #include "tasks/imagenet/front/data_folder.h"
 #include "tasks/imagenet/front/imagenet_dry_run.h"
 #include "tasks/imagenet/front/recorded_classifier.h"
-#include "tasks/imagenet/front/recorded_evaluation.h"
+#include "tasks/imagenet/front/recorded_pictures.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -208,7 +208,7 @@ TEST(ImagenetOptions, AnEvaluationTakesThePreparationOfItsRun) {
   const auto taken = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"--val-data", "v.tar"});
     Parsed parsed(words);
-    std::string notice = take_recorded_evaluation(parsed.options, parsed.set);
+    std::string notice = take_recorded_pictures(parsed.options, parsed.set);
     parsed.check();
     return Taken{parsed.options, notice};
   };
@@ -231,9 +231,48 @@ TEST(ImagenetOptions, AnEvaluationTakesThePreparationOfItsRun) {
   EXPECT_EQ(own.options.evaluation_pixels(), 96);
   EXPECT_FALSE(own.options.resize_pixels.has_value()) << "72 pixels have no centre of 96";
   EXPECT_FALSE(holds_text(own.notice, "--arch")) << own.notice;
-  EXPECT_EQ(taken({"--pretrained", run, "--train-data", "t.tar"}).notice, "") << "training begins anew";
+  const Taken finer = taken({"--pretrained", run, "--train-data", "t.tar", "--interpolation", "bilinear"});
+  EXPECT_EQ(finer.options.model, "resnet18") << "training may go on with another network";
+  EXPECT_FALSE(finer.options.num_classes.has_value()) << "and other classes";
+  EXPECT_EQ(finer.options.image_pixels, 64);
+  EXPECT_EQ(finer.options.interpolation, "bilinear") << "a flag goes before";
+  EXPECT_TRUE(holds_text(finer.notice, "--pretrained prepares pictures as " + run)) << finer.notice;
   EXPECT_EQ(taken({"--evaluate", "--pretrained", "/no/run"}).notice, "");
   EXPECT_TRUE(holds_text(refusal_of({"--evaluate", "--resume", "latest", "--val-data", "v.tar"}), "without --name"));
+}
+
+TEST(ImagenetDryRun, CountsThePicturesOfAnEpoch) {
+  const core::TempDir folder;
+  make_class_folders(folder.path() / "train", {"ant", "bee", "cat"});
+  const auto plan_of = [&](const std::string& data, std::vector<std::string> more) {
+    more.insert(more.end(), {"--train-data", (folder.path() / data).string()});
+    const Parsed parsed(more);
+    return imagenet_dry_run(parsed.options, parsed.set, {.num_ranks = 1, .source = "test"});
+  };
+  const auto fact_of = [](const DryRunPage& page, const std::string& key) {
+    for (const DryRunFact& fact : page.facts)
+      if (fact.key == key) return fact;
+    return DryRunFact{};
+  };
+  const DryRunFact of_folders = fact_of(plan_of("train", {"-b", "2"}), "steps_per_epoch");
+  EXPECT_EQ(of_folders.value, 1);
+  EXPECT_EQ(of_folders.text, "1 (3 pictures, as counted in the data, rounded down to whole global batches)");
+  const DryRunPage repeated = plan_of("train", {"-b", "2", "--dataset-repeat", "3", "--epochs", "5"});
+  EXPECT_EQ(fact_of(repeated, "steps_per_epoch").value, 4);
+  EXPECT_EQ(fact_of(repeated, "total_steps").value, 20);
+  make_foreign_lmdb(folder.path() / "lmdb", {"ant", "bee", "cat", "dog", "eel"});
+  EXPECT_EQ(fact_of(plan_of("lmdb", {"-b", "2"}), "steps_per_epoch").value, 2);
+  EXPECT_EQ(fact_of(plan_of("lmdb", {"-b", "2", "--train-num-samples", "7"}), "steps_per_epoch").value, 4)
+      << "what is asked for is rounded up";
+  const DryRunPage few = plan_of("train", {"-b", "8"});
+  EXPECT_EQ(fact_of(few, "steps_per_epoch").value, 0);
+  EXPECT_EQ(fact_of(few, "steps_per_epoch").text, "none: the data hold 3 pictures, fewer than one global batch");
+  fs::create_directories(folder.path() / "empty");
+  const DryRunPage none = plan_of("empty", {"-b", "8"});
+  EXPECT_TRUE(fact_of(none, "steps_per_epoch").value.is_null());
+  ASSERT_FALSE(none.warnings.empty());
+  EXPECT_TRUE(holds_text(none.warnings.front(), (folder.path() / "empty").string())) << none.warnings.front();
+  EXPECT_TRUE(fact_of(plan_of("nowhere", {"-b", "8"}), "steps_per_epoch").value.is_null());
 }
 
 TEST(ImagenetOptions, TheNumberOfClassesIsThatOfTheData) {

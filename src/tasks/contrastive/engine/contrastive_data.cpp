@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -193,8 +194,9 @@ ContrastiveData::ContrastiveData(const ContrastiveOptions& options, const config
   train::decide_on_rank_zero(world.comm(), [&] {
     if (failure) std::rethrow_exception(failure);
     const auto size = data::epoch_size(config);
-    core::log_info("data: {} samples ({}), {} steps of {} samples an epoch{}", size.num_known, size.origin,
-                   size.num_batches, config.global_batch, indexed ? "; shards indexed" : "");
+    core::log_info("data: {} ({}), {} of {} an epoch{}", core::counted(size.num_known, "sample"), size.origin,
+                   core::counted(size.num_batches, "step"), core::counted(config.global_batch, "sample"),
+                   indexed ? "; shards indexed" : "");
     if (const auto warning = data::size_warning(config); !warning.empty()) core::log_warning("{}", warning);
     return std::string();
   });

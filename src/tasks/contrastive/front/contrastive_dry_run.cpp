@@ -7,6 +7,7 @@
 #include "config/contrastive_shape.h"
 #include "config/precision_names.h"
 #include "config/pretrained_weights.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -88,8 +89,9 @@ std::vector<std::string> missing_shards(const std::string& flag, const std::stri
       if (num_missing++ == 0) first = shard;
     }
   if (num_missing == 0) return {};
-  const std::string asked = num_asked < num_shards ? fmt::format("the first {} of {} shards", num_asked, num_shards)
-                                                   : fmt::format("{} shards", num_asked);
+  const std::string asked = num_asked < num_shards
+                                ? fmt::format("the first {} of {}", num_asked, core::counted(num_shards, "shard"))
+                                : core::counted(num_asked, "shard");
   const std::string missing = num_missing < num_asked ? fmt::format("{} of {} are not here", num_missing, asked)
                               : num_asked == 1        ? "the shard is not here"
                                                       : fmt::format("none of {} is here", asked);
@@ -143,17 +145,17 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
 DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::OptionSet& set, const WorldSize& world) {
   const config::ContrastiveShape shape = contrastive_shape_of(options);
   const plan::BatchPlan batch = contrastive_batch_plan(options, set, world.num_ranks);
-  DryRunPage page{
-      .facts = {
-          command_fact(set),
-          {"model", "model", options.model, options.model},
-          {"precision", "precision", options.precision, options.precision},
-          world_fact(world),
-          {"micro_batch_size", "samples per rank", batch.micro_batch_size,
-           fmt::format("{} x {} micro-batches", batch.micro_batch_size, batch.num_micro_batches)},
-          {"num_micro", "", batch.num_micro_batches, ""},
-          {"global_batch", "global batch", batch.global_batch, fmt::format("{} samples", batch.global_batch)},
-      }};
+  DryRunPage page{.facts = {
+                      command_fact(set),
+                      {"model", "model", options.model, options.model},
+                      {"precision", "precision", options.precision, options.precision},
+                      world_fact(world),
+                      {"micro_batch_size", "samples per rank", batch.micro_batch_size,
+                       fmt::format("{} x {}", batch.micro_batch_size,
+                                   core::counted(batch.num_micro_batches, "micro-batch", "micro-batches"))},
+                      {"num_micro", "", batch.num_micro_batches, ""},
+                      {"global_batch", "global batch", batch.global_batch, core::counted(batch.global_batch, "sample")},
+                  }};
   add_length_facts({.samples_per_epoch = options.train_num_samples,
                     .global_batch = batch.global_batch,
                     .epochs = options.epochs,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 
+#include "core/counted.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -54,7 +55,7 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
       if (has_train()) data::prepare_index(train_source(), num_threads);
       if (has_validation()) {
         data::refuse_missing_shards(validation_source(), num_threads);
-        open_validation()->next();
+        open_validation(TellBadSamples::kNo)->next();  // the evaluation tells of those that it leaves out
       }
     } catch (...) {
       failure = std::current_exception();
@@ -66,8 +67,8 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
     if (failure) std::rethrow_exception(failure);
     if (!has_train()) return std::string();
     const auto size = epoch_size();
-    core::log_info("data: {} pictures ({}), {} steps of {} pictures an epoch", size.num_known, size.origin,
-                   size.num_batches, batch_.global_batch);
+    core::log_info("data: {} ({}), {} of {} an epoch", core::counted(size.num_known, "picture"), size.origin,
+                   core::counted(size.num_batches, "step"), core::counted(batch_.global_batch, "picture"));
     if (const auto warning = data::size_warning(train_source()); !warning.empty()) core::log_warning("{}", warning);
     return std::string();
   });
@@ -79,7 +80,7 @@ void ImagenetData::stage(comm::World& world) {
     const data::StageResult result = data::stage_data({.source = train_source(), .folder = options_.stage_to});
     train_spec_ = result.spec;
     if (rank_ == 0)
-      core::log_info("data: {} files, {}, {} '{}' in {:.1f} s", result.num_files,
+      core::log_info("data: {}, {}, {} '{}' in {:.1f} s", core::counted(result.num_files, "file"),
                      core::format_bytes(static_cast<double>(result.num_bytes)),
                      result.was_there ? "found in" : "copied to", options_.stage_to, result.seconds);
   });
@@ -132,8 +133,8 @@ data::SourceConfig ImagenetData::validation_source() const {
 
 data::EpochSize ImagenetData::epoch_size() const { return data::epoch_size(train_source()); }
 
-std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::SampleSource> source,
-                                                        bool is_train) const {
+std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::SampleSource> source, bool is_train,
+                                                        TellBadSamples tells) const {
   const bool is_random = is_train && options_.train_transform == "train";
   data::LoaderConfig config;
   config.micro_batch_size = batch_.micro_batch_size;
@@ -145,6 +146,7 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
   if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
   if (options_.on_bad_sample == "skip" && options_.is_evaluate) config.on_bad_sample = data::OnBadSample::kLeaveOut;
   config.may_leave_out = options_.is_evaluate;
+  config.is_quiet = tells == TellBadSamples::kNo;
   if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
   auto decoder =
       data::make_picture_decoder({.transform = make_imagenet_transform(options_, is_random, config.image_pixels),
@@ -157,11 +159,11 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
 std::unique_ptr<data::Loader> ImagenetData::open_train(const core::Json& position) {
   auto source = data::open_train_source(train_source());
   if (!position.is_null()) source->seek(position);  // before the loader begins to read ahead
-  return make_loader(std::move(source), true);
+  return make_loader(std::move(source), true, TellBadSamples::kYes);
 }
 
-std::unique_ptr<data::Loader> ImagenetData::open_validation() const {
-  return make_loader(data::open_eval_source(validation_source()), false);
+std::unique_ptr<data::Loader> ImagenetData::open_validation(TellBadSamples tells) const {
+  return make_loader(data::open_eval_source(validation_source()), false, tells);
 }
 
 }  // namespace lockstep::tasks

@@ -12,6 +12,9 @@
 
 namespace lockstep::tasks {
 
+/// Whether a loader names bad pictures in the log. Whoever reads the same ones again does not.
+enum class TellBadSamples { kNo, kYes };
+
 /// The streams of labelled pictures of a run: training and validation.
 class ImagenetData {
  public:
@@ -21,7 +24,7 @@ class ImagenetData {
   /// The training stream from `position` on (of an earlier loader; null: from the start). There must be training data.
   std::unique_ptr<data::Loader> open_train(const core::Json& position);
   /// Each picture of the validation data once over all ranks.
-  std::unique_ptr<data::Loader> open_validation() const;
+  std::unique_ptr<data::Loader> open_validation(TellBadSamples tells) const;
   data::EpochSize epoch_size() const;
   bool has_train() const {
     return !options_.is_evaluate && (!options_.train_data.empty() || options_.has_made_up_data());
@@ -32,7 +35,8 @@ class ImagenetData {
   void stage(comm::World& world);
   data::SourceConfig train_source() const;
   data::SourceConfig validation_source() const;
-  std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool is_train) const;
+  std::unique_ptr<data::Loader> make_loader(std::unique_ptr<data::SampleSource> source, bool is_train,
+                                            TellBadSamples tells) const;
 
   const ImagenetOptions& options_;
   int64_t rank_, world_size_;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "config/imagenet_models.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "models/imagenet/classifier_task.h"
@@ -35,9 +36,9 @@ std::string keep_own_head(models::Classifier& network, models::WeightFile& weigh
     loaded->second = own->detach().to(at::kCPU);
   }
   if (num_now == 0) return "";
-  return fmt::format(
-      "the last layer of '{}' tells {} classes apart and is left out: that of {} classes begins as drawn",
-      weights.path.string(), num_before, num_now);
+  return fmt::format("the last layer of '{}' tells {} apart and is left out: that of {} begins as drawn",
+                     weights.path.string(), core::counted(num_before, "class", "classes"),
+                     core::counted(num_now, "class", "classes"));
 }
 
 void load_pretrained_classifier(models::Classifier& network, const ImagenetOptions& options, comm::Comm& data_axis) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/log.h"
 #include "core/print.h"
 #include "core/strings.h"
@@ -65,10 +66,10 @@ class ImagenetTrainingTask final : public train::TrainingTask {
     const int64_t frequency = options_.val_frequency_epochs;
     const bool is_due = frequency > 0 && when.epochs_done % frequency == 0;
     if (!data_->has_validation() || (!is_due && !when.is_last)) return {};
-    train::Metrics metrics = evaluate_once();
+    train::Metrics metrics = evaluate_once(TellBadSamples::kYes);
     if (training_.averages != nullptr) {
       training_.swap_averages();
-      for (const auto& [name, value] : evaluate_once())
+      for (const auto& [name, value] : evaluate_once(TellBadSamples::kNo))  // the same pictures
         if (!core::starts_with(name, "num_")) metrics.emplace_back("ema_" + name, value);
       training_.swap_averages();
     }
@@ -86,8 +87,8 @@ class ImagenetTrainingTask final : public train::TrainingTask {
     return std::ssize(names) == num_classes ? names : std::vector<std::string>();
   }
 
-  train::Metrics evaluate_once() {
-    const auto loader = data_->open_validation();
+  train::Metrics evaluate_once(TellBadSamples tells) {
+    const auto loader = data_->open_validation(tells);
     train::Metrics metrics = evaluate_classifier(context(), *loader);
     core::end_progress();
     return metrics;
@@ -102,7 +103,8 @@ class ImagenetTrainingTask final : public train::TrainingTask {
             .precision = *training_.precision,
             .channels_last = options_.channels_last,
             .on_progress = [=](int64_t mine) {
-              if (is_first_rank) core::show_progress(fmt::format("validation: {} images", mine * num_ranks));
+              if (is_first_rank)
+                core::show_progress(fmt::format("validation: {}", core::counted(mine * num_ranks, "image")));
             }};
   }
 

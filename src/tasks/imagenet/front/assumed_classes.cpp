@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "core/counted.h"
 #include "data/shards/lmdb_reader.h"
 #include "data/shards/source_lmdb.h"
 
@@ -19,9 +20,9 @@ std::string assumed_classes_warning(const ImagenetOptions& options) {
   const int64_t assumed = classifier_of(options).num_classes;
   if (!progress || progress->num_classes == assumed) return "";
   return fmt::format(
-      "the network gets {} classes, since --num-classes is not given and '{}' has no names of classes: "
+      "the network gets {}, since --num-classes is not given and '{}' has no names of classes: "
       "its labels go from 0 to {}",
-      assumed, spec, progress->num_classes - 1);
+      core::counted(assumed, "class", "classes"), spec, progress->num_classes - 1);
 }
 
 }  // namespace lockstep::tasks

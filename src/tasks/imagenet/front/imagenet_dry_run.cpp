@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 #include "config/grad_sync_kind.h"
 #include "config/optimizers.h"
+#include "core/counted.h"
+#include "core/error.h"
 #include "core/units.h"
+#include "data/train_stream.h"
 #include "plan/bucket_plan.h"
 #include "tasks/front/device_memory.h"
 #include "tasks/front/length_facts.h"
@@ -80,6 +85,31 @@ void add_memory_facts(const ImagenetMemory& planned, const std::optional<RankMem
        memory ? fit_text(planned.total(), *memory) : "not known; --device-memory SIZE|NAME asks whether it fits"});
 }
 
+/// Pictures of an epoch, where the training data are here and say it without being read through: class folders, an
+/// LMDB, a table. A sweep or a prediction asks for one data set many times, which is counted once.
+std::optional<int64_t> count_samples(const ImagenetOptions& options) {
+  data::SourceConfig source;
+  source.spec = options.train_data;
+  source.type = data::parse_dataset_type(options.dataset_type);
+  std::error_code ignored;
+  if (options.is_evaluate || options.has_made_up_data() || !fs::exists(source.spec, ignored) ||
+      !data::is_made_of_rows(source))
+    return std::nullopt;
+  source.num_repeats = options.dataset_repeat;
+  source.need_text = false;
+  source.need_label = true;
+  source.num_classes = classifier_of(options).num_classes;
+  source.csv_separator = options.csv_separator;
+  source.csv_image_key = options.csv_img_key;
+  source.csv_label_key = options.csv_label_key;
+  static std::mutex mutex;
+  static std::map<std::string, int64_t> known;
+  const std::string key = fmt::format("{} {} {}", source.type, source.num_repeats, source.spec);
+  const std::scoped_lock lock(mutex);
+  const auto found = known.find(key);
+  return found != known.end() ? found->second : known[key] = data::epoch_size(source).num_known;
+}
+
 std::vector<std::string> missing_imagenet_inputs(const ImagenetOptions& options) {
   std::vector<std::string> missing;
   for (const auto& [flag, path] :
@@ -125,18 +155,28 @@ DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSe
           {"precision", "precision", options.precision, options.precision},
           world_fact(world),
           {"micro_batch_size", "samples per rank", batch.micro_batch_size,
-           fmt::format("{} x {} micro-batches", batch.micro_batch_size, batch.num_micro_batches)},
+           fmt::format("{} x {}", batch.micro_batch_size,
+                       core::counted(batch.num_micro_batches, "micro-batch", "micro-batches"))},
           {"num_micro", "", batch.num_micro_batches, ""},
-          {"global_batch", "global batch", batch.global_batch, fmt::format("{} pictures", batch.global_batch)},
+          {"global_batch", "global batch", batch.global_batch, core::counted(batch.global_batch, "picture")},
           {"lr", "peak learning rate", peak_lr(options, batch.global_batch),
            fmt::format("{:.6g}", peak_lr(options, batch.global_batch))},
       }};
-  add_length_facts({.samples_per_epoch = options.train_num_samples,
+  std::optional<int64_t> counted_samples;
+  if (!options.train_num_samples) {
+    try {
+      counted_samples = count_samples(options);
+    } catch (const Error& error) {  // the run would say so, too; where it will be the data may be whole
+      page.warnings.push_back(error.hint().empty() ? error.what() : fmt::format("{}; {}", error.what(), error.hint()));
+    }
+  }
+  add_length_facts({.samples_per_epoch = counted_samples ? counted_samples : options.train_num_samples,
+                    .are_counted = counted_samples.has_value(),
                     .global_batch = batch.global_batch,
                     .epochs = options.epochs,
                     .max_steps = options.max_steps,
-                    .sample_unit = "pictures",
-                    .warmup = fmt::format("{} epochs", options.warmup_epochs)},
+                    .sample_name = "picture",
+                    .warmup = core::counted(options.warmup_epochs, "epoch")},
                    page.facts);
   add_network_facts(options, world.num_ranks, page.facts);
   const std::optional<RankMemory> memory = asked_or_rank_memory(options.device_memory, options, world);

@@ -4,7 +4,7 @@
 #include "tasks/imagenet/front/data_folder.h"
 #include "tasks/imagenet/front/imagenet_dry_run.h"
 #include "tasks/imagenet/front/imagenet_options.h"
-#include "tasks/imagenet/front/recorded_evaluation.h"
+#include "tasks/imagenet/front/recorded_pictures.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -14,7 +14,7 @@ class ImagenetFront final : public FrontTask {
   const config::RunOptions& options() const override { return options_; }
   core::OptionSet declare() override { return declare_imagenet_options(options_); }
   void fill_defaults(core::OptionSet& set) override {
-    notice_ = take_recorded_evaluation(options_, set);
+    notice_ = take_recorded_pictures(options_, set);
     fill_imagenet_defaults(options_, set);
   }
   std::vector<std::string> check(const core::OptionSet& set) const override {

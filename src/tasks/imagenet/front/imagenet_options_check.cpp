@@ -5,6 +5,7 @@
 #include "config/image_options.h"
 #include "config/optimizers.h"
 #include "config/option_checks.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "data/shards/source_config.h"
 #include "data/train_stream.h"
@@ -198,10 +199,11 @@ void refuse_other_classes(const ImagenetOptions& o) {
   const auto name_at = [](auto at, const std::vector<std::string>& names) {
     return at == names.end() ? "no class" : "'" + *at + "'";
   };
-  throw DataError(fmt::format("imagenet: '{}' has {} classes and '{}' {}, and class {} is {} there and {} here",
-                              o.train_data, train.size(), o.val_data, val.size(), differing.first - train.begin(),
-                              name_at(differing.first, train), name_at(differing.second, val)),
-                  "labels are numbers of the sorted class folders: both must have the same ones");
+  throw DataError(
+      fmt::format("imagenet: '{}' has {} and '{}' {}, and class {} is {} there and {} here", o.train_data,
+                  core::counted(train.size(), "class", "classes"), o.val_data, val.size(),
+                  differing.first - train.begin(), name_at(differing.first, train), name_at(differing.second, val)),
+      "labels are numbers of the sorted class folders: both must have the same ones");
 }
 
 std::string other_classes_warning(const ImagenetOptions& o) {
@@ -209,9 +211,9 @@ std::string other_classes_warning(const ImagenetOptions& o) {
   const auto num_named = std::ssize(data::class_names_of(o.validation_type(), o.val_data));
   if (num_named == 0 || num_named == *o.num_classes) return "";
   return fmt::format(
-      "'{}' has {} classes and the network {}: labels are numbers of the sorted class folders, so they may be those of "
+      "'{}' has {} and the network {}: labels are numbers of the sorted class folders, so they may be those of "
       "other classes; evaluate on data with a folder for each class",
-      o.val_data, num_named, *o.num_classes);
+      o.val_data, core::counted(num_named, "class", "classes"), *o.num_classes);
 }
 
 void fill_num_classes(ImagenetOptions& o, core::OptionSet& set) {

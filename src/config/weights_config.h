@@ -1,0 +1,20 @@
+#pragma once
+#include <filesystem>
+
+#include "core/json.h"
+
+namespace lockstep::config {
+
+/// In the metadata of safetensors: the configuration of the weights as JSON, what a config.json would say.
+inline constexpr const char* kWeightsConfigKey = "config";
+
+/// The file with the configuration of a file of weights: config.json beside a name that Hugging Face gives
+/// (model.safetensors, pytorch_model.bin), beside others their own name with the ending .json.
+std::filesystem::path config_beside(const std::filesystem::path& weights);
+
+/// The configuration that a file of weights brings along: of its own metadata, else of the file beside it. Null where
+/// there is none, and for what is no file. DataError for a text that is no JSON; weights that cannot be read bring
+/// none, which whoever reads them tells.
+core::Json read_weights_config(const std::filesystem::path& weights);
+
+}  // namespace lockstep::config
