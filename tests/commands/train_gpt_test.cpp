@@ -587,6 +587,16 @@ TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
   ASSERT_EQ(second.exit_code, 0) << second.err;
   EXPECT_NE(second.err.find("continuing after step 2"), std::string::npos) << second.err;
   EXPECT_EQ(record::read_steps(folder).steps.size(), 5u);
+  // The folder of a run of Megatron-LM itself: nothing begins there as if it were empty.
+  fs::remove_all(folder);
+  fs::create_directories(fs::path(folder) / "iter_0005000" / "mp_rank_00");
+  core::write_file_atomic(fs::path(folder) / "latest_checkpointed_iteration.txt", "5000\n");
+  const auto foreign = run("5");
+  EXPECT_EQ(foreign.exit_code, 2) << foreign.err;
+  EXPECT_NE(foreign.err.find("holds a checkpoint of Megatron-LM ('latest_checkpointed_iteration.txt')"),
+            std::string::npos)
+      << foreign.err;
+  EXPECT_FALSE(fs::exists(fs::path(folder) / "run.json"));
 }
 
 /// Where neither --model nor --vocab-size says how many tokens there are.

@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTorchLibrary = "libtorch_cpu.so";
-constexpr const char* kKinetoSilent = "5";  // one above its errors
+constexpr const char* kKinetoSilent = "5";      // one above its errors
+constexpr const char* kBarrierSpins = "10000";  // at most half a millisecond
 
 /// "2.11.0" of "2.11.0+cu130": builds of one release differ behind the plus sign.
 std::string release_of(const std::string& version) { return version.substr(0, version.find('+')); }
@@ -136,6 +137,9 @@ void exec_engine(std::span<const std::string> args) {
   // LibTorch's profiler prints an error of its own when it finds no driver; where there is a GPU its errors are worth
   // reading.
   if (hw::gpu_names().empty()) setenv("KINETO_LOG_LEVEL", kKinetoSilent, /*overwrite=*/0);
+  // OpenMP's threads spin at barriers before they sleep, by default for some milliseconds: where others use the cores,
+  // too, those are time slices in which nobody computes.
+  if (!core::env("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", kBarrierSpins, /*overwrite=*/0);
   std::vector<std::string> words = {engine.string()};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;

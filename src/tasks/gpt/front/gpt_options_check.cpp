@@ -106,6 +106,27 @@ void check_data(const GptOptions& o) {
     }
 }
 
+/// What Megatron-LM writes into its folder of checkpoints or into that of one iteration; "" where there is none of it.
+std::string find_megatron_checkpoint(const std::string& folder) {
+  std::error_code ignored;
+  for (const char* name : {"latest_checkpointed_iteration.txt", "common.pt", "mp_rank_00", "mp_rank_00_000"})
+    if (std::filesystem::exists(std::filesystem::path(folder) / name, ignored)) return name;
+  return "";
+}
+
+/// --save and --load of a script for Megatron-LM may name the folder of its run: this one must not begin there.
+void refuse_megatron_checkpoint(const GptOptions& options) {
+  std::error_code ignored;
+  if (options.load.empty() || std::filesystem::exists(std::filesystem::path(options.load) / "run.json", ignored))
+    return;
+  const std::string found = find_megatron_checkpoint(options.load);
+  config::refuse_if(!found.empty(),
+                    fmt::format("--load '{}' holds a checkpoint of Megatron-LM ('{}'), whose format is not read",
+                                options.load, found),
+                    "export it to Hugging Face's layout with the program that wrote it (Megatron Bridge, NeMo's "
+                    "export_ckpt) and name that folder: its weights are taken, optimizer and position are not");
+}
+
 }  // namespace
 
 /// --save DIR is the folder of the run; --load of the same folder goes on with it, or begins it.
@@ -139,6 +160,7 @@ void take_model_of_load(GptOptions& options, core::OptionSet& set) {
 
 void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
   if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
+  refuse_megatron_checkpoint(options);
   fill_run_folder(options, set);
   take_model_of_load(options, set);
   if ((options.bf16 || options.fp16) && !set.is_given("precision")) {
