@@ -190,7 +190,7 @@ void fill_epochs(Point& point, const std::vector<RunSummary>& runs) {
     for (const EpochTimes& epoch : runs[index].epochs) {
       if (std::isfinite(epoch.total_s)) total.push_back(epoch.total_s);
       train.push_back(epoch.train_s);
-      samples.push_back(epoch.samples);
+      if (std::isfinite(epoch.samples)) samples.push_back(epoch.samples);
     }
   point.epoch_s = total.empty() ? record::kUnknown : stats::median(total);
   point.epoch_train_s = train.empty() ? record::kUnknown : stats::median(train);

@@ -22,10 +22,9 @@ void add_length_facts(const RunLength& length, std::vector<DryRunFact>& facts) {
   }
   const bool is_cut = length.max_steps && *length.max_steps / steps < length.epochs;
   const int64_t total = is_cut ? *length.max_steps : steps * length.epochs;
-  facts.push_back(
-      {"steps_per_epoch", "steps per epoch", steps,
-       fmt::format("{} ({}, rounded {} to whole global batches)", steps, core::counted(samples, length.sample_name),
-                   length.are_counted ? "as counted in the data, down" : "up")});
+  facts.push_back({"steps_per_epoch", "steps per epoch", steps,
+                   fmt::format("{} ({}, {} to whole global batches)", steps, core::counted(samples, length.sample_name),
+                               length.are_counted ? "as counted in the data, rounded down" : "rounded up")});
   facts.push_back({"total_steps", "steps in all", total,
                    fmt::format("{} ({}), warm-up {}", total,
                                is_cut ? "--max-steps" : core::counted(length.epochs, "epoch"), length.warmup)});

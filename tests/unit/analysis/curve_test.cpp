@@ -662,6 +662,14 @@ TEST(Curve, SumsOfEpochsTellTheTrainingPartWithoutTimesOfDay) {
   EXPECT_TRUE(std::isnan(two.eff_epoch)) << "nobody knows what lies between epochs";
   EXPECT_NE(two.eff_missing.at("eff_epoch").find("times of day"), std::string::npos);
   EXPECT_FALSE(two.eff_missing.contains("eff_train"));
+  std::vector<record::RunData> without_batch = runs;  // as logs are read whose batch nobody gives
+  for (record::RunData& run : without_batch) {
+    run.setup.global_batch.reset();
+    run.setup.samples_per_device.reset();
+    for (double& samples : run.steps.samples) samples = record::kUnknown;
+  }
+  const Analysis unknown = analysis_of(without_batch);
+  EXPECT_DOUBLE_EQ(unknown.curves.at(0).points.at(1).eff_train, 62.0 / (2 * 32.0));
   runs[1].epoch_sums[1].num_steps = runs[1].epoch_sums[2].num_steps = runs[1].epoch_sums[3].num_steps = 500;
   const Analysis other = analysis_of(runs);
   EXPECT_NE(other.curves.at(0).points.at(1).eff_missing.at("eff_train").find("epochs differ"), std::string::npos);
