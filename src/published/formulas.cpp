@@ -286,11 +286,14 @@ std::vector<Formula> formulas_of(const FormulaContext& context) {
 }
 
 namespace {
+/// The column of a total rate: "samples_per_s", "tokens_per_s", "tflop_per_s".
+std::string rate_column(const Rate& rate) { return core::to_lower_ascii(rate.unit) + "_per_s"; }
+
 /// Rate, speed-up and efficiency where the table has none of its own.
 void add_relative_formulas(const FormulaContext& context, const Rate& rate, const char* size,
                            std::vector<Formula>& formulas) {
   if (!rate.formula.empty() && !context.has("samples_per_s_per_gpu"))
-    formulas.push_back({"samples_per_s", rate.formula, rate.at});
+    formulas.push_back({rate_column(rate), rate.formula, rate.at});
   const bool has_efficiency = context.has("efficiency_pct");
   if (!context.has("speedup") && !has_efficiency) formulas.push_back(speedup_formula(rate));
   if (!has_efficiency) formulas.push_back(efficiency_formula(rate, size));

@@ -546,6 +546,12 @@ TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
     const PublishedTable table = table_of(std::string("gpus,") + column + "\n8,400\n16,380\n", {.peak_tflops = 1000});
     EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 95, 1e-9) << column;
     EXPECT_NEAR(number_of(table, "speedup", 1), 1.9, 1e-9) << column;
+    const bool is_tokens = std::string(column) == "tokens/s/GPU";
+    const std::string total = is_tokens ? "tokens_per_s" : "tflop_per_s";
+    EXPECT_NEAR(number_of(table, total, 1), 16 * 380, 1e-9) << column;
+    EXPECT_NE(notes_of_table(table).find(total + " = " + column + " x devices"), std::string::npos)
+        << notes_of_table(table);
+    EXPECT_EQ(notes_of_table(table).find("samples_per_s ="), std::string::npos) << "a rate is named after its unit";
     EXPECT_FALSE(row_charts(table.rows, "").empty()) << column;
     if (std::string(column) == "TFLOP/s/GPU") {
       EXPECT_NEAR(number_of(table, "mfu_pct", 1), 38, 1e-9);
