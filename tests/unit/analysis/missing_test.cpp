@@ -77,6 +77,18 @@ TEST(Missing, DevicesOfANodeFollowFromPathsAndLogsOrAreLeftOpen) {
   EXPECT_TRUE(holds(devices, "--devices-per-node N, the same")) << devices;
 }
 
+TEST(Missing, ALogOfRatesWithoutItsBatchAsksForTheBatch) {
+  const auto missing_of = [](const std::string& format) {
+    record::RunData run;
+    run.format = format;
+    std::string names;
+    for (const record::MissingFact& fact : record::missing_facts(run)) names += fact.name + " ";
+    return names;
+  };
+  EXPECT_TRUE(holds(missing_of("deepspeed"), "global_batch")) << missing_of("deepspeed");
+  EXPECT_FALSE(holds(missing_of("megatron"), "global_batch")) << "its lines tell the batch where there are any";
+}
+
 TEST(Missing, OfASingleRunTheValueItselfIsAskedFor) {
   const auto missing = missing_without([](record::RunData& run) { forget_batch(run), run.setup.nodes.reset(); }, {4});
   EXPECT_TRUE(holds(line_of(missing, "nodes"), "--fact nodes=4")) << line_of(missing, "nodes");
