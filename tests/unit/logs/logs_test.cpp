@@ -460,6 +460,26 @@ TEST(Logs, ACsvFileIsKnownByItsHeaderWhateverItsColumnsAreCalled) {
             (std::vector<double>{5, 4}));
 }
 
+TEST(Logs, OfMegatronsRampUpTheBatchOfMostLinesCounts) {
+  const auto line = [](int step, int batch) {
+    return fmt::format(
+        " [2025-06-10 10:00:00] iteration {:8}/     100 | consumed samples: {:12} | elapsed time per iteration (ms): "
+        "{:.1f} | learning rate: 1.0E-05 | global batch size: {:5} | lm loss: 9.1E+00 | number of skipped iterations:  "
+        " "
+        "0 | number of nan iterations:   0 |\n",
+        step, step * batch, 15.0 * batch, batch);
+  };
+  std::string text;
+  for (int step = 1; step <= 10; ++step) text += line(step, step <= 3 ? 64 : 128);
+  const record::RunData ramp = LogText(text).read();
+  EXPECT_EQ(ramp.setup.global_batch, 128);
+  EXPECT_EQ(ramp.steps.samples.front(), 64);
+  has_problem(ramp, "the global batch changes from 64 to 128");
+  const record::RunData plain = LogText(line(1, 64) + line(2, 64)).read();
+  EXPECT_EQ(plain.setup.global_batch, 64);
+  EXPECT_TRUE(plain.problems.empty()) << core::join(plain.problems, "; ");
+}
+
 // ---- traps ----
 
 TEST(LogTraps, ALastLineThatIsCutIsLeftOutAndTold) {
