@@ -131,6 +131,11 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
     if (!point.setup.global_batch || point.nodes == 0) return std::nullopt;
     return static_cast<double>(*point.setup.global_batch) / static_cast<double>(point.nodes);
   };
+  // Less than one where devices share a sample (tensor and pipeline parallelism).
+  const auto of_device = [](const Point& point) -> std::optional<double> {
+    if (!point.setup.global_batch || point.devices == 0) return std::nullopt;
+    return static_cast<double>(*point.setup.global_batch) / static_cast<double>(point.devices);
+  };
   if (sizes_of(curve.points).size() < 2) {
     curve.kind = ScalingKind::kSingle;
     curve.kind_reason = "one size only: nothing is said about scaling";
@@ -148,6 +153,12 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
     curve.kind = ScalingKind::kWeak;
     curve.kind_reason =
         fmt::format("the local batch is {} at every size, the global batch grows with it", *local(curve.points[0]));
+  } else if (!is_known(curve.points, local) && all_equal(curve.points, of_device) && all_equal(curve.points, accum)) {
+    curve.kind = ScalingKind::kWeak;
+    curve.kind_reason = fmt::format(
+        "the share of a device in the batch is {:.4g} at every size, the global batch grows "
+        "with it",
+        *of_device(curve.points[0]));
   } else if (!is_known(curve.points, local) && all_equal(curve.points, of_node) && all_equal(curve.points, accum)) {
     curve.kind = ScalingKind::kWeak;
     curve.kind_reason = fmt::format("the batch of a node is {:g} at every size, the global batch grows with it",

@@ -41,11 +41,33 @@ AskedFacts facts_asked_for(const Analysis& analysis) {
   return facts;
 }
 
-/// "--meta 'clip_n(?<nodes>[0-9]+)/' takes them from the paths (1, 2, 4)"
-std::string path_advice(const std::string& fact, const Asked& asked) {
+std::optional<PathPattern> pattern_of(const std::string& fact, const Asked& asked) {
   std::vector<std::filesystem::path> paths;
   for (const RunSummary* run : asked.runs) paths.push_back(run->source);
-  const auto pattern = pattern_of_paths(fact, paths);
+  return pattern_of_paths(fact, paths);
+}
+
+/// Devices of a node where the paths tell one count of each run and its log the other; "N" where they do not, or
+/// differ.
+std::string devices_per_node_of(const std::string& fact, const Asked& asked) {
+  const std::string unknown = "N";
+  const auto pattern = pattern_of(fact, asked);
+  if (!pattern || pattern->of_paths.size() != asked.runs.size()) return unknown;
+  std::optional<int64_t> common;
+  for (size_t i = 0; i < asked.runs.size(); ++i) {
+    const record::RunSetup& setup = asked.runs[i]->setup;
+    const int64_t told = pattern->of_paths[i], known = (fact == "nodes" ? setup.devices : setup.nodes).value_or(0);
+    const int64_t devices = fact == "nodes" ? known : told, nodes = fact == "nodes" ? told : known;
+    if (nodes < 1 || devices < 1 || devices % nodes != 0 || common.value_or(devices / nodes) != devices / nodes)
+      return unknown;
+    common = devices / nodes;
+  }
+  return common ? std::to_string(*common) : unknown;
+}
+
+/// "--meta 'clip_n(?<nodes>[0-9]+)/' takes them from the paths (1, 2, 4)"
+std::string path_advice(const std::string& fact, const Asked& asked) {
+  const auto pattern = pattern_of(fact, asked);
   if (!pattern) return fmt::format("a group (?<{}>[0-9]+) of --meta takes them from paths that tell them", fact);
   constexpr size_t kMaxShown = 6;
   const size_t num_shown = std::min(pattern->values.size(), kMaxShown);
@@ -67,14 +89,14 @@ std::string advice_for_sizes(const std::string& fact, const Asked& asked) {
   if (fact == "nodes") {
     const std::string only = "; --nodes only where all of them ran on as many";
     if (!all_know(asked, &record::RunSetup::devices)) return from_paths + only;
-    return fmt::format("--devices-per-node 4 (say), the same at every size, gives each run's from its devices; or {}{}",
-                       from_paths, only);
+    return fmt::format("--devices-per-node {}, the same at every size, gives each run's from its devices; or {}{}",
+                       devices_per_node_of(fact, asked), from_paths, only);
   }
   if (fact == "devices")
     return fmt::format(
-        "--devices-per-node 4 (say), the same at every size, gives them with the nodes; or {}; --devices only where "
+        "--devices-per-node {}, the same at every size, gives them with the nodes; or {}; --devices only where "
         "all of them ran on as many",
-        from_paths);
+        devices_per_node_of(fact, asked), from_paths);
   if (fact == "samples_per_device")
     return fmt::format(
         "it follows from the global batch and the devices; --samples-per-device 256 (say) where it is the same at "

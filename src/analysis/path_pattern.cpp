@@ -111,6 +111,7 @@ Match first_match(const std::string& path, const Place& place) {
 struct PathForm {
   std::vector<PartedPath> paths{};
   std::vector<std::string> texts{};
+  std::vector<size_t> places{};  ///< Of each path among all.
 
   /// The one number beside a word and, of several paths, not the same in all; nothing where none or several are.
   std::optional<size_t> find_number(Words words) const {
@@ -132,15 +133,17 @@ struct PathForm {
   }
 };
 
+/// The forms of paths, in the order of their first ones.
 std::vector<PathForm> forms_of(const std::vector<std::filesystem::path>& paths) {
   std::vector<PathForm> forms;
-  for (const auto& path : paths) {
-    const std::string text = std::filesystem::absolute(path).lexically_normal().string();
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::string text = std::filesystem::absolute(paths[i]).lexically_normal().string();
     PartedPath parted = part_at_numbers(text);
     auto form = std::find_if(forms.begin(), forms.end(),
                              [&](const PathForm& one) { return one.paths.front().texts == parted.texts; });
     if (form == forms.end()) form = forms.insert(forms.end(), PathForm{});
     form->paths.push_back(std::move(parted));
+    form->places.push_back(i);
     form->texts.push_back(text);
   }
   return forms;
@@ -171,18 +174,20 @@ std::optional<PathPattern> pattern_of_paths(const std::string& fact, const std::
     if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
   }
   std::set<int64_t> values;
+  std::vector<int64_t> of_paths(paths.size());
   for (size_t form = 0; form < forms.size(); ++form)
     for (size_t i = 0; i < forms[form].paths.size(); ++i) {
       const std::string& number = forms[form].paths[i].numbers[numbers[form]];
       const auto value = core::parse_int(number);
       if (!value || *value < 1 || !finds(places, forms[form].texts[i], number)) return std::nullopt;
       values.insert(*value);
+      of_paths[forms[form].places[i]] = *value;
     }
   if (values.size() < 2) return std::nullopt;
   std::vector<std::string> expressions;
   for (const Place& place : places)
     expressions.push_back(fmt::format("{}(?<{}>[0-9]+){}", place.before, fact, place.behind));
-  return PathPattern{core::join(expressions, "|"), {values.begin(), values.end()}};
+  return PathPattern{core::join(expressions, "|"), {values.begin(), values.end()}, std::move(of_paths)};
 }
 
 }  // namespace lockstep::analysis

@@ -172,6 +172,10 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& 
   fill_factors(curve, options, estimate);
   const double factors = (1 + estimate.slow_share) * (1 + estimate.pause_share) * (1 + estimate.restart_share),
                training = estimate.node_hours * factors;
+  if (!options.eval_share && !options.checkpoint_share && point.are_pauses_measured)
+    for (const size_t index : point.runs)
+      if (const RunSummary& run = analysis.runs[index]; run.num_pauses >= 2 && std::isfinite(run.pause_ratio))
+        estimate.steps_of_pauses += run.num_window_steps;
   estimate.startup_s = startup_of(point, analysis.runs);
   fill_startup(options, hours * factors, estimate);
   const double startup =
@@ -187,6 +191,16 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& 
     estimate.high_total_node_hours = total_at(estimate.predicted->low);
   }
   return estimate;
+}
+
+/// What the measured share of pauses rests on, which no interval of the total holds.
+std::string pause_note(const Point& point, int64_t num_steps) {
+  return fmt::format(
+      "The share of pauses rests on {} pauses in {} measured steps, one every {:.0f} or so. A job that evaluates or "
+      "saves "
+      "more or less often, or writes to a busier file system, loses another share: --eval-share and --checkpoint-share "
+      "give it. No interval above holds this.",
+      point.num_pauses, num_steps, static_cast<double>(num_steps) / static_cast<double>(point.num_pauses));
 }
 
 draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
@@ -254,8 +268,12 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
     add("jobs", figure_cell(estimate.num_jobs, 3), "jobs",
         fmt::format("of {:g} h each, given with --job-hours", *options.job_hours));
   else
-    add("jobs", missing_cell("the wall time of a job is not given, or shorter than its start-up"), "jobs",
-        "start-up is not in the total");
+    add("jobs",
+        missing_cell(!options.job_hours ? "the wall time of a job is not given: --job-hours"
+                     : !std::isfinite(estimate.startup_s)
+                         ? "no record tells the start-up of a job"
+                         : fmt::format("a job of {:g} h is shorter than its start-up", *options.job_hours)),
+        "jobs", "start-up is not in the total");
   add("scaling tests and tuning", figure_cell(is_in_device_hours(curve) ? 0 : options.sweep_node_hours),
       hours_of(curve),
       options.sweep_node_hours <= 0 ? "none"
@@ -276,6 +294,7 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
   if (is_extrapolated)
     add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), hours_of(curve),
         "if the rate per node did not fall any further");
+  if (estimate.steps_of_pauses > 0) table.notes.push_back(pause_note(point, estimate.steps_of_pauses));
   if (point.energy) {
     const bool is_tokens = is_token_task(point);
     const double per_sample = point.energy->joules / point.energy->samples;

@@ -43,6 +43,7 @@ struct ResourceEstimate {
   double slow_share = 0;
   double pause_share = 0, restart_share = 0;
   bool is_pause_known = true;   ///< False: no clock told the time between steps, and the total has none of it.
+  int64_t steps_of_pauses = 0;  ///< Steps in which the pauses behind a measured share lie; 0: it is none.
   bool has_few_pauses = false;  ///< Fewer than two in the runs: what pauses cost was not measured.
   std::string slow_source{};
   std::string pause_source{}, restart_source{};

@@ -133,13 +133,35 @@ std::string_view table_line(std::string_view line, int64_t number) {
   while (!line.empty() && line.front() == ' ') line.remove_prefix(1);
   return core::trim(line).empty() ? std::string_view() : line;
 }
+
+/// Names in a comment right above the first row, "#Nodes,#GPUs": as many as the row has fields, half of which or more
+/// are numbers; nothing where the row is a header itself.
+std::optional<std::vector<std::string>> header_in_comment(std::string_view comment, std::string_view row) {
+  const char separator = separator_of(comment);
+  auto names = split_csv_line(comment, separator);
+  const auto fields = split_csv_line(row, separator);
+  if (!names || !fields || names->size() < 2 || names->size() != fields->size()) return std::nullopt;
+  const auto is_number = [](const std::string& field) {
+    return core::parse_double(field).has_value() || has_ambiguous_comma(field);
+  };
+  const auto is_name = [&](const std::string& field) { return !field.empty() && !is_number(field); };
+  const auto num_numbers = static_cast<size_t>(std::count_if(fields->begin(), fields->end(), is_number));
+  if (!std::all_of(names->begin(), names->end(), is_name) || 2 * num_numbers < fields->size()) return std::nullopt;
+  return names;
+}
 }  // namespace
 
 std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path) {
   LineReader reader(path);
+  std::string comment;
   for (std::string_view line; reader.next(line);) {
     line = table_line(line, reader.line_number());
-    if (!line.empty() && line.front() != '#') return split_csv_line(line, separator_of(line));
+    if (line.empty()) continue;
+    if (line.front() != '#') {
+      auto names = header_in_comment(comment, line);
+      return names ? names : split_csv_line(line, separator_of(line));
+    }
+    comment = core::trim(line.substr(1));
   }
   return std::nullopt;
 }
@@ -156,13 +178,22 @@ CsvTable read_table(const std::filesystem::path& path) {
       continue;
     }
     const auto where = [&] { return fmt::format("record: '{}' line {}", path.string(), reader.line_number()); };
+    const auto take_header = [&](std::vector<std::string> names) {
+      table.columns = std::move(names);
+      if (std::set(table.columns.begin(), table.columns.end()).size() != table.columns.size())
+        throw DataError(where() + ": two columns have the same name", "give each column its own name");
+    };
+    if (table.columns.empty() && !table.comments.empty())
+      if (auto names = header_in_comment(table.comments.back(), line)) {
+        separator = separator_of(table.comments.back());
+        take_header(std::move(*names));
+        table.comments.pop_back();
+      }
     if (table.columns.empty()) separator = separator_of(line);
     auto fields = split_csv_line(line, separator);
     if (!fields) throw DataError(where() + ": a quote that is never closed", "double the quotes inside a field");
     if (table.columns.empty()) {
-      table.columns = std::move(*fields);
-      if (std::set(table.columns.begin(), table.columns.end()).size() != table.columns.size())
-        throw DataError(where() + ": two columns have the same name", "give each column its own name");
+      take_header(std::move(*fields));
       continue;
     }
     if (fields->size() != table.columns.size())

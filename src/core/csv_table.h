@@ -26,7 +26,8 @@ struct CsvTable {
 };
 
 /// Reads a CSV file, its fields parted by the sign that parts its header: fields in quotes may hold that sign and
-/// doubled quotes, empty lines are passed over. DataError with the line for a row of another length than the header, a
+/// doubled quotes, empty lines are passed over. The header may be a comment right above the first row of numbers
+/// ("#Nodes,#GPUs"). DataError with the line for a row of another length than the header, a
 /// quote that is not closed, two columns of one name, or a file without a header.
 CsvTable read_table(const std::filesystem::path& path);
 /// The names of a table's columns; nothing for a file without any.

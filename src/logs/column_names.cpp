@@ -136,9 +136,25 @@ int step_time_decimals(std::string_view plain_name) {
   return unit && !find_duration(unit->stem, ColumnUse::kResults).empty() ? unit->decimals : -1;
 }
 
+namespace {
+/// "wall_time", "wall_time_s", "time_to_solution_h": ratios of them need no unit.
+bool is_solution_time(std::string_view plain_name) {
+  constexpr std::string_view kNames =
+      "wall_time walltime wall_clock_time wallclock_time wall_clock time_to_solution time_to_train solution_time "
+      "runtime "
+      "run_time total_time total_runtime execution_time elapsed_time elapsed training_time job_time";
+  if (holds_word(kNames, plain_name)) return true;
+  const size_t unit = plain_name.rfind('_');
+  return unit != std::string_view::npos &&
+         holds_word("s sec secs seconds ms min mins minutes h hr hrs hours d days", plain_name.substr(unit + 1)) &&
+         holds_word(kNames, plain_name.substr(0, unit));
+}
+}  // namespace
+
 std::string known_column(const std::string& header) {
   const std::string name = core::plain_name(header);
   if (step_time_decimals(name) >= 0) return std::string(kStepTimeColumn);
+  if (is_solution_time(name)) return std::string(kSolutionTimeColumn);
   if (const std::string_view quantity = find_quantity(name, ColumnUse::kResults); !quantity.empty())
     return std::string(quantity);
   constexpr std::string_view kRate = "throughput_";
@@ -160,7 +176,10 @@ bool is_result_table(const std::filesystem::path& path) {
         return std::find(names.begin(), names.end(), known_column(column)) != names.end();
       });
     };
-    if (has({"step", "iteration", "iter", "global_step"})) return false;
+    const bool has_steps = std::any_of(columns->begin(), columns->end(), [](const std::string& column) {
+      return find_quantity(core::plain_name(column), ColumnUse::kSteps) == "step";
+    });
+    if (has_steps) return false;
     if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
     // Steps without a number have nothing but their times.
     return columns->size() > 1 && std::none_of(columns->begin(), columns->end(), [](const std::string& name) {

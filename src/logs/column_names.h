@@ -22,6 +22,9 @@ int step_time_decimals(std::string_view plain_name);
 /// The known name of a column of step times.
 inline constexpr std::string_view kStepTimeColumn = "step_time_s";
 
+/// The known name of a column of times to a solution, whatever their unit: the same in all rows.
+inline constexpr std::string_view kSolutionTimeColumn = "time_to_solution";
+
 /// Is this a CSV of results over sizes, rather than of steps? False for what cannot be read.
 bool is_result_table(const std::filesystem::path& path);
 

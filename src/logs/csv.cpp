@@ -56,10 +56,16 @@ class CsvParser : public LogParser {
   using LogParser::LogParser;
 
   LineUse read(const LogLine& line) override {
-    if (line.text.empty() || line.text.front() == '#') return LineUse::kOther;
-    if (columns_.empty()) {
-      read_header(line.text);
+    if (line.text.empty()) return LineUse::kOther;
+    if (line.text.front() == '#') {
+      if (columns_.empty()) comment_ = core::trim(line.text.substr(1));
       return LineUse::kOther;
+    }
+    if (columns_.empty()) {
+      const bool is_header_comment =
+          are_csv_steps(csv_columns_of(comment_)) && !are_csv_steps(csv_columns_of(line.text));
+      read_header(is_header_comment ? std::string_view(comment_) : line.text);
+      if (!is_header_comment) return LineUse::kOther;
     }
     if (line.text == header_) {  // the program started again and appended
       ++num_headers_;
@@ -441,7 +447,7 @@ class CsvParser : public LogParser {
   }
 
   static constexpr size_t kMaxUnread = 16;  // a column of more values is a measurement or a remark
-  std::string header_{};
+  std::string header_{}, comment_{};        // the last comment above the header may be the header itself
   char separator_ = ',';
   std::vector<CsvColumn> columns_{};
   std::vector<const CsvColumn*> fact_columns_{};

@@ -42,9 +42,19 @@ std::string_view fact_of(std::string_view quantity) {
   return quantity == "gpus" ? "devices" : quantity == "local_batch" ? "samples_per_device" : quantity;
 }
 
+/// "run1 - loss" -> "loss": W&B puts the run before a metric, and the least and largest values beside it, which are no
+/// columns of their own.
+std::string_view metric_of(std::string_view header) {
+  constexpr std::string_view kAfterRun = " - ";
+  for (const std::string_view extreme : {"__MIN", "__MAX"})
+    if (core::ends_with(header, extreme)) return {};
+  const size_t at = header.rfind(kAfterRun);
+  return at == std::string_view::npos ? header : header.substr(at + kAfterRun.size());
+}
+
 /// "Step time (ms)" -> step time in ms. "step_ms" is a time, "step" a number.
 CsvColumn column_of(std::string_view header) {
-  const std::string name = core::plain_name(header);
+  const std::string name = core::plain_name(metric_of(header));
   CsvColumn column{.name = std::string(header)};
   if (const auto unit = core::find_time_unit(name)) {
     const std::string_view duration = find_duration(unit->stem, ColumnUse::kSteps);

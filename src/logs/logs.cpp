@@ -224,8 +224,12 @@ std::optional<LogFormat> guess_format(const fs::path& path) {
     if (kLogFormats[at].reader != nullptr) readers[at] = kLogFormats[at].reader();
   std::string buffer;
   int64_t num_searched = 0;
+  bool is_first = true;
   for (std::string_view raw; num_searched++ < kSearchedLines && lines.next(raw);) {
     const LogLine line = clean_line(raw, buffer);
+    // Headers hold words that other programs write into their logs ("train_step_timing in s" of NeMo).
+    if (!line.text.empty() && std::exchange(is_first, false) && csv_reader().is_own_line(line.text))
+      return LogFormat::kCsv;
     for (size_t at = 0; at < readers.size(); ++at)
       if (readers[at].is_own_line != nullptr && readers[at].is_own_line(line.text)) ++hits[at];
   }

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "core/strings.h"
 #include "logs/merged.h"
@@ -53,17 +54,19 @@ class MegatronParser : public LogParser {
       if (const auto tflops = number_after(line.text, key)) row.tflops_per_device = *tflops;
     row.loss =
         number_after(line.text, "lm loss").value_or(number_after(line.text, "| loss").value_or(record::kUnknown));
-    if (const auto batch = count_after(line.text, "global batch size"); batch && *batch > 0) {
-      row.samples = static_cast<double>(*batch);
-      if (!setup().global_batch) setup().global_batch = batch;
-    }
+    const auto batch = count_after(line.text, "global batch size");
+    const bool has_batch = batch && *batch > 0;
+    if (has_batch) row.samples = static_cast<double>(*batch);
     if (const auto length = known(&record::RunSetup::sequence_length))
       row.tokens = row.samples * static_cast<double>(*length);
     constexpr int64_t kMaxSkipped = 1'000'000'000;
     row.num_skipped = static_cast<int32_t>(
         std::clamp<int64_t>(count_after(line.text, "number of skipped iterations").value_or(0), 0, kMaxSkipped));
     const LineUse use = add(line, row);
-    if (use == LineUse::kUsed) count_bad_iterations(line.text), dumps_.count_line();
+    if (use == LineUse::kUsed) {
+      count_bad_iterations(line.text), dumps_.count_line();
+      if (has_batch) ++lines_of_batch_[*batch];
+    }
     is_in_list_ = false;
     return use;
   }
@@ -82,7 +85,22 @@ class MegatronParser : public LogParser {
     return text.find("- arguments -") != std::string_view::npos && text.find("end of") == std::string_view::npos;
   }
 
+  /// Most lines rule: with --rampup-batch-size the first ones are of smaller batches.
+  void take_batch() {
+    const auto most = std::max_element(lines_of_batch_.begin(), lines_of_batch_.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most == lines_of_batch_.end()) return;
+    if (lines_of_batch_.size() > 1)
+      builder_.run().problems.push_back(
+          fmt::format("the global batch changes from {} to {}: its facts are those of {}, which most lines have, and "
+                      "step times of different batches are not comparable",
+                      lines_of_batch_.begin()->first, lines_of_batch_.rbegin()->first, most->first));
+    setup().global_batch = most->first;
+    lines_of_batch_.clear();
+  }
+
   void close_start() override {
+    take_batch();
     if (is_fp8_) setup().precision = "fp8";
     const bool is_model_split_known = tensor_ > 0 && pipeline_ > 0;
     if (is_model_split_known && setup().layout.empty())
@@ -157,7 +175,8 @@ class MegatronParser : public LogParser {
   }
 
   int64_t data_ = 0, tensor_ = 0, pipeline_ = 0, context_ = 1, micro_batch_ = 0;
-  std::optional<int64_t> vocab_rows_{};  // of the table; the list of options is printed before it is known
+  std::optional<int64_t> vocab_rows_{};          // of the table; the list of options is printed before it is known
+  std::map<int64_t, int64_t> lines_of_batch_{};  // of the start
   OptionDumps dumps_{};
   bool is_in_list_ = false, is_fp8_ = false;
 };

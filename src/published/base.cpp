@@ -104,8 +104,8 @@ std::vector<std::string> parted_by(const std::vector<std::string>& keys, const s
 
 bool is_positive_column(const std::string& name) {
   static const std::set<std::string> kNames = {
-      "nodes", "gpus",         "devices",     "layers",           "hidden",     "sequence",      "vocab",
-      "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s", "tflops_per_gpu"};
+      "nodes", "gpus",         "devices",     "layers",           "hidden",     "sequence",       "vocab",
+      "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s", "tflops_per_gpu", "time_to_solution"};
   return kNames.contains(name) || is_batch_column(name) || name.find("per_s") != std::string::npos;
 }
 }  // namespace

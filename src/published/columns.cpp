@@ -17,6 +17,7 @@ namespace lockstep::published {
 namespace {
 
 using logs::known_column;
+using logs::kSolutionTimeColumn;
 using logs::kStepTimeColumn;
 
 /// Are all fields of a column numbers, whatever their commas, and some there?
@@ -149,6 +150,7 @@ void drop_incomplete_rows(ResultTable& result) {
   core::CsvTable& table = result.table;
   const core::CsvTable whole = table;
   table.rows.clear(), table.lines.clear();
+  const bool has_rate = std::any_of(whole.columns.begin(), whole.columns.end(), is_vital);
   const auto place = [&](size_t row, size_t column) {
     return fmt::format("'{}' line {}, column '{}': '{}'", whole.source.string(), whole.lines[row], result.given[column],
                        whole.rows[row][column]);
@@ -159,7 +161,8 @@ void drop_incomplete_rows(ResultTable& result) {
     for (size_t column = 0; column < whole.columns.size() && is_whole; ++column) {
       const std::string& text = whole.rows[row][column];
       const bool is_derived = core::ends_with(whole.columns[column], "_pct") || whole.columns[column] == "speedup";
-      if (!is_needed(whole.columns[column]) && !is_derived) continue;
+      const bool is_only_time = !has_rate && whole.columns[column] == kSolutionTimeColumn;
+      if (!is_needed(whole.columns[column]) && !is_derived && !is_only_time) continue;
       if (const auto value = core::parse_double(text); value && std::isfinite(*value)) continue;
       if (!is_absent(text))
         throw DataError(fmt::format("report: {} is no finite number", place(row, column)),
@@ -216,7 +219,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     std::string known = known_column(given);
     if (core::plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
-    if (known == given) continue;
+    if (known == given || (known == kSolutionTimeColumn && !is_numeric(table, column))) continue;
     const auto [other, is_new] = taken.emplace(known, given);
     if (!is_new && is_vital(known))
       throw DataError(fmt::format("report: '{}': the columns '{}' and '{}' both tell {}", path.string(), other->second,

@@ -281,16 +281,20 @@ std::vector<Formula> formulas_of(const FormulaContext& context) {
   add_speedup_formulas(context, formulas);
   add_flops_formula(context, formulas);
   if (!context.has("global_batches_per_s_a100")) add_total_formulas(context, formulas);
+  for (Formula& formula : time_formulas_of(context)) formulas.push_back(std::move(formula));
   std::erase_if(formulas, [&](const Formula& formula) { return !context.has(formula.column.c_str()); });
   return formulas;
 }
 
 namespace {
+/// The column of a total rate: "samples_per_s", "tokens_per_s", "tflop_per_s".
+std::string rate_column(const Rate& rate) { return core::to_lower_ascii(rate.unit) + "_per_s"; }
+
 /// Rate, speed-up and efficiency where the table has none of its own.
 void add_relative_formulas(const FormulaContext& context, const Rate& rate, const char* size,
                            std::vector<Formula>& formulas) {
   if (!rate.formula.empty() && !context.has("samples_per_s_per_gpu"))
-    formulas.push_back({"samples_per_s", rate.formula, rate.at});
+    formulas.push_back({rate_column(rate), rate.formula, rate.at});
   const bool has_efficiency = context.has("efficiency_pct");
   if (!context.has("speedup") && !has_efficiency) formulas.push_back(speedup_formula(rate));
   if (!has_efficiency) formulas.push_back(efficiency_formula(rate, size));
@@ -303,6 +307,8 @@ std::vector<Formula> additions_to(const FormulaContext& context) {
   if (size == nullptr) return formulas;
   const auto rate = context.has("global_batches_per_s_a100") ? std::nullopt : rate_of(context);
   if (rate) add_relative_formulas(context, *rate, size, formulas);
+  for (Formula& formula : time_formulas_of(context))
+    if (!context.has(formula.column.c_str())) formulas.push_back(std::move(formula));
   if (rate && !context.has("mfu_pct") && context.facts.given_peak_tflops)
     if (const auto mfu = mfu_formula(context, *rate)) formulas.push_back(*mfu);
   if (context.has("nodes") && rate && rate->unit == "samples")
@@ -324,11 +330,9 @@ std::vector<std::string> missing_in(const FormulaContext& context) {
   std::vector<std::string> missing;
   if (context.size_column() == nullptr || context.has("global_batches_per_s_a100")) return missing;
   const auto rate = rate_of(context);
-  if (!rate && context.has("step_time_s"))
-    missing.emplace_back(
-        "the batch of all devices (a column global_batch, or local_batch and gpus): a step time alone is no rate, and "
-        "neither speed-up nor efficiency follow");
-  if (!rate && !context.has("step_time_s"))
+  if (const std::string beside = missing_beside_times(context); !beside.empty())
+    missing.push_back(beside);
+  else if (!rate)
     missing.emplace_back(
         "a rate (a column samples_per_s or tokens_per_s; samples/s/GPU, tokens/s/GPU or TFLOP/s/GPU with gpus; "
         "step_time_s with global_batch): neither speed-up nor efficiency follow");

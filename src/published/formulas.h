@@ -116,6 +116,12 @@ std::vector<Formula> formulas_of(const FormulaContext& context);
 /// What can be computed beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
 
+/// Speed-up and efficiency of a table of times without a rate, in that order: of times to a solution, and of step times
+/// where a comment or the file's name says "strong scaling" or "weak scaling". Empty where the two would differ.
+std::vector<Formula> time_formulas_of(const FormulaContext& context);
+/// What a table of times without a rate does not tell, as in missing_in; "" for other tables.
+std::string missing_beside_times(const FormulaContext& context);
+
 /// What a table of rates over sizes does not tell, each with what is lost by it and how to give
 /// it. Empty for other tables.
 std::vector<std::string> missing_in(const FormulaContext& context);

@@ -340,6 +340,9 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
                                                    [](double tokens) { return tokens > 0; });
   ask(!setup.nodes, "nodes", "the node axis, efficiency and node-hours", "4");
   ask(!setup.devices, "devices", "rates per device and MFU", "16");
+  const bool tells_rates_only = run.format == "deepspeed" || run.format == "tf_cnn";
+  ask(!has_steps && tells_rates_only && !setup.global_batch, "global_batch",
+      "step times, of a log that tells rates only", "4096");
   if (!has_steps) return missing;
   ask(setup.model.empty(), "model", "telling curves apart", examples.model);
   ask(!has_samples, "global_batch", "throughput", "4096");

@@ -524,6 +524,34 @@ TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
       << "a job that ends before its first step";
 }
 
+TEST(Proposal, WhyJobsAreNotCountedIsSaidAsItIs) {
+  Analysis analysis = sweep();
+  const auto text = [&](const ProposalOptions& options) { return text_of(make_proposal(analysis, options)); };
+  const std::string unmeasured = text({.job_size = 64, .job_hours = 24});
+  EXPECT_NE(unmeasured.find("no record tells the start-up of a job"), std::string::npos) << unmeasured;
+  EXPECT_EQ(unmeasured.find("the wall time of a job is not given"), std::string::npos) << unmeasured;
+  EXPECT_NE(text({.job_size = 64}).find("the wall time of a job is not given"), std::string::npos);
+  for (RunSummary& run : analysis.runs) run.startup.push_back({.attempt = 1, .phases_ms = {{"start", 3600e3}}});
+  EXPECT_NE(text({.job_size = 64, .job_hours = 0.5}).find("a job of 0.5 h is shorter than its start-up"),
+            std::string::npos);
+}
+
+TEST(Proposal, TheNoteTellsOnWhichPausesTheShareRests) {
+  Analysis analysis = sweep();
+  for (Curve& curve : analysis.curves)
+    for (Point& point : curve.points) {
+      point.pause_ratio = 1.1, point.num_pauses = 2, point.are_pauses_measured = true;
+      for (const size_t index : point.runs) analysis.runs[index].num_pauses = 0;  // no measurement: not of the share
+      RunSummary& run = analysis.runs[point.runs.front()];
+      run.pause_ratio = 1.1, run.num_pauses = 2, run.num_window_steps = 40;
+    }
+  const std::string words = "rests on 2 pauses in 40 measured steps, one every 20 or so";
+  const std::string measured = text_of(make_proposal(analysis, {.job_size = 64}));
+  EXPECT_NE(measured.find(words), std::string::npos) << measured;
+  const std::string given = text_of(make_proposal(analysis, {.job_size = 64, .checkpoint_share = 1}));
+  EXPECT_EQ(given.find("The share of pauses rests"), std::string::npos) << given;
+}
+
 TEST(Proposal, AlternativesTellTheHoursThatASiteBills) {
   std::vector<record::RunData> runs;
   for (const int64_t nodes : {1, 2}) runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));

@@ -391,6 +391,23 @@ TEST(Curve, WhatFollowsFromOtherFactsIsNotAskedFor) {
   EXPECT_NE(core::join(analysis_of(runs).missing, "\n").find("samples_per_device"), std::string::npos);
 }
 
+TEST(Curve, DevicesThatShareASampleScaleWeaklyWhereTheirShareIsTheSame) {
+  std::vector<record::RunData> runs;
+  for (const int nodes : {1, 2, 4}) {
+    runs.push_back(make_run({.name = fmt::format("n{}", nodes), .nodes = nodes}));
+    record::RunSetup& setup = runs.back().setup;
+    setup.samples_per_device.reset();
+    setup.global_batch = *setup.devices / 2;
+    for (double& samples : runs.back().steps.samples) samples = static_cast<double>(*setup.global_batch);
+  }
+  const Curve weak = analysis_of(runs).curves.at(0);
+  EXPECT_EQ(weak.kind, ScalingKind::kWeak) << weak.kind_reason;
+  EXPECT_EQ(weak.kind_reason,
+            "the share of a device in the batch is 0.5 at every size, the global batch grows with it");
+  runs.back().setup.global_batch = *runs.back().setup.global_batch + 1;
+  EXPECT_NE(analysis_of(runs).curves.at(0).kind, ScalingKind::kWeak) << "another share at the largest size";
+}
+
 TEST(Curve, AnUnknownLocalBatchIsNotSaidToDiffer) {
   std::vector<record::RunData> runs;
   for (const int nodes : {1, 2, 4}) {

@@ -61,6 +61,34 @@ TEST(Missing, WhatFollowsTheSizeIsNotAskedForAsOneValueOfAllRuns) {
   EXPECT_FALSE(holds(by_devices, "--fact nodes=")) << by_devices;
 }
 
+TEST(Missing, DevicesOfANodeFollowFromPathsAndLogsOrAreLeftOpen) {
+  const auto nodes_line = [](const std::vector<int64_t>& devices_of_node) {
+    return line_of(missing_without([&](record::RunData& run) {
+                     const size_t place = *run.setup.nodes == 1 ? 0 : *run.setup.nodes == 2 ? 1 : 2;
+                     run.setup.devices = *run.setup.nodes * devices_of_node[place];
+                     run.setup.nodes.reset();
+                   }),
+                   "nodes");
+  };
+  EXPECT_TRUE(holds(nodes_line({8, 8, 8}), "--devices-per-node 8, the same")) << nodes_line({8, 8, 8});
+  EXPECT_TRUE(holds(nodes_line({8, 8, 4}), "--devices-per-node N, the same")) << nodes_line({8, 8, 4});
+  const std::string devices =
+      line_of(missing_without([](record::RunData& run) { run.setup.devices.reset(); }), "devices");
+  EXPECT_TRUE(holds(devices, "--devices-per-node N, the same")) << devices;
+}
+
+TEST(Missing, ALogOfRatesWithoutItsBatchAsksForTheBatch) {
+  const auto missing_of = [](const std::string& format) {
+    record::RunData run;
+    run.format = format;
+    std::string names;
+    for (const record::MissingFact& fact : record::missing_facts(run)) names += fact.name + " ";
+    return names;
+  };
+  EXPECT_TRUE(holds(missing_of("deepspeed"), "global_batch")) << missing_of("deepspeed");
+  EXPECT_FALSE(holds(missing_of("megatron"), "global_batch")) << "its lines tell the batch where there are any";
+}
+
 TEST(Missing, OfASingleRunTheValueItselfIsAskedFor) {
   const auto missing = missing_without([](record::RunData& run) { forget_batch(run), run.setup.nodes.reset(); }, {4});
   EXPECT_TRUE(holds(line_of(missing, "nodes"), "--fact nodes=4")) << line_of(missing, "nodes");

@@ -62,6 +62,18 @@ TEST(Table, ColumnsByNameAndCommentsKept) {
   EXPECT_FALSE(table.find("mfu"));
 }
 
+TEST(Table, ACommentRightAboveTheFirstRowIsTheHeaderWhereItNamesItsNumbers) {
+  const CsvTable table = TableFile("# a title\n#System,#GPUs,img/s\nA,4,\"1,650\"\nA,8,3230\n").read();
+  EXPECT_EQ(table.columns, (Texts{"System", "#GPUs", "img/s"}));
+  EXPECT_EQ(table.comments, Texts{"a title"});
+  EXPECT_EQ(table.lines, (std::vector<size_t>{3, 4}));
+  EXPECT_EQ(table.text(0, "img/s"), "1,650");
+  EXPECT_EQ(TableFile("#one, two\nnodes,rate\n1,4\n").read().columns, (Texts{"nodes", "rate"})) << "a row of names";
+  EXPECT_EQ(TableFile("#one, two, three\n1,4\n").read().columns, (Texts{"1", "4"})) << "not as many names";
+  EXPECT_EQ(TableFile("#1,2\n3,4\n").read().columns, (Texts{"3", "4"})) << "no names";
+  EXPECT_THROW(TableFile("#a,a\n3,4\n").read(), DataError);
+}
+
 TEST(Table, MistakesNameFileLineAndColumn) {
   const CsvTable table = TableFile("a,b\n1,x\n2,inf\n").read();
   try {

@@ -442,6 +442,44 @@ TEST(Logs, CsvColumnsAreKnownByTheirNames) {
   EXPECT_FALSE(guess_format(LogText("precision,gpus,step_time_s\nbf16,128,4.61\n").path()));
 }
 
+TEST(Logs, ACsvFileIsKnownByItsHeaderWhateverItsColumnsAreCalled) {
+  LogText nemo(
+      "consumed_samples,epoch,global_batch_size,global_step,lr,reduced_train_loss,step,train_step_timing in "
+      "s,val_loss\n"
+      "256,0,256,0,3e-4,11.000,0,4.4596,\n512,0,256,1,3e-4,10.990,1,4.5223,\n");
+  EXPECT_EQ(guess_format(nemo.path()), LogFormat::kCsv);
+  EXPECT_NEAR(nemo.read().steps.step_ms.at(1), 4522.3, 1e-9);
+  LogText wandb(
+      "\"Step\",\"run1 - train_step_timing in s\",\"run1 - train_step_timing in s__MIN\",\"run1 - train_step_timing in "
+      "s__MAX\"\n\"0\",\"4.4649\",\"4.4\",\"4.6\"\n\"1\",\"4.4638\",\"4.3\",\"4.7\"\n");
+  EXPECT_EQ(guess_format(wandb.path()), LogFormat::kCsv);
+  EXPECT_NEAR(wandb.read().steps.step_ms.at(1), 4463.8, 1e-9);
+  EXPECT_EQ(LogText("#step,step_time_s\n0,0.5\n1,0.4\n").read().steps.step_ms, (std::vector<double>{500, 400}))
+      << "a header that begins as a comment does is the header";
+  EXPECT_EQ(LogText("# step_time_s, by hand\nstep,step_ms\n0,5\n1,4\n").read().steps.step_ms,
+            (std::vector<double>{5, 4}));
+}
+
+TEST(Logs, OfMegatronsRampUpTheBatchOfMostLinesCounts) {
+  const auto line = [](int step, int batch) {
+    return fmt::format(
+        " [2025-06-10 10:00:00] iteration {:8}/     100 | consumed samples: {:12} | elapsed time per iteration (ms): "
+        "{:.1f} | learning rate: 1.0E-05 | global batch size: {:5} | lm loss: 9.1E+00 | number of skipped iterations:  "
+        " "
+        "0 | number of nan iterations:   0 |\n",
+        step, step * batch, 15.0 * batch, batch);
+  };
+  std::string text;
+  for (int step = 1; step <= 10; ++step) text += line(step, step <= 3 ? 64 : 128);
+  const record::RunData ramp = LogText(text).read();
+  EXPECT_EQ(ramp.setup.global_batch, 128);
+  EXPECT_EQ(ramp.steps.samples.front(), 64);
+  has_problem(ramp, "the global batch changes from 64 to 128");
+  const record::RunData plain = LogText(line(1, 64) + line(2, 64)).read();
+  EXPECT_EQ(plain.setup.global_batch, 64);
+  EXPECT_TRUE(plain.problems.empty()) << core::join(plain.problems, "; ");
+}
+
 // ---- traps ----
 
 TEST(LogTraps, ALastLineThatIsCutIsLeftOutAndTold) {

@@ -546,6 +546,12 @@ TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
     const PublishedTable table = table_of(std::string("gpus,") + column + "\n8,400\n16,380\n", {.peak_tflops = 1000});
     EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 95, 1e-9) << column;
     EXPECT_NEAR(number_of(table, "speedup", 1), 1.9, 1e-9) << column;
+    const bool is_tokens = std::string(column) == "tokens/s/GPU";
+    const std::string total = is_tokens ? "tokens_per_s" : "tflop_per_s";
+    EXPECT_NEAR(number_of(table, total, 1), 16 * 380, 1e-9) << column;
+    EXPECT_NE(notes_of_table(table).find(total + " = " + column + " x devices"), std::string::npos)
+        << notes_of_table(table);
+    EXPECT_EQ(notes_of_table(table).find("samples_per_s ="), std::string::npos) << "a rate is named after its unit";
     EXPECT_FALSE(row_charts(table.rows, "").empty()) << column;
     if (std::string(column) == "TFLOP/s/GPU") {
       EXPECT_NEAR(number_of(table, "mfu_pct", 1), 38, 1e-9);
@@ -553,6 +559,41 @@ TEST(Published, RatesOfOneDeviceOfGptTablesAreRates) {
   }
   EXPECT_NE(core::join(table_of("nodes,loss\n1,2.5\n2,2.4\n").missing, " ").find("a rate (a column samples_per_s"),
             std::string::npos);
+}
+
+TEST(Published, TimesToASolutionGiveSpeedUpAndEfficiency) {
+  const PublishedTable printed = table_of(
+      "Nodes,GPUs,Wall time [s],Speedup,Parallel efficiency\n1,4,3600,1.0,100%\n2,8,1850,2.95,97%\n"
+      "4,16,980,3.67,72%\n");
+  EXPECT_EQ(cells_with(printed, CellVerdict::kNot),
+            (Cells{"nodes 2 speedup 2.95 1.95", "nodes 4 efficiency_pct 72 92"}));
+  EXPECT_EQ(cells_with(printed, CellVerdict::kExact).size(), 4u);
+  const PublishedTable added = table_of("nodes,gpus,Time to solution (h),global_batch\n1,4,8,64\n2,8,5,64\n");
+  EXPECT_NEAR(number_of(added, "speedup", 1), 1.6, 1e-9);
+  EXPECT_NEAR(number_of(added, "efficiency_pct", 1), 80, 1e-9);
+  EXPECT_EQ(core::join(added.missing, " ").find("neither"), std::string::npos) << core::join(added.missing, " ");
+  const PublishedTable failed = table_of("nodes,wall_time_s\n1,8\n2,5\n4,OOM\n");
+  EXPECT_EQ(failed.recomputed.rows.size(), 2u) << "a row that was not measured is left out";
+  // A rate is worth more than a time beside it, and clock times are texts.
+  EXPECT_NEAR(number_of(table_of("nodes,samples_per_s,runtime\n1,100,50\n2,190,OOM\n"), "speedup", 1), 1.9, 1e-9);
+  EXPECT_NE(core::join(table_of("nodes,walltime\n1,1:00:00\n2,0:31:00\n").missing, " ").find("a rate (a column"),
+            std::string::npos);
+}
+
+TEST(Published, TimesOfUnknownWorkGiveSpeedUpOnlyWhereTheTableSaysWhichScaling) {
+  const std::string rows = "nodes,step_time_s\n1,4.0\n2,5.0\n";
+  const PublishedTable unsaid = table_of(rows), growing = table_of("nodes,runtime,gbs\n1,4.0,64\n2,5.0,128\n");
+  for (const PublishedTable* table : {&unsaid, &growing}) {
+    for (const draw::Column& column : table->recomputed.columns) EXPECT_NE(column.key, "speedup");
+    EXPECT_NE(core::join(table->missing, " ").find("'# strong scaling' or '# weak scaling'"), std::string::npos)
+        << core::join(table->missing, " ");
+  }
+  const PublishedTable strong = table_of("# Strong scaling of GPT\n" + rows),
+                       weak = table_of("# weak-scaling\n" + rows);
+  EXPECT_NEAR(number_of(strong, "speedup", 1), 0.8, 1e-9);
+  EXPECT_NEAR(number_of(strong, "efficiency_pct", 1), 40, 1e-9);
+  EXPECT_NEAR(number_of(weak, "speedup", 1), 1.6, 1e-9);
+  EXPECT_NEAR(number_of(weak, "efficiency_pct", 1), 80, 1e-9);
 }
 
 TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {

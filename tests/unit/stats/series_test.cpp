@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "stats/autocorrelation.h"
+#include "stats/series_warmup.h"
 #include "stats/statistics.h"
 #include "unit/stats/synthetic_series.h"
 
@@ -308,6 +309,22 @@ TEST(Series, ShortConstantAndOddRunsAreExplainedNotRefused) {
   EXPECT_TRUE(has_note(summarise_series(falling).notes, "its warm-up has not ended"));
   EXPECT_THROW(summarise_series({}), Error);
   EXPECT_THROW(summarise_series(std::vector<double>{1, 0}), Error);
+}
+
+/// Chance must not take half of a short steady log for warm-up: the six rolling medians of ten rows overlap, and are
+/// alike by chance. By their own spread alone one trace of five lost rows beyond the slow one.
+TEST(Series, AShortSteadyLogLosesItsSlowRowsOnly) {
+  constexpr size_t kNumTraces = 500;
+  const SyntheticSeries rows{.name = "short steady log", .num_steps = 20, .sigma = 0.003};
+  size_t num_cut = 0, num_found = 0;
+  for (size_t trace = 0; trace < kNumTraces; ++trace) {
+    std::vector<double> row_ms = rows.make(trace);
+    row_ms[0] *= 1.5;
+    const size_t end = find_warmup_end(row_ms);
+    num_cut += end > 3 ? 1 : 0, num_found += end > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(num_found, kNumTraces);
+  EXPECT_LE(num_cut, kNumTraces * 6 / 100);
 }
 
 /// Rows of a log are means of many steps: one or two of them hold the whole warm-up, and the median of the first five
