@@ -274,7 +274,7 @@ CheckpointManifest read_manifest(const fs::path& folder) {
   try {
     text = core::read_file(path);
   } catch (const Error& error) {
-    throw CheckpointError(error.what(), error.hint());
+    throw CheckpointError(error.what(), error.hint().empty() ? kUnreadableHint : error.hint());
   }
   return parse_manifest(text, path.string());
 }

@@ -10,6 +10,7 @@
 #include "config/param_list.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/strings.h"
 #include "data/train_stream.h"
 #include "models/weights.h"
@@ -58,11 +59,18 @@ void require_plain_adamw(const fs::path& file, const CheckpointState& state) {
 
 /// What `read` makes of the file. CheckpointError where it cannot be read: whether it is good is not known.
 template <typename Read> auto read_checkpoint_file(const fs::path& file, const Read& read) {
+  const auto refuse_unread = [&](const EnvironmentError& error) {
+    throw CheckpointError(fmt::format("train: checkpoint '{}' cannot be read: {}", file.string(), error.what()),
+                          error.hint());
+  };
   try {
     return read(file);
   } catch (const EnvironmentError& error) {
-    throw CheckpointError(fmt::format("train: checkpoint '{}' cannot be read: {}", file.string(), error.what()),
-                          error.hint());
+    refuse_unread(error);
+    throw;
+  } catch (const fs::filesystem_error& error) {
+    refuse_unread(core::as_environment_error(error));
+    throw;
   }
 }
 

@@ -188,7 +188,7 @@ TEST_F(TrainFaults, APoolOfThreadsIsSmallerWhereTheSystemStartsNoMore) {
   if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
   const FaultyFiles faulty;
   const auto made = run_lockstep({"data", "make-shapes", (logs_.path() / "set").string(), "--samples", "8",
-                                  "--val-samples", "4", "--samples-per-shard", "2", "--workers", "4"},
+                                  "--val-samples", "28", "--samples-per-shard", "2", "--workers", "4"},
                                  faulty.environment(logs_.path(), "nothread 1"));
   expect_error(made, 0, {"2 of 4 threads cannot be started, the work takes longer"});
   EXPECT_TRUE(fs::exists(logs_.path() / "set/train-000003.tar"));
