@@ -69,7 +69,7 @@ class ClassifierSubject final : public LatencySubject {
                                                         /*channels_last=*/true);
     const double tolerance = feature_tolerance(point_.precision);
     // Scores, whose rounding is a share of the largest. Probabilities are no measure: of drawn weights scores are in
-    // the hundreds, and the softmax makes a rounding of them the choice of another class.
+    // the tens, and the softmax makes a rounding of them the choice of another class.
     const at::Tensor score_BK = score_BK_.to(at::kFloat);
     return count_apart(score_BK, expected_BK, tolerance * expected_BK.abs().max().item<double>()) +  // sync: a check
            count_apart(probability_BK_.to(at::kFloat), score_BK.softmax(1).cpu(), tolerance);

@@ -156,7 +156,7 @@ TEST_F(Bench, LatencyOfAClassifierInBf16AndWhatModelsLack) {
   EXPECT_NE(longer.err.find("--text-length 33 is more than the 32 tokens"), std::string::npos) << longer.err;
 }
 
-/// Scores of drawn weights are in the hundreds, so that bf16 rounds them by more than the probability of a class.
+/// Scores of drawn weights are in the tens, so that bf16 rounds them by more than the probability of a class.
 TEST_F(Bench, LatencyChecksScoresByTheirLargest) {
   const auto many = document_of({"latency", "--model", "resnet50", "--force-image-size", "64", "--batch-size", "64",
                                  "--precisions", "bf16", "--mode", "verify", "--device", "cpu"},
