@@ -17,6 +17,17 @@ void throw_error(ExitCode code, const std::string& message, const std::string& h
 
 namespace core {
 
+std::string without_nul(const std::string& message) {
+  if (message.find('\0') == std::string::npos) return message;
+  std::string shown;
+  for (const char c : message)
+    if (c == '\0')
+      shown += "\\u0000";
+    else
+      shown += c;
+  return shown;
+}
+
 void throw_check_failure(const char* file, int line, const char* condition, const std::string& details) {
   std::string_view path(file);
   if (const auto at = path.rfind("/src/"); at != std::string_view::npos) path.remove_prefix(at + 1);

@@ -20,12 +20,17 @@ enum class ExitCode : int {
   kRequeue = 75,  // stopped on request; run again with --resume latest
 };
 
+namespace core {
+/// With NUL bytes as \u0000: exceptions hand out their message as a C string, which would end there.
+std::string without_nul(const std::string& message);
+}  // namespace core
+
 /// An error that ends the command: what happened (module, value seen, value expected), what to do about it, and the
 /// exit code. Only the two mains print errors and exit.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message, std::string hint = "")
-      : std::runtime_error(message), code_(code), hint_(std::move(hint)) {}
+      : std::runtime_error(core::without_nul(message)), code_(code), hint_(std::move(hint)) {}
 
   ExitCode code() const { return code_; }
   const std::string& hint() const { return hint_; }

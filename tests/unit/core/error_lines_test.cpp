@@ -15,6 +15,12 @@ TEST(ShownText, NamesInAnErrorBeginNoLine) {
   EXPECT_EQ(one_line_text(DataError("data: none")), "data: none");
 }
 
+TEST(ShownText, ANulByteEndsNoMessage) {
+  const DataError error("data: '" + std::string("a\0b", 3) + "' is no shard", std::string("\0", 1));
+  EXPECT_EQ(std::string(error.what()), "data: 'a\\u0000b' is no shard");
+  EXPECT_EQ(shown_text(error), "data: 'a\\u0000b' is no shard\n  hint: \\u0000");
+}
+
 TEST(ShownText, ListsOfErrorsKeepTheirLinesAndNoOthers) {
   const auto raised = [](const std::vector<UsageError>& errors) {
     UsageProblems problems;
