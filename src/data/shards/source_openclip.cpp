@@ -16,7 +16,7 @@ using core::Json;
 namespace {
 
 constexpr uint64_t kPurposeSamples = 0x4f435f58ull;
-constexpr uint64_t kPurposeDraw = 0x4f435f44ull;
+constexpr uint64_t kPurposeShardDraw = 0x4f435f44ull;
 constexpr size_t kHistory = 16;
 constexpr int64_t kShardBuffer = 2000, kShardInitial = 500;  // OpenCLIP's
 
@@ -24,7 +24,7 @@ constexpr int64_t kShardBuffer = 2000, kShardInitial = 500;  // OpenCLIP's
 class WorkerStream {
  public:
   WorkerStream(LaneContext& context, std::vector<int64_t> shards, int64_t window, uint64_t key, bool resampled)
-      : context_(context), shards_(std::move(shards)), draw_key_(core::stream_key({key, kPurposeDraw})),
+      : context_(context), shards_(std::move(shards)), draw_key_(core::stream_key({key, kPurposeShardDraw})),
         resampled_(resampled), walker_(context),
         shuffle_([this] { return read(); }, window, std::min<int64_t>(window, std::max<int64_t>(1, window / 5)),
                  core::CounterRng(key)) {}

@@ -200,8 +200,10 @@ TEST(Curve, RanksOnTheCoresOfOneMachineAreNoScaling) {
 TEST(Curve, QuantilesCountEqualStepTimes) {
   // A log that rounds its times: 97 of 100 steps take 100 ms, the rest anything up to 300.
   record::RunData run = make_run({.name = "rounded", .ripple = 0, .num_steps = 620});
-  for (size_t i = 20; i < run.steps.size(); ++i)
-    run.steps.step_ms[i] = i % 100 < 3 ? 150.0 + static_cast<double>(i / 100 + i % 100 * 40) : 100.0;
+  for (size_t i = 20; i < run.steps.size(); ++i) {
+    const size_t hundred = i / 100, place = i % 100;
+    run.steps.step_ms[i] = place < 3 ? static_cast<double>(150 + hundred + place * 40) : 100.0;
+  }
   const Analysis analysis = analysis_of({run}, {.warmup_steps = 20});
   const Point& point = analysis.curves.at(0).points.at(0);
   const auto first = run.steps.step_ms.begin() + 20;

@@ -19,7 +19,7 @@ using Counts = std::vector<int64_t>;
 
 /// Runs of 1, 2, 4 nodes without the facts that `forget` takes away.
 template <typename Forget>
-std::vector<std::string> missing_without(const Forget& forget, std::vector<int64_t> sizes = {1, 2, 4}) {
+std::vector<std::string> missing_without(const Forget& forget, const std::vector<int64_t>& sizes = {1, 2, 4}) {
   std::vector<RunSummary> runs;
   for (const int64_t nodes : sizes) {
     record::RunData run = make_run({.name = fmt::format("n{}", nodes), .nodes = nodes});
