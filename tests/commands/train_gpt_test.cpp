@@ -489,7 +489,7 @@ TEST_F(TrainGpt, GoesOnAtAnotherLayout) {
 /// and another global batch.
 TEST_F(TrainGpt, StartsFromASnapshotOfAnotherRun) {
   const auto run = [&](int ranks, const std::string& name, std::vector<std::string> more) {
-    return train_on(ranks, name, on_mock(more));
+    return train_on(ranks, name, on_mock(std::move(more)));
   };
   const std::string snapshot = (logs_.path() / "snapshot").string();
   ASSERT_EQ(run(1, "whole", {"--global-batch-size", "8", "--train-iters", "6"}).exit_code, 0);

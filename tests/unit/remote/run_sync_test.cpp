@@ -477,7 +477,8 @@ TEST_F(RunSyncS3, AServerThatIsKilledAndComesBackGetsEverything) {
   while (sync.num_passes() < passes + 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   servers_->start_gate();
   EXPECT_EQ(sync.finish(120).num_missing, 0);
-  EXPECT_EQ(servers_->num_requests("PUT", "model.safetensors?partNumber=1"), 0);  // the new gate saw no part again
+  EXPECT_EQ(servers_->num_requests("PUT", "model.safetensors?partNumber=1"), 0)
+      << "the new gate saw a part again: " << servers_->order().at("lines").dump(1);
   const core::TempDir other;
   EXPECT_EQ(fetch_latest(*store("killed"), other.path()).checkpoint->filename(), "step-00000040.a1");
 }
