@@ -16,6 +16,7 @@
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
 #include "tasks/contrastive/front/teacher.h"
 #include "tasks/contrastive/front/text_ids.h"
+#include "tasks/front/batch_facts.h"
 #include "tasks/front/length_facts.h"
 
 namespace lockstep::tasks {
@@ -145,17 +146,7 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
 DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::OptionSet& set, const WorldSize& world) {
   const config::ContrastiveShape shape = contrastive_shape_of(options);
   const plan::BatchPlan batch = contrastive_batch_plan(options, set, world.num_ranks);
-  DryRunPage page{.facts = {
-                      command_fact(set),
-                      {"model", "model", options.model, options.model},
-                      {"precision", "precision", options.precision, options.precision},
-                      world_fact(world),
-                      {"micro_batch_size", "samples per rank", batch.micro_batch_size,
-                       fmt::format("{} x {}", batch.micro_batch_size,
-                                   core::counted(batch.num_micro_batches, "micro-batch", "micro-batches"))},
-                      {"num_micro", "", batch.num_micro_batches, ""},
-                      {"global_batch", "global batch", batch.global_batch, core::counted(batch.global_batch, "sample")},
-                  }};
+  DryRunPage page{.facts = batch_facts(set, options, world, batch, "sample")};
   add_length_facts({.samples_per_epoch = options.train_num_samples,
                     .global_batch = batch.global_batch,
                     .epochs = options.epochs,

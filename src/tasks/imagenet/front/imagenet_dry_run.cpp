@@ -13,6 +13,7 @@
 #include "core/units.h"
 #include "data/train_stream.h"
 #include "plan/bucket_plan.h"
+#include "tasks/front/batch_facts.h"
 #include "tasks/front/device_memory.h"
 #include "tasks/front/length_facts.h"
 
@@ -148,20 +149,9 @@ ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, const plan::
 
 DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSet& set, const WorldSize& world) {
   const plan::BatchPlan batch = imagenet_batch_plan(options, set, world.num_ranks);
-  DryRunPage page{
-      .facts = {
-          command_fact(set),
-          {"model", "model", options.model, options.model},
-          {"precision", "precision", options.precision, options.precision},
-          world_fact(world),
-          {"micro_batch_size", "samples per rank", batch.micro_batch_size,
-           fmt::format("{} x {}", batch.micro_batch_size,
-                       core::counted(batch.num_micro_batches, "micro-batch", "micro-batches"))},
-          {"num_micro", "", batch.num_micro_batches, ""},
-          {"global_batch", "global batch", batch.global_batch, core::counted(batch.global_batch, "picture")},
-          {"lr", "peak learning rate", peak_lr(options, batch.global_batch),
-           fmt::format("{:.6g}", peak_lr(options, batch.global_batch))},
-      }};
+  DryRunPage page{.facts = batch_facts(set, options, world, batch, "picture")};
+  page.facts.push_back({"lr", "peak learning rate", peak_lr(options, batch.global_batch),
+                        fmt::format("{:.6g}", peak_lr(options, batch.global_batch))});
   std::optional<int64_t> counted_samples;
   if (!options.train_num_samples) {
     try {
