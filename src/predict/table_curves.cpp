@@ -47,12 +47,10 @@ std::string row_texts(const FormulaContext& context, const std::vector<size_t>& 
 /// A column "tokens per batch" of "16M", in the words of a sentence.
 std::string batch_text(const FormulaContext& context, const std::vector<size_t>& rows) {
   for (size_t column = 0; column < context.table.columns.size(); ++column) {
-    const std::string name = core::plain_name(context.table.columns[column]);
     const std::string& value = context.table.rows[rows.front()][column];
     const bool is_shared =
         std::all_of(rows.begin(), rows.end(), [&](size_t row) { return context.table.rows[row][column] == value; });
-    if (name.find("tokens") != std::string::npos && name.find("batch") != std::string::npos && is_shared &&
-        !core::parse_double(value))
+    if (counts_batch_in_tokens(context.table.columns[column]) && is_shared && !core::parse_double(value))
       return "; global batch of " + value + " tokens";
   }
   return "";

@@ -132,11 +132,9 @@ std::optional<double> doubtful_batch(const FormulaContext& context, const std::v
 
 /// Tokens of a device and step from a column that counts the global batch in tokens.
 std::optional<double> batch_tokens(const FormulaContext& context, size_t row, double devices) {
-  for (const std::string& column : context.table.columns) {
-    const std::string name = core::plain_name(column);
-    if (has_word(name, "tokens") && has_word(name, "batch") && is_usable(context, column))
+  for (const std::string& column : context.table.columns)
+    if (counts_batch_in_tokens(column) && is_usable(context, column))
       return context.table.number(row, column) / devices;
-  }
   return std::nullopt;
 }
 
@@ -445,6 +443,11 @@ class Reader {
 std::optional<std::string> speed_column(const FormulaContext& context) {
   const auto speed = find_speed(context);
   return speed ? std::optional(speed->column) : std::nullopt;
+}
+
+bool counts_batch_in_tokens(const std::string& column) {
+  const std::string name = core::plain_name(column);
+  return has_word(name, "tokens") && has_word(name, "batch");
 }
 
 double devices_at(const FormulaContext& context, double devices_per_node, size_t row) {

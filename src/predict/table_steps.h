@@ -44,6 +44,9 @@ struct CurveSteps {
 /// Nothing where the table has none.
 std::optional<std::string> speed_column(const published::FormulaContext& context);
 
+/// A column that counts the batch of all devices in tokens: "Tokens/Batch", "global batch (tokens)".
+bool counts_batch_in_tokens(const std::string& column);
+
 /// Devices of a row; `devices_per_node` where the table counts nodes alone.
 double devices_at(const published::FormulaContext& context, double devices_per_node, size_t row);
 
