@@ -275,17 +275,21 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads, PictureDepth de
       bad.add(error);
     }
   };
-  // Threads that read parts next to each other look to the disk like one that reads from the first byte to the last.
-  constexpr int64_t kReadTogether = 64;
-  static_assert(kLmdbHashedTogether % kReadTogether == 0);
-  const int64_t num_parts = (pictures.num_pictures + kReadTogether - 1) / kReadTogether;
-  std::vector<LmdbReader::Ahead> aheads(static_cast<size_t>(std::max<int64_t>(num_threads, 1)));
-  for_each_parallel(static_cast<size_t>(num_parts), num_threads, [&](size_t part, size_t worker) {
-    const auto first = static_cast<int64_t>(part) * kReadTogether;
-    const std::string hashes =
-        check.has_hashes ? reader.get(hash_key(first / kLmdbHashedTogether)).value_or("") : std::string();
-    const int64_t end = std::min(first + kReadTogether, pictures.num_pictures);
-    for (int64_t i = first; i < end; ++i) verify_one(i, hashes, aheads[worker]);
+  // Each thread reads stretches that are as long as can be: where threads take turns every few MB, the disk is slower.
+  constexpr int64_t kStretchesPerThread = 4;
+  const int64_t num_workers = std::max<int64_t>(num_threads, 1);
+  const int64_t num_chunks = (pictures.num_pictures + kLmdbHashedTogether - 1) / kLmdbHashedTogether;
+  const int64_t num_stretches = std::min(num_chunks, num_workers * kStretchesPerThread);
+  std::vector<LmdbReader::Ahead> aheads(static_cast<size_t>(num_workers));
+  for_each_parallel(static_cast<size_t>(num_stretches), num_workers, [&](size_t stretch, size_t worker) {
+    const auto number = static_cast<int64_t>(stretch);
+    const int64_t end_chunk = num_chunks * (number + 1) / num_stretches;
+    for (int64_t chunk = num_chunks * number / num_stretches; chunk < end_chunk; ++chunk) {
+      const std::string hashes = check.has_hashes ? reader.get(hash_key(chunk)).value_or("") : std::string();
+      const int64_t first = chunk * kLmdbHashedTogether,
+                    end = std::min(first + kLmdbHashedTogether, pictures.num_pictures);
+      for (int64_t i = first; i < end; ++i) verify_one(i, hashes, aheads[worker]);
+    }
   });
   check.num_bad = bad.count();
   check.bad = bad.messages();

@@ -1,5 +1,7 @@
 #include "data/shards/lmdb_reader.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -147,6 +149,19 @@ LmdbReader::Page LmdbReader::read_page(uint64_t number) const {
   return page;
 }
 
+/// Read one by one when they are needed, each would wait for the disk behind the values. Only asks: a broken entry is
+/// told by whoever needs it.
+void LmdbReader::ask_for_children(const Page& page) const {
+  if ((page.flags & kBranchPage) == 0) return;
+  try {
+    for (size_t i = 0; i < page.num_nodes; ++i)
+      ::posix_fadvise(file_.get(), static_cast<off_t>(node_of(page, i).child * table_.page_bytes), table_.page_bytes,
+                      POSIX_FADV_WILLNEED);
+  } catch (const DataError&) {
+    return;
+  }
+}
+
 std::shared_ptr<const LmdbReader::Page> LmdbReader::kept_page(uint64_t number) const {
   {
     const std::shared_lock lock(cache_->mutex);
@@ -156,7 +171,8 @@ std::shared_ptr<const LmdbReader::Page> LmdbReader::kept_page(uint64_t number) c
   auto page = std::make_shared<const Page>(read_page(number));
   check_unchanged();
   const std::unique_lock lock(cache_->mutex);
-  if (cache_->pages.size() < kMaxKeptBytes / table_.page_bytes) cache_->pages.emplace(number, page);
+  if (cache_->pages.size() < kMaxKeptBytes / table_.page_bytes && cache_->pages.emplace(number, page).second)
+    ask_for_children(*page);
   return page;
 }
 
@@ -265,9 +281,11 @@ std::optional<std::string_view> LmdbReader::get_ahead(std::string_view key, Ahea
     constexpr uint64_t kBlock = sizeof(Ahead::Block);
     const uint64_t wanted = (std::max(size, kAheadBytes) + kBlock - 1) / kBlock * kBlock;
     if (ahead.memory_.size() * kBlock < wanted) ahead.memory_.resize(wanted / kBlock);
+    // What lies at the name may be another file by now.
+    if (!ahead.file_.valid()) ahead.file_ = core::open_for_reading(fmt::format("/proc/self/fd/{}", file_.get()));
     ahead.begin_ = begin;
     ahead.size_ =
-        core::read_at(file_, std::as_writable_bytes(std::span(ahead.memory_)).first(wanted), begin, file_name_);
+        core::read_at(ahead.file_, std::as_writable_bytes(std::span(ahead.memory_)).first(wanted), begin, file_name_);
     check_unchanged();
     if (ahead.size_ < size) refuse_big_value(node);
   }

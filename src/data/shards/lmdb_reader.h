@@ -51,6 +51,7 @@ class LmdbReader {
     struct alignas(4096) Block {  // the kernel copies to whole pages at twice the speed
       std::byte bytes[4096];
     };
+    core::Fd file_;  // its own, since the kernel reads ahead of each opened file's last read
     std::vector<Block> memory_;
     uint64_t begin_ = 0, size_ = 0;     // the part of the file that it holds
     std::shared_ptr<const Page> leaf_;  // of a small value
@@ -97,6 +98,7 @@ class LmdbReader {
   void check_unchanged() const;
   void check_length() const;
   Page read_page(uint64_t number) const;
+  void ask_for_children(const Page& page) const;
   std::shared_ptr<const Page> kept_page(uint64_t number) const;
   std::optional<Found> find(std::string_view key) const;
   Node node_of(const Page& page, size_t index) const;
