@@ -8,6 +8,7 @@
 
 #include "nn/fused_batch_norm.h"
 #include "nn/layers.h"
+#include "nn/pointwise_conv.h"
 #include "nn/sync_batch_norm.h"
 #include "nn/winograd_conv.h"
 
@@ -24,6 +25,7 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions&
 
 at::Tensor Conv2d::forward(const at::Tensor& x_BCYX) const {
   if (stride_ == 1 && padding_ == 1 && has_winograd_conv(x_BCYX, weight_)) return winograd_conv(x_BCYX, weight_);
+  if (padding_ == 0 && has_pointwise_conv(x_BCYX, weight_)) return pointwise_conv(x_BCYX, weight_, stride_);
   return at::conv2d(x_BCYX, weight_, {}, {stride_, stride_}, {padding_, padding_});
 }
 

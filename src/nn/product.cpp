@@ -151,7 +151,7 @@ at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, c
     use.use.reset();
     return product_of_type(out_gradient_NO.t(), x_NI, weight.scalar_type()).view(weight.sizes());
   }
-  add_product(sum.tensor.flatten(0, -2), out_gradient_NO.t(), x_NI, sum.is_new);
+  add_product(sum.tensor.view({out_gradient_NO.size(1), x_NI.size(1)}), out_gradient_NO.t(), x_NI, sum.is_new);
   sink->end(use.use);
   return {};
 }

@@ -24,7 +24,7 @@ inline c10::intrusive_ptr<WeightUse> kept_use(torch::autograd::AutogradContext* 
 
 /// `weight` [..., in] as the factor [out, in] of a layer whose input is x: in x's type under autocast.
 at::Tensor weight_like(const at::Tensor& x, const at::Tensor& weight);
-/// A bias likewise.
+/// A bias, or a filter, likewise.
 at::Tensor bias_like(const at::Tensor& x, const at::Tensor& bias);
 
 /// out_gradient^t x, of the weight's shape and type; added to the weight's sink, and undefined, where it has one.
