@@ -151,6 +151,64 @@ bool is_solution_time(std::string_view plain_name) {
 }
 }  // namespace
 
+namespace {
+/// What a word of a column of sizes counts; empty: nothing.
+std::string_view counted_by(std::string_view word) {
+  if (holds_word("node nodes server servers host hosts machine machines instance instances", word)) return "nodes";
+  if (holds_word("gpu gpus", word)) return "gpus";
+  if (holds_word("device devices accelerator accelerators chip chips gcd gcds tpu tpus hpu hpus npu npus card cards "
+                 "rank ranks process processes",
+                 word))
+    return "devices";
+  return {};
+}
+
+/// "number", "#" (plain: nothing) and "total" say that something is counted.
+bool counts(std::string_view word) { return holds_word("number num no nr n of count total", word); }
+
+/// "A100", "MI250X" and "DGX" name a device.
+bool names_device(std::string_view word) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const bool has_digit = std::any_of(word.begin(), word.end(), is_digit);
+  return has_digit || holds_word("dgx hgx nvidia amd intel tesla google compute", word);
+}
+
+/// "GPU number", "# of accelerators", "DGX A100 nodes": one word that is counted, beside words that count and names of
+/// devices. "model parallel GPUs", "GPUs per node" and "GPU hours" count something else, "GPU" alone may name one.
+std::string_view counted_size(std::string_view plain_name) {
+  std::string_view counted;
+  bool is_plural = false, is_counted = false;
+  for (const std::string& word : core::split(std::string(plain_name), "_")) {
+    if (const std::string_view found = counted_by(word); !found.empty()) {
+      if (!counted.empty()) return {};
+      counted = found;
+      is_plural = word.back() == 's';
+    } else if (counts(word)) {
+      is_counted = true;
+    } else if (!names_device(word)) {
+      return {};
+    }
+  }
+  return is_plural || is_counted ? counted : std::string_view();
+}
+}  // namespace
+
+bool counts_devices_of_node(std::string_view plain_name) {
+  bool has_devices = false, has_per = false, has_node = false;
+  for (const std::string& word : core::split(std::string(plain_name), "_")) {
+    const std::string_view counted = counted_by(word);
+    if (counted == "nodes" && !has_node)
+      has_node = true;
+    else if (!counted.empty() && counted != "nodes" && !has_devices)
+      has_devices = true;
+    else if (word == "per" || word == "a")
+      has_per = true;
+    else if (!counts(word))
+      return false;
+  }
+  return has_devices && has_node && (has_per || plain_name.find("_node") != std::string_view::npos);
+}
+
 std::string known_column(const std::string& header) {
   const std::string name = core::plain_name(header);
   if (step_time_decimals(name) >= 0) return std::string(kStepTimeColumn);
@@ -162,6 +220,7 @@ std::string known_column(const std::string& header) {
     const std::string known = known_column(name.substr(kRate.size()));
     if (known.find("per_s") != std::string::npos) return known;
   }
+  if (const std::string_view size = counted_size(name); !size.empty()) return std::string(size);
   return header;
 }
 

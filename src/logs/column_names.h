@@ -17,6 +17,8 @@ std::string_view find_duration(std::string_view stem, ColumnUse use);
 /// The name under which formulas over a table of results know a column: "n_nodes" and "Number of nodes" -> "nodes",
 /// "throughput (tokens/s)" -> "tokens_per_s". A name that stands for nothing known is kept.
 std::string known_column(const std::string& header);
+/// Does a column tell the devices of one node: "gpus_per_node", "GPU num per node"?
+bool counts_devices_of_node(std::string_view plain_name);
 /// Decimals by which a results column of step times is finer than seconds; below 0 for other columns.
 int step_time_decimals(std::string_view plain_name);
 /// The known name of a column of step times.

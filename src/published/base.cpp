@@ -39,6 +39,16 @@ bool has_numbers(const core::CsvTable& table, const std::string& name) {
                      [&](const auto& row) { return core::parse_double(row[index]).has_value(); });
 }
 
+/// Numbers that say what ran, as a text would: parameters, shape and sequence length.
+bool is_setting_column(const std::string& name) {
+  static const std::set<std::string> kNames = {
+      "sequence_length", "seq_length",  "seq_len", "seqlen",           "seqlen_t",   "sequence",   "context_length",
+      "hidden",          "hidden_size", "layers",  "number_of_layers", "num_layers", "image_size", "resolution"};
+  const std::string plain = core::plain_name(name);
+  return kNames.contains(plain) || plain.find("param") != std::string::npos ||
+         plain.find("model_size") != std::string::npos;
+}
+
 /// "global_batch", "micro_batch", "batch_size"; not the rate "global_batches_per_s" nor the time "batch_s".
 bool is_batch_column(const std::string& name) {
   const std::string lower = core::to_lower_ascii(name);
@@ -136,6 +146,13 @@ FormulaContext make_context(const ResultTable& result, const analysis::AnalysisO
             "Column '{}' has values that do not come back at other sizes: rows are compared without regard to it.",
             result.given[column]));
     }
+  for (const std::string& name : table.columns) {
+    if (!is_setting_column(name) || !has_numbers(table, name)) continue;
+    std::vector<std::string> parts;
+    for (const double value : table.numbers(name)) parts.push_back(fmt::format("{:.6g}", value));
+    std::vector<std::string> parted = joined(context.groups, parts);
+    if (keeps_curves(context.groups, parted, sizes)) context.groups = std::move(parted);
+  }
   for (const std::string& name : table.columns)
     if (is_batch_column(name) && has_numbers(table, name))
       context.groups = parted_by(context.groups, sizes, table.numbers(name));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "logs/column_names.h"
@@ -145,6 +146,54 @@ bool is_needed(const std::string& known) {
          known == kStepTimeColumn;
 }
 
+/// Sizes of a name that no row has a number for are names of a device ("GPU": "h100_80gb").
+bool is_name_of_device(const core::CsvTable& table, size_t column, const std::string& known) {
+  if (known != "nodes" && known != "gpus" && known != "devices") return false;
+  return std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return core::parse_double(row[column]) || core::has_ambiguous_comma(row[column]) || is_absent(row[column]);
+  });
+}
+
+/// Batches of several settings in each field: "64 , 32", "64 (FP32) / 128 (AMP)".
+bool tells_several_batches(const core::CsvTable& table, size_t column, const std::string& known) {
+  if (known != "global_batch" && known != "local_batch") return false;
+  const auto num_numbers = [](const std::string& text) {
+    size_t count = 0;
+    for (size_t at = 0; at < text.size(); ++at)
+      count += core::is_digit(text[at]) && (at == 0 || (!core::is_digit(text[at - 1]) && text[at - 1] == ' '));
+    return count;
+  };
+  return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return !core::parse_double(row[column]) && num_numbers(row[column]) > 1;
+  });
+}
+
+/// Nodes and the devices of each, where these differ between the rows (1, 4, 8, 8, 8 devices on 1, 1, 1, 2, 4 nodes):
+/// a column of all devices follows.
+void add_devices(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  const auto nodes = table.find("nodes");
+  if (!nodes || table.find("gpus") || table.find("devices")) return;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    if (!tells_devices_of_node(table.columns[column])) continue;
+    std::vector<std::string> counts;
+    bool differs = false;
+    for (const auto& row : table.rows) {
+      const auto all = core::parse_double(row[*nodes]), each = core::parse_double(row[column]);
+      if (!all || !each) return;
+      counts.push_back(fmt::format("{:g}", *all * *each));
+      differs = differs || row[column] != table.rows.front()[column];
+    }
+    if (!differs) return;
+    result.notes.push_back(
+        fmt::format("Devices were computed: '{}' x '{}'.", result.given[*nodes], result.given[column]));
+    table.columns.emplace_back("devices");
+    result.given.emplace_back("devices");
+    for (size_t row = 0; row < table.rows.size(); ++row) table.rows[row].push_back(counts[row]);
+    return;
+  }
+}
+
 /// Leaves out the rows that lack what all else follows from, and refuses words in columns of numbers.
 void drop_incomplete_rows(ResultTable& result) {
   core::CsvTable& table = result.table;
@@ -190,6 +239,8 @@ void check_size(const core::CsvTable& table) {
 }
 }  // namespace
 
+bool tells_devices_of_node(const std::string& column) { return logs::counts_devices_of_node(core::plain_name(column)); }
+
 bool is_absent(const std::string& text) {
   constexpr std::array<std::string_view, 17> kWords = {"",       "-",   "--",    "---",     "?",      "x",
                                                        "n/a",    "na",  "nan",   "none",    "null",   "fail",
@@ -220,6 +271,11 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     if (core::plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
     if (known == given || (known == kSolutionTimeColumn && !is_numeric(table, column))) continue;
+    if (is_name_of_device(table, column, known)) continue;
+    if (tells_several_batches(table, column, known)) {
+      result.notes.push_back(fmt::format("Column '{}' tells several batches in each row and was not read.", given));
+      continue;
+    }
     const auto [other, is_new] = taken.emplace(known, given);
     if (!is_new && is_vital(known))
       throw DataError(fmt::format("report: '{}': the columns '{}' and '{}' both tell {}", path.string(), other->second,
@@ -228,6 +284,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     if (is_new) rename_column(result, column, known, has_percent);
   }
   drop_incomplete_rows(result);
+  add_devices(result);
   return result;
 }
 

@@ -25,4 +25,7 @@ bool is_absent(const std::string& text);
 /// Digits behind the decimal point of a number as it is printed.
 int num_decimals(const std::string& text);
 
+/// Does a column tell the devices of one node: "gpus_per_node", "GPU num per node"?
+bool tells_devices_of_node(const std::string& column);
+
 }  // namespace lockstep::published

@@ -476,6 +476,22 @@ TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
   EXPECT_TRUE(bare.rows.curves.empty());
 }
 
+TEST(Published, ColumnsThatOnlyLookLikeSizesAndBatchesAreLeftAsTheyAre) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path,
+                          "GPU,# GPUs,Batch size / GPU,Global Batch Size,samples/s\n"
+                          "V100,8,\"64 , 32\",4096,800\nV100,16,\"64 , 32\",4096,1500\n");
+  const PublishedTable table = check_published(path);
+  EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 100 * 1500.0 / 1600, 1e-9);
+  EXPECT_NE(core::join(table.recomputed.notes, " ").find("several batches in each row"), std::string::npos);
+  // One batch that is no number is still refused.
+  EXPECT_NE(error_of("gpus,Batch size / GPU,samples/s\n8,64k,800\n").find("'64k' is no finite number"),
+            std::string::npos);
+  core::write_file_atomic(path, "servers,gpus per server,samples/s\n1,1,100\n1,8,700\n2,8,1300\n");
+  EXPECT_NEAR(number_of(check_published(path), "efficiency_pct", 2), 100 * 1300.0 / 1600, 1e-9);
+}
+
 TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
   const std::string times = error_of("nodes,global_batch,step_time_s\n1,256,0.500\n2,512,512\n4,1024,0.52\n");
   for (const char* words :
