@@ -34,11 +34,20 @@ struct UsualNode {
   int devices_per_node;
   double gbytes_per_device;
 };
-constexpr UsualNode kUsualNodes[] = {
-    {"gb200", "GB200", 4, 50},        {"b200", "B200", 8, 50},           {"gh200", "GH200 96GB", 4, 25},
-    {"h200", "H200", 8, 50},          {"h100", "H100 SXM 80GB", 8, 50},  {"h800", "H100 SXM 80GB", 8, 50},
-    {"a100", "A100 SXM 80GB", 8, 25}, {"a800", "A100 SXM 80GB", 8, 25},  {"v100", "V100 SXM2 32GB", 8, 6.25},
-    {"mi300x", "MI300X", 8, 50},      {"mi250x", "MI250X GCD", 8, 12.5}, {"mi250", "MI250X GCD", 8, 12.5}};
+constexpr UsualNode kUsualNodes[] = {{"gb200", "GB200", 4, 50},
+                                     {"b200", "B200", 8, 50},
+                                     {"gh200", "GH200 96GB", 4, 25},
+                                     {"h200", "H200", 8, 50},
+                                     {"h100", "H100 SXM 80GB", 8, 50},
+                                     {"h800", "H100 SXM 80GB", 8, 50},
+                                     {"a100", "A100 SXM 80GB", 8, 25},
+                                     {"a800", "A100 SXM 80GB", 8, 25},
+                                     {"v100", "V100 SXM2 32GB", 8, 6.25},
+                                     {"p100", "P100 SXM2 16GB", 8, 6.25},
+                                     {"pascal", "P100 SXM2 16GB", 4, 3.125},
+                                     {"mi300x", "MI300X", 8, 50},
+                                     {"mi250x", "MI250X GCD", 8, 12.5},
+                                     {"mi250", "MI250X GCD", 8, 12.5}};
 constexpr double kUsualNetworkLogSd = 0.5;  // clouds give a quarter of it, some sites twice as much
 
 /// The word with no letter or digit beside it, but for what belongs to a board's name: "A100-80GB", "8xH100".

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -71,18 +72,16 @@ std::optional<int64_t> shared_count(const FormulaContext& context, const std::ve
   return std::nullopt;
 }
 
-/// "4 GPUs a node", "8 devices per node"
-std::optional<int64_t> told_devices_per_node(const std::string& comments) {
-  const std::string lower = core::to_lower_ascii(comments);
-  for (const char* words : {" gpus a node", " gpus per node", " devices a node", " devices per node", " gpus/node"}) {
-    const size_t at = lower.find(words);
-    if (at == std::string::npos) continue;
-    size_t begin = at;
-    while (begin > 0 && lower[begin - 1] >= '0' && lower[begin - 1] <= '9') --begin;
-    if (const auto value = core::parse_int(std::string_view(lower).substr(begin, at - begin)); value && *value > 0)
-      return value;
-  }
-  return std::nullopt;
+/// A column of all ranks that share a model, "model-parallel size": tensor ranks of a node, and stages for the rest.
+void take_model_parallel_size(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
+  constexpr int64_t kMostTensorRanks = 8;
+  if (work.tp > 1 || work.pp > 1) return;
+  const auto ranks = shared_count(context, rows, {"model_parallel_size", "model_parallel", "model_parallel_ranks"});
+  if (!ranks || *ranks == 1) return;
+  work.tp = std::gcd(*ranks, kMostTensorRanks);
+  work.pp = *ranks / work.tp;
+  work.facts.push_back({"layout", fmt::format("{} tensor ranks x {} stages", work.tp, work.pp),
+                        fmt::format("{} ranks in a column of the table", *ranks)});
 }
 
 void take_columns(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
@@ -96,7 +95,8 @@ void take_columns(const FormulaContext& context, const std::vector<size_t>& rows
        work.tp);
   take({"pp", "pipeline_parallel", "pipeline_parallel_size", "pipeline_model_parallel_size", "pp_size"},
        "pipeline stages", work.pp);
-  take({"vp", "vpp"}, "virtual stages", work.chunks);
+  take({"vp", "vpp", "virtual_pipeline_parallel_size", "virtual_stages"}, "virtual stages", work.chunks);
+  take_model_parallel_size(context, rows, work);
   take({"mbs", "micro_batch", "micro_batch_size", "microbatch_size", "microbatchsize"}, "micro-batch",
        work.micro_batch);
   if (const auto parameters = shared_count(context, rows, {"parameters", "params", "num_parameters"})) {
@@ -120,6 +120,16 @@ void take_billions(const FormulaContext& context, const std::vector<size_t>& row
     work.parameters = *value * 1e9;
     work.facts.push_back({"parameters", fmt::format("{:g} billion", *value), "column of the table"});
   }
+}
+
+/// Devices of a node from a column that all rows share.
+std::optional<int64_t> told_in_column(const FormulaContext& context, const std::vector<size_t>& rows) {
+  for (const std::string& column : context.table.columns) {
+    const std::string name = core::plain_name(column);
+    if (!published::tells_devices_of_node(column)) continue;
+    if (const auto count = shared_count(context, rows, {name.c_str()})) return count;
+  }
+  return std::nullopt;
 }
 
 /// The network of a system that is not known: as told, else as nodes of the device mostly have it.
@@ -156,10 +166,12 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
     for (const size_t row : rows)
       curve.devices_per_node =
           std::max(curve.devices_per_node, context.at(row, devices).value / context.at(row, "nodes").value);
-  } else if (const auto told = shared_count(context, rows, {"devices_per_node", "gpus_per_node", "ranks_per_node"})) {
+  } else if (const auto told = told_in_column(context, rows)) {
     curve.devices_per_node = static_cast<double>(*told);
-  } else if (const auto said = told_devices_per_node(comments)) {
+  } else if (const auto said = told_devices_per_node(row_texts(context, rows))) {
     curve.devices_per_node = static_cast<double>(*said);
+  } else if (const auto told_by_comments = told_devices_per_node(comments)) {
+    curve.devices_per_node = static_cast<double>(*told_by_comments);
   } else if (curve.machine) {
     curve.devices_per_node = static_cast<double>(curve.machine->devices_per_node);
   } else {
@@ -189,6 +201,7 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
       row_texts(context, rows) + batch_text(context, rows) + "; " + core::join(context.table.comments, "; ");
   CurveSteps steps = read_steps(context, sorted, request, curve.work, curve.machine, curve.devices_per_node, text);
   curve.has_seconds = steps.has_seconds;
+  curve.has_batches = steps.has_batches;
   curve.clock_s = steps.clock_s;
   curve.rate_unit = steps.rate_unit;
   curve.rate_per_device = steps.rate_per_device;
@@ -261,17 +274,89 @@ void assume_layout(const FormulaContext& context, const std::vector<size_t>& row
   work.is_layout_assumed = true;
 }
 
-/// The file's name, or what tells its curves apart: their texts, else their first rows.
+/// "; Sequence Length 128": numbers that all rows of each group share and that tell the groups apart.
+std::string settings_of(const FormulaContext& context, const std::vector<std::vector<size_t>>& groups, size_t group) {
+  std::string text;
+  for (size_t column = 0; column < context.table.columns.size(); ++column) {
+    const auto value = [&](size_t row) { return context.table.rows[row][column]; };
+    const bool is_shared = std::all_of(groups.begin(), groups.end(), [&](const std::vector<size_t>& rows) {
+      return std::all_of(rows.begin(), rows.end(), [&](size_t row) { return value(row) == value(rows.front()); });
+    });
+    const bool differs = std::any_of(groups.begin(), groups.end(), [&](const std::vector<size_t>& rows) {
+      return value(rows.front()) != value(groups.front().front());
+    });
+    const std::string& own = value(groups[group].front());
+    if (is_shared && differs && core::parse_double(own)) text += "; " + context.given.at(column) + " " + own;
+  }
+  return text;
+}
+
+/// The file's name, or what tells its curves apart: their texts and settings, else their first rows.
 void name_curves(const FormulaContext& context, const std::vector<std::vector<size_t>>& groups,
                  std::vector<MeasuredCurve>& curves) {
   std::map<std::string, size_t> count;
   for (const auto& rows : groups) ++count[row_texts(context, rows)];
+  std::vector<std::string> names;
+  std::map<std::string, size_t> num_named;
   for (size_t i = 0; i < curves.size(); ++i) {
     const std::string texts = row_texts(context, groups[i]);
-    curves[i].name = curves.size() == 1  ? context.table.source.stem().string()
-                     : count[texts] == 1 ? texts
-                                         : context.row_name(groups[i].front());
+    names.push_back(count[texts] == 1 ? texts : texts + settings_of(context, groups, i));
+    if (core::starts_with(names.back(), "; ")) names.back().erase(0, 2);
+    ++num_named[names.back()];
   }
+  for (size_t i = 0; i < curves.size(); ++i)
+    curves[i].name = curves.size() == 1         ? context.table.source.stem().string()
+                     : num_named[names[i]] == 1 ? names[i]
+                                                : context.row_name(groups[i].front());
+}
+
+/// What comments tell of all curves. A sharding that the texts of some rows name is theirs alone.
+void read_comments(const FormulaContext& context, const std::vector<std::vector<size_t>>& groups,
+                   const std::string& comments, WorkFacts& work) {
+  const Sharding of_rows = work.sharding;
+  read_work_facts(comments, "comments of the table", work);
+  const bool is_told_by_rows = std::any_of(groups.begin(), groups.end(), [&](const std::vector<size_t>& rows) {
+    return names_full_sharding(row_texts(context, rows));
+  });
+  if (!is_told_by_rows || work.sharding == of_rows) return;
+  work.sharding = of_rows;
+  std::erase_if(work.facts, [](const KnownFact& fact) { return fact.name == "sharding"; });
+}
+
+/// What is not known of the seconds of a step, and what that does to the prediction.
+std::string doubt_of(const MeasuredCurve& curve) {
+  if (curve.has_seconds) return "";
+  if (curve.has_batches)
+    return "The rate tells no seconds of itself: they follow from the parameters, and the interval is wider.";
+  return fmt::format(
+      "The batch of a device is not known: traffic cannot be told in seconds, {} scaling is assumed, and the interval "
+      "is wider.",
+      curve.is_strong ? "strong" : "weak");
+}
+
+/// One curve; `speed` is the column that tells its steps, where the table has several.
+MeasuredCurve read_curve(const FormulaContext& context, const std::vector<std::vector<size_t>>& groups,
+                         const std::vector<size_t>& rows, const std::string& speed, const TableRequest& request) {
+  const std::string comments = core::join(context.table.comments, " ");
+  MeasuredCurve curve{.size_name = size_column(context) == std::string("gpus") ? "GPUs" : size_column(context)};
+  if (!request.model.empty() && !take_model(request.model, "--model", curve.work))
+    throw UsageError(fmt::format("predict: --model '{}' is no known model and no number of parameters", request.model),
+                     "for example --model ViT-g-14, --model gpt3-175b or --model 1.3B");
+  take_columns(context, rows, curve.work);
+  take_billions(context, rows, curve.work);
+  if (!speed.empty()) read_work_facts(context.given_name(speed.c_str()), "name of the column", curve.work);
+  read_work_facts(row_texts(context, rows), "text of the rows", curve.work);
+  read_comments(context, groups, comments, curve.work);
+  curve.work.are_chunks_known = std::any_of(curve.work.facts.begin(), curve.work.facts.end(),
+                                            [](const KnownFact& fact) { return fact.name == "virtual stages"; });
+  take_machine(context, rows, comments, request, curve);
+  assume_layout(context, rows, curve);
+  TableRequest of_speed = request;
+  of_speed.speed = speed;
+  add_points(context, rows, of_speed, curve);
+  judge_scaling(curve);
+  if (const std::string doubt = doubt_of(curve); !doubt.empty()) curve.notes.push_back(doubt);
+  return curve;
 }
 
 [[noreturn]] void throw_nothing(const std::filesystem::path& path, const char* what, const char* hint) {
@@ -296,12 +381,11 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
   if (size_column(context) == nullptr) throw_nothing(path, "sizes", "give a column nodes or gpus");
   published::check_positive(result);
   published::check_units(context);
-  if (!speed_column(context))
-    throw_nothing(path, "step times or rates", "give step_time_s, samples_per_s or tokens_per_s");
+  const std::vector<std::string> speeds = speed_columns(context);
+  if (speeds.empty()) throw_nothing(path, "step times or rates", kSpeedHint);
   if (context.has_contradiction)
     throw DataError(fmt::format("predict: '{}': {}", path.string(), core::join(context.notes, " ")),
                     "correct the batches, or leave one of the two columns out");
-  const std::string comments = core::join(context.table.comments, " ");
   std::map<std::string, size_t> numbers;
   std::vector<std::vector<size_t>> groups;  // in the order of the table
   for (size_t row = 0; row < context.table.rows.size(); ++row) {
@@ -310,28 +394,16 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
     groups[number->second].push_back(row);
   }
   std::vector<MeasuredCurve> curves;
-  for (const std::vector<size_t>& rows : groups) {
-    MeasuredCurve curve{.size_name = size_column(context) == std::string("gpus") ? "GPUs" : size_column(context)};
-    if (!request.model.empty() && !take_model(request.model, "--model", curve.work))
-      throw UsageError(
-          fmt::format("predict: --model '{}' is no known model and no number of parameters", request.model),
-          "for example --model ViT-g-14, --model gpt3-175b or --model 1.3B");
-    take_columns(context, rows, curve.work);
-    take_billions(context, rows, curve.work);
-    read_work_facts(row_texts(context, rows), "text of the rows", curve.work);
-    read_work_facts(comments, "comments of the table", curve.work);
-    take_machine(context, rows, comments, request, curve);
-    assume_layout(context, rows, curve);
-    add_points(context, rows, request, curve);
-    judge_scaling(curve);
-    if (!curve.has_seconds)
-      curve.notes.push_back(
-          fmt::format("The batch of a device is not known: traffic cannot be told in seconds, {} "
-                      "scaling is assumed, and the interval is wider.",
-                      curve.is_strong ? "strong" : "weak"));
-    curves.push_back(std::move(curve));
+  for (const std::string& speed : speeds) {
+    std::vector<MeasuredCurve> of_speed;
+    for (const std::vector<size_t>& rows : groups)
+      of_speed.push_back(read_curve(context, groups, rows, speeds.size() > 1 ? speed : "", request));
+    name_curves(context, groups, of_speed);
+    if (speeds.size() > 1)
+      for (MeasuredCurve& curve : of_speed)
+        curve.name = context.given_name(speed.c_str()) + (groups.size() > 1 ? "; " + curve.name : "");
+    std::move(of_speed.begin(), of_speed.end(), std::back_inserter(curves));
   }
-  name_curves(context, groups, curves);
   return curves;
 }
 

@@ -26,6 +26,7 @@ struct MeasuredCurve {
   std::optional<Machine> machine{};
   double devices_per_node = 0;
   double rate_per_device = 0;  ///< Units of a device and step at work 1: rate = this x work x devices / step.
+  bool has_batches = false;    ///< Columns or words tell the batch of every row.
   bool has_seconds = false;    ///< Else the clock is one unit of work on one device: no batch is known.
   double clock_s = 0;          ///< Seconds of a unit of the clock: 1, an assumption, or 0 where there is none.
   bool is_strong = false;      ///< Work of a device falls as sizes grow.

@@ -70,6 +70,14 @@ std::optional<Speed> speed_of_name(const std::string& column) {
   return std::nullopt;
 }
 
+/// "Throughput - FP32": of samples, since it names no unit.
+std::optional<Speed> speed_without_unit(const std::string& column) {
+  const std::string name = core::plain_name(column);
+  const bool is_ratio = has_any(name, {"speedup", "speed", "up", "scaling", "efficiency", "ratio"});
+  if (!core::starts_with(name, "throughput") || is_ratio) return std::nullopt;
+  return Speed{column, SpeedKind::kSamples, SpeedOf::kAll};
+}
+
 /// Every field of the column a number above zero.
 bool is_usable(const FormulaContext& context, const std::string& column) {
   const size_t index = context.table.column(column);
@@ -79,8 +87,9 @@ bool is_usable(const FormulaContext& context, const std::string& column) {
   });
 }
 
-/// The column that tells most: times and rates before what follows from them.
-std::optional<Speed> find_speed(const FormulaContext& context) {
+/// The columns that tell most: times and rates before what follows from them. Several only where no known name singles
+/// out one of them.
+std::vector<Speed> find_speeds(const FormulaContext& context) {
   using enum SpeedKind;
   const Speed kKnown[] = {{"step_time_s", kStepTime},
                           {"samples_per_s", kSamples},
@@ -89,18 +98,25 @@ std::optional<Speed> find_speed(const FormulaContext& context) {
                           {"tokens_per_s_per_gpu", kTokens, SpeedOf::kDevice},
                           {"tflops_per_gpu", kTflops, SpeedOf::kDevice}};
   for (const Speed& speed : kKnown)
-    if (context.has(speed.column.c_str())) return speed;
-  std::optional<Speed> best;
-  for (const std::string& column : context.table.columns)
-    if (auto speed = speed_of_name(column); speed && is_usable(context, column))
-      if (!best || speed->kind < best->kind) best = std::move(speed);
-  if (best) return best;
+    if (context.has(speed.column.c_str())) return {speed};
+  for (const auto& read : {speed_of_name, speed_without_unit}) {
+    std::vector<Speed> best;
+    for (const std::string& column : context.table.columns) {
+      const auto speed = read(column);
+      if (!speed || !is_usable(context, column)) continue;
+      if (!best.empty() && speed->kind < best.front().kind) best.clear();
+      const bool is_like = best.empty() || (speed->kind == best.front().kind && speed->of == best.front().of &&
+                                            speed->kind != kRelative && speed->scale == best.front().scale);
+      if (is_like) best.push_back(*speed);
+    }
+    if (!best.empty()) return best;
+  }
   const Speed kDerived[] = {{"mfu_pct", kRelative, SpeedOf::kDevice},
                             {"speedup", kRelative, SpeedOf::kAll},
                             {"efficiency_pct", kRelative, SpeedOf::kDevice}};
   for (const Speed& speed : kDerived)
-    if (context.has(speed.column.c_str()) && is_usable(context, speed.column)) return speed;
-  return std::nullopt;
+    if (context.has(speed.column.c_str()) && is_usable(context, speed.column)) return {speed};
+  return {};
 }
 
 /// In a column, else what the text told.
@@ -163,11 +179,13 @@ class Reader {
          const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node, const std::string& text)
       : context_(context), rows_(rows), request_(request), work_(work), machine_(machine),
         devices_per_node_(devices_per_node), text_(text), told_(told_batch(text)), told_sequence_(told_sequence(text)) {
-    const auto speed = find_speed(context);
-    if (!speed)
+    const std::vector<Speed> speeds = find_speeds(context);
+    if (speeds.empty())
       throw DataError(fmt::format("predict: '{}' has no column of step times or rates", context.table.source.string()),
-                      "give step_time_s, samples_per_s or tokens_per_s");
-    speed_ = *speed;
+                      kSpeedHint);
+    const auto wanted =
+        std::find_if(speeds.begin(), speeds.end(), [&](const Speed& speed) { return speed.column == request.speed; });
+    speed_ = wanted != speeds.end() ? *wanted : speeds.front();
   }
 
   CurveSteps read() {
@@ -183,6 +201,7 @@ class Reader {
     }
     for (size_t i = 0; i < rows_.size(); ++i) steps_.rows.push_back(step_of(i));
     set_rate();
+    steps_.has_batches = has_batches;
     steps_.is_strong = !has_batches && is_told_strong_;
     set_clock(has_batches);
     return std::move(steps_);
@@ -440,9 +459,10 @@ class Reader {
 };
 }  // namespace
 
-std::optional<std::string> speed_column(const FormulaContext& context) {
-  const auto speed = find_speed(context);
-  return speed ? std::optional(speed->column) : std::nullopt;
+std::vector<std::string> speed_columns(const FormulaContext& context) {
+  std::vector<std::string> columns;
+  for (const Speed& speed : find_speeds(context)) columns.push_back(speed.column);
+  return columns;
 }
 
 bool counts_batch_in_tokens(const std::string& column) {

@@ -17,6 +17,7 @@ struct TableRequest {
   std::optional<double> local_batch{};
   std::optional<int64_t> devices_per_node{};
   std::optional<bool> is_strong{};  ///< Where the table has no batches.
+  std::string speed{};              ///< One of speed_columns(); "": the first.
 };
 
 /// Step and work of one row. The clock is seconds where batch and rate tell them; else that of one unit of work.
@@ -31,6 +32,7 @@ struct CurveSteps {
   std::vector<RowStep> rows{};  ///< In the order of the sizes given.
   std::string rate_unit{};      ///< "samples/s"; empty where work is not told.
   double rate_per_device = 1;   ///< Units of the rate of a device and step, at the first size.
+  bool has_batches = false;     ///< Columns or words tell the batch of every row.
   bool has_seconds = false;
   double clock_s = 0;          ///< Seconds of one unit of the clock: 1, or an assumption; 0 where nothing is known.
   double assumed_samples = 0;  ///< Of a device and step at the first size, where an assumption was needed and possible.
@@ -39,10 +41,15 @@ struct CurveSteps {
   std::vector<std::string> notes{};
 };
 
-/// A column that tells how fast a row was, of whatever kind: step times, steps per second, samples, tokens or TFLOP
+inline constexpr const char* kSpeedHint =
+    "give step_time_s, samples_per_s or tokens_per_s; of models side by side each column needs its unit: 'A "
+    "(images/s)'";
+
+/// The columns that tell how fast a row was, of whatever kind: step times, steps per second, samples, tokens or TFLOP
 /// per second (of all devices, a device or a node), time of an epoch or of a whole training, MFU, speed-up, efficiency.
-/// Nothing where the table has none.
-std::optional<std::string> speed_column(const published::FormulaContext& context);
+/// Several where a table has models or programs side by side ("PyTorch (img/s)", "MXNet (img/s)"): a curve each. Empty
+/// where the table has none.
+std::vector<std::string> speed_columns(const published::FormulaContext& context);
 
 /// A column that counts the batch of all devices in tokens: "Tokens/Batch", "global batch (tokens)".
 bool counts_batch_in_tokens(const std::string& column);

@@ -1,5 +1,7 @@
 #include "predict/told_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -285,9 +287,22 @@ std::optional<double> told_sequence(std::string_view text) {
   return lengths.get();
 }
 
+namespace {
+/// The letters that lower case would make alike: "100 Gb/s" are bits, and the "4X" of "4X EDR" counts lanes of a card.
+std::string with_plain_rates(std::string_view given) {
+  std::string text = core::replace_all(std::string(given), "Gb/sec", "gbps");
+  text = core::replace_all(std::move(text), "Gb/s", "gbps");
+  for (const char* kind : {"RoCE", "InfiniBand", "Ethernet", "EFA"})
+    text = core::replace_all(std::move(text), fmt::format("Gb {}", kind), fmt::format("gbps {}", kind));
+  for (const char* kind : {"FDR", "EDR", "HDR", "NDR"})
+    text = core::replace_all(std::move(text), fmt::format("4X {}", kind), "4X");
+  return core::replace_all(std::move(text), "*", " x ");
+}
+}  // namespace
+
 std::optional<double> told_node_gbytes_per_s(std::string_view text) {
   constexpr double kMostCards = 16, kBitsPerByte = 8;
-  const std::vector<Token> tokens = tokens_of(text);
+  const std::vector<Token> tokens = tokens_of(with_plain_rates(text));
   Agreed rates;
   for (size_t at = 1; at < tokens.size(); ++at) {
     const size_t before = tokens[at - 1].word == "x" && at > 1 ? at - 2 : at - 1;
@@ -295,9 +310,81 @@ std::optional<double> told_node_gbytes_per_s(std::string_view text) {
     if (!number || tokens[before].is_in_name) continue;
     if (const auto gbits = card_gbits(tokens, at); gbits && *number <= kMostCards)
       rates.add(*number * *gbits / kBitsPerByte);
-    if (is_one_of(tokens[at].word, {"gbe", "gbps", "gbit"}) && *number >= 1) rates.add(*number / kBitsPerByte);
+    if (!is_one_of(tokens[at].word, {"gbe", "gbps", "gbit"}) || *number < 1) continue;
+    const size_t next =
+        at + (at + 2 < tokens.size() && tokens[at].word == "gbit" && tokens[at + 1].word == "per" ? 3 : 1);
+    const bool is_of_a_device =
+        next + 1 < tokens.size() && is_one_of(tokens[next].word, {"per", "a"}) && is_device(tokens[next + 1].word);
+    if (is_of_a_device) continue;
+    // "8 x 400 Gbps": as many cards
+    const bool has_cards = before > 1 && tokens[before - 1].word == "x" && tokens[before - 2].number &&
+                           *tokens[before - 2].number <= kMostCards;
+    rates.add((has_cards ? *tokens[before - 2].number : 1) * *number / kBitsPerByte);
   }
   return rates.get();
+}
+
+namespace {
+/// Most words of a device's name between its number and what it counts.
+constexpr size_t kMostNames = 6;
+constexpr double kMostDevicesOfANode = 16;
+
+bool is_node(const std::string& word) {
+  return is_one_of(word, {"node", "server", "machine", "host", "instance", "box"});
+}
+bool is_gpu(const std::string& word) {
+  return is_device(word) || is_one_of(word, {"gcds", "devices", "chips", "cards"});
+}
+
+/// Does a device's name begin at `at`: "V100", "Tesla V100", "NVIDIA A100", "MI250X", "K80 GPUs"?
+bool is_device_name(const std::vector<Token>& tokens, size_t at) {
+  while (at < tokens.size() && is_one_of(tokens[at].word, {"nvidia", "amd", "tesla", "instinct"})) ++at;
+  return at + 1 < tokens.size() && tokens[at + 1].is_in_name &&
+         is_one_of(tokens[at].word, {"a", "b", "gb", "gh", "h", "k", "l", "mi", "p", "t", "v", "rtx"});
+}
+
+/// "per node", "a server", "/node" or "each" at `at`.
+bool is_of_a_node(const std::vector<Token>& tokens, size_t at) {
+  if (at < tokens.size() && tokens[at].word == "each") return true;
+  return at + 1 < tokens.size() && is_one_of(tokens[at].word, {"per", "a", "in"}) && is_node(tokens[at + 1].word);
+}
+
+/// Is the number at `at` that of the devices of a node?
+bool counts_devices_of_node(const std::vector<Token>& tokens, size_t at) {
+  size_t next = at + 1;
+  const bool has_times = next < tokens.size() && tokens[next].word == "x";
+  if (has_times && is_device_name(tokens, next + 1)) return true;
+  if (has_times) ++next;
+  for (size_t names = 0; names < kMostNames && next < tokens.size() && !tokens[next].is_break(); ++names, ++next) {
+    if (is_gpu(tokens[next].word)) return is_of_a_node(tokens, next + 1);
+    if (tokens[next].number && !tokens[next].is_in_name) return false;  // the next number is nearer
+  }
+  return false;
+}
+
+/// "V100-SXM2-16GB x 8": the number stands behind the device's name.
+bool follows_device_name(const std::vector<Token>& tokens, size_t at) {
+  if (at < 2 || tokens[at - 1].word != "x") return false;
+  for (size_t back = at - 1; back-- > 0 && at - back <= kMostNames + 2 && !tokens[back].is_break();)
+    if (is_device_name(tokens, back)) return true;
+  return false;
+}
+}  // namespace
+
+std::optional<int64_t> told_devices_per_node(std::string_view text) {
+  const std::vector<Token> tokens = tokens_of(text);
+  std::optional<double> of_dgx;
+  Agreed counts;
+  for (size_t at = 0; at < tokens.size(); ++at) {
+    const auto& number = tokens[at].number;
+    const bool is_dgx = at > 0 && is_one_of(tokens[at - 1].word, {"dgx", "hgx"});
+    if (is_dgx && number == 2) of_dgx = 16;
+    if (is_dgx && (number == 1 || is_one_of(tokens[at].word, {"a", "b", "h"}))) of_dgx = 8;
+    if (!number || tokens[at].is_in_name || is_dgx || *number < 1 || *number > kMostDevicesOfANode) continue;
+    if (counts_devices_of_node(tokens, at) || follows_device_name(tokens, at)) counts.add(*number);
+  }
+  const auto count = counts.get() ? counts.get() : of_dgx;
+  return count && *count == std::floor(*count) ? std::optional(static_cast<int64_t>(*count)) : std::nullopt;
 }
 
 }  // namespace lockstep::predict

@@ -26,4 +26,8 @@ std::optional<double> told_sequence(std::string_view text);
 /// InfiniBand without the number of its cards tells nothing.
 std::optional<double> told_node_gbytes_per_s(std::string_view text);
 
+/// Devices of a node: "4 GPUs a node", "16 K80 GPUs per node", "nodes with 8x Tesla V100", "V100-SXM2-16GB x 8",
+/// "DGX-2".
+std::optional<int64_t> told_devices_per_node(std::string_view text);
+
 }  // namespace lockstep::predict

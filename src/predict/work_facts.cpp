@@ -244,14 +244,18 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
     facts.micro_batch = std::llround(*micro);
     facts.facts.push_back({"micro-batch", fmt::format("{}", *facts.micro_batch), source});
   }
-  if (facts.sharding == Sharding::kReplicated)
-    for (const char* word : {"fsdp", "zero-3", "zero3", "zero stage 3", "zero stage-3", "zero-stage 3", "full_shard",
-                             "fully sharded", "fully-sharded"})
-      if (holds_word(lower, word)) {
-        facts.sharding = Sharding::kFull;
-        facts.facts.push_back({"sharding", "full: three passes of the parameters", source});
-        break;
-      }
+  if (facts.sharding == Sharding::kReplicated && names_full_sharding(text)) {
+    facts.sharding = Sharding::kFull;
+    facts.facts.push_back({"sharding", "full: three passes of the parameters", source});
+  }
+}
+
+bool names_full_sharding(std::string_view text) {
+  const std::string lower = core::to_lower_ascii(text);
+  constexpr std::string_view kWords[] = {"fsdp",         "zero-3",     "zero3",         "zero stage 3", "zero stage-3",
+                                         "zero-stage 3", "full_shard", "fully sharded", "fully-sharded"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](std::string_view word) { return holds_word(lower, word); });
 }
 
 const hw::SystemSpec* find_system_in(std::string_view text) {

@@ -29,6 +29,7 @@ struct WorkFacts {
   std::optional<double> forward_gflops{};  ///< Of a sample, where it does not follow from parameters and tokens.
   std::optional<int64_t> feature_width{};  ///< Of a contrastive loss: features are gathered from all devices.
   int64_t tp = 1, pp = 1, chunks = 1;      ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
+  bool are_chunks_known = true;            ///< Else a told pipeline may have more virtual stages than are taken.
   bool is_layout_assumed = false;          ///< Nothing tells tensor and pipeline ranks.
   std::optional<int64_t> micro_batch{};
   Sharding sharding = Sharding::kReplicated;
@@ -41,6 +42,9 @@ struct WorkFacts {
 /// Reads what a text tells of model and layout: "HTSAT-tiny + RoBERTa-base", "CLIP g/14", "175B", "TP=8 PP=8 VP=12
 /// MBS=1", "FSDP". What is there already stays; `source` names the text in the facts.
 void read_work_facts(const std::string& text, const std::string& source, WorkFacts& facts);
+
+/// Does a text say that parameters are sharded over the data ranks: "FSDP", "ZeRO-3"?
+bool names_full_sharding(std::string_view text);
 
 /// The named model of our tables that a text speaks of (the longest name of several), else a published one; "": none.
 std::string find_model_name(std::string_view text);

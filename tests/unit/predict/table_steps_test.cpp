@@ -7,7 +7,9 @@
 #include <cmath>
 #include <functional>
 
+#include "core/error.h"
 #include "core/files.h"
+#include "core/strings.h"
 #include "predict/validation.h"
 
 namespace lockstep::predict {
@@ -144,6 +146,31 @@ std::vector<Spelling> spellings() {
          return fields({d, kLocal, rate(d, s)});
        },
        true, "# ResNet-50"},
+      {"sizes in other words", "GPU number,DGX A100 nodes,gbs,samples/s",
+       [](double n, double d, double s) {
+         return fields({d, n, d * kLocal, rate(d, s)});
+       },
+       true},
+      {"numbers behind what they count", "node_num,device num,gbs,samples/s (PyTorch)",
+       [](double n, double d, double s) {
+         return fields({n, d, d * kLocal, rate(d, s)});
+       },
+       true},
+      {"a sign for a number", "# of accelerators,gbs,step time (s)",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, s});
+       },
+       true},
+      {"servers and the GPUs of each", "Servers,gpus per server,gbs,samples/s",
+       [](double n, double d, double s) {
+         return fields({n, kPerNode, d * kLocal, rate(d, s)});
+       },
+       true, "# GPT 1.3B"},
+      {"a device beside its number", "GPU,# GPUs,gbs,samples/s",
+       [](double, double d, double s) {
+         return "h100_80gb," + fields({d, d * kLocal, rate(d, s)});
+       },
+       true},
       {"parts of thousands", "GPUs,gbs,samples/s",
        [](double, double d, double s) {
          const double value = rate(d, s);
@@ -173,6 +200,78 @@ TEST(TableSteps, EverySpellingGivesTheSameCurve) {
     }
     EXPECT_LT(validate_curve(curve, curve.points[2].size).mean_error_pct, 1);
   }
+}
+
+std::vector<MeasuredCurve> read_all(const std::string& text) {
+  core::TempDir folder;
+  core::write_file_atomic(folder.path() / "mine.csv", text);
+  return read_table_curves(folder.path() / "mine.csv");
+}
+
+TEST(TableSteps, DevicesOfEachNodeThatDifferMakeAllDevices) {
+  const MeasuredCurve curve = read(
+      "node_num,gpu_num_per_node,batch_size_per_device,samples/s\n1,1,32,100\n1,4,32,390\n1,8,32,770\n2,8,32,1500\n");
+  ASSERT_EQ(curve.points.size(), 4u);
+  for (const auto& [i, devices] : {std::pair{0, 1.0}, {1, 4.0}, {2, 8.0}, {3, 16.0}})
+    EXPECT_EQ(curve.points[static_cast<size_t>(i)].measured.size.devices, devices);
+  EXPECT_EQ(curve.devices_per_node, 8);
+}
+
+TEST(TableSteps, SettingsInNumbersPartTheCurves) {
+  const auto models = read_all(
+      "Parameters (billion),gbs,GPUs,TFLOPs\n175,1536,384,153\n175,1536,768,149\n530,2240,560,171\n"
+      "530,2240,1120,167\n");
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0].points.size(), 2u);
+  EXPECT_NEAR(models[1].work.parameters.value_or(0), 530e9, 1);
+  EXPECT_NE(models[1].name.find("530"), std::string::npos) << models[1].name;
+  const auto lengths = read_all(
+      "nodes,Sequence Length,gbs,samples/s\n1,128,4096,3000\n4,128,4096,12000\n1,512,4096,580\n4,512,4096,2300\n");
+  ASSERT_EQ(lengths.size(), 2u);
+  EXPECT_EQ(lengths[0].points.size(), 2u);
+}
+
+// Programs or models side by side: no column is taken for all.
+TEST(TableSteps, RatesSideBySideAreACurveEach) {
+  const auto curves = read_all(
+      "# V100, 8 GPUs a node\nnodes,gpus,ResNet-50 (img/s),BERT-base "
+      "(seq/s),hours\n1,8,2970,1160,9\n2,16,5900,2260,5\n");
+  ASSERT_EQ(curves.size(), 2u);
+  EXPECT_EQ(curves[0].name, "ResNet-50 (img/s)");
+  EXPECT_EQ(curves[0].work.model.substr(0, 9), "ResNet-50");
+  EXPECT_NEAR(curves[1].work.parameters.value_or(0), 110e6, 1);
+  EXPECT_NEAR(curves[0].points[1].measured.step_s / curves[0].points[0].measured.step_s, 2 * 2970.0 / 5900, 1e-9);
+  EXPECT_NEAR(curves[1].points[1].measured.step_s / curves[1].points[0].measured.step_s, 2 * 1160.0 / 2260, 1e-9);
+  const auto plain = read_all(
+      "nodes,Throughput - FP16,Throughput - FP32,Throughput speedup (FP32 to FP16)\n1,300,100,3\n2,580,195,2.97\n");
+  ASSERT_EQ(plain.size(), 2u);
+  EXPECT_EQ(plain[1].name, "Throughput - FP32");
+  try {
+    read_all("#GPUs,alexnet,vgg\n1,457,30\n2,870,59\n");
+    FAIL() << "columns without a unit are no rates";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("side by side"), std::string::npos) << error.text();
+  }
+}
+
+TEST(TableSteps, ASchemeThatRowsNameIsTheirsAlone) {
+  const auto curves = read_all(
+      "# ZeRO-3 against three-dimensional parallelism, GPT 175B\nScheme,model-parallel size,gbs,GPUs,TFLOPs\n"
+      "ZeRO-3,1,1536,384,144\nZeRO-3,1,1536,768,88\nPTD,96,1536,384,153\nPTD,96,1536,768,149\n");
+  ASSERT_EQ(curves.size(), 2u);
+  EXPECT_EQ(curves[0].work.sharding, Sharding::kFull);
+  EXPECT_EQ(curves[1].work.sharding, Sharding::kReplicated);
+  EXPECT_EQ(curves[1].work.tp, 8);
+  EXPECT_EQ(curves[1].work.pp, 12);
+}
+
+// TFLOP/s tell no seconds of themselves, but that says nothing of the batch.
+TEST(TableSteps, NotesDoNotCallAToldBatchUnknown) {
+  const auto notes = [](const std::string& text) { return core::join(read(text).notes, " "); };
+  const std::string told = notes("# GPT 1.3B, 8 GPUs a node\nGPUs,gbs,TFLOPs\n8,256,140\n16,512,138\n");
+  EXPECT_EQ(told.find("batch of a device is not known"), std::string::npos) << told;
+  EXPECT_NE(notes("# GPT 1.3B, 8 GPUs a node\nGPUs,TFLOPs\n8,140\n16,138\n").find("batch of a device is not known"),
+            std::string::npos);
 }
 
 TEST(TableSteps, TflopsOfAModelTellSecondsByItsFlops) {

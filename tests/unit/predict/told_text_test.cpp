@@ -82,8 +82,26 @@ TEST(ToldText, Networks) {
   EXPECT_EQ(told_node_gbytes_per_s("2x EDR"), 25);
   EXPECT_EQ(told_node_gbytes_per_s("25GbE RoCE"), 3.125);
   EXPECT_EQ(told_node_gbytes_per_s("400 Gbps EFA"), 50);
-  for (const char* text : {"InfiniBand HDR", "NDR400", "64 GPUs"})
+  // Lanes of one card, not four cards.
+  for (const char* text : {"InfiniBand 100 Gb/sec (4X EDR)", "100 Gb/s", "100 Gbit/s", "100Gb RoCE", "100 Gbps"})
+    EXPECT_EQ(told_node_gbytes_per_s(text), 12.5) << text;
+  for (const char* text : {"4 * 100Gb RoCE", "4x 100 Gbps", "4 x 100 Gb/s"})
+    EXPECT_EQ(told_node_gbytes_per_s(text), 50) << text;
+  for (const char* text : {"InfiniBand HDR", "NDR400", "64 GPUs", "V100 16Gb", "400 Gb/s per GPU", "4X EDR"})
     EXPECT_EQ(told_node_gbytes_per_s(text), kNone) << text;
+}
+
+TEST(ToldText, DevicesOfANode) {
+  for (const char* text :
+       {"8 GPUs a node", "8 V100 GPUs per node", "8 GPUs/node", "4 nodes with 8x Tesla V100-SXM2-16GB",
+        "4 servers with 8 Pascal GPUs each", "Tesla V100-SXM2-16GB x 8", "NVIDIA DGX A100", "DGX-1", "HGX H100",
+        "NVIDIA DGX A100 (8x A100 80GB)", "GPT 1.3B on 8 GCDs per node", "4 nodes of 8 GPUs per server"})
+    EXPECT_EQ(told_devices_per_node(text), 8) << text;
+  EXPECT_EQ(told_devices_per_node("DGX-2H"), 16);
+  EXPECT_EQ(told_devices_per_node("DGX-2 (16x V100 32GB)"), 16);
+  for (const char* text : {"64 A100 GPUs", "512x H100", "8x HDR InfiniBand", "V100", "4 nodes", "8 experts per GPU",
+                           "4 GPUs a node, later 8 GPUs a node"})
+    EXPECT_EQ(told_devices_per_node(text), std::nullopt) << text;
 }
 
 }  // namespace
