@@ -18,6 +18,8 @@ constexpr double kShapeLogitSd = 1.2;    // exponent 0 (logarithm) to 1 (linear)
 constexpr double kPerWorkLogitSd = 1.5;  // 0: seconds stay; 1: they shrink with the work of a device
 constexpr double kNoiseMedian = 0.008, kNoiseLogSd = 0.8;
 constexpr double kFixedMedian = 0.02, kFixedLogSd = 1.0;
+constexpr double kContentionLogSd = 1.5;
+constexpr double kVirtualLogSd = 1.0;  // one stage at 0; 2 and more beyond 0.7 on either side
 constexpr double kLinkEfficiency = 0.8, kWireEfficiency = 0.96;
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -25,6 +27,12 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 /// Growth from 1 to `groups`, in units of that of the first doubling: between a logarithm and a line.
 double growth(double groups, double exponent) {
   return groups <= 1 ? 0 : std::expm1(exponent * std::log(groups)) / std::expm1(exponent * std::log(2.0));
+}
+
+/// How far so many devices of a node get in one another's way, against all of them: between a logarithm and a line.
+double node_share(double devices, double devices_per_node) {
+  if (devices_per_node <= 1) return 0;
+  return (std::sqrt(std::min(devices, devices_per_node)) - 1) / (std::sqrt(devices_per_node) - 1);
 }
 
 /// Gradients that no overlap can hide.
@@ -37,9 +45,9 @@ double expected_normal_max(double n) { return n <= 1 ? 0 : stats::normal_quantil
 
 std::string_view latent_name(Latent latent) {
   constexpr std::array<std::string_view, kNumLatents> kNames{
-      "network efficiency", "latency",          "hidden share of gradients", "jitter between devices",
-      "unexplained growth", "shape of growth",  "growth with work",          "noise of measurements",
-      "gradient traffic",   "fixed time a step"};
+      "network efficiency", "latency",           "hidden share of gradients", "jitter between devices",
+      "unexplained growth", "shape of growth",   "growth with work",          "noise of measurements",
+      "gradient traffic",   "fixed time a step", "contention in a node",      "virtual stages"};
   return kNames.at(latent);
 }
 
@@ -59,6 +67,7 @@ CostModel::CostModel(const Setting& setting, double reference_step_s, std::span<
                       .num_groups = std::max(1.0, size.nodes / nodes_per_group),
                       .data_share = (replicas - 1) / replicas,
                       .num_hops = replicas - 1,
+                      .node_share = node_share(size.devices, setting.devices_per_node),
                       .expected_max = expected_normal_max(size.devices)});
   }
 }
@@ -82,10 +91,13 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double window = setting_.window_share * reference_step_s_ * work / setting_.window_micro;
   const double shape = std::max(0.02, logistic(kShapeLogitSd * z[kGrowthShape]));
   const double per_work = logistic(kPerWorkLogitSd * z[kGrowthPerWork]);
+  const double bubble =
+      at.size.bubble *
+      (setting_.are_virtual_stages_known ? 1 : std::exp(-kVirtualLogSd * std::fabs(z[kVirtualStages])));
   Terms terms;
   terms.parts[kCompute] = work;
-  terms.parts[kBubble] = work * at.size.bubble;
-  terms.parts[kSkew] = work * (1 + at.size.bubble) * jitter * at.expected_max;
+  terms.parts[kBubble] = work * bubble;
+  terms.parts[kSkew] = work * (1 + bubble) * jitter * at.expected_max;
   terms.scaled = terms.parts[kCompute] + terms.parts[kBubble] + terms.parts[kSkew];
   terms.parts[kGradients] =
       std::max((1 - hidden) * gradients, least_exposed(setting_.bucket_shares, gradients, window));
@@ -95,6 +107,8 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
       setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);
   terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * reference_step_s_ *
                               std::pow(work, per_work) * growth(at.num_groups, shape);
+  terms.parts[kUnexplained] += setting_.contention * std::exp(kContentionLogSd * z[kContention]) * reference_step_s_ *
+                               std::pow(work, per_work) * at.node_share;
   return terms;
 }
 

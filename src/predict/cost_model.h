@@ -24,6 +24,9 @@ enum Latent : size_t {
   kNoise,
   kGradientBytes,
   kFixedShare,
+  kNumCommonLatents,  ///< Those above are of every curve, those below of curves whose setting asks for them.
+  kContention = kNumCommonLatents,
+  kVirtualStages,
   kNumLatents
 };
 using Latents = std::array<double, kNumLatents>;
@@ -47,7 +50,11 @@ struct Setting {
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
   double jitter_scale = 1;             ///< Jitter against that of a dedicated machine.
   double growth_per_doubling = 0.004;  ///< Prior median of what no term explains, as a share of the reference step.
-  double group_nodes = 0;              ///< Nodes of the network's first group or island; 0: not known.
+  /// Prior median of what a full node loses beside one device alone that no traffic explains, as a share of the
+  /// reference step: devices share memory, buses, power and the host. 0: the curve has no part of a node.
+  double contention = 0;
+  bool are_virtual_stages_known = true;  ///< Else bubbles may be parts of those given.
+  double group_nodes = 0;                ///< Nodes of the network's first group or island; 0: not known.
 };
 
 /// A size at which a step is asked for.
@@ -96,6 +103,7 @@ class CostModel {
     double num_groups = 1;  ///< Replicas or nodes, whichever is larger: what collectives span.
     double data_share = 0;  ///< (k - 1) / k of k data ranks.
     double num_hops = 0;    ///< k - 1
+    double node_share = 0;  ///< Of the contention of a full node.
     double expected_max = 0;
   };
   Setting setting_;

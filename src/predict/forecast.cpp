@@ -28,9 +28,13 @@ Interval interval_of(std::vector<double>& values) {
   return {at(5), at(25), at(50), at(75), at(95)};
 }
 
-std::vector<Learned> learned_of(std::span<const Draw> draws) {
+/// Of the unknowns that the setting has.
+std::vector<Learned> learned_of(const Setting& setting, std::span<const Draw> draws) {
   std::vector<Learned> learned;
   for (size_t latent = 0; latent < kNumLatents; ++latent) {
+    if ((latent == kContention && setting.contention == 0) ||
+        (latent == kVirtualStages && setting.are_virtual_stages_known))
+      continue;
     std::vector<double> values;
     for (const Draw& draw : draws) values.push_back(draw.latents[latent]);
     learned.push_back({static_cast<Latent>(latent), stats::mean(values), stats::sample_stddev(values)});
@@ -42,7 +46,7 @@ std::vector<Learned> learned_of(std::span<const Draw> draws) {
 Forecast forecast(const Setting& setting, double reference_step_s, std::span<const Draw> draws,
                   std::span<const Size> sizes, double calibrated_nodes, uint64_t seed) {
   const CostModel model(setting, reference_step_s, sizes);
-  Forecast forecast{.learned = learned_of(draws)};
+  Forecast forecast{.learned = learned_of(setting, draws)};
   core::CounterRng rng(core::stream_key(seed, "predict forecast"));
   std::vector<double> errors(draws.size()), noises(draws.size());  // one error of the model for all sizes of a draw
   for (size_t draw = 0; draw < draws.size(); ++draw) errors[draw] = rng.normal(), noises[draw] = rng.normal();

@@ -53,9 +53,11 @@ class Likelihood {
 
 /// One step of elliptical slice sampling: the new state is a point of an ellipse through the old one and a draw from
 /// the prior.
-void slice(const Likelihood& likelihood, core::CounterRng& rng, Latents& latents, Fit& fit) {
+/// Latents of some curves alone have numbers of their own, so that the others do not depend on them.
+void slice(const Likelihood& likelihood, core::CounterRng& rng, core::CounterRng& special_rng, Latents& latents,
+           Fit& fit) {
   Latents direction;
-  for (double& value : direction) value = rng.normal();
+  for (size_t i = 0; i < direction.size(); ++i) direction[i] = (i < kNumCommonLatents ? rng : special_rng).normal();
   const double threshold = fit.log_likelihood + std::log(1 - rng.uniform());
   double angle = rng.uniform(0, 2 * std::numbers::pi);
   double low = angle - 2 * std::numbers::pi, high = angle;
@@ -77,9 +79,11 @@ void slice(const Likelihood& likelihood, core::CounterRng& rng, Latents& latents
 
 std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed) {
   core::CounterRng rng(core::stream_key(seed, "predict prior"));
+  core::CounterRng special_rng(core::stream_key(seed, "predict prior of special latents"));
   std::vector<Draw> draws(kNumDraws);
   for (Draw& draw : draws) {
-    for (double& value : draw.latents) value = rng.normal();
+    for (size_t i = 0; i < draw.latents.size(); ++i)
+      draw.latents[i] = (i < kNumCommonLatents ? rng : special_rng).normal();
     draw.compute_s = prior.median_s * std::exp(prior.log_sd * rng.normal());
   }
   return draws;
@@ -90,6 +94,7 @@ std::vector<Draw> sample_posterior(const Setting& setting, double reference_step
   LOCKSTEP_CHECK(!measured.empty(), "nothing measured");
   const Likelihood likelihood(setting, reference_step_s, measured);
   core::CounterRng rng(core::stream_key(seed, "predict posterior"));
+  core::CounterRng special_rng(core::stream_key(seed, "predict posterior of special latents"));
   Latents latents{};
   // Measurements that no small noise explains: begin where the noise allows for them.
   Fit fit = likelihood(latents);
@@ -106,7 +111,7 @@ std::vector<Draw> sample_posterior(const Setting& setting, double reference_step
   std::vector<Draw> draws;
   draws.reserve(kNumDraws);
   for (int i = 0; i < kBurnIn + kNumDraws; ++i) {
-    slice(likelihood, rng, latents, fit);
+    slice(likelihood, rng, special_rng, latents, fit);
     if (i < kBurnIn) continue;
     double compute_s = fit.compute_s + fit.compute_sd * rng.normal();
     if (compute_s <= 0) compute_s = fit.compute_s;

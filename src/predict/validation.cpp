@@ -74,6 +74,7 @@ void correct_assumed_bubble(CurvePrediction& prediction, std::vector<Measured>& 
   for (Measured& one : measured) one.size.bubble *= share;
   for (CurvePoint& point : prediction.calibration) point.measured.size.bubble *= share;
   for (Target& target : prediction.targets) target.at.bubble *= share;
+  prediction.curve.work.are_chunks_known = true;
   prediction.facts.push_back({"virtual stages", chunks > 0 ? fmt::format("{}", chunks) : "no bubble",
                               "not known: with fewer the measured steps were too fast"});
 }
@@ -82,6 +83,12 @@ void correct_assumed_bubble(CurvePrediction& prediction, std::vector<Measured>& 
 Setting setting_of(const MeasuredCurve& curve, double reference, std::vector<KnownFact>& facts) {
   Setting setting = make_setting(curve.work, curve.machine, curve.devices_per_node, reference * curve.clock_s,
                                  curve.has_seconds, facts);
+  constexpr double kContention = 0.005;  // buses, memory, power and the host: mostly little, at times half a step
+  const bool has_part_of_a_node = std::any_of(curve.points.begin(), curve.points.end(), [&](const CurvePoint& point) {
+    return point.measured.size.devices < curve.devices_per_node;
+  });
+  if (has_part_of_a_node) setting.contention = kContention;
+  setting.are_virtual_stages_known = curve.work.are_chunks_known;
   const double scale = curve.clock_s > 0 ? 1 / curve.clock_s : reference;
   for (double* part :
        {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s, &setting.per_node_s})
@@ -105,7 +112,7 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
   const double reference = measured.back().step_s, reference_work = measured.back().size.work;
   for (Measured& one : measured) one.size.work /= reference_work;
-  const Setting setting = setting_of(curve, reference, prediction.facts);
+  const Setting setting = setting_of(prediction.curve, reference, prediction.facts);
   std::vector<Size> wanted;
   for (const Target& target : prediction.targets) {
     wanted.push_back(target.at);

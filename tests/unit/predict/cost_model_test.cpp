@@ -79,6 +79,35 @@ TEST(CostModel, WithoutTrafficJitterAndGrowthOnlyComputeIsLeft) {
 }
 
 // Curves drawn from the model itself: intervals must hold what they promise.
+TEST(CostModel, DevicesOfANodeSlowOneAnotherUntilItIsFull) {
+  Setting setting{.devices_per_node = 4, .growth_per_doubling = 0, .contention = 0.1};
+  const auto shared = [&](double devices) {
+    const Size size{.nodes = devices / 4, .devices = devices};
+    return CostModel(setting, 1, std::span(&size, 1)).terms({}, 0).parts[kUnexplained];
+  };
+  EXPECT_EQ(shared(1), 0);
+  EXPECT_NEAR(shared(2), 0.1 * (std::sqrt(2) - 1), 1e-12);
+  EXPECT_NEAR(shared(4), 0.1, 1e-12);
+  EXPECT_NEAR(shared(64), 0.1, 1e-12);
+  setting.contention = 0;
+  EXPECT_EQ(shared(4), 0);
+}
+
+TEST(CostModel, UntoldVirtualStagesOnlyShrinkTheBubble) {
+  Setting setting = example();
+  const Size size{.nodes = 1, .devices = 4, .bubble = 0.5};
+  const auto bubble = [&](double latent) {
+    Latents latents{};
+    latents[kVirtualStages] = latent;
+    return CostModel(setting, 1, std::span(&size, 1)).terms(latents, 0).parts[kBubble];
+  };
+  EXPECT_EQ(bubble(2), 0.5);
+  setting.are_virtual_stages_known = false;
+  EXPECT_EQ(bubble(0), 0.5);
+  EXPECT_LT(bubble(2), 0.1);
+  EXPECT_EQ(bubble(-2), bubble(2));
+}
+
 TEST(Posterior, IntervalsCoverCurvesOfTheModel) {
   core::CounterRng rng(7);
   const std::vector<Size> sizes = {at_nodes(1), at_nodes(2), at_nodes(4), at_nodes(8), at_nodes(32), at_nodes(64)};

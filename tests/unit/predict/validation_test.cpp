@@ -163,6 +163,31 @@ TEST(TableCurves, AGuessedPipelineGivesWayToWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(bubble_at_base(poor), poor.points[0].measured.size.bubble);
 }
 
+// What a full node loses beside one of its devices stays lost: it is no noise of the rows.
+TEST(TableCurves, ALossInsideANodeIsKeptBeyondIt) {
+  const std::string model = "# ResNet-50, V100, 8 GPUs a node\nnodes,gpus,samples/s,batch_per_gpu\n";
+  const auto curve = curves_of(model + "1,1,100,64\n1,4,340,64\n1,8,640,64\n2,16,1260,64\n4,32,2490,64\n").at(0);
+  const Validation validation = validate_curve(curve, 8);
+  ASSERT_EQ(validation.judged.size(), 2u);
+  EXPECT_LT(validation.worst_error_pct, 8);
+  // Without parts of a node there is nothing to be lost in it.
+  const auto whole = curves_of(model + "1,8,640,64\n2,16,1260,64\n4,32,2490,64\n").at(0);
+  const auto unknowns = [](const Validation& one) { return one.prediction.forecast.learned.size(); };
+  EXPECT_EQ(unknowns(validation), unknowns(validate_curve(whole, 2)) + 1);
+}
+
+// Programs interleave stages more often than tables tell it.
+TEST(TableCurves, UntoldVirtualStagesMakeTheBubbleUncertain) {
+  const auto width = [](const std::string& layout) {
+    const auto curve = curves_of("# 175B, TP=8 PP=8 MBS=1" + layout +
+                                 ", 8 GPUs a node\nGPUs,global_batch,step_time_s\n64,16,10\n128,16,6.5\n")
+                           .at(0);
+    const Validation validation = validate_curve(curve, 64);
+    return validation.prediction.forecast.steps[0].step_s.relative_half_width();
+  };
+  EXPECT_GT(width(""), 1.2 * width(" VP=1"));
+}
+
 TEST(TableCurves, OnePointSaysWhatIsNotLearned) {
   const auto curve = curves_of("nodes,gpus,global_batch,step_time_s\n1,8,64,1.00\n").at(0);
   const CurvePrediction prediction = predict_curve(curve, {}, {{16, size_of(curve, 16)}});
