@@ -42,7 +42,7 @@ const std::vector<DeviceSpec>& table() {
        .source = kNvidia,
        .trap = "no bf16"},
       {.name = "P100 SXM2 16GB",
-       .words = "p100",
+       .words = "p100 sxm",
        .memory_gbytes = 16,
        .memory_tbytes_per_s = 0.73,
        .peaks = {{kFp32, 10.6}, {kFp16, 21.2}},
