@@ -80,15 +80,18 @@ void correct_assumed_bubble(CurvePrediction& prediction, std::vector<Measured>& 
 }
 
 /// The curve's prior in units of its clock, of which a step takes `reference`.
-Setting setting_of(const MeasuredCurve& curve, double reference, std::vector<KnownFact>& facts) {
+Setting setting_of(const MeasuredCurve& curve, const std::vector<Measured>& measured, double reference,
+                   std::vector<KnownFact>& facts) {
   Setting setting = make_setting(curve.work, curve.machine, curve.devices_per_node, reference * curve.clock_s,
                                  curve.has_seconds, facts);
   constexpr double kContention = 0.005;  // buses, memory, power and the host: mostly little, at times half a step
-  const bool has_part_of_a_node = std::any_of(curve.points.begin(), curve.points.end(), [&](const CurvePoint& point) {
-    return point.measured.size.devices < curve.devices_per_node;
-  });
-  if (has_part_of_a_node) setting.contention = kContention;
-  setting.are_virtual_stages_known = curve.work.are_chunks_known;
+  // One part of a node alone says nothing of it.
+  const bool has_parts_of_a_node =
+      measured.size() > 1 && std::any_of(measured.begin(), measured.end(), [&](const Measured& one) {
+        return one.size.devices < curve.devices_per_node;
+      });
+  if (has_parts_of_a_node) setting.contention = kContention;
+  setting.are_virtual_stages_known = curve.work.are_chunks_known || curve.work.pp == 1;
   const double scale = curve.clock_s > 0 ? 1 / curve.clock_s : reference;
   for (double* part :
        {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s, &setting.per_node_s})
@@ -112,7 +115,7 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
   const double reference = measured.back().step_s, reference_work = measured.back().size.work;
   for (Measured& one : measured) one.size.work /= reference_work;
-  const Setting setting = setting_of(prediction.curve, reference, prediction.facts);
+  const Setting setting = setting_of(prediction.curve, measured, reference, prediction.facts);
   std::vector<Size> wanted;
   for (const Target& target : prediction.targets) {
     wanted.push_back(target.at);
