@@ -22,7 +22,8 @@ std::string memory_cell(const std::optional<PointFit>& fit) {
 }
 
 std::string fits_cell(const std::optional<PointFit>& fit) {
-  return !fit || !fit->device_bytes ? "-" : fit->fits() ? "yes" : "no";
+  if (!fit || !fit->device_bytes) return "-";
+  return fit->is_doubtful ? "doubtful" : fit->fits() ? "yes" : "no";
 }
 
 /// The number behind the last ':' or '=' of "--gpus-per-node=a100:4"; 1 where it ends in a name ("--gres=gpu").
@@ -153,7 +154,8 @@ core::Json plan_json(const Plan& plan) {
                       {"tags", point.tags}});
     if (const auto& fit = point.fit) {
       core::Json& json = points.back()["memory_per_rank"] = {{"bytes", fit->memory_bytes}};
-      if (fit->device_bytes) json.update({{"device_bytes", *fit->device_bytes}, {"fits", fit->fits()}});
+      if (fit->device_bytes)
+        json.update({{"device_bytes", *fit->device_bytes}, {"fits", fit->fits()}, {"is_doubtful", fit->is_doubtful}});
       points.back()["nodes_of_tensor_group"] = fit->nodes_of_tensor_group;
     }
   }

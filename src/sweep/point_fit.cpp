@@ -45,6 +45,7 @@ Judgement judge_point(Plan& plan, const Point& point, const std::vector<std::str
       *parsed.set, {.num_ranks = point.num_ranks(), .source = "sweep", .ranks_per_node = point.ranks_per_node});
   return {.fit = {.memory_bytes = page.memory_bytes,
                   .device_bytes = page.device_bytes,
+                  .is_doubtful = page.is_doubtful(),
                   .nodes_of_tensor_group = page.nodes_of_tensor_group},
           .missing = page.missing};
 }

@@ -34,6 +34,7 @@ struct NodeDevices {
 struct PointFit {
   double memory_bytes = 0;               ///< Planned for the fullest rank.
   std::optional<double> device_bytes{};  ///< What the device that was asked about gives it.
+  bool is_doubtful = false;              ///< It goes into the device, but hardly.
   int64_t nodes_of_tensor_group = 1;     ///< On how many nodes the tensor ranks of one group lie.
   bool fits() const { return !device_bytes || memory_bytes <= *device_bytes; }
 };

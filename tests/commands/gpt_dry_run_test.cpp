@@ -1,6 +1,7 @@
 // `lockstep train gpt --dry-run` and the recipes of GPT models, as users type them.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "core/files.h"
@@ -149,14 +150,23 @@ TEST(GptDryRun, OnThisMachineTheProcessorIsPlannedWhereThereIsNoGpu) {
 }
 
 TEST(GptDryRun, MemoryIsAskedAboutBySizeAsInOtherTasks) {
-  const auto fit = [](const char* size) {
-    return dry_json({"--model", "gpt3-1.3b", "--world-size", "1", "--global-batch-size", "1", "--device-memory", size})
-        .at("fit")
-        .get<std::string>();
+  const auto planned = [](const std::string& size) {
+    return dry_json({"--model", "gpt3-1.3b", "--world-size", "1", "--global-batch-size", "1", "--device-memory", size});
   };
-  EXPECT_TRUE(holds(fit("900G"), "fits a device of 900 GiB (")) << fit("900G");
-  EXPECT_TRUE(holds(fit("4G"), "does not fit a device of 4.00 GiB (")) << fit("4G");
-  EXPECT_TRUE(holds(fit("LUMI-G"), "fits MI250X GCD (")) << fit("LUMI-G");
+  const auto fit = [&](const char* size) { return planned(size).at("fit").get<std::string>(); };
+  EXPECT_TRUE(holds(fit("900G"), "fits: 3 % of 900 GiB (--device-memory)")) << fit("900G");
+  EXPECT_TRUE(holds(fit("4G"), "does not fit: ")) << fit("4G");
+  EXPECT_TRUE(holds(fit("LUMI-G"), "fits: ")) << fit("LUMI-G");
+  EXPECT_TRUE(holds(fit("LUMI-G"), "(MI250X GCD)")) << fit("LUMI-G");
+
+  // As much memory as the plan needs: kernels and libraries need some, too.
+  const int64_t bytes = std::llround(planned("900G").at("memory_bytes").get<double>());
+  const Json full = planned(std::to_string(bytes + 1));
+  EXPECT_EQ(full.at("device_memory").at("fits"), true);
+  EXPECT_EQ(full.at("device_memory").at("is_doubtful"), true);
+  EXPECT_TRUE(holds(full.at("fit"), "doubtful, kernels and libraries need room, too: 100 % of ")) << full.at("fit");
+  EXPECT_EQ(planned(std::to_string(bytes / 8 * 10)).at("device_memory").at("is_doubtful"), false);
+  EXPECT_EQ(planned(std::to_string(bytes - 1)).at("device_memory").at("fits"), false);
 }
 
 TEST(GptDryRun, AnEmptyValueIsSeen) {

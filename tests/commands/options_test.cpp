@@ -472,6 +472,35 @@ TEST(OptionCommands, DryRunPlansTheMemoryOfARankAndWhetherItFits) {
   EXPECT_TRUE(holds(here.at("device_memory").at("source").get<std::string>(), "each of 2 ranks"));
 }
 
+TEST(DryRun, EveryTaskDoubtsRoomByTheSameRule) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> tasks{
+      {"clip", {"--model", "ViT-B-32", "--dataset-type", "synthetic", "--train-num-samples", "1000"}},
+      {"clap", {"--model", "HTSAT-tiny-Roberta-base", "--dataset-type", "synthetic", "--train-num-samples", "1000"}},
+      {"imagenet", {"--dummy"}},
+      {"gpt", {"--model", "gpt2", "--mock-data", "--train-iters", "1", "--global-batch-size", "1"}}};
+  for (const auto& [task, flags] : tasks) {
+    const auto planned = [&](int64_t device_bytes) {
+      std::vector<std::string> args{"train", task, "--dry-run", "--json", "--world-size", "1"};
+      args.insert(args.end(), flags.begin(), flags.end());
+      args.insert(args.end(), {"--device-memory", std::to_string(device_bytes)});
+      const ProgramResult result = run_lockstep(args);
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      return core::parse_json(result.out, "dry run");
+    };
+    const Json large = planned(int64_t{1} << 45);
+    const auto bytes =
+        static_cast<int64_t>(task == "gpt" ? large.at("memory_bytes").get<double>()
+                                           : large.at("memory_per_rank_bytes").at("total").get<double>());
+    const auto room = [&](int64_t device_bytes) {
+      const Json device = planned(device_bytes).at("device_memory");
+      return std::pair(device.at("fits").get<bool>(), device.at("is_doubtful").get<bool>());
+    };
+    EXPECT_EQ(room(bytes / 8 * 10), std::pair(true, false)) << task;
+    EXPECT_EQ(room(bytes / 92 * 100), std::pair(true, true)) << task;
+    EXPECT_EQ(room(bytes - 8), std::pair(false, false)) << task;
+  }
+}
+
 TEST(OptionCommands, Zero1DividesTheMemoryOfTheOptimiser) {
   const auto plan = [](std::vector<std::string> more, const std::string& ranks) {
     std::vector<std::string> args = {"train",     "clip",    "--dataset-type", "synthetic",   "--train-num-samples",

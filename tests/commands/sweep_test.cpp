@@ -86,6 +86,11 @@ TEST_F(SweepCommand, DryRunSaysWhatFitsAndWhereTensorRanksCrossNodes) {
   EXPECT_NE(table.out.find("  fits"), std::string::npos) << table.out;
   EXPECT_NE(table.out.find("  no "), std::string::npos) << table.out;
   for (const std::string& line : core::split(table.out, "\n")) EXPECT_LE(line.size(), 80u) << line;
+  const auto bytes = static_cast<int64_t>(plan.at("points").at(1).at("memory_per_rank").at("bytes").get<double>());
+  const auto narrow =
+      run_lockstep({"sweep", path("g.toml"), "--dry-run", "--device-memory", std::to_string(bytes + 1), "--json"});
+  EXPECT_EQ(core::Json::parse(narrow.out).at("points").at(1).at("memory_per_rank").at("is_doubtful"), true)
+      << narrow.out;
   EXPECT_EQ(run_lockstep({"sweep", path("g.toml"), "--device-memory", "H100 80GB"}).exit_code, 2);
 }
 

@@ -1,10 +1,13 @@
 #include "tasks/front/device_memory.h"
 
+#include <fmt/format.h>
+
 #include <vector>
 
 #include "config/option_checks.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/units.h"
 #include "hw/device_specs.h"
 
 namespace lockstep::tasks {
@@ -54,6 +57,31 @@ void check_device_memory_option(const std::string& asked, bool is_dry_run) {
 std::optional<RankMemory> asked_or_rank_memory(const std::string& asked, const config::RunOptions& options,
                                                const WorldSize& world) {
   return asked.empty() ? rank_memory(options, world) : memory_of(asked, options.device != "cpu");
+}
+
+std::string room_text(double planned_bytes, const RankMemory& memory) {
+  const auto verdict = [&] {
+    switch (room_on(planned_bytes, memory.bytes)) {
+      case DeviceRoom::kFits: return "fits";
+      case DeviceRoom::kDoubtful: return "doubtful, kernels and libraries need room, too";
+      case DeviceRoom::kTooSmall: break;
+    }
+    return "does not fit";
+  };
+  return fmt::format("{}: {:.0f} % of {} ({})", verdict(), 100 * planned_bytes / memory.bytes,
+                     core::format_bytes(memory.bytes), memory.source);
+}
+
+DryRunFact device_memory_fact(double planned_bytes, const std::optional<RankMemory>& memory,
+                              const std::string& text_if_unknown) {
+  if (!memory) return {"device_memory", "memory of a device", nullptr, text_if_unknown};
+  const DeviceRoom room = room_on(planned_bytes, memory->bytes);
+  return {"device_memory", "memory of a device",
+          core::Json{{"bytes", static_cast<int64_t>(memory->bytes)},
+                     {"source", memory->source},
+                     {"fits", room != DeviceRoom::kTooSmall},
+                     {"is_doubtful", room == DeviceRoom::kDoubtful}},
+          room_text(planned_bytes, *memory)};
 }
 
 }  // namespace lockstep::tasks

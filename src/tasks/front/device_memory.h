@@ -19,4 +19,13 @@ void check_device_memory_option(const std::string& asked, bool is_dry_run);
 std::optional<RankMemory> asked_or_rank_memory(const std::string& asked, const config::RunOptions& options,
                                                const WorldSize& world);
 
+/// Whether `planned_bytes` go into a device, as people read it: "fits: 40 % of 78.0 GiB (H100 SXM 80GB)".
+std::string room_text(double planned_bytes, const RankMemory& memory);
+
+/// The fact "device_memory" of a dry run: size and source of the device's memory, and whether `planned_bytes` go into
+/// it. Null where the memory is not known; `text_if_unknown` is shown then.
+DryRunFact device_memory_fact(
+    double planned_bytes, const std::optional<RankMemory>& memory,
+    const std::string& text_if_unknown = "not known; --device-memory SIZE|NAME asks whether it fits");
+
 }  // namespace lockstep::tasks

@@ -12,6 +12,12 @@
 namespace lockstep::tasks {
 namespace {
 constexpr size_t kPageWidth = 80, kLeastTextWidth = 20;
+constexpr double kShareOfTheRest = 0.1;  // of the device: kernels, allocator, libraries
+}  // namespace
+
+DeviceRoom room_on(double planned_bytes, double device_bytes) {
+  if (planned_bytes > device_bytes) return DeviceRoom::kTooSmall;
+  return planned_bytes > (1 - kShareOfTheRest) * device_bytes ? DeviceRoom::kDoubtful : DeviceRoom::kFits;
 }
 
 DryRunFact command_fact(const core::OptionSet& set) { return {"command", "command", set.command(), set.command()}; }

@@ -17,6 +17,12 @@ struct DryRunFact {
   std::string text;  ///< The value as people read it.
 };
 
+/// How what is planned for a rank stands to the memory of its device.
+enum class DeviceRoom { kFits, kDoubtful, kTooSmall };
+
+/// Doubtful where less than a tenth of the device is left: kernels, the allocator and libraries need room, too.
+DeviceRoom room_on(double planned_bytes, double device_bytes);
+
 /// What a training command would do, as far as it is known without tensors, data and devices.
 struct DryRunPage {
   std::vector<DryRunFact> facts{};
@@ -27,6 +33,9 @@ struct DryRunPage {
   double memory_bytes = 0;               ///< Planned for the fullest rank.
   std::optional<double> device_bytes{};  ///< What its device gives it, where that is known.
   int64_t nodes_of_tensor_group = 1;     ///< On how many nodes the tensor ranks of one group lie.
+
+  /// It goes into the device, but hardly.
+  bool is_doubtful() const { return device_bytes && room_on(memory_bytes, *device_bytes) == DeviceRoom::kDoubtful; }
 };
 
 /// How many ranks a run would have, and who says so.

@@ -9,20 +9,6 @@
 #include "tasks/front/device_memory.h"
 
 namespace lockstep::tasks {
-namespace {
-
-constexpr double kRoomForTheRest = 0.1;  // of the device: kernels, allocator, libraries
-
-std::string verdict(double total, const RankMemory& memory) {
-  const double share = total / memory.bytes;
-  const std::string of =
-      fmt::format("{:.0f} % of {} ({})", 100 * share, core::format_bytes(memory.bytes), memory.source);
-  if (share > 1) return "does not fit: " + of;
-  if (share > 1 - kRoomForTheRest) return "doubtful, kernels and libraries need room, too: " + of;
-  return "fits: " + of;
-}
-}  // namespace
-
 std::optional<RankMemory> contrastive_rank_memory(const ContrastiveOptions& options, const WorldSize& world) {
   return asked_or_rank_memory(options.device_memory, options, world);
 }
@@ -66,16 +52,7 @@ std::vector<DryRunFact> memory_facts(const ContrastiveOptions& options, const co
   facts.insert(facts.begin(), {"memory_per_rank_bytes", "memory of a rank", bytes,
                                fmt::format("{}, planned from shapes; measure with `bench step`",
                                            core::format_bytes(planned.total()))});
-  core::Json device = nullptr;
-  if (memory)
-    device = {
-        {"bytes", static_cast<int64_t>(memory->bytes)},
-        {"source", memory->source},
-        {"fits", planned.total() <= memory->bytes},
-        {"is_doubtful", planned.total() <= memory->bytes && planned.total() > (1 - kRoomForTheRest) * memory->bytes}};
-  facts.push_back(
-      {"device_memory", "memory of a device", device,
-       memory ? verdict(planned.total(), *memory) : "not known; --device-memory SIZE|NAME asks whether it fits"});
+  facts.push_back(device_memory_fact(planned.total(), memory));
   return facts;
 }
 

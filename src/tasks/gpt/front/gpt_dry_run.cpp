@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -60,13 +59,6 @@ std::string stage_parts(const GptLayout& layout, int stage) {
   return words.empty() ? "nothing" : core::join(words, ", ");
 }
 
-std::string fit_text(double most_bytes, double usable_bytes, const std::string& device) {
-  const std::string difference = gib(std::abs(usable_bytes - most_bytes));
-  return most_bytes <= usable_bytes
-             ? fmt::format("fits {} ({} GiB left for kernels, messages and libraries)", device, difference)
-             : fmt::format("does not fit {} ({} GiB too much)", device, difference);
-}
-
 /// The device that is asked about is this machine's processor: nobody names another one, and there is no GPU here.
 bool is_of_this_cpu(const GptOptions& options, const WorldSize& world) {
   if (!options.device_memory.empty() || world.num_local_ranks == 0 || options.device == "cuda") return false;
@@ -79,18 +71,13 @@ std::optional<RankMemory> asked_memory(const GptOptions& options, const WorldSiz
   return is_asked ? asked_or_rank_memory(options.device_memory, options, world) : std::nullopt;
 }
 
-/// "H100 SXM 80GB", "a device of 64.0 GiB"
-std::string device_text(const RankMemory& memory) {
-  return core::starts_with(memory.source, "--") ? "a device of " + core::format_bytes(memory.bytes) : memory.source;
-}
-
-/// Which memory sizes hold the fullest stage.
-std::string fit_text(double most_bytes, const std::optional<RankMemory>& memory) {
-  if (memory) return fit_text(most_bytes, memory->bytes, device_text(*memory));
+/// Which memory sizes of the table of devices hold the fullest stage.
+std::string fitting_sizes_text(double most_bytes) {
   std::set<double> sizes;
   for (const hw::DeviceSpec& device : hw::device_specs()) sizes.insert(device.memory_gbytes);
-  const auto smallest = std::find_if(sizes.begin(), sizes.end(),
-                                     [&](double size) { return most_bytes <= hw::usable_memory_bytes(size); });
+  const auto smallest = std::find_if(sizes.begin(), sizes.end(), [&](double size) {
+    return room_on(most_bytes, hw::usable_memory_bytes(size)) == DeviceRoom::kFits;
+  });
   if (smallest == sizes.end())
     return fmt::format("fits no device in the table (the largest has {} GB)", *sizes.rbegin());
   return fmt::format("fits devices of {} GB and more", *smallest);
@@ -282,15 +269,16 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
     shown_stages.push_back(stage_json(layout, stage, stages.back()));
   }
   const std::optional<RankMemory> device = asked_memory(options, world);
-  const std::string fit = fit_text(most_bytes, device);
+  const DryRunFact device_fact = device_memory_fact(most_bytes, device, fitting_sizes_text(most_bytes));
   run.memory_bytes = most_bytes;
   if (device) run.device_bytes = device->bytes;
   add_tensor_nodes(layout, world, run);
   for (const MissingFile& file : missing_data_files(options))
     run.missing.push_back(fmt::format("{}: '{}' is not here", file.flag, file.path));
   run.facts.push_back(
-      {"memory_bytes", "memory", most_bytes, fmt::format("{} GiB on the fullest rank: {}", gib(most_bytes), fit)});
-  run.facts.push_back({"fit", "", fit, ""});
+      {"memory_bytes", "memory", most_bytes, fmt::format("{} on the fullest rank", core::format_bytes(most_bytes))});
+  run.facts.push_back(device_fact);
+  run.facts.push_back({"fit", "", device_fact.text, ""});
   run.tables = memory_table(layout, stages) + traffic_table(layout, 0, stages.front().traffic);
   if (layout.pp() > 1) run.tables += "\nSchedule, one cell a pass\n" + plan::draw_schedule(schedule);
   if (layout.batch.global_batch != options.global_batch_size.value_or(layout.batch.global_batch))

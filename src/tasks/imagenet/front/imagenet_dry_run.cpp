@@ -21,7 +21,7 @@ namespace lockstep::tasks {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kFloatBytes = 4, kRoomForLibraries = 0.1;  // the second: of the device
+constexpr double kFloatBytes = 4;
 
 int64_t num_parameters(const std::vector<config::ParamSpec>& specs) {
   int64_t count = 0;
@@ -53,14 +53,6 @@ void add_network_facts(const ImagenetOptions& options, int64_t num_ranks, std::v
   facts.push_back({"gradient_bytes", "", bytes, ""});
 }
 
-std::string fit_text(double total, const RankMemory& memory) {
-  const double share = total / memory.bytes;
-  const char* verdict = share > 1                       ? "does not fit"
-                        : share > 1 - kRoomForLibraries ? "doubtful, kernels and libraries need room, too"
-                                                        : "fits";
-  return fmt::format("{}: {:.0f} % of {} ({})", verdict, 100 * share, core::format_bytes(memory.bytes), memory.source);
-}
-
 void add_memory_facts(const ImagenetMemory& planned, const std::optional<RankMemory>& memory,
                       std::vector<DryRunFact>& facts) {
   core::Json bytes = core::Json::object();
@@ -76,14 +68,7 @@ void add_memory_facts(const ImagenetMemory& planned, const std::optional<RankMem
   facts.push_back({"memory_per_rank_bytes", "memory of a rank", bytes,
                    fmt::format("{}, planned from shapes", core::format_bytes(planned.total()))});
   facts.insert(facts.end(), parts.begin(), parts.end());
-  core::Json device = nullptr;
-  if (memory)
-    device = {{"bytes", static_cast<int64_t>(memory->bytes)},
-              {"source", memory->source},
-              {"fits", planned.total() <= memory->bytes}};
-  facts.push_back(
-      {"device_memory", "memory of a device", device,
-       memory ? fit_text(planned.total(), *memory) : "not known; --device-memory SIZE|NAME asks whether it fits"});
+  facts.push_back(device_memory_fact(planned.total(), memory));
 }
 
 /// Pictures of an epoch, where the training data are here and say it without being read through: class folders, an
