@@ -205,7 +205,7 @@ std::unique_ptr<TokenCorpus> open_corpus(const GptDataConfig& config, const Blen
 
 /// Several corpora, or one with a weight.
 std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend& blend, const SplitBounds& bounds,
-                                       Split split) {
+                                       Split split, GptSampleOrigin origin) {
   const int64_t wanted = config.num_samples[static_cast<size_t>(split)];
   const std::vector<double> weights = normalised_weights(blend.weights);
   if (!weights.empty() && wanted == 0)
@@ -240,7 +240,7 @@ std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend&
                       index.count_of(static_cast<int64_t>(i)), split_name(split), blend.prefixes[i], sizes[i]),
           "raise --mid-level-dataset-surplus");
   }
-  return std::make_unique<GptSamples>(std::move(sets), index);
+  return std::make_unique<GptSamples>(std::move(sets), index, std::move(origin));
 }
 
 }  // namespace
@@ -254,16 +254,21 @@ std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split 
   const bool is_mock = !has_own_paths && config.data_path.empty();
   const std::vector<std::string>& paths = has_own_paths ? config.path_of_split[number] : config.data_path;
   if (!is_mock && paths.empty()) return nullptr;
-  const SplitBounds bounds = has_own_paths ? SplitBounds{0, 1} : parse_splits(is_mock ? "1,1,1" : config.split)[number];
+  const std::string shares = has_own_paths ? "" : is_mock ? "1,1,1" : config.split;
+  const SplitBounds bounds = has_own_paths ? SplitBounds{0, 1} : parse_splits(shares)[number];
   if (bounds.end <= bounds.begin) return nullptr;
   const Blend blend = parse_blend(paths);
-  if (blend.prefixes.size() > 1 || !blend.weights.empty()) return open_blend(config, blend, bounds, split);
+  GptSampleOrigin origin{
+      .prefixes = blend.prefixes, .split = shares, .sequence_length = config.sequence_length, .seed = config.seed};
+  std::erase(origin.split, ' ');
+  if (blend.prefixes.size() > 1 || !blend.weights.empty())
+    return open_blend(config, blend, bounds, split, std::move(origin));
   std::shared_ptr<const TokenCorpus> corpus =
       is_mock ? make_mock_corpus(config.vocab_size, config.eod) : open_corpus(config, blend, 0, split);
   std::vector<GptDataset> sets;
   sets.push_back(open_set(config, bounds, std::move(corpus), split, config.num_samples[number]));
   const int64_t one[] = {sets[0].num_samples()};
-  return std::make_unique<GptSamples>(std::move(sets), BlendIndex::exhaustive(one));
+  return std::make_unique<GptSamples>(std::move(sets), BlendIndex::exhaustive(one), std::move(origin));
 }
 
 std::filesystem::path default_index_folder(const GptDataConfig& config) {

@@ -68,8 +68,11 @@ void GptDataset::read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& p
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(done), out.end(), kPaddingToken);
 }
 
-GptSamples::GptSamples(std::vector<GptDataset> sets, BlendIndex blend)
-    : sets_(std::move(sets)), blend_(std::move(blend)) {}
+GptSamples::GptSamples(std::vector<GptDataset> sets, BlendIndex blend, GptSampleOrigin origin)
+    : sets_(std::move(sets)), blend_(std::move(blend)), origin_(std::move(origin)) {
+  origin_.num_sequences = 0;
+  for (const GptDataset& set : sets_) origin_.num_sequences += set.num_sequences();
+}
 
 void GptSamples::read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const {
   const BlendIndex::Place place = blend_[k];

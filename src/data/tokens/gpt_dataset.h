@@ -21,6 +21,7 @@ class GptDataset {
   GptDataset(std::shared_ptr<const TokenCorpus> corpus, const GptIndexConfig& config, ArrayCache* cache = nullptr);
 
   int64_t num_samples() const { return index_.num_samples(); }
+  int64_t num_sequences() const { return corpus_->num_sequences(); }  ///< Of the corpus, beyond its split, too.
   const GptIndex& index() const { return index_; }
   /// Equal for the same sequences, cut alike, however many samples are made of them.
   const std::string& source_hash() const { return source_hash_; }
@@ -104,20 +105,32 @@ struct SplitBounds {
 };
 std::vector<SplitBounds> parse_splits(const std::string& text);
 
+/// What samples are made of, in the words of the command line.
+struct GptSampleOrigin {
+  std::vector<std::string> prefixes = {};  ///< None: mock data.
+  int64_t num_sequences = 0;               ///< Of all corpora and splits; GptSamples counts them.
+  std::string split = {};                  ///< Without spaces; empty where the split has files of its own.
+  int64_t sequence_length = 0;
+  uint32_t seed = 0;
+};
+
 /// Samples of one split over all its corpora. All members are const and thread safe.
 class GptSamples {
  public:
-  GptSamples(std::vector<GptDataset> sets, BlendIndex blend);
+  GptSamples(std::vector<GptDataset> sets, BlendIndex blend, GptSampleOrigin origin);
   int64_t num_samples() const { return blend_.num_samples(); }
   void read(int64_t k, std::span<int32_t> out, std::vector<int32_t>& piece_begins) const;
   /// Equal on two machines when the samples are.
   std::string hash() const;
   /// Equal when the samples are of the same data, also in another number and so in another order.
   std::string source_hash() const;
+  /// Says what has changed where source_hash() is another one.
+  const GptSampleOrigin& origin() const { return origin_; }
 
  private:
   std::vector<GptDataset> sets_;
   BlendIndex blend_;
+  GptSampleOrigin origin_;
 };
 
 /// The samples of one split; nullptr when the split has no share of the data.

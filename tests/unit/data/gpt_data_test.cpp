@@ -334,6 +334,51 @@ TEST(GptStream, GoesOnExactlyWhereItStopped) {
   EXPECT_THROW(first.seek(beyond), DataError);
 }
 
+TEST(GptStream, ARefusedPositionNamesWhatChanged) {
+  const auto stream_of = [](const GptDataConfig& config) {
+    return GptStream(open_gpt_samples(config, Split::kTrain),
+                     {.sequence_length = config.sequence_length, .micro_batch_size = 1, .rules = {}});
+  };
+  core::Json saved = stream_of(two_corpora()).position();
+  const auto refusal = [&](const GptDataConfig& config) -> std::string {
+    try {
+      stream_of(config).seek(saved);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string begin = "data: cannot continue this stream: the samples are other ones: ";
+  GptDataConfig config = two_corpora();
+  config.split = "2";
+  EXPECT_EQ(refusal(config), "") << "all of the data, too";
+  config.split = "9, 1";
+  EXPECT_EQ(refusal(config), begin + "--split was 1 and is 9,1");
+  config.seed = 5;
+  EXPECT_EQ(refusal(config), begin + "--split was 1 and is 9,1; --seed was 1234 and is 5");
+  config = two_corpora();
+  config.sequence_length = 16;
+  config.data_path = {"1", golden_gpt("two"), "3", golden_gpt("one")};
+  EXPECT_EQ(refusal(config), begin + "--seq-length was 8 and is 16") << "the order of the data is the smaller change";
+  config = two_corpora();
+  config.data_path = {golden_gpt("two")};
+  const std::string other_data = refusal(config);
+  EXPECT_NE(other_data.find("the number of documents was "), std::string::npos) << other_data;
+  EXPECT_NE(other_data.find("the data were '" + golden_gpt("one") + " and 1 more' and are '" + golden_gpt("two") + "'"),
+            std::string::npos)
+      << other_data;
+
+  saved["made_of"]["seed"] = "of a damaged file";
+  EXPECT_EQ(refusal(two_corpora()), "") << "words decide nothing";
+  saved["source"] = "0";
+  EXPECT_EQ(refusal(two_corpora()), begin + "--seed was of a damaged file and is 1234");
+  saved["made_of"] = 7;
+  EXPECT_EQ(refusal(two_corpora()), begin + "data, split, seed or sequence length have changed");
+  saved["made_of"] = stream_of(two_corpora()).position()["made_of"];
+  EXPECT_EQ(refusal(two_corpora()), begin + "the documents of '" + golden_gpt("one") +
+                                        " and 1 more' have other lengths than when the checkpoint was saved");
+}
+
 TEST(TokenBatch, PiecesOfTheCorpusBoundAttention) {
   TokenBatch batch;
   batch.clear(6);
