@@ -123,6 +123,15 @@ bool has_ambiguous_comma(std::string_view field) {
   return core::parse_double(core::replace_all(std::string(field), ",", ".")).has_value();
 }
 
+bool may_part_thousands(std::string_view field) {
+  const size_t point = std::min(field.find('.'), field.size()), first = field.find(',');
+  if (first == std::string_view::npos || first == 0 || first > 3 || first > point || field.front() == '0') return false;
+  for (size_t at = first; at < point; at += 4)
+    if (field[at] != ',' || at + 4 > point) return false;
+  return field.find_first_not_of("0123456789,.") == std::string_view::npos &&
+         core::parse_double(core::replace_all(std::string(field), ",", "")).has_value();
+}
+
 namespace {
 /// A line of a table without what is no field: nothing for comments and empty lines.
 std::string_view table_line(std::string_view line, int64_t number) {
@@ -168,7 +177,7 @@ std::optional<std::vector<std::string>> read_table_header(const std::filesystem:
 
 CsvTable read_table(const std::filesystem::path& path) {
   CsvTable table{.source = path};
-  char separator = ',';
+  char& separator = table.separator;
   LineReader reader(path);
   for (std::string_view line; reader.next(line);) {
     line = table_line(line, reader.line_number());

@@ -14,6 +14,7 @@ struct CsvTable {
   std::vector<std::string> columns{};
   std::vector<std::vector<std::string>> rows{};  ///< As many fields as columns.
   std::vector<size_t> lines{};                   ///< Line of each row, from 1.
+  char separator = ',';                          ///< Of its fields.
 
   /// Number of a column, or nothing.
   std::optional<size_t> find(std::string_view column) const;
@@ -47,9 +48,13 @@ char separator_of(std::string_view header);
 /// Is this a number with a comma that may be a decimal or a thousands separator ("0,5", "1,234")? Not "1,234.5" nor
 /// "1,234,567".
 bool has_ambiguous_comma(std::string_view field);
-/// What to do about such a comma.
+/// Can commas part the thousands of this number: "1,234", "12,345.6"? Not of "0,512" nor "1,65".
+bool may_part_thousands(std::string_view field);
+/// What to do about a comma that is not read.
 inline constexpr const char* kCommaHint =
-    "write a decimal point and no thousands separators: a comma inside a number may be either";
+    "write a decimal point (1.65): commas in numbers are read only where they part thousands (\"1,650\" in quotes, in "
+    "a "
+    "file whose fields are parted by commas)";
 
 /// A text as a field of a CSV file: quoted where a program that parts fields at ',', ';' or a tab needs it. A
 /// spreadsheet would compute what begins with '=', '+', '-' or '@': such a text gets a "'" in front, but for numbers

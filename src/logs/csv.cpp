@@ -372,7 +372,7 @@ class CsvParser : public LogParser {
     facts.push_back(text);
     if (text.empty() || !is_count_fact(column.fact)) return true;
     constexpr double kMaxCount = 1e9;
-    const auto number = core::parse_double(text);
+    const auto number = core::parse_double(core::may_part_thousands(text) ? core::replace_all(text, ",", "") : text);
     if (!number || !(*number >= 1) || *number > kMaxCount || std::trunc(*number) != *number)
       return refuse(line, fmt::format("the column '{}' holds something else than a whole number above 0", column.name));
     facts.back() = fmt::format("{:.0f}", *number);
@@ -401,7 +401,8 @@ class CsvParser : public LogParser {
     if (column.field == Field::kFact) return set_fact(column, text, held.line, facts);
     if (column.field == Field::kNone || text.empty()) return true;
     LogLine& line = held.line;
-    const bool is_thousands = is_csv_count(column.field) && text.find(',') + 4 == text.size();
+    const bool is_thousands = (is_csv_count(column.field) && text.find(',') + 4 == text.size()) ||
+                              (separator_ == ',' && core::may_part_thousands(text));  // which stood in quotes
     if (core::has_ambiguous_comma(text) && !is_thousands)
       throw DataError(fmt::format("record: '{}' line {}, column '{}': '{}' is a number with a comma", source(),
                                   line.number, column.name, text),

@@ -28,37 +28,56 @@ bool is_numeric(const core::CsvTable& table, size_t column) {
   });
 }
 
+/// The first comma of a column of numbers that take_thousands left is an error.
 void refuse_commas(const core::CsvTable& table) {
   for (size_t column = 0; column < table.columns.size(); ++column) {
     if (!is_numeric(table, column)) continue;
-    for (size_t row = 0; row < table.rows.size(); ++row)
-      if (core::has_ambiguous_comma(table.rows[row][column]))
-        throw DataError(
-            fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(),
-                        table.lines[row], table.columns[column], table.rows[row][column]),
-            core::kCommaHint);
+    std::optional<size_t> refused;
+    for (size_t row = 0; row < table.rows.size(); ++row) {
+      const std::string& text = table.rows[row][column];
+      if (!core::has_ambiguous_comma(text)) continue;
+      if (!refused) refused = row;
+      if (core::may_part_thousands(text)) continue;
+      refused = row;  // which shows best what the commas of this column are
+      break;
+    }
+    if (refused)
+      throw DataError(
+          fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(),
+                      table.lines[*refused], table.columns[column], table.rows[*refused][column]),
+          core::kCommaHint);
   }
 }
 
-/// "1,234.5" and "1,234,567": commas that can part thousands alone.
-bool has_thousands(const std::string& text) {
-  const size_t point = std::min(text.find('.'), text.size()), first = text.find(',');
-  if (first == std::string::npos || first == 0 || first > 3 || first > point) return false;
-  for (size_t at = first; at < point; at += 4)
-    if (text[at] != ',' || at + 4 > point) return false;
-  return core::parse_double(core::replace_all(text, ",", "")).has_value();
+/// Do commas part thousands in a column? Some field says so itself ("1,234,567", "1,234.5"), or the file is parted by
+/// commas, so that "1,650" stood in quotes, and all else in the column are numbers.
+bool parts_thousands(const core::CsvTable& table, size_t column) {
+  const auto has = [&](const auto& is_such) {
+    return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return is_such(row[column]); });
+  };
+  if (!has(core::may_part_thousands)) return false;
+  if (has([](const std::string& text) { return core::may_part_thousands(text) && !core::has_ambiguous_comma(text); }))
+    return true;
+  return table.separator == ',' && !has([](const std::string& text) {
+           return !core::may_part_thousands(text) && !core::parse_double(text) && !is_absent(text);
+         });
 }
 
-/// Takes commas out of fields where they can part thousands alone, and of "1,234" where another field of the column
-/// tells that they do.
-void take_thousands(core::CsvTable& table) {
+/// Takes commas out of fields where they part thousands, and says so where one of them could be a decimal comma.
+void take_thousands(ResultTable& result) {
+  core::CsvTable& table = result.table;
   for (size_t column = 0; column < table.columns.size(); ++column) {
-    const bool is_told = std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
-      return has_thousands(row[column]) && !core::has_ambiguous_comma(row[column]);
-    });
-    if (!is_told) continue;
-    for (auto& row : table.rows)
-      if (has_thousands(row[column])) row[column] = core::replace_all(row[column], ",", "");
+    if (!parts_thousands(table, column)) continue;
+    std::string doubtful;
+    for (auto& row : table.rows) {
+      if (!core::may_part_thousands(row[column])) continue;
+      const std::string given = row[column];
+      row[column] = core::replace_all(given, ",", "");
+      if (doubtful.empty() && core::has_ambiguous_comma(given))
+        doubtful = fmt::format("Commas in column '{}' part thousands: '{}' was read as {}.", table.columns[column],
+                               given, row[column]);
+    }
+    if (!doubtful.empty()) result.notes.push_back(std::move(doubtful));
   }
 }
 
@@ -259,7 +278,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   check_size(result.table);
   core::CsvTable& table = result.table;
   result.given = table.columns;
-  take_thousands(table);
+  take_thousands(result);
   refuse_commas(table);
   const std::string unit = throughput_unit(table);
   std::map<std::string, std::string> taken;  // known name -> as given

@@ -110,6 +110,10 @@ TEST(Table, CommasInNumbersAreInDoubt) {
   for (const char* text : {"0,5", "1,234", "-2,25", "1,5e3"}) EXPECT_TRUE(has_ambiguous_comma(text)) << text;
   for (const char* text : {"1,234.5", "1,234,567", "a,b", "12", "", "0.5", "ranks 0,1"})
     EXPECT_FALSE(has_ambiguous_comma(text)) << text;
+  for (const char* text : {"1,650", "12,345.6", "1,234,567", "650,000"}) EXPECT_TRUE(may_part_thousands(text)) << text;
+  for (const char* text :
+       {"1,65", "0,512", "1650", "1,6500", "1234,567", "1,234,56", ",650", "-1,650", "1,650 s", "1.5,000"})
+    EXPECT_FALSE(may_part_thousands(text)) << text;
   const CsvTable table = TableFile("nodes;rate\n1;100,5\n2;95 %\n").read();
   for (size_t row = 0; row < 2; ++row) {
     try {

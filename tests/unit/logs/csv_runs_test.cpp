@@ -97,6 +97,9 @@ TEST(CsvRuns, NodesAndDevicesAreTwoFactsAndRepeatsAreParted) {
       read_runs("step,step_time_ms,nodes,gpus_per_node\n0,10,1,4\n0,11,2,4\n");
   ASSERT_EQ(per_node.size(), 2u);
   EXPECT_EQ(per_node[1].setup.devices, 8);
+  const std::vector<record::RunData> large = read_runs("step,step_time_ms,nodes\n0,10,\"1,024\"\n0,11,1024\n");
+  ASSERT_EQ(large.size(), 1u) << "one number of nodes, written in two ways";
+  EXPECT_EQ(large[0].setup.nodes, 1024);
 }
 
 TEST(CsvRuns, ABatchPartsRunsOnlyWhereStepsComeAgain) {

@@ -712,6 +712,23 @@ TEST(LogTraps, CsvFilesOfOtherLandsAreReadOrRefusedInWords) {
   }
 }
 
+TEST(LogTraps, CommasInQuotesPartThousands) {
+  const record::RunData run =
+      LogText("step,step_ms,samples_per_s\n0,\"1,650\",\"12,345\"\n1,980.5,\"11,000.5\"\n", "steps.csv").read();
+  EXPECT_EQ(run.steps.step_ms, (std::vector<double>{1650, 980.5}));
+  for (const char* number : {"1,65", "0,650"}) {
+    try {
+      LogText(fmt::format("step,step_ms\n0,\"1,650\"\n1,\"{}\"\n", number), "steps.csv").read();
+      ADD_FAILURE() << number << " was taken";
+    } catch (const DataError& error) {
+      EXPECT_NE(error.text().find(fmt::format("line 3, column 'step_ms': '{}' is a number with a comma", number)),
+                std::string::npos)
+          << error.text();
+      EXPECT_NE(error.text().find("only where they part thousands"), std::string::npos) << error.text();
+    }
+  }
+}
+
 TEST(LogTraps, SeveralRestartsInOneFile) {
   std::string text;
   const auto add = [&](int from, int to, double ms) {

@@ -527,6 +527,23 @@ TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
       << "a table all the same";
 }
 
+TEST(Published, CommasInQuotesPartThousands) {
+  const PublishedTable table =
+      table_of("nodes,samples_per_s,note\n1,950,a\n2,\"1,650\",\"2,5 racks\"\n4,-,\"1,234\"\n8,\"6,100\",\n");
+  EXPECT_EQ(table.printed.text(1, "samples_per_s"), "1650");
+  EXPECT_EQ(table.printed.text(2, "samples_per_s"), "6100");
+  EXPECT_NE(notes_of_table(table).find("Commas in column 'samples_per_s' part thousands: '1,650' was read as 1650."),
+            std::string::npos)
+      << notes_of_table(table);
+  const std::string decimal = error_of("nodes,samples_per_s\n1,\"1,650\"\n2,\"3,25\"\n");
+  for (const char* words : {"line 3, column 'samples_per_s': '3,25' is a number with a comma",
+                            "write a decimal point (1.65)", "only where they part thousands"})
+    EXPECT_NE(decimal.find(words), std::string::npos) << decimal;
+  EXPECT_NE(error_of("nodes;samples_per_s\n1;950\n2;1,650\n").find("'1,650' is a number with a comma"),
+            std::string::npos)
+      << "where semicolons part fields, commas are decimal ones";
+}
+
 TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {
   const PublishedTable table =
       table_of("nodes,images/s,status,eff\n1,100,ok,-\n2,,failed,\n4,370,ok,92.5\n8,OOM,failed,\n");
