@@ -3,7 +3,7 @@
 //
 // A time column is needed; units are taken from its name. Lines that begin with '#' are comments. Columns that tell of
 // the run (nodes, model, repeat: csv_columns.h) part the rows into runs, one for each combination of their values, in
-// whatever order the rows come.
+// whatever order the rows come. Exports of W&B have a column for each run instead ("run1 - step_time_s").
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +11,12 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/csv_table.h"
 #include "core/error.h"
+#include "core/join_first.h"
 #include "core/strings.h"
 #include "logs/csv_columns.h"
 #include "logs/csv_runs.h"
@@ -76,12 +78,12 @@ class CsvParser : public LogParser {
     HeldRow held{.line = line};
     held.line.text = {};
     held.line.time_s.reset();
-    std::vector<std::string> facts;
-    for (size_t at = 0; at < columns_.size(); ++at) {
-      if (!set_cell(columns_[at], (*fields)[at], held, facts)) return LineUse::kRejected;
+    std::vector<std::string> facts(fact_columns_.size());
+    if (!set_cells(shared_, *fields, held, facts)) return LineUse::kRejected;
+    for (size_t at = 0; at < columns_.size(); ++at)
       if (auto& values = unread_[at]; columns_[at].field == Field::kNone && values.size() <= kMaxUnread)
         values.insert((*fields)[at]);
-    }
+    if (!side_by_side_.empty()) return hold_side_by_side(*fields, held, facts);
     if (!may_be_elapsed_ && !is_step_time(held.row.step_ms)) return LineUse::kRejected;
     hold(std::move(held), std::move(facts));
     return LineUse::kUsed;
@@ -133,6 +135,27 @@ class CsvParser : public LogParser {
     if (!has_step_) held.row.step = run.num_rows_of_start, held.row.num_steps = 1;
     ++run.num_rows_of_start;
     run.rows.push_back(std::move(held));
+  }
+
+  /// One row for each run that has something in its columns.
+  LineUse hold_side_by_side(const std::vector<std::string>& fields, const HeldRow& shared,
+                            const std::vector<std::string>& shared_facts) {
+    LineUse use = LineUse::kOther;
+    for (const RunColumns& run : side_by_side_) {
+      if (std::all_of(run.columns.begin(), run.columns.end(), [&](size_t at) { return fields[at].empty(); })) continue;
+      HeldRow held = shared;
+      std::vector<std::string> facts = shared_facts;
+      if (!set_cells(run.columns, fields, held, facts)) {
+        if (use == LineUse::kOther) use = LineUse::kRejected;
+        continue;
+      }
+      if (std::isnan(held.row.step_ms) || (!may_be_elapsed_ && !is_step_time(held.row.step_ms)))
+        continue;  // of this step it has something else, a loss say
+      facts.back() = run.name;
+      hold(std::move(held), std::move(facts));
+      use = LineUse::kUsed;
+    }
+    return use;
   }
 
   /// "'nodes', 'run'"
@@ -206,7 +229,11 @@ class CsvParser : public LogParser {
   /// "nodes=2, run=b": what differs between the runs of the file, the facts in columns `varying`.
   std::string part_of(const CsvRun& run, const std::vector<size_t>& varying) const {
     std::vector<std::string> words;
-    for (const size_t at : varying) words.push_back(fmt::format("{}={}", fact_columns_[at]->name, run.facts[at]));
+    for (const size_t at : varying) {
+      const CsvColumn& column = *fact_columns_[at];
+      words.push_back(
+          fmt::format("{}={}", column.run.empty() ? std::string_view(column.name) : column.fact, run.facts[at]));
+    }
     if (!run.batch.empty()) words.push_back("global_batch=" + run.batch);
     return core::join(words, ", ");
   }
@@ -328,9 +355,12 @@ class CsvParser : public LogParser {
     columns_ = csv_columns_of(text);
     unread_.resize(columns_.size());
     has_step_ = has_csv_field(columns_, Field::kStep);
+    const std::vector<std::string> runs = runs_side_by_side(columns_);
+    if (runs.empty())
+      for (CsvColumn& column : columns_) column.run.clear();
     check_doubles();
+    part_columns(runs);
     for (const CsvColumn& column : columns_) {
-      if (column.field == Field::kFact) fact_columns_.push_back(&column);
       if (column.field != Field::kStepTime) continue;
       is_unit_given_ = column.is_unit_given;
       if (column.may_be_elapsed) may_be_elapsed_ = true, elapsed_name_ = column.name;
@@ -342,13 +372,59 @@ class CsvParser : public LogParser {
         "samples_per_s) is no log of steps");
   }
 
+  /// Which columns are of which of the runs that stand side by side, and where each fact is held.
+  void part_columns(const std::vector<std::string>& runs) {
+    std::map<std::string_view, size_t> place_of;
+    for (const std::string& run : runs) {
+      place_of[run] = side_by_side_.size();
+      side_by_side_.push_back({.name = run});
+    }
+    std::map<std::string_view, size_t> slot_of;  // of facts that each run has in a column of its own
+    slots_.resize(columns_.size());
+    for (size_t at = 0; at < columns_.size(); ++at) {
+      CsvColumn& column = columns_[at];
+      if (!runs.empty() && column.fact == "run") {
+        builder_.count_problem(
+            fmt::format("the column '{}' is not read: names of other columns tell the runs apart, such as '{}'",
+                        column.name, runs.front()));
+        column.field = Field::kNone;
+      }
+      if (column.field == Field::kFact) {
+        const bool is_shared = column.run.empty();
+        const auto known = is_shared ? slot_of.end() : slot_of.find(column.fact);
+        slots_[at] = known == slot_of.end() ? fact_columns_.size() : known->second;
+        if (!is_shared) slot_of.try_emplace(column.fact, slots_[at]);
+        if (slots_[at] == fact_columns_.size()) fact_columns_.push_back(&column);
+      }
+      if (column.field == Field::kNone) continue;
+      (column.run.empty() ? shared_ : side_by_side_[place_of.at(column.run)].columns).push_back(at);
+    }
+    if (runs.empty()) return;
+    fact_columns_.push_back(&run_column_);
+    const auto has_time = [&](const std::vector<size_t>& columns) {
+      return std::any_of(columns.begin(), columns.end(),
+                         [&](size_t at) { return columns_[at].field == Field::kStepTime; });
+    };
+    if (has_time(shared_)) return;
+    std::vector<std::string> timeless;
+    std::erase_if(side_by_side_, [&](const RunColumns& run) {
+      if (has_time(run.columns)) return false;
+      timeless.push_back(fmt::format("'{}'", run.name));
+      return true;
+    });
+    if (!timeless.empty())
+      builder_.count_problem(
+          fmt::format("{} without a column of step times: left out", core::join_first(timeless, kMaxNamed)));
+  }
+
   /// Of two columns that mean the same the first is read; two step times are refused, since the report hangs on them.
   /// Names of repeats may be of several parts.
   void check_doubles() {
-    std::map<std::pair<Field, std::string_view>, std::string> first;
+    using Meaning = std::tuple<std::string_view, Field, std::string_view>;  // of a run's column, what it tells
+    std::map<Meaning, std::string> first;
     for (CsvColumn& column : columns_) {
       if (column.field == Field::kNone || column.fact == "run") continue;
-      const auto [place, is_new] = first.emplace(std::pair(column.field, column.fact), column.name);
+      const auto [place, is_new] = first.emplace(Meaning(column.run, column.field, column.fact), column.name);
       if (is_new) continue;
       if (column.field == Field::kStepTime)
         throw DataError(fmt::format("record: '{}': the columns '{}' and '{}' both tell the step time", source(),
@@ -367,15 +443,14 @@ class CsvParser : public LogParser {
   }
 
   /// A fact as it tells runs apart: "2" and "2.0" nodes are the same. False after a refusal.
-  bool set_fact(const CsvColumn& column, const std::string& text, const LogLine& line,
-                std::vector<std::string>& facts) {
-    facts.push_back(text);
+  bool set_fact(const CsvColumn& column, const std::string& text, const LogLine& line, std::string& fact) {
+    fact = text;
     if (text.empty() || !is_count_fact(column.fact)) return true;
     constexpr double kMaxCount = 1e9;
     const auto number = core::parse_double(core::may_part_thousands(text) ? core::replace_all(text, ",", "") : text);
     if (!number || !(*number >= 1) || *number > kMaxCount || std::trunc(*number) != *number)
       return refuse(line, fmt::format("the column '{}' holds something else than a whole number above 0", column.name));
-    facts.back() = fmt::format("{:.0f}", *number);
+    fact = fmt::format("{:.0f}", *number);
     return true;
   }
 
@@ -397,8 +472,16 @@ class CsvParser : public LogParser {
     return true;
   }
 
-  bool set_cell(const CsvColumn& column, const std::string& text, HeldRow& held, std::vector<std::string>& facts) {
-    if (column.field == Field::kFact) return set_fact(column, text, held.line, facts);
+  /// False where one of the cells is refused.
+  bool set_cells(const std::vector<size_t>& columns, const std::vector<std::string>& fields, HeldRow& held,
+                 std::vector<std::string>& facts) {
+    return std::all_of(columns.begin(), columns.end(), [&](size_t at) {
+      return columns_[at].field == Field::kFact ? set_fact(columns_[at], fields[at], held.line, facts[slots_[at]])
+                                                : set_cell(columns_[at], fields[at], held);
+    });
+  }
+
+  bool set_cell(const CsvColumn& column, const std::string& text, HeldRow& held) {
     if (column.field == Field::kNone || text.empty()) return true;
     LogLine& line = held.line;
     const bool is_thousands = (is_csv_count(column.field) && text.find(',') + 4 == text.size()) ||
@@ -447,11 +530,21 @@ class CsvParser : public LogParser {
     }
   }
 
+  static constexpr size_t kMaxNamed = 5;
   static constexpr size_t kMaxUnread = 16;  // a column of more values is a measurement or a remark
   std::string header_{}, comment_{};        // the last comment above the header may be the header itself
   char separator_ = ',';
   std::vector<CsvColumn> columns_{};
-  std::vector<const CsvColumn*> fact_columns_{};
+  std::vector<const CsvColumn*> fact_columns_{};  // of each fact of a row; the last is the run where runs stand side
+                                                  // by side
+  std::vector<size_t> slots_{};                   // of each column of a fact: its place among these
+  std::vector<size_t> shared_{};                  // columns that are read and are of no one run
+  struct RunColumns {
+    std::string name{};
+    std::vector<size_t> columns{};
+  };
+  std::vector<RunColumns> side_by_side_{};
+  const CsvColumn run_column_{.field = Field::kFact, .name = "run", .fact = "run"};
   std::vector<std::set<std::string>> unread_{};  // values of columns of unknown names, up to one more than kMaxUnread
   bool has_step_ = false, step_units_ = false, wait_units_ = false;  // units stand behind the numbers
   bool may_be_elapsed_ = false, is_unit_given_ = false, is_by_epoch_ = false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "core/csv_table.h"
@@ -42,20 +44,34 @@ std::string_view fact_of(std::string_view quantity) {
   return quantity == "gpus" ? "devices" : quantity == "local_batch" ? "samples_per_device" : quantity;
 }
 
-/// "run1 - loss" -> "loss": W&B puts the run before a metric, and the least and largest values beside it, which are no
-/// columns of their own.
-std::string_view metric_of(std::string_view header) {
+/// A header as W&B writes it: the run before a metric.
+struct RunMetric {
+  std::string_view run{}, metric{};
+};
+
+/// "run1 - loss" -> run1, loss. The least and largest values that W&B puts beside it are no columns of their own.
+RunMetric run_metric_of(std::string_view header) {
   constexpr std::string_view kAfterRun = " - ";
   for (const std::string_view extreme : {"__MIN", "__MAX"})
     if (core::ends_with(header, extreme)) return {};
   const size_t at = header.rfind(kAfterRun);
-  return at == std::string_view::npos ? header : header.substr(at + kAfterRun.size());
+  if (at == std::string_view::npos) return {.metric = header};
+  return {.run = header.substr(0, at), .metric = header.substr(at + kAfterRun.size())};
+}
+
+/// "perf/step_time" -> "step_time": metrics of training in a group. A group of another name ("val") tells of something
+/// else.
+std::string_view without_group(std::string_view metric) {
+  for (const std::string_view group : {"train/", "perf/", "performance/", "timing/", "time/", "throughput/"})
+    if (core::starts_with(metric, group)) return metric.substr(group.size());
+  return metric;
 }
 
 /// "Step time (ms)" -> step time in ms. "step_ms" is a time, "step" a number.
 CsvColumn column_of(std::string_view header) {
-  const std::string name = core::plain_name(metric_of(header));
-  CsvColumn column{.name = std::string(header)};
+  const RunMetric parts = run_metric_of(header);
+  const std::string name = core::plain_name(without_group(parts.metric));
+  CsvColumn column{.name = std::string(header), .run = std::string(parts.run)};
   if (const auto unit = core::find_time_unit(name)) {
     const std::string_view duration = find_duration(unit->stem, ColumnUse::kSteps);
     column.may_be_elapsed = unit->stem == "time";
@@ -82,6 +98,20 @@ std::vector<CsvColumn> csv_columns_of(std::string_view header) {
   if (const auto names = core::split_csv_line(header, core::separator_of(header)))
     for (const std::string& name : *names) columns.push_back(column_of(name));
   return columns;
+}
+
+std::vector<std::string> runs_side_by_side(const std::vector<CsvColumn>& columns) {
+  std::vector<std::string> runs;
+  std::set<std::string_view> known;
+  std::map<std::pair<CsvField, std::string_view>, std::string_view> run_of;  // whose quantity came first
+  bool are_several = false;
+  for (const CsvColumn& column : columns) {
+    if (column.run.empty() || column.field == Field::kNone) continue;
+    if (known.insert(column.run).second) runs.push_back(column.run);
+    const auto [first, is_first] = run_of.try_emplace({column.field, column.fact}, column.run);
+    are_several = are_several || (!is_first && first->second != column.run);
+  }
+  return are_several ? runs : std::vector<std::string>();
 }
 
 bool has_csv_field(const std::vector<CsvColumn>& columns, CsvField field) {

@@ -31,12 +31,16 @@ struct CsvColumn {
   double unit_ms = 1000;  ///< Of times.
   bool is_unit_given = false;
   std::string name{};           ///< As the header has it.
+  std::string run{};            ///< Of W&B's "run1 - loss": the run that this column alone is of.
   bool may_be_elapsed = false;  ///< "time_s": of a step, or since the start.
   std::string_view fact{};      ///< Of kFact: its name as record/meta.h has it, or "run" for what tells repeats apart.
 };
 
 /// The columns of a header, known by their names whatever their case and punctuation.
 std::vector<CsvColumn> csv_columns_of(std::string_view header);
+/// The runs that stand beside one another in the columns, as in exports of W&B ("run1 - step_time_s", "run2 -
+/// step_time_s"); none where no quantity is there for two of them.
+std::vector<std::string> runs_side_by_side(const std::vector<CsvColumn>& columns);
 bool has_csv_field(const std::vector<CsvColumn>& columns, CsvField field);
 /// Is it a table of steps with their times? One with nodes or devices and without steps
 /// is one of points (core/csv_table.h).

@@ -191,6 +191,41 @@ TEST(CsvRuns, WhatCannotBeToldApartIsExplainedByItsColumn) {
   EXPECT_THROW(read_runs(many), DataError);
 }
 
+TEST(CsvRuns, RunsSideBySideInAnExportOfWandbAreReadEach) {
+  const std::vector<record::RunData> runs = read_runs(
+      "\"Step\",\"bold-sun-1 - perf/step_time_ms\",\"bold-sun-1 - perf/step_time_ms__MIN\",\"bold-sun-1 - "
+      "perf/step_time_ms__MAX\",\"wild - moon-2 - perf/step_time_ms\",\"wild - moon-2 - "
+      "perf/step_time_ms__MIN\",\"bold-sun-1 - train/loss\",\"wild - moon-2 - train/loss\",\"wild - moon-2 - "
+      "val/loss\",\"late - train/loss\"\n"
+      "0,500,500,500,700,700,7.1,7.2,9,8\n"
+      "1,,,,710,710,,6.9,,\n"
+      "2,520,520,520,,,6.5,6.6,,\n"
+      "3,521,521,521,721,721,6.4,,,7\n");
+  EXPECT_EQ(parts_of(runs), (std::vector<std::string>{"run=bold-sun-1", "run=wild - moon-2"}));
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].steps.step, (std::vector<int64_t>{0, 2, 3}));
+  EXPECT_EQ(runs[0].steps.step_ms, (std::vector<double>{500, 520, 521}));
+  EXPECT_EQ(runs[0].steps.loss, (std::vector<double>{7.1, 6.5, 6.4}));
+  EXPECT_EQ(runs[1].steps.step, (std::vector<int64_t>{0, 1, 3}));
+  EXPECT_EQ(runs[1].steps.step_ms, (std::vector<double>{700, 710, 721}));
+  EXPECT_EQ(runs[1].steps.loss.at(1), 6.9);
+  EXPECT_EQ(problems_of(runs), "'late' without a column of step times: left out");
+
+  const std::vector<record::RunData> facts = read_runs(
+      "step,nodes,a - step_time_ms,b - step_time_ms,a - gpus,b - gpus,run\n0,2,10,20,8,16,x\n1,2,11,21,8,16,x\n");
+  ASSERT_EQ(facts.size(), 2u);
+  EXPECT_EQ(parts_of(facts), (std::vector<std::string>{"devices=8, run=a", "devices=16, run=b"}));
+  EXPECT_EQ(facts[1].setup.nodes, 2);
+  EXPECT_EQ(facts[1].setup.devices, 16);
+  EXPECT_EQ(facts[1].steps.step_ms, (std::vector<double>{20, 21}));
+  EXPECT_NE(problems_of(facts).find("the column 'run' is not read"), std::string::npos) << problems_of(facts);
+
+  const std::vector<record::RunData> one = read_runs("Step,a - step_time_ms,a - loss\n0,10,7\n1,11,6\n");
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(parts_of(one), std::vector<std::string>{""});
+  EXPECT_EQ(one[0].steps.loss, (std::vector<double>{7, 6}));
+}
+
 TEST(CsvRuns, UnitsAreOfTheFileWhereTheWorkIsTheSame) {
   const auto text_of = [](const char* column, const char* a, const char* b) {
     std::string text = fmt::format("step,step_time,{}\n", column);
