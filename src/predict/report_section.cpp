@@ -6,12 +6,16 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "predict/document.h"
 #include "predict/page.h"
 #include "predict/run_curves.h"
+#include "predict/table_curves.h"
+#include "stats/statistics.h"
 
 namespace lockstep::predict {
 namespace {
@@ -87,6 +91,49 @@ std::optional<draw::Section> prediction_section(const analysis::Analysis& runs) 
 }
 
 namespace {
+/// Mean rate at each size, up to a factor that all sizes share.
+std::map<double, double> rates_by_size(const MeasuredCurve& curve) {
+  std::map<double, std::vector<double>> all;
+  for (const CurvePoint& point : curve.points)
+    all[point.size].push_back(point.measured.size.work * point.measured.size.devices / point.measured.step_s);
+  std::map<double, double> rates;
+  for (const auto& [size, values] : all) rates[size] = stats::mean(values);
+  return rates;
+}
+
+/// Are these the same sizes with the same rates? The names of curves are made of other words in reports.
+bool is_same_curve(const analysis::Curve& rows, const MeasuredCurve& curve) {
+  constexpr double kRounding = 0.01;
+  const std::map<double, double> rates = rates_by_size(curve);
+  if (rows.points.size() != rates.size()) return false;
+  double first_ratio = 0;
+  for (const analysis::Point& point : rows.points) {
+    const auto rate = rates.find(static_cast<double>(point.size));
+    if (rate == rates.end()) return false;
+    const double ratio = (is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value) / rate->second;
+    if (first_ratio == 0) first_ratio = ratio;
+    if (!(std::fabs(ratio / first_ratio - 1) < kRounding)) return false;
+  }
+  return true;
+}
+
+/// Curves of the tables of results that rows are from, by the names of those in the report.
+std::map<std::string, MeasuredCurve> curves_of_tables(const analysis::Analysis& rows) {
+  std::set<std::filesystem::path> tables;
+  for (const analysis::RunSummary& run : rows.runs)
+    if (run.format == analysis::kTableRow) tables.insert(run.source);
+  std::map<std::string, MeasuredCurve> curves;
+  for (const std::filesystem::path& table : tables) {
+    try {
+      for (const MeasuredCurve& curve : read_table_curves(table))
+        for (const analysis::Curve& shown : rows.curves)
+          if (is_same_curve(shown, curve)) curves.emplace(shown.name, curve);
+    } catch (const Error&) {  // what the report reads, predict may find too little in
+    }
+  }
+  return curves;
+}
+
 std::optional<analysis::KeptRate> kept_rate(const MeasuredCurve& curve, int64_t size) {
   const CurvePoint& last = curve.points.back();
   const auto target = static_cast<double>(size);
@@ -103,7 +150,8 @@ std::optional<analysis::KeptRate> kept_rate(const MeasuredCurve& curve, int64_t 
         fmt::format(
             "predicted, not measured: of the rate per node at {:g} {} it keeps {:.1f} % (90 % interval {:.1f} to "
             "{:.1f} %) by the model of `lockstep predict`, calibrated on the {} measured sizes",
-            last.size, curve.size_name, 100 * rate.median, 100 * rate.low, 100 * rate.high, curve.points.size())};
+            last.size, curve.size_name, 100 * rate.median, 100 * rate.low, 100 * rate.high,
+            rates_by_size(curve).size())};
   } catch (const DataError&) {
     return std::nullopt;
   }
@@ -111,9 +159,9 @@ std::optional<analysis::KeptRate> kept_rate(const MeasuredCurve& curve, int64_t 
 }  // namespace
 
 analysis::PredictKeptRate kept_rate_predictor(const analysis::Analysis& runs) {
-  std::map<std::string, MeasuredCurve> curves;
-  for (MeasuredCurve& curve : curves_of(runs))
-    if (curve.points.size() >= 2) curves.emplace(curve.name, std::move(curve));
+  std::map<std::string, MeasuredCurve> curves = curves_of_tables(runs);
+  for (MeasuredCurve& curve : curves_of(runs)) curves.try_emplace(curve.name, std::move(curve));
+  std::erase_if(curves, [](const auto& named) { return rates_by_size(named.second).size() < 2; });
   auto known = std::make_shared<std::map<std::pair<std::string, int64_t>, std::optional<analysis::KeptRate>>>();
   return [curves = std::move(curves), known](const analysis::Curve& curve,
                                              int64_t size) -> std::optional<analysis::KeptRate> {

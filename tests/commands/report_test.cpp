@@ -320,6 +320,39 @@ TEST(ReportCommand, PublishedTablesAreRecomputedAndTheirDifferencesListed) {
   EXPECT_EQ(run_lockstep({"report", table, (folder.path() / "run").string()}).exit_code, 2);
 }
 
+TEST(ReportCommand, AProposalOfATableAsksPredictForWhatWasNotMeasured) {
+  core::TempDir folder;
+  const fs::path table = folder.path() / "mine.csv", out = folder.path() / "out";
+  for (const char* text :
+       {"nodes,samples_per_s\n1,1000\n2,1950\n4,3800\n8,7300\n",
+        "nodes,gpus,global_batch,step_time_s\n1,4,256,0.500\n2,8,512,0.512\n4,16,1024,0.530\n8,32,2048,0.55\n",
+        "nodes,precision,tokens_per_s\n1,fp8,1000\n2,fp8,1950\n4,fp8,3800\n8,fp8,7300\n1,bf16,600\n2,bf16,1190\n"
+        "4,bf16,2350\n8,bf16,4600\n"}) {
+    core::write_file_atomic(table, text);
+    const auto proposal_for = [&](const char* nodes) {
+      const ProgramResult result = run_lockstep(
+          {"report", table.string(), "-o", out.string(), "--proposal", "--job-nodes", nodes, "--format", "md"});
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      return read_or_empty(out / "proposal" / "report.md");
+    };
+    const std::string beyond = proposal_for("32");
+    for (const char* words : {"predicted, not measured (M15)", "of the rate per node at 8 nodes it keeps",
+                              "lockstep predict", "calibrated on the 4 measured sizes"})
+      EXPECT_NE(beyond.find(words), std::string::npos) << words << "\n" << text << beyond;
+    EXPECT_EQ(beyond.find("extrapolated, not measured"), std::string::npos) << beyond;
+    EXPECT_EQ(proposal_for("8").find("M15"), std::string::npos) << "a size that was measured";
+  }
+  // What it keeps is what `lockstep predict` says of the same table.
+  core::write_file_atomic(table, "nodes,samples_per_s\n1,1000\n2,1950\n4,3800\n8,7300\n");
+  const ProgramResult predicted = run_lockstep({"predict", table.string(), "--nodes", "32", "--json"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  const double rate = Json::parse(predicted.out).at(0).at("predicted").at(0).at("rate").at("p50").get<double>();
+  ASSERT_EQ(run_lockstep({"report", table.string(), "-o", out.string(), "--proposal", "--job-nodes", "32"}).exit_code,
+            0);
+  const std::string text = read_or_empty(out / "proposal" / "report.md");
+  EXPECT_NE(text.find(fmt::format("it keeps {:.1f} %", 100 * rate / 32 / (7300.0 / 8))), std::string::npos) << text;
+}
+
 TEST(ReportCommand, OwnTablesAreAppliedWithAndRefuseWhatTheyCannotTell) {
   core::TempDir folder;
   const fs::path table = folder.path() / "mine.csv", out = folder.path() / "out";
