@@ -52,9 +52,7 @@ bool has_ambiguous_comma(std::string_view field);
 bool may_part_thousands(std::string_view field);
 /// What to do about a comma that is not read.
 inline constexpr const char* kCommaHint =
-    "write a decimal point (1.65): commas in numbers are read only where they part thousands (\"1,650\" in quotes, in "
-    "a "
-    "file whose fields are parted by commas)";
+    "write a decimal point (1.65); commas may only part thousands (\"1,650\" in quotes, where commas part the fields)";
 
 /// A text as a field of a CSV file: quoted where a program that parts fields at ',', ';' or a tab needs it. A
 /// spreadsheet would compute what begins with '=', '+', '-' or '@': such a text gets a "'" in front, but for numbers

@@ -537,7 +537,7 @@ TEST(Published, CommasInQuotesPartThousands) {
       << notes_of_table(table);
   const std::string decimal = error_of("nodes,samples_per_s\n1,\"1,650\"\n2,\"3,25\"\n");
   for (const char* words : {"line 3, column 'samples_per_s': '3,25' is a number with a comma",
-                            "write a decimal point (1.65)", "only where they part thousands"})
+                            "write a decimal point (1.65)", "may only part thousands"})
     EXPECT_NE(decimal.find(words), std::string::npos) << decimal;
   EXPECT_NE(error_of("nodes;samples_per_s\n1;950\n2;1,650\n").find("'1,650' is a number with a comma"),
             std::string::npos)
