@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -137,6 +138,21 @@ TEST(Summary, OfOneConfigurationIsToldInFull) {
   const std::string text = summary_text(tests::analysis_of(runs));
   for (const char* part : {"an efficiency of", "The largest measured size", "check: M04 single-run"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(Summary, TheLastLossNeedsNoBatch) {
+  record::RunData run = tests::make_run({.name = "a", .nodes = 1});
+  run.setup.global_batch.reset();
+  run.steps.samples.clear();
+  run.steps.samples_seen.clear();
+  run.steps.loss.assign(run.steps.size(), 3.5);
+  run.steps.loss[run.steps.size() - 2] = 2.125;
+  run.steps.loss.back() = std::numeric_limits<double>::quiet_NaN();  // of this step it tells none
+  const draw::Table table = run_overview(tests::analysis_of({run}), true);
+  const auto column = std::find_if(table.columns.begin(), table.columns.end(),
+                                   [](const draw::Column& one) { return one.key == "last_loss"; });
+  ASSERT_NE(column, table.columns.end());
+  EXPECT_EQ(table.rows.at(0).at(static_cast<size_t>(column - table.columns.begin())).text, "2.125");
 }
 
 }  // namespace
