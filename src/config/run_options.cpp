@@ -254,7 +254,7 @@ void check_resume(const RunOptions& o) {
     is_weights = is_weights || core::ends_with(path, ending);
   refuse_if(is_weights && !(o.takes_openclip_checkpoints && core::ends_with(path, ".pt")),
             fmt::format("--resume '{}' is a file of weights, expected latest or a checkpoint's folder", path),
-            "begin a run with these weights: --pretrained FILE, for `train gpt` --load FILE --finetune");
+            "begin a run with these weights: --pretrained FILE (`train gpt`: --load FILE --finetune)");
 }
 
 /// As the file system sees it, also where it is not there yet.

@@ -12,7 +12,8 @@ inline std::string or_leave_out(std::string_view hint) { return std::string(hint
 
 /// The same hint where nothing of the data may be left out, as in the evaluation of a run.
 inline std::string hint_of_whole_data(std::string hint) {
-  constexpr std::string_view kOrRemove = "or remove it from the data, of which no sample can be skipped here";
+  constexpr std::string_view kOrRemove =
+      "or remove it from the data, of which no sample can be skipped here (`lockstep data verify` lists all)";
   if (hint.empty()) return "get the file again, " + std::string(kOrRemove);
   const size_t at = hint.find(kOrLeaveOut);
   return at == std::string::npos ? hint : hint.replace(at, kOrLeaveOut.size(), kOrRemove);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
@@ -199,6 +200,33 @@ bool is_staged(const fs::path& marker, const std::vector<StagedFile>& files, con
   });
 }
 
+/// Files of earlier calls in the copy of class folders that the source no longer has: they would be read as data.
+std::vector<fs::path> leftovers_of(const SourceConfig& source, const std::vector<StagedFile>& files,
+                                   const fs::path& root) {
+  std::error_code code;
+  if (is_lmdb(source.spec) || !fs::is_directory(source.spec, code)) return {};
+  const fs::path original = absolute_path(source.spec), copy = target_of(root, original);
+  if (!fs::is_directory(copy, code) || fs::equivalent(copy, original, code)) return {};
+  std::set<fs::path> wanted;
+  for (const StagedFile& file : files) wanted.insert(target_of(root, file.source));
+  std::vector<fs::path> leftovers = paths_below(copy);
+  std::erase_if(leftovers, [&](const fs::path& path) { return wanted.contains(path); });
+  return leftovers;
+}
+
+void remove_leftovers(const std::vector<fs::path>& leftovers) {
+  for (const fs::path& path : leftovers) {
+    std::error_code code, ignored;
+    fs::remove(path, code);
+    if (errno = code.value(); code) core::throw_errno("cannot remove what the data no longer have,", path);
+    for (fs::path folder = path.parent_path(); fs::is_empty(folder, ignored) && fs::remove(folder, ignored);)
+      folder = folder.parent_path();
+  }
+  if (!leftovers.empty())
+    core::log_info("data: {} of an earlier copy removed, which the data no longer have: '{}'",
+                   core::counted(leftovers.size(), "file"), leftovers.front().string());
+}
+
 }  // namespace
 
 StageResult stage_data(const StageConfig& config) {
@@ -212,6 +240,8 @@ StageResult stage_data(const StageConfig& config) {
   for (const StagedFile& file : files) result.num_bytes += file.num_bytes;
   const FolderLock lock(root, OnLocked::kWait);
   const fs::path marker = root / fmt::format("staged-{}.json", fingerprint_of(files));
+  const std::vector<fs::path> leftovers = leftovers_of(config.source, files, root);
+  remove_leftovers(leftovers);
   result.was_there = is_staged(marker, files, root);
   if (!result.was_there) {
     uint64_t num_missing = 0;

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/wrapped_message.h"
 #include "data/bad_sample_hint.h"
 #include "data/folder_lock.h"
 #include "data/parallel_for.h"
@@ -261,18 +262,33 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads, PictureDepth de
                   .num_bytes = reader.num_bytes(),
                   .has_hashes = read_lmdb_progress(reader).has_value()};
   BadPictures bad;
-  const auto verify_one = [&](int64_t picture, std::string_view hashes, LmdbReader::Ahead& ahead) {
+  const auto verify_one = [&](int64_t picture, const std::optional<std::string>& hashes, LmdbReader::Ahead& ahead) {
     const std::string key = pictures.key(picture), place = fmt::format("LMDB '{}' key '{}'", path.string(), key),
                       where = "data: " + place;
     try {
-      const auto value = reader.get_ahead(key, ahead);
+      const auto value = [&] {
+        try {
+          return reader.get_ahead(key, ahead);
+        } catch (const DataError& error) {
+          throw DataError(core::wrapped_message(where, error), error.hint());
+        }
+      }();
       if (!value) throw DataError(fmt::format("{}: there is no such key", where));
       const auto at = static_cast<size_t>(picture % kLmdbHashedTogether) * kHashBytes;
-      if (check.has_hashes && (at + kHashBytes > hashes.size() || hashes.substr(at, kHashBytes) != value_hash(*value)))
+      if (hashes && (at + kHashBytes > hashes->size() || hashes->substr(at, kHashBytes) != value_hash(*value)))
         throw DataError(fmt::format("{}: the value does not have the hash it was written with", where));
       check_picture(parse_lmdb_value(*value, where).picture, place, depth);
     } catch (const DataError& error) {
       bad.add(error);
+    }
+  };
+  const auto hashes_of = [&](int64_t chunk) -> std::optional<std::string> {
+    if (!check.has_hashes) return std::nullopt;
+    try {
+      return reader.get(hash_key(chunk)).value_or("");
+    } catch (const DataError& error) {
+      bad.add(error);  // the values of the chunk are read, and compared with nothing
+      return std::nullopt;
     }
   };
   // Each thread reads stretches that are as long as can be: where threads take turns every few MB, the disk is slower.
@@ -285,7 +301,7 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads, PictureDepth de
     const auto number = static_cast<int64_t>(stretch);
     const int64_t end_chunk = num_chunks * (number + 1) / num_stretches;
     for (int64_t chunk = num_chunks * number / num_stretches; chunk < end_chunk; ++chunk) {
-      const std::string hashes = check.has_hashes ? reader.get(hash_key(chunk)).value_or("") : std::string();
+      const std::optional<std::string> hashes = hashes_of(chunk);
       const int64_t first = chunk * kLmdbHashedTogether,
                     end = std::min(first + kLmdbHashedTogether, pictures.num_pictures);
       for (int64_t i = first; i < end; ++i) verify_one(i, hashes, aheads[worker]);

@@ -29,12 +29,17 @@ double beta_fraction(double a, double b, double x) {
   return value;
 }
 
+/// Of x > 0. std::lgamma writes the sign of the gamma function into a variable that all threads share.
+double log_gamma(double x) {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+
 /// Regularised incomplete beta function; `rest` = 1 - x, given apart because it may be tiny.
 double incomplete_beta(double a, double b, double x, double rest) {
   if (x <= 0) return 0;
   if (rest <= 0) return 1;
-  const double scale =
-      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log(rest));
+  const double scale = std::exp(log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * std::log(x) + b * std::log(rest));
   return x < (a + 1) / (a + b + 2) ? scale * beta_fraction(a, b, x) / a : 1 - scale * beta_fraction(b, a, rest) / b;
 }
 

@@ -55,7 +55,7 @@ int print_dry_run(const commands::ParsedCommand& command, const std::optional<ta
     core::print("{}\n", json.dump(2));
     return code;
   }
-  core::print("Dry run: no data are read, nothing is computed or written.\n\n");
+  core::print("Dry run: nothing is computed or written.\n\n");
   for (const tasks::DryRunFact& fact : page.facts)
     if (!fact.label.empty()) core::print("{}", tasks::dry_run_entry(fmt::format("  {:<20}", fact.label), fact.text));
   core::print("{}", page.tables);

@@ -86,7 +86,9 @@ size_t SampleTable::column(std::string_view name, std::string_view file) const {
   if (found != columns.end()) return static_cast<size_t>(found - columns.begin());
   throw DataError(
       fmt::format("data: '{}' has no column '{}'; its columns are '{}'", file, name, core::join(columns, "', '")),
-      "name the columns with --csv-img-key and --csv-caption-key, and the separator with --csv-separator");
+      columns.size() == 1 ? "name the separator with --csv-separator: one of commas is --csv-separator ,"
+                          : "name the columns with --csv-img-key and --csv-caption-key or --csv-label-key, and the "
+                            "separator with --csv-separator");
 }
 
 SampleTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep,

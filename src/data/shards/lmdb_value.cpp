@@ -120,6 +120,7 @@ LmdbValue parse_datum(std::string_view value, const std::string& where) {
     }
   }
   if (!is_encoded) cursor.fail("a Datum of plain pixels, without an encoded picture");
+  if (result.picture.data() == nullptr) cursor.fail("a Datum without a picture");
   return result;
 }
 

@@ -2,12 +2,16 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/join_first.h"
+#include "core/log.h"
 #include "core/rng.h"
 #include "core/strings.h"
 #include "core/wrapped_message.h"
@@ -56,16 +60,43 @@ std::vector<fs::path> listed_folder(const fs::path& folder) {
   return paths;
 }
 
-void collect_files(const fs::path& folder, const FileKind& kind, int depth, std::vector<FolderFile>& files) {
+/// Files of pictures that other loaders read, by their extension.
+using OtherPictures = std::map<std::string, int64_t>;
+
+void count_other_picture(const fs::path& path, OtherPictures& others) {
+  constexpr std::string_view kOthers[] = {".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".avif", ".jp2"};
+  const std::string extension = core::to_lower_ascii(path.extension().string());
+  if (std::ranges::find(kOthers, extension) != std::end(kOthers)) ++others[extension];
+}
+
+/// Says it once for each folder: a run lists its data several times.
+void warn_of_other_pictures(const std::string& root, const OtherPictures& others) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  if (others.empty()) return;
+  {
+    const std::scoped_lock lock(mutex);
+    if (!told.insert(root).second) return;
+  }
+  std::vector<std::string> counts;
+  for (const auto& [extension, count] : others) counts.push_back(fmt::format("{} {}", count, extension));
+  core::log_warning("data: '{}': left out, since pictures are read from .{}: {}", root,
+                    fmt::join(picture_extensions(), ", ."), core::join(counts, ", "));
+}
+
+void collect_files(const fs::path& folder, const FileKind& kind, int depth, std::vector<FolderFile>& files,
+                   OtherPictures& others) {
   if (depth > kMaxFolderDepth)
     throw DataError(fmt::format("data: folders nested deeper than {} levels at '{}'", kMaxFolderDepth, folder.string()),
                     "is there a symbolic link that leads back up?");
   for (const fs::path& path : listed_folder(folder)) {
     std::error_code failure;
     if (fs::is_directory(path, failure)) {
-      collect_files(path, kind, depth + 1, files);
+      collect_files(path, kind, depth + 1, files, others);
     } else if (kind.fits(path)) {
       files.push_back({folder.string(), path.filename().string()});
+    } else {
+      count_other_picture(path, others);
     }
   }
 }
@@ -161,9 +192,10 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
         fmt::format("data: '{}' holds {} class folders, but {} classes were asked for", root, num_folders, num_classes),
         "ask for as many classes as there are folders");
   int64_t label = 0;
+  OtherPictures others;
   for (const std::string& name : classes) {
     std::vector<FolderFile> files;
-    collect_files(fs::path(root) / name, kind, 1, files);
+    collect_files(fs::path(root) / name, kind, 1, files, others);
     if (files.empty())
       throw DataError(fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(),
                                   kind.name, fmt::join(kind.extensions(), ", .")),
@@ -175,6 +207,7 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
     for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), number});
     ++label;
   }
+  if (kind.extensions == kPictureFiles.extensions) warn_of_other_pictures(root, others);
   return list;
 }
 

@@ -315,6 +315,18 @@ TEST_F(Lmdb, ReadingAheadGivesTheSameValues) {
   EXPECT_EQ(reader.get_ahead("300", ahead), std::nullopt);
 }
 
+TEST_F(Lmdb, AllOfManyChunksAreVerifiedByAnyNumberOfThreads) {
+  constexpr int kNumPictures = 9 * 256 + 3;  // stretches of two chunks and more where one thread has four of them
+  LmdbWriter::Pairs pairs;
+  for (int i = 0; i < kNumPictures; ++i)
+    pairs.emplace_back(fmt::to_string(i),
+                       i % 5 == 0 ? std::string(4500, 'x') : "\xff\xd8\xff" + std::string(4500, 'p'));
+  fs::create_directories(out());
+  LmdbWriter(out(), 1 << 20).commit(pairs);
+  for (const int threads : {1, 2, 3})
+    EXPECT_EQ(verify_lmdb(out(), threads, PictureDepth::kFirstBytes).num_bad, (kNumPictures + 4) / 5) << threads;
+}
+
 TEST_F(Lmdb, AFileThatShrinksWhileItIsReadIsNoticed) {
   fs::create_directories(out());
   LmdbWriter(out(), 1 << 20).commit({{"0", std::string(9000, 'x')}, {"1", std::string(9000, 'y')}, {"2", "small"}});
@@ -456,8 +468,8 @@ TEST(PlainPickle, ManyValuesOfOneByteFillNoMemory) {
 TEST(LmdbValue, RefusesOtherForms) {
   for (const std::string& value :
        {std::string(), std::string("\x92"), std::string("\x92\xc4\x05xx", 5), std::string("\x92\xa1x\xa1y", 5),
-        std::string("\x22\x03xyz", 5), std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 11),
-        pickle_integer(3), std::string("text")})
+        std::string("\x22\x03xyz", 5), std::string("\x08\x03\x38\x01\x28\x05", 6),
+        std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 11), pickle_integer(3), std::string("text")})
     EXPECT_THROW(parse_lmdb_value(value, "x"), DataError);
   const std::string messagepack("\x92\xa3xyz\xcd\x01\x02", 8);
   const LmdbValue pair = parse_lmdb_value(messagepack, "x");

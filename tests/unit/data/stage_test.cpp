@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -80,6 +81,23 @@ TEST_F(Stage, AChangedOrBrokenCopyIsMadeAgain) {
   const StageResult newer = stage_data(config_of(spec));
   EXPECT_FALSE(newer.was_there);
   EXPECT_EQ(newer.num_bytes, first.num_bytes);
+}
+
+TEST_F(Stage, WhatTheDataNoLongerHaveLeavesTheCopy) {
+  const fs::path folders = write_class_folders(folder_.path() / "folders");
+  const std::string copy = stage_data(config_of(folders.string())).spec;
+  std::vector<fs::path> classes;
+  for (const auto& entry : fs::directory_iterator(folders)) classes.push_back(entry.path());
+  std::sort(classes.begin(), classes.end());
+  const fs::path removed = *fs::directory_iterator(classes[0]);
+  fs::remove(removed);
+  fs::rename(classes[1], folders / "another");
+  const StageResult again = stage_data(config_of(folders.string()));
+  EXPECT_FALSE(again.was_there);
+  EXPECT_FALSE(fs::exists(fs::path(copy) / classes[0].filename() / removed.filename()));
+  EXPECT_FALSE(fs::exists(fs::path(copy) / classes[1].filename())) << "an empty class";
+  EXPECT_EQ(pictures_of(labelled_config(copy)), pictures_of(labelled_config(folders.string())));
+  EXPECT_TRUE(stage_data(config_of(folders.string())).was_there);
 }
 
 TEST_F(Stage, ACopyThatWasOverwrittenIsMadeAgain) {

@@ -1,5 +1,6 @@
 // Options of `train imagenet`: what is filled in, refused and planned.
 #include "tasks/imagenet/front/imagenet_options.h"
+#include "tasks/imagenet/front/assumed_classes.h"
 
 #include <gtest/gtest.h>
 
@@ -241,6 +242,33 @@ TEST(ImagenetOptions, AnEvaluationTakesThePreparationOfItsRun) {
   EXPECT_TRUE(holds_text(refusal_of({"--evaluate", "--resume", "latest", "--val-data", "v.tar"}), "without --name"));
 }
 
+TEST(ImagenetOptions, AnEvaluationHasTheClassesOfARunThatWasToldNone) {
+  const core::TempDir run;
+  const core::Json attempt{{"task", "imagenet"},
+                           {"options", {{"arch", "resnet18"}, {"num_classes", nullptr}}},
+                           {"model", {{"num_classes", 1000}}}};
+  core::write_file_atomic(
+      run.path() / "run.json",
+      core::Json{{"record_version", record::kRecordVersion}, {"attempts", core::Json::array({attempt})}}.dump());
+  const auto classes_of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--pretrained", run.path().string(), "--val-data", "v.tar"});
+    Parsed parsed(words);
+    take_recorded_pictures(parsed.options, parsed.set);
+    take_recorded_classes(parsed.options, parsed.set);
+    return parsed.options.num_classes;
+  };
+  EXPECT_EQ(classes_of({"--evaluate"}), 1000);
+  EXPECT_EQ(classes_of({"--evaluate", "--num-classes", "12"}), 12);
+  EXPECT_EQ(classes_of({"--train-data", "t.tar"}), std::nullopt) << "training may go on with other classes";
+}
+
+TEST(ImagenetOptions, DataWithoutNamesOfClassesAreWarnedOf) {
+  const auto warning = [](std::vector<std::string> words) { return assumed_classes_warning(Parsed(words).options); };
+  EXPECT_TRUE(holds_text(warning({"--train-data", "t.tar"}), "the network gets 1000 classes"));
+  EXPECT_EQ(warning({"--train-data", "t.tar", "--num-classes", "1000"}), "");
+  EXPECT_EQ(warning({"--dummy"}), "");
+}
+
 TEST(ImagenetDryRun, CountsThePicturesOfAnEpoch) {
   const core::TempDir folder;
   make_class_folders(folder.path() / "train", {"ant", "bee", "cat"});
@@ -474,6 +502,17 @@ TEST(ImagenetOptions, TheAverageIsInThePlannedMemory) {
   const double without = optimizer_bytes({"--dummy", "-a", "resnet50"});
   EXPECT_GT(without, 0);
   EXPECT_DOUBLE_EQ(optimizer_bytes({"--dummy", "-a", "resnet50", "--model-ema"}), 2 * without);  // momentum, average
+}
+
+TEST(ImagenetOptions, WeightsAloneHaveNoAverageToEvaluate) {
+  const std::vector<std::string> evaluation{"--evaluate", "--dummy", "--model-ema"};
+  const auto with = [&](std::initializer_list<std::string> more) {
+    std::vector<std::string> words = evaluation;
+    words.insert(words.end(), more);
+    return refusal_of(words);
+  };
+  EXPECT_NE(with({"--pretrained", "w.safetensors"}).find("ckpt export --model-ema"), std::string::npos);
+  EXPECT_EQ(with({"--name", "run", "--resume", "latest"}), "");
 }
 
 }  // namespace

@@ -51,6 +51,10 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
   if (world.rank() == 0) {
     try {
       refuse_other_data_folder(options_, /*must_exist=*/true);
+      if (has_validation() && options.has_made_up_data() && options.val_num_samples < world.size())
+        throw UsageError(fmt::format("train: --val-num-samples {} are too few pictures for {}", options.val_num_samples,
+                                     core::counted(world.size(), "rank")),
+                         "make up one for each rank at least");
       const int64_t num_threads = std::max<int64_t>(1, options.workers);
       if (has_train()) data::prepare_index(train_source(), num_threads);
       if (has_validation()) {

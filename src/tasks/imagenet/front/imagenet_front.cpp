@@ -15,6 +15,7 @@ class ImagenetFront final : public FrontTask {
   core::OptionSet declare() override { return declare_imagenet_options(options_); }
   void fill_defaults(core::OptionSet& set) override {
     notice_ = take_recorded_pictures(options_, set);
+    take_recorded_classes(options_, set);
     fill_imagenet_defaults(options_, set);
   }
   std::vector<std::string> check(const core::OptionSet& set) const override {

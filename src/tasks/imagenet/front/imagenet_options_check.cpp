@@ -32,6 +32,10 @@ void check_imagenet_data(const ImagenetOptions& o, const core::OptionSet& set) {
   config::refuse_if(o.is_evaluate && o.pretrained.empty() && o.resume == "latest" && o.name.empty(),
                     "--evaluate --resume latest without --name would evaluate the weights that a new run begins with",
                     fmt::format("name the run that lies in '{}' with --name, or its folder with --pretrained", o.logs));
+  config::refuse_if(
+      o.is_evaluate && !o.pretrained.empty() && o.has_average,
+      "--evaluate --pretrained reads weights alone, and no average of them that --model-ema could evaluate",
+      "evaluate the run with --resume, or write its average with `lockstep ckpt export --model-ema` first");
   config::refuse_if(o.max_bad_samples && o.on_bad_sample == "stop",
                     "--max-bad-samples counts skipped samples, --on-bad-sample stop skips none",
                     "add --on-bad-sample skip");

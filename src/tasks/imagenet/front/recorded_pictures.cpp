@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/json.h"
 #include "core/strings.h"
 #include "tasks/front/recorded_run.h"
 #include "tasks/imagenet/front/classifier_config.h"
@@ -64,6 +66,15 @@ std::string take_recorded_pictures(const ImagenetOptions& options, core::OptionS
   if (taken.empty()) return "";
   return fmt::format("--{} prepares pictures as {} says: {}; flags change that",
                      options.is_evaluate ? "evaluate" : "pretrained", attempt->source, core::join(taken, ", "));
+}
+
+void take_recorded_classes(ImagenetOptions& options, core::OptionSet& set) {
+  if (!options.is_evaluate || options.num_classes) return;
+  const std::string weights = weights_of(options);
+  const auto attempt = weights.empty() ? std::nullopt : classifier_attempt(weights);
+  if (!attempt) return;
+  options.num_classes = core::integer_at(attempt->model, "num_classes");
+  if (options.num_classes) set.mark_derived("num-classes", attempt->source);
 }
 
 }  // namespace lockstep::tasks

@@ -12,4 +12,7 @@ namespace lockstep::tasks {
 /// Returns a notice that names what was set; "" where that is nothing, or nothing tells it.
 std::string take_recorded_pictures(const ImagenetOptions& options, core::OptionSet& set);
 
+/// With --evaluate of such weights whose run was not told the number of classes: the number that its network had.
+void take_recorded_classes(ImagenetOptions& options, core::OptionSet& set);
+
 }  // namespace lockstep::tasks
