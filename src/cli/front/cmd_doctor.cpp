@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <vector>
 
@@ -187,13 +188,16 @@ int cmd_doctor(const commands::ParsedCommand& parsed_command) {
     return 0;
   }
   const doctor::Question question = question_of(values, dashes == args.end() ? Args{} : Args(dashes + 1, args.end()));
+  const bool tells_of_ranks = values.nodes && place_of_ranks(question).rank == 0;
+  // Launchers end the others when one rank has failed, which is when its report is needed; all its waits have an end.
+  if (tells_of_ranks) std::signal(SIGTERM, SIG_IGN);
   const auto findings = values.nodes ? doctor::run_checks_of_all_ranks(question) : doctor::run_checks(question);
   if (findings.empty()) return 0;  // rank 0 tells them
   const ExitCode code = doctor::exit_code_of(findings, values.strict);
   const std::string report =
       values.json ? doctor::report_json(findings, question, code).dump(2) + "\n"
                   : doctor::report_text(findings, fmt::format("lockstep doctor on {}", core::host_name()));
-  if (values.nodes && place_of_ranks(question).rank != 0)
+  if (values.nodes && !tells_of_ranks)
     core::print_error_text(report);  // launchers join the outputs of ranks: two reports there are no JSON
   else
     core::print_text(report);
