@@ -227,7 +227,10 @@ void take_measured_attempt(record::RunData& run, RunSummary& summary) {
   summary.losses = loss_points(run);
   const auto last =
       std::find_if(run.steps.loss.rbegin(), run.steps.loss.rend(), [](double v) { return std::isfinite(v); });
-  if (last != run.steps.loss.rend()) summary.last_loss = *last;
+  if (!summary.losses.empty())
+    summary.last_loss = summary.losses.back().loss;
+  else if (last != run.steps.loss.rend())
+    summary.last_loss = *last;
   const size_t num_rows = run.steps.size();
   const int attempt = record::longest_attempt(run.steps);
   record::keep_attempt(run.steps, attempt);

@@ -104,7 +104,7 @@ struct RunSummary {
   double trace_warmup_end = 0;                       ///< Step at which measuring begins.
   std::vector<EpochTimes> epochs{};
   std::vector<LossPoint> losses{};    ///< Of all attempts, as loss_points gives them.
-  std::optional<double> last_loss{};  ///< Of the last row that has one, batches known or not.
+  std::optional<double> last_loss{};  ///< The last of these; where no batch is known, of the last row that has one.
   int64_t num_nonfinite_losses = 0;
   /// Gradients were not finite; where the source logs means, the step that ends the first such row.
   int64_t num_skipped_steps = 0, first_skipped_step = 0;

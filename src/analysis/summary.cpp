@@ -320,12 +320,11 @@ draw::Table run_overview(const Analysis& analysis, bool names_curves) {
   const std::vector<std::string> places = places_of(analysis, names_curves);
   for (size_t i = 0; i < std::min(analysis.runs.size(), max_runs); ++i) {
     const RunSummary& run = analysis.runs[i];
-    table.rows.push_back(
-        {text_cell(run.name), text_cell(run.state.empty() ? "unknown" : run.state),
-         size != nullptr ? count_cell(*(run.setup.*size)) : text_cell(run_size(run.setup)), count_cell(run.num_steps),
-         run.series ? figure_cell(1e3 * run.samples_per_step / run.series->median_ms) : draw::Cell{},
-         run.last_loss ? figure_cell(run.losses.empty() ? *run.last_loss : run.losses.back().loss, 4) : draw::Cell{},
-         text_cell(places[i])});
+    table.rows.push_back({text_cell(run.name), text_cell(run.state.empty() ? "unknown" : run.state),
+                          size != nullptr ? count_cell(*(run.setup.*size)) : text_cell(run_size(run.setup)),
+                          count_cell(run.num_steps),
+                          run.series ? figure_cell(1e3 * run.samples_per_step / run.series->median_ms) : draw::Cell{},
+                          run.last_loss ? figure_cell(*run.last_loss, 4) : draw::Cell{}, text_cell(places[i])});
   }
   if (analysis.runs.size() > max_runs)
     table.notes.push_back(fmt::format("{} more runs are on the page", analysis.runs.size() - max_runs));

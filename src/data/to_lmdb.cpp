@@ -262,17 +262,18 @@ LmdbCheck verify_lmdb(const fs::path& path, int64_t num_threads, PictureDepth de
                   .num_bytes = reader.num_bytes(),
                   .has_hashes = read_lmdb_progress(reader).has_value()};
   BadPictures bad;
+  const auto value_of = [&](const std::string& key, const std::string& where, LmdbReader::Ahead& ahead) {
+    try {
+      return reader.get_ahead(key, ahead);
+    } catch (const DataError& error) {
+      throw DataError(core::wrapped_message(where, error), error.hint());
+    }
+  };
   const auto verify_one = [&](int64_t picture, const std::optional<std::string>& hashes, LmdbReader::Ahead& ahead) {
     const std::string key = pictures.key(picture), place = fmt::format("LMDB '{}' key '{}'", path.string(), key),
                       where = "data: " + place;
     try {
-      const auto value = [&] {
-        try {
-          return reader.get_ahead(key, ahead);
-        } catch (const DataError& error) {
-          throw DataError(core::wrapped_message(where, error), error.hint());
-        }
-      }();
+      const auto value = value_of(key, where, ahead);
       if (!value) throw DataError(fmt::format("{}: there is no such key", where));
       const auto at = static_cast<size_t>(picture % kLmdbHashedTogether) * kHashBytes;
       if (hashes && (at + kHashBytes > hashes->size() || hashes->substr(at, kHashBytes) != value_hash(*value)))

@@ -33,7 +33,7 @@ at::Tensor pixel_rows(const at::Tensor& x) {
 
 struct PointwiseConv : torch::autograd::Function<PointwiseConv> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
-    const at::Tensor typed_weight = internal::bias_like(x, weight);
+    const at::Tensor typed_weight = internal::parameter_like(x, weight);
     const bool trains_weight = weight.requires_grad();
     context->save_for_backward({trains_weight ? x : at::Tensor(), typed_weight, weight});
     context->saved_data[kStride] = stride;

@@ -84,7 +84,7 @@ struct LinearLayer : torch::autograd::Function<LinearLayer> {
     context->save_for_backward({trains_weight ? x : at::Tensor(), typed_weight, weight});
     if (bias) context->saved_data[kBiasType] = bias->scalar_type();
     if (trains_weight) internal::keep_use(context, weight);
-    const at::Tensor bias_or_none = bias ? internal::bias_like(x, *bias) : at::Tensor();
+    const at::Tensor bias_or_none = bias ? internal::parameter_like(x, *bias) : at::Tensor();
     return takes_onednn(x, typed_weight, typed_weight.size(0))
                ? onednn_linear(x.contiguous(), typed_weight, bias_or_none)
                : at::linear(x, typed_weight, bias_or_none);
@@ -134,13 +134,13 @@ void add_product(at::Tensor sum_NM, const at::Tensor& a_NK, const at::Tensor& b_
 }
 
 at::Tensor internal::weight_like(const at::Tensor& x, const at::Tensor& weight) {
-  return bias_like(x, weight).flatten(0, -2);
+  return parameter_like(x, weight).flatten(0, -2);
 }
 
-at::Tensor internal::bias_like(const at::Tensor& x, const at::Tensor& bias) {
+at::Tensor internal::parameter_like(const at::Tensor& x, const at::Tensor& parameter) {
   // Autocast's own cache would keep a cast that is made while gradients are off.
   const bool is_autocast = at::autocast::is_autocast_enabled(x.device().type());
-  return is_autocast ? typed_parameter(bias, x.scalar_type()) : bias;
+  return is_autocast ? typed_parameter(parameter, x.scalar_type()) : parameter;
 }
 
 at::Tensor internal::weight_gradient(WeightUse& use, const at::Tensor& weight, const at::Tensor& out_gradient_NO,

@@ -24,8 +24,8 @@ inline c10::intrusive_ptr<WeightUse> kept_use(torch::autograd::AutogradContext* 
 
 /// `weight` [..., in] as the factor [out, in] of a layer whose input is x: in x's type under autocast.
 at::Tensor weight_like(const at::Tensor& x, const at::Tensor& weight);
-/// A bias, or a filter, likewise.
-at::Tensor bias_like(const at::Tensor& x, const at::Tensor& bias);
+/// Any parameter in x's type under autocast.
+at::Tensor parameter_like(const at::Tensor& x, const at::Tensor& parameter);
 
 /// out_gradient^t x, of the weight's shape and type; added to the weight's sink, and undefined, where it has one.
 at::Tensor weight_gradient(WeightUse& use, const at::Tensor& weight, const at::Tensor& out_gradient_NO,

@@ -170,9 +170,11 @@ std::shared_ptr<const LmdbReader::Page> LmdbReader::kept_page(uint64_t number) c
   }
   auto page = std::make_shared<const Page>(read_page(number));
   check_unchanged();
-  const std::unique_lock lock(cache_->mutex);
-  if (cache_->pages.size() < kMaxKeptBytes / table_.page_bytes && cache_->pages.emplace(number, page).second)
-    ask_for_children(*page);
+  const auto keep = [&] {
+    const std::unique_lock lock(cache_->mutex);
+    return cache_->pages.size() < kMaxKeptBytes / table_.page_bytes && cache_->pages.emplace(number, page).second;
+  };
+  if (keep()) ask_for_children(*page);
   return page;
 }
 

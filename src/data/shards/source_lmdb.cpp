@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
-#include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/log.h"
 #include "core/strings.h"
 #include "data/shards/class_label.h"
 #include "data/shards/lmdb_value.h"
 #include "data/shards/plain_pickle.h"
+#include "data/shards/warn_once.h"
 
 namespace lockstep::data {
 using core::Json;
@@ -93,18 +91,11 @@ bool has_bare_pictures(const LmdbReader& reader, const std::string& first_key) {
   }
 }
 
-/// Says it once for each file: a run opens its data several times.
 void warn_of_unknown_end(const std::string& path, int64_t num_pictures) {
-  static std::mutex mutex;
-  static std::set<std::string> told;
-  {
-    const std::scoped_lock lock(mutex);
-    if (!told.insert(path).second) return;
-  }
-  core::log_warning(
+  warn_once(fmt::format(
       "data: LMDB '{}' has neither __len__ nor __keys__: all its {} keys are taken for pictures; one whose conversion "
       "broke off looks the same",
-      path, num_pictures);
+      path, num_pictures));
 }
 
 /// Extension of a member by the first bytes of its picture; what is no picture is told by the decoder.

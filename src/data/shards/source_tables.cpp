@@ -3,15 +3,12 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
 #include "core/join_first.h"
-#include "core/log.h"
 #include "core/rng.h"
 #include "core/strings.h"
 #include "core/wrapped_message.h"
@@ -19,6 +16,7 @@
 #include "data/shards/class_label.h"
 #include "data/shards/csv_table.h"
 #include "data/shards/source_rows.h"
+#include "data/shards/warn_once.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -69,19 +67,12 @@ void count_other_picture(const fs::path& path, OtherPictures& others) {
   if (std::ranges::find(kOthers, extension) != std::end(kOthers)) ++others[extension];
 }
 
-/// Says it once for each folder: a run lists its data several times.
 void warn_of_other_pictures(const std::string& root, const OtherPictures& others) {
-  static std::mutex mutex;
-  static std::set<std::string> told;
   if (others.empty()) return;
-  {
-    const std::scoped_lock lock(mutex);
-    if (!told.insert(root).second) return;
-  }
   std::vector<std::string> counts;
   for (const auto& [extension, count] : others) counts.push_back(fmt::format("{} {}", count, extension));
-  core::log_warning("data: '{}': left out, since pictures are read from .{}: {}", root,
-                    fmt::join(picture_extensions(), ", ."), core::join(counts, ", "));
+  warn_once(fmt::format("data: '{}': left out, since pictures are read from .{}: {}", root,
+                        fmt::join(picture_extensions(), ", ."), core::join(counts, ", ")));
 }
 
 void collect_files(const fs::path& folder, const FileKind& kind, int depth, std::vector<FolderFile>& files,
