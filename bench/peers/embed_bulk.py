@@ -1,31 +1,30 @@
 #!/usr/bin/env python3
-"""Pictures and captions of WebDataset shards embedded per second of processor time: `lockstep infer embed --shards`
-against OpenCLIP 3.3.0's own model, transform and tokenizer behind webdataset, as its users write that loop.
-Interleaved, same weights.
+"""Pictures and captions of WebDataset shards embedded per second: `lockstep infer embed --shards` against OpenCLIP
+3.3.0's own model, transform and tokenizer behind webdataset, as its users write that loop. Same weights and threads;
+both live at once and run in turns of a second.
 
     pip install --target PEERS webdataset==0.2.86 braceexpand
     export PYTHONPATH=PEERS:$(ref/setup.sh)
     python3 bench/peers/embed_bulk.py compare --program build/lockstep --out bench/results/embed_bulk_fp32_cpu.json
 
 JPEG pictures of 500 x 375 and captions of 5 to 18 words. Each side runs over one shard and over all of them; what
-counts is the difference of both, so that start and loading of the weights do not. processor_time is that of all threads
-of a process: what remains comparable on a machine that others use. The features of both sides are compared first.
+counts is the difference of both, so that start and loading of the weights do not. The features of both sides are
+compared first.
 """
 import argparse
 import io
 import json
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 
 from imagenet_loader import draw_picture
-from side_by_side import paired_ratio, write_record
+from side_by_side import paired_ratio, running_times, write_record
 
+SIDES = ("openclip", "lockstep")
 TYPES = {"fp32": "fp32", "bf16": "pure_bf16"}
 WORDS = ("a the of on in with and two small red old wooden dog cat street table people man woman standing sitting "
          "next to near blue sky water boat train bread cake playing holding under bright window").split()
@@ -87,23 +86,17 @@ def command_of(side: str, options, num_read: int) -> list:
             "--threads", str(options.threads), "--output", f"{options.inputs}/own"]
 
 
-def run(side: str, options, num_read: int) -> tuple:
-    """Wall and processor seconds of one process over so many shards."""
+def run_both(options, num_read: int) -> dict:
+    """Seconds of a process of each side over so many shards, in turns of a second."""
     subprocess.run(["rm", "-rf", f"{options.inputs}/own"], check=True)
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), MKL_NUM_THREADS=str(options.threads))
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command_of(side, options, num_read), capture_output=True, text=True, env=environment)
-    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        sys.exit(f"{side} failed:\n{done.stderr}")
-    return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return running_times({side: command_of(side, options, num_read) for side in SIDES}, 1.0, env=environment)
 
 
-def measure(side: str, options) -> dict:
-    few, many = run(side, options, 1), run(side, options, options.shards)
+def measure(options) -> dict:
+    few, many = run_both(options, 1), run_both(options, options.shards)
     pictures = (options.shards - 1) * options.pictures
-    wall_s, cpu_s = (b - a for a, b in zip(few, many))
-    return {"ms_per_pair": [1000 * wall_s / pictures], "cpu_ms_per_pair": [1000 * cpu_s / pictures]}
+    return {side: {"ms_per_pair": [1000 * (many[side] - few[side]) / pictures]} for side in SIDES}
 
 
 def largest_differences(options) -> dict:
@@ -124,19 +117,15 @@ def compare(options) -> None:
     with tempfile.TemporaryDirectory() as folder:
         options.inputs = folder
         write_inputs(pathlib.Path(folder), options)
-        for side in ("openclip", "lockstep"):
-            run(side, options, options.shards)
+        run_both(options, options.shards)
         differences = largest_differences(options)
         print("largest difference to OpenCLIP:", differences, flush=True)
         rounds = []
         for number in range(options.rounds):
-            order = ("openclip", "lockstep") if number % 2 == 0 else ("lockstep", "openclip")
-            rounds.append({side: measure(side, options) for side in order})
+            rounds.append(measure(options))
             print(f"round {number + 1}: " + ", ".join(
-                f"{side} {rounds[-1][side]['cpu_ms_per_pair'][0]:.1f} ms of processor time a pair" for side in order),
-                  flush=True)
-    summary = {"wall": paired_ratio(rounds, 0, "openclip", "ms_per_pair"),
-               "processor_time": paired_ratio(rounds, 0, "openclip", "cpu_ms_per_pair")}
+                f"{side} {rounds[-1][side]['ms_per_pair'][0]:.1f} ms a pair" for side in SIDES), flush=True)
+    summary = paired_ratio(rounds, 0, "openclip", "ms_per_pair")
     print(json.dumps(summary, indent=1))
     write_record(options, {"open_clip_torch": open_clip.__version__, "webdataset": webdataset.__version__,
                            "torch": torch.__version__},

@@ -1,111 +1,65 @@
 #!/usr/bin/env python3
 """One SGD step of ResNet-50 on the CPU: torchvision with channels-last against `lockstep train imagenet`, same batch
-and threads, interleaved.
+and threads, in turn every few seconds.
 
     pip install --target PEERS torchvision==0.26.0 pillow numpy
     export PYTHONPATH=PEERS:$LOCKSTEP_TORCH_DIR
     python3 bench/peers/imagenet_step.py compare --program build/lockstep --precision fp32 \
         --out bench/results/imagenet_step_resnet50_fp32_cpu.json
 
-A step is forward, loss, backward and SGD with momentum and weight decay, of random pictures that are in memory.
-lockstep's time is that of its step without the wait for the loader, as its own record tells it. --precision bf16 is
-bf16 autocast on both sides. That both compute the same is tested elsewhere
-(tests/unit/tasks_engine/classifier_training_test.cpp: ten steps with torchvision's losses). processor_time is that of a
-whole process of all steps less that of one of a single step, over the steps between: what remains comparable on a
-machine that others use, with --threads 1 at least.
+A step is forward, loss, backward and SGD with momentum and weight decay, of random pictures that are in memory. Both
+programs live at once, and one of them is stopped while the other has its turn; time in which a program was stopped does
+not count. --precision bf16 is bf16 autocast on both sides. That both compute the same is tested elsewhere
+(tests/unit/tasks_engine/classifier_training_test.cpp: ten steps with torchvision's losses). processor_time is what a
+side's threads used in its turn, per step: what remains comparable on a machine that others use, with --threads 1 at
+least.
 """
 
 import argparse
 import json
 import os
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from side_by_side import paired_ratio, write_record
+from side_by_side import Turns, paired_ratio, write_record
 
+MANY = 10000  # steps that no side reaches
 FORWARD_FLOPS = 8.178e9  # of a picture of 224 pixels; a step has three such passes
 
 
-def run_timed(command: list, **more) -> tuple:
-    """Standard output of a command that must succeed, and the processor seconds of it and its children."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, capture_output=True, text=True, **more)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        sys.exit(f"{command[0]} failed:\n{done.stderr}")
-    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def lockstep_command(options, folder: str) -> list:
+    precision = {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision]
+    return (f"{options.program} train imagenet --dummy -a {options.model} -b {options.batch} -j 1 --max-steps {MANY} "
+            f"--threads {options.threads} --device cpu --precision {precision} --train-num-samples "
+            f"{MANY * options.batch} --epochs 1 --val-frequency 0 --val-num-samples 0 --save-frequency 0 --name run "
+            f"--logs").split() + [folder]
 
 
-def run_lockstep(options, steps: int) -> tuple:
-    with tempfile.TemporaryDirectory() as folder:
-        _, cpu_s = run_timed(
-            [
-                options.program,
-                "train",
-                "imagenet",
-                "--dummy",
-                "-a",
-                options.model,
-                "-b",
-                str(options.batch),
-                "-j",
-                "1",
-                "--max-steps",
-                str(steps),
-                "--threads",
-                str(options.threads),
-                "--device",
-                "cpu",
-                "--precision",
-                {"fp32": "fp32", "bf16": "amp_bf16"}[options.precision],
-                "--train-num-samples",
-                str(steps * options.batch),
-                "--epochs",
-                "1",
-                "--val-frequency",
-                "0",
-                "--val-num-samples",
-                "0",
-                "--save-frequency",
-                "0",
-                "--logs",
-                folder,
-                "--name",
-                "run",
-            ]
-        )
-        lines = [json.loads(line) for line in (pathlib.Path(folder) / "run/steps.jsonl").read_text().splitlines()]
-    return [line["step_ms"] - line["data_wait_ms"] for line in lines], cpu_s
+def lockstep_steps(folder: pathlib.Path) -> list:
+    """[end in seconds since 1970, duration in ms] of each step that ended."""
+    record = folder / "run/steps.jsonl"
+    text = record.read_text() if record.exists() else ""
+    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [[line["time_s"], line["step_ms"]] for line in lines]
 
 
-def start_torchvision(options, steps: int) -> tuple:
-    arguments = [
-        "--model",
-        options.model,
-        "--batch",
-        str(options.batch),
-        "--steps",
-        str(steps),
-        "--warm-up",
-        "0",
-        "--threads",
-        str(options.threads),
-        "--precision",
-        options.precision,
-    ] + (["--fused"] if options.fused else [])
-    told, cpu_s = run_timed(
-        [sys.executable, sys.argv[0], "torchvision"] + arguments,
-        env=dict(os.environ, OMP_NUM_THREADS=str(options.threads)),
-    )
-    return json.loads(told.splitlines()[-1]), cpu_s
+def torchvision_command(options, folder: str) -> list:
+    return ([sys.executable, sys.argv[0], "torchvision", "--model", options.model, "--batch", str(options.batch),
+             "--threads", str(options.threads), "--precision", options.precision, "--out", f"{folder}/torchvision"]
+            + (["--fused"] if options.fused else []))
 
 
-def run_torchvision(options) -> list:
+def torchvision_steps(folder: pathlib.Path) -> list:
+    record = folder / "torchvision"
+    text = record.read_text() if record.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def run_torchvision(options) -> None:
     import torch
     import torchvision
 
@@ -115,36 +69,55 @@ def run_torchvision(options) -> list:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=options.fused)
     pictures = torch.randn(options.batch, 3, 224, 224).to(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (options.batch,))
-    times = []
-    for _ in range(options.warm_up + options.steps):
-        begin = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
-            loss = torch.nn.functional.cross_entropy(model(pictures), labels)
-        loss.backward()
-        optimizer.step()
-        times.append(1000 * (time.perf_counter() - begin))
-    return times
+    with open(options.out, "w") as record:
+        for _ in range(MANY):
+            begin = time.time()
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
+                loss = torch.nn.functional.cross_entropy(model(pictures), labels)
+            loss.backward()
+            optimizer.step()
+            end = time.time()
+            print(json.dumps([end, 1000 * (end - begin)]), file=record, flush=True)
+
+
+def moment(turns) -> tuple:
+    """Seconds since 1970, and the processor seconds of each side."""
+    return time.time(), {side: turns.cpu_s(side) for side in turns.processes}
+
+
+def turn_of(turns, side: str, steps: list, begin: tuple, end: tuple) -> dict:
+    """The steps that ended between two moments, without the time in which the side was stopped."""
+    times = [1000 * turns.running_s(side, ended_s - ms / 1000, ended_s) for ended_s, ms in steps
+             if begin[0] <= ended_s < end[0]]
+    share = (end[1][side] - begin[1][side]) / turns.running_s(side, begin[0], end[0])
+    return {"step_ms": times, "cpu_ms": [share * statistics.mean(times)] if times else []}
 
 
 def compare(options) -> None:
     rounds = []
-    for number in range(options.rounds):
-        order = ("torchvision", "lockstep") if number % 2 == 0 else ("lockstep", "torchvision")
-        one = {}
-        for side in order:
-            run = run_lockstep if side == "lockstep" else start_torchvision
-            steps = options.warm_up + options.steps
-            times, cpu_s = run(options, steps)
-            _, one_step_cpu_s = run(options, 1)
-            one[side] = {"step_ms": times, "cpu_ms": [1000 * (cpu_s - one_step_cpu_s) / (steps - 1)]}
-        rounds.append(one)
-        print(
-            f"round {number + 1}: "
-            + ", ".join(f"{side} {statistics.median(one[side]['step_ms'][options.warm_up:]):.0f} ms" for side in order),
-            flush=True,
-        )
-    summary = paired_ratio(rounds, options.warm_up, "torchvision", "step_ms")
+    steps_of = {"torchvision": torchvision_steps, "lockstep": lockstep_steps}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        commands = {"torchvision": torchvision_command(options, name), "lockstep": lockstep_command(options, name)}
+        with Turns(commands, env=dict(os.environ, OMP_NUM_THREADS=str(options.threads))) as turns:
+            for side in commands:
+                turns.let_run(side, lambda: len(steps_of[side](folder)) > options.warm_up)  # noqa: B023
+            moments = [moment(turns)]
+            for number in range(options.rounds):
+                for side in list(commands) if number % 2 == 0 else list(commands)[::-1]:
+                    until = time.time() + options.turn
+                    if not turns.let_run(side, lambda: time.time() >= until):  # noqa: B023
+                        sys.exit(f"{side} ended after {MANY} steps: fewer --rounds or a shorter --turn")
+                moments.append(moment(turns))
+            for side in commands:  # lines of the record are written behind the step
+                until = time.time() + options.turn
+                turns.let_run(side, lambda: time.time() >= until)  # noqa: B023
+            for begin, end in zip(moments, moments[1:]):
+                one = {side: turn_of(turns, side, steps_of[side](folder), begin, end) for side in commands}
+                if all(turn["step_ms"] for turn in one.values()):  # a slow step may fill a turn and not end in it
+                    rounds.append(one)
+    summary = paired_ratio(rounds, 0, "torchvision", "step_ms")
     summary["processor_time"] = paired_ratio(rounds, 0, "torchvision", "cpu_ms")
     peak = measured_peak(options)
     summary["lockstep_tflops"] = (
@@ -211,15 +184,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--warm-up", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turn", type=float, default=6, help="seconds")
+    parser.add_argument("--warm-up", type=int, default=2, help="steps of each side before the first turn")
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each side")
     parser.add_argument("--fused", action="store_true", help="torch's fused SGD on the other side")
     parser.add_argument("--out")
     options = parser.parse_args()
     options.load = os.getloadavg()
     if options.job == "torchvision":
-        print(json.dumps(run_torchvision(options)))
+        run_torchvision(options)
     else:
         compare(options)
 

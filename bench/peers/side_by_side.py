@@ -1,11 +1,12 @@
-"""What the comparisons of training steps with other programs share: both sides as processes of their own, in turn, and
-the paired ratio."""
+"""What the comparisons with other programs share: both sides as processes of their own, in turn, and the paired
+ratio."""
 import json
 import math
 import os
 import pathlib
 import platform
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -93,6 +94,75 @@ def device_name(device: str) -> str:
         return f"{processor()}, {os.cpu_count()} cores visible"
     import torch
     return f"{torch.cuda.get_device_name()}, torch for CUDA {torch.version.cuda}"
+
+
+class Turns:
+    """Two or more programs of which one runs at a time, while the others are stopped: what else happens to the machine
+    then happens to all of them. Programs must not wait for one another. Ended at the end of a `with`."""
+
+    def __init__(self, commands: dict, **more):
+        self.stopped = {side: [] for side in commands}  # [from, to] in seconds since 1970; the last may be open
+        self.messages = {side: tempfile.TemporaryFile() for side in commands}
+        self.processes = {}
+        for side, command in commands.items():
+            self.processes[side] = subprocess.Popen(command, stdout=self.messages[side], stderr=subprocess.STDOUT,
+                                                    start_new_session=True, **more)
+            self._stop(side)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        for process in self.processes.values():
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def _stop(self, side: str) -> None:
+        if self.processes[side].returncode is None:
+            os.killpg(self.processes[side].pid, signal.SIGSTOP)
+            self.stopped[side].append([time.time(), math.inf])
+
+    def let_run(self, side: str, is_enough) -> bool:
+        """Until `is_enough()`, asked every few milliseconds, or the program ends; whether it still lives."""
+        process = self.processes[side]
+        if process.returncode is not None:
+            return False
+        self.stopped[side][-1][1] = time.time()
+        os.killpg(process.pid, signal.SIGCONT)
+        while not is_enough():
+            ended, status, _ = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                if process.returncode != 0:
+                    self.messages[side].seek(0)
+                    sys.exit(f"{side} failed:\n" + self.messages[side].read().decode(errors="replace"))
+                return False
+            time.sleep(0.003)
+        self._stop(side)
+        return True
+
+    def running_s(self, side: str, begin_s: float, end_s: float) -> float:
+        """Of the time between two moments that in which the program was not stopped."""
+        return end_s - begin_s - sum(max(0.0, min(end, end_s) - max(begin, begin_s))
+                                     for begin, end in self.stopped[side])
+
+    def cpu_s(self, side: str) -> float:
+        """Processor time of a program that has not ended, of all its threads."""
+        fields = pathlib.Path(f"/proc/{self.processes[side].pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def running_times(commands: dict, turn_s: float, **more) -> dict:
+    """Seconds in which each program ran, from its start to its end, when they run in short turns."""
+    began, ended = time.time(), {}
+    with Turns(commands, **more) as turns:
+        while len(ended) < len(commands):
+            for side in commands:
+                until = time.time() + turn_s
+                if side not in ended and not turns.let_run(side, lambda: time.time() >= until):  # noqa: B023
+                    ended[side] = time.time()
+        return {side: turns.running_s(side, began, ended[side]) for side in commands}
 
 
 def paired_ratio(rounds: list, warm_up: int, peer: str, clock: str, own: str = "lockstep") -> dict:

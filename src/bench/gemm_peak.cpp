@@ -2,7 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "bench/op_kernels.h"
 #include "bench/sample_stats.h"
@@ -22,20 +22,35 @@ at::ScalarType scalar_type_of(const std::string& type) {
   return type == "fp64" ? at::kDouble : at::kFloat;
 }
 
-double measure_gemm_tflops(comm::Comm& world, at::Device device, at::ScalarType type) {
+SquareProducts::SquareProducts(comm::Comm& world, at::Device device, at::ScalarType type)
+    : world_(world), device_(device) {
   constexpr int64_t kLeastDim = 512, kMostDim = 8192, kNumWarmup = 2, kNumSamples = 7;
   constexpr double kLongEnoughUs = 30'000;
   const c10::NoGradGuard no_grad;
-  double best = 0, us = 0;
+  double us = 0;
   for (int64_t dim = kLeastDim; dim <= kMostDim && us < kLongEnoughUs; dim *= 2) {
     const OpShape shape{OpKind::kGemm, "square", {dim, dim, dim}};
-    const auto kernel = make_op_kernel(shape, type, device);
-    world.barrier();
-    us = stats::median(
-        combine_ranks(world, time_samples(device, kNumWarmup, kNumSamples, [&] { kernel->run(); }), "max"));
-    best = std::max(best, shape.flops() / us / 1e6);
+    auto kernel = make_op_kernel(shape, type, device);
+    us = median_us(*kernel, kNumWarmup, kNumSamples);
+    const double tflops = shape.flops() / us / 1e6;
+    if (tflops <= highest_tflops_) continue;
+    highest_tflops_ = tflops;
+    flops_ = shape.flops();
+    kernel_ = std::move(kernel);
   }
-  return best;
+}
+
+SquareProducts::~SquareProducts() = default;
+
+double SquareProducts::tflops_now(int64_t num_samples) {
+  const c10::NoGradGuard no_grad;
+  return flops_ / median_us(*kernel_, 0, num_samples) / 1e6;
+}
+
+double SquareProducts::median_us(OpKernel& kernel, int64_t num_warmup, int64_t num_samples) {
+  world_.barrier();
+  return stats::median(
+      combine_ranks(world_, time_samples(device_, num_warmup, num_samples, [&] { kernel.run(); }), "max"));
 }
 
 }  // namespace lockstep::bench

@@ -1,11 +1,15 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "comm/comm.h"
 
 namespace lockstep::bench {
+
+class OpKernel;
 
 /// What the matrix products of a training precision multiply, by the names of `bench op --precisions`: "fp32", ...
 std::string product_type(const std::string& precision, at::Device device);
@@ -13,9 +17,29 @@ std::string product_type(const std::string& precision, at::Device device);
 /// The type of tensors that `bench op` calls so.
 at::ScalarType scalar_type_of(const std::string& type);
 
-/// The highest rate of square matrix products in TFLOP/s that one device of these ranks reaches, all of them at the
-/// same time and the slowest counting, as `bench op --ops gemm` measures it: medians, over sizes that double until a
-/// product takes long enough to show it. All ranks call; takes about a second.
-double measure_gemm_tflops(comm::Comm& world, at::Device device, at::ScalarType type);
+/// Square matrix products of one type that all ranks compute at the same time, the slowest counting, as `bench op --ops
+/// gemm` measures them.
+class SquareProducts {
+ public:
+  /// Looks for the size with the highest rate, over sizes that double until a product takes long enough to show it. All
+  /// ranks call; takes about a second.
+  SquareProducts(comm::Comm& world, at::Device device, at::ScalarType type);
+  ~SquareProducts();
+  SquareProducts(const SquareProducts&) = delete;
+  SquareProducts& operator=(const SquareProducts&) = delete;
+
+  /// TFLOP/s of a device when the sizes were compared.
+  double highest_tflops() const { return highest_tflops_; }
+  /// TFLOP/s of a device now, with that size: the median of `num_samples` products. All ranks call.
+  double tflops_now(int64_t num_samples);
+
+ private:
+  double median_us(OpKernel& kernel, int64_t num_warmup, int64_t num_samples);
+
+  comm::Comm& world_;
+  at::Device device_;
+  std::unique_ptr<OpKernel> kernel_;
+  double flops_ = 0, highest_tflops_ = 0;
+};
 
 }  // namespace lockstep::bench

@@ -8,7 +8,6 @@
 
 #include "nn/fused_batch_norm.h"
 #include "nn/layers.h"
-#include "nn/pointwise_conv.h"
 #include "nn/sync_batch_norm.h"
 #include "nn/winograd_conv.h"
 
@@ -25,8 +24,17 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions&
 
 at::Tensor Conv2d::forward(const at::Tensor& x_BCYX) const {
   if (stride_ == 1 && padding_ == 1 && has_winograd_conv(x_BCYX, weight_)) return winograd_conv(x_BCYX, weight_);
-  if (padding_ == 0 && has_pointwise_conv(x_BCYX, weight_)) return pointwise_conv(x_BCYX, weight_, stride_);
+  if (is_pointwise(x_BCYX)) return pointwise_conv(x_BCYX, weight_, stride_);
   return at::conv2d(x_BCYX, weight_, {}, {stride_, stride_}, {padding_, padding_});
+}
+
+ConvAndInput Conv2d::forward_and_input(const at::Tensor& x_BCYX) const {
+  return is_pointwise(x_BCYX) ? pointwise_conv_and_input(x_BCYX, weight_, stride_)
+                              : ConvAndInput{forward(x_BCYX), x_BCYX};
+}
+
+bool Conv2d::is_pointwise(const at::Tensor& x_BCYX) const {
+  return padding_ == 0 && has_pointwise_conv(x_BCYX, weight_);
 }
 
 BatchNorm2d::BatchNorm2d(int64_t channels, const at::TensorOptions& options)

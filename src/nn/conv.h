@@ -3,6 +3,7 @@
 
 #include "comm/comm.h"
 #include "nn/module.h"
+#include "nn/pointwise_conv.h"
 
 namespace lockstep::nn {
 
@@ -12,8 +13,12 @@ class Conv2d : public Module {
   Conv2d(int64_t in, int64_t out, int64_t kernel, const at::TensorOptions& options, int64_t stride = 1,
          int64_t padding = 0);
   at::Tensor forward(const at::Tensor& x_BCYX) const;
+  /// forward(x), and x for its other uses (nn/pointwise_conv.h).
+  ConvAndInput forward_and_input(const at::Tensor& x_BCYX) const;
 
  private:
+  bool is_pointwise(const at::Tensor& x_BCYX) const;
+
   at::Tensor weight_;
   int64_t stride_, padding_;
 };

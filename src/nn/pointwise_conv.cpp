@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/conv2d.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -31,31 +31,43 @@ at::Tensor pixel_rows(const at::Tensor& x) {
   return x.contiguous(at::MemoryFormat::ChannelsLast).permute({0, 2, 3, 1}).reshape({-1, x.size(1)});
 }
 
+/// Of the sum of gradients. A gradient that nothing else holds may be written to.
+at::Tensor to_add_to(const at::Tensor& gradient) {
+  const bool is_held_elsewhere = gradient.use_count() > 1 || gradient.storage().use_count() > 1;
+  return is_held_elsewhere ? gradient.clone(at::MemoryFormat::ChannelsLast)
+                           : gradient.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+/// Gives y, and x once more where `passes_input`.
 struct PointwiseConv : torch::autograd::Function<PointwiseConv> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, int64_t stride,
+                               bool passes_input) {
     const at::Tensor typed_weight = internal::parameter_like(x, weight);
     const bool trains_weight = weight.requires_grad();
     context->save_for_backward({trains_weight ? x : at::Tensor(), typed_weight, weight});
     context->saved_data[kStride] = stride;
     context->saved_data[kSizes] = x.sizes().vec();
     if (trains_weight) internal::keep_use(context, weight);
-    return at::conv2d(x, typed_weight, {}, {stride, stride});
+    const at::Tensor y = at::conv2d(x, typed_weight, {}, {stride, stride});
+    return passes_input ? variable_list{y, x} : variable_list{y};
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const int64_t stride = context->saved_data[kStride].toInt();
-    const at::Tensor rows_NO = pixel_rows(gradients[0]);
-    variable_list found(3);
+    const at::Tensor& dy = gradients[0];
+    const at::Tensor rows_NO = pixel_rows(dy), weight_OC = saved[1].flatten(1);
+    variable_list found(4);
     if (context->needs_input_grad(0)) {
-      const at::Tensor& out = gradients[0];
-      const at::Tensor dx_BCYX =
-          product(rows_NO, saved[1].flatten(1)).view({out.size(0), out.size(2), out.size(3), -1}).permute({0, 3, 1, 2});
+      const bool adds = gradients.size() > 1;
+      found[0] = adds ? to_add_to(gradients[1])
+                      : at::empty(context->saved_data[kSizes].toIntVector(),
+                                  dy.options().memory_format(at::MemoryFormat::ChannelsLast));
       if (stride == 1) {
-        found[0] = dx_BCYX;
+        add_product(pixel_rows(found[0]), rows_NO, weight_OC, /*is_new=*/!adds);
       } else {
-        found[0] = at::zeros(context->saved_data[kSizes].toIntVector(),
-                             dx_BCYX.options().memory_format(at::MemoryFormat::ChannelsLast));
-        strided(found[0], stride).copy_(dx_BCYX);
+        if (!adds) found[0].zero_();
+        strided(found[0], stride)
+            .add_(product(rows_NO, weight_OC).view({dy.size(0), dy.size(2), dy.size(3), -1}).permute({0, 3, 1, 2}));
       }
     }
     if (context->needs_input_grad(1))
@@ -74,7 +86,13 @@ bool has_pointwise_conv(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 at::Tensor pointwise_conv(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
-  return PointwiseConv::apply(in_compute_type(x), weight, stride);
+  return PointwiseConv::apply(in_compute_type(x), weight, stride, false)[0];
+}
+
+ConvAndInput pointwise_conv_and_input(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+  if (x.scalar_type() != compute_type_of(x)) return {pointwise_conv(x, weight, stride), x};  // others take x as it is
+  const variable_list both = PointwiseConv::apply(x, weight, stride, true);
+  return {both[0], both[1]};
 }
 
 }  // namespace lockstep::nn

@@ -13,4 +13,11 @@ bool has_pointwise_conv(const at::Tensor& x_BCYX, const at::Tensor& weight_OC11)
 /// where its sink wants it (nn/gradient_sink.h).
 at::Tensor pointwise_conv(const at::Tensor& x_BCYX, const at::Tensor& weight_OC11, int64_t stride);
 
+/// The same, and x for its other uses. The convolution adds its share to their gradient where that lies, which saves
+/// autograd the sum of two gradients.
+struct ConvAndInput {
+  at::Tensor y_BOYX, x_BCYX;
+};
+ConvAndInput pointwise_conv_and_input(const at::Tensor& x_BCYX, const at::Tensor& weight_OC11, int64_t stride);
+
 }  // namespace lockstep::nn

@@ -39,11 +39,11 @@ Bottleneck::Bottleneck(int64_t inputs, int64_t planes, int64_t stride, const at:
 
 at::Tensor Bottleneck::forward(const at::Tensor& x_BCYX) {
   about_to_run();
-  at::Tensor y = bn1_.forward(conv1_.forward(x_BCYX)).relu_();
-  y = bn2_.forward(conv2_.forward(y)).relu_();
-  y = bn3_.forward(conv3_.forward(average_pool(y, stride_)));
-  y.add_(shortcut_conv_ ? shortcut_norm_->forward(shortcut_conv_->forward(average_pool(x_BCYX, stride_))) : x_BCYX);
-  return y.relu_();
+  const auto [first, x] = conv1_.forward_and_input(x_BCYX);
+  const at::Tensor shortcut =
+      shortcut_conv_ ? shortcut_norm_->forward(shortcut_conv_->forward(average_pool(x, stride_))) : x;
+  const at::Tensor y = bn2_.forward_relu(conv2_.forward(bn1_.forward_relu(first)));
+  return bn3_.forward_add_relu(conv3_.forward(average_pool(y, stride_)), shortcut);
 }
 
 std::vector<nn::BatchNorm2d*> Bottleneck::batch_norms() {
@@ -105,9 +105,9 @@ ModifiedResNet::ModifiedResNet(const config::ClipShape& shape, bool exact_shortc
 }
 
 at::Tensor ModifiedResNet::stem(const at::Tensor& image_BCYX) {
-  at::Tensor x = bn1_.forward(conv1_.forward(image_BCYX)).relu_();
-  x = bn2_.forward(conv2_.forward(x)).relu_();
-  x = bn3_.forward(conv3_.forward(x)).relu_();
+  at::Tensor x = bn1_.forward_relu(conv1_.forward(image_BCYX));
+  x = bn2_.forward_relu(conv2_.forward(x));
+  x = bn3_.forward_relu(conv3_.forward(x));
   return average_pool(x, 2);
 }
 

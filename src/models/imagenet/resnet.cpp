@@ -30,10 +30,18 @@ ResnetBlock::ResnetBlock(const config::ResidualBlockShape& block, const config::
 
 at::Tensor ResnetBlock::forward(const at::Tensor& x_BCYX) {
   about_to_run();
-  const at::Tensor shortcut = projection_ ? projection_norm_->forward(projection_->forward(x_BCYX)) : x_BCYX;
-  const at::Tensor y = conv2_.forward(bn1_.forward_relu(conv1_.forward(x_BCYX)));
-  return conv3_ ? bn3_->forward_add_relu(conv3_->forward(bn2_.forward_relu(y)), shortcut)
-                : bn2_.forward_add_relu(y, shortcut);
+  if (projection_) {
+    const auto [projected, x] = projection_->forward_and_input(x_BCYX);
+    return forward_behind_first(conv1_.forward(x), projection_norm_->forward(projected));
+  }
+  const auto [first, x] = conv1_.forward_and_input(x_BCYX);
+  return forward_behind_first(first, x);
+}
+
+at::Tensor ResnetBlock::forward_behind_first(const at::Tensor& first_BCYX, const at::Tensor& shortcut_BCYX) {
+  const at::Tensor y = conv2_.forward(bn1_.forward_relu(first_BCYX));
+  return conv3_ ? bn3_->forward_add_relu(conv3_->forward(bn2_.forward_relu(y)), shortcut_BCYX)
+                : bn2_.forward_add_relu(y, shortcut_BCYX);
 }
 
 std::vector<nn::BatchNorm2d*> ResnetBlock::batch_norms() {

@@ -21,6 +21,9 @@ class ResnetBlock : public nn::Module {
   std::vector<nn::BatchNorm2d*> batch_norms();
 
  private:
+  /// What follows the first convolution, with what is added at the end.
+  at::Tensor forward_behind_first(const at::Tensor& first_BCYX, const at::Tensor& shortcut_BCYX);
+
   nn::Conv2d conv1_;
   nn::BatchNorm2d bn1_;
   nn::Conv2d conv2_;

@@ -75,6 +75,46 @@ INSTANTIATE_TEST_SUITE_P(Sizes, PointwiseConv,
                                          PointwiseSizes{2, 8, 24, 8, 6, 2}, PointwiseSizes{5, 16, 16, 10, 7, 3},
                                          PointwiseSizes{4, 8, 8, 1, 1, 1}));
 
+/// The gradient of pictures that have two uses; `other` is the second, of what the convolution hands on.
+template <typename Fork, typename Other>
+at::Tensor gradient_of_two_uses(const at::Tensor& pictures, const Fork& fork, const Other& other) {
+  const at::Tensor x = pictures.detach().requires_grad_();
+  const ConvAndInput both = fork(x);
+  const at::Tensor sum = at::sin(both.y_BOYX.to(at::kDouble)).sum() + other(both.x_BCYX);
+  sum.backward();
+  return x.grad();
+}
+
+TEST_P(PointwiseConv, AddsToTheGradientOfItsInputsOtherUses) {
+  const PointwiseSizes sizes = GetParam();
+  const at::Tensor weight = at::randn({sizes.outputs, sizes.inputs, 1, 1}) / 4;
+  const at::Tensor x =
+      at::randn({sizes.pictures, sizes.inputs, sizes.rows, sizes.columns}).contiguous(at::MemoryFormat::ChannelsLast);
+  at::Tensor held;  // a gradient that somebody keeps must stay as it was
+  const auto cosines = [](const at::Tensor& a) { return at::cos(a.to(at::kDouble)).sum(); };
+  const auto keeps_gradient = [&](const at::Tensor& a) {
+    a.register_hook([&](const at::Tensor& gradient) { held = gradient; });
+    return at::cos(a.to(at::kDouble)).sum();
+  };
+  const auto has_expanded_gradient = [](const at::Tensor& a) { return a.sum().to(at::kDouble); };
+  const auto is_channels_first = [](const at::Tensor& a) { return at::cos(a.contiguous().to(at::kDouble)).sum(); };
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor pictures = x.to(type), filters = weight.to(type);
+    const double bound = type == at::kFloat ? 2e-6 : 2e-2;
+    const auto fork = [&](const at::Tensor& a) { return pointwise_conv_and_input(a, filters, sizes.stride); };
+    const auto plain = [&](const at::Tensor& a) {
+      return ConvAndInput{at::conv2d(a, filters.to(at::kDouble), {}, {sizes.stride, sizes.stride}), a};
+    };
+    const at::Tensor exact = pictures.to(at::kDouble), expected = gradient_of_two_uses(exact, plain, cosines),
+                     of_sum = gradient_of_two_uses(exact, plain, has_expanded_gradient);
+    EXPECT_LT(relative_difference(gradient_of_two_uses(pictures, fork, cosines), expected), bound);
+    EXPECT_LT(relative_difference(gradient_of_two_uses(pictures, fork, is_channels_first), expected), bound);
+    EXPECT_LT(relative_difference(gradient_of_two_uses(pictures, fork, has_expanded_gradient), of_sum), bound);
+    EXPECT_LT(relative_difference(gradient_of_two_uses(pictures, fork, keeps_gradient), expected), bound);
+    EXPECT_LT(relative_difference(held, -at::sin(exact)), bound);
+  }
+}
+
 struct SumOfFilters final : torch::autograd::PostAccumulateGradHook, GradientSink {
   explicit SumOfFilters(at::Tensor into) : sum(std::move(into)) {}
   void operator()(const torch::autograd::Variable&) override {}
