@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -58,41 +59,58 @@ std::vector<fs::path> listed_folder(const fs::path& folder) {
   return paths;
 }
 
-/// Files of pictures that other loaders read, by their extension.
-using OtherPictures = std::map<std::string, int64_t>;
+/// What lies among class folders and is no sample.
+struct LeftOut {
+  std::map<std::string, int64_t> other_pictures;  ///< Files of pictures that other loaders read, by their extension.
+  std::set<std::string> hidden_folders;           ///< Names.
+};
 
-void count_other_picture(const fs::path& path, OtherPictures& others) {
+/// Editors, Jupyter and git keep things of their own in such folders: .ipynb_checkpoints, .git.
+bool is_hidden(const fs::path& folder) { return core::starts_with(folder.filename().string(), "."); }
+
+void count_other_picture(const fs::path& path, LeftOut& left_out) {
   constexpr std::string_view kOthers[] = {".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".avif", ".jp2"};
   const std::string extension = core::to_lower_ascii(path.extension().string());
-  if (std::ranges::find(kOthers, extension) != std::end(kOthers)) ++others[extension];
+  if (std::ranges::find(kOthers, extension) != std::end(kOthers)) ++left_out.other_pictures[extension];
 }
 
-void warn_of_other_pictures(const std::string& root, const OtherPictures& others) {
-  if (others.empty()) return;
+void warn_of_other_pictures(const std::string& root, const LeftOut& left_out) {
+  if (left_out.other_pictures.empty()) return;
   std::vector<std::string> counts;
-  for (const auto& [extension, count] : others) counts.push_back(fmt::format("{} {}", count, extension));
+  for (const auto& [extension, count] : left_out.other_pictures)
+    counts.push_back(fmt::format("{} {}", count, extension));
   warn_once(fmt::format("data: '{}': left out, since pictures are read from .{}: {}", root,
                         fmt::join(picture_extensions(), ", ."), core::join(counts, ", ")));
 }
 
+constexpr size_t kMostNames = 5;  // in a message
+
+void warn_of_hidden_folders(const std::string& root, const LeftOut& left_out) {
+  if (left_out.hidden_folders.empty()) return;
+  const std::vector<std::string> names(left_out.hidden_folders.begin(), left_out.hidden_folders.end());
+  warn_once(fmt::format("data: '{}': folders whose name begins with a dot are left out: {}", root,
+                        core::join_first(names, kMostNames)));
+}
+
 void collect_files(const fs::path& folder, const FileKind& kind, int depth, std::vector<FolderFile>& files,
-                   OtherPictures& others) {
+                   LeftOut& left_out) {
   if (depth > kMaxFolderDepth)
     throw DataError(fmt::format("data: folders nested deeper than {} levels at '{}'", kMaxFolderDepth, folder.string()),
                     "is there a symbolic link that leads back up?");
   for (const fs::path& path : listed_folder(folder)) {
     std::error_code failure;
     if (fs::is_directory(path, failure)) {
-      collect_files(path, kind, depth + 1, files, others);
+      if (is_hidden(path))
+        left_out.hidden_folders.insert(path.filename().string());
+      else
+        collect_files(path, kind, depth + 1, files, left_out);
     } else if (kind.fits(path)) {
       files.push_back({folder.string(), path.filename().string()});
     } else {
-      count_other_picture(path, others);
+      count_other_picture(path, left_out);
     }
   }
 }
-
-constexpr size_t kMostNames = 5;  // in a message
 
 /// What lies directly in a folder.
 struct FolderContent {
@@ -108,7 +126,7 @@ FolderContent content_of(const fs::path& folder) {
       content.has_media = true;
       return content;  // the rest of a thousand files says nothing more
     }
-    if (fs::is_directory(path, failure)) content.folders.push_back(path.filename().string());
+    if (fs::is_directory(path, failure) && !is_hidden(path)) content.folders.push_back(path.filename().string());
   }
   std::sort(content.folders.begin(), content.folders.end());
   return content;
@@ -183,10 +201,13 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
         fmt::format("data: '{}' holds {} class folders, but {} classes were asked for", root, num_folders, num_classes),
         "ask for as many classes as there are folders");
   int64_t label = 0;
-  OtherPictures others;
+  LeftOut left_out;
+  std::error_code failure;
+  for (const fs::path& path : listed_folder(root))
+    if (is_hidden(path) && fs::is_directory(path, failure)) left_out.hidden_folders.insert(path.filename().string());
   for (const std::string& name : classes) {
     std::vector<FolderFile> files;
-    collect_files(fs::path(root) / name, kind, 1, files, others);
+    collect_files(fs::path(root) / name, kind, 1, files, left_out);
     if (files.empty())
       throw DataError(fmt::format("data: class folder '{}' holds no {} (.{})", (fs::path(root) / name).string(),
                                   kind.name, fmt::join(kind.extensions(), ", .")),
@@ -198,7 +219,8 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
     for (const FolderFile& file : files) list.push_back({(fs::path(file.folder) / file.name).string(), number});
     ++label;
   }
-  if (kind.extensions == kPictureFiles.extensions) warn_of_other_pictures(root, others);
+  if (kind.extensions == kPictureFiles.extensions) warn_of_other_pictures(root, left_out);
+  warn_of_hidden_folders(root, left_out);
   return list;
 }
 
@@ -353,7 +375,7 @@ std::vector<std::string> image_folder_classes(const std::string& folder) {
   std::vector<std::string> classes;
   std::error_code failure;
   for (const fs::path& path : listed_folder(folder))
-    if (fs::is_directory(path, failure)) classes.push_back(path.filename().string());
+    if (fs::is_directory(path, failure) && !is_hidden(path)) classes.push_back(path.filename().string());
   if (classes.empty())
     throw DataError(fmt::format("data: '{}' holds no class folders", folder), "expected FOLDER/CLASS/picture.jpg");
   std::sort(classes.begin(), classes.end());

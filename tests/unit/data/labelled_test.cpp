@@ -228,6 +228,42 @@ TEST_F(Labelled, AnEmptyClassFolderIsNamed) {
   EXPECT_NE(message.find("folders/cat' holds no picture"), std::string::npos) << message;
 }
 
+TEST_F(Labelled, HiddenFoldersAreNoClassesAndToldOnce) {
+  const std::filesystem::path root = write_class_folders(folder_.path() / "folders");
+  const SourceConfig config = labelled_config(root.string());
+  const auto position = [&] { return open_eval_source(config)->position(); };
+  const core::Json plain = position();
+  std::filesystem::create_directories(root / ".git/objects");
+  for (const char* hidden : {".ipynb_checkpoints", "ant/.ipynb_checkpoints"}) {
+    std::filesystem::create_directories(root / hidden);
+    write_file(root / hidden / "p-checkpoint.jpg", small_jpeg(1));
+  }
+  ::testing::internal::CaptureStderr();
+  const core::Json with_hidden = position(), again = position();
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(with_hidden, plain) << "the same data: a run goes on";
+  EXPECT_EQ(again, plain);
+  EXPECT_EQ(image_folder_classes(root.string()), (std::vector<std::string>{"Zebra", "ant", "bee"}));
+  const std::string warning =
+      "'" + root.string() + "': folders whose name begins with a dot are left out: .git, .ipynb";
+  EXPECT_NE(told.find(warning), std::string::npos) << told;
+  EXPECT_EQ(told.find(warning), told.rfind(warning)) << told;
+}
+
+TEST_F(Labelled, PicturesOfOtherKindsAreCountedAndToldOnce) {
+  const std::filesystem::path root = write_class_folders(folder_.path() / "folders");
+  for (const char* name : {"ant/a.bmp", "ant/b.BMP", "bee/c.gif", "Zebra/d.tif", "Zebra/notes.txt"})
+    write_file(root / name, "x");
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) open_eval_source(labelled_config(root.string()));
+  const std::string told = ::testing::internal::GetCapturedStderr(), warning = "2 .bmp, 1 .gif, 1 .tif";
+  EXPECT_NE(told.find("'" + root.string() + "': left out, since pictures are read from .jpg"), std::string::npos)
+      << told;
+  EXPECT_NE(told.find(warning), std::string::npos) << told;
+  EXPECT_EQ(told.find(warning), told.rfind(warning)) << told;
+  EXPECT_EQ(told.find(".txt"), std::string::npos) << told;
+}
+
 TEST_F(Labelled, BatchesHavePixelsAndLabelsAndNoText) {
   SourceConfig source = labelled_config(write_class_folders(folder_.path() / "folders"));
   source.shuffle = false;
