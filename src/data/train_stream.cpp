@@ -128,9 +128,15 @@ void check_config(const SourceConfig& config) {
                      "drawing shards with replacement is random by nature");
 }
 
+RowTable rows_of(const SourceType& type, const SourceConfig& config) {
+  RowTable table = type.open_rows(config);
+  table.format = type.name;
+  return table;
+}
+
 /// The rows of training: all of them config.num_repeats times.
 RowTable training_rows(const SourceType& type, const SourceConfig& config) {
-  RowTable table = type.open_rows(config);
+  RowTable table = rows_of(type, config);
   if (config.num_repeats == 1) return table;
   const int64_t num_once = table.num_rows;
   table.num_rows = num_once * config.num_repeats;
@@ -273,7 +279,7 @@ std::unique_ptr<SampleSource> open_eval_source(const SourceConfig& config) {
                  config.rank, config.world_size);
   const SourceType& type = resolved_type(config);
   if (is_shards(type)) return open_sequential_source(config);
-  return make_row_eval_source(type.open_rows(config), config);
+  return make_row_eval_source(rows_of(type, config), config);
 }
 
 void refuse_missing_shards(const SourceConfig& config, int64_t num_threads) {

@@ -15,6 +15,14 @@ namespace {
 constexpr uint64_t kPurposeRows = 0x524f5753ull;
 constexpr uint64_t kPurposeSubstitute = 0x535542ull;
 
+/// "class folders"
+std::string words_of(const std::string& format) {
+  if (format == DatasetType::kImageFolder) return "class folders";
+  if (format == DatasetType::kLmdb) return "an LMDB";
+  if (format == DatasetType::kCsv) return "a table";
+  return format;
+}
+
 /// Where a stream stands in a table of rows.
 struct RowProgress {
   std::shared_ptr<const RowTable> table;
@@ -38,8 +46,22 @@ struct RowProgress {
   void check_interrupted() const {
     if (is_interrupted.load()) throw DataError("data: reading was interrupted");
   }
-  void expect_same_data(const PositionReader& position) const {
-    position.expect("data", table->fingerprint, "the data set differs from the one the position was written with");
+  void add_format(Json& position) const {
+    if (!table->format.empty()) position["format"] = table->format;
+  }
+  /// In words, since fingerprints say nothing to people.
+  void expect_same_data(const Json& json, const PositionReader& position) const {
+    if (position.number<std::string>("data") == table->fingerprint) return;
+    const std::string then = core::text_at(json, "format"), &now = table->format;
+    const std::string change =
+        then.empty() || now.empty() || then == now
+            ? fmt::format("the data{} hold other samples than when the checkpoint was written, or under other names",
+                          now.empty() ? "" : " (" + words_of(now) + ")")
+            : fmt::format("the data are {} now and were {} when the checkpoint was written, which has another order",
+                          words_of(now), words_of(then));
+    throw DataError("data: cannot continue this stream: " + change,
+                    "resume with the data that the checkpoint was written with, or begin anew with its weights: "
+                    "--pretrained RUN");
   }
   void restart(uint64_t from) {
     consumed = from;
@@ -81,13 +103,16 @@ class RowTrainSource : public SampleSource {
   }
 
   Json position() const override {
-    return {{"kind", "rows"},           {"data", at_.table->fingerprint},  {"seed", seed_},      {"epoch", epoch_},
-            {"consumed", at_.consumed}, {"epoch_samples", epoch_samples_}, {"shuffle", shuffle_}};
+    Json position = {{"kind", "rows"},     {"data", at_.table->fingerprint}, {"seed", seed_},
+                     {"epoch", epoch_},    {"consumed", at_.consumed},       {"epoch_samples", epoch_samples_},
+                     {"shuffle", shuffle_}};
+    at_.add_format(position);
+    return position;
   }
 
   void seek(const Json& json) override {
     const PositionReader position(json, "rows");
-    at_.expect_same_data(position);
+    at_.expect_same_data(json, position);
     position.expect("shuffle", shuffle_, "--shuffle differs");
     const auto samples = position.number<uint64_t>("epoch_samples"), consumed = position.number<uint64_t>("consumed");
     if (samples == 0 || samples > at_.num_rows() || samples % at_.world_size != 0 || consumed % at_.world_size != 0 ||
@@ -123,12 +148,14 @@ class RowEvalSource : public SampleSource {
   }
 
   Json position() const override {
-    return {{"kind", "rows_once"}, {"data", at_.table->fingerprint}, {"consumed", at_.consumed}};
+    Json position = {{"kind", "rows_once"}, {"data", at_.table->fingerprint}, {"consumed", at_.consumed}};
+    at_.add_format(position);
+    return position;
   }
 
   void seek(const Json& json) override {
     const PositionReader position(json, "rows_once");
-    at_.expect_same_data(position);
+    at_.expect_same_data(json, position);
     const auto consumed = position.number<int64_t>("consumed");
     if (consumed < 0 || static_cast<uint64_t>(consumed) % at_.world_size != 0)
       throw DataError(fmt::format("data: a position after {} samples cannot be shared equally by {} ranks", consumed,

@@ -14,6 +14,7 @@ namespace lockstep::data {
 struct RowTable {
   int64_t num_rows = 0;
   std::string fingerprint;
+  std::string format = {};  ///< DatasetType of the data, which positions tell; "": not told.
   std::function<RawSample(int64_t row)> row;
 };
 
@@ -22,10 +23,11 @@ struct RowTable {
 /// working folder, or from the CSV's folder where the first row's file is only there.
 RowTable open_csv(const SourceConfig& config);
 /// config.spec as a folder with one folder per class; classes by name, files by folder and name (torchvision's order).
-/// Pictures, or recordings where config.need_audio.
+/// Pictures, or recordings where config.need_audio. Folders whose name begins with a dot are left out, in class folders
+/// too, which a warning tells once.
 RowTable open_class_folders(const SourceConfig& config);
-/// Names of the class folders in label order. DataError when there are none, and where `folder` is one too high: its
-/// folders are named like parts of a data set (train, val, test), or hold nothing but folders.
+/// Names of the class folders in label order, without hidden ones. DataError when there are none, and where `folder` is
+/// one too high: its folders are named like parts of a data set (train, val, test), or hold nothing but folders.
 std::vector<std::string> image_folder_classes(const std::string& folder);
 /// num_samples JPEGs of synthetic_pixels square with the caption "Dummy caption": all black, or where labels are needed
 /// 2 to 16 different ones in turn, each with a label below num_classes.
