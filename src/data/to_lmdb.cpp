@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <future>
-#include <mutex>
+#include <iterator>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
@@ -38,17 +39,20 @@ std::string value_hash(std::string_view value) {
   return bytes;
 }
 
-/// Values of consecutive pictures, ready to be written.
+/// Values of consecutive samples, ready to be written.
 struct LmdbChunk {
   std::vector<std::string> values;
+  std::vector<std::string> skipped;  ///< Why others have none.
   int64_t max_label = -1;
+  int64_t num_read = 0;  ///< Of both; fewer than kLmdbHashedTogether: the end.
 };
 
 /// Reads the source from front to back, a chunk at a time, in several threads.
 class ChunkReader {
  public:
   explicit ChunkReader(const ToLmdbConfig& job)
-      : num_threads_(job.num_threads), depth_(job.decodes ? PictureDepth::kDecoded : PictureDepth::kFirstBytes) {
+      : num_threads_(job.num_threads), skips_bad_(job.skips_bad),
+        depth_(job.decodes ? PictureDepth::kDecoded : PictureDepth::kFirstBytes) {
     SourceConfig config = job.source;
     config.need_label = true;
     config.need_text = false;
@@ -64,16 +68,15 @@ class ChunkReader {
 
   const std::string& source() const { return source_; }
 
-  /// Goes on behind `num_done` pictures, a multiple of a chunk.
-  void pass_over(int64_t num_done) {
+  /// Goes on behind `num_read` samples, a multiple of a chunk.
+  void pass_over(int64_t num_read) {
     for (const auto& source : sources_) {
       core::Json position = source->position();
-      position["consumed"] = num_done;
+      position["consumed"] = num_read;
       source->seek(position);
     }
   }
 
-  /// Fewer values than a chunk has, or none: the end.
   LmdbChunk next() {
     const size_t num_sources = sources_.size();
     std::vector<std::optional<RawSample>> samples(kLmdbHashedTogether);
@@ -84,34 +87,55 @@ class ChunkReader {
       }
     });
     const auto end = std::find(samples.begin(), samples.end(), std::nullopt) - samples.begin();
-    LmdbChunk chunk;
-    chunk.values.resize(static_cast<size_t>(end));
-    std::mutex mutex;
-    for_each_parallel(chunk.values.size(), num_threads_, [&](size_t i, size_t) {
-      chunk.values[i] = value_of(*samples[i]);
-      const std::scoped_lock lock(mutex);
+    std::vector<std::string> values(static_cast<size_t>(end)), complaints(values.size());
+    for_each_parallel(values.size(), num_threads_,
+                      [&](size_t i, size_t) { values[i] = value_of(*samples[i], complaints[i]); });
+    LmdbChunk chunk{.values = {}, .skipped = {}, .num_read = end};
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!complaints[i].empty()) {
+        chunk.skipped.push_back(std::move(complaints[i]));
+        continue;
+      }
+      chunk.values.push_back(std::move(values[i]));
       chunk.max_label = std::max(chunk.max_label, samples[i]->label);
-    });
+    }
     return chunk;
   }
 
  private:
-  std::string value_of(RawSample& sample) const {
+  /// What is wrong in `complaint`, and no value, where the picture is left out.
+  std::string value_of(RawSample& sample, std::string& complaint) const {
+    bool can_be_skipped = skips_bad_;
     try {
       load_deferred(sample);
       const Member* picture = nullptr;
       for (const Member& member : sample.members)
         if (is_picture_extension(member.extension)) picture = &member;
       if (picture == nullptr) throw DataError("data: there is no picture");
-      if (sample.label < 0) throw DataError("data: there is no label", "name the column or the member that has it");
+      if (sample.label < 0) {
+        can_be_skipped = false;  // that is no damage of one picture
+        throw DataError("data: there is no label", "name the column or the member that has it");
+      }
       check_picture(picture->bytes, sample.place(), depth_);
       return pickle_pair(picture->bytes, sample.label);
     } catch (const DataError& error) {
-      rethrow_with_place(DataError(error.what(), hint_of_whole_data(error.hint())), sample);
+      const std::string hint = error.hint().empty() ? or_leave_out("get the file again") : error.hint();
+      if (!can_be_skipped) rethrow_with_place(DataError(error.what(), hint), sample);
+      complaint = placed_text(error, sample);
+      return "";
+    }
+  }
+
+  static std::string placed_text(const DataError& error, const RawSample& sample) {
+    try {
+      rethrow_with_place(error, sample);
+    } catch (const DataError& placed) {
+      return placed.what();
     }
   }
 
   const int64_t num_threads_;
+  const bool skips_bad_;
   const PictureDepth depth_;
   std::vector<std::unique_ptr<SampleSource>> sources_;
   std::string source_;
@@ -164,15 +188,17 @@ std::optional<ToLmdbResult> found_complete(const fs::path& output, const std::st
                       .num_classes = progress->num_classes,
                       .num_resumed = progress->num_done,
                       .num_bytes = fs::file_size(lmdb_data_file(output)),
-                      .was_there = true};
+                      .was_there = true,
+                      .num_skipped = progress->num_skipped,
+                      .skipped = progress->skipped};
 }
 
-LmdbWriter::Pairs pairs_of(const LmdbChunk& chunk, const LmdbProgress& before) {
+LmdbWriter::Pairs pairs_of(std::span<const std::string> values, const LmdbProgress& before) {
   LmdbWriter::Pairs pairs;
   std::string hashes;
-  for (size_t i = 0; i < chunk.values.size(); ++i) {
-    pairs.emplace_back(fmt::to_string(before.num_done + static_cast<int64_t>(i)), chunk.values[i]);
-    hashes += value_hash(chunk.values[i]);
+  for (size_t i = 0; i < values.size(); ++i) {
+    pairs.emplace_back(fmt::to_string(before.num_done + static_cast<int64_t>(i)), values[i]);
+    hashes += value_hash(values[i]);
   }
   pairs.emplace_back(hash_key(before.num_done / kLmdbHashedTogether), std::move(hashes));
   return pairs;
@@ -188,26 +214,71 @@ LmdbWriter::Pairs closing_pairs(LmdbProgress& progress) {
           {LmdbKeys::kLockstep, progress.to_json().dump()}};
 }
 
-/// Reads one chunk while the one before it is written.
-void convert(ChunkReader& reader, LmdbWriter& writer, LmdbProgress& progress, const ToLmdbConfig& config,
-             ToLmdbResult& result) {
+/// Messages and number of the pictures that were left out.
+void add_skipped(std::vector<std::string>&& messages, LmdbProgress& progress) {
+  progress.num_skipped += std::ssize(messages);
+  for (std::string& message : messages)
+    if (progress.skipped.size() < kMaxBadPictures) progress.skipped.push_back(repair_utf8(std::move(message)));
+}
+
+void refuse_many_skipped(const LmdbProgress& all, const ToLmdbConfig& config) {
+  if (!config.skips_bad || all.num_skipped <= config.max_bad) return;
+  throw DataError(
+      fmt::format("data: more than {} of '{}' cannot be used; the first: {}", core::counted(config.max_bad, "picture"),
+                  config.source.spec, all.skipped.empty() ? "" : all.skipped.front()),
+      "is the storage in order? --max-bad-samples N leaves out more");
+}
+
+/// The first pictures of `waiting`, as many as are hashed together, and where reading goes on behind them.
+void commit_chunk(std::vector<std::string>& waiting, LmdbWriter& writer, LmdbProgress& progress) {
+  LmdbWriter::Pairs pairs = pairs_of(std::span(waiting).first(kLmdbHashedTogether), progress);
+  progress.num_done += kLmdbHashedTogether;
+  pairs.emplace_back(LmdbKeys::kLockstep, progress.to_json().dump());
+  writer.commit(pairs);
+  waiting.erase(waiting.begin(), waiting.begin() + kLmdbHashedTogether);
+}
+
+/// Reads one chunk while the one before it is written. Where pictures are left out, a chunk that is written has
+/// pictures of several that were read; reading then goes on in the middle of the last of these.
+void convert(ChunkReader& reader, LmdbWriter& writer, LmdbProgress& progress, const ToLmdbConfig& config) {
   std::future<LmdbChunk> coming = std::async(std::launch::async, [&] { return reader.next(); });
+  std::vector<std::string> waiting;
+  LmdbProgress read_so_far = progress;  // of which progress tells what is committed
   for (bool goes_on = true; goes_on;) {
-    const LmdbChunk chunk = coming.get();
-    goes_on = static_cast<int64_t>(chunk.values.size()) == kLmdbHashedTogether;
+    LmdbChunk chunk = coming.get();
+    goes_on = chunk.num_read == kLmdbHashedTogether;
     if (goes_on) coming = std::async(std::launch::async, [&] { return reader.next(); });
-    if (chunk.values.empty()) break;
-    LmdbWriter::Pairs pairs = pairs_of(chunk, progress);
-    progress.num_done += static_cast<int64_t>(chunk.values.size());
+    const int64_t begin = *read_so_far.num_read, num_values = std::ssize(chunk.values),
+                  num_known = std::min(read_so_far.num_over, num_values);
+    const LmdbProgress before = read_so_far;
+    read_so_far.num_read = begin + chunk.num_read;
+    read_so_far.num_over = 0;
+    add_skipped(std::move(chunk.skipped), read_so_far);
+    refuse_many_skipped(read_so_far, config);
     progress.num_classes = std::max(progress.num_classes, chunk.max_label + 1);
-    pairs.emplace_back(LmdbKeys::kLockstep, progress.to_json().dump());
-    writer.commit(pairs);
+    std::move(chunk.values.begin() + num_known, chunk.values.end(), std::back_inserter(waiting));
+    if (std::ssize(waiting) < kLmdbHashedTogether) continue;
+    const int64_t num_left = std::ssize(waiting) - kLmdbHashedTogether;
+    const bool ends_with_chunk = num_left == 0 && goes_on;
+    const LmdbProgress& place = ends_with_chunk ? read_so_far : before;
+    progress.num_read = place.num_read;
+    progress.num_over = ends_with_chunk ? 0 : num_values - num_left;
+    progress.num_skipped = place.num_skipped;
+    progress.skipped = place.skipped;
+    commit_chunk(waiting, writer, progress);
     if (config.on_progress) config.on_progress(progress.num_done);
   }
-  if (progress.num_done == 0)
-    throw DataError(fmt::format("data: '{}' holds no pictures to convert", config.source.spec), "check its name");
-  writer.commit(closing_pairs(progress));
-  result.num_classes = progress.num_classes;
+  if (progress.num_done == 0 && waiting.empty())
+    throw DataError(
+        fmt::format("data: '{}' holds no pictures to convert", config.source.spec),
+        read_so_far.num_skipped > 0 ? "all were left out: " + read_so_far.skipped.front() : "check its name");
+  LmdbWriter::Pairs pairs = waiting.empty() ? LmdbWriter::Pairs() : pairs_of(waiting, progress);
+  progress.num_done += std::ssize(waiting);
+  progress.num_skipped = read_so_far.num_skipped;
+  progress.skipped = read_so_far.skipped;
+  for (auto& pair : closing_pairs(progress)) pairs.push_back(std::move(pair));
+  writer.commit(pairs);
+  if (config.on_progress && !waiting.empty()) config.on_progress(progress.num_done);
 }
 
 /// The unfinished conversion becomes the finished one, while its lock is held.
@@ -241,15 +312,21 @@ ToLmdbResult to_lmdb(const ToLmdbConfig& config) {
   progress.num_classes = std::max(progress.num_classes, std::ssize(class_names));
   progress.source = reader.source();
   ToLmdbResult result{.num_resumed = progress.num_done};
-  // The last commit of a conversion that was broken off behind its end may be shorter than a chunk.
-  progress.num_done -= progress.num_done % kLmdbHashedTogether;
-  reader.pass_over(progress.num_done);
-  {
+  if (!progress.num_read) {  // of an earlier release, whose last commit may be shorter than a chunk
+    progress.num_done -= progress.num_done % kLmdbHashedTogether;
+    progress.num_read = progress.num_done;
+    progress.is_complete = false;
+  }
+  if (!progress.is_complete) {
+    reader.pass_over(*progress.num_read);
     LmdbWriter writer(partial, config.map_bytes);
-    convert(reader, writer, progress, config, result);
-    result.num_pictures = progress.num_done;
+    convert(reader, writer, progress, config);
     result.num_grown = writer.num_grown();
   }
+  result.num_pictures = progress.num_done;
+  result.num_classes = progress.num_classes;
+  result.num_skipped = progress.num_skipped;
+  result.skipped = progress.skipped;
   result.num_bytes = fs::file_size(partial / "data.mdb");
   publish(partial, output);
   return result;

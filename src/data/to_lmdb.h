@@ -16,6 +16,8 @@ struct ToLmdbConfig {
   int64_t num_threads = 2;                                 ///< That read; one writes.
   uint64_t map_bytes = uint64_t{1} << 30;                  ///< First size of the map; doubled as often as needed.
   bool decodes = false;                                    ///< Every picture, not only its first bytes.
+  bool skips_bad = false;                                  ///< Leaves out pictures that cannot be used, and lists them.
+  int64_t max_bad = 1000;                                  ///< With it: more than these end the conversion.
   std::function<void(int64_t num_done)> on_progress = {};  ///< Called after each commit.
 };
 
@@ -26,6 +28,8 @@ struct ToLmdbResult {
   int64_t num_grown = 0;    ///< How often the map was too small.
   uint64_t num_bytes = 0;   ///< Of the data file.
   bool was_there = false;   ///< Found complete; nothing was written.
+  int64_t num_skipped = 0;
+  std::vector<std::string> skipped = {};  ///< Messages, the first kMaxBadPictures.
 };
 
 /// Writes `output`/data.mdb in the layout of the folder2lmdb scripts: keys "0", "1", ... in the order of the source,
@@ -33,9 +37,9 @@ struct ToLmdbResult {
 /// pickles. Beside them __lockstep__ (JSON) and hashes of the values (verify_lmdb).
 ///
 /// It grows in "`output`.partial" and is renamed when it is complete. A call that was killed goes on behind its last
-/// commit, which is never torn. DataError: a picture that cannot be read (with `decodes`: decoded) or is none, without
-/// a label, an unfinished conversion of other data. UsageError: `output` is something else, or lies in a folder that is
-/// read. EnvironmentError: another process converts to it, or the disk is full.
+/// commit, which is never torn. DataError: a picture that cannot be read (with `decodes`: decoded) or is none, unless
+/// such are skipped; one without a label, an unfinished conversion of other data. UsageError: `output` is something
+/// else, or lies in a folder that is read. EnvironmentError: another process converts to it, or the disk is full.
 ToLmdbResult to_lmdb(const ToLmdbConfig& config);
 
 struct LmdbCheck {

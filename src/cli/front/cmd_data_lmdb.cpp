@@ -35,6 +35,8 @@ struct ToLmdbFlags {
   std::string input, output;
   data::SourceConfig source;
   bool decodes = false;
+  std::string on_bad_sample = "stop";
+  std::optional<int64_t> max_bad_samples;
   std::optional<int64_t> num_workers;
   bool as_json = false;
 };
@@ -54,9 +56,19 @@ OptionSet declare(ToLmdbFlags& flags) {
   set.add("num-classes", &flags.source.num_classes,
           {.help = "Labels from here on are refused; 0: any.", .unit = "classes", .min = 0});
   set.add("check-pictures", &flags.decodes,
-          {.help = "Decode every picture as well, and stop at one that training would refuse. Costs about as much "
+          {.help = "Decode every picture as well: one that training would refuse is bad. Costs about as much "
                    "processor time as an epoch of training takes for decoding; `data verify` of the result does the "
                    "same later and names all bad ones."});
+  set.add(
+      "on-bad-sample", &flags.on_bad_sample,
+      {.help = "stop: a picture that cannot be read, or is none, ends the conversion. skip: it is left out, counted "
+               "and listed at the end.",
+       .choices = {"stop", "skip"}});
+  set.add("max-bad-samples", &flags.max_bad_samples,
+          {.help = "With --on-bad-sample skip: more bad pictures than this end the conversion.",
+           .unit = "pictures",
+           .unset_text = "1000",
+           .min = 0});
   declare_data_workers(set, flags.num_workers, "Threads that read; the output does not depend on it.");
   set.add("json", &flags.as_json, {.help = "Machine-readable output."});
   return set;
@@ -146,12 +158,17 @@ int run_to_lmdb(std::span<const std::string> args) {
   OptionSet set = declare(flags);
   if (parse_or_help(set, args)) return 0;
   flags.source.spec = flags.input;
-  const data::ToLmdbResult result =
-      data::to_lmdb({.source = flags.source,
-                     .output = flags.output,
-                     .num_threads = data_threads(flags.num_workers),
-                     .decodes = flags.decodes,
-                     .on_progress = [](int64_t num_done) { core::show_progress(core::counted(num_done, "picture")); }});
+  if (flags.max_bad_samples && flags.on_bad_sample == "stop")
+    throw UsageError("options: --max-bad-samples counts skipped samples, --on-bad-sample stop skips none",
+                     "add --on-bad-sample skip");
+  data::ToLmdbConfig job{.source = flags.source,
+                         .output = flags.output,
+                         .num_threads = data_threads(flags.num_workers),
+                         .decodes = flags.decodes,
+                         .skips_bad = flags.on_bad_sample == "skip"};
+  if (flags.max_bad_samples) job.max_bad = *flags.max_bad_samples;
+  job.on_progress = [](int64_t num_done) { core::show_progress(core::counted(num_done, "picture")); };
+  const data::ToLmdbResult result = data::to_lmdb(job);
   core::end_progress();
   if (flags.as_json) {
     print_data_json({{"samples", result.num_pictures},
@@ -159,6 +176,8 @@ int run_to_lmdb(std::span<const std::string> args) {
                      {"resumed", result.num_resumed},
                      {"bytes", result.num_bytes},
                      {"was_there", result.was_there},
+                     {"skipped", result.num_skipped},
+                     {"errors", result.skipped},
                      {"lmdb", flags.output}});
     return 0;
   }
@@ -170,6 +189,9 @@ int run_to_lmdb(std::span<const std::string> args) {
                   : "");
   if (!flags.decodes && !result.was_there)
     core::print("  the pictures were copied, not decoded: `lockstep data verify {}` does that\n", flags.output);
+  if (result.num_skipped > 0)
+    core::print("  {} left out, since they cannot be used:\n", core::counted(result.num_skipped, "picture"));
+  print_bad_pictures(result.skipped, result.num_skipped);
   return 0;
 }
 

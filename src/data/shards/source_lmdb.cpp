@@ -154,8 +154,12 @@ std::string fingerprint_of(const LmdbRows& rows, const std::optional<LmdbProgres
 }  // namespace
 
 Json LmdbProgress::to_json() const {
-  return {{"version", kProgressVersion}, {"samples", num_done},       {"is_complete", is_complete}, {"source", source},
-          {"classes", class_names},      {"num_classes", num_classes}};
+  Json json = {{"version", kProgressVersion}, {"samples", num_done},
+               {"is_complete", is_complete},  {"source", source},
+               {"classes", class_names},      {"num_classes", num_classes}};
+  if (num_read) json["read"] = {{"samples", *num_read}, {"over", num_over}};
+  if (num_skipped > 0) json["skipped"] = {{"samples", num_skipped}, {"messages", skipped}};
+  return json;
 }
 
 std::optional<LmdbProgress> read_lmdb_progress(const LmdbReader& reader) {
@@ -172,6 +176,18 @@ std::optional<LmdbProgress> read_lmdb_progress(const LmdbReader& reader) {
                           .source = json.at("source").get<std::string>(),
                           .class_names = json.at("classes").get<std::vector<std::string>>()};
     progress.num_classes = json.value("num_classes", static_cast<int64_t>(progress.class_names.size()));
+    if (const auto read = json.find("read"); read != json.end()) {
+      progress.num_read = read->at("samples").get<int64_t>();
+      progress.num_over = read->at("over").get<int64_t>();
+      if (*progress.num_read < 0 || *progress.num_read % kLmdbHashedTogether != 0 || progress.num_over < 0 ||
+          progress.num_over > kLmdbHashedTogether)
+        throw DataError(fmt::format("{}: reading goes on at {}, expected multiples of {}", where, read->dump(),
+                                    kLmdbHashedTogether));
+    }
+    if (const auto skipped = json.find("skipped"); skipped != json.end()) {
+      progress.num_skipped = skipped->at("samples").get<int64_t>();
+      progress.skipped = skipped->at("messages").get<std::vector<std::string>>();
+    }
     if (progress.num_done < 0 || static_cast<uint64_t>(progress.num_done) > reader.num_entries())
       throw DataError(fmt::format("{}: samples={}, expected 0 to {}, the keys of the file", where, progress.num_done,
                                   reader.num_entries()));

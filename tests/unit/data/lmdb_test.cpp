@@ -125,6 +125,25 @@ TEST_F(Lmdb, TrainsInTheSameOrderAsItsSource) {
                UsageError);
 }
 
+TEST_F(Lmdb, DataOfAnotherFormatDoNotContinueAStreamAndWordsSayWhy) {
+  const SourceConfig folders = labelled_config(write_class_folders(folder_.path() / "folders"));
+  to_lmdb({.source = folders, .output = out()});
+  const core::Json position = open_train_source(labelled_config(out()))->position();
+  const auto resume = [&](const core::Json& from) {
+    return refused<DataError>([&] { open_train_source(folders)->seek(from); });
+  };
+  const std::string other_format = resume(position);
+  EXPECT_NE(other_format.find("the data are class folders now and were an LMDB when"), std::string::npos)
+      << other_format;
+  EXPECT_NE(other_format.find("--pretrained RUN"), std::string::npos) << other_format;
+  EXPECT_EQ(other_format.find(position.at("data").get<std::string>()), std::string::npos) << other_format;
+  core::Json other_names = open_train_source(folders)->position();
+  other_names["data"] = "0123456789abcdef";
+  EXPECT_NE(resume(other_names).find("the data (class folders) hold other samples"), std::string::npos);
+  other_names.erase("format");  // of a release that did not tell it
+  EXPECT_NE(resume(other_names).find("hold other samples"), std::string::npos);
+}
+
 TEST_F(Lmdb, AKilledConversionGoesOnBehindItsLastCommit) {
   const pid_t child = fork();
   if (child == 0) {
@@ -158,6 +177,52 @@ TEST_F(Lmdb, AKilledConversionGoesOnBehindItsLastCommit) {
   SourceConfig config = labelled_config(out());
   config.num_classes = 10;
   EXPECT_EQ(all_pictures(config), all_pictures(many_pictures()));
+}
+
+TEST_F(Lmdb, BadPicturesAreLeftOutAndListedAndAKilledConversionGoesOnThere) {
+  const fs::path root = folder_.path() / "many";
+  constexpr int kNumFiles = 1100, kEvery = 7;
+  fs::create_directories(root / "ant");
+  for (int i = 0; i < kNumFiles; ++i)
+    write_file(root / fmt::format("ant/{:04}.jpg", i), i % kEvery == 3 ? "<html>" : small_jpeg(i));
+  SourceConfig source = labelled_config(root.string());
+  EXPECT_NE(refused<DataError>([&] { to_lmdb({.source = source, .output = out()}); }).find("--on-bad-sample skip"),
+            std::string::npos);
+  ToLmdbConfig config{.source = source, .output = out("whole.lmdb"), .num_threads = 2, .skips_bad = true};
+  const ToLmdbResult whole = to_lmdb(config);
+  constexpr int kNumBad = (kNumFiles - 3 + kEvery - 1) / kEvery;
+  EXPECT_EQ(whole.num_skipped, kNumBad);
+  EXPECT_EQ(whole.num_pictures, kNumFiles - kNumBad);
+  ASSERT_EQ(whole.skipped.size(), kMaxBadPictures);
+  EXPECT_NE(whole.skipped[0].find("ant/0003.jpg"), std::string::npos) << whole.skipped[0];
+  EXPECT_EQ(verify_lmdb(out("whole.lmdb"), 2, PictureDepth::kDecoded).num_bad, 0);
+  const auto expected = all_pictures(labelled_config(out("whole.lmdb")));
+  EXPECT_EQ(expected.at(3).first, small_jpeg(4));
+  config.output = out();
+  for (const int64_t killed_at : {256, 512, 768}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      config.on_progress = [&](int64_t num_done) {
+        if (num_done == killed_at) kill(getpid(), SIGKILL);
+      };
+      to_lmdb(config);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << killed_at;
+  }
+  const ToLmdbResult resumed = to_lmdb(config);
+  EXPECT_EQ(resumed.num_resumed, 768);
+  EXPECT_EQ(resumed.num_skipped, whole.num_skipped);
+  EXPECT_EQ(resumed.skipped, whole.skipped);
+  EXPECT_TRUE(all_pictures(labelled_config(out())) == expected);
+  EXPECT_EQ(verify_lmdb(out(), 2, PictureDepth::kDecoded).num_bad, 0);
+  EXPECT_EQ(to_lmdb(config).num_skipped, whole.num_skipped) << "found complete";
+  config.output = out("few.lmdb");
+  config.max_bad = 5;
+  EXPECT_NE(refused<DataError>([&] { to_lmdb(config); }).find("more than 5 pictures of '" + root.string()),
+            std::string::npos);
 }
 
 TEST_F(Lmdb, AMapThatIsTooSmallGrows) {
@@ -440,6 +505,52 @@ TEST_F(Lmdb, FlippedBitsAreFoundAndNeverCrash) {
     }
   }
   EXPECT_GT(num_found, 20);  // the others hit free pages and space between the values
+}
+
+/// Keys of the page at `at`, where it is a leaf of pictures alone; else none. Layout of LMDB 0.9: flags of the page at
+/// 10, end of its list of nodes at 12, the list from 16 on; of a node the length of its key at 6, the key at 8.
+std::vector<std::string> picture_keys_of_page(const std::string& file, size_t at) {
+  constexpr size_t kLeaf = 2;
+  const auto number = [&](size_t offset) {
+    return static_cast<uint8_t>(file[at + offset]) + size_t{256} * static_cast<uint8_t>(file[at + offset + 1]);
+  };
+  std::vector<std::string> keys;
+  if (number(10) != kLeaf) return keys;
+  for (size_t node = 16; node < number(12); node += 2)
+    if (const size_t begin = number(node); begin >= 16 && at + begin + 8 < file.size())
+      keys.push_back(file.substr(at + begin + 8, number(begin + 6)));
+  const auto is_number = [](const std::string& key) {
+    return !key.empty() && key.find_first_not_of("0123456789") == std::string::npos;
+  };
+  return std::all_of(keys.begin(), keys.end(), is_number) ? keys : std::vector<std::string>();
+}
+
+TEST_F(Lmdb, TheKeysBehindADamagedPageAreNamed) {
+  constexpr size_t kPageBytes = 4096, kNumMetaPages = 2;
+  to_lmdb({.source = many_pictures(), .output = out()});
+  const std::string whole = core::read_file(out() + "/data.mdb");
+  size_t num_pages = 0, num_keys = 0;
+  for (size_t at = kNumMetaPages * kPageBytes; at + kPageBytes <= whole.size() && num_pages < 3; at += kPageBytes) {
+    std::vector<std::string> expected = picture_keys_of_page(whole, at);
+    if (expected.empty() || expected.size() > kMaxBadPictures) continue;
+    std::string damaged = whole;
+    damaged.replace(at, kPageBytes, kPageBytes, '\xff');
+    const LmdbCheck check = verify_lmdb(write_file(out("x.mdb"), damaged), 2, PictureDepth::kFirstBytes);
+    if (check.num_bad == 0) continue;  // a page of an earlier commit, which is free
+    ASSERT_EQ(check.num_bad, std::ssize(expected)) << check.bad.front();
+    for (const std::string& key : expected)
+      EXPECT_EQ(std::count_if(check.bad.begin(), check.bad.end(),
+                              [&](const std::string& bad) {
+                                return bad.find("x.mdb' key '" + key + "': ") != std::string::npos &&
+                                       bad.find(fmt::format("page {}", at / kPageBytes)) != std::string::npos;
+                              }),
+                1)
+          << key << " of " << check.bad.front();
+    ++num_pages;
+    num_keys += expected.size();
+  }
+  ASSERT_EQ(num_pages, 3u);
+  EXPECT_GT(num_keys, num_pages) << "pages of several keys";
 }
 
 TEST(PlainPickle, WritesWhatItReads) {
