@@ -532,6 +532,28 @@ TEST(OptionCommands, Zero1DividesTheMemoryOfTheOptimiser) {
   }
 }
 
+TEST(OptionCommands, ADryRunOnDataThatCannotBeUsedEndsAsTheRunWould) {
+  const core::TempDir folder;
+  std::filesystem::create_directories(folder.path() / "train/ant");
+  const std::string train = folder.path() / "train";
+  const std::vector<std::string> args = {"train", "imagenet", "--train-data", train, "--dry-run"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = args;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_lockstep(words);
+  };
+  const auto refused = with({});
+  EXPECT_EQ(refused.exit_code, 4) << refused.out;
+  EXPECT_TRUE(holds(refused.err, "class folder '" + train + "/ant' holds no picture")) << refused.err;
+  EXPECT_TRUE(holds(refused.out, "memory of a rank")) << "the plan all the same: " << refused.out;
+  const auto json = with({"--json"});
+  EXPECT_EQ(json.exit_code, 4);
+  EXPECT_TRUE(Json::parse(json.out).contains("memory_per_rank_bytes"));
+  const auto elsewhere = with({"--world-size", "4"});
+  EXPECT_EQ(elsewhere.exit_code, 0) << elsewhere.err;
+  EXPECT_TRUE(holds(core::replace_all(elsewhere.out, "\n", " "), "holds no picture")) << elsewhere.out;
+}
+
 /// NVIDIA's table of NeMo CLIP on DGX nodes: micro-batch and global batch on 32 GPUs of 80 GB.
 TEST(OptionCommands, RecipesOfLargeClipModelsFitTheirDevices) {
   struct Row {

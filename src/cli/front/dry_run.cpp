@@ -43,8 +43,13 @@ int print_dry_run(const commands::ParsedCommand& command, const std::optional<ta
   page.warnings.insert(page.warnings.begin(), command.warnings.begin(), command.warnings.end());
   page.warnings.insert(page.warnings.end(), page.missing.begin(), page.missing.end());
   // A question about another machine is answered all the same: what it needs may lie there.
-  const bool would_fail = !page.missing.empty() && !options.world_size;
+  const bool is_asked_of_here = !options.world_size;
+  const bool would_fail = !page.missing.empty() && is_asked_of_here;
   const int code = would_fail ? static_cast<int>(ExitCode::kUsage) : 0;
+  if (page.failure && !is_asked_of_here)
+    page.warnings.push_back(page.failure->hint().empty()
+                                ? page.failure->what()
+                                : fmt::format("{}; {}", page.failure->what(), page.failure->hint()));
   if (options.json) {
     core::Json json = core::Json::object();
     for (const tasks::DryRunFact& fact : page.facts)
@@ -53,6 +58,7 @@ int print_dry_run(const commands::ParsedCommand& command, const std::optional<ta
     json["options"] = command.set->values_json();
     json["warnings"] = page.warnings;
     core::print("{}\n", json.dump(2));
+    if (page.failure && is_asked_of_here) throw Error(*page.failure);
     return code;
   }
   core::print("Dry run: nothing is computed or written.\n\n");
@@ -63,6 +69,7 @@ int print_dry_run(const commands::ParsedCommand& command, const std::optional<ta
   for (const core::Option& option : command.set->options())
     if (option.origin.kind != core::Origin::Kind::kDefault) core::print("{}", option_entry(option));
   for (const std::string& warning : page.warnings) core::print("\n{}", tasks::dry_run_entry("warning: ", warning));
+  if (page.failure && is_asked_of_here) throw Error(*page.failure);
   return code;
 }
 

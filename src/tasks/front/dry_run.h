@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/run_options.h"
+#include "core/error.h"
 #include "core/json.h"
 #include "core/options.h"
 
@@ -30,6 +31,7 @@ struct DryRunPage {
   core::Json extra = core::Json::object();
   std::vector<std::string> warnings{};
   std::vector<std::string> missing{};    ///< Inputs that the command line names and that are not here.
+  std::optional<Error> failure{};        ///< With which the run would end here, since it cannot use its data.
   double memory_bytes = 0;               ///< Planned for the fullest rank.
   std::optional<double> device_bytes{};  ///< What its device gives it, where that is known.
   int64_t nodes_of_tensor_group = 1;     ///< On how many nodes the tensor ranks of one group lie.

@@ -298,9 +298,39 @@ TEST(ImagenetDryRun, CountsThePicturesOfAnEpoch) {
   fs::create_directories(folder.path() / "empty");
   const DryRunPage none = plan_of("empty", {"-b", "8"});
   EXPECT_TRUE(fact_of(none, "steps_per_epoch").value.is_null());
-  ASSERT_FALSE(none.warnings.empty());
-  EXPECT_TRUE(holds_text(none.warnings.front(), (folder.path() / "empty").string())) << none.warnings.front();
+  ASSERT_TRUE(none.failure);
+  EXPECT_TRUE(holds_text(none.failure->what(), (folder.path() / "empty").string())) << none.failure->what();
   EXPECT_TRUE(fact_of(plan_of("nowhere", {"-b", "8"}), "steps_per_epoch").value.is_null());
+}
+
+TEST(ImagenetDryRun, TellsTheErrorWithWhichTheRunWouldEnd) {
+  const core::TempDir folder;
+  const auto made = [&](const std::string& name, const std::string& empty_class) {
+    for (const char* part : {"train", "val"}) make_class_folders(folder.path() / name / part, {"ant", "bee", "cat"});
+    if (!empty_class.empty()) fs::create_directories(folder.path() / name / empty_class);
+    return (folder.path() / name).string();
+  };
+  const auto failure_of = [&](std::vector<std::string> words) -> std::string {
+    words.insert(words.end(), {"-b", "3"});
+    const Parsed parsed(words);
+    const auto failure = imagenet_dry_run(parsed.options, parsed.set, {.num_ranks = 1, .source = "test"}).failure;
+    return failure ? fmt::format("{}: {}", static_cast<int>(failure->code()), failure->text()) : "";
+  };
+  const std::string whole = made("whole", ""), nowhere = (folder.path() / "nowhere").string();
+  EXPECT_EQ(failure_of({whole}), "");
+  EXPECT_EQ(failure_of({"--dummy"}), "");
+  EXPECT_TRUE(holds_text(failure_of({nowhere}), "4: imagenet: the data folder '" + nowhere + "' cannot be read"));
+  EXPECT_TRUE(holds_text(failure_of({"--train-data", nowhere}), "4: data: '" + nowhere + "' does not exist"));
+  EXPECT_TRUE(holds_text(failure_of({"--train-data", whole + "/{0..3}.tar"}), "4: data: none of 4 shards exists"));
+  const std::string val = made("v", "val/dog"), train = made("t", "train/dog");
+  EXPECT_TRUE(holds_text(failure_of({val}), "4: data: class folder '" + val + "/val/dog' holds no picture"));
+  EXPECT_EQ(failure_of({val, "--val-frequency", "0"}), "");
+  EXPECT_TRUE(holds_text(failure_of({train}), "4: data: class folder '" + train + "/train/dog' holds no picture"));
+  make_class_folders(folder.path() / "few", {"ant", "bee"});
+  EXPECT_TRUE(
+      holds_text(failure_of({"--train-data", (folder.path() / "few").string()}), "holds 2 samples, fewer than"));
+  core::write_file_atomic(folder.path() / "bad.lmdb", "no LMDB");
+  EXPECT_TRUE(holds_text(failure_of({"--train-data", (folder.path() / "bad.lmdb").string()}), "bad.lmdb'"));
 }
 
 TEST(ImagenetOptions, TheNumberOfClassesIsThatOfTheData) {

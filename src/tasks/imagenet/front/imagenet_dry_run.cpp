@@ -16,6 +16,7 @@
 #include "tasks/front/batch_facts.h"
 #include "tasks/front/device_memory.h"
 #include "tasks/front/length_facts.h"
+#include "tasks/imagenet/front/data_folder.h"
 
 namespace lockstep::tasks {
 namespace fs = std::filesystem;
@@ -71,29 +72,63 @@ void add_memory_facts(const ImagenetMemory& planned, const std::optional<RankMem
   facts.push_back(device_memory_fact(planned.total(), memory));
 }
 
-/// Pictures of an epoch, where the training data are here and say it without being read through: class folders, an
-/// LMDB, a table. A sweep or a prediction asks for one data set many times, which is counted once.
-std::optional<int64_t> count_samples(const ImagenetOptions& options) {
+/// Data of the run as the engine opens them.
+data::SourceConfig source_of(const ImagenetOptions& options, const std::string& type, const std::string& spec) {
   data::SourceConfig source;
-  source.spec = options.train_data;
-  source.type = data::parse_dataset_type(options.dataset_type);
-  std::error_code ignored;
-  if (options.is_evaluate || options.has_made_up_data() || !fs::exists(source.spec, ignored) ||
-      !data::is_made_of_rows(source))
-    return std::nullopt;
-  source.num_repeats = options.dataset_repeat;
+  source.spec = spec;
+  source.type = data::parse_dataset_type(type);
   source.need_text = false;
   source.need_label = true;
   source.num_classes = classifier_of(options).num_classes;
   source.csv_separator = options.csv_separator;
   source.csv_image_key = options.csv_img_key;
   source.csv_label_key = options.csv_label_key;
+  return source;
+}
+
+/// Pictures in the data, where these say it without being read through: class folders, an LMDB, a table. Of shards
+/// nothing, but DataError where some are not here; remote ones are not asked for. A sweep or a prediction asks for one
+/// data set many times, which is looked at once.
+std::optional<int64_t> count_samples(const data::SourceConfig& source) {
   static std::mutex mutex;
-  static std::map<std::string, int64_t> known;
+  static std::map<std::string, std::optional<int64_t>> known;
   const std::string key = fmt::format("{} {} {}", source.type, source.num_repeats, source.spec);
   const std::scoped_lock lock(mutex);
-  const auto found = known.find(key);
-  return found != known.end() ? found->second : known[key] = data::epoch_size(source).num_known;
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  std::optional<int64_t> count;
+  if (data::is_made_of_rows(source))
+    count = data::epoch_size(source).num_known;
+  else if (source.spec.find("://") == std::string::npos)
+    data::refuse_missing_shards(source, /*num_threads=*/1);
+  return known[key] = count;
+}
+
+/// Pictures of an epoch where they are known, and the error with which the run would end.
+struct DataHere {
+  std::optional<int64_t> num_samples{};
+  std::optional<Error> failure{};
+};
+
+/// Looks at the data as the engine does before its first step, in the same order.
+DataHere look_at_data(const ImagenetOptions& options, int64_t global_batch) {
+  DataHere here;
+  if (options.has_made_up_data()) return here;
+  try {
+    refuse_other_data_folder(options, /*must_exist=*/true);
+    if (!options.is_evaluate) {
+      data::SourceConfig train = source_of(options, options.dataset_type, options.train_data);
+      train.num_repeats = options.dataset_repeat;
+      here.num_samples = count_samples(train);
+      train.global_batch = global_batch;
+      if (here.num_samples && *here.num_samples < global_batch) data::epoch_size(train);  // the engine's refusal
+    }
+    const bool evaluates = options.is_evaluate || options.val_frequency_epochs > 0;
+    if (evaluates && !options.val_data.empty())
+      count_samples(source_of(options, options.validation_type(), options.val_data));
+  } catch (const Error& error) {
+    here.failure = error;
+  }
+  return here;
 }
 
 std::vector<std::string> missing_imagenet_inputs(const ImagenetOptions& options) {
@@ -137,16 +172,11 @@ DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSe
   DryRunPage page{.facts = batch_facts(set, options, world, batch, "picture")};
   page.facts.push_back({"lr", "peak learning rate", peak_lr(options, batch.global_batch),
                         fmt::format("{:.6g}", peak_lr(options, batch.global_batch))});
-  std::optional<int64_t> counted_samples;
-  if (!options.train_num_samples) {
-    try {
-      counted_samples = count_samples(options);
-    } catch (const Error& error) {  // the run would say so, too; where it will be the data may be whole
-      page.warnings.push_back(error.hint().empty() ? error.what() : fmt::format("{}; {}", error.what(), error.hint()));
-    }
-  }
-  add_length_facts({.samples_per_epoch = counted_samples ? counted_samples : options.train_num_samples,
-                    .are_counted = counted_samples.has_value(),
+  const DataHere here = look_at_data(options, batch.global_batch);
+  const bool is_counted = here.num_samples && !options.train_num_samples;
+  page.failure = here.failure;
+  add_length_facts({.samples_per_epoch = is_counted ? here.num_samples : options.train_num_samples,
+                    .are_counted = is_counted,
                     .global_batch = batch.global_batch,
                     .epochs = options.epochs,
                     .max_steps = options.max_steps,
