@@ -57,9 +57,10 @@ bool is_classifier(const std::string& model) {
 }
 
 /// The flags of `bench loader` as `train imagenet` has them.
-tasks::ImagenetOptions imagenet_options(const tasks::ContrastiveOptions& options, const std::string& jpeg_decode) {
+tasks::ImagenetOptions imagenet_options(const tasks::ContrastiveOptions& options, const commands::BenchOptions& bench) {
   tasks::ImagenetOptions imagenet;
-  imagenet.jpeg_decode = jpeg_decode;
+  imagenet.jpeg_decode = bench.jpeg_decode;
+  imagenet.csv_label_key = bench.csv_label_key;
   imagenet.model = options.model;
   imagenet.train_data = options.train_data;
   imagenet.train_num_samples = options.train_num_samples;
@@ -215,8 +216,7 @@ class LoaderCase final : public BenchCase {
   std::string what_text() const {
     const tasks::ContrastiveOptions& options = context_.options.train;
     if (is_classifier(options.model))
-      return fmt::format("pictures of {} pixels with labels",
-                         imagenet_options(options, context_.options.jpeg_decode).image_pixels);
+      return fmt::format("pictures of {} pixels with labels", imagenet_options(options, context_.options).image_pixels);
     const config::ContrastiveShape shape = tasks::contrastive_shape_of(options);
     if (const auto* clip = shape.clip()) return fmt::format("pictures of {} pixels", clip->vision.image_size);
     const auto& audio = shape.clap()->audio;
@@ -230,8 +230,7 @@ class LoaderCase final : public BenchCase {
     tasks::ContrastiveOptions options = context_.options.train;
     options.workers = row["workers"];
     if (is_classifier(options.model))
-      data_ = std::make_unique<LabelledData>(imagenet_options(options, context_.options.jpeg_decode),
-                                             *context_.processes, plan_);
+      data_ = std::make_unique<LabelledData>(imagenet_options(options, context_.options), *context_.processes, plan_);
     else
       data_ = std::make_unique<CaptionedData>(options, *context_.processes, plan_);
   }

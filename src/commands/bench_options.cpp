@@ -109,16 +109,69 @@ void declare_collective(core::OptionSet& set, BenchOptions& o) {
   set.refuse("stepbytes", "sizes grow by a factor here", "use --stepfactor");
 }
 
+/// --dataset-type of `train clip`, and the kinds that have labels alone.
+void declare_loader_datasets(core::OptionSet& set, BenchOptions& o) {
+  core::OptionSpec spec = tasks::declare_contrastive_options(o.train).find("dataset-type")->spec;
+  spec.group.clear();
+  spec.help =
+      "Kind of data set. auto goes by the name: .tar and pipe: are webdataset, .csv and .tsv csv; with a classifier "
+      "folders are imagefolder or lmdb.";
+  for (const char* kind : {"imagefolder", "lmdb"}) {
+    spec.choices.emplace_back(kind);
+    std::erase_if(spec.refused_choices, [&](const auto& refused) { return refused.first == kind; });
+  }
+  set.add("dataset-type", &o.train.dataset_type, std::move(spec));
+}
+
 void declare_loader(core::OptionSet& set, BenchOptions& o) {
   set.group("Data");
+  borrow(
+      set, o,
+      {{"train-data",
+        {},
+        "Pictures with captions as in `train clip`, sounds with captions as in `train clap`, or with a classifier as "
+        "--model pictures with labels as in `train imagenet`: shards ('/d/{00000..00099}.tar') and tables (.csv, "
+        ".tsv) of either, class folders and LMDBs of labels.",
+        "none: made-up data"},
+       "train-data-upsampling-factors",
+       "train-num-samples"});
+  declare_loader_datasets(set, o);
   borrow(set, o,
-         {"train-data", "train-data-upsampling-factors", "train-num-samples", "dataset-type", "dataset-resampled",
-          "csv-separator", "csv-img-key", "csv-caption-key", "image-key", "text-key", "batch-size", "data-order",
-          "data-lanes", "shuffle", "on-bad-sample", "max-bad-samples", "index-dir", "max-image-pixels", "seed"});
+         {"dataset-resampled",
+          "csv-separator",
+          "csv-img-key",
+          {"csv-caption-key", {}, "CSV column with the caption; a classifier reads --csv-label-key instead."}});
+  set.add("csv-label-key", &o.csv_label_key,
+          {.help = "With a classifier as --model: CSV column with the number of the class.", .metavar = "COLUMN"});
+  borrow(set, o,
+         {"image-key",
+          {"text-key",
+           {},
+           "WebDataset members that hold the caption, joined with ';'. A classifier reads the label in .cls."},
+          "batch-size",
+          "data-order",
+          "data-lanes",
+          "shuffle",
+          "on-bad-sample",
+          "max-bad-samples",
+          "index-dir",
+          "max-image-pixels",
+          "seed"});
   set.group("Image and text preparation");
   borrow(set, o,
-         {"model", "force-image-size", "force-context-length", "train-transform", "aug-cfg", "image-mean", "image-std",
-          "image-interpolation", "image-resize-mode", "resize-order", "tokenizer-vocab"});
+         {{"model",
+           {},
+           "An OpenCLIP or CLAP model or its JSON file, whose pictures or sounds and texts are prepared, or a "
+           "classifier (resnet50), whose pictures are."},
+          "force-image-size",
+          "force-context-length",
+          "train-transform",
+          "aug-cfg"});
+  config::declare_image_options(set,
+                                {&o.train.image_mean, &o.train.image_std, &o.train.image_interpolation,
+                                 &o.train.image_resize_mode, &o.train.resize_order},
+                                config::PicturesOf::kClipOrClassifier);
+  borrow(set, o, {"tokenizer-vocab"});
   set.add("jpeg-decode", &o.jpeg_decode,
           {.help = "With a classifier as --model: as in `train imagenet`.", .choices = {"exact", "scaled"}});
   set.group("Load");
@@ -284,7 +337,7 @@ std::vector<std::string> resolve_names(std::string_view flag, const std::vector<
   return resolved;
 }
 
-void check_loader(const BenchOptions& o) {
+void check_loader(const BenchOptions& o, const core::OptionSet& set) {
   config::check_image_options(o.train.image_mean, o.train.image_std, o.train.force_image_size);
   if (o.train.train_data.empty() && !o.train.has_made_up_data())
     throw UsageError("options: 'bench loader' needs --train-data SPEC",
@@ -292,6 +345,12 @@ void check_loader(const BenchOptions& o) {
   const std::vector<std::string> classifiers = config::classifier_names();
   const bool has_classifier = std::find(classifiers.begin(), classifiers.end(), o.train.model) != classifiers.end();
   std::error_code ignored;
+  if (!has_classifier && (o.train.dataset_type == "imagefolder" || o.train.dataset_type == "lmdb"))
+    throw UsageError(
+        fmt::format("options: '--dataset-type {}' with --model {}: such data have labels, and no captions, "
+                    "which it reads",
+                    o.train.dataset_type, o.train.model),
+        "give --model resnet50, or another classifier");
   if (!has_classifier && std::filesystem::is_directory(o.train.train_data, ignored))
     throw UsageError(fmt::format("options: --train-data '{}' is a folder: class folders and LMDBs have labels, and no "
                                  "captions, which '{}' reads",
@@ -301,6 +360,12 @@ void check_loader(const BenchOptions& o) {
     throw UsageError(
         fmt::format("options: '--jpeg-decode {}' with --model {}, expected a classifier", o.jpeg_decode, o.train.model),
         "give --model resnet50, or leave it out");
+  if (!has_classifier && set.is_given("csv-label-key"))
+    throw UsageError(fmt::format("options: --csv-label-key with --model {}, which reads captions", o.train.model),
+                     "name their column with --csv-caption-key, or give --model resnet50");
+  if (has_classifier && set.is_given("csv-caption-key"))
+    throw UsageError(fmt::format("options: --csv-caption-key with --model {}, which reads labels", o.train.model),
+                     "name their column with --csv-label-key, or give a model that reads captions");
 }
 
 void check_op(BenchOptions& o) {
@@ -423,7 +488,7 @@ void check_bench_options(BenchOptions& options, const core::OptionSet& set) {
                      "give --json or --csv");
   switch (options.which) {
     case BenchCaseName::kCollective: return check_collective(options);
-    case BenchCaseName::kLoader: return check_loader(options);
+    case BenchCaseName::kLoader: return check_loader(options, set);
     case BenchCaseName::kOp: return check_op(options);
     case BenchCaseName::kStep: return check_step(options, set);
     case BenchCaseName::kCheckpoint: return check_checkpoint(options);

@@ -39,6 +39,7 @@ struct BenchOptions {
   std::vector<int64_t> loader_workers = {4};  // --workers
   double think_ms = 0.0;                      // --think-ms
   std::string jpeg_decode = "exact";          // --jpeg-decode, of classifiers
+  std::string csv_label_key = "label";        // --csv-label-key, of classifiers
 
   // op
   std::vector<std::string> ops = {"all"};                  // --ops; after check_bench_options without "all"

@@ -11,6 +11,8 @@ void borrow_flags(core::OptionSet& set, const core::OptionSet& from, std::initia
     core::OptionSpec spec = option->spec;
     spec.group.clear();
     spec.aliases.insert(spec.aliases.end(), flag.aliases.begin(), flag.aliases.end());
+    if (!flag.help.empty()) spec.help = flag.help;
+    if (!flag.unset_text.empty()) spec.unset_text = flag.unset_text;
     set.add(option->name, option->target, std::move(spec));
   }
 }

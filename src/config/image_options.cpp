@@ -6,21 +6,24 @@
 namespace lockstep::config {
 using core::OptionRole;
 
-void declare_image_options(core::OptionSet& set, const ImageFields& fields) {
+void declare_image_options(core::OptionSet& set, const ImageFields& fields, PicturesOf models) {
+  const auto default_of = [&](const std::string& clip, const char* classifier) {
+    return models == PicturesOf::kClip ? clip : fmt::format("{}; of a classifier {}", clip, classifier);
+  };
   set.add("image-mean", fields.mean,
           {.role = OptionRole::kConfiguration,
            .help = "Mean of the channels after scaling to [0, 1]: one value or three.",
-           .unset_text = "0.48145466 0.4578275 0.40821073"});
+           .unset_text = default_of("0.48145466 0.4578275 0.40821073", "0.485 0.456 0.406")});
   set.add("image-std", fields.std,
           {.role = OptionRole::kConfiguration,
            .help = "Standard deviation of the channels: one value or three.",
-           .unset_text = "0.26862954 0.26130258 0.27577711",
+           .unset_text = default_of("0.26862954 0.26130258 0.27577711", "0.229 0.224 0.225"),
            .min = 0,
            .is_min_excluded = true});
   set.add("image-interpolation", fields.interpolation,
           {.role = OptionRole::kConfiguration,
            .help = "Filter of the resize, always with antialias.",
-           .unset_text = "bicubic",
+           .unset_text = default_of("bicubic", "bilinear"),
            .choices = {"bicubic", "bilinear"},
            .refused_choices = {{"random", "choose bicubic or bilinear"}}});
   set.add("image-resize-mode", fields.resize_mode,

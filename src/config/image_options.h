@@ -22,7 +22,10 @@ struct ShapeFields {
   bool* quick_gelu;
 };
 
-void declare_image_options(core::OptionSet& set, const ImageFields& fields);
+/// Of which models a command prepares pictures: help tells the defaults of all of them.
+enum class PicturesOf { kClip, kClipOrClassifier };
+
+void declare_image_options(core::OptionSet& set, const ImageFields& fields, PicturesOf models = PicturesOf::kClip);
 void declare_shape_overrides(core::OptionSet& set, const ShapeFields& fields);
 
 /// Where --model names a configuration with weights beside it, --pretrained is that, too; and where `pretrained` tells

@@ -148,8 +148,10 @@ core::OptionSet declare_infer_options(InferOptions& options) {
           {.help = "Text tokens.", .unit = "tokens", .unset_text = "by the model", .min = 2, .max = 65536});
   declare_shape_overrides(set, {&options.force_image_size, &options.force_quick_gelu});
   set.group("Image, sound and text preparation");
-  declare_image_options(set, {&options.image_mean, &options.image_std, &options.image_interpolation,
-                              &options.image_resize_mode, &options.resize_order});
+  declare_image_options(set,
+                        {&options.image_mean, &options.image_std, &options.image_interpolation,
+                         &options.image_resize_mode, &options.resize_order},
+                        options.job == InferJob::kClassify ? PicturesOf::kClipOrClassifier : PicturesOf::kClip);
   if (options.job == InferJob::kClassify)
     set.add("val-resize-size", &options.resize_pixels,
             {.help = "With a classifier: the shortest side becomes this long, then the centre is cut out.",

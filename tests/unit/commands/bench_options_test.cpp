@@ -73,6 +73,17 @@ TEST(BenchOptions, HelpOfTheLoaderTellsTheDataOfClassifiers) {
   const std::string help = declare_bench_options(options).help_text();
   EXPECT_TRUE(holds(help, "LMDB")) << help;
   EXPECT_TRUE(holds(help, "class folders")) << help;
+  EXPECT_TRUE(holds(help, "--csv-label-key COLUMN")) << help;
+  EXPECT_TRUE(holds(help, "of a classifier bilinear")) << help;
+  EXPECT_FALSE(holds(help, "evaluate only")) << help;
+}
+
+TEST(BenchOptions, ColumnsOfTablesBelongToWhatTheModelReads) {
+  EXPECT_EQ(bench_error("loader --train-data t.csv --model resnet50 --csv-label-key class"), "");
+  EXPECT_TRUE(holds(bench_error("loader --train-data t.csv --csv-label-key class"), "which reads captions"));
+  EXPECT_TRUE(holds(bench_error("loader --train-data t.csv --model resnet50 --csv-caption-key c"), "--csv-label-key"));
+  EXPECT_EQ(bench_error("loader --train-data /d --dataset-type lmdb --model resnet50"), "");
+  EXPECT_TRUE(holds(bench_error("loader --train-data /d --dataset-type lmdb"), "no captions, which it reads"));
 }
 
 TEST(BenchOptions, AFolderOfClassesIsNotReadForCaptions) {

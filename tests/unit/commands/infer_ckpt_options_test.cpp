@@ -28,6 +28,18 @@ std::string line_error(const std::string& line) {
   return "";
 }
 
+TEST(Commands, HelpOfClassifyTellsTheDefaultsOfClassifiersToo) {
+  InferOptions classify, embed;
+  classify.job = InferJob::kClassify;
+  embed.job = InferJob::kEmbed;
+  const auto help_of = [](InferOptions& options) { return declare_infer_options(options).help_text(1000); };
+  for (const char* both : {"0.40821073; of a classifier 0.485 0.456 0.406", "0.27577711; of a classifier 0.229 0.224",
+                           "bicubic; of a classifier bilinear"}) {
+    EXPECT_TRUE(holds(help_of(classify), both)) << both;
+    EXPECT_FALSE(holds(help_of(embed), both)) << both;
+  }
+}
+
 TEST(Commands, EmbedAndClassify) {
   const ParsedCommand embed = parse_command(
       Args{"infer", "embed", "--model", "ViT-B-32", "--pretrained", "w.pt", "--images", "d", "-o", "x.safetensors"});
