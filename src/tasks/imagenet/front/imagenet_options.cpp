@@ -315,7 +315,8 @@ void declare_imagenet_schedule(core::OptionSet& set, ImagenetOptions& o) {
   set.add("lr-scheduler", &o.lr_scheduler,
           {.role = OptionRole::kSchedule,
            .help = "After the warm-up. step: times --lr-gamma every --lr-step-size epochs. cosine: half a cosine down "
-                   "to --lr-min. poly: (1 - progress)^--lr-power, down to --lr-min. const.",
+                   "to --lr-min. poly: (1 - progress)^--lr-power, down to --lr-min. const. torchvision's names of "
+                   "them are taken, too: steplr, cosineannealinglr; and multisteplr with --lr-milestones, polynomial.",
            .choices = {"step", "cosine", "poly", "const"},
            .choice_aliases =
                {{"steplr", "step"}, {"multisteplr", "step"}, {"cosineannealinglr", "cosine"}, {"polynomial", "poly"}},
