@@ -97,7 +97,11 @@ std::set<std::string> without_common_folder(const std::set<std::string>& values)
   return shorter;
 }
 
-std::string shown(const std::string& value) { return value.empty() ? "unknown" : setting_text(value); }
+/// Of records an option that was left unset is JSON's null.
+std::string shown(const std::string& value) {
+  if (value == "null") return kUnset;
+  return value.empty() ? "unknown" : setting_text(value);
+}
 
 /// Texts of each name over all configurations; where one lacks the name its text is empty.
 std::map<std::string, std::set<std::string>> values_by_name(const std::vector<const Texts*>& all) {

@@ -121,8 +121,12 @@ std::map<std::string, std::string> options_of_attempt(const Json& attempt) {
   std::map<std::string, std::string> texts;
   const Json& options = member(attempt, "options");
   if (!options.is_object()) return texts;
-  for (const auto& [name, value] : options.items())
-    texts[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  for (const auto& [name, value] : options.items()) {
+    // A count that was left to the data (--num-classes) is the one that the run found there.
+    const Json& found = member(member(attempt, "model"), name.c_str());
+    const Json& told = value.is_null() && found.is_number_integer() ? found : value;
+    texts[name] = told.is_string() ? told.get<std::string>() : told.dump();
+  }
   return texts;
 }
 

@@ -52,6 +52,15 @@ TEST(Settings, RunsThatDifferInAnyOptionOfTheWorkAreNoRepeats) {
   }
 }
 
+TEST(Settings, AnOptionThatWasLeftUnsetIsCalledThat) {
+  const Analysis analysis =
+      analysis_of({run_with("one", {{"grad_clip_norm", "null"}}), run_with("two", {{"grad_clip_norm", "1.0"}})});
+  ASSERT_EQ(analysis.curves.size(), 2u);
+  const std::string names = analysis.curves[0].name + "\n" + analysis.curves[1].name;
+  EXPECT_NE(names.find("grad-clip-norm unset"), std::string::npos) << names;
+  EXPECT_EQ((names + words_of(analysis)).find("null"), std::string::npos) << names << words_of(analysis);
+}
+
 TEST(Settings, NameSeedAndLengthDoNotPartRepeats) {
   const Analysis analysis = analysis_of(
       {run_with("one", {}),

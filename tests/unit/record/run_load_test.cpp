@@ -106,6 +106,19 @@ TEST(LoadRun, TheCommandStartsEveryRank) {
   EXPECT_EQ(command_for("torchrun", 8, 2), "lockstep train clip") << "one command line cannot start two nodes";
 }
 
+TEST(LoadRun, ACountThatWasLeftToTheDataIsTheOneFoundThere) {
+  const core::TempDir folder;
+  const fs::path path = folder.path() / "logs" / "mine";
+  {
+    RunRecord record(path,
+                     Json{{"model", {{"num_classes", 28}, {"name", "resnet18"}}},
+                          {"options", {{"num_classes", nullptr}, {"name", nullptr}, {"clip_grad_norm", nullptr}}}});
+    record.finish({});
+  }
+  EXPECT_EQ(load_run(path).options,
+            (std::map<std::string, std::string>{{"num_classes", "28"}, {"name", "null"}, {"clip_grad_norm", "null"}}));
+}
+
 TEST(LoadRun, EverythingThatWasWrittenComesBack) {
   const core::TempDir folder;
   const fs::path path = folder.path() / "logs" / "mine";
