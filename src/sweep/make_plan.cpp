@@ -268,7 +268,10 @@ class Planner {
     constexpr size_t kMaxName = 120;
     for (char& c : name)
       if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
-    return name.substr(0, kMaxName);
+    if (name.size() <= kMaxName) return name;
+    constexpr size_t kHashDigits = 8;  // long values often differ at their end alone
+    const std::string hash = core::xxh3_hex(name.substr(name.find('-')));  // without the number
+    return name.substr(0, kMaxName - kHashDigits - 1) + "-" + hash.substr(0, kHashDigits);
   }
 
   /// Parses the point's command line as the engine will; what does not fit is noted.

@@ -55,6 +55,17 @@ TEST(MakePlan, EveryCombinationOnce) {
   EXPECT_EQ(plan.points[0].name, "0001-nodes_1-batch-size_32-env.NCCL_ALGO_Tree");
 }
 
+TEST(MakePlan, NamesThatAreCutDifferBesideTheirNumber) {
+  const std::string shared = "/data/" + std::string(150, 'a');
+  const Plan plan = plan_of("name = \"x\"\n[train]\nmodel = \"ViT-B-32\"\n[axes]\ntrain-data = [\"" + shared +
+                            "1.tar\", \"" + shared + "2.tar\"]\n");
+  ASSERT_EQ(plan.points.size(), 2u);
+  const std::string &first = plan.points[0].name, &second = plan.points[1].name;
+  EXPECT_EQ(first.size(), 120u);
+  EXPECT_EQ(second.size(), 120u);
+  EXPECT_NE(first.substr(4), second.substr(4)) << first;
+}
+
 TEST(MakePlan, ALineBreakInAValueIsRefused) {
   const std::string base = "name = \"x\"\n[train]\nmodel = \"ViT-B-32\"\n";
   const auto refusal = [](const std::string& text, const std::map<std::string, std::string>& variables) {
