@@ -9,8 +9,7 @@
 namespace lockstep::predict {
 namespace {
 
-// Priors, stated in docs/predict.md. Medians and widths are judgements made before the first comparison with a table
-// and have not been changed by one.
+// Priors. docs/predict.md states them, where each comes from, and which were changed after a comparison with a table.
 constexpr double kLatencyMedian = 1.3, kLatencyLogSd = 0.4;
 constexpr double kJitterMedian = 0.01, kJitterLogSd = 0.6;
 constexpr double kGrowthLogSd = 1.0;
@@ -80,8 +79,9 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double efficiency = setting_.network_efficiency * std::exp(setting_.network_efficiency_sd /
                                                                    setting_.network_efficiency * z[kNetworkEfficiency]);
   const double jitter = setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]);
-  const double wire =
-      at.num_groups > 1 ? setting_.inter_s / (kWireEfficiency * efficiency) : setting_.intra_s / kLinkEfficiency;
+  // A ring over several nodes crosses the links inside each of them, too.
+  const double wire = std::max(at.num_groups > 1 ? setting_.inter_s / (kWireEfficiency * efficiency) : 0,
+                               setting_.intra_s / kLinkEfficiency);
   const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
   const double latency =
       latency_scale * at.size.gradient_latency_s.value_or(setting_.latency_s * std::log2(at.num_groups));
@@ -102,7 +102,10 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.parts[kGradients] =
       std::max((1 - hidden) * gradients, least_exposed(setting_.bucket_shares, gradients, window));
   terms.parts[kLayers] = (at.size.layers_s + at.size.layers_wire_s / (kWireEfficiency * efficiency)) * traffic;
-  terms.parts[kGather] = setting_.per_node_s * at.size.nodes * traffic;
+  terms.parts[kGather] =
+      traffic * (setting_.logits_s * at.size.nodes +
+                 setting_.gather_s * std::max(0.0, at.size.nodes - 1) / (kWireEfficiency * efficiency)) +
+      latency_scale * setting_.gather_hop_s * (at.size.devices - 1);
   terms.parts[kFixed] =
       setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);
   terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * reference_step_s_ *

@@ -42,11 +42,13 @@ struct Setting {
   double ring_latency_s = 0;   ///< The same per data rank, where rings alone serve: sharded parameters.
   double window_share = 0.6;   ///< Of compute, under which this traffic can run: the backward pass.
   double hidden_logit = 1.4, hidden_logit_sd = 2;  ///< Prior of the share of this traffic that the window hides.
-  double per_node_s = 0;  ///< Work and traffic that grow with every node: gathers of a contrastive loss, its logits.
+  double gather_s = 0;                  ///< Traffic of a contrastive loss's features to and from each other node.
+  double gather_hop_s = 0;              ///< Latency of the same for each other device.
+  double logits_s = 0;                  ///< Of a contrastive loss, for each node whose features they compare.
   std::vector<double> bucket_shares{};  ///< Of the gradients, in the order of backward; empty: not known.
   double window_micro = 1;          ///< Gradients travel during the backward pass of the last of so many micro-batches.
   std::optional<double> fixed_s{};  ///< Of every step whatever its work: update, host. Default: a share of the step.
-  double traffic_log_sd = 0.3;      ///< How well inter_s, intra_s and per_node_s are known.
+  double traffic_log_sd = 0.3;      ///< How well traffic and logits are known.
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
   double jitter_scale = 1;             ///< Jitter against that of a dedicated machine.
   double growth_per_doubling = 0.004;  ///< Prior median of what no term explains, as a share of the reference step.

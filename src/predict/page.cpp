@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/csv_table.h"
+#include "core/strings.h"
 
 namespace lockstep::predict {
 namespace {
@@ -33,6 +34,11 @@ core::Json interval_json(const Interval& interval) {
 std::string table_id(const std::string& what, const CurvePrediction& prediction) {
   return what + "_" + prediction.curve.name;
 }
+/// "1 node", "8 nodes"
+std::string sized(double size, const std::string& name) {
+  return fmt::format("{:g} {}", size, size == 1 && core::ends_with(name, "s") ? name.substr(0, name.size() - 1) : name);
+}
+
 }  // namespace
 
 Interval efficiency_of(const CurvePrediction& prediction, size_t index) {
@@ -122,13 +128,16 @@ draw::Table learned_table(const CurvePrediction& prediction) {
 
 std::string calibration_text(const CurvePrediction& prediction) {
   const auto& points = prediction.calibration;
-  if (points.empty()) return "Not calibrated: plan, system and priors alone.";
+  const double base = points.empty() ? prediction.targets.front().size : points.front().size;
+  const std::string against =
+      fmt::format(" Efficiency is against the step at {}.", sized(base, prediction.curve.size_name));
+  if (points.empty()) return "Not calibrated: plan, system and priors alone." + against;
   std::string text = fmt::format("Calibrated on {} {}:", points.size(), points.size() == 1 ? "point" : "points");
   for (size_t i = 0; i < points.size(); ++i)
-    text += fmt::format("{} {}{} at {:g} {}{}", i == 0 ? "" : ",", seconds(points[i].measured.step_s),
-                        prediction.curve.has_seconds ? " s" : "", points[i].size, prediction.curve.size_name,
+    text += fmt::format("{} {}{} at {}{}", i == 0 ? "" : ",", seconds(points[i].measured.step_s),
+                        prediction.curve.has_seconds ? " s" : "", sized(points[i].size, prediction.curve.size_name),
                         points[i].line > 0 ? fmt::format(" (line {})", points[i].line) : "");
-  return text + ".";
+  return text + "." + against;
 }
 
 draw::Table judged_table(const Validation& validation) {

@@ -17,7 +17,7 @@ draw::Table parts_table(const CurvePrediction& prediction);
 /// What was taken as known, with sources, and what calibration said of the rest.
 draw::Table facts_table(const CurvePrediction& prediction);
 draw::Table learned_table(const CurvePrediction& prediction);
-/// "Calibrated on 4 points: 0.9877 s at 1 node, ..."
+/// "Calibrated on 4 points: 0.9877 s at 1 node, ... Efficiency is against the step at 1 node."
 std::string calibration_text(const CurvePrediction& prediction);
 
 /// Predicted against measured, point by point.

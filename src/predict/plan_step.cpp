@@ -391,6 +391,7 @@ double median_compute_s(const std::vector<Draw>& draws) {
 
 CurvePrediction predict_planned(const PlannedModel& model, const std::vector<PlannedStep>& steps,
                                 const Calibration& calibration) {
+  constexpr double kStrange = 5;  // standard deviations of what the compute may take
   const PlannedStep& first = steps.front();
   CurvePrediction prediction{.calibration = calibration.points, .facts = model.facts};
   prediction.curve = {.name = first.model,
@@ -400,6 +401,15 @@ CurvePrediction predict_planned(const PlannedModel& model, const std::vector<Pla
                       .rate_per_device = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks),
                       .has_seconds = true,
                       .clock_s = 1};
+  if (!calibration.points.empty()) {
+    prediction.curve.notes = doubts_of(prediction.curve, calibration.points);
+    const Measured& measured = calibration.points.front().measured;
+    const double expected_s = model.compute.median_s * measured.size.compute();
+    if (std::fabs(std::log(measured.step_s / expected_s)) > kStrange * model.compute.log_sd)
+      prediction.curve.notes.push_back(fmt::format(
+          "A step of {:.3g} s was measured where plan and system expect {:.3g} s: --measured takes seconds.",
+          measured.step_s, expected_s));
+  }
   prediction.forecast =
       forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes, calibration.largest_nodes);
   for (size_t i = 0; i < steps.size(); ++i)

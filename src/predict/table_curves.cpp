@@ -199,7 +199,12 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
                    [&](size_t a, size_t b) { return context.at(a, size).value < context.at(b, size).value; });
   const std::string text =
       row_texts(context, rows) + batch_text(context, rows) + "; " + core::join(context.table.comments, "; ");
-  CurveSteps steps = read_steps(context, sorted, request, curve.work, curve.machine, curve.devices_per_node, text);
+  const auto is_known = [&](size_t row) {
+    return !request.largest_known || context.at(row, size).value <= *request.largest_known;
+  };
+  const auto num_known = static_cast<size_t>(std::count_if(sorted.begin(), sorted.end(), is_known));
+  CurveSteps steps =
+      read_steps(context, sorted, num_known, request, curve.work, curve.machine, curve.devices_per_node, text);
   curve.has_seconds = steps.has_seconds;
   curve.has_batches = steps.has_batches;
   curve.clock_s = steps.clock_s;

@@ -175,9 +175,9 @@ struct RowBatch {
 
 class Reader {
  public:
-  Reader(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
+  Reader(const FormulaContext& context, const std::vector<size_t>& rows, size_t num_known, const TableRequest& request,
          const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node, const std::string& text)
-      : context_(context), rows_(rows), request_(request), work_(work), machine_(machine),
+      : context_(context), rows_(rows), num_known_(num_known), request_(request), work_(work), machine_(machine),
         devices_per_node_(devices_per_node), text_(text), told_(told_batch(text)), told_sequence_(told_sequence(text)) {
     const std::vector<Speed> speeds = find_speeds(context);
     if (speeds.empty())
@@ -310,18 +310,19 @@ class Reader {
 
   /// TFLOP/s that name no device and hardly grow with the devices are those of one.
   bool is_constant_total() const {
-    if (speed_.kind != SpeedKind::kTflops || rows_.size() < 2) return false;
-    const double growth = devices(rows_.back()) / devices(rows_.front());
-    return context_.table.number(rows_.back(), speed_.column) / context_.table.number(rows_.front(), speed_.column) <
-           std::sqrt(growth);
+    if (speed_.kind != SpeedKind::kTflops || num_known_ < 2) return false;
+    const size_t first = rows_.front(), last = rows_[num_known_ - 1];
+    return context_.table.number(last, speed_.column) / context_.table.number(first, speed_.column) <
+           std::sqrt(devices(last) / devices(first));
   }
 
   /// Step times alone that fall as the devices grow: the batch of all devices stays.
   void infer_strong() {
-    if (is_told_strong_ || rows_.size() < 2) return;
+    if (is_told_strong_ || num_known_ < 2) return;
     if (speed_.kind != SpeedKind::kStepTime && speed_.kind != SpeedKind::kSteps) return;
-    const double growth = devices(rows_.back()) / devices(rows_.front());
-    if (growth <= 1 || seconds_of(rows_.back()) * std::sqrt(growth) > seconds_of(rows_.front())) return;
+    const size_t first = rows_.front(), last = rows_[num_known_ - 1];
+    const double growth = devices(last) / devices(first);
+    if (growth <= 1 || seconds_of(last) * std::sqrt(growth) > seconds_of(first)) return;
     is_told_strong_ = true;
     steps_.notes.emplace_back(
         "The steps get shorter as the devices grow and the table tells no batches: strong scaling is taken (--scaling "
@@ -445,6 +446,7 @@ class Reader {
 
   const FormulaContext& context_;
   const std::vector<size_t>& rows_;
+  const size_t num_known_;
   const TableRequest& request_;
   const WorkFacts& work_;
   const std::optional<Machine>& machine_;
@@ -475,11 +477,11 @@ double devices_at(const FormulaContext& context, double devices_per_node, size_t
   return devices != nullptr ? context.at(row, devices).value : context.at(row, "nodes").value * devices_per_node;
 }
 
-CurveSteps read_steps(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
-                      const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node,
-                      const std::string& text) {
-  LOCKSTEP_CHECK(!rows.empty(), "a curve has rows");
-  return Reader(context, rows, request, work, machine, devices_per_node, text).read();
+CurveSteps read_steps(const FormulaContext& context, const std::vector<size_t>& rows, size_t num_known,
+                      const TableRequest& request, const WorkFacts& work, const std::optional<Machine>& machine,
+                      double devices_per_node, const std::string& text) {
+  LOCKSTEP_CHECK(!rows.empty() && num_known <= rows.size(), "{} rows, {} known", rows.size(), num_known);
+  return Reader(context, rows, num_known, request, work, machine, devices_per_node, text).read();
 }
 
 }  // namespace lockstep::predict

@@ -18,6 +18,8 @@ struct TableRequest {
   std::optional<int64_t> devices_per_node{};
   std::optional<bool> is_strong{};  ///< Where the table has no batches.
   std::string speed{};              ///< One of speed_columns(); "": the first.
+  /// Speeds of sizes above decide nothing, such as whether scaling is strong: somebody judges by them.
+  std::optional<double> largest_known{};
 };
 
 /// Step and work of one row. The clock is seconds where batch and rate tell them; else that of one unit of work.
@@ -57,9 +59,9 @@ bool counts_batch_in_tokens(const std::string& column);
 /// Devices of a row; `devices_per_node` where the table counts nodes alone.
 double devices_at(const published::FormulaContext& context, double devices_per_node, size_t row);
 
-/// Steps of rows that differ in size alone, sorted by size. `text`: what comments and rows say. DataError for a table
-/// without speeds.
-CurveSteps read_steps(const published::FormulaContext& context, const std::vector<size_t>& rows,
+/// Steps of rows that differ in size alone, sorted by size. Only speeds of the first `num_known` decide how all are
+/// read. `text`: what comments and rows say. DataError for a table without speeds.
+CurveSteps read_steps(const published::FormulaContext& context, const std::vector<size_t>& rows, size_t num_known,
                       const TableRequest& request, const WorkFacts& work, const std::optional<Machine>& machine,
                       double devices_per_node, const std::string& text);
 

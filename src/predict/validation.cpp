@@ -23,25 +23,6 @@ std::vector<CurvePoint> points_up_to(const MeasuredCurve& curve, std::optional<d
   return points;
 }
 
-/// Measured points at one size that no noise explains.
-std::vector<std::string> contradictions_of(const MeasuredCurve& curve, const std::vector<CurvePoint>& points) {
-  constexpr double kMostSpread = 0.1;
-  std::map<double, std::pair<double, double>> ranges;
-  for (const CurvePoint& point : points) {
-    auto [range, is_new] = ranges.try_emplace(point.size, point.measured.step_s, point.measured.step_s);
-    range->second.first = std::min(range->second.first, point.measured.step_s);
-    range->second.second = std::max(range->second.second, point.measured.step_s);
-  }
-  std::vector<std::string> notes;
-  for (const auto& [size, range] : ranges)
-    if (range.second > range.first * (1 + kMostSpread))
-      notes.push_back(
-          fmt::format("Points at {:g} {} contradict each other ({:.4g} to {:.4g} s): the interval is wider; "
-                      "look for a difference between the runs.",
-                      size, curve.size_name, range.first, range.second));
-  return notes;
-}
-
 std::vector<Measured> measured_of(const std::vector<CurvePoint>& points) {
   std::vector<Measured> measured;
   for (const CurvePoint& point : points) measured.push_back(point.measured);
@@ -93,13 +74,43 @@ Setting setting_of(const MeasuredCurve& curve, const std::vector<Measured>& meas
   if (has_parts_of_a_node) setting.contention = kContention;
   setting.are_virtual_stages_known = curve.work.are_chunks_known || curve.work.pp == 1;
   const double scale = curve.clock_s > 0 ? 1 / curve.clock_s : reference;
-  for (double* part :
-       {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s, &setting.per_node_s})
+  for (double* part : {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s,
+                       &setting.gather_s, &setting.gather_hop_s, &setting.logits_s})
     *part *= scale;
   if (setting.fixed_s) *setting.fixed_s *= scale;
   return setting;
 }
 }  // namespace
+
+std::vector<std::string> doubts_of(const MeasuredCurve& curve, const std::vector<CurvePoint>& points) {
+  constexpr double kMostSpread = 0.1, kMostGain = 1.2;
+  std::map<double, std::pair<double, double>> ranges;
+  std::vector<std::string> notes;
+  const CurvePoint* slowest = nullptr;  // at its work
+  const auto step_at_work = [](const CurvePoint& point) { return point.measured.step_s / point.measured.size.work; };
+  for (const CurvePoint& point : points) {
+    auto [range, is_new] = ranges.try_emplace(point.size, point.measured.step_s, point.measured.step_s);
+    range->second.first = std::min(range->second.first, point.measured.step_s);
+    range->second.second = std::max(range->second.second, point.measured.step_s);
+    if (slowest != nullptr && point.size > slowest->size && notes.empty() &&
+        step_at_work(*slowest) > kMostGain * step_at_work(point))
+      notes.push_back(fmt::format(
+          "A device is {:.3g} times as fast at {:g} {} as at {:g}, which no program scales to: are these totals of all "
+          "devices, or is the unit another one?",
+          step_at_work(*slowest) / step_at_work(point), point.size, curve.size_name, slowest->size));
+    if (slowest == nullptr || step_at_work(point) > step_at_work(*slowest)) slowest = &point;
+  }
+  for (const auto& [size, range] : ranges)
+    if (range.second > range.first * (1 + kMostSpread))
+      notes.push_back(
+          fmt::format("Points at {:g} {} contradict each other ({:.4g} to {:.4g} s): the interval is wider; "
+                      "look for a difference between the runs.",
+                      size, curve.size_name, range.first, range.second));
+  if (points.size() == 1)
+    notes.emplace_back(
+        "One calibration point fixes the compute alone: how the step grows is the prior's, nothing was learned of it.");
+  return notes;
+}
 
 bool Validation::beats_rivals() const {
   return std::all_of(rivals.begin(), rivals.end(), [&](const RivalScore& score) {
@@ -123,11 +134,7 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   }
   const std::vector<Draw> draws = sample_posterior(setting, reference, measured);
   prediction.forecast = forecast(setting, reference, draws, wanted, measured.back().size.nodes);
-  for (std::string& note : contradictions_of(curve, prediction.calibration))
-    prediction.curve.notes.push_back(std::move(note));
-  if (measured.size() == 1)
-    prediction.curve.notes.emplace_back(
-        "One calibration point fixes the compute alone: how the step grows is the prior's, nothing was learned of it.");
+  for (std::string& note : doubts_of(curve, prediction.calibration)) prediction.curve.notes.push_back(std::move(note));
   return prediction;
 }
 

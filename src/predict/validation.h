@@ -24,6 +24,10 @@ struct CurvePrediction {
   Forecast forecast{};
 };
 
+/// What speaks against measured points, sorted by size: some that contradict each other at one size, devices that get
+/// faster as they get more, one point alone.
+std::vector<std::string> doubts_of(const MeasuredCurve& curve, const std::vector<CurvePoint>& points);
+
 /// Calibrates on the points up to `largest` (all of them without) and predicts `targets`. UsageError where no point
 /// is that small.
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,

@@ -127,18 +127,18 @@ double ranks_per_node(const WorkFacts& work, double devices_per_node) {
   return std::max(1.0, devices_per_node / work.replica_devices());
 }
 
-/// Time per node of gathering features of all devices, and of the logits against them.
-double contrastive_s_per_node(const WorkFacts& work, const Machine& machine, double devices_per_node) {
+/// Gathering features of all devices, its backward pass, and the logits against them.
+void add_contrastive_loss(const WorkFacts& work, const Machine& machine, double devices_per_node, Setting& setting) {
   constexpr double kFeatureBytes = 4, kTowers = 2, kDirections = 2, kLogitPasses = 8, kProducts = 12;
   const double added = *work.local_batch * devices_per_node, width = static_cast<double>(*work.feature_width);
-  const double gathered =
-      kTowers * kDirections * kFeatureBytes * added * width / (machine.node_gbytes_per_s.value * 1e9);
+  setting.gather_s = kTowers * kDirections * kFeatureBytes * added * width / (machine.node_gbytes_per_s.value * 1e9);
+  setting.gather_hop_s = kTowers * kDirections * kRingHop;
   const double logits = *work.local_batch * added;
   const double peak = machine.peak_tflops(hw::ComputeType::kBf16).value_or(kUnknownPeakTflops) * 1e12;
   const double memory =
       (machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kUnknownMemoryTbytes) * 1e12;
-  return gathered + kProducts * logits * width / (peak * kDeliveredShare) +
-         kLogitPasses * kDirections * kFeatureBytes * logits / memory;
+  setting.logits_s = kProducts * logits * width / (peak * kDeliveredShare) +
+                     kLogitPasses * kDirections * kFeatureBytes * logits / memory;
 }
 
 /// Blocks of a transformer of so many parameters, as the known GPT shapes have them (1.3B: 24, 70B: 73, 175B: 95).
@@ -327,8 +327,7 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
   }
   setting.traffic_log_sd = work.are_parameters_certain ? kCertainSd : kReadOffSd;
   if (!is_step_certain) setting.traffic_log_sd = std::hypot(setting.traffic_log_sd, kUnknownSd);
-  if (work.feature_width && work.local_batch)
-    setting.per_node_s = contrastive_s_per_node(work, machine, devices_per_node);
+  if (work.feature_width && work.local_batch) add_contrastive_loss(work, machine, devices_per_node, setting);
   facts.push_back({"gradients", core::format_bytes(bytes) + " a device", "parameters over tensor and pipeline ranks"});
   facts.push_back(
       {"network", fmt::format("{:g} GB/s a node", machine.node_gbytes_per_s.value), machine.node_gbytes_per_s.source});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,7 @@ core::OptionSet declare_predict(PredictFlags& flags) {
 predict::TableRequest table_request(const PredictFlags& flags) {
   predict::TableRequest request{
       .model = flags.model, .local_batch = flags.samples_per_device, .devices_per_node = flags.devices_per_node};
+  request.largest_known = flags.calibrate_up_to;
   if (flags.scaling != "auto") request.is_strong = flags.scaling == "strong";
   if (!flags.system.empty()) request.machine = predict::find_machine(flags.system);
   return request;
@@ -376,6 +378,24 @@ predict::CurvePrediction predict_changed_recipe(const predict::PlannedCommand& c
   return predict::predict_changed(base, measured, changed, machine);
 }
 
+/// The sizes to plan: those asked for, those measured, and where one alone is asked for a small one beside it, which
+/// tells what its efficiency is against.
+std::vector<int64_t> planned_sizes(const predict::PlannedCommand& command, const predict::Machine& machine,
+                                   const std::string& asked, const std::vector<predict::MeasuredStep>& measured) {
+  const std::vector<int64_t> wanted = predict::parse_sizes(asked.empty() ? "1-64*2" : asked);
+  std::set<int64_t> sizes(wanted.begin(), wanted.end());
+  for (const predict::MeasuredStep& one : measured) sizes.insert(one.nodes);
+  for (int64_t nodes = 1; sizes.size() == 1 && nodes < *sizes.begin(); nodes *= 2) {
+    std::vector<std::string> refused;
+    try {
+      if (predict::fit_memory(predict::plan_steps(command, machine, {nodes}, refused), machine).at(0))
+        sizes.insert(nodes);
+    } catch (const UsageError&) {  // no legal size
+    }
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
 int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& more) {
   if (flags.validate || flags.calibrate_up_to)
     throw UsageError("predict: --validate and --calibrate-up-to need a table with rows", "give a CSV table");
@@ -390,8 +410,7 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
   for (const std::string& word : core::split(flags.change, " "))
     if (!word.empty()) asked.words.push_back(word);
   if (flags.change.find("--global-batch-size") != std::string::npos) asked.samples_per_device.reset();
-  const auto steps =
-      predict::plan_steps(asked, machine, predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes), refused);
+  const auto steps = predict::plan_steps(asked, machine, planned_sizes(asked, machine, flags.nodes, measured), refused);
   const predict::CurvePrediction prediction =
       flags.change.empty() ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
                            : predict_changed_recipe(command, machine, measured, steps);

@@ -74,7 +74,9 @@ TEST(PlanStep, AContrastiveCommandHasGradientsAndGathers) {
   // 80 pairs a device, 581.15 GFLOP forward each.
   EXPECT_NEAR(steps[0].flops_per_rank, 80 * 3 * 581.15e9, 0.01 * 80 * 3 * 581.15e9);
   const PlannedModel model = model_of(steps, machine);
-  EXPECT_GT(model.setting.per_node_s, 0);
+  EXPECT_GT(model.setting.gather_s, 0);
+  EXPECT_GT(model.setting.gather_hop_s, 0);
+  EXPECT_GT(model.setting.logits_s, 0);
   EXPECT_NEAR(std::accumulate(model.setting.bucket_shares.begin(), model.setting.bucket_shares.end(), 0.0), 1, 1e-9);
   const CurvePrediction prediction = predict_steps(model, steps, {});
   EXPECT_EQ(prediction.forecast.steps.size(), 3u);

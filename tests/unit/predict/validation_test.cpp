@@ -63,6 +63,33 @@ TEST(Split, PointsKeptBackChangeNothing) {
   }
 }
 
+// How a table is read is decided by the rows that may be seen, too: whether scaling is strong, or TFLOP/s are a
+// device's.
+TEST(Split, RowsKeptBackDoNotDecideHowTheTableIsRead) {
+  const auto predicted = [](const std::string& text) {
+    const core::TempDir folder;
+    core::write_file_atomic(folder.path() / "mine.csv", text);
+    const MeasuredCurve curve = read_table_curves(folder.path() / "mine.csv", {.largest_known = 2}).at(0);
+    return prediction_json(validate_curve(curve, 2).prediction);
+  };
+  const std::string steps = "nodes,gpus,step_time_s\n1,8,1.0\n2,16,0.9\n4,32,";
+  EXPECT_EQ(predicted(steps + "0.3\n"), predicted(steps + "0.9\n"));
+  const std::string tflops = "nodes,gpus,TFLOP/s\n1,64,150\n2,128,148\n4,512,";
+  EXPECT_EQ(predicted(tflops + "145\n"), predicted(tflops + "1100\n"));
+}
+
+TEST(Split, DevicesThatGetFasterAsTheyGetMoreAreDoubted) {
+  const auto is_doubted = [](const std::string& rates) {
+    const core::TempDir folder;
+    core::write_file_atomic(folder.path() / "mine.csv", "nodes,gpus,images/s/gpu\n" + rates);
+    const CurvePrediction prediction = predict_curve(read_table_curves(folder.path() / "mine.csv").at(0), {}, {});
+    return std::any_of(prediction.curve.notes.begin(), prediction.curve.notes.end(),
+                       [](const std::string& note) { return note.find("totals of all devices") != std::string::npos; });
+  };
+  EXPECT_TRUE(is_doubted("1,4,10200\n2,8,20100\n4,16,39500\n"));
+  EXPECT_FALSE(is_doubted("1,4,2550\n2,8,2600\n4,16,2470\n"));
+}
+
 // A measurement that is used does change it.
 TEST(Split, CalibrationPointsCount) {
   const MeasuredCurve curve = read_table_curves(published("clap_htsat_base_jupiter.csv")).at(0);
