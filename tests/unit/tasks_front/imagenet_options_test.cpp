@@ -263,7 +263,9 @@ TEST(ImagenetOptions, AnEvaluationHasTheClassesOfARunThatWasToldNone) {
 }
 
 TEST(ImagenetOptions, DataWithoutNamesOfClassesAreWarnedOf) {
-  const auto warning = [](std::vector<std::string> words) { return assumed_classes_warning(Parsed(words).options); };
+  const auto warning = [](const std::vector<std::string>& words) {
+    return assumed_classes_warning(Parsed(words).options);
+  };
   EXPECT_TRUE(holds_text(warning({"--train-data", "t.tar"}), "the network gets 1000 classes"));
   EXPECT_EQ(warning({"--train-data", "t.tar", "--num-classes", "1000"}), "");
   EXPECT_EQ(warning({"--dummy"}), "");
