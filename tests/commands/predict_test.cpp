@@ -54,6 +54,21 @@ TEST(PredictCommand, RefusalsSayWhatIsNeeded) {
   refused({recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100", "--measured", "1"}, "NODES=SECONDS");
 }
 
+/// What nothing would read is no flag of this input.
+TEST(PredictCommand, FlagsThatNothingReadsAreRefused) {
+  const auto refused = [](std::vector<std::string> words, const std::string& said) {
+    words.insert(words.begin(), {"predict", golden("clap_htsat_tiny_jupiter.csv")});
+    const ProgramResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+  };
+  refused({"--advise"}, "--advise is for recipes");
+  refused({"--measured", "1=0.98"}, "--measured is for recipes");
+  refused({"--change=--batch-size=64"}, "--change is for recipes");
+  refused({"--validate", "--calibrate-up-to", "8", "--nodes", "64"}, "--nodes says nothing to --validate");
+  refused({"--validate", "--calibrate-up-to", "8", "--budget-samples", "1e9"}, "--budget-samples says nothing");
+}
+
 /// One curve of several that has no small size takes nothing from the others.
 TEST(PredictCommand, CurvesWithoutSmallSizesAreLeftOutByName) {
   core::TempDir folder;

@@ -158,6 +158,23 @@ auto of_each(const std::vector<predict::MeasuredCurve>& curves, std::vector<std:
   return results;
 }
 
+/// UsageError for the first of these flags that the user gave although nothing reads it here.
+void refuse_given(const core::OptionSet& set, std::initializer_list<const char*> names, const char* why,
+                  const char* hint) {
+  for (const char* name : names)
+    if (set.is_given(name)) throw UsageError(fmt::format("predict: --{} {}", name, why), hint);
+}
+
+/// Flags of one kind of input that another kind would pass over in silence.
+void refuse_unread_flags(const core::OptionSet& set, const PredictFlags& flags) {
+  refuse_given(set, {"advise", "measured", "change"}, "is for recipes: a table or runs bring their own measured steps",
+               "leave it out, or give a recipe and --system NAME");
+  if (flags.validate)
+    refuse_given(set, {"nodes", "budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour"},
+                 "says nothing to --validate, which judges the rows above --calibrate-up-to",
+                 "leave it out, or leave --validate out to predict other sizes");
+}
+
 int validate_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
   if (!flags.calibrate_up_to)
     throw UsageError("predict: --validate needs --calibrate-up-to N",
@@ -467,6 +484,7 @@ int cmd_predict(const commands::ParsedCommand& command) {
   if (!more.empty())
     throw UsageError("predict: flags behind -- belong to `lockstep train`, which a table does not run",
                      "leave them out, or give a recipe");
+  refuse_unread_flags(set, flags);
   const predict::TableRequest request = table_request(flags);
   const std::vector<predict::MeasuredCurve> curves = read_curves(flags, request);
   return flags.validate ? validate_tables(curves, flags) : predict_tables(curves, flags);
