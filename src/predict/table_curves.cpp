@@ -382,6 +382,9 @@ double passes_of(const MeasuredCurve& curve, double samples) {
 
 std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, const TableRequest& request) {
   const published::ResultTable result = published::read_result_table(path);
+  if (result.table.rows.empty())
+    throw DataError(fmt::format("predict: '{}' has a header and no rows", path.string()),
+                    "give a table with at least one row of results");
   const FormulaContext context = published::make_context(result, {});
   if (size_column(context) == nullptr) throw_nothing(path, "sizes", "give a column nodes or gpus");
   published::check_positive(result);

@@ -69,6 +69,17 @@ TEST(PredictCommand, FlagsThatNothingReadsAreRefused) {
   refused({"--validate", "--calibrate-up-to", "8", "--budget-samples", "1e9"}, "--budget-samples says nothing");
 }
 
+TEST(PredictCommand, AHeaderAloneIsNoTable) {
+  core::TempDir folder;
+  const std::string table = (folder.path() / "header.csv").string();
+  core::write_file_atomic(table, "nodes,step_time_s\n");
+  for (const char* command : {"predict", "report"}) {
+    const ProgramResult result = run_lockstep({command, table});
+    EXPECT_EQ(result.exit_code, 4) << command;
+    EXPECT_NE(result.err.find("has a header and no rows"), std::string::npos) << result.err;
+  }
+}
+
 /// One curve of several that has no small size takes nothing from the others.
 TEST(PredictCommand, CurvesWithoutSmallSizesAreLeftOutByName) {
   core::TempDir folder;
