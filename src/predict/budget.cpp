@@ -5,11 +5,18 @@
 #include <algorithm>
 
 #include "core/units.h"
+#include "predict/machine_notes.h"
 
 namespace lockstep::predict {
 namespace {
 draw::Cell cell(double value, const char* format) {
   return {.text = fmt::format(fmt::runtime(format), value), .value = value};
+}
+
+const char* in_time_text(const GoalCost& cost) {
+  if (!cost.exists) return "does not exist";
+  if (!cost.fits) return "does not fit";
+  return cost.meets_deadline ? "yes" : "no";
 }
 }  // namespace
 
@@ -28,7 +35,8 @@ std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const std::o
     if (machine && machine->node_watts.value > 0) cost.kwh = cost.node_hours * machine->node_watts.value / 1000;
     if (budget.price_per_node_hour) cost.price = cost.node_hours * *budget.price_per_node_hour;
     cost.fits = fits.empty() || fits.at(i);
-    cost.meets_deadline = cost.fits && budget.deadline_hours && cost.hours95 <= *budget.deadline_hours;
+    cost.exists = has_nodes(machine, size.nodes);
+    cost.meets_deadline = cost.fits && cost.exists && budget.deadline_hours && cost.hours95 <= *budget.deadline_hours;
     costs.push_back(cost);
   }
   return costs;
@@ -50,7 +58,7 @@ draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget)
                                    cell(one.node_hours, "{:.5g}")};
     if (has_energy) row.push_back(cell(*one.kwh, "{:.4g}"));
     if (one.price) row.push_back(cell(*one.price, "{:.5g}"));
-    if (budget.deadline_hours) row.push_back({.text = one.meets_deadline ? "yes" : one.fits ? "no" : "does not fit"});
+    if (budget.deadline_hours) row.push_back({.text = in_time_text(one)});
     table.rows.push_back(std::move(row));
   }
   table.notes.emplace_back(
@@ -75,11 +83,15 @@ std::vector<std::string> goal_texts(const std::vector<GoalCost>& costs, const Bu
   }
   const GoalCost* cheapest = nullptr;
   for (const GoalCost& one : costs)
-    if (one.fits && (cheapest == nullptr || one.node_hours < cheapest->node_hours)) cheapest = &one;
-  texts.push_back(cheapest != nullptr ? fmt::format("The least node-hours of sizes that fit: {:.5g} on {:g} {}.",
-                                                    cheapest->node_hours, cheapest->size, budget.size_name)
-                                      : "No size fits the memory: split the model further, recompute, or take smaller "
-                                        "micro-batches.");
+    if (one.fits && one.exists && (cheapest == nullptr || one.node_hours < cheapest->node_hours)) cheapest = &one;
+  const bool exist = std::any_of(costs.begin(), costs.end(), [](const GoalCost& one) { return one.exists; });
+  if (cheapest != nullptr)
+    texts.push_back(fmt::format("The least node-hours of sizes that fit: {:.5g} on {:g} {}.", cheapest->node_hours,
+                                cheapest->size, budget.size_name));
+  else if (exist)
+    texts.emplace_back("No size fits the memory: split the model further, recompute, or take smaller micro-batches.");
+  else
+    texts.emplace_back("The machine has none of these sizes: give smaller ones (--nodes).");
   return texts;
 }
 
@@ -91,6 +103,7 @@ core::Json goal_json(const std::vector<GoalCost>& costs) {
                     {"hours_p95", one.hours95},
                     {"node_hours", one.node_hours},
                     {"fits", one.fits},
+                    {"exists", one.exists},
                     {"meets_deadline", one.meets_deadline}});
     if (one.kwh) json.back()["kwh"] = *one.kwh;
     if (one.price) json.back()["price"] = *one.price;

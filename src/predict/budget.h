@@ -28,7 +28,8 @@ struct GoalCost {
   std::optional<double> kwh{};
   std::optional<double> price{};
   bool fits = true;             ///< The memory of the device.
-  bool meets_deadline = false;  ///< Even by the 95 % quantile.
+  bool exists = true;           ///< The machine has so many nodes, as far as it is known.
+  bool meets_deadline = false;  ///< Even by the 95 % quantile; never of a size that does not exist.
 };
 
 /// `fits`: by size, whether the plan fits the memory; empty: all sizes fit. Energy where the machine is known.

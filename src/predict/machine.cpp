@@ -73,6 +73,7 @@ std::optional<Machine> usual_machine_in(std::string_view text) {
     Machine machine = machine_of(system);
     const std::string source = "usual for such nodes";
     machine.num_nodes.reset();
+    machine.remarks.clear();  // on boards that nobody named
     machine.node_gbytes_per_s.source = source;
     machine.network_efficiency_sd = {kUsualNetworkLogSd * machine.network_efficiency.value, source};
     if (lower.find("40gb") != std::string::npos || lower.find("40 gb") != std::string::npos)

@@ -80,6 +80,48 @@ TEST(PredictCommand, AHeaderAloneIsNoTable) {
   }
 }
 
+/// Sizes that the machine lacks are named, and never the ones to take; a system of the table counts as one of --system.
+TEST(PredictCommand, SizesBeyondTheMachineAreNamed) {
+  core::TempDir folder;
+  const std::string rows = "nodes,step_time_s,global_batch\n1,1.0,8\n2,1.01,16\n4,1.02,32\n";
+  core::write_file_atomic(folder.path() / "plain.csv", rows);
+  core::write_file_atomic(folder.path() / "named.csv", "# Karolina GPU, ResNet-50\n" + rows);
+  core::write_file_atomic(folder.path() / "mine.toml",
+                          "name = \"Mine\"\ndevice = \"H100 SXM 80GB\"\ndevices-per-node = 8\n"
+                          "node-gbytes-per-s = 400\nnum-nodes = 72\n");
+  const auto predicted = [&](const char* table, std::vector<std::string> more) {
+    std::vector<std::string> words = {"predict", (folder.path() / table).string(),
+                                      "--nodes", "64,128",
+                                      "--json",  "--budget-samples",
+                                      "1e6",     "--deadline-hours",
+                                      "1000"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return core::parse_json(result.out, "output").at(0);
+  };
+  const auto expect_beyond = [](const Json& json, const std::string& said) {
+    EXPECT_NE(json.at("notes").dump().find(said), std::string::npos) << json.at("notes");
+    EXPECT_TRUE(json.at("goal").at(0).at("meets_deadline"));
+    EXPECT_FALSE(json.at("goal").at(1).at("meets_deadline"));
+    EXPECT_FALSE(json.at("goal").at(1).at("exists"));
+  };
+  expect_beyond(predicted("plain.csv", {"--system", "karolina"}), "has 72 nodes: 128 nodes do not exist");
+  expect_beyond(predicted("named.csv", {}), "has 72 nodes: 128 nodes do not exist");
+  expect_beyond(predicted("plain.csv", {"--system", (folder.path() / "mine.toml").string()}), "Mine has 72 nodes");
+  EXPECT_TRUE(predicted("plain.csv", {}).at("goal").at(1).at("meets_deadline"));
+}
+
+TEST(PredictCommand, FaultsOfASystemAreToldOfTablesToo) {
+  for (const std::string& input : {golden("clap_htsat_tiny_jupiter.csv"), recipe("clip_vitg14_dgx.toml")}) {
+    const ProgramResult result = run_lockstep({"predict", input, "--system", "leonardo", "--nodes", "16"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const size_t told = result.out.find("NCCL_PXN_DISABLE=1");
+    ASSERT_NE(told, std::string::npos) << result.out;
+    EXPECT_EQ(result.out.find("NCCL_PXN_DISABLE=1", told + 1), std::string::npos) << result.out;
+  }
+}
+
 /// One curve of several that has no small size takes nothing from the others.
 TEST(PredictCommand, CurvesWithoutSmallSizesAreLeftOutByName) {
   core::TempDir folder;

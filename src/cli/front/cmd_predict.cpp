@@ -21,6 +21,7 @@
 #include "predict/describe_machine.h"
 #include "predict/document.h"
 #include "predict/machine_file.h"
+#include "predict/machine_notes.h"
 #include "predict/page.h"
 #include "predict/plan_step.h"
 #include "predict/run_curves.h"
@@ -180,8 +181,10 @@ int validate_tables(const std::vector<predict::MeasuredCurve>& curves, const Pre
     throw UsageError("predict: --validate needs --calibrate-up-to N",
                      "rows up to N calibrate, the rows above are judged; for example --calibrate-up-to 8");
   std::vector<std::string> left_out;
-  const auto validations = of_each(
-      curves, left_out, [&](const auto& curve) { return predict::validate_curve(curve, *flags.calibrate_up_to); });
+  auto validations = of_each(curves, left_out,
+                             [&](const auto& curve) { return predict::validate_curve(curve, *flags.calibrate_up_to); });
+  for (predict::Validation& one : validations)
+    predict::note_machine(one.prediction.curve.machine, !flags.system.empty(), one.prediction);
   if (flags.json) {
     for (const std::string& text : left_out) core::log_warning("predict: left out: {}", text);
     core::Json json = core::Json::array();
@@ -261,9 +264,11 @@ std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predic
 
 int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
   std::vector<std::string> left_out;
-  const auto predictions = of_each(curves, left_out, [&](const auto& curve) {
+  auto predictions = of_each(curves, left_out, [&](const auto& curve) {
     return predict::predict_curve(curve, flags.calibrate_up_to, targets_of(curve, flags));
   });
+  for (predict::CurvePrediction& one : predictions)
+    predict::note_machine(one.curve.machine, !flags.system.empty(), one);
   core::Json json = core::Json::array();
   std::vector<draw::Table> goals;
   for (const predict::CurvePrediction& prediction : predictions) {
@@ -374,10 +379,17 @@ int advise_recipe(const predict::PlannedCommand& command, const predict::Machine
                                          "the global batch follow the devices");
     }
   }();
-  if (flags.json)
-    core::print("{}\n", predict::advice_json(list).dump(2));
-  else
-    core::print("{}", draw::to_text(predict::advice_table(list, machine)));
+  std::vector<std::string> notes;
+  if (!predict::has_nodes(machine, static_cast<double>(sizes[0])))
+    notes.push_back(predict::missing_nodes_text(machine, fmt::format("{} nodes", sizes[0])));
+  if (flags.json) {
+    core::Json json = predict::advice_json(list);
+    json["notes"] = notes;
+    core::print("{}\n", json.dump(2));
+    return 0;
+  }
+  core::print("{}", draw::to_text(predict::advice_table(list, machine)));
+  for (const std::string& note : notes) core::print("{}", draw::wrapped("note: ", note));
   return 0;
 }
 
@@ -428,9 +440,10 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
     if (!word.empty()) asked.words.push_back(word);
   if (flags.change.find("--global-batch-size") != std::string::npos) asked.samples_per_device.reset();
   const auto steps = predict::plan_steps(asked, machine, planned_sizes(asked, machine, flags.nodes, measured), refused);
-  const predict::CurvePrediction prediction =
-      flags.change.empty() ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
-                           : predict_changed_recipe(command, machine, measured, steps);
+  predict::CurvePrediction prediction = flags.change.empty()
+                                            ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
+                                            : predict_changed_recipe(command, machine, measured, steps);
+  predict::note_machine(machine, false, prediction);
   const auto budget = budget_of(flags, steps.front());
   const auto costs = budget ? predict::goal_costs(prediction, machine, *budget, predict::fit_memory(steps, machine))
                             : std::vector<predict::GoalCost>{};
@@ -448,7 +461,6 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
   core::print("{}\n", draw::to_text(predict::memory_table(steps, machine)));
   if (budget) core::print("{}\n", draw::to_text(predict::goal_table(costs, *budget)));
   print_prediction(prediction);
-  for (const std::string& remark : machine.remarks) core::print("{}", draw::wrapped("note: ", remark));
   for (const std::string& text : refused) core::print("{}", draw::wrapped("left out: ", text));
   if (budget)
     for (const std::string& text : predict::goal_texts(costs, *budget)) core::print("{}", draw::wrapped("", text));
