@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include "core/error.h"
+#include "core/error_lines.h"
 #include "core/files.h"
 #include "core/options.h"
 #include "core/strings.h"
 
 namespace lockstep::predict {
 namespace {
+
+constexpr const char* kKeysHint = "docs/predict.md lists the keys of a system file";
 
 /// The keys of a system file.
 struct MachineKeys {
@@ -59,6 +63,30 @@ core::OptionSet declare_keys(MachineKeys& keys) {
   add("network-efficiency-sd", keys.network_efficiency_sd, "share, 0 to 1", 1);
   add("node-watts", keys.node_watts, "W under training load", 1e6);
   return set;
+}
+
+/// A hint on a recipe's line, for a system file: its keys are no flags, and no command's help lists them.
+std::string key_hint(std::string hint) {
+  if (core::starts_with(hint, "a recipe has lines"))
+    return fmt::format("a system file has lines such as 'devices-per-node = 4' and 'name = \"mine\"'; {}", kKeysHint);
+  hint = core::replace_all(std::move(hint), "`lockstep system file --help` lists every flag", kKeysHint);
+  if (core::starts_with(hint, "--")) hint.erase(0, 2);
+  return core::replace_all(std::move(hint), " --", " ");
+}
+
+/// Sets the keys; errors are those of recipes with the hints of system files.
+void apply_keys(core::OptionSet& set, std::string_view text, const std::string& path) {
+  constexpr std::string_view kHint = "    hint: ";  // of each of several errors
+  try {
+    set.apply_recipe(text, path);
+  } catch (const ErrorOfLines<UsageError>& error) {
+    std::vector<std::string> lines = core::split(error.what(), "\n");
+    for (std::string& line : lines)
+      if (core::starts_with(line, kHint)) line = std::string(kHint) + key_hint(line.substr(kHint.size()));
+    throw ErrorOfLines<UsageError>(core::join(lines, "\n"));
+  } catch (const UsageError& error) {
+    throw UsageError(error.what(), key_hint(error.hint()));
+  }
 }
 
 const hw::DeviceSpec* device_named(const std::string& name, const std::string& path) {
@@ -127,14 +155,14 @@ void check_complete(const MachineKeys& keys, const hw::DeviceSpec* device, bool 
   if (device == nullptr && !keys.memory_gbytes) missing.emplace_back("memory-gbytes (or a device of the table)");
   if (!missing.empty())
     throw UsageError(fmt::format("predict: '{}' is no complete system, it lacks {}", path, core::join(missing, "; ")),
-                     "docs/predict.md lists the keys of a system file");
+                     kKeysHint);
 }
 }  // namespace
 
 Machine parse_machine(std::string_view text, const std::string& path) {
   MachineKeys keys;
   core::OptionSet set = declare_keys(keys);
-  set.apply_recipe(text, path);
+  apply_keys(set, text, path);
   const hw::DeviceSpec* device = device_named(keys.device, path);
   std::optional<double> injection;
   std::vector<hw::Peak> peaks;
@@ -179,7 +207,12 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   return machine;
 }
 
-Machine read_machine_file(const std::string& path) { return parse_machine(core::read_file(path), path); }
+Machine read_machine_file(const std::string& path) {
+  if (!std::filesystem::exists(path))
+    throw UsageError(fmt::format("predict: system file '{}' does not exist", path),
+                     fmt::format("check the path, or take a system of `lockstep predict --systems`; {}", kKeysHint));
+  return parse_machine(core::read_file(path), path);
+}
 
 Machine find_machine(const std::string& name) {
   if (core::ends_with(name, ".toml")) return read_machine_file(name);

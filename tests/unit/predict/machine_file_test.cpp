@@ -60,6 +60,27 @@ TEST(MachineFile, MissingContradictingAndMixedUnitsAreSaid) {
   expect_refused("devices-per-node = \"four\"\n", {"mine.toml:1"});
 }
 
+/// System files have neither flags nor a command whose help lists their keys.
+TEST(MachineFile, HintsAreThoseOfSystemFiles) {
+  for (const std::string& text :
+       {std::string(kGood) + "nam = \"x\"\n", std::string(kGood) + "nam = 1\nnetwork = 2\ngroup-nodes = 0\n",
+        std::string(kGood) + "num-nodes = = 3\n", std::string(kGood) + "network-efficiency = 90\n"}) {
+    const std::string said = refusal(text);
+    EXPECT_EQ(said.find("--"), std::string::npos) << said;
+    EXPECT_EQ(said.find("recipe"), std::string::npos) << said;
+  }
+  expect_refused(std::string(kGood) + "nam = \"x\"\n", {"did you mean name? docs/predict.md lists the keys"});
+  expect_refused(std::string(kGood) + "nam = 1\nnetwork = 2\n", {"did you mean name? docs/predict.md", "mine.toml:9"});
+  expect_refused(std::string(kGood) + "num-nodes = = 3\n", {"mine.toml:8", "devices-per-node = 4", "docs/predict.md"});
+  try {
+    find_machine("no_such_system.toml");
+    FAIL() << "a missing file was taken";
+  } catch (const UsageError& error) {
+    EXPECT_NE(error.text().find("'no_such_system.toml' does not exist"), std::string::npos) << error.text();
+    EXPECT_NE(error.hint().find("docs/predict.md"), std::string::npos) << error.hint();
+  }
+}
+
 TEST(MachineFile, KeysOfManyPartsAreRefused) {
   std::string key = "a";
   for (int i = 0; i < 200'000; ++i) key += ".a";
