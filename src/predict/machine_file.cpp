@@ -125,6 +125,57 @@ void check_memory(const MachineKeys& keys, const hw::DeviceSpec* device, const s
                      "name another device, or leave one of the two keys out");
 }
 
+/// Rates of a device that the table's device cannot have.
+void check_rate(const char* key, const std::optional<double>& given, const std::optional<double>& known,
+                const hw::DeviceSpec& device, const std::string& path) {
+  constexpr double kMost = 1.3;  // boards of one name differ less
+  if (!given || !known || *given <= kMost * *known) return;
+  throw UsageError(fmt::format("predict: '{}': {} is {:g}, a {} has {:g}", path, key, *given, device.name, *known),
+                   "rates of links count one direction; name another device, or leave one of the two keys out");
+}
+
+void check_group(const MachineKeys& keys, const std::string& path) {
+  if (keys.num_nodes && keys.group_nodes && *keys.group_nodes > *keys.num_nodes)
+    throw UsageError(fmt::format("predict: '{}': group-nodes is {}, the machine has num-nodes = {}", path,
+                                 *keys.group_nodes, *keys.num_nodes),
+                     "group-nodes counts the nodes of the network's first group, a part of the machine");
+}
+
+/// An efficiency may come from the fabric: a deviation is judged beside what is taken.
+void check_deviation(const MachineKeys& keys, const Machine& machine, const std::string& path) {
+  if (!keys.network_efficiency_sd || *keys.network_efficiency_sd <= machine.network_efficiency.value) return;
+  throw UsageError(fmt::format("predict: '{}': network-efficiency-sd is {:g}, above network-efficiency of {:g}", path,
+                               *keys.network_efficiency_sd, machine.network_efficiency.value),
+                   "it is a standard deviation, as a share: 0.2 is wide");
+}
+
+/// What may be right and mostly is a slip: told with every prediction.
+std::vector<std::string> doubts_of(const Machine& machine) {
+  constexpr double kFastestCards = 100;  // GB/s a device: 800 Gbit/s
+  std::vector<std::string> doubts;
+  const double of_device = machine.node_gbytes_per_s.value / static_cast<double>(machine.devices_per_node);
+  if (of_device > kFastestCards)
+    doubts.push_back(fmt::format(
+        "{:g} GB/s of network a node are {:g} a device, more than cards of 800 Gbit/s give: is node-gbytes-per-s in "
+        "Gbit/s, or the rate inside a node?",
+        machine.node_gbytes_per_s.value, of_device));
+  if (machine.devices_at_a_time) return doubts;  // processors may well be slower in 16 bits than in 32
+  using enum hw::ComputeType;
+  for (const auto& [narrow, wide] : {std::pair{kTf32, kFp32},
+                                     {kFp16, kFp32},
+                                     {kBf16, kFp32},
+                                     {kFp16, kTf32},
+                                     {kBf16, kTf32},
+                                     {kFp8, kFp16},
+                                     {kFp8, kBf16}}) {
+    const auto of_narrow = machine.peak_tflops(narrow), of_wide = machine.peak_tflops(wide);
+    if (of_narrow && of_wide && *of_narrow < *of_wide)
+      doubts.push_back(fmt::format("The peak of {} ({:g} TFLOP/s) is below that of {} ({:g}): are the two mixed up?",
+                                   hw::compute_type_name(narrow), *of_narrow, hw::compute_type_name(wide), *of_wide));
+  }
+  return doubts;
+}
+
 /// Peaks as given, else of the device; those of both must agree.
 std::vector<hw::Peak> peaks_of(const MachineKeys& keys, const hw::DeviceSpec* device, const std::string& path) {
   std::vector<hw::Peak> peaks = device != nullptr ? device->peaks : std::vector<hw::Peak>{};
@@ -169,6 +220,14 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   UsageProblems problems;
   problems.collect([&] { injection = injection_of(keys, path); });
   problems.collect([&] { check_memory(keys, device, path); });
+  problems.collect([&] { check_group(keys, path); });
+  if (device != nullptr) {
+    problems.collect(
+        [&] { check_rate("link-gbytes-per-s", keys.link_gbytes_per_s, device->link_gbytes_per_s, *device, path); });
+    problems.collect([&] {
+      check_rate("memory-tbytes-per-s", keys.memory_tbytes_per_s, device->memory_tbytes_per_s, *device, path);
+    });
+  }
   problems.collect([&] { peaks = peaks_of(keys, device, path); });
   problems.raise();
   check_complete(keys, device, injection.has_value(), !peaks.empty(), path);
@@ -204,6 +263,8 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   take(keys.network_efficiency, machine.network_efficiency);
   take(keys.network_efficiency_sd, machine.network_efficiency_sd);
   take(keys.node_watts, machine.node_watts);
+  check_deviation(keys, machine, path);
+  for (std::string& doubt : doubts_of(machine)) machine.remarks.push_back(std::move(doubt));
   return machine;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "core/strings.h"
 
 namespace lockstep::predict {
 namespace {
@@ -79,6 +80,34 @@ TEST(MachineFile, HintsAreThoseOfSystemFiles) {
     EXPECT_NE(error.text().find("'no_such_system.toml' does not exist"), std::string::npos) << error.text();
     EXPECT_NE(error.hint().find("docs/predict.md"), std::string::npos) << error.hint();
   }
+}
+
+TEST(MachineFile, NumbersThatCannotBeAreRefused) {
+  const std::string good = kGood;
+  expect_refused(good + "num-nodes = 16\ngroup-nodes = 17\n", {"group-nodes is 17", "num-nodes = 16"});
+  expect_refused(good + "network-efficiency = 0.5\nnetwork-efficiency-sd = 0.6\n",
+                 {"0.6", "network-efficiency of 0.5"});
+  expect_refused(good + "network-efficiency-sd = 0.95\n", {"0.95", "network-efficiency of 0.9"});
+  expect_refused(good + "link-gbytes-per-s = 900\n", {"link-gbytes-per-s is 900", "has 450", "one direction"});
+  expect_refused(good + "memory-tbytes-per-s = 33.5\n", {"memory-tbytes-per-s is 33.5", "H100"});
+  expect_refused(good + "link-gbytes-per-s = 900\ngroup-nodes = 9\nnum-nodes = 8\n", {"2 things", "900", "9"});
+  EXPECT_EQ(refusal(good + "num-nodes = 16\ngroup-nodes = 16\nlink-gbytes-per-s = 500\nmemory-tbytes-per-s = 3\n"
+                           "network-efficiency = 0.1\n"),
+            "");
+}
+
+TEST(MachineFile, NumbersThatAreProbablySlipsAreRemarkedOn) {
+  const auto remarks = [](const std::string& more) {
+    const Machine machine = parse_machine("devices-per-node = 4\nmemory-gbytes = 80\n" + more, "mine.toml");
+    return core::join(machine.remarks, "\n");
+  };
+  EXPECT_EQ(remarks("node-gbytes-per-s = 400\npeak-fp32-tflops = 60\npeak-bf16-tflops = 900\n"), "");
+  EXPECT_NE(remarks("node-gbytes-per-s = 1600\npeak-bf16-tflops = 900\n").find("400 a device"), std::string::npos);
+  const std::string swapped = "node-gbytes-per-s = 100\npeak-fp32-tflops = 900\npeak-bf16-tflops = 60\n";
+  EXPECT_NE(remarks(swapped).find("bf16 (60 TFLOP/s) is below that of fp32 (900)"), std::string::npos);
+  EXPECT_NE(remarks("node-gbytes-per-s = 100\npeak-bf16-tflops = 900\npeak-fp8-tflops = 450\n").find("fp8 (450"),
+            std::string::npos);
+  EXPECT_EQ(remarks(swapped + "devices-at-a-time = 8\n"), "") << "a processor's, as measured";
 }
 
 TEST(MachineFile, KeysOfManyPartsAreRefused) {
