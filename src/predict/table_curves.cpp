@@ -334,8 +334,8 @@ std::string doubt_of(const MeasuredCurve& curve) {
   if (curve.has_batches)
     return "The rate tells no seconds of itself: they follow from the parameters, and the interval is wider.";
   return fmt::format(
-      "The batch of a device is not known: traffic cannot be told in seconds, {} scaling is assumed, and the interval "
-      "is wider.",
+      "The batch of a device is not known (--samples-per-device N or a column global_batch tells it): traffic cannot "
+      "be told in seconds, {} scaling is assumed, and the interval is wider.",
       curve.is_strong ? "strong" : "weak");
 }
 
