@@ -104,10 +104,14 @@ class Turns:
         self.stopped = {side: [] for side in commands}  # [from, to] in seconds since 1970; the last may be open
         self.messages = {side: tempfile.TemporaryFile() for side in commands}
         self.processes = {}
-        for side, command in commands.items():
-            self.processes[side] = subprocess.Popen(command, stdout=self.messages[side], stderr=subprocess.STDOUT,
-                                                    start_new_session=True, **more)
-            self._stop(side)
+        try:
+            for side, command in commands.items():
+                self.processes[side] = subprocess.Popen(command, stdout=self.messages[side], stderr=subprocess.STDOUT,
+                                                        start_new_session=True, **more)
+                self._stop(side)
+        except BaseException:
+            self.__exit__()  # what is stopped would stay so for ever
+            raise
 
     def __enter__(self):
         return self

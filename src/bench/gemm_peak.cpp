@@ -2,8 +2,6 @@
 
 #include <c10/core/GradMode.h>
 
-#include <utility>
-
 #include "bench/op_kernels.h"
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
@@ -23,20 +21,18 @@ at::ScalarType scalar_type_of(const std::string& type) {
 }
 
 SquareProducts::SquareProducts(comm::Comm& world, at::Device device, at::ScalarType type)
-    : world_(world), device_(device) {
+    : world_(world), device_(device), type_(type) {
   constexpr int64_t kLeastDim = 512, kMostDim = 8192, kNumWarmup = 2, kNumSamples = 7;
   constexpr double kLongEnoughUs = 30'000;
   const c10::NoGradGuard no_grad;
   double us = 0;
   for (int64_t dim = kLeastDim; dim <= kMostDim && us < kLongEnoughUs; dim *= 2) {
     const OpShape shape{OpKind::kGemm, "square", {dim, dim, dim}};
-    auto kernel = make_op_kernel(shape, type, device);
-    us = median_us(*kernel, kNumWarmup, kNumSamples);
+    us = median_us(*make_op_kernel(shape, type, device), kNumWarmup, kNumSamples);
     const double tflops = shape.flops() / us / 1e6;
     if (tflops <= highest_tflops_) continue;
     highest_tflops_ = tflops;
-    flops_ = shape.flops();
-    kernel_ = std::move(kernel);
+    dim_ = dim;
   }
 }
 
@@ -44,7 +40,9 @@ SquareProducts::~SquareProducts() = default;
 
 double SquareProducts::tflops_now(int64_t num_samples) {
   const c10::NoGradGuard no_grad;
-  return flops_ / median_us(*kernel_, 0, num_samples) / 1e6;
+  const OpShape shape{OpKind::kGemm, "square", {dim_, dim_, dim_}};
+  if (!kernel_) kernel_ = make_op_kernel(shape, type_, device_);
+  return shape.flops() / median_us(*kernel_, 0, num_samples) / 1e6;
 }
 
 double SquareProducts::median_us(OpKernel& kernel, int64_t num_warmup, int64_t num_samples) {

@@ -38,8 +38,10 @@ class SquareProducts {
 
   comm::Comm& world_;
   at::Device device_;
-  std::unique_ptr<OpKernel> kernel_;
-  double flops_ = 0, highest_tflops_ = 0;
+  at::ScalarType type_;
+  int64_t dim_ = 0;  ///< Of the matrices with the highest rate.
+  double highest_tflops_ = 0;
+  std::unique_ptr<OpKernel> kernel_;  ///< Of that size, since the first tflops_now().
 };
 
 }  // namespace lockstep::bench

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <future>
-#include <iterator>
 
 #include "core/counted.h"
 #include "core/error.h"
@@ -39,12 +38,15 @@ std::string value_hash(std::string_view value) {
   return bytes;
 }
 
-/// Values of consecutive samples, ready to be written.
+struct ReadSample {
+  std::string value;      ///< Ready to be written.
+  std::string complaint;  ///< Why there is none.
+};
+
+/// Consecutive samples; fewer than kLmdbHashedTogether: the end.
 struct LmdbChunk {
-  std::vector<std::string> values;
-  std::vector<std::string> skipped;  ///< Why others have none.
+  std::vector<ReadSample> samples;
   int64_t max_label = -1;
-  int64_t num_read = 0;  ///< Of both; fewer than kLmdbHashedTogether: the end.
 };
 
 /// Reads the source from front to back, a chunk at a time, in several threads.
@@ -87,24 +89,17 @@ class ChunkReader {
       }
     });
     const auto end = std::find(samples.begin(), samples.end(), std::nullopt) - samples.begin();
-    std::vector<std::string> values(static_cast<size_t>(end)), complaints(values.size());
-    for_each_parallel(values.size(), num_threads_,
-                      [&](size_t i, size_t) { values[i] = value_of(*samples[i], complaints[i]); });
-    LmdbChunk chunk{.values = {}, .skipped = {}, .num_read = end};
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (!complaints[i].empty()) {
-        chunk.skipped.push_back(std::move(complaints[i]));
-        continue;
-      }
-      chunk.values.push_back(std::move(values[i]));
-      chunk.max_label = std::max(chunk.max_label, samples[i]->label);
-    }
+    LmdbChunk chunk;
+    chunk.samples.resize(static_cast<size_t>(end));
+    for_each_parallel(chunk.samples.size(), num_threads_,
+                      [&](size_t i, size_t) { chunk.samples[i] = read_sample(*samples[i]); });
+    for (size_t i = 0; i < chunk.samples.size(); ++i)
+      if (chunk.samples[i].complaint.empty()) chunk.max_label = std::max(chunk.max_label, samples[i]->label);
     return chunk;
   }
 
  private:
-  /// What is wrong in `complaint`, and no value, where the picture is left out.
-  std::string value_of(RawSample& sample, std::string& complaint) const {
+  ReadSample read_sample(RawSample& sample) const {
     bool can_be_skipped = skips_bad_;
     try {
       load_deferred(sample);
@@ -117,12 +112,11 @@ class ChunkReader {
         throw DataError("data: there is no label", "name the column or the member that has it");
       }
       check_picture(picture->bytes, sample.place(), depth_);
-      return pickle_pair(picture->bytes, sample.label);
+      return {.value = pickle_pair(picture->bytes, sample.label), .complaint = ""};
     } catch (const DataError& error) {
       const std::string hint = error.hint().empty() ? or_leave_out("get the file again") : error.hint();
       if (!can_be_skipped) rethrow_with_place(DataError(error.what(), hint), sample);
-      complaint = placed_text(error, sample);
-      return "";
+      return {.value = "", .complaint = placed_text(error, sample)};
     }
   }
 
@@ -214,11 +208,9 @@ LmdbWriter::Pairs closing_pairs(LmdbProgress& progress) {
           {LmdbKeys::kLockstep, progress.to_json().dump()}};
 }
 
-/// Messages and number of the pictures that were left out.
-void add_skipped(std::vector<std::string>&& messages, LmdbProgress& progress) {
-  progress.num_skipped += std::ssize(messages);
-  for (std::string& message : messages)
-    if (progress.skipped.size() < kMaxBadPictures) progress.skipped.push_back(repair_utf8(std::move(message)));
+void add_skipped(const std::string& complaint, LmdbProgress& progress) {
+  ++progress.num_skipped;
+  if (progress.skipped.size() < kMaxBadPictures) progress.skipped.push_back(repair_utf8(complaint));
 }
 
 void refuse_many_skipped(const LmdbProgress& all, const ToLmdbConfig& config) {
@@ -229,53 +221,47 @@ void refuse_many_skipped(const LmdbProgress& all, const ToLmdbConfig& config) {
       "is the storage in order? --max-bad-samples N leaves out more");
 }
 
-/// The first pictures of `waiting`, as many as are hashed together, and where reading goes on behind them.
+/// All pictures of `waiting`, as many as are hashed together, and where reading goes on behind them.
 void commit_chunk(std::vector<std::string>& waiting, LmdbWriter& writer, LmdbProgress& progress) {
-  LmdbWriter::Pairs pairs = pairs_of(std::span(waiting).first(kLmdbHashedTogether), progress);
-  progress.num_done += kLmdbHashedTogether;
+  LmdbWriter::Pairs pairs = pairs_of(waiting, progress);
+  progress.num_done += std::ssize(waiting);
   pairs.emplace_back(LmdbKeys::kLockstep, progress.to_json().dump());
   writer.commit(pairs);
-  waiting.erase(waiting.begin(), waiting.begin() + kLmdbHashedTogether);
+  waiting.clear();
 }
 
-/// Reads one chunk while the one before it is written. Where pictures are left out, a chunk that is written has
-/// pictures of several that were read; reading then goes on in the middle of the last of these.
+/// Reads one chunk while the one before it is written. Where pictures are left out, what is written at once was read
+/// with several chunks; reading then goes on in the middle of the last of these.
 void convert(ChunkReader& reader, LmdbWriter& writer, LmdbProgress& progress, const ToLmdbConfig& config) {
   std::future<LmdbChunk> coming = std::async(std::launch::async, [&] { return reader.next(); });
   std::vector<std::string> waiting;
-  LmdbProgress read_so_far = progress;  // of which progress tells what is committed
   for (bool goes_on = true; goes_on;) {
     LmdbChunk chunk = coming.get();
-    goes_on = chunk.num_read == kLmdbHashedTogether;
+    goes_on = std::ssize(chunk.samples) == kLmdbHashedTogether;
     if (goes_on) coming = std::async(std::launch::async, [&] { return reader.next(); });
-    const int64_t begin = *read_so_far.num_read, num_values = std::ssize(chunk.values),
-                  num_known = std::min(read_so_far.num_over, num_values);
-    const LmdbProgress before = read_so_far;
-    read_so_far.num_read = begin + chunk.num_read;
-    read_so_far.num_over = 0;
-    add_skipped(std::move(chunk.skipped), read_so_far);
-    refuse_many_skipped(read_so_far, config);
     progress.num_classes = std::max(progress.num_classes, chunk.max_label + 1);
-    std::move(chunk.values.begin() + num_known, chunk.values.end(), std::back_inserter(waiting));
-    if (std::ssize(waiting) < kLmdbHashedTogether) continue;
-    const int64_t num_left = std::ssize(waiting) - kLmdbHashedTogether;
-    const bool ends_with_chunk = num_left == 0 && goes_on;
-    const LmdbProgress& place = ends_with_chunk ? read_so_far : before;
-    progress.num_read = place.num_read;
-    progress.num_over = ends_with_chunk ? 0 : num_values - num_left;
-    progress.num_skipped = place.num_skipped;
-    progress.skipped = place.skipped;
-    commit_chunk(waiting, writer, progress);
-    if (config.on_progress) config.on_progress(progress.num_done);
+    const int64_t begin = *progress.num_read;
+    for (int64_t i = progress.num_over; i < std::ssize(chunk.samples); ++i) {
+      ReadSample& sample = chunk.samples[static_cast<size_t>(i)];
+      const bool is_last = i + 1 == kLmdbHashedTogether;
+      progress.num_read = is_last ? begin + kLmdbHashedTogether : begin;
+      progress.num_over = is_last ? 0 : i + 1;
+      if (!sample.complaint.empty()) {
+        add_skipped(sample.complaint, progress);
+        refuse_many_skipped(progress, config);
+        continue;
+      }
+      waiting.push_back(std::move(sample.value));
+      if (std::ssize(waiting) < kLmdbHashedTogether) continue;
+      commit_chunk(waiting, writer, progress);
+      if (config.on_progress) config.on_progress(progress.num_done);
+    }
   }
   if (progress.num_done == 0 && waiting.empty())
-    throw DataError(
-        fmt::format("data: '{}' holds no pictures to convert", config.source.spec),
-        read_so_far.num_skipped > 0 ? "all were left out: " + read_so_far.skipped.front() : "check its name");
+    throw DataError(fmt::format("data: '{}' holds no pictures to convert", config.source.spec),
+                    progress.num_skipped > 0 ? "all were left out: " + progress.skipped.front() : "check its name");
   LmdbWriter::Pairs pairs = waiting.empty() ? LmdbWriter::Pairs() : pairs_of(waiting, progress);
   progress.num_done += std::ssize(waiting);
-  progress.num_skipped = read_so_far.num_skipped;
-  progress.skipped = read_so_far.skipped;
   for (auto& pair : closing_pairs(progress)) pairs.push_back(std::move(pair));
   writer.commit(pairs);
   if (config.on_progress && !waiting.empty()) config.on_progress(progress.num_done);

@@ -90,7 +90,8 @@ at::Tensor pointwise_conv(const at::Tensor& x, const at::Tensor& weight, int64_t
 }
 
 ConvAndInput pointwise_conv_and_input(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
-  if (x.scalar_type() != compute_type_of(x)) return {pointwise_conv(x, weight, stride), x};  // others take x as it is
+  // Other uses take x as it is, and compute no gradient of it where nobody wants one.
+  if (!x.requires_grad() || x.scalar_type() != compute_type_of(x)) return {pointwise_conv(x, weight, stride), x};
   const variable_list both = PointwiseConv::apply(x, weight, stride, true);
   return {both[0], both[1]};
 }

@@ -360,6 +360,7 @@ struct Calibration {
   std::vector<CurvePoint> points{};
   double largest_nodes = 0, reference_s = 0;
   std::vector<Draw> draws{};
+  std::vector<std::string> notes{};
 };
 
 Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>& steps,
@@ -378,6 +379,15 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
     calibration.largest_nodes = std::max(calibration.largest_nodes, points.back().size.nodes);
     calibration.reference_s = one.step_s / points.back().size.compute();
   }
+  constexpr double kOtherUnit = 30;  // times: no prior is that far off
+  if (!points.empty()) {
+    const Measured& smallest = points.front();
+    const double expected_s = model.compute.median_s * smallest.size.compute() * (1 + smallest.size.bubble);
+    if (smallest.step_s > kOtherUnit * expected_s || kOtherUnit * smallest.step_s < expected_s)
+      calibration.notes.push_back(fmt::format(
+          "A step of {:.3g} s was measured where plan and system expect {:.3g} s: --measured takes seconds.",
+          smallest.step_s, expected_s));
+  }
   calibration.draws =
       points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, calibration.reference_s, points);
   return calibration;
@@ -391,7 +401,6 @@ double median_compute_s(const std::vector<Draw>& draws) {
 
 CurvePrediction predict_planned(const PlannedModel& model, const std::vector<PlannedStep>& steps,
                                 const Calibration& calibration) {
-  constexpr double kStrange = 5;  // standard deviations of what the compute may take
   const PlannedStep& first = steps.front();
   CurvePrediction prediction{.calibration = calibration.points, .facts = model.facts};
   prediction.curve = {.name = first.model,
@@ -401,15 +410,8 @@ CurvePrediction predict_planned(const PlannedModel& model, const std::vector<Pla
                       .rate_per_device = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks),
                       .has_seconds = true,
                       .clock_s = 1};
-  if (!calibration.points.empty()) {
-    prediction.curve.notes = doubts_of(prediction.curve, calibration.points);
-    const Measured& measured = calibration.points.front().measured;
-    const double expected_s = model.compute.median_s * measured.size.compute();
-    if (std::fabs(std::log(measured.step_s / expected_s)) > kStrange * model.compute.log_sd)
-      prediction.curve.notes.push_back(fmt::format(
-          "A step of {:.3g} s was measured where plan and system expect {:.3g} s: --measured takes seconds.",
-          measured.step_s, expected_s));
-  }
+  if (!calibration.points.empty()) prediction.curve.notes = doubts_of(prediction.curve, calibration.points);
+  prediction.curve.notes.insert(prediction.curve.notes.end(), calibration.notes.begin(), calibration.notes.end());
   prediction.forecast =
       forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes, calibration.largest_nodes);
   for (size_t i = 0; i < steps.size(); ++i)

@@ -1,6 +1,8 @@
 // Real command lines of `predict`: what is printed, what is refused and with which exit code.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -14,6 +16,14 @@ using tests::run_lockstep;
 
 std::string golden(const char* name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/published/" + name; }
 std::string recipe(const char* name) { return std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/" + name; }
+
+/// The words of a text that was broken into lines.
+std::string in_one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string word, line;
+  while (words >> word) line += (line.empty() ? "" : " ") + word;
+  return line;
+}
 
 TEST(PredictCommand, ValidatesATableAndWritesAPage) {
   core::TempDir folder;
@@ -36,6 +46,27 @@ TEST(PredictCommand, PredictsARecipeAsJson) {
   EXPECT_EQ(json.at("predicted").size(), 5u);
   EXPECT_EQ(json.at("plan").at(4).at("ranks"), 2048);
   EXPECT_EQ(json.at("goal").size(), 5u);
+}
+
+TEST(PredictCommand, OneSizeOfARecipeHasASmallerOneAsItsBase) {
+  const std::vector<std::string> command = {
+      "predict", recipe("gpt_nemotron4_340b_h100.toml"), "--system", "dgx-h100", "--samples-per-device", "0.25"};
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_lockstep(words);
+  };
+  const ProgramResult one = run({"--nodes", "128", "--budget-tokens", "1e12"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_NE(in_one_line(one.out).find("Efficiency is against the step at 32 nodes."), std::string::npos)
+      << "16 nodes lack the memory: " << one.out;
+  EXPECT_NE(one.out.find("on 128 nodes."), std::string::npos) << "the goal asks for this size alone: " << one.out;
+  const ProgramResult measured = run({"--nodes", "128", "--measured", "16=4600"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_NE(in_one_line(measured.out).find("--measured takes seconds"), std::string::npos) << measured.out;
+  const ProgramResult illegal = run({"--nodes", "3", "--measured", "16=4.6"});
+  EXPECT_EQ(illegal.exit_code, 2) << illegal.out;
+  EXPECT_NE(illegal.err.find("no size fits the command; at 3 nodes"), std::string::npos) << illegal.err;
 }
 
 TEST(PredictCommand, RefusalsSayWhatIsNeeded) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -407,22 +406,31 @@ predict::CurvePrediction predict_changed_recipe(const predict::PlannedCommand& c
   return predict::predict_changed(base, measured, changed, machine);
 }
 
-/// The sizes to plan: those asked for, those measured, and where one alone is asked for a small one beside it, which
-/// tells what its efficiency is against.
-std::vector<int64_t> planned_sizes(const predict::PlannedCommand& command, const predict::Machine& machine,
-                                   const std::string& asked, const std::vector<predict::MeasuredStep>& measured) {
-  const std::vector<int64_t> wanted = predict::parse_sizes(asked.empty() ? "1-64*2" : asked);
-  std::set<int64_t> sizes(wanted.begin(), wanted.end());
-  for (const predict::MeasuredStep& one : measured) sizes.insert(one.nodes);
-  for (int64_t nodes = 1; sizes.size() == 1 && nodes < *sizes.begin(); nodes *= 2) {
-    std::vector<std::string> refused;
+/// Plans of the sizes asked for, of those measured, and where one alone is left a small one beside it, which tells what
+/// its efficiency is against. UsageError where no size that was asked for is legal, or one that was measured is not.
+std::vector<predict::PlannedStep> plan_sizes(const predict::PlannedCommand& command, const predict::Machine& machine,
+                                             const std::vector<int64_t>& asked,
+                                             const std::vector<predict::MeasuredStep>& measured,
+                                             std::vector<std::string>& refused) {
+  std::vector<predict::PlannedStep> steps = predict::plan_steps(command, machine, asked, refused);
+  const auto plan_of = [&](int64_t nodes) {
+    std::vector<std::string> ignored;
+    return predict::plan_steps(command, machine, {nodes}, ignored).at(0);
+  };
+  const auto is_planned = [&](int64_t nodes) {
+    return std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return step.nodes == nodes; });
+  };
+  for (const predict::MeasuredStep& one : measured)
+    if (!is_planned(one.nodes)) steps.push_back(plan_of(one.nodes));
+  for (int64_t nodes = 1; steps.size() == 1 && nodes < steps.front().nodes; nodes *= 2) {
     try {
-      if (predict::fit_memory(predict::plan_steps(command, machine, {nodes}, refused), machine).at(0))
-        sizes.insert(nodes);
+      if (predict::PlannedStep step = plan_of(nodes); predict::fit_memory({step}, machine).at(0))
+        steps.push_back(std::move(step));
     } catch (const UsageError&) {  // no legal size
     }
   }
-  return {sizes.begin(), sizes.end()};
+  std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.nodes < b.nodes; });
+  return steps;
 }
 
 int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& more) {
@@ -439,14 +447,18 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
   for (const std::string& word : core::split(flags.change, " "))
     if (!word.empty()) asked.words.push_back(word);
   if (flags.change.find("--global-batch-size") != std::string::npos) asked.samples_per_device.reset();
-  const auto steps = predict::plan_steps(asked, machine, planned_sizes(asked, machine, flags.nodes, measured), refused);
+  const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes);
+  const auto steps = plan_sizes(asked, machine, sizes, measured, refused);
   predict::CurvePrediction prediction = flags.change.empty()
                                             ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
                                             : predict_changed_recipe(command, machine, measured, steps);
   predict::note_machine(machine, false, prediction);
   const auto budget = budget_of(flags, steps.front());
-  const auto costs = budget ? predict::goal_costs(prediction, machine, *budget, predict::fit_memory(steps, machine))
-                            : std::vector<predict::GoalCost>{};
+  auto costs = budget ? predict::goal_costs(prediction, machine, *budget, predict::fit_memory(steps, machine))
+                      : std::vector<predict::GoalCost>{};
+  std::erase_if(costs, [&](const predict::GoalCost& cost) {
+    return std::find(sizes.begin(), sizes.end(), static_cast<int64_t>(cost.size)) == sizes.end();
+  });
   if (flags.json) {
     core::Json json = predict::prediction_json(prediction);
     json["system"] = predict::machine_json(machine);

@@ -27,11 +27,11 @@ struct LmdbProgress {
   std::string source;                    ///< Fingerprint of the data that is converted.
   std::vector<std::string> class_names;  ///< Empty where the source has no names.
   int64_t num_classes = 0;               ///< Of those, or the largest label so far and one.
-  /// Where reading goes on: behind so many samples of the source, of whose next pictures so many are committed.
+  /// Where reading goes on: behind so many samples of the source, and so many more that were read with others.
   /// Nothing: of a conversion by a release that left out none; behind num_done.
   std::optional<int64_t> num_read = {};
   int64_t num_over = 0;
-  int64_t num_skipped = 0;                ///< Of num_read samples, those that were left out.
+  int64_t num_skipped = 0;                ///< Of all those samples, the ones that were left out.
   std::vector<std::string> skipped = {};  ///< Messages, the first kMaxBadPictures.
   core::Json to_json() const;
 };

@@ -219,6 +219,20 @@ TEST_F(Lmdb, BadPicturesAreLeftOutAndListedAndAKilledConversionGoesOnThere) {
   EXPECT_TRUE(all_pictures(labelled_config(out())) == expected);
   EXPECT_EQ(verify_lmdb(out(), 2, PictureDepth::kDecoded).num_bad, 0);
   EXPECT_EQ(to_lmdb(config).num_skipped, whole.num_skipped) << "found complete";
+  // Files that are mended before the call goes on: one that was passed over stays left out, one behind is taken.
+  config.output = out("mended.lmdb");
+  config.on_progress = [](int64_t) { throw DataError("stopped"); };
+  EXPECT_THROW(to_lmdb(config), DataError);
+  config.on_progress = {};
+  constexpr int kPassedOver = 262, kBehind = 500, kBadBefore = 71;
+  for (const int i : {kPassedOver, kBehind}) write_file(root / fmt::format("ant/{:04}.jpg", i), small_jpeg(i));
+  const ToLmdbResult mended = to_lmdb(config);
+  EXPECT_EQ(mended.num_resumed, 256);
+  EXPECT_EQ(mended.num_skipped, whole.num_skipped - 1);
+  auto with_mended = expected;
+  with_mended.insert(with_mended.begin() + kBehind - kBadBefore, {small_jpeg(kBehind), 0});
+  EXPECT_TRUE(all_pictures(labelled_config(out("mended.lmdb"))) == with_mended);
+  for (const int i : {kPassedOver, kBehind}) write_file(root / fmt::format("ant/{:04}.jpg", i), "<html>");
   config.output = out("few.lmdb");
   config.max_bad = 5;
   EXPECT_NE(refused<DataError>([&] { to_lmdb(config); }).find("more than 5 pictures of '" + root.string()),

@@ -115,6 +115,13 @@ TEST_P(PointwiseConv, AddsToTheGradientOfItsInputsOtherUses) {
   }
 }
 
+TEST_F(PointwiseConv, HandsOnAnInputWithoutGradientAsItIs) {
+  const at::Tensor x = at::randn({2, 8, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
+  const ConvAndInput both = pointwise_conv_and_input(x, at::randn({8, 8, 1, 1}).requires_grad_(), 1);
+  EXPECT_TRUE(both.y_BOYX.requires_grad());
+  EXPECT_FALSE(both.x_BCYX.requires_grad()) << "other uses would compute a gradient that nobody wants";
+}
+
 struct SumOfFilters final : torch::autograd::PostAccumulateGradHook, GradientSink {
   explicit SumOfFilters(at::Tensor into) : sum(std::move(into)) {}
   void operator()(const torch::autograd::Variable&) override {}
