@@ -39,12 +39,15 @@ def lockstep_command(options, folder: str) -> list:
             f"--logs").split() + [folder]
 
 
+def whole_lines(record: pathlib.Path) -> list:
+    """Of a file of JSON lines that another program still writes, or has not begun."""
+    text = record.read_text() if record.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
 def lockstep_steps(folder: pathlib.Path) -> list:
     """[end in seconds since 1970, duration in ms] of each step that ended."""
-    record = folder / "run/steps.jsonl"
-    text = record.read_text() if record.exists() else ""
-    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [[line["time_s"], line["step_ms"]] for line in lines]
+    return [[line["time_s"], line["step_ms"]] for line in whole_lines(folder / "run/steps.jsonl")]
 
 
 def torchvision_command(options, folder: str) -> list:
@@ -54,9 +57,7 @@ def torchvision_command(options, folder: str) -> list:
 
 
 def torchvision_steps(folder: pathlib.Path) -> list:
-    record = folder / "torchvision"
-    text = record.read_text() if record.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return whole_lines(folder / "torchvision")
 
 
 def run_torchvision(options) -> None:
@@ -106,13 +107,11 @@ def compare(options) -> None:
             moments = [moment(turns)]
             for number in range(options.rounds):
                 for side in list(commands) if number % 2 == 0 else list(commands)[::-1]:
-                    until = time.time() + options.turn
-                    if not turns.let_run(side, lambda: time.time() >= until):  # noqa: B023
+                    if not turns.let_run_for(side, options.turn):
                         sys.exit(f"{side} ended after {MANY} steps: fewer --rounds or a shorter --turn")
                 moments.append(moment(turns))
             for side in commands:  # lines of the record are written behind the step
-                until = time.time() + options.turn
-                turns.let_run(side, lambda: time.time() >= until)  # noqa: B023
+                turns.let_run_for(side, options.turn)
             for begin, end in zip(moments, moments[1:]):
                 one = {side: turn_of(turns, side, steps_of[side](folder), begin, end) for side in commands}
                 if all(turn["step_ms"] for turn in one.values()):  # a slow step may fill a turn and not end in it

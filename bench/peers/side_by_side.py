@@ -146,6 +146,10 @@ class Turns:
         self._stop(side)
         return True
 
+    def let_run_for(self, side: str, seconds: float) -> bool:
+        until = time.time() + seconds
+        return self.let_run(side, lambda: time.time() >= until)
+
     def running_s(self, side: str, begin_s: float, end_s: float) -> float:
         """Of the time between two moments that in which the program was not stopped."""
         return end_s - begin_s - sum(max(0.0, min(end, end_s) - max(begin, begin_s))
@@ -163,8 +167,7 @@ def running_times(commands: dict, turn_s: float, **more) -> dict:
     with Turns(commands, **more) as turns:
         while len(ended) < len(commands):
             for side in commands:
-                until = time.time() + turn_s
-                if side not in ended and not turns.let_run(side, lambda: time.time() >= until):  # noqa: B023
+                if side not in ended and not turns.let_run_for(side, turn_s):
                     ended[side] = time.time()
         return {side: turns.running_s(side, began, ended[side]) for side in commands}
 

@@ -208,17 +208,14 @@ LmdbWriter::Pairs closing_pairs(LmdbProgress& progress) {
           {LmdbKeys::kLockstep, progress.to_json().dump()}};
 }
 
-void add_skipped(const std::string& complaint, LmdbProgress& progress) {
+/// Counts a picture that is left out. DataError where there are too many.
+void add_skipped(const std::string& complaint, const ToLmdbConfig& config, LmdbProgress& progress) {
   ++progress.num_skipped;
   if (progress.skipped.size() < kMaxBadPictures) progress.skipped.push_back(repair_utf8(complaint));
-}
-
-void refuse_many_skipped(const LmdbProgress& all, const ToLmdbConfig& config) {
-  if (!config.skips_bad || all.num_skipped <= config.max_bad) return;
-  throw DataError(
-      fmt::format("data: more than {} of '{}' cannot be used; the first: {}", core::counted(config.max_bad, "picture"),
-                  config.source.spec, all.skipped.empty() ? "" : all.skipped.front()),
-      "is the storage in order? --max-bad-samples N leaves out more");
+  if (progress.num_skipped > config.max_bad)
+    throw DataError(fmt::format("data: more than {} of '{}' cannot be used; the first: {}",
+                                core::counted(config.max_bad, "picture"), config.source.spec, progress.skipped.front()),
+                    "is the storage in order? --max-bad-samples N leaves out more");
 }
 
 /// All pictures of `waiting`, as many as are hashed together, and where reading goes on behind them.
@@ -247,8 +244,7 @@ void convert(ChunkReader& reader, LmdbWriter& writer, LmdbProgress& progress, co
       progress.num_read = is_last ? begin + kLmdbHashedTogether : begin;
       progress.num_over = is_last ? 0 : i + 1;
       if (!sample.complaint.empty()) {
-        add_skipped(sample.complaint, progress);
-        refuse_many_skipped(progress, config);
+        add_skipped(sample.complaint, config, progress);
         continue;
       }
       waiting.push_back(std::move(sample.value));

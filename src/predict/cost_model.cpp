@@ -78,10 +78,11 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double work = at.size.compute(), traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
   const double efficiency = setting_.network_efficiency * std::exp(setting_.network_efficiency_sd /
                                                                    setting_.network_efficiency * z[kNetworkEfficiency]);
+  const double delivered = kWireEfficiency * efficiency;  // of the wires' rate
   const double jitter = setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]);
   // A ring over several nodes crosses the links inside each of them, too.
-  const double wire = std::max(at.num_groups > 1 ? setting_.inter_s / (kWireEfficiency * efficiency) : 0,
-                               setting_.intra_s / kLinkEfficiency);
+  const double wire =
+      std::max(at.num_groups > 1 ? setting_.inter_s / delivered : 0, setting_.intra_s / kLinkEfficiency);
   const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
   const double latency =
       latency_scale * at.size.gradient_latency_s.value_or(setting_.latency_s * std::log2(at.num_groups));
@@ -101,10 +102,9 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.scaled = terms.parts[kCompute] + terms.parts[kBubble] + terms.parts[kSkew];
   terms.parts[kGradients] =
       std::max((1 - hidden) * gradients, least_exposed(setting_.bucket_shares, gradients, window));
-  terms.parts[kLayers] = (at.size.layers_s + at.size.layers_wire_s / (kWireEfficiency * efficiency)) * traffic;
+  terms.parts[kLayers] = (at.size.layers_s + at.size.layers_wire_s / delivered) * traffic;
   terms.parts[kGather] =
-      traffic * (setting_.logits_s * at.size.nodes +
-                 setting_.gather_s * std::max(0.0, at.size.nodes - 1) / (kWireEfficiency * efficiency)) +
+      traffic * (setting_.logits_s * at.size.nodes + setting_.gather_s * std::max(0.0, at.size.nodes - 1) / delivered) +
       latency_scale * setting_.gather_hop_s * (at.size.devices - 1);
   terms.parts[kFixed] =
       setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);

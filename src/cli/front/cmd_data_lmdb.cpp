@@ -189,8 +189,7 @@ int run_to_lmdb(std::span<const std::string> args) {
                   : "");
   if (!flags.decodes && !result.was_there)
     core::print("  the pictures were copied, not decoded: `lockstep data verify {}` does that\n", flags.output);
-  if (result.num_skipped > 0)
-    core::print("  {} left out, since they cannot be used:\n", core::counted(result.num_skipped, "picture"));
+  if (result.num_skipped > 0) core::print("  {} left out as unusable:\n", core::counted(result.num_skipped, "picture"));
   print_bad_pictures(result.skipped, result.num_skipped);
   return 0;
 }
