@@ -5,8 +5,10 @@
 
 namespace lockstep::nn {
 
-/// activate(x W^t + b), weight and bias as of linear_layer(). Own kernels of a GPU add the bias, activate, and make the
-/// bias's gradient in one pass forward and one backward.
+/// Do own kernels add the bias, activate, and make the bias's gradient in one pass forward and one backward?
+bool takes_bias_with_activation(const at::Device& device, Activation activation);
+
+/// activate(x W^t + b), weight and bias as of linear_layer(), by these kernels where they take it.
 at::Tensor linear_activation_layer(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                    Activation activation);
 

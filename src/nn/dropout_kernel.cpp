@@ -1,9 +1,7 @@
 // One pass: no draw and no mask goes through memory; 64-bit products of whole vectors where the processor has them.
 #include "nn/dropout_kernel.h"
 
-#include <cstring>
-
-#include "core/vector_clones.h"
+#include "nn/float_vectors.h"
 
 #pragma GCC optimize("O3")
 
@@ -19,17 +17,6 @@ LOCKSTEP_ALWAYS_INLINE uint64_t mixed_bits(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
-
-template <typename To, typename From> LOCKSTEP_ALWAYS_INLINE To same_bits(const From& from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
-LOCKSTEP_ALWAYS_INLINE float widened(float value) { return value; }
-LOCKSTEP_ALWAYS_INLINE float widened(Bfloat16Bits value) { return same_bits<float>(uint32_t{value.bits} << 16); }
-LOCKSTEP_ALWAYS_INLINE float widened(HalfBits value) { return static_cast<float>(same_bits<_Float16>(value.bits)); }
 
 /// To nearest, ties to even.
 LOCKSTEP_ALWAYS_INLINE void put(float value, float& to) { to = value; }
@@ -54,7 +41,7 @@ LOCKSTEP_ALWAYS_INLINE void drop(const NumberedDraws& draws, int64_t begin, int6
     for (int64_t column = 0; column < draws.columns; ++column) {
       const uint64_t drawn = mixed_bits(row_key + static_cast<uint64_t>(column) * kColumnStep);
       const float scale = (static_cast<int32_t>(drawn) & kDrawMask) < kept ? factor : 0.0f;
-      put(widened(from[column]) * scale, to[column]);
+      put(as_float(from[column]) * scale, to[column]);
     }
   }
 }

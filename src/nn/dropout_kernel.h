@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include "nn/number_bits.h"
+
 namespace lockstep::nn {
 
 /// Draws of rows that are numbered: element (row, column) is drawn from (key, number of the row, column) alone.
@@ -9,13 +11,6 @@ struct NumberedDraws {
   int64_t columns = 0;
   uint64_t key = 0;
   int64_t kept_of_2_24 = 0;  ///< So many of 2^24 equally likely draws keep an element.
-};
-
-struct Bfloat16Bits {
-  uint16_t bits;
-};
-struct HalfBits {
-  uint16_t bits;
 };
 
 /// Rows [begin, end): y = x `factor` where an element is kept, else x 0, in fp32 and rounded once. x and y: of row 0.

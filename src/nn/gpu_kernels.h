@@ -44,11 +44,11 @@ at::Tensor column_sums(const at::Tensor& x_NW, at::ScalarType type);
 bool suits_gpu_bias_activation(const at::Tensor& x, const at::Tensor& bias);
 /// The activation of x + bias, the bias rounded to x's type before.
 at::Tensor bias_activation_on_gpu(const at::Tensor& x, const at::Tensor& bias, Activation activation);
-struct GpuActivationGradients {
+struct ActivationGradients {
   at::Tensor x, bias;
 };
-GpuActivationGradients bias_activation_backward_on_gpu(const at::Tensor& x, const at::Tensor& bias,
-                                                       Activation activation, const at::Tensor& dy);
+ActivationGradients bias_activation_backward_on_gpu(const at::Tensor& x, const at::Tensor& bias, Activation activation,
+                                                    const at::Tensor& dy);
 
 /// Do the next two take it? [..., 2 F]
 bool suits_gpu_swiglu(const at::Tensor& x);

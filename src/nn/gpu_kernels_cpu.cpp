@@ -23,8 +23,8 @@ NormGradients layer_norm_backward_on_gpu(const Normed&, const at::Tensor&, const
 at::Tensor column_sums(const at::Tensor& x_NW, at::ScalarType type) { return x_NW.sum(0).to(type); }
 bool suits_gpu_bias_activation(const at::Tensor&, const at::Tensor&) { return false; }
 at::Tensor bias_activation_on_gpu(const at::Tensor&, const at::Tensor&, Activation) { refuse(); }
-GpuActivationGradients bias_activation_backward_on_gpu(const at::Tensor&, const at::Tensor&, Activation,
-                                                       const at::Tensor&) {
+ActivationGradients bias_activation_backward_on_gpu(const at::Tensor&, const at::Tensor&, Activation,
+                                                    const at::Tensor&) {
   refuse();
 }
 bool suits_gpu_swiglu(const at::Tensor&) { return false; }

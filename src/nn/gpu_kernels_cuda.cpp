@@ -229,13 +229,13 @@ at::Tensor bias_activation_on_gpu(const at::Tensor& x, const at::Tensor& bias, A
   return y;
 }
 
-GpuActivationGradients bias_activation_backward_on_gpu(const at::Tensor& x, const at::Tensor& bias,
-                                                       Activation activation, const at::Tensor& dy) {
+ActivationGradients bias_activation_backward_on_gpu(const at::Tensor& x, const at::Tensor& bias, Activation activation,
+                                                    const at::Tensor& dy) {
   const int64_t width = x.size(-1);
   const int64_t rows = x.numel() / width;
   const SumGrid shape = sum_grid(rows, width);
   const at::Tensor d = dense(dy), parts_PW = parts_of(shape, x, width);
-  GpuActivationGradients result{.x = at::empty_like(x), .bias = at::empty_like(bias)};
+  ActivationGradients result{.x = at::empty_like(x), .bias = at::empty_like(bias)};
   launch(KernelInstance("bias_activation_backward").type(x).type(bias).argument(name_of(activation)), shape.grid(),
          static_cast<long>(rows), static_cast<int>(width), address(d), address(x), address(bias), written(result.x),
          written(parts_PW), written(result.bias), take_counters(shape, x.device()));

@@ -2,73 +2,47 @@
 #include "nn/layer_norm_kernel.h"
 
 #include <cmath>
-#include <cstring>
 
-#include "core/vector_clones.h"
+#include "nn/float_vectors.h"
 
 #pragma GCC optimize("O3")
-// Vectors stay within one function of one instruction set, so how they would be passed does not matter.
-#pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace lockstep::nn {
-namespace {
-
-constexpr int64_t kNormLanes = 16;
-using NormVector = float __attribute__((vector_size(kNormLanes * sizeof(float))));
-
-LOCKSTEP_ALWAYS_INLINE NormVector load_lanes(const float* from) {
-  NormVector value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-LOCKSTEP_ALWAYS_INLINE void store_lanes(float* to, const NormVector& value) { std::memcpy(to, &value, sizeof(value)); }
-
-/// In pairs, so that the rounding error does not grow with the number of lanes.
-LOCKSTEP_ALWAYS_INLINE float sum_lanes(const NormVector& value) {
-  float lanes[kNormLanes];
-  std::memcpy(lanes, &value, sizeof(value));
-  for (int64_t half = kNormLanes / 2; half > 0; half /= 2)
-    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  return lanes[0];
-}
-
-}  // namespace
-
 LOCKSTEP_VECTOR_CLONES
 void layer_norm_rows(const NormRows& shape, const float* x, const float* residual, const float* gain, const float* bias,
                      float* sum, float* out, float* mean, float* rstd) {
-  const int64_t width = shape.width, whole = width / kNormLanes * kNormLanes;
+  const int64_t width = shape.width, whole = width / kFloatLanes * kFloatLanes;
   const auto count = static_cast<float>(width);
   for (int64_t row = 0; row < shape.rows; ++row) {
     const float* from = x + row * width;
     float* to = out + row * width;
-    NormVector total = {};
+    FloatVector total = {};
     float rest = 0;
     if (residual != nullptr) {
       const float* other = residual + row * width;
       float* both = sum + row * width;
-      for (int64_t i = 0; i < whole; i += kNormLanes) {
-        const NormVector value = load_lanes(from + i) + load_lanes(other + i);
+      for (int64_t i = 0; i < whole; i += kFloatLanes) {
+        const FloatVector value = load_lanes(from + i) + load_lanes(other + i);
         store_lanes(both + i, value);
         total += value;
       }
       for (int64_t i = whole; i < width; ++i) rest += both[i] = from[i] + other[i];
       from = both;
     } else {
-      for (int64_t i = 0; i < whole; i += kNormLanes) total += load_lanes(from + i);
+      for (int64_t i = 0; i < whole; i += kFloatLanes) total += load_lanes(from + i);
       for (int64_t i = whole; i < width; ++i) rest += from[i];
     }
     const float centre = (sum_lanes(total) + rest) / count;
-    NormVector squares = {};
+    FloatVector squares = {};
     float rest_squares = 0;
-    for (int64_t i = 0; i < whole; i += kNormLanes) {
-      const NormVector apart = load_lanes(from + i) - centre;
+    for (int64_t i = 0; i < whole; i += kFloatLanes) {
+      const FloatVector apart = load_lanes(from + i) - centre;
       squares += apart * apart;
     }
     for (int64_t i = whole; i < width; ++i) rest_squares += (from[i] - centre) * (from[i] - centre);
     const float variance = (sum_lanes(squares) + rest_squares) / count;
     const float scale = 1.0f / std::sqrt(variance + static_cast<float>(shape.epsilon));
-    for (int64_t i = 0; i < whole; i += kNormLanes)
+    for (int64_t i = 0; i < whole; i += kFloatLanes)
       store_lanes(to + i, (load_lanes(from + i) - centre) * scale * load_lanes(gain + i) + load_lanes(bias + i));
     for (int64_t i = whole; i < width; ++i) to[i] = (from[i] - centre) * scale * gain[i] + bias[i];
     mean[row] = centre;
@@ -80,16 +54,16 @@ LOCKSTEP_VECTOR_CLONES
 void layer_norm_rows_backward(const NormRows& shape, int64_t begin, int64_t end, const float* dout, const float* dsum,
                               const float* s, const float* mean, const float* rstd, const float* gain, float* dx,
                               float* dgain, float* dbias) {
-  const int64_t width = shape.width, whole = width / kNormLanes * kNormLanes;
+  const int64_t width = shape.width, whole = width / kFloatLanes * kFloatLanes;
   for (int64_t row = begin; row < end; ++row) {
     const float *in = s + row * width, *d = dout + row * width;
     float* to = dx + row * width;
     const float centre = mean[row], scale = rstd[row];
-    NormVector total = {}, product = {};
+    FloatVector total = {}, product = {};
     float rest = 0, rest_product = 0;
-    for (int64_t i = 0; i < whole; i += kNormLanes) {
-      const NormVector normed = (load_lanes(in + i) - centre) * scale, dy = load_lanes(d + i);
-      const NormVector weighted = dy * load_lanes(gain + i);
+    for (int64_t i = 0; i < whole; i += kFloatLanes) {
+      const FloatVector normed = (load_lanes(in + i) - centre) * scale, dy = load_lanes(d + i);
+      const FloatVector weighted = dy * load_lanes(gain + i);
       total += weighted;
       product += weighted * normed;
       store_lanes(dgain + i, load_lanes(dgain + i) + dy * normed);
@@ -105,9 +79,9 @@ void layer_norm_rows_backward(const NormRows& shape, int64_t begin, int64_t end,
     const auto count = static_cast<float>(width);
     const float mean_d = (sum_lanes(total) + rest) / count, mean_product = (sum_lanes(product) + rest_product) / count;
     const float* more = dsum == nullptr ? nullptr : dsum + row * width;
-    for (int64_t i = 0; i < whole; i += kNormLanes) {
-      const NormVector normed = (load_lanes(in + i) - centre) * scale;
-      NormVector value = (load_lanes(d + i) * load_lanes(gain + i) - mean_d - normed * mean_product) * scale;
+    for (int64_t i = 0; i < whole; i += kFloatLanes) {
+      const FloatVector normed = (load_lanes(in + i) - centre) * scale;
+      FloatVector value = (load_lanes(d + i) * load_lanes(gain + i) - mean_d - normed * mean_product) * scale;
       if (more != nullptr) value += load_lanes(more + i);
       store_lanes(to + i, value);
     }

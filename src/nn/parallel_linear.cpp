@@ -9,7 +9,6 @@
 #include "nn/bias_activation.h"
 #include "nn/fp8_linear.h"
 #include "nn/gpt_activation.h"
-#include "nn/gpu_kernels.h"
 #include "nn/layers.h"
 #include "nn/product.h"
 #include "nn/tensor_parallel.h"
@@ -53,7 +52,7 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& x) const {
 
 at::Tensor ColumnParallelLinear::forward_activated(const at::Tensor& x, config::GptActivation activation) const {
   const std::optional<Activation> biased = elementwise(activation);
-  return bias_.defined() && biased && has_gpu_kernels(x.device())
+  return bias_.defined() && biased && takes_bias_with_activation(x.device(), *biased)
              ? activate_biased(multiply(x, {}), bias_.flatten(), *biased)
              : activate(forward(x), activation);
 }

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "nn/cpu_kernels.h"
 #include "nn/gpu_kernels.h"
 #include "nn/product.h"
 
@@ -65,8 +66,9 @@ Chunk compute_chunk(const LossPlan& plan, const at::Tensor& x_nD, const at::Tens
   const at::Tensor column_n = chunk.column_n = target_n.sub(plan.first_row);
   const at::Tensor is_own_n = column_n.ge(0).logical_and_(column_n.lt(rows));
   chunk.is_own_target_n = is_own_n.to(plan.wide_type);
-  if (suits_gpu_softmax(logits_nV)) {
-    at::Tensor stats_3n = softmax_stats_on_gpu(logits_nV, plan.num_tokens_here, column_n);
+  if (suits_cpu_softmax(logits_nV) || suits_gpu_softmax(logits_nV)) {
+    const auto stats_of = logits_nV.is_cpu() ? softmax_stats_on_cpu : softmax_stats_on_gpu;
+    const at::Tensor stats_3n = stats_of(logits_nV, plan.num_tokens_here, column_n);
     chunk.logits_nV = logits_nV;
     chunk.top_n = stats_3n.select(0, 0).clamp_min_(std::numeric_limits<float>::lowest());
     finish_chunk(plan, stats_3n, chunk);
@@ -114,8 +116,8 @@ class GradientSum {
   at::Tensor gradient_of_logits(Chunk& chunk, const at::Tensor& weight_n) const {
     const at::Tensor factor_n = chunk.factor_n.mul(weight_n), own_weight_n = chunk.is_own_target_n.mul(weight_n);
     if (chunk.logits_nV.defined()) {
-      softmax_gradient_on_gpu(chunk.logits_nV, plan_.num_tokens_here, chunk.column_n, chunk.top_n, factor_n,
-                              own_weight_n);
+      const auto make_gradient = chunk.logits_nV.is_cpu() ? softmax_gradient_on_cpu : softmax_gradient_on_gpu;
+      make_gradient(chunk.logits_nV, plan_.num_tokens_here, chunk.column_n, chunk.top_n, factor_n, own_weight_n);
       return chunk.logits_nV;
     }
     const at::Tensor gradient_nV = chunk.exp_nV.mul_(factor_n.unsqueeze(1));

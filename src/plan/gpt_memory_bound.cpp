@@ -18,16 +18,21 @@ constexpr Passes kMask{3, 0};      // the causal mask is laid out for every head
 constexpr Passes kDropped{2, 2};   // drawn in either direction, no mask is written
 constexpr Passes kLoneBias{2, 1};  // added behind the sum over tensor ranks; its gradient is a sum
 constexpr Passes kFusedBias{0, 1};
-constexpr double kWideBytes = 4;    // of a logit in the cross entropy
-constexpr double kLogitPasses = 6;  // largest, difference, exponential, sum: made again without early gradients
+constexpr double kLogitPasses = 1;  // statistics of a row, which stays in a cache: made again without early gradients
 constexpr double kLogitGradientPasses = 2;
 constexpr double kTableGradientPasses = 2;
+constexpr double kTableGradientBytes = 4;
 
 Passes activation_passes(config::GptActivation activation) {
   using enum config::GptActivation;
   if (activation == kSwiglu) return {5, 13};      // silu, product; silu twice, three products, a copy
   if (activation == kSquaredRelu) return {4, 6};  // two operators
   return {2, 3};
+}
+
+/// One kernel adds the bias and activates; another makes both gradients.
+bool has_bias_in_activation(config::GptActivation activation) {
+  return activation == config::GptActivation::kGelu || activation == config::GptActivation::kGeluTanh;
 }
 
 /// Bytes of one layer and micro-batch in either direction, as if there were one tensor rank.
@@ -63,7 +68,8 @@ LayerBytes layer_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   }
   add(bytes.divided, activation_passes(shape.activation), e * ffn);
   if (shape.has_bias || shape.has_qkv_bias) add(bytes.divided, kFusedBias, e * qkv);
-  if (shape.has_bias) add(bytes.divided, kFusedBias, e * ffn * (shape.is_gated() ? 2 : 1));
+  if (shape.has_bias && !has_bias_in_activation(shape.activation))
+    add(bytes.divided, kFusedBias, e * ffn * (shape.is_gated() ? 2 : 1));
   return bytes;
 }
 
@@ -97,9 +103,8 @@ MemoryBoundBytes part_bytes(const GptLayout& layout, const config::GptPart& part
   if (part.has_head) {
     bytes.replicated += e * hidden * (kNorm.forward + kNorm.backward);
     const double times = input.early_loss_gradients ? 1 : 2;
-    const double casts = e < kWideBytes ? (times + 1) * (e + kWideBytes) : 0;
-    bytes.divided += n * vocab * (kWideBytes * (times * kLogitPasses + kLogitGradientPasses) + casts);
-    bytes.divided += kWideBytes * kTableGradientPasses * table;
+    bytes.divided += e * n * vocab * (times * kLogitPasses + kLogitGradientPasses);
+    bytes.divided += kTableGradientBytes * kTableGradientPasses * table;
   }
   return bytes;
 }

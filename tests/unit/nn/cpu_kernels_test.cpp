@@ -6,9 +6,13 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include "nn/attention.h"
+#include "nn/bias_activation.h"
+#include "nn/cpu_kernels.h"
 #include "nn/fused_norm.h"
 #include "nn/layers.h"
 #include "nn/packed_linear.h"
@@ -108,6 +112,140 @@ TEST(FusedNorm, OnlyOneOfBothResultsIsUsed) {
   add_layer_norm(x, r, gain, bias, 1e-5, at::kFloat).first.square().sum().backward();
   expect_close(x.grad(), 2 * (x + r).detach(), 1e-6, "of the sum alone");
   EXPECT_EQ(gain.grad().abs().max().item<float>(), 0);
+}
+
+class BiasActivations : public ::testing::TestWithParam<std::tuple<Activation, int64_t, int64_t>> {
+ protected:
+  /// Value and gradients of x and bias, of `type`, against the plain form of the same numbers in fp64.
+  void expect_plain(at::ScalarType type, double tolerance, double gradient_tolerance) const {
+    const auto [activation, rows, width] = GetParam();
+    const std::vector<at::Tensor> given = {draw({rows, width}, 1).detach().mul(4).to(type),
+                                           draw({width}, 2).detach().to(type)};
+    const at::Tensor to_y = draw({rows, width}, 3).detach().to(type);
+    ASSERT_TRUE(suits_cpu_bias_activation(given[0], given[1], activation));
+    std::vector<at::Tensor> own, plain;
+    for (const at::Tensor& tensor : given) {
+      own.push_back(tensor.clone().requires_grad_(true));
+      plain.push_back(tensor.to(at::kDouble).requires_grad_(true));
+    }
+    const at::Tensor y = activate_biased(own[0], own[1], activation);
+    const at::Tensor wanted = activate(plain[0] + plain[1], activation);
+    EXPECT_EQ(y.scalar_type(), type);
+    expect_close(y.detach().to(at::kDouble), wanted.detach(), tolerance, "value");
+    y.backward(to_y);
+    wanted.backward(to_y.to(at::kDouble));
+    for (size_t i = 0; i < given.size(); ++i) {
+      EXPECT_EQ(own[i].grad().scalar_type(), type);
+      expect_close(own[i].grad().to(at::kDouble), plain[i].grad(), gradient_tolerance, "gradient " + std::to_string(i));
+    }
+    const c10::NoGradGuard no_grad;
+    EXPECT_TRUE(at::equal(activate_biased(own[0], own[1], activation), y));
+  }
+};
+
+TEST_P(BiasActivations, EqualThePlainFormWithEveryGradient) {
+  expect_plain(at::kFloat, 1e-6, 2e-5);
+  expect_plain(at::kBFloat16, 4e-3, 4e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, BiasActivations,
+                         ::testing::Combine(::testing::Values(Activation::kGeluTanh, Activation::kQuickGelu),
+                                            ::testing::Values(1, 5, 600), ::testing::Values(1, 23, 64, 770)));
+
+TEST(BiasActivation, AnyNumberKeepsItsDigits) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor x = at::tensor({-1e4, -100., -88., -20., -5., -0.5, -1e-3, -1e-20, 0., 1e-20, 1e-3, 0.5, 5., 20.,
+                                   88., 100., 1e4, 1e18, std::numeric_limits<double>::infinity()});
+  for (const Activation activation : {Activation::kGeluTanh, Activation::kQuickGelu}) {
+    const at::Tensor wanted = activate(x, activation);
+    const at::Tensor own = activate_biased(x.to(at::kFloat), at::zeros({x.size(0)}), activation).to(at::kDouble);
+    for (int64_t i = 0; i < x.size(0); ++i) {
+      const double expected = wanted[i].item<double>(), found = own[i].item<double>();
+      if (std::isinf(expected))
+        EXPECT_EQ(found, expected);
+      else
+        EXPECT_LE(std::fabs(found - expected), 4e-6 * std::fabs(expected) + 1e-30) << x[i].item<double>();
+    }
+    const at::Tensor nan = at::full({1}, std::numeric_limits<float>::quiet_NaN());
+    EXPECT_TRUE(std::isnan(activate_biased(nan, at::zeros({1}), activation).item<float>()));
+    EXPECT_TRUE(std::isnan(activate_biased(nan.to(at::kBFloat16), at::zeros({1}), activation).item<float>()));
+  }
+}
+
+/// As in a network: the product leaves the bias to the activation, under autocast, too.
+TEST(BiasActivation, BehindALinearLayerLikewise) {
+  const std::vector<at::Tensor> given = {draw({2, 40, 24}, 1), draw({48, 24}, 2), draw({48}, 3)};
+  const at::Tensor to_y = draw({2, 40, 48}, 4).detach();
+  for (const bool is_autocast : {false, true}) {
+    Way own(given, false), plain(given, true);
+    const at::Tensor y = [&] {
+      at::autocast::set_autocast_enabled(at::kCPU, is_autocast);
+      const at::Tensor found =
+          linear_activation_layer(own.inputs[0], own.inputs[1], own.inputs[2], Activation::kGeluTanh);
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+      return found;
+    }();
+    EXPECT_EQ(y.scalar_type(), is_autocast ? at::kBFloat16 : at::kFloat);
+    const at::Tensor wanted = at::gelu(at::linear(plain.inputs[0], plain.inputs[1], plain.inputs[2]), "tanh");
+    const double tolerance = is_autocast ? 1e-2 : 2e-6;
+    expect_close(y.detach().to(at::kDouble), wanted.detach(), tolerance, "value");
+    (y.to(at::kFloat) * to_y).sum().backward();
+    (wanted * to_y).sum().backward();
+    for (size_t i = 0; i < given.size(); ++i)
+      expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), tolerance,
+                   "gradient " + std::to_string(i));
+  }
+}
+
+/// Columns from `used` on are larger than all others, so that nobody reads them without a trace.
+TEST(Softmax, StatisticsAndGradientEqualThePlainForm) {
+  struct Shape {
+    int64_t rows, width, used;
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const Shape& shape :
+         {Shape{1, 1, 1}, Shape{3, 16, 16}, Shape{3, 40, 33}, Shape{2, 40, 5}, Shape{5, 5000, 4999}, Shape{2, 64, 0}}) {
+      const at::Tensor logits = draw({shape.rows, shape.width}, 1).detach().mul(4).to(type);
+      logits.narrow(1, shape.used, shape.width - shape.used).fill_(1e4);
+      const at::Tensor target = at::arange(shape.rows).mul(shape.used / 2).sub(1);  // the first is no column
+      const at::Tensor stats = softmax_stats_on_cpu(logits, shape.used, target);
+      const at::Tensor wide = logits.to(at::kDouble).narrow(1, 0, shape.used);
+      const at::Tensor top = shape.used > 0 ? wide.amax(1) : at::zeros({shape.rows}, at::kDouble);
+      if (shape.used > 0)
+        EXPECT_TRUE(at::equal(stats[0].to(at::kDouble), top));
+      else
+        EXPECT_TRUE(at::equal(stats[0], at::full({shape.rows}, -std::numeric_limits<float>::infinity())));
+      const at::Tensor exp = wide.sub(top.unsqueeze(1)).exp();
+      if (shape.used == 0)
+        EXPECT_TRUE(stats[1].eq(0).all().item<bool>());
+      else
+        expect_close(stats[1].to(at::kDouble), exp.sum(1), 1e-6, "sum");
+      const at::Tensor factor = at::arange(shape.rows).add(1).to(at::kFloat).div(4), weight = factor.mul(3);
+      at::Tensor wanted = at::zeros({shape.rows, shape.width}, at::kDouble);
+      wanted.narrow(1, 0, shape.used).copy_(exp * factor.unsqueeze(1));
+      for (int64_t row = 0; row < shape.rows; ++row) {
+        const int64_t column = target[row].item<int64_t>();
+        const bool is_column = 0 <= column && column < shape.used;
+        EXPECT_EQ(stats[2][row].item<double>(), is_column ? wide[row][column].item<double>() : 0);
+        if (is_column) wanted[row][column] -= weight[row].item<double>();
+      }
+      softmax_gradient_on_cpu(logits, shape.used, target, top.to(at::kFloat), factor, weight);
+      if (shape.used > 0) expect_close(logits.to(at::kDouble), wanted, type == at::kFloat ? 1e-6 : 4e-3, "gradient");
+      EXPECT_TRUE(logits.narrow(1, shape.used, shape.width - shape.used).eq(0).all().item<bool>());
+    }
+  }
+}
+
+TEST(Softmax, InfinitiesCountAsNothingAndNanIsSeen) {
+  constexpr float kEndless = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor logits = at::full({3, 40}, -kEndless), target = at::zeros({3}, at::kLong);
+  logits[1].fill_(-90).select(0, 39).fill_(2);
+  logits[2].fill_(1).select(0, 17).fill_(kNan);
+  const at::Tensor stats = softmax_stats_on_cpu(logits, 40, target);
+  EXPECT_EQ(stats[0][0].item<float>(), -kEndless);
+  EXPECT_EQ(stats[1][0].item<float>(), 0);
+  EXPECT_EQ(stats[1][1].item<float>(), 1);
+  EXPECT_TRUE(std::isnan(stats[1][2].item<float>()));
 }
 
 TEST(PackedLinear, AnyNumberOfRowsAndEveryTypeEqualAten) {

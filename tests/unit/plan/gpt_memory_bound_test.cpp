@@ -41,6 +41,23 @@ TEST(GptMemoryBound, OneLayerByHand) {
   EXPECT_DOUBLE_EQ(2 * replicated(1) - replicated(2), hidden * (2 + 3 + 5));
 }
 
+// The loss reads the logits once for the statistics of a row, and once more to write their gradient over them.
+TEST(GptMemoryBound, LogitsAndActivationByHand) {
+  const auto divided = [&](int64_t vocab, bool early, int64_t ffn, config::GptActivation activation) {
+    config::GptShape shape = four_layers();
+    shape.vocab = vocab, shape.ffn = ffn, shape.activation = activation;
+    return bytes_of(shape, {.world_size = 1, .global_batch = 1}, {.early_loss_gradients = early}).divided;
+  };
+  constexpr auto kGelu = config::GptActivation::kGeluTanh, kSquared = config::GptActivation::kSquaredRelu;
+  const double logits = 32 * 256 * 4, table = 256 * 64 * 4;
+  // Of a row of the table: two passes of its gradient here, one of the embedding's, three that add it to the step's.
+  EXPECT_DOUBLE_EQ(divided(512, true, 256, kGelu) - divided(256, true, 256, kGelu), 3 * logits + 6 * table);
+  EXPECT_DOUBLE_EQ(divided(512, false, 256, kGelu) - divided(256, false, 256, kGelu), 4 * logits + 6 * table);
+  // The gradient of GELU's bias is a part of its own; squared ReLU has twice as many passes and one for the bias.
+  EXPECT_DOUBLE_EQ(divided(256, true, 256, kSquared) - divided(256, true, 256, kGelu),
+                   4 * 32 * 256 * 4 * (10 + 1 - 5.0));
+}
+
 TEST(GptMemoryBound, TensorRanksRepeatWhatSequenceParallelismShares) {
   const MemoryBoundBytes one = bytes_of(four_layers(), {.world_size = 1, .global_batch = 2}),
                          four = bytes_of(four_layers(), {.world_size = 4, .tp = 4, .global_batch = 2}),

@@ -1,0 +1,93 @@
+// A row of a vocabulary's logits stays in the second cache between the passes over it.
+#include "nn/softmax_kernel.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "nn/float_vectors.h"
+
+#pragma GCC optimize("O3")
+
+namespace lockstep::nn {
+namespace {
+
+constexpr int64_t kSummedAtOnce = 1024;  // the error of a sum in fp32 grows with its length
+
+template <typename T> LOCKSTEP_ALWAYS_INLINE float largest_of(const T* logits, int64_t used) {
+  constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  const int64_t whole = used / kFloatLanes * kFloatLanes;
+  FloatVector top = load_some(logits + whole, used - whole, kLeast);
+  for (int64_t i = 0; i < whole; i += kFloatLanes) {
+    const FloatVector value = load_lanes(logits + i);
+    top = value > top ? value : top;
+  }
+  float largest = kLeast;
+  for (int64_t lane = 0; lane < kFloatLanes; ++lane) largest = std::max(largest, top[lane]);
+  return largest;
+}
+
+template <typename T> LOCKSTEP_ALWAYS_INLINE float sum_of_exp(const T* logits, int64_t used, float top) {
+  constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  const int64_t whole = used / kFloatLanes * kFloatLanes;
+  FloatVector sum = exp_of(load_some(logits + whole, used - whole, kLeast) - top);
+  for (int64_t first = 0; first < whole; first += kSummedAtOnce) {
+    FloatVector part = {};
+    for (int64_t i = first; i < std::min(first + kSummedAtOnce, whole); i += kFloatLanes)
+      part += exp_of(load_lanes(logits + i) - top);
+    sum += part;
+  }
+  return sum_lanes(sum);
+}
+
+template <typename T>
+LOCKSTEP_ALWAYS_INLINE void stats_of(const LogitRows& shape, int64_t begin, int64_t end, const T* logits,
+                                     const int64_t* target, float* top, float* sum, float* of_target) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* from = logits + row * shape.width;
+    top[row] = largest_of(from, shape.used);
+    sum[row] = sum_of_exp(from, shape.used, std::max(top[row], std::numeric_limits<float>::lowest()));
+    const int64_t column = target[row];
+    of_target[row] = 0 <= column && column < shape.used ? as_float(from[column]) : 0.0f;
+  }
+}
+
+template <typename T>
+LOCKSTEP_ALWAYS_INLINE void gradient_of(const LogitRows& shape, int64_t begin, int64_t end, T* logits,
+                                        const int64_t* target, const float* top, const float* factor,
+                                        const float* weight) {
+  const int64_t whole = shape.used / kFloatLanes * kFloatLanes, left = shape.used - whole;
+  for (int64_t row = begin; row < end; ++row) {
+    T* at = logits + row * shape.width;
+    const float highest = top[row], scale = factor[row];
+    const int64_t column = target[row];
+    const bool has_target = 0 <= column && column < shape.used;
+    const float of_target = has_target ? as_float(at[column]) : 0.0f;
+    for (int64_t i = 0; i < whole; i += kFloatLanes) store_lanes(at + i, exp_of(load_lanes(at + i) - highest) * scale);
+    if (left > 0) store_some(at + whole, exp_of(load_some(at + whole, left) - highest) * scale, left);
+    if (has_target) {
+      const FloatVector value = exp_of(FloatVector{} + (of_target - highest)) * scale - weight[row];
+      store_some(at + column, value, 1);
+    }
+    std::fill(at + shape.used, at + shape.width, T{});
+  }
+}
+
+}  // namespace
+
+LOCKSTEP_VECTOR_CLONES
+void softmax_stats_rows(const LogitRows& shape, int64_t begin, int64_t end, const void* logits, const int64_t* target,
+                        float* top, float* sum, float* of_target) {
+  if (shape.is_bf16)
+    return stats_of(shape, begin, end, static_cast<const Bfloat16Bits*>(logits), target, top, sum, of_target);
+  stats_of(shape, begin, end, static_cast<const float*>(logits), target, top, sum, of_target);
+}
+
+LOCKSTEP_VECTOR_CLONES
+void softmax_gradient_rows(const LogitRows& shape, int64_t begin, int64_t end, void* logits, const int64_t* target,
+                           const float* top, const float* factor, const float* weight) {
+  if (shape.is_bf16)
+    return gradient_of(shape, begin, end, static_cast<Bfloat16Bits*>(logits), target, top, factor, weight);
+  gradient_of(shape, begin, end, static_cast<float*>(logits), target, top, factor, weight);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+
+namespace lockstep::nn {
+
+/// Rows of `width` logits, one after the other: fp32 or, with is_bf16, bf16. Only the first `used` of a row count.
+struct LogitRows {
+  int64_t width = 0, used = 0;
+  bool is_bf16 = false;
+};
+
+/// Rows [begin, end): the largest logit (-inf where none counts), the sum of exp(logit - that), 0 where there is none
+/// but -inf, and the logit of column target[row], 0 where that does not count.
+void softmax_stats_rows(const LogitRows& shape, int64_t begin, int64_t end, const void* logits, const int64_t* target,
+                        float* top, float* sum, float* of_target);
+
+/// Rows [begin, end): logits become exp(logit - top) factor, less `weight` in the target's column; 0 where they do not
+/// count.
+void softmax_gradient_rows(const LogitRows& shape, int64_t begin, int64_t end, void* logits, const int64_t* target,
+                           const float* top, const float* factor, const float* weight);
+
+}  // namespace lockstep::nn
