@@ -6,6 +6,9 @@
 #pragma GCC optimize("O3")
 
 namespace lockstep::nn {
+
+LOCKSTEP_ALWAYS_INLINE float as_float(HalfBits value) { return static_cast<float>(same_bits<_Float16>(value.bits)); }
+
 namespace {
 
 constexpr uint64_t kColumnStep = 0x9e3779b97f4a7c15u;

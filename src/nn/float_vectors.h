@@ -28,7 +28,6 @@ template <typename T> LOCKSTEP_ALWAYS_INLINE T* typed(void* data) { return stati
 
 LOCKSTEP_ALWAYS_INLINE float as_float(float value) { return value; }
 LOCKSTEP_ALWAYS_INLINE float as_float(Bfloat16Bits value) { return same_bits<float>(uint32_t{value.bits} << 16); }
-LOCKSTEP_ALWAYS_INLINE float as_float(HalfBits value) { return static_cast<float>(same_bits<_Float16>(value.bits)); }
 
 LOCKSTEP_ALWAYS_INLINE FloatVector load_lanes(const float* from) {
   FloatVector value;

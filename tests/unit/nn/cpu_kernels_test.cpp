@@ -32,7 +32,7 @@ at::Tensor draw(at::IntArrayRef sizes, uint64_t seed) {
 
 /// Values and gradients of two ways to compute from copies of the same inputs, in fp64 where `wide`.
 struct Way {
-  Way(std::vector<at::Tensor> given, bool wide) {
+  Way(const std::vector<at::Tensor>& given, bool wide) {
     for (const at::Tensor& tensor : given)
       inputs.push_back(tensor.detach().to(wide ? at::kDouble : at::kFloat).clone().set_requires_grad(true));
   }
