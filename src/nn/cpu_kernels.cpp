@@ -16,9 +16,10 @@ namespace {
 constexpr int64_t kLeastNumbersOfThread = 1 << 13;  // numbers: below, starting a thread costs more
 constexpr int64_t kRowsOfPart = 256;                // summed in fp32 one after another
 
+bool is_taken_type(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
+
 bool is_dense_float(const at::Tensor& x) {
-  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) && x.is_contiguous() &&
-         x.dim() > 0 && x.numel() > 0;
+  return x.is_cpu() && is_taken_type(x.scalar_type()) && x.is_contiguous() && x.dim() > 0 && x.numel() > 0;
 }
 
 bool is_16_bits(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16; }
@@ -26,6 +27,14 @@ bool is_16_bits(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16; 
 /// As it is added: rounded to x's type.
 at::Tensor added_bias(const at::Tensor& x, const at::Tensor& bias) {
   return bias.to(x.scalar_type()).to(at::kFloat).contiguous();
+}
+
+ScoreRows score_rows(const at::Tensor& scores, double scale, int64_t queries, bool is_causal) {
+  return {.width = scores.size(-1),
+          .queries = queries,
+          .is_causal = is_causal,
+          .is_bf16 = is_16_bits(scores),
+          .scale = static_cast<float>(scale)};
 }
 
 int64_t rows_of_thread(int64_t width) { return std::max<int64_t>(1, kLeastNumbersOfThread / width); }
@@ -69,6 +78,29 @@ ActivationGradients bias_activation_backward_on_cpu(const at::Tensor& x, const a
                                         from, addend, gradient, to, parts + part * shape.width);
       });
   return {.x = dx, .bias = dbias_PW.sum(0).to(bias.scalar_type())};
+}
+
+bool has_cpu_score_softmax(const at::Device& device, at::ScalarType type) {
+  return device.is_cpu() && is_taken_type(type);
+}
+
+void score_softmax_on_cpu(at::Tensor scores, double scale, int64_t queries, bool is_causal) {
+  const ScoreRows shape = score_rows(scores, scale, queries, is_causal);
+  void* data = scores.mutable_data_ptr();
+  parallel_for(0, scores.numel() / shape.width, rows_of_thread(shape.width),
+               [&](int64_t begin, int64_t end) { score_softmax_rows(shape, begin, end, data, data); });
+}
+
+at::Tensor score_softmax_backward_on_cpu(const at::Tensor& y, const at::Tensor& dy, double scale, int64_t queries,
+                                         bool is_causal) {
+  const ScoreRows shape = score_rows(y, scale, queries, is_causal);
+  const at::Tensor d = dy.contiguous();
+  at::Tensor dscores = at::empty_like(y);
+  const void *from = y.const_data_ptr(), *gradient = d.const_data_ptr();
+  void* to = dscores.mutable_data_ptr();
+  parallel_for(0, y.numel() / shape.width, rows_of_thread(shape.width),
+               [&](int64_t begin, int64_t end) { score_softmax_rows_backward(shape, begin, end, from, gradient, to); });
+  return dscores;
 }
 
 bool suits_cpu_softmax(const at::Tensor& logits_NV) { return is_dense_float(logits_NV) && logits_NV.dim() == 2; }

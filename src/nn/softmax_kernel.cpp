@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "nn/float_vectors.h"
 
@@ -72,22 +73,82 @@ LOCKSTEP_ALWAYS_INLINE void gradient_of(const LogitRows& shape, int64_t begin, i
   }
 }
 
+LOCKSTEP_ALWAYS_INLINE int64_t counted_keys(const ScoreRows& shape, int64_t row) {
+  return shape.is_causal ? row % shape.queries + 1 : shape.width;
+}
+
+template <typename T>
+LOCKSTEP_ALWAYS_INLINE void score_softmax_of(const ScoreRows& shape, int64_t begin, int64_t end, const T* scores,
+                                             T* out) {
+  constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  std::vector<float> exps(static_cast<size_t>(shape.width + kFloatLanes));
+  for (int64_t row = begin; row < end; ++row) {
+    const T* from = scores + row * shape.width;
+    T* to = out + row * shape.width;
+    float* exp = exps.data();
+    const int64_t used = counted_keys(shape, row), whole = used / kFloatLanes * kFloatLanes, left = used - whole;
+    const float top = largest_of(from, used) * shape.scale;
+    FloatVector sum = exp_of(load_some(from + whole, left, kLeast) * shape.scale - top);
+    store_lanes(exp + whole, sum);
+    for (int64_t i = 0; i < whole; i += kFloatLanes) {
+      const FloatVector value = exp_of(load_lanes(from + i) * shape.scale - top);
+      store_lanes(exp + i, value);
+      sum += value;
+    }
+    const float factor = 1.0f / sum_lanes(sum);
+    for (int64_t i = 0; i < whole; i += kFloatLanes) store_lanes(to + i, load_lanes(exp + i) * factor);
+    if (left > 0) store_some(to + whole, load_lanes(exp + whole) * factor, left);
+    std::fill(to + used, to + shape.width, T{});
+  }
+}
+
+template <typename T>
+LOCKSTEP_ALWAYS_INLINE void score_softmax_backward_of(const ScoreRows& shape, int64_t begin, int64_t end, const T* y,
+                                                      const T* dy, T* dscores) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T *p = y + row * shape.width, *d = dy + row * shape.width;
+    T* to = dscores + row * shape.width;
+    const int64_t used = counted_keys(shape, row), whole = used / kFloatLanes * kFloatLanes, left = used - whole;
+    const FloatVector last_p = load_some(p + whole, left), last_d = load_some(d + whole, left);
+    FloatVector sum = last_p * last_d;
+    for (int64_t i = 0; i < whole; i += kFloatLanes) sum += load_lanes(p + i) * load_lanes(d + i);
+    const float mean = sum_lanes(sum);
+    for (int64_t i = 0; i < whole; i += kFloatLanes)
+      store_lanes(to + i, load_lanes(p + i) * (load_lanes(d + i) - mean) * shape.scale);
+    if (left > 0) store_some(to + whole, last_p * (last_d - mean) * shape.scale, left);
+    std::fill(to + used, to + shape.width, T{});
+  }
+}
+
 }  // namespace
 
 LOCKSTEP_VECTOR_CLONES
 void softmax_stats_rows(const LogitRows& shape, int64_t begin, int64_t end, const void* logits, const int64_t* target,
                         float* top, float* sum, float* of_target) {
-  if (shape.is_bf16)
-    return stats_of(shape, begin, end, static_cast<const Bfloat16Bits*>(logits), target, top, sum, of_target);
-  stats_of(shape, begin, end, static_cast<const float*>(logits), target, top, sum, of_target);
+  if (shape.is_bf16) return stats_of(shape, begin, end, typed<Bfloat16Bits>(logits), target, top, sum, of_target);
+  stats_of(shape, begin, end, typed<float>(logits), target, top, sum, of_target);
 }
 
 LOCKSTEP_VECTOR_CLONES
 void softmax_gradient_rows(const LogitRows& shape, int64_t begin, int64_t end, void* logits, const int64_t* target,
                            const float* top, const float* factor, const float* weight) {
+  if (shape.is_bf16) return gradient_of(shape, begin, end, typed<Bfloat16Bits>(logits), target, top, factor, weight);
+  gradient_of(shape, begin, end, typed<float>(logits), target, top, factor, weight);
+}
+
+LOCKSTEP_VECTOR_CLONES
+void score_softmax_rows(const ScoreRows& shape, int64_t begin, int64_t end, const void* scores, void* out) {
+  if (shape.is_bf16) return score_softmax_of(shape, begin, end, typed<Bfloat16Bits>(scores), typed<Bfloat16Bits>(out));
+  score_softmax_of(shape, begin, end, typed<float>(scores), typed<float>(out));
+}
+
+LOCKSTEP_VECTOR_CLONES
+void score_softmax_rows_backward(const ScoreRows& shape, int64_t begin, int64_t end, const void* y, const void* dy,
+                                 void* dscores) {
   if (shape.is_bf16)
-    return gradient_of(shape, begin, end, static_cast<Bfloat16Bits*>(logits), target, top, factor, weight);
-  gradient_of(shape, begin, end, static_cast<float*>(logits), target, top, factor, weight);
+    return score_softmax_backward_of(shape, begin, end, typed<Bfloat16Bits>(y), typed<Bfloat16Bits>(dy),
+                                     typed<Bfloat16Bits>(dscores));
+  score_softmax_backward_of(shape, begin, end, typed<float>(y), typed<float>(dy), typed<float>(dscores));
 }
 
 }  // namespace lockstep::nn

@@ -14,7 +14,6 @@ struct Passes {
 constexpr Passes kNorm{2, 3};      // x -> y; x, dy -> dx
 constexpr Passes kResidual{3, 3};  // two addends, one sum; the gradients of both branches likewise
 constexpr Passes kSoftmax{2, 3};   // scores -> probabilities; both and a gradient -> a gradient
-constexpr Passes kMask{3, 0};      // the causal mask is laid out for every head, then read and written by the product
 constexpr Passes kDropped{2, 2};   // drawn in either direction, no mask is written
 constexpr Passes kLoneBias{2, 1};  // added behind the sum over tensor ranks; its gradient is a sum
 constexpr Passes kFusedBias{0, 1};
@@ -63,7 +62,6 @@ LayerBytes layer_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   if (shape.positions == config::GptPositions::kRotary) add(bytes.core, {4, 4}, shape.rotary_fraction * e * query);
   if (input.keeps_scores) {
     add(bytes.core, kSoftmax, e * scores);
-    add(bytes.core, kMask, e * scores);
     if (shape.attention_dropout > 0) add(bytes.core, kDropped, e * scores);
   }
   add(bytes.divided, activation_passes(shape.activation), e * ffn);

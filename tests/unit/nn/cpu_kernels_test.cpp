@@ -236,6 +236,60 @@ TEST(Softmax, StatisticsAndGradientEqualThePlainForm) {
   }
 }
 
+/// Queries of two heads that share keys lie one after the other.
+TEST(Softmax, ScoresOfAttentionEqualThePlainFormWithTheirGradient) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const bool is_causal : {false, true}) {
+      for (const int64_t length : {1, 5, 16, 77, 130}) {
+        const at::Tensor scores = draw({3, 2 * length, length}, 1).detach().mul(20).to(type);
+        const at::Tensor dy = draw({3, 2 * length, length}, 2).detach().to(type), wide = scores.to(at::kDouble);
+        wide.requires_grad_(true);
+        const at::Tensor mask =
+            is_causal ? causal_mask(length, at::kDouble).repeat({2, 1}) : at::zeros({2 * length, length}, at::kDouble);
+        const at::Tensor wanted = at::softmax(wide * 0.3 + mask, -1);
+        wanted.backward(dy.to(at::kDouble));
+        score_softmax_on_cpu(scores, 0.3, length, is_causal);
+        const double tolerance = type == at::kFloat ? 2e-6 : 8e-3;
+        if (length == 1)
+          EXPECT_TRUE(scores.eq(1).all().item<bool>());
+        else
+          expect_close(scores.to(at::kDouble), wanted.detach(), tolerance, "softmax");
+        const at::Tensor dscores = score_softmax_backward_on_cpu(scores, dy, 0.3, length, is_causal).to(at::kDouble);
+        if (length == 1)
+          EXPECT_TRUE(dscores.eq(0).all().item<bool>());
+        else
+          expect_close(dscores, wide.grad(), tolerance, "gradient");
+        EXPECT_TRUE(scores.masked_select(mask.isinf().expand_as(scores)).eq(0).all().item<bool>());
+        EXPECT_TRUE(dscores.masked_select(mask.isinf().expand_as(scores)).eq(0).all().item<bool>());
+      }
+    }
+  }
+}
+
+/// As a network calls it; grouped heads share their keys.
+TEST(Attention, CausalOneEqualsThePlainFormWithEveryGradient) {
+  for (const bool is_autocast : {false, true}) {
+    const std::vector<at::Tensor> given = {draw({2, 4, 37, 8}, 1), draw({2, 2, 37, 8}, 2), draw({2, 2, 37, 8}, 3)};
+    const at::Tensor to_y = draw({2, 4, 37, 8}, 4).detach();
+    Way own(given, false), plain(given, true);
+    at::autocast::set_autocast_enabled(at::kCPU, is_autocast);
+    const at::Tensor y = attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, /*is_causal=*/true);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    const auto of_all_heads = [](const at::Tensor& x) { return x.repeat_interleave(2, 1); };
+    const at::Tensor scores =
+        at::matmul(plain.inputs[0], of_all_heads(plain.inputs[1]).transpose(2, 3)) / std::sqrt(8.0);
+    const at::Tensor wanted =
+        at::matmul(at::softmax(scores + causal_mask(37, at::kDouble), -1), of_all_heads(plain.inputs[2]));
+    const double tolerance = is_autocast ? 2e-2 : 5e-6;
+    expect_close(y.detach().to(at::kDouble), wanted.detach(), tolerance, "value");
+    (y.to(at::kFloat) * to_y).sum().backward();
+    (wanted * to_y).sum().backward();
+    for (size_t i = 0; i < given.size(); ++i)
+      expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), tolerance,
+                   "gradient " + std::to_string(i));
+  }
+}
+
 TEST(Softmax, InfinitiesCountAsNothingAndNanIsSeen) {
   constexpr float kEndless = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor logits = at::full({3, 40}, -kEndless), target = at::zeros({3}, at::kLong);
