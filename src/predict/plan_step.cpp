@@ -258,7 +258,8 @@ PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t rank
     throw UsageError(fmt::format("predict: `{}` trains nothing", parsed.info->name), "give a command `train TASK`");
   commands::read_files(parsed);
   const tasks::DryRunPage page = parsed.task->dry_run(
-      *parsed.set, {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = ranks_per_node});
+      *parsed.set,
+      {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = ranks_per_node, .asks_for_inputs = false});
   PlannedStep step = planned_step(words.at(1), page, nodes, num_ranks);
   step.tokens_per_sample = tokens_of(*parsed.set, step);
   step.recompute_factor = recompute_factor_of(*parsed.set);
