@@ -100,6 +100,42 @@ TEST(PredictCommand, FlagsThatNothingReadsAreRefused) {
   refused({"--validate", "--calibrate-up-to", "8", "--budget-samples", "1e9"}, "--budget-samples says nothing");
 }
 
+TEST(PredictCommand, FlagsThatARecipeDoesNotReadAreRefused) {
+  const auto refused = [](std::vector<std::string> words, const std::string& said, const std::string& hint) {
+    words.insert(words.begin(), {"predict", recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100"});
+    const ProgramResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(hint), std::string::npos) << result.err;
+  };
+  refused({"--model", "ViT-B-32"}, "--model is for tables", "-- --model");
+  refused({"--scaling", "strong"}, "--scaling is for tables", "--samples-per-device");
+  refused({"--devices-per-node", "4"}, "--devices-per-node is for tables", "--system FILE.toml");
+  refused({"--validate"}, "--validate needs a table", "CSV table");
+  refused({"--advise", "--change=--batch-size=64"}, "--change says nothing to --advise", "behind --");
+  refused({"--advise", "--budget-samples", "1e9"}, "--budget-samples says nothing to --advise", "leave it out");
+  refused({"--advise", "-o", "/tmp/none"}, "--output says nothing to --advise", "leave it out");
+}
+
+TEST(PredictCommand, AdvisesByWhatWasMeasured) {
+  const auto json_of = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {"predict",  recipe("gpt_nemotron4_340b_h100.toml"),
+                                      "--system", "dgx-h100",
+                                      "--nodes",  "32",
+                                      "--json",   "--samples-per-device",
+                                      "0.25",     "--measured",
+                                      "16=5"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return core::parse_json(result.out, "output");
+  };
+  const Json plain = json_of({}).at("predicted").at(1), advice = json_of({"--advise"});
+  EXPECT_EQ(plain.at("size"), 32);
+  EXPECT_EQ(advice.at("as_given").at("step_s"), plain.at("step_s").at("p50"));
+  EXPECT_EQ(advice.at("calibration").at(0).at("step_s"), 5);
+}
+
 TEST(PredictCommand, AHeaderAloneIsNoTable) {
   core::TempDir folder;
   const std::string table = (folder.path() / "header.csv").string();
