@@ -179,6 +179,32 @@ TEST(PredictCommand, SizesBeyondTheMachineAreNamed) {
   EXPECT_TRUE(predicted("plain.csv", {}).at("goal").at(1).at("meets_deadline"));
 }
 
+TEST(PredictCommand, ATableOfGpusSaysWhatItsSizesCount) {
+  core::TempDir folder;
+  const std::string table = (folder.path() / "gpus.csv").string();
+  core::write_file_atomic(table, "# 4 GPUs a node\ngpus,step time\n8,1.0\n16,1.01\n");
+  const auto said = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"predict", table});
+    const ProgramResult result = run_lockstep(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return in_one_line(result.out);
+  };
+  const std::string asked = said({"--nodes", "64,1024"});
+  for (const char* text : {"--nodes counts GPUs here, as the input does: 1024 GPUs are 256 nodes of 4 (comments of the",
+                           "1024 GPUs lie beyond 32 times the largest calibrated size (16)",
+                           "'step time' names no unit: seconds were taken", "What calibration said of the rest"})
+    EXPECT_NE(asked.find(text), std::string::npos) << asked;
+  EXPECT_EQ(said({}).find("--nodes counts"), std::string::npos);
+}
+
+TEST(PredictCommand, WithoutMeasurementsNothingIsSaidToBeLearned) {
+  const ProgramResult result =
+      run_lockstep({"predict", recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100", "--nodes", "1,2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("Predicted rate"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("What calibration said"), std::string::npos) << result.out;
+}
+
 TEST(PredictCommand, FaultsOfASystemAreToldOfTablesToo) {
   for (const std::string& input : {golden("clap_htsat_tiny_jupiter.csv"), recipe("clip_vitg14_dgx.toml")}) {
     const ProgramResult result = run_lockstep({"predict", input, "--system", "leonardo", "--nodes", "16"});

@@ -51,6 +51,23 @@ TEST(PlanStep, HoldsWhatTheDryRunPrints) {
   }
 }
 
+// Thousands of shards at each size are not asked for: nobody reads of a plan whether they are here.
+TEST(PlanStep, PlansDoNotLookForTheData) {
+  const auto num_missing = [](const std::vector<std::string>& words, bool asks) {
+    commands::ParsedCommand command = commands::parse_command(words);
+    commands::read_files(command);
+    return command.task
+        ->dry_run(*command.set, {.num_ranks = 8, .source = "test", .ranks_per_node = 8, .asks_for_inputs = asks})
+        .missing.size();
+  };
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"train", "clip", "--config", recipe("clip_vitg14_dgx.toml"), "--dry-run"},
+           {"train", "imagenet", "/no/pictures", "--train-num-samples=1000", "--dry-run"}}) {
+    EXPECT_GT(num_missing(words, true), 0u) << words[1];
+    EXPECT_EQ(num_missing(words, false), 0u) << words[1];
+  }
+}
+
 // The share that the model works with is that of the schedule as it is played, pass by pass, with the head's work.
 TEST(PlanStep, IdleTimeIsThatOfThePlayedSchedule) {
   const PlannedStep step = planned(nemotron(), find_machine("dgx-h100"), {16}).at(0);
