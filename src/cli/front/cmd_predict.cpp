@@ -23,6 +23,7 @@
 #include "predict/machine_file.h"
 #include "predict/machine_notes.h"
 #include "predict/page.h"
+#include "predict/plan_sizes.h"
 #include "predict/plan_step.h"
 #include "predict/run_curves.h"
 #include "predict/size_list.h"
@@ -395,33 +396,6 @@ predict::CurvePrediction predict_changed_recipe(const predict::PlannedCommand& c
   return predict::predict_changed(base, measured, changed, machine);
 }
 
-/// Plans of the sizes asked for, of those measured, and where one alone is left a small one beside it, which tells what
-/// its efficiency is against. UsageError where no size that was asked for is legal, or one that was measured is not.
-std::vector<predict::PlannedStep> plan_sizes(const predict::PlannedCommand& command, const predict::Machine& machine,
-                                             const std::vector<int64_t>& asked,
-                                             const std::vector<predict::MeasuredStep>& measured,
-                                             std::vector<std::string>& refused) {
-  std::vector<predict::PlannedStep> steps = predict::plan_steps(command, machine, asked, refused);
-  const auto plan_of = [&](int64_t nodes) {
-    std::vector<std::string> ignored;
-    return predict::plan_steps(command, machine, {nodes}, ignored).at(0);
-  };
-  const auto is_planned = [&](int64_t nodes) {
-    return std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return step.nodes == nodes; });
-  };
-  for (const predict::MeasuredStep& one : measured)
-    if (!is_planned(one.nodes)) steps.push_back(plan_of(one.nodes));
-  for (int64_t nodes = 1; steps.size() == 1 && nodes < steps.front().nodes; nodes *= 2) {
-    try {
-      if (predict::PlannedStep step = plan_of(nodes); predict::fit_memory({step}, machine).at(0))
-        steps.push_back(std::move(step));
-    } catch (const UsageError&) {  // no legal size
-    }
-  }
-  std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.nodes < b.nodes; });
-  return steps;
-}
-
 int advise_recipe(const predict::PlannedCommand& command, const predict::Machine& machine, const PredictFlags& flags) {
   const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1" : flags.nodes);
   if (sizes.size() != 1)
@@ -432,7 +406,7 @@ int advise_recipe(const predict::PlannedCommand& command, const predict::Machine
                                  .measured = parse_measured(flags.measured)};
   try {
     std::vector<std::string> refused;
-    request.steps = plan_sizes(command, machine, sizes, request.measured, refused);
+    request.steps = predict::plan_sizes(command, machine, sizes, request.measured, refused);
   } catch (const UsageError& error) {
     throw UsageError(error.what(), error.hint() +
                                        "; here flags of `train` stand behind `--`, and --samples-per-device makes "
@@ -467,7 +441,7 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
     if (!word.empty()) asked.words.push_back(word);
   if (flags.change.find("--global-batch-size") != std::string::npos) asked.samples_per_device.reset();
   const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes);
-  const auto steps = plan_sizes(asked, machine, sizes, measured, refused);
+  const auto steps = predict::plan_sizes(asked, machine, sizes, measured, refused);
   predict::CurvePrediction prediction = flags.change.empty()
                                             ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
                                             : predict_changed_recipe(command, machine, measured, steps);
