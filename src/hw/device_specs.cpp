@@ -210,6 +210,15 @@ const std::vector<DeviceSpec>& table() {
        .board_watts = 750,
        .source = kAmd,
        .trap = "about half of the peak is delivered in large matrix products"},
+      {.name = "2x EPYC 7763",
+       .words = "2x epyc 7763",
+       .memory_gbytes = 256,
+       .memory_tbytes_per_s = 0.4096,
+       .peaks = {{kFp32, 10.0}},
+       .board_watts = 560,
+       .source = "AMD data sheet: 128 cores x 2.45 GHz x 32 FLOP of fp32 (two AVX2 FMA), 16 channels of DDR4-3200",
+       .trap = "processors: fp32 alone, no peak for 16 bits",
+       .is_processor = true},
   };
   return specs;
 }

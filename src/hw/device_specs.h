@@ -32,8 +32,9 @@ struct DeviceSpec {
   std::optional<double> link_gbytes_per_s{};  ///< To the other devices of the node, per direction.
   std::optional<double> board_watts{};        ///< Power limit that the peaks belong to.
   std::string_view source{};
-  std::string_view trap{};  ///< What goes wrong with this device's peak; may be empty.
-  bool is_certain = true;   ///< False: published figures differ; calibrate with a matrix product.
+  std::string_view trap{};    ///< What goes wrong with this device's peak; may be empty.
+  bool is_certain = true;     ///< False: published figures differ; calibrate with a matrix product.
+  bool is_processor = false;  ///< The processors of a node, which has no other device.
 };
 
 std::span<const DeviceSpec> device_specs();

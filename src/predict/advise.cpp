@@ -32,33 +32,78 @@ bool is_settled(const tasks::LayoutChoices& choices, const std::vector<Advice>& 
   return std::equal(flags.begin(), flags.end() - num_micro, last.begin(), last.end() - num_micro);
 }
 
-Advice judge(const std::vector<std::string>& words, const Flags& flags, const Machine& machine, int64_t nodes) {
-  std::vector<std::string> all = words;
-  all.insert(all.end(), flags.begin(), flags.end());
-  const std::vector<PlannedStep> plan = {plan_one(std::move(all), nodes, machine.devices_per_node)};
-  const PlannedModel model = model_of(plan, machine);
-  const Terms terms = CostModel(model.setting, model.compute.median_s, model.sizes).terms({}, 0);
-  Advice advice{.flags = flags, .plan = plan[0], .step_s = terms.scaled * model.compute.median_s + terms.constant()};
-  advice.samples_per_s = static_cast<double>(advice.plan.global_batch) / advice.step_s;
-  advice.fits = advice.plan.memory_bytes <= usable_memory_bytes(machine);
-  return advice;
-}
+/// Steps of layouts against that of the command as given.
+class LayoutJudge {
+ public:
+  LayoutJudge(const AdviseRequest& request, const Machine& machine) : request_(request), machine_(machine) {
+    const auto given = std::find_if(request.steps.begin(), request.steps.end(),
+                                    [&](const PlannedStep& step) { return step.nodes == request.nodes; });
+    LOCKSTEP_CHECK(given != request.steps.end(), "{} nodes are not planned", request.nodes);
+    const PlannedModel model = model_of(request.steps, machine);
+    calibration_ = calibrate(model, request.steps, request.measured);
+    const auto index = static_cast<size_t>(given - request.steps.begin());
+    as_given_ = {.plan = *given,
+                 .step_s = predict_calibrated(model, request.steps, calibration_).forecast.steps.at(index).step_s.p50};
+    finish(as_given_);
+    scale_ = as_given_.step_s / step_alone_s(*given);
+  }
+
+  const Advice& as_given() const { return as_given_; }
+
+  /// The layout by `flags` behind `words`; without a step where it does not fit. UsageError where it is not legal.
+  Advice judge(const std::vector<std::string>& words, const Flags& flags) const {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), flags.begin(), flags.end());
+    Advice advice{.flags = flags, .plan = plan_one(std::move(all), request_.nodes, machine_.devices_per_node)};
+    finish(advice);
+    if (advice.fits) advice.step_s = scale_ * step_alone_s(advice.plan);
+    finish(advice);
+    return advice;
+  }
+
+ private:
+  /// Median step of a plan whose command is planned at no other size.
+  double step_alone_s(const PlannedStep& plan) const {
+    const std::vector<PlannedStep> one = {plan};
+    const auto median_s = [](const CurvePrediction& prediction) {
+      return prediction.forecast.steps.front().step_s.p50;
+    };
+    if (!request_.measured.empty())
+      return median_s(predict_changed(request_.steps.front(), calibration_, one, machine_));
+    const PlannedModel model = model_of(one, machine_);
+    Calibration prior{.reference_s = model.compute.median_s, .draws = calibration_.draws};
+    for (Draw& draw : prior.draws) draw.compute_s *= model.compute.median_s / calibration_.reference_s;
+    return median_s(predict_calibrated(model, one, prior));
+  }
+
+  void finish(Advice& advice) const {
+    advice.fits = advice.plan.memory_bytes <= usable_memory_bytes(machine_);
+    if (advice.step_s > 0) advice.samples_per_s = static_cast<double>(advice.plan.global_batch) / advice.step_s;
+  }
+
+  const AdviseRequest& request_;
+  const Machine& machine_;
+  Calibration calibration_{};
+  Advice as_given_{};
+  double scale_ = 1;  ///< What the plans of other sizes add to the step of one alone.
+};
 
 std::string layout_text(const Advice& advice) {
   return advice.flags.empty() ? "as given" : core::join(advice.flags, " ");
 }
 }  // namespace
 
-AdviceList advise(const std::vector<std::string>& words, const Machine& machine, int64_t nodes) {
-  AdviceList list{.as_given = judge(words, {}, machine, nodes)};
+AdviceList advise(const AdviseRequest& request, const Machine& machine) {
+  const LayoutJudge judge(request, machine);
+  AdviceList list{.as_given = judge.as_given(), .measured = request.measured};
   const tasks::LayoutChoices choices = choices_of(list.as_given.plan, machine);
-  std::vector<std::string> fixed = words;
+  std::vector<std::string> fixed = request.words;
   fixed.insert(fixed.end(), choices.fixed.begin(), choices.fixed.end());
   for (const Flags& flags : choices.layouts) {
     if (is_settled(choices, list.ranked, flags)) continue;
     ++list.num_tried;
     try {
-      Advice advice = judge(fixed, flags, machine, nodes);
+      Advice advice = judge.judge(fixed, flags);
       if (advice.fits)
         list.ranked.push_back(std::move(advice));
       else
@@ -89,9 +134,10 @@ draw::Table advice_table(const AdviceList& list, const Machine& machine) {
   add(list.as_given);
   for (size_t i = 0; i < std::min(kMostShown, list.ranked.size()); ++i) add(list.ranked[i]);
   table.notes.push_back(fmt::format(
-      "{} layouts tried at a global batch of {}: {} are not legal, {} do not fit, {} fit. "
-      "Steps at the medians of all priors, which are far wider than small gains.",
-      list.num_tried, list.as_given.plan.global_batch, list.num_refused, list.num_too_large, list.ranked.size()));
+      "{} layouts tried at a global batch of {}: {} are not legal, {} do not fit, {} fit. {}", list.num_tried,
+      list.as_given.plan.global_batch, list.num_refused, list.num_too_large, list.ranked.size(),
+      list.measured.empty() ? "Steps are medians of the priors, which are far wider than small gains."
+                            : "Steps are medians by what was measured of the command as given."));
   return table;
 }
 
@@ -107,6 +153,9 @@ core::Json advice_json(const AdviceList& list) {
                      {"num_tried", list.num_tried},
                      {"num_refused", list.num_refused},
                      {"num_too_large", list.num_too_large}};
+  json["calibration"] = core::Json::array();
+  for (const MeasuredStep& one : list.measured)
+    json["calibration"].push_back({{"size", one.nodes}, {"step_s", one.step_s}});
   json["ranked"] = core::Json::array();
   for (const Advice& one : list.ranked) json["ranked"].push_back(one_json(one));
   return json;

@@ -12,7 +12,7 @@ namespace lockstep::predict {
 struct Advice {
   std::vector<std::string> flags{};  ///< Behind the command; empty: as it is.
   PlannedStep plan{};
-  double step_s = 0;  ///< With every unknown at its prior median.
+  double step_s = 0;  ///< Median.
   double samples_per_s = 0;
   bool fits = false;
 };
@@ -21,11 +21,21 @@ struct AdviceList {
   std::vector<Advice> ranked{};  ///< Those that fit, fastest first.
   Advice as_given{};
   size_t num_tried = 0, num_refused = 0, num_too_large = 0;
+  std::vector<MeasuredStep> measured{};  ///< Of the command as given; empty: the steps are the prior's.
+};
+
+/// The command that layouts are sought for.
+struct AdviseRequest {
+  std::vector<std::string> words{};  ///< "train", "gpt", ..., with its batch on `nodes`.
+  int64_t nodes = 1;
+  std::vector<PlannedStep> steps{};  ///< Its plans on `nodes`, on those of `measured` and on others beside them.
+  std::vector<MeasuredStep> measured{};
 };
 
 /// Tries every layout that the command's task says this version has (FrontTaskRow::layouts), on so many nodes and at
-/// the same global batch. UsageError where the command itself cannot be planned.
-AdviceList advise(const std::vector<std::string>& words, const Machine& machine, int64_t nodes);
+/// the same global batch. The step as given is that of predict_steps for the same plans and measurements; those of
+/// layouts stand to it as their predictions do, by the same draws.
+AdviceList advise(const AdviseRequest& request, const Machine& machine);
 
 /// The best ones, with the gain over the command as given.
 draw::Table advice_table(const AdviceList& list, const Machine& machine);

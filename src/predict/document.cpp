@@ -23,10 +23,12 @@ draw::Section curve_section(const CurvePrediction& prediction, const std::vector
   section.blocks.emplace_back(draw::Paragraph{.text = calibration_text(prediction)});
   section.blocks.emplace_back(efficiency_chart(prediction, judged));
   section.blocks.emplace_back(steps_table(prediction));
+  if (draw::Table rates = rates_table(prediction); !rates.columns.empty())
+    section.blocks.emplace_back(std::move(rates));
   section.blocks.emplace_back(parts_chart(prediction));
   section.blocks.emplace_back(parts_table(prediction));
   section.blocks.emplace_back(facts_table(prediction));
-  section.blocks.emplace_back(learned_table(prediction));
+  if (!prediction.calibration.empty()) section.blocks.emplace_back(learned_table(prediction));
   for (const std::string& note : prediction.curve.notes)
     section.blocks.emplace_back(draw::Paragraph{.text = note, .kind = draw::Paragraph::Kind::kNote});
   return section;
@@ -72,6 +74,7 @@ draw::Chart parts_chart(const CurvePrediction& prediction) {
                     .x = {.title = prediction.curve.size_name},
                     .y = {.title = prediction.curve.has_seconds ? "s" : "device s per unit"}};
   chart.summary = "The parts of a predicted step, medians, a bar for each size.";
+  chart.caption = parts_doubt(prediction);
   draw::StackedBars bars;
   for (const Target& target : prediction.targets) bars.bars.push_back(fmt::format("{:g}", target.size));
   for (size_t part = 0; part < kNumParts; ++part) {

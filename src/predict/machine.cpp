@@ -13,6 +13,7 @@ constexpr double kUnknownLinkGbytes = 25;  // PCIe generation 4, usable
 constexpr double kLinkLatencyUs = 10;
 constexpr double kUnknownDeviceWatts = 500;
 constexpr double kHostWatts = 550, kBoardShare = 0.8;  // 300 to 800 W a host; boards at 70 to 90 % of their limit
+constexpr double kWattsBesideProcessors = 150;         // memory, network card and fans of a node without boards
 
 /// What collectives reach of the wires' rate before anything is measured: by the kind of network.
 struct FabricPrior {
@@ -114,10 +115,14 @@ Machine machine_of(const hw::SystemSpec& system) {
       machine.network_efficiency_sd = {prior.sd, std::string(prior.source)};
       break;
     }
+  const double beside_w = device.is_processor ? kWattsBesideProcessors : kHostWatts;
   machine.node_watts = {
       static_cast<double>(system.devices_per_node) * device.board_watts.value_or(kUnknownDeviceWatts) * kBoardShare +
-          kHostWatts,
-      fmt::format("{:.0f} % of the boards' limits and {:.0f} W for the host", 100 * kBoardShare, kHostWatts)};
+          beside_w,
+      fmt::format("{:.0f} % of the {} limits and {:.0f} W for {}", 100 * kBoardShare,
+                  device.is_processor ? "processors'" : "boards'", beside_w,
+                  device.is_processor ? "the rest" : "the host")};
+  machine.has_amd_host = system.host.find("EPYC") != std::string_view::npos;
   for (const std::string_view remark : {device.trap, system.remark})
     if (!remark.empty()) machine.remarks.emplace_back(remark);
   if (!device.is_certain) machine.remarks.push_back(fmt::format("the peak is not certain: {}", device.source));

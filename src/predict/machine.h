@@ -33,6 +33,7 @@ struct Machine {
   /// Rate of a device alone over its rate while all of the node (or all at a time) compute: of matrix products, and of
   /// the memory. 1: they do not disturb one another.
   double product_contention = 1, memory_contention = 1;
+  bool has_amd_host = false;           ///< As NCCL's tuning asks; false where the host is not known.
   std::vector<std::string> remarks{};  ///< Faults and doubts that users should know.
 
   std::optional<double> peak_tflops(hw::ComputeType type) const;

@@ -17,6 +17,15 @@ std::string missing_nodes_text(const Machine& machine, const std::string& sizes)
   return fmt::format("{} has {} nodes: {} do not exist.", machine.name, *machine.num_nodes, sizes);
 }
 
+void note_size_unit(CurvePrediction& prediction) {
+  MeasuredCurve& curve = prediction.curve;
+  if (curve.size_name == "nodes" || prediction.targets.empty()) return;
+  const Target& last = prediction.targets.back();
+  curve.notes.push_back(
+      fmt::format("--nodes counts {0} here, as the input does: {1:g} {0} are {2:.4g} nodes of {3:g} ({4}).",
+                  curve.size_name, last.size, last.at.nodes, curve.devices_per_node, curve.devices_per_node_source));
+}
+
 void note_machine(const std::optional<Machine>& machine, bool is_asked, CurvePrediction& prediction) {
   if (!machine) return;
   MeasuredCurve& curve = prediction.curve;

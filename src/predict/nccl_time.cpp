@@ -96,6 +96,7 @@ std::optional<NcclNodes> nccl_nodes_of(const Machine& machine) {
   constexpr double kUsableShare = 0.96;  // NCCL takes 48 GB/s of a NIC of 400 Gbit/s
   const auto per_node = static_cast<double>(machine.devices_per_node);
   return NcclNodes{.family = is_hopper ? NcclNodes::kHopper : NcclNodes::kAmpere,
+                   .has_amd_host = machine.has_amd_host,
                    .devices_per_node = per_node,
                    .num_channels = per_node,
                    .channel_gbytes_per_s = kUsableShare * machine.node_gbytes_per_s.value / per_node};

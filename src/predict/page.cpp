@@ -21,6 +21,13 @@ double rate(const CurvePrediction& prediction, const Size& size, double step_s) 
   return prediction.curve.rate_per_device * size.work * size.devices / step_s;
 }
 
+/// The same over the interval of a step.
+Interval rate_interval(const CurvePrediction& prediction, size_t index) {
+  const auto at = [&](double step_s) { return rate(prediction, prediction.targets[index].at, step_s); };
+  const Interval& step = prediction.forecast.steps[index].step_s;
+  return {at(step.p95), at(step.p75), at(step.p50), at(step.p25), at(step.p5)};
+}
+
 /// What the clock of the curve is called.
 std::string clock(const CurvePrediction& prediction) {
   return prediction.curve.has_seconds ? "step (s)" : "device s per unit";
@@ -81,8 +88,44 @@ draw::Table steps_table(const CurvePrediction& prediction) {
   return table;
 }
 
+draw::Table rates_table(const CurvePrediction& prediction) {
+  const MeasuredCurve& curve = prediction.curve;
+  draw::Table table{.id = table_id("rates", prediction), .title = "Predicted rate"};
+  if (curve.rate_unit.empty()) return table;
+  table.columns = {{curve.size_name, "size"},
+                   {curve.rate_unit, "rate_p50"},
+                   {"50 % interval", "rate_interval50", true},
+                   {"90 % interval", "rate_interval90", true}};
+  for (size_t i = 0; i < prediction.targets.size(); ++i) {
+    const Interval value = rate_interval(prediction, i);
+    const auto range = [](double low, double high) { return text_cell(fmt::format("{:.4g}-{:.4g}", low, high)); };
+    table.rows.push_back({number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size)),
+                          number_cell(value.p50, fmt::format("{:.4g}", value.p50)), range(value.p25, value.p75),
+                          range(value.p5, value.p95)});
+  }
+  return table;
+}
+
+std::string parts_doubt(const CurvePrediction& prediction) {
+  const MeasuredCurve& curve = prediction.curve;
+  if (curve.has_seconds) return "";
+  if (curve.has_batches)
+    return "Nothing tells the seconds of a step: the parts follow from the parameters of the model and what such "
+           "devices usually reach.";
+  if (curve.assumed_samples > 0 && curve.clock_s > 0)
+    return fmt::format(
+        "The parts are those of an assumed batch of {:.3g} samples a device, which nothing tells: a larger one gives "
+        "compute a larger share (--samples-per-device N).",
+        curve.assumed_samples);
+  return "Nothing tells the seconds of a step: the traffic is a guess, a share of it, and so are the parts.";
+}
+
 draw::Table parts_table(const CurvePrediction& prediction) {
-  draw::Table table{.id = table_id("parts", prediction), .title = "Where the time of a step goes (%)"};
+  const std::string doubt = parts_doubt(prediction);
+  draw::Table table{
+      .id = table_id("parts", prediction),
+      .title = doubt.empty() ? "Where the time of a step goes (%)" : "Where the time of a step is assumed to go (%)"};
+  if (!doubt.empty()) table.notes.push_back(doubt);
   table.columns = {{prediction.curve.size_name, "size"}};
   std::array<bool, kNumParts> is_shown{};
   for (const PredictedStep& step : prediction.forecast.steps)
@@ -210,8 +253,9 @@ core::Json prediction_json(const CurvePrediction& prediction) {
                                    {"work", point.measured.size.work}});
   for (const KnownFact& fact : prediction.facts)
     json["facts"].push_back({{"name", fact.name}, {"value", fact.value}, {"source", fact.source}});
-  for (const Learned& one : prediction.forecast.learned)
-    json["learned"].push_back({{"unknown", latent_name(one.latent)}, {"shift", one.shift}, {"width", one.width}});
+  if (!prediction.calibration.empty())
+    for (const Learned& one : prediction.forecast.learned)
+      json["learned"].push_back({{"unknown", latent_name(one.latent)}, {"shift", one.shift}, {"width", one.width}});
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const PredictedStep& step = prediction.forecast.steps[i];
     const Size& size = prediction.targets[i].at;
@@ -221,11 +265,13 @@ core::Json prediction_json(const CurvePrediction& prediction) {
                       {"step_s", interval_json(step.step_s)},
                       {"efficiency", interval_json(efficiency_of(prediction, i))}};
     if (!curve.rate_unit.empty())
-      one["rate"] = {{"unit", curve.rate_unit}, {"p50", rate(prediction, size, step.step_s.p50)}};
+      one["rate"] = interval_json(rate_interval(prediction, i)), one["rate"]["unit"] = curve.rate_unit;
     for (size_t part = 0; part < kNumParts; ++part)
       one["parts_s"][std::string(part_name(static_cast<Part>(part)))] = step.parts_s[part];
     json["predicted"].push_back(std::move(one));
   }
+  if (curve.assumed_samples > 0) json["assumed_samples_per_device"] = curve.assumed_samples;
+  if (const std::string doubt = parts_doubt(prediction); !doubt.empty()) json["parts_doubt"] = doubt;
   json["notes"] = curve.notes;
   return json;
 }

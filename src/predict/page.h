@@ -12,9 +12,13 @@ namespace lockstep::predict {
 Interval efficiency_of(const CurvePrediction& prediction, size_t target);
 /// Predicted steps, rates and efficiencies over sizes, with intervals.
 draw::Table steps_table(const CurvePrediction& prediction);
+/// Rates over sizes with intervals; without columns where the curve tells no rate.
+draw::Table rates_table(const CurvePrediction& prediction);
 /// Where the time of a step goes, in percent of it.
 draw::Table parts_table(const CurvePrediction& prediction);
-/// What was taken as known, with sources, and what calibration said of the rest.
+/// What the parts of a step rest on where nothing tells its seconds: an assumed batch, say. "" where they are told.
+std::string parts_doubt(const CurvePrediction& prediction);
+/// What was taken as known, with sources, and what calibration said of the rest (nothing, where there was none).
 draw::Table facts_table(const CurvePrediction& prediction);
 draw::Table learned_table(const CurvePrediction& prediction);
 /// "Calibrated on 4 points: 0.9877 s at 1 node, ... Efficiency is against the step at 1 node."

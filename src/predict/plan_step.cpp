@@ -92,6 +92,13 @@ double peak_of(const PlannedStep& step, const Machine& machine) {
                    "choose another precision, or give a system file with the peak");
 }
 
+bool is_amd(const Machine& machine) { return core::starts_with(machine.device, "MI"); }
+
+/// Share of the dense peak that a step's compute is expected to reach.
+double reached_share(const PlannedStep& step, const Machine& machine) {
+  return efficiency_prior(step).median * (is_amd(machine) ? kAmdShare : 1) * (step.precision == "fp8" ? kFp8Share : 1);
+}
+
 /// Time of tensor collectives and of the messages that fill and drain a pipeline: in nobody's shadow.
 void add_layers(const PlannedStep& step, const Machine& machine, Size& size) {
   const double per_node = static_cast<double>(machine.devices_per_node);
@@ -133,6 +140,13 @@ double passes_s(double bytes, const Machine& machine) {
   return bytes / (rate * 1e12 * kMemoryEfficiency);
 }
 
+/// Seconds of products in the precision of `step` over those in that of `base`.
+double precision_ratio(const PlannedStep& step, const PlannedStep& base, const Machine& machine) {
+  if (step.precision == base.precision) return 1;
+  return peak_of(base, machine) * reached_share(base, machine) /
+         (peak_of(step, machine) * reached_share(step, machine));
+}
+
 /// Work of `step` against `base`, whose compute takes `base_s`: products follow the FLOPs, passes over memory the
 /// bytes. Where the bytes alone would take longer than that, they take the most that leaves something to the products.
 void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, const Machine& machine, Size& size) {
@@ -141,7 +155,8 @@ void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, 
   const auto slowdown = [&](double of_all) {
     return contention_of(step, machine, of_all) / contention_of(base, machine, of_all);
   };
-  const double products = step.recompute_factor / base.recompute_factor * slowdown(machine.product_contention);
+  const double products = step.recompute_factor / base.recompute_factor * slowdown(machine.product_contention) *
+                          precision_ratio(step, base, machine);
   const double bytes = base.moved_bytes > 0
                            ? step.moved_bytes / base.moved_bytes / size.work * slowdown(machine.memory_contention)
                            : products;
@@ -201,6 +216,12 @@ std::optional<int64_t> tokens_of(const core::OptionSet& set, const PlannedStep& 
   if (std::find(names.begin(), names.end(), step.model) == names.end()) return std::nullopt;
   return config::resolve_gpt_shape(step.model).sequence;
 }
+
+double median_compute_s(const std::vector<Draw>& draws) {
+  std::vector<double> values;
+  for (const Draw& draw : draws) values.push_back(draw.compute_s);
+  return stats::median(values);
+}
 }  // namespace
 
 PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page, int64_t nodes, int64_t num_ranks) {
@@ -258,7 +279,8 @@ PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t rank
     throw UsageError(fmt::format("predict: `{}` trains nothing", parsed.info->name), "give a command `train TASK`");
   commands::read_files(parsed);
   const tasks::DryRunPage page = parsed.task->dry_run(
-      *parsed.set, {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = ranks_per_node});
+      *parsed.set,
+      {.num_ranks = num_ranks, .source = "predict", .ranks_per_node = ranks_per_node, .asks_for_inputs = false});
   PlannedStep step = planned_step(words.at(1), page, nodes, num_ranks);
   step.tokens_per_sample = tokens_of(*parsed.set, step);
   step.recompute_factor = recompute_factor_of(*parsed.set);
@@ -300,10 +322,7 @@ std::vector<bool> fit_memory(const std::vector<PlannedStep>& steps, const Machin
 PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& machine) {
   const PlannedStep& first = steps.front();
   const EfficiencyPrior& efficiency = efficiency_prior(first);
-  const bool is_amd = core::starts_with(machine.device, "MI");
-  const bool is_fp8 = first.precision == "fp8";
-  const double reached = efficiency.median * (is_amd ? kAmdShare : 1) * (is_fp8 ? kFp8Share : 1),
-               peak = peak_of(first, machine);
+  const double reached = reached_share(first, machine), peak = peak_of(first, machine);
   PlannedModel model;
   // The share of the peak holds for ranks that share all of their work; what each of them repeats comes on top.
   model.compute = {
@@ -331,7 +350,8 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
                              : "not counted for this task: in what is reached of the peak"},
       {"peak", fmt::format("{:g} TFLOP/s {}", peak, first.precision), machine.device},
       {"reached in compute", fmt::format("{:.0f} % (x / {:.2f})", 100 * reached, std::exp(efficiency.log_sd)),
-       std::string(efficiency.source) + (is_amd ? ", lowered for AMD" : "") + (is_fp8 ? ", lowered for fp8" : "")}};
+       std::string(efficiency.source) + (is_amd(machine) ? ", lowered for AMD" : "") +
+           (first.precision == "fp8" ? ", lowered for fp8" : "")}};
   model.setting = make_setting(work, machine, per_node, model.compute.median_s, true, model.facts);
   const double group = std::max(1.0, per_node / work.replica_devices()) / per_node;
   // One data rank has no buckets: the first size that has some tells them.
@@ -353,15 +373,6 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   }
   return model;
 }
-
-namespace {
-/// What measured steps of a command say.
-struct Calibration {
-  std::vector<CurvePoint> points{};
-  double largest_nodes = 0, reference_s = 0;
-  std::vector<Draw> draws{};
-  std::vector<std::string> notes{};
-};
 
 Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>& steps,
                       const std::vector<MeasuredStep>& measured) {
@@ -393,14 +404,8 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
   return calibration;
 }
 
-double median_compute_s(const std::vector<Draw>& draws) {
-  std::vector<double> values;
-  for (const Draw& draw : draws) values.push_back(draw.compute_s);
-  return stats::median(values);
-}
-
-CurvePrediction predict_planned(const PlannedModel& model, const std::vector<PlannedStep>& steps,
-                                const Calibration& calibration) {
+CurvePrediction predict_calibrated(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                                   const Calibration& calibration) {
   const PlannedStep& first = steps.front();
   CurvePrediction prediction{.calibration = calibration.points, .facts = model.facts};
   prediction.curve = {.name = first.model,
@@ -416,23 +421,27 @@ CurvePrediction predict_planned(const PlannedModel& model, const std::vector<Pla
       forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes, calibration.largest_nodes);
   for (size_t i = 0; i < steps.size(); ++i)
     prediction.targets.push_back({static_cast<double>(steps[i].nodes), model.sizes[i]});
+  if (std::string text = far_sizes_text(prediction); !text.empty()) prediction.curve.notes.push_back(std::move(text));
   return prediction;
 }
-}  // namespace
 
 CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
                               const std::vector<MeasuredStep>& measured) {
-  return predict_planned(model, steps, calibrate(model, steps, measured));
+  return predict_calibrated(model, steps, calibrate(model, steps, measured));
 }
 
 CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std::vector<MeasuredStep>& measured,
                                 const std::vector<PlannedStep>& changed, const Machine& machine) {
   LOCKSTEP_CHECK(!measured.empty(), "nothing measured");
-  const Calibration calibration = calibrate(model_of(base, machine), base, measured);
+  return predict_changed(base.front(), calibrate(model_of(base, machine), base, measured), changed, machine);
+}
+
+CurvePrediction predict_changed(const PlannedStep& base, const Calibration& calibration,
+                                const std::vector<PlannedStep>& changed, const Machine& machine) {
   PlannedModel model = model_of(changed, machine);
   const double base_s = median_compute_s(calibration.draws);
-  for (size_t i = 0; i < changed.size(); ++i) take_work(changed[i], base.front(), base_s, machine, model.sizes[i]);
-  CurvePrediction prediction = predict_planned(model, changed, calibration);
+  for (size_t i = 0; i < changed.size(); ++i) take_work(changed[i], base, base_s, machine, model.sizes[i]);
+  CurvePrediction prediction = predict_calibrated(model, changed, calibration);
   prediction.curve.rate_per_device /= model.sizes.front().work;
   return prediction;
 }

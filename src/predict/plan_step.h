@@ -80,15 +80,30 @@ struct MeasuredStep {
   double step_s = 0;
 };
 
+/// What measured steps of a command say; without any the draws are the prior's.
+struct Calibration {
+  std::vector<CurvePoint> points{};
+  double largest_nodes = 0, reference_s = 0;
+  std::vector<Draw> draws{};
+  std::vector<std::string> notes{};
+};
+Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                      const std::vector<MeasuredStep>& measured);
+
 /// Draws for all planned steps; `measured` sizes must be planned (UsageError). Without measurements everything is the
 /// prior's.
 CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
                               const std::vector<MeasuredStep>& measured);
+CurvePrediction predict_calibrated(const PlannedModel& model, const std::vector<PlannedStep>& steps,
+                                   const Calibration& calibration);
 
-/// Predicts `changed`, a command with other flags (batch, layout), from steps that were measured of `base`, at least
-/// one. What the measurements say of rates, noise and compute holds for both; work, bubbles and traffic are those of
-/// each plan.
+/// Predicts `changed`, a command with other flags (batch, layout, precision), from steps that were measured of `base`,
+/// at least one. What the measurements say of rates, noise and compute holds for both; work, bubbles and traffic are
+/// those of each plan, and products follow the peaks of their precisions.
 CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std::vector<MeasuredStep>& measured,
+                                const std::vector<PlannedStep>& changed, const Machine& machine);
+/// The same by a calibration on `base`, the first of the steps that it was made with.
+CurvePrediction predict_changed(const PlannedStep& base, const Calibration& calibration,
                                 const std::vector<PlannedStep>& changed, const Machine& machine);
 
 /// Memory of the fullest rank at each size, and whether it fits the machine.

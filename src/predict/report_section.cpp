@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -118,16 +117,16 @@ bool is_same_curve(const analysis::Curve& rows, const MeasuredCurve& curve) {
 }
 
 /// Curves of the tables of results that rows are from, by the names of those in the report.
-std::map<std::string, MeasuredCurve> curves_of_tables(const analysis::Analysis& rows) {
-  std::set<std::filesystem::path> tables;
-  for (const analysis::RunSummary& run : rows.runs)
-    if (run.format == analysis::kTableRow) tables.insert(run.source);
+std::map<std::string, MeasuredCurve> curves_of_tables(const analysis::Analysis& rows,
+                                                      const std::vector<published::PublishedTable>& tables) {
   std::map<std::string, MeasuredCurve> curves;
-  for (const std::filesystem::path& table : tables) {
+  for (const published::PublishedTable& table : tables) {
     try {
-      for (const MeasuredCurve& curve : read_table_curves(table))
+      const std::vector<MeasuredCurve> read = curves_of_table({.table = table.printed, .given = table.given});
+      const bool has_one = read.size() == 1 && rows.curves.size() == 1;  // a single size looks like any other
+      for (const MeasuredCurve& curve : read)
         for (const analysis::Curve& shown : rows.curves)
-          if (is_same_curve(shown, curve)) curves.emplace(shown.name, curve);
+          if (is_same_curve(shown, curve) && (has_one || shown.points.size() > 1)) curves.emplace(shown.name, curve);
     } catch (const Error&) {  // what the report reads, predict may find too little in
     }
   }
@@ -144,24 +143,26 @@ std::optional<analysis::KeptRate> kept_rate(const MeasuredCurve& curve, int64_t 
     const Size& from = last.measured.size;
     const double work_per_node = at.work * at.devices / target / (from.work * from.devices / last.size);
     const auto kept = [&](double seconds) { return work_per_node * last.measured.step_s / seconds; };
+    const size_t num_sizes = rates_by_size(curve).size();
+    const std::string calibrated_on = num_sizes > 1 ? fmt::format("the {} measured sizes", num_sizes)
+                                                    : "the one measured size: how the rate falls is the prior's";
     const analysis::KeptRate rate{.low = kept(step_s.p95), .median = kept(step_s.p50), .high = kept(step_s.p5)};
     return analysis::KeptRate{
         rate.low, rate.median, rate.high,
         fmt::format(
             "predicted, not measured: of the rate per node at {:g} {} it keeps {:.1f} % (90 % interval {:.1f} to "
-            "{:.1f} %) by the model of `lockstep predict`, calibrated on the {} measured sizes",
-            last.size, curve.size_name, 100 * rate.median, 100 * rate.low, 100 * rate.high,
-            rates_by_size(curve).size())};
+            "{:.1f} %) by the model of `lockstep predict`, calibrated on {}",
+            last.size, curve.size_name, 100 * rate.median, 100 * rate.low, 100 * rate.high, calibrated_on)};
   } catch (const DataError&) {
     return std::nullopt;
   }
 }
 }  // namespace
 
-analysis::PredictKeptRate kept_rate_predictor(const analysis::Analysis& runs) {
-  std::map<std::string, MeasuredCurve> curves = curves_of_tables(runs);
+analysis::PredictKeptRate kept_rate_predictor(const analysis::Analysis& runs,
+                                              const std::vector<published::PublishedTable>& tables) {
+  std::map<std::string, MeasuredCurve> curves = curves_of_tables(runs, tables);
   for (MeasuredCurve& curve : curves_of(runs)) curves.try_emplace(curve.name, std::move(curve));
-  std::erase_if(curves, [](const auto& named) { return rates_by_size(named.second).size() < 2; });
   auto known = std::make_shared<std::map<std::pair<std::string, int64_t>, std::optional<analysis::KeptRate>>>();
   return [curves = std::move(curves), known](const analysis::Curve& curve,
                                              int64_t size) -> std::optional<analysis::KeptRate> {

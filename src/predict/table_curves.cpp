@@ -148,6 +148,33 @@ void take_network(const std::string& text, MeasuredCurve& curve) {
   curve.machine->network_efficiency_sd = {kEfficiencySd, "prior for a network that is not known"};
 }
 
+void take_devices_per_node(const FormulaContext& context, const std::vector<size_t>& rows, const std::string& comments,
+                           const TableRequest& request, MeasuredCurve& curve) {
+  const char* devices = context.device_column();
+  const auto take = [&](double count, std::string source) {
+    curve.devices_per_node = count;
+    curve.devices_per_node_source = std::move(source);
+  };
+  if (request.devices_per_node) return take(static_cast<double>(*request.devices_per_node), "--devices-per-node");
+  if (context.has("nodes") && devices != nullptr) {
+    double most = 0;
+    for (const size_t row : rows)
+      most = std::max(most, context.at(row, devices).value / context.at(row, "nodes").value);
+    return take(most, "columns of the table");
+  }
+  if (const auto told = told_in_column(context, rows)) return take(static_cast<double>(*told), "column of the table");
+  if (const auto said = told_devices_per_node(row_texts(context, rows)))
+    return take(static_cast<double>(*said), "text of the rows");
+  if (const auto said = told_devices_per_node(comments))
+    return take(static_cast<double>(*said), "comments of the table");
+  if (curve.machine)
+    return take(static_cast<double>(curve.machine->devices_per_node), "as in nodes of " + curve.machine->name);
+  take(kUnknownDevicesPerNode, "not known: a guess");
+  curve.notes.push_back(
+      fmt::format("The table does not tell the devices of a node: {:g} are taken (--devices-per-node N tells them).",
+                  kUnknownDevicesPerNode));
+}
+
 void take_machine(const FormulaContext& context, const std::vector<size_t>& rows, const std::string& comments,
                   const TableRequest& request, MeasuredCurve& curve) {
   curve.machine = request.machine;
@@ -159,27 +186,11 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
   const bool is_guessed = !curve.machine;
   const std::string text = row_texts(context, rows) + "; " + comments;
   if (is_guessed) curve.machine = usual_machine_in(text);
-  const char* devices = context.device_column();
-  if (request.devices_per_node) {
-    curve.devices_per_node = static_cast<double>(*request.devices_per_node);
-  } else if (context.has("nodes") && devices != nullptr) {
-    for (const size_t row : rows)
-      curve.devices_per_node =
-          std::max(curve.devices_per_node, context.at(row, devices).value / context.at(row, "nodes").value);
-  } else if (const auto told = told_in_column(context, rows)) {
-    curve.devices_per_node = static_cast<double>(*told);
-  } else if (const auto said = told_devices_per_node(row_texts(context, rows))) {
-    curve.devices_per_node = static_cast<double>(*said);
-  } else if (const auto told_by_comments = told_devices_per_node(comments)) {
-    curve.devices_per_node = static_cast<double>(*told_by_comments);
-  } else if (curve.machine) {
-    curve.devices_per_node = static_cast<double>(curve.machine->devices_per_node);
-  } else {
-    curve.devices_per_node = kUnknownDevicesPerNode;
-    curve.notes.push_back(
-        fmt::format("The table does not tell the devices of a node: {:g} are taken.", kUnknownDevicesPerNode));
-  }
+  take_devices_per_node(context, rows, comments, request, curve);
   if (is_guessed) take_network(text, curve);
+  if (curve.size_name != "nodes")
+    curve.work.facts.push_back(
+        {"devices of a node", fmt::format("{:g}", curve.devices_per_node), curve.devices_per_node_source});
   if (!curve.machine || (is_guessed && curve.machine->device.empty())) return;
   const char* source = request.machine ? "--system" : "named in the table";
   curve.work.facts.push_back({is_guessed ? "device" : "system", curve.machine->name, source});
@@ -208,6 +219,7 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   curve.has_seconds = steps.has_seconds;
   curve.has_batches = steps.has_batches;
   curve.clock_s = steps.clock_s;
+  curve.assumed_samples = steps.assumed_samples;
   curve.rate_unit = steps.rate_unit;
   curve.rate_per_device = steps.rate_per_device;
   curve.is_strong = steps.is_strong;
@@ -381,7 +393,11 @@ double passes_of(const MeasuredCurve& curve, double samples) {
 }
 
 std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, const TableRequest& request) {
-  const published::ResultTable result = published::read_result_table(path);
+  return curves_of_table(published::read_result_table(path), request);
+}
+
+std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& result, const TableRequest& request) {
+  const std::filesystem::path& path = result.table.source;
   if (result.table.rows.empty())
     throw DataError(fmt::format("predict: '{}' has a header and no rows", path.string()),
                     "give a table with at least one row of results");

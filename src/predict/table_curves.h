@@ -25,9 +25,11 @@ struct MeasuredCurve {
   WorkFacts work{};
   std::optional<Machine> machine{};
   double devices_per_node = 0;
+  std::string devices_per_node_source{};  ///< What tells them, in words.
   double rate_per_device = 0;  ///< Units of a device and step at work 1: rate = this x work x devices / step.
   bool has_batches = false;    ///< Columns or words tell the batch of every row.
   bool has_seconds = false;    ///< Else the clock is one unit of work on one device: no batch is known.
+  double assumed_samples = 0;  ///< Of a device and step at the first size, where nothing tells the batch.
   double clock_s = 0;          ///< Seconds of a unit of the clock: 1, an assumption, or 0 where there is none.
   bool is_strong = false;      ///< Work of a device falls as sizes grow.
   std::vector<std::string> notes{};
@@ -36,6 +38,9 @@ struct MeasuredCurve {
 /// Reads a table of results (as `report` does) into curves; comments and columns tell model, layout and system.
 /// DataError for what cannot be read, for a table without sizes or without times and rates.
 std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, const TableRequest& request = {});
+
+/// The same of a table that was read before.
+std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& table, const TableRequest& request = {});
 
 /// Idle time of the pipeline over its work, and passes of gradient traffic, where a device has so many samples a step
 /// (0: not known).

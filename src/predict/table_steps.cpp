@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "core/csv_table.h"
 #include "core/error.h"
@@ -28,6 +29,7 @@ struct Speed {
   SpeedOf of = SpeedOf::kAll;
   bool is_time = false;  ///< Time of a fixed amount of work: the speed is its inverse.
   double scale = 1;      ///< To the unit of the kind.
+  bool has_unit = true;  ///< Else a time in seconds, probably.
 };
 
 constexpr double kTypicalSequence = 2048, kTypicalTextLength = 256, kTypicalGlobalTokens = 1e6,
@@ -46,6 +48,15 @@ bool is_per_second(const std::string& name) {
   return has_any(name, {"s", "sec", "second", "seconds"}) || core::ends_with(name, "ps");
 }
 
+/// "s/epoch", "min per epoch"; "epochs/s" is none.
+bool is_time_per_epoch(const std::string& name) {
+  const std::vector<std::string> words = core::split(name, "_");
+  constexpr std::string_view kUnits[] = {"ms",   "s",      "sec", "secs", "second", "min",
+                                         "mins", "minute", "h",   "hr",   "hrs",    "hour"};
+  return words.size() > 1 && words.back() == "epoch" &&
+         std::find(std::begin(kUnits), std::end(kUnits), words.front()) != std::end(kUnits);
+}
+
 /// Speeds whose names follow a pattern: "img/s per node", "time per epoch (min)", "steps/sec", "aggregate PFLOP/s".
 std::optional<Speed> speed_of_name(const std::string& column) {
   const std::string name = core::plain_name(column);
@@ -55,6 +66,9 @@ std::optional<Speed> speed_of_name(const std::string& column) {
   if (has_any(name, {"tflop", "tflops", "teraflop", "teraflops"})) return Speed{column, SpeedKind::kTflops, of};
   if (has_any(name, {"pflop", "pflops", "petaflop", "petaflops"}))
     return Speed{.column = column, .kind = SpeedKind::kTflops, .of = of, .scale = 1000};
+  if (is_time_per_epoch(name)) return Speed{column, SpeedKind::kRelative, SpeedOf::kAll, true};
+  if (published::is_step_time_without_unit(column))
+    return Speed{.column = column, .kind = SpeedKind::kStepTime, .has_unit = false};
   const bool is_duration = has_any(name, {"time", "duration", "runtime", "walltime", "elapsed", "hours", "minutes"}) ||
                            core::starts_with(name, "seconds_per");
   if (is_duration && has_any(name, {"epoch", "train", "training", "total", "run", "runtime", "walltime", "elapsed",
@@ -189,6 +203,7 @@ class Reader {
   }
 
   CurveSteps read() {
+    if (!speed_.has_unit) take_seconds();
     is_told_strong_ = request_.is_strong.value_or(says_strong());
     is_told_weak_ = says_weak();
     for (const size_t row : rows_) batches_.push_back(batch_of(row));
@@ -209,6 +224,22 @@ class Reader {
 
  private:
   double devices(size_t row) const { return devices_at(context_, devices_per_node_, row); }
+
+  /// Times without a unit are seconds, unless that would be a very long step.
+  void take_seconds() {
+    constexpr double kLongStep = 100;
+    const std::string& given = context_.given_name(speed_.column.c_str());
+    size_t least = rows_.front();
+    for (const size_t row : std::span(rows_).first(std::max<size_t>(1, num_known_)))
+      if (context_.table.number(row, speed_.column) < context_.table.number(least, speed_.column)) least = row;
+    if (context_.table.number(least, speed_.column) >= kLongStep)
+      throw DataError(
+          fmt::format("predict: '{}' line {}, column '{}': {} names no unit, and seconds would be a long step",
+                      context_.table.source.string(), context_.table.lines[least], given,
+                      context_.table.text(least, speed_.column)),
+          "call the column step_time_ms or step_time_s");
+    steps_.notes.push_back(fmt::format("Column '{}' names no unit: seconds were taken.", given));
+  }
 
   bool says_strong() const {
     const std::string lower = core::to_lower_ascii(text_);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "stats/statistics.h"
 
 namespace lockstep::predict {
@@ -112,6 +113,22 @@ std::vector<std::string> doubts_of(const MeasuredCurve& curve, const std::vector
   return notes;
 }
 
+std::string far_sizes_text(const CurvePrediction& prediction) {
+  constexpr double kFar = 32;
+  const CurvePoint* largest = nullptr;
+  for (const CurvePoint& point : prediction.calibration)
+    if (largest == nullptr || point.measured.size.devices > largest->measured.size.devices) largest = &point;
+  if (largest == nullptr) return "";
+  std::vector<std::string> far;
+  for (const Target& target : prediction.targets)
+    if (target.at.devices > kFar * largest->measured.size.devices) far.push_back(fmt::format("{:g}", target.size));
+  if (far.empty()) return "";
+  return fmt::format(
+      "Far beyond what was measured: {} {} lie beyond {:g} times the largest calibrated size ({:g}). What limits such "
+      "sizes need not show in the measured ones: measure a larger one.",
+      core::join(far, ", "), prediction.curve.size_name, kFar, largest->size);
+}
+
 bool Validation::beats_rivals() const {
   return std::all_of(rivals.begin(), rivals.end(), [&](const RivalScore& score) {
     return !score.mean_error_pct || mean_error_pct < *score.mean_error_pct;
@@ -135,6 +152,7 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   const std::vector<Draw> draws = sample_posterior(setting, reference, measured);
   prediction.forecast = forecast(setting, reference, draws, wanted, measured.back().size.nodes);
   for (std::string& note : doubts_of(curve, prediction.calibration)) prediction.curve.notes.push_back(std::move(note));
+  if (std::string text = far_sizes_text(prediction); !text.empty()) prediction.curve.notes.push_back(std::move(text));
   return prediction;
 }
 

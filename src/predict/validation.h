@@ -28,6 +28,10 @@ struct CurvePrediction {
 /// faster as they get more, one point alone.
 std::vector<std::string> doubts_of(const MeasuredCurve& curve, const std::vector<CurvePoint>& points);
 
+/// Names the targets beyond 32 times the largest calibrated size, which no measurement bounds; "" where there are none,
+/// or where nothing calibrated.
+std::string far_sizes_text(const CurvePrediction& prediction);
+
 /// Calibrates on the points up to `largest` (all of them without) and predicts `targets`. UsageError where no point
 /// is that small.
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,

@@ -151,6 +151,30 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
   result.notes.push_back(fmt::format("Column '{}' was read as {}{}.", given, known, how));
 }
 
+/// DataError for efficiencies of which some are fractions and some percent: "0.97" below "100" or "98%". Those that
+/// fall from percent to less than one have values between.
+void refuse_mixed_shares(const core::CsvTable& table, size_t column, const std::string& known) {
+  constexpr double kMostShare = 1.1, kLeastPercent = 20;
+  if (known != "efficiency_pct") return;
+  std::optional<size_t> share, percent;
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string& text = table.rows[row][column];
+    const auto value = core::parse_double(text);
+    if (!core::ends_with(text, "%")) {
+      if (!value || *value <= 0) continue;
+      if (*value > kMostShare && *value < kLeastPercent) return;
+    }
+    std::optional<size_t>& first = value && *value <= kMostShare ? share : percent;
+    if (!first) first = row;
+  }
+  if (!share || !percent) return;
+  throw DataError(fmt::format("report: '{}' line {}, column '{}': '{}' is a fraction beside '{}' (line {}), which is "
+                              "percent",
+                              table.source.string(), table.lines[*share], table.columns[column],
+                              table.rows[*share][column], table.rows[*percent][column], table.lines[*percent]),
+                  "write the whole column in percent, or all of it as fractions");
+}
+
 /// Step times and rates decide everything: two columns of one are refused. Of others the one with
 /// the very name is meant.
 bool is_vital(const std::string& known) {
@@ -260,6 +284,11 @@ void check_size(const core::CsvTable& table) {
 
 bool tells_devices_of_node(const std::string& column) { return logs::counts_devices_of_node(core::plain_name(column)); }
 
+bool is_step_time_without_unit(const std::string& column) {
+  const std::string name = core::plain_name(column);
+  return name != "time" && name != "step" && logs::find_duration(name, logs::ColumnUse::kResults) == "step_time";
+}
+
 bool is_absent(const std::string& text) {
   constexpr std::array<std::string_view, 17> kWords = {"",       "-",   "--",    "---",     "?",      "x",
                                                        "n/a",    "na",  "nan",   "none",    "null",   "fail",
@@ -288,6 +317,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     const std::string given = table.columns[column];
     std::string known = known_column(given);
     if (core::plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
+    refuse_mixed_shares(table, column, known);
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
     if (known == given || (known == kSolutionTimeColumn && !is_numeric(table, column))) continue;
     if (is_name_of_device(table, column, known)) continue;

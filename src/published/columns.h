@@ -27,5 +27,7 @@ int num_decimals(const std::string& text);
 
 /// Does a column tell the devices of one node: "gpus_per_node", "GPU num per node"?
 bool tells_devices_of_node(const std::string& column);
+/// Is this a column of step times that names no unit: "step time", "time per iteration"? Not "time" or "step" alone.
+bool is_step_time_without_unit(const std::string& column);
 
 }  // namespace lockstep::published

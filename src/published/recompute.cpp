@@ -202,7 +202,7 @@ PublishedTable check_published(const fs::path& path, const analysis::AnalysisOpt
   check_positive(result);
   const FormulaContext context = make_context(result, options);
   check_units(context);
-  PublishedTable table{.source = path, .printed = source};
+  PublishedTable table{.source = path, .printed = source, .given = result.given};
   const std::vector<Formula> formulas = formulas_of(context), additions = additions_to(context);
   for (const Formula& formula : formulas)
     for (size_t row = 0; row < source.rows.size(); ++row)

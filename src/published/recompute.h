@@ -16,6 +16,7 @@ namespace lockstep::published {
 struct PublishedTable {
   std::filesystem::path source{};
   core::CsvTable printed{};
+  std::vector<std::string> given{};  ///< By column: its name as it was written.
   std::vector<CheckedCell> cells{};  ///< Every cell of a derived column.
   draw::Table recomputed{};  ///< As printed, with the recomputed value beside each derived one, and what lockstep adds.
   draw::Table differences{};  ///< Cells that do not follow from their formula.

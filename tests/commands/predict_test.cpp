@@ -100,6 +100,42 @@ TEST(PredictCommand, FlagsThatNothingReadsAreRefused) {
   refused({"--validate", "--calibrate-up-to", "8", "--budget-samples", "1e9"}, "--budget-samples says nothing");
 }
 
+TEST(PredictCommand, FlagsThatARecipeDoesNotReadAreRefused) {
+  const auto refused = [](std::vector<std::string> words, const std::string& said, const std::string& hint) {
+    words.insert(words.begin(), {"predict", recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100"});
+    const ProgramResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(hint), std::string::npos) << result.err;
+  };
+  refused({"--model", "ViT-B-32"}, "--model is for tables", "-- --model");
+  refused({"--scaling", "strong"}, "--scaling is for tables", "--samples-per-device");
+  refused({"--devices-per-node", "4"}, "--devices-per-node is for tables", "--system FILE.toml");
+  refused({"--validate"}, "--validate needs a table", "CSV table");
+  refused({"--advise", "--change=--batch-size=64"}, "--change says nothing to --advise", "behind --");
+  refused({"--advise", "--budget-samples", "1e9"}, "--budget-samples says nothing to --advise", "leave it out");
+  refused({"--advise", "-o", "/tmp/none"}, "--output says nothing to --advise", "leave it out");
+}
+
+TEST(PredictCommand, AdvisesByWhatWasMeasured) {
+  const auto json_of = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {"predict",  recipe("gpt_nemotron4_340b_h100.toml"),
+                                      "--system", "dgx-h100",
+                                      "--nodes",  "32",
+                                      "--json",   "--samples-per-device",
+                                      "0.25",     "--measured",
+                                      "16=5"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return core::parse_json(result.out, "output");
+  };
+  const Json plain = json_of({}).at("predicted").at(1), advice = json_of({"--advise"});
+  EXPECT_EQ(plain.at("size"), 32);
+  EXPECT_EQ(advice.at("as_given").at("step_s"), plain.at("step_s").at("p50"));
+  EXPECT_EQ(advice.at("calibration").at(0).at("step_s"), 5);
+}
+
 TEST(PredictCommand, AHeaderAloneIsNoTable) {
   core::TempDir folder;
   const std::string table = (folder.path() / "header.csv").string();
@@ -141,6 +177,32 @@ TEST(PredictCommand, SizesBeyondTheMachineAreNamed) {
   expect_beyond(predicted("named.csv", {}), "has 72 nodes: 128 nodes do not exist");
   expect_beyond(predicted("plain.csv", {"--system", (folder.path() / "mine.toml").string()}), "Mine has 72 nodes");
   EXPECT_TRUE(predicted("plain.csv", {}).at("goal").at(1).at("meets_deadline"));
+}
+
+TEST(PredictCommand, ATableOfGpusSaysWhatItsSizesCount) {
+  core::TempDir folder;
+  const std::string table = (folder.path() / "gpus.csv").string();
+  core::write_file_atomic(table, "# 4 GPUs a node\ngpus,step time\n8,1.0\n16,1.01\n");
+  const auto said = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"predict", table});
+    const ProgramResult result = run_lockstep(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return in_one_line(result.out);
+  };
+  const std::string asked = said({"--nodes", "64,1024"});
+  for (const char* text : {"--nodes counts GPUs here, as the input does: 1024 GPUs are 256 nodes of 4 (comments of the",
+                           "1024 GPUs lie beyond 32 times the largest calibrated size (16)",
+                           "'step time' names no unit: seconds were taken", "What calibration said of the rest"})
+    EXPECT_NE(asked.find(text), std::string::npos) << asked;
+  EXPECT_EQ(said({}).find("--nodes counts"), std::string::npos);
+}
+
+TEST(PredictCommand, WithoutMeasurementsNothingIsSaidToBeLearned) {
+  const ProgramResult result =
+      run_lockstep({"predict", recipe("clip_vitg14_dgx.toml"), "--system", "dgx-h100", "--nodes", "1,2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("Predicted rate"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("What calibration said"), std::string::npos) << result.out;
 }
 
 TEST(PredictCommand, FaultsOfASystemAreToldOfTablesToo) {

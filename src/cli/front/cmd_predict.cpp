@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/front/commands.h"
+#include "cli/front/unread_flags.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/options.h"
@@ -22,6 +23,7 @@
 #include "predict/machine_file.h"
 #include "predict/machine_notes.h"
 #include "predict/page.h"
+#include "predict/plan_sizes.h"
 #include "predict/plan_step.h"
 #include "predict/run_curves.h"
 #include "predict/size_list.h"
@@ -135,10 +137,17 @@ void write_page(const draw::Document& document, const PredictFlags& flags) {
   core::print("{}\n", std::filesystem::absolute(files.front()).lexically_normal().string());
 }
 
+void print_steps(const predict::CurvePrediction& prediction) {
+  core::print("{}", draw::wrapped("", predict::calibration_text(prediction)));
+  core::print("{}\n", draw::to_text(predict::steps_table(prediction)));
+  if (const draw::Table rates = predict::rates_table(prediction); !rates.columns.empty())
+    core::print("{}\n", draw::to_text(rates));
+}
+
 void print_prediction(const predict::CurvePrediction& prediction) {
   core::print("{}\n", draw::to_text(predict::parts_table(prediction)));
   core::print("{}\n", draw::to_text(predict::facts_table(prediction)));
-  core::print("{}\n", draw::to_text(predict::learned_table(prediction)));
+  if (!prediction.calibration.empty()) core::print("{}\n", draw::to_text(predict::learned_table(prediction)));
   for (const std::string& note : prediction.curve.notes) core::print("{}", draw::wrapped("note: ", note));
 }
 
@@ -158,21 +167,30 @@ auto of_each(const std::vector<predict::MeasuredCurve>& curves, std::vector<std:
   return results;
 }
 
-/// UsageError for the first of these flags that the user gave although nothing reads it here.
-void refuse_given(const core::OptionSet& set, std::initializer_list<const char*> names, const char* why,
-                  const char* hint) {
-  for (const char* name : names)
-    if (set.is_given(name)) throw UsageError(fmt::format("predict: --{} {}", name, why), hint);
-}
-
-/// Flags of one kind of input that another kind would pass over in silence.
-void refuse_unread_flags(const core::OptionSet& set, const PredictFlags& flags) {
+/// Flags of recipes that a table or runs would pass over in silence.
+void refuse_flags_of_recipes(const core::OptionSet& set, const PredictFlags& flags) {
   refuse_given(set, {"advise", "measured", "change"}, "is for recipes: a table or runs bring their own measured steps",
                "leave it out, or give a recipe and --system NAME");
   if (flags.validate)
     refuse_given(set, {"nodes", "budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour"},
                  "says nothing to --validate, which judges the rows above --calibrate-up-to",
                  "leave it out, or leave --validate out to predict other sizes");
+}
+
+/// Flags of tables that a recipe would pass over, and flags that say nothing to --advise.
+void refuse_flags_of_tables(const core::OptionSet& set, const PredictFlags& flags) {
+  refuse_given(set, {"validate", "calibrate-up-to"}, "needs a table with rows", "give a CSV table");
+  refuse_given(set, {"model"}, "is for tables and runs: a recipe names its model",
+               "give flags of `lockstep train` behind --, for example `-- --model ViT-B-32`");
+  refuse_given(set, {"scaling"}, "is for tables: a recipe tells its batch",
+               "--samples-per-device N is weak scaling, `-- --global-batch-size N` strong scaling");
+  refuse_given(set, {"devices-per-node"}, "is for tables and runs: a recipe runs on the nodes of --system",
+               "give a system file with the key devices-per-node (docs/predict.md): --system FILE.toml");
+  if (!flags.advise) return;
+  refuse_given(set, {"change"}, "says nothing to --advise, which seeks layouts of the recipe as it is given",
+               "put the flags behind --, or leave --advise out");
+  refuse_given(set, {"budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour", "output"},
+               "says nothing to --advise, which lists layouts of one size", "leave it out, or leave --advise out");
 }
 
 int validate_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
@@ -266,8 +284,10 @@ int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const Pred
   auto predictions = of_each(curves, left_out, [&](const auto& curve) {
     return predict::predict_curve(curve, flags.calibrate_up_to, targets_of(curve, flags));
   });
-  for (predict::CurvePrediction& one : predictions)
+  for (predict::CurvePrediction& one : predictions) {
+    if (!flags.nodes.empty()) predict::note_size_unit(one);
     predict::note_machine(one.curve.machine, !flags.system.empty(), one);
+  }
   core::Json json = core::Json::array();
   std::vector<draw::Table> goals;
   for (const predict::CurvePrediction& prediction : predictions) {
@@ -280,8 +300,7 @@ int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const Pred
       if (budget) json.back()["goal"] = predict::goal_json(costs);
       continue;
     }
-    core::print("{}", draw::wrapped("", predict::calibration_text(prediction)));
-    core::print("{}\n", draw::to_text(predict::steps_table(prediction)));
+    print_steps(prediction);
     if (budget) core::print("{}\n", draw::to_text(goals.back()));
     print_prediction(prediction);
     if (budget)
@@ -363,35 +382,6 @@ predict::PlannedCommand command_of(const std::string& recipe, const PredictFlags
   return command;
 }
 
-int advise_recipe(const predict::PlannedCommand& command, const predict::Machine& machine, const PredictFlags& flags) {
-  const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1" : flags.nodes);
-  if (sizes.size() != 1)
-    throw UsageError(fmt::format("predict: --advise takes one size, --nodes names {}", sizes.size()),
-                     "for example --nodes 256");
-  const std::vector<std::string> words = predict::words_for(command, sizes[0] * machine.devices_per_node);
-  const predict::AdviceList list = [&] {
-    try {
-      return predict::advise(words, machine, sizes[0]);
-    } catch (const UsageError& error) {
-      throw UsageError(error.what(), error.hint() +
-                                         "; here flags of `train` stand behind `--`, and --samples-per-device makes "
-                                         "the global batch follow the devices");
-    }
-  }();
-  std::vector<std::string> notes;
-  if (!predict::has_nodes(machine, static_cast<double>(sizes[0])))
-    notes.push_back(predict::missing_nodes_text(machine, fmt::format("{} nodes", sizes[0])));
-  if (flags.json) {
-    core::Json json = predict::advice_json(list);
-    json["notes"] = notes;
-    core::print("{}\n", json.dump(2));
-    return 0;
-  }
-  core::print("{}", draw::to_text(predict::advice_table(list, machine)));
-  for (const std::string& note : notes) core::print("{}", draw::wrapped("note: ", note));
-  return 0;
-}
-
 /// The changed steps by what was measured of the recipe as it is.
 predict::CurvePrediction predict_changed_recipe(const predict::PlannedCommand& command, const predict::Machine& machine,
                                                 const std::vector<predict::MeasuredStep>& measured,
@@ -406,36 +396,39 @@ predict::CurvePrediction predict_changed_recipe(const predict::PlannedCommand& c
   return predict::predict_changed(base, measured, changed, machine);
 }
 
-/// Plans of the sizes asked for, of those measured, and where one alone is left a small one beside it, which tells what
-/// its efficiency is against. UsageError where no size that was asked for is legal, or one that was measured is not.
-std::vector<predict::PlannedStep> plan_sizes(const predict::PlannedCommand& command, const predict::Machine& machine,
-                                             const std::vector<int64_t>& asked,
-                                             const std::vector<predict::MeasuredStep>& measured,
-                                             std::vector<std::string>& refused) {
-  std::vector<predict::PlannedStep> steps = predict::plan_steps(command, machine, asked, refused);
-  const auto plan_of = [&](int64_t nodes) {
-    std::vector<std::string> ignored;
-    return predict::plan_steps(command, machine, {nodes}, ignored).at(0);
-  };
-  const auto is_planned = [&](int64_t nodes) {
-    return std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return step.nodes == nodes; });
-  };
-  for (const predict::MeasuredStep& one : measured)
-    if (!is_planned(one.nodes)) steps.push_back(plan_of(one.nodes));
-  for (int64_t nodes = 1; steps.size() == 1 && nodes < steps.front().nodes; nodes *= 2) {
-    try {
-      if (predict::PlannedStep step = plan_of(nodes); predict::fit_memory({step}, machine).at(0))
-        steps.push_back(std::move(step));
-    } catch (const UsageError&) {  // no legal size
-    }
+int advise_recipe(const predict::PlannedCommand& command, const predict::Machine& machine, const PredictFlags& flags) {
+  const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1" : flags.nodes);
+  if (sizes.size() != 1)
+    throw UsageError(fmt::format("predict: --advise takes one size, --nodes names {}", sizes.size()),
+                     "for example --nodes 256");
+  predict::AdviseRequest request{.words = predict::words_for(command, sizes[0] * machine.devices_per_node),
+                                 .nodes = sizes[0],
+                                 .measured = parse_measured(flags.measured)};
+  try {
+    std::vector<std::string> refused;
+    request.steps = predict::plan_sizes(command, machine, sizes, request.measured, refused);
+  } catch (const UsageError& error) {
+    throw UsageError(error.what(), error.hint() +
+                                       "; here flags of `train` stand behind `--`, and --samples-per-device makes "
+                                       "the global batch follow the devices");
   }
-  std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.nodes < b.nodes; });
-  return steps;
+  const predict::AdviceList list = predict::advise(request, machine);
+  std::vector<std::string> notes;
+  if (!predict::has_nodes(machine, static_cast<double>(sizes[0])))
+    notes.push_back(predict::missing_nodes_text(machine, fmt::format("{} nodes", sizes[0])));
+  if (flags.json) {
+    core::Json json = predict::advice_json(list);
+    json["notes"] = notes;
+    core::print("{}\n", json.dump(2));
+    return 0;
+  }
+  core::print("{}", draw::to_text(predict::advice_table(list, machine)));
+  for (const std::string& note : notes) core::print("{}", draw::wrapped("note: ", note));
+  return 0;
 }
 
-int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& more) {
-  if (flags.validate || flags.calibrate_up_to)
-    throw UsageError("predict: --validate and --calibrate-up-to need a table with rows", "give a CSV table");
+int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const std::vector<std::string>& more) {
+  refuse_flags_of_tables(set, flags);
   if (flags.system.empty())
     throw UsageError("predict: a recipe needs --system NAME", "`lockstep predict --systems` lists them");
   const predict::Machine machine = predict::find_machine(flags.system);
@@ -448,7 +441,7 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
     if (!word.empty()) asked.words.push_back(word);
   if (flags.change.find("--global-batch-size") != std::string::npos) asked.samples_per_device.reset();
   const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes);
-  const auto steps = plan_sizes(asked, machine, sizes, measured, refused);
+  const auto steps = predict::plan_sizes(asked, machine, sizes, measured, refused);
   predict::CurvePrediction prediction = flags.change.empty()
                                             ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
                                             : predict_changed_recipe(command, machine, measured, steps);
@@ -468,8 +461,7 @@ int predict_recipe(const PredictFlags& flags, const std::vector<std::string>& mo
     core::print("{}\n", json.dump(2));
     return 0;
   }
-  core::print("{}", draw::wrapped("", predict::calibration_text(prediction)));
-  core::print("{}\n", draw::to_text(predict::steps_table(prediction)));
+  print_steps(prediction);
   core::print("{}\n", draw::to_text(predict::memory_table(steps, machine)));
   if (budget) core::print("{}\n", draw::to_text(predict::goal_table(costs, *budget)));
   print_prediction(prediction);
@@ -504,11 +496,11 @@ int cmd_predict(const commands::ParsedCommand& command) {
     core::print("{}", predict::describe_machine(flags.inputs));
     return 0;
   }
-  if (flags.inputs.size() == 1 && core::ends_with(flags.inputs[0], ".toml")) return predict_recipe(flags, more);
+  if (flags.inputs.size() == 1 && core::ends_with(flags.inputs[0], ".toml")) return predict_recipe(set, flags, more);
   if (!more.empty())
     throw UsageError("predict: flags behind -- belong to `lockstep train`, which a table does not run",
                      "leave them out, or give a recipe");
-  refuse_unread_flags(set, flags);
+  refuse_flags_of_recipes(set, flags);
   const predict::TableRequest request = table_request(flags);
   const std::vector<predict::MeasuredCurve> curves = read_curves(flags, request);
   return flags.validate ? validate_tables(curves, flags) : predict_tables(curves, flags);

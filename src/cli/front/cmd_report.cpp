@@ -16,6 +16,7 @@
 #include "analysis/text.h"
 #include "cli/common/version.h"
 #include "cli/front/commands.h"
+#include "cli/front/unread_flags.h"
 #include "config/report_options.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -117,17 +118,15 @@ bool is_damaged(const analysis::Source& source) { return !source.damage.empty();
 
 /// Facts and estimators of runs, which a table has in columns or not at all.
 void refuse_options_of_runs(const core::OptionSet& set) {
-  for (const char* name :
-       {"meta", "meta-file", "fact", "nodes", "devices", "devices-per-node", "global-batch", "samples-per-device",
-        "accum", "sequence-length", "model", "precision", "system", "device", "synthetic-data", "real-data"})
-    if (set.is_given(name))
-      throw UsageError(fmt::format("report: --{} is for runs and logs; the inputs are tables of results", name),
-                       "write it into a column of the table, for example nodes, gpus, global_batch, model");
-  for (const char* name : {"protocol", "warmup-steps", "measured-peak-tflops", "flops-set"})
-    if (set.is_given(name))
-      throw UsageError(
-          fmt::format("report: --{} needs runs or logs with their steps; the inputs are tables of results", name),
-          std::string_view(name) == "flops-set" ? "give the FLOPs with --fwd-gflops" : "give the runs or their logs");
+  refuse_given(
+      set,
+      {"meta", "meta-file", "fact", "nodes", "devices", "devices-per-node", "global-batch", "samples-per-device",
+       "accum", "sequence-length", "model", "precision", "system", "device", "synthetic-data", "real-data"},
+      "is for runs and logs; the inputs are tables of results",
+      "write it into a column of the table, for example nodes, gpus, global_batch, model");
+  constexpr const char* kNeedsSteps = "needs runs or logs with their steps; the inputs are tables of results";
+  refuse_given(set, {"protocol", "warmup-steps", "measured-peak-tflops"}, kNeedsSteps, "give the runs or their logs");
+  refuse_given(set, {"flops-set"}, kNeedsSteps, "give the FLOPs with --fwd-gflops");
 }
 
 /// A pack of other runs beside this report would be taken for its own.
@@ -138,12 +137,12 @@ void warn_of_old_proposal(const ReportOptions& options) {
 }
 
 /// The evidence pack beside the report; prints what it lacks and where it is.
-void write_proposal(const analysis::Analysis& analysis, const ReportOptions& options,
-                    std::span<const std::string> args) {
+void write_proposal(const analysis::Analysis& analysis, const ReportOptions& options, std::span<const std::string> args,
+                    const std::vector<published::PublishedTable>& tables = {}) {
   const analysis::ProposalOptions of_job{
       options.job_nodes,        options.restart_share,  options.eval_share,
       options.checkpoint_share, options.job_hours,      options.sweep_node_hours,
-      report_command(args),     version_info().version, predict::kept_rate_predictor(analysis)};
+      report_command(args),     version_info().version, predict::kept_rate_predictor(analysis, tables)};
   for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) print_wrapped("missing: ", fact);
   const auto pack = write_formats(analysis::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
                                   config::report_formats(options));
@@ -189,7 +188,7 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
     if (rows.runs.empty())
       throw UsageError("report: --proposal needs rates over sizes; no table here tells any",
                        "give tables with columns nodes (or gpus) and samples_per_s (or a batch and a step time)");
-    write_proposal(rows, options, args);
+    write_proposal(rows, options, args, tables);
   } else {
     warn_of_old_proposal(options);
   }

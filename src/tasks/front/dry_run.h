@@ -46,6 +46,7 @@ struct WorldSize {
   std::string source;
   int64_t num_local_ranks = 0;  ///< Of them on this machine; 0: not known.
   int64_t ranks_per_node = 0;   ///< Where the run will be; 0: as on this machine.
+  bool asks_for_inputs = true;  ///< Look for the shards and weights that the command line names.
 };
 
 /// What one rank may fill, and where that number is from.

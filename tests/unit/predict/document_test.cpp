@@ -5,6 +5,9 @@
 
 #include "core/files.h"
 #include "draw/render.h"
+#include "predict/machine_file.h"
+#include "predict/page.h"
+#include "predict/plan_step.h"
 
 namespace lockstep::predict {
 namespace {
@@ -28,6 +31,47 @@ TEST(PredictPage, ShowsScoresCurvesAndBothKindsOfPoints) {
   core::TempDir folder;
   const auto files = draw::write_document(document, folder.path(), {"html", "csv", "svg"});
   EXPECT_NE(core::read_file(files.front()).find("kept back"), std::string::npos);
+}
+
+CurvePrediction of_recipe(const std::vector<int64_t>& nodes, const std::vector<MeasuredStep>& measured) {
+  const Machine machine = find_machine("dgx-h100");
+  const auto recipe = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/clip_vitg14_dgx.toml";
+  std::vector<std::string> refused;
+  const auto steps = plan_steps({.words = {"train", "clip", "--config", recipe}}, machine, nodes, refused);
+  return predict_steps(model_of(steps, machine), steps, measured);
+}
+
+TEST(PredictPage, RatesHaveTheIntervalsOfTheirSteps) {
+  const CurvePrediction prediction = of_recipe({1, 2}, {{1, 0.41}});
+  const core::Json json = prediction_json(prediction).at("predicted").at(1);
+  const double pairs = 80 * 16;
+  EXPECT_EQ(json.at("rate").at("unit"), "samples/s");
+  for (const auto& [rate, step] : {std::pair{"p5", "p95"}, {"p25", "p75"}, {"p50", "p50"}, {"p75", "p25"}})
+    EXPECT_NEAR(json.at("rate").at(rate).get<double>() * json.at("step_s").at(step).get<double>(), pairs, 1e-6);
+  const draw::Table table = rates_table(prediction);
+  ASSERT_EQ(table.columns.size(), 4u);
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_EQ(table.rows[1][1].value, json.at("rate").at("p50").get<double>());
+  CurvePrediction without = prediction;
+  without.curve.rate_unit.clear();
+  EXPECT_TRUE(rates_table(without).columns.empty());
+}
+
+TEST(PredictPage, NothingIsLearnedWithoutCalibration) {
+  const auto shows = [](const CurvePrediction& prediction) {
+    const draw::Document document = predictions_document({prediction}, {});
+    return std::pair(draw::to_markdown(document).find("What calibration said") != std::string::npos,
+                     prediction_json(prediction).contains("learned"));
+  };
+  EXPECT_EQ(shows(of_recipe({1, 2}, {})), std::pair(false, false));
+  EXPECT_EQ(shows(of_recipe({1, 2}, {{1, 0.41}})), std::pair(true, true));
+}
+
+TEST(PredictPage, SizesFarBeyondTheMeasuredOnesAreNamed) {
+  const std::string far = far_sizes_text(of_recipe({1, 2, 32, 64, 128}, {{1, 0.41}}));
+  EXPECT_NE(far.find("64, 128 nodes lie beyond 32 times the largest calibrated size (1)"), std::string::npos) << far;
+  EXPECT_EQ(far_sizes_text(of_recipe({1, 2, 32, 64}, {{1, 0.41}, {2, 0.42}})), "");
+  EXPECT_EQ(far_sizes_text(of_recipe({1, 64}, {})), "") << "nothing was measured";
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/files.h"
 #include "core/strings.h"
 #include "predict/machine_file.h"
@@ -36,6 +38,27 @@ TEST(MachineNotes, AMachineOfUnknownSizeHasAllNodes) {
   EXPECT_FALSE(has_nodes(machine, 73));
   machine.num_nodes.reset();
   EXPECT_TRUE(has_nodes(machine, 73));
+}
+
+TEST(MachineNotes, SizesInDevicesSayWhatANodeHasAndWhatTellsIt) {
+  const auto note = [](const std::string& table, const TableRequest& request) {
+    core::TempDir folder;
+    core::write_file_atomic(folder.path() / "mine.csv", table);
+    const MeasuredCurve curve = read_table_curves(folder.path() / "mine.csv", request).front();
+    CurvePrediction prediction = predict_curve(curve, {}, {{64, size_of(curve, 64)}});
+    note_size_unit(prediction);
+    const auto fact = std::find_if(prediction.facts.begin(), prediction.facts.end(),
+                                   [](const KnownFact& one) { return one.name == "devices of a node"; });
+    return core::join(prediction.curve.notes, " ") + (fact == prediction.facts.end() ? "" : "; " + fact->source);
+  };
+  const std::string rows = "gpus,step_time_s\n8,1.0\n16,1.01\n";
+  for (const auto& [text, wanted] :
+       {std::pair{note(rows, {}), "64 gpus are 8 nodes of 8 (not known: a guess)."},
+        {note(rows, {.devices_per_node = 4}), "64 gpus are 16 nodes of 4 (--devices-per-node).; --devices-per-node"},
+        {note("# 4 GPUs a node\n" + rows, {}), "16 nodes of 4 (comments of the table)"},
+        {note(rows, {.machine = find_machine("leonardo")}), "16 nodes of 4 (as in nodes of Leonardo Booster)"}})
+    EXPECT_NE(core::to_lower_ascii(text).find(core::to_lower_ascii(wanted)), std::string::npos) << text;
+  EXPECT_EQ(note("nodes,step_time_s\n8,1.0\n16,1.01\n", {}).find("--nodes counts"), std::string::npos);
 }
 
 TEST(MachineNotes, ATableWithoutModelAndBatchSaysWhatTellsThem) {

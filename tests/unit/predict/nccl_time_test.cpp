@@ -90,7 +90,21 @@ TEST(NcclTime, MachinesOfKnownFamilies) {
   ASSERT_TRUE(dgx.has_value());
   EXPECT_EQ(dgx->family, NcclNodes::kHopper);
   EXPECT_DOUBLE_EQ(dgx->num_channels * dgx->channel_gbytes_per_s, 384);
-  EXPECT_FALSE(nccl_nodes_of(find_machine("lumi")).has_value());
+  EXPECT_FALSE(dgx->has_amd_host);
+  EXPECT_TRUE(nccl_nodes_of(find_machine("dgx-a100"))->has_amd_host) << "2x EPYC 7742";
+}
+
+// RCCL has constants of its own, and processors have no NCCL, whatever their maker.
+TEST(NcclTime, DevicesOfAmdAreNoNodesOfNccl) {
+  for (const char* name : {"lumi", "lumi-c", "frontier"}) EXPECT_FALSE(nccl_nodes_of(find_machine(name))) << name;
+  for (const char* device : {"MI250X", "MI300X", "8x MI250"}) {
+    const auto machine = usual_machine_in(device);
+    ASSERT_TRUE(machine) << device;
+    EXPECT_FALSE(nccl_nodes_of(*machine)) << device;
+  }
+  const Machine mine = parse_machine(
+      "device = \"MI300X\"\ndevices-per-node = 8\nnode-gbytes-per-s = 400\nname = \"H100 neighbour\"\n", "mine.toml");
+  EXPECT_FALSE(nccl_nodes_of(mine)) << "the device decides, not the name";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "commands/commands.h"
@@ -47,6 +48,23 @@ TEST(PlanStep, HoldsWhatTheDryRunPrints) {
     EXPECT_EQ(step.tp * step.pp * step.dp, step.num_ranks);
     EXPECT_EQ(step.tokens_per_sample, 4096);
     EXPECT_NEAR(step.parameters_per_rank, 341e9 / 64, 0.1 * 341e9 / 64);
+  }
+}
+
+// Thousands of shards at each size are not asked for: nobody reads of a plan whether they are here.
+TEST(PlanStep, PlansDoNotLookForTheData) {
+  const auto num_missing = [](const std::vector<std::string>& words, bool asks) {
+    commands::ParsedCommand command = commands::parse_command(words);
+    commands::read_files(command);
+    return command.task
+        ->dry_run(*command.set, {.num_ranks = 8, .source = "test", .ranks_per_node = 8, .asks_for_inputs = asks})
+        .missing.size();
+  };
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"train", "clip", "--config", recipe("clip_vitg14_dgx.toml"), "--dry-run"},
+           {"train", "imagenet", "/no/pictures", "--train-num-samples=1000", "--dry-run"}}) {
+    EXPECT_GT(num_missing(words, true), 0u) << words[1];
+    EXPECT_EQ(num_missing(words, false), 0u) << words[1];
   }
 }
 
@@ -233,11 +251,15 @@ TEST(PlanStep, PointsOfASweepKeepTheirOwnNodesAndPrecision) {
   EXPECT_THROW(predict_points({{"x", words, 16, 8}}, find_machine("lumi")), UsageError);  // no fp8 there
 }
 
+AdviceList advised(const std::vector<std::string>& words, const Machine& machine, int64_t nodes) {
+  return advise({.words = words, .nodes = nodes, .steps = {plan_one(words, nodes, machine.devices_per_node)}}, machine);
+}
+
 TEST(Advise, RanksWhatFitsAndIsLegal) {
   const Machine machine = find_machine("dgx-h100");
   std::vector<std::string> words = nemotron().words;
   words.emplace_back("--global-batch-size=32");
-  const AdviceList list = advise(words, machine, 16);
+  const AdviceList list = advised(words, machine, 16);
   EXPECT_FALSE(list.as_given.fits);  // the published layout plans 1.8 GiB too much on 128 GPUs
   ASSERT_FALSE(list.ranked.empty());
   EXPECT_EQ(list.num_tried, list.ranked.size() + list.num_refused + list.num_too_large);
@@ -269,8 +291,8 @@ TEST(PlanStep, ClassifiersReachWhatTheirKindOfNetworkDoes) {
 TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
   const Machine machine = find_machine("leonardo");
   const AdviceList list =
-      advise({"train", "imagenet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
-             machine, 16);
+      advised({"train", "imagenet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
+              machine, 16);
   EXPECT_FALSE(list.as_given.fits);
   ASSERT_FALSE(list.ranked.empty());
   EXPECT_EQ(list.num_tried, list.ranked.size() + list.num_refused + list.num_too_large);
@@ -290,10 +312,44 @@ TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
   }
   EXPECT_TRUE(has_zero1 && has_small_buckets);
   const AdviceList by_other_name =
-      advise({"train", "resnet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
-             machine, 16);
+      advised({"train", "resnet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
+              machine, 16);
   EXPECT_EQ(by_other_name.num_tried, list.num_tried);
   EXPECT_EQ(by_other_name.ranked.size(), list.ranked.size());
+}
+
+// The layout that is there already stands to the step as given as 1 to 1, whatever was measured; what is measured slow
+// is slow in every layout.
+TEST(Advise, StepsAreThoseOfThePredictionOfTheSamePlans) {
+  const Machine machine = find_machine("dgx-h100");
+  const std::vector<PlannedStep> steps = planned(nemotron(), machine, {16, 64});
+  const auto list_by = [&](const std::vector<MeasuredStep>& measured) {
+    AdviceList list =
+        advise({.words = words_for(nemotron(), 64 * 8), .nodes = 64, .steps = steps, .measured = measured}, machine);
+    const CurvePrediction plain = predict_steps(model_of(steps, machine), steps, measured);
+    EXPECT_DOUBLE_EQ(list.as_given.step_s, plain.forecast.steps[1].step_s.p50);
+    const auto same = std::find_if(list.ranked.begin(), list.ranked.end(), [&](const Advice& one) {
+      return one.plan.tp == 8 && one.plan.pp == 8 && one.plan.memory_bytes == list.as_given.plan.memory_bytes &&
+             one.plan.num_micro == list.as_given.plan.num_micro && one.plan.bubble == list.as_given.plan.bubble &&
+             one.plan.recompute_factor == list.as_given.plan.recompute_factor;
+    });
+    EXPECT_TRUE(same != list.ranked.end() && std::fabs(same->step_s / list.as_given.step_s - 1) < 1e-9);
+    return list;
+  };
+  const AdviceList blind = list_by({}), measured = list_by({{16, 9.2}});
+  EXPECT_GT(measured.ranked.front().step_s, 1.3 * blind.ranked.front().step_s);
+  EXPECT_GT(measured.as_given.step_s, 9);
+}
+
+// Measured in bf16, products in fp8 have twice the peak and reach 0.75 of the share.
+TEST(PlanStep, AChangedPrecisionFollowsThePeaks) {
+  const Machine machine = find_machine("dgx-h100");
+  const auto base = planned(nemotron(), machine, {16});
+  PlannedCommand fp8 = nemotron();
+  fp8.words.emplace_back("--fp8-format=hybrid");
+  const auto changed = predict_changed(base, {{16, 4.61}}, planned(fp8, machine, {16}), machine);
+  EXPECT_NEAR(changed.targets[0].at.compute() / (989.0 / (1979 * 0.75)), 1, 0.15) << "passes over memory stay";
+  EXPECT_LT(changed.forecast.steps[0].step_s.p50, 0.85 * 4.61);
 }
 
 TEST(PlanStep, RecomputationCostsAForwardPass) {

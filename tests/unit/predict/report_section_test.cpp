@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "analysis/analyse.h"
+#include "core/files.h"
 #include "draw/render.h"
 #include "unit/analysis/synthetic_runs.h"
 
@@ -55,9 +56,35 @@ TEST(KeptRate, IsWhatAProposalAsksFor) {
   EXPECT_FALSE(measured->predicted) << "a size that was measured";
 }
 
-TEST(KeptRate, OfOneSizeIsNotTold) {
+// Nothing was measured of the loss: the prior's is taken, never none.
+TEST(KeptRate, OfOneSizeIsThatOfThePriors) {
   const analysis::Analysis analysis = runs_to(1, 0);
-  EXPECT_FALSE(kept_rate_predictor(analysis)(analysis.curves[0], 4));
+  const auto kept = kept_rate_predictor(analysis)(analysis.curves[0], 16);
+  ASSERT_TRUE(kept);
+  EXPECT_LT(kept->median, 0.99);
+  EXPECT_GT(kept->high - kept->low, 0.05);
+  EXPECT_NE(kept->source.find("one measured size: how the rate falls is the prior's"), std::string::npos);
+  const auto estimate = analysis::estimate_resources(
+      analysis.curves[0], analysis, {.job_size = 16, .predict_kept_rate = kept_rate_predictor(analysis)});
+  ASSERT_TRUE(estimate && estimate->predicted);
+  EXPECT_GT(estimate->total_node_hours, estimate->optimistic_total_node_hours);
+}
+
+// The rows of the report and the curves of predict are read once, from the same table.
+TEST(KeptRate, OfATableComesFromTheTableThatTheReportRead) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path,
+                          "# ResNet-50, 8 GPUs a node\nnodes,gpus,global_batch,samples_per_s\n"
+                          "1,8,1024,8000\n2,16,2048,15800\n4,32,4096,31000\n");
+  const std::vector<published::PublishedTable> tables = {published::check_published(path)};
+  const analysis::Analysis rows = published::rows_of(tables, {});
+  std::filesystem::remove(path);
+  ASSERT_EQ(rows.curves.size(), 1u);
+  const auto kept = kept_rate_predictor(rows, tables)(rows.curves[0], 16);
+  ASSERT_TRUE(kept);
+  EXPECT_NEAR(kept->median, 0.95, 0.05);
+  EXPECT_FALSE(kept_rate_predictor(rows)(rows.curves[0], 16)) << "rows alone tell no curve";
 }
 
 }  // namespace

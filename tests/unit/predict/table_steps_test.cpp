@@ -10,6 +10,8 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "predict/document.h"
+#include "predict/page.h"
 #include "predict/validation.h"
 
 namespace lockstep::predict {
@@ -116,6 +118,21 @@ std::vector<Spelling> spellings() {
          return fields({d, d * kLocal, 1e3 * s});
        },
        true},
+      {"steps without a unit", "GPUs,gbs,Step time",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, s});
+       },
+       true},
+      {"iterations without a unit", "GPUs,gbs,time per iteration",
+       [](double, double d, double s) {
+         return fields({d, d * kLocal, s});
+       },
+       true},
+      {"seconds of an epoch", "Nodes,GPUs,s/epoch",
+       [](double n, double d, double s) {
+         return fields({n, d, 1e5 / rate(d, s)});
+       },
+       false},
       {"rates of a node", "Nodes,images/s/node",
        [](double n, double d, double s) {
          return fields({n, rate(d, s) / n});
@@ -200,6 +217,52 @@ TEST(TableSteps, EverySpellingGivesTheSameCurve) {
     }
     EXPECT_LT(validate_curve(curve, curve.points[2].size).mean_error_pct, 1);
   }
+}
+
+TEST(TableSteps, TimesWithoutAUnitThatWouldBeLongAreRefused) {
+  const MeasuredCurve curve = read("# 8 GPUs a node\nGPUs,gbs,Step time\n8,256,1\n16,512,1.02\n");
+  EXPECT_NE(core::join(curve.notes, " ").find("'Step time' names no unit: seconds were taken"), std::string::npos);
+  try {
+    read("GPUs,gbs,Step time\n8,256,512.5\n16,512,520\n");
+    FAIL() << "milliseconds, by their look";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("mine.csv' line 2, column 'Step time': 512.5 names no unit"), std::string::npos)
+        << error.text();
+    EXPECT_NE(error.text().find("step_time_ms"), std::string::npos) << error.text();
+  }
+}
+
+TEST(TableSteps, FractionsBesidePercentAreRefused) {
+  try {
+    read("GPUs,Scaling efficiency\n8,100\n16,98.5\n32,0.97\n");
+    FAIL() << "0.97 is 97 %";
+  } catch (const DataError& error) {
+    for (const char* said : {"mine.csv' line 4, column 'Scaling efficiency': '0.97'", "'100' (line 2)", "percent"})
+      EXPECT_NE(error.text().find(said), std::string::npos) << error.text();
+  }
+  EXPECT_THROW(read("GPUs,efficiency_pct\n8,1\n16,98.5\n"), DataError);
+  EXPECT_THROW(read("GPUs,efficiency\n8,100%\n16,0.98\n"), DataError);
+  EXPECT_NEAR(read("GPUs,efficiency\n8,100\n16,12\n32,0.9\n").points[2].measured.step_s, 1 / 0.9, 1e-9)
+      << "a loss that is measured on the way";
+}
+
+/// Seconds of a batch that nothing tells are nobody's measurement.
+TEST(TableSteps, PartsOfAnAssumedBatchAreCalledSo) {
+  const auto doubt = [](const std::string& text) {
+    const MeasuredCurve curve = read(text);
+    const CurvePrediction prediction = predict_curve(curve, {}, {{64, size_of(curve, 64)}});
+    const std::string said = parts_doubt(prediction);
+    EXPECT_EQ(parts_table(prediction).notes, said.empty() ? std::vector<std::string>{} : std::vector{said});
+    EXPECT_EQ(parts_chart(prediction).caption, said);
+    EXPECT_EQ(prediction_json(prediction).value("parts_doubt", ""), said);
+    EXPECT_EQ(parts_table(prediction).title.find("assumed") != std::string::npos, !said.empty());
+    return said;
+  };
+  const std::string guessed = doubt("# GPT 1.3B, 8 GPUs a node\nGPUs,tokens/s\n8,100000\n16,199000\n");
+  EXPECT_NE(guessed.find("assumed batch of 8 samples a device"), std::string::npos) << guessed;
+  EXPECT_NE(doubt("GPUs,samples/s\n8,100\n16,199\n").find("so are the parts"), std::string::npos);
+  EXPECT_NE(doubt("# GPT 1.3B\nGPUs,gbs,TFLOPs\n8,256,140\n16,512,138\n").find("parameters"), std::string::npos);
+  EXPECT_EQ(doubt("# GPT 1.3B\nGPUs,gbs,samples/s\n8,256,140\n16,512,278\n"), "");
 }
 
 std::vector<MeasuredCurve> read_all(const std::string& text) {

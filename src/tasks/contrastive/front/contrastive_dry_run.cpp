@@ -163,7 +163,7 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
   if (const config::ClipShape* clip = shape.clip()) check_text_ids(*clip);
   if (options.has_teacher()) check_teacher(options, *shape.clip());
   page.warnings = shape_warnings(options, shape);
-  page.missing = missing_inputs(options);
+  if (world.asks_for_inputs) page.missing = missing_inputs(options);
   return page;
 }
 

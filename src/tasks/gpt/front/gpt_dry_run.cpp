@@ -273,8 +273,9 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
   run.memory_bytes = most_bytes;
   if (device) run.device_bytes = device->bytes;
   add_tensor_nodes(layout, world, run);
-  for (const MissingFile& file : missing_data_files(options))
-    run.missing.push_back(fmt::format("{}: '{}' is not here", file.flag, file.path));
+  if (world.asks_for_inputs)
+    for (const MissingFile& file : missing_data_files(options))
+      run.missing.push_back(fmt::format("{}: '{}' is not here", file.flag, file.path));
   run.facts.push_back(
       {"memory_bytes", "memory", most_bytes, fmt::format("{} on the fullest rank", core::format_bytes(most_bytes))});
   run.facts.push_back(device_fact);

@@ -189,7 +189,7 @@ DryRunPage imagenet_dry_run(const ImagenetOptions& options, const core::OptionSe
   add_memory_facts(planned, memory, page.facts);
   page.memory_bytes = planned.total();
   if (memory) page.device_bytes = memory->bytes;
-  page.missing = missing_imagenet_inputs(options);
+  if (world.asks_for_inputs) page.missing = missing_imagenet_inputs(options);
   return page;
 }
 
