@@ -19,9 +19,9 @@ export TSAN_OPTIONS=halt_on_error=0:exitcode=99:second_deadlock_stack=1:suppress
 part() {
   local name=$1 sanitizers=$2 engine=$3; shift 3
   local build=build-sanitize-$name targets=() pattern
-  cmake -S . -B "$build" -G Ninja -DLOCKSTEP_ENGINE="$engine" -DLOCKSTEP_SANITIZE="$sanitizers" >"$build.log" ||
-    { cat "$build.log"; exit 1; }
-  rm -f "$build.log"
+  mkdir -p "$build"
+  cmake -S . -B "$build" -G Ninja -DLOCKSTEP_ENGINE="$engine" -DLOCKSTEP_SANITIZE="$sanitizers" >"$build/configure.log" ||
+    { cat "$build/configure.log"; exit 1; }
   if [ $# -gt 0 ]; then
     for test in "$@"; do targets+=("test_$test"); done
     if [ "$engine" = OFF ]; then targets+=(lockstep); fi
