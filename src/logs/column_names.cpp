@@ -83,6 +83,9 @@ constexpr Synonyms kQuantities[] = {
     {"model", ColumnUse::kSteps, "model_name"},
     {"system", ColumnUse::kBoth, "system"},
     {"system", ColumnUse::kSteps, "cluster"},
+    {"micro_batch", ColumnUse::kSteps,
+     "micro_batch micro_batch_size mbs micro_batch_size_per_gpu train_micro_batch_size_per_gpu "
+     "per_device_train_batch_size"},
     {"accum", ColumnUse::kSteps, "accum grad_accum gradient_accumulation_steps"},
     {"sequence_length", ColumnUse::kSteps, "sequence_length seq_length seq_len"},
     {"task", ColumnUse::kSteps, "task"},

@@ -252,6 +252,15 @@ class CsvParser : public LogParser {
       known.devices = *known.nodes * *per_node;
     known.samples_per_device = count("samples_per_device");
     known.accum = count("accum");
+    int64_t samples = 0;
+    if (const auto passed = count("micro_batch");
+        passed && !known.samples_per_device && !__builtin_mul_overflow(*passed, known.accum.value_or(1), &samples))
+      known.samples_per_device = samples;
+    else if (known.samples_per_device && known.accum.value_or(1) > 1)
+      builder_.count_problem(
+          fmt::format("its batch of a device, {}, is taken as that of a step, accumulation included; if it is that of "
+                      "one of {} passes, call the column micro_batch",
+                      *known.samples_per_device, *known.accum));
     known.sequence_length = count("sequence_length");
     known.model = facts["model"];
     known.precision = facts["precision"];

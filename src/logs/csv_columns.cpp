@@ -131,8 +131,8 @@ bool is_csv_count(CsvField field) {
 bool is_csv_duration(CsvField field) { return field == Field::kStepTime || field == Field::kDataWait; }
 
 bool is_count_fact(std::string_view fact) {
-  static constexpr std::array<std::string_view, 6> kCounts = {
-      "nodes", "devices", "devices_per_node", "samples_per_device", "accum", "sequence_length"};
+  static constexpr std::array<std::string_view, 7> kCounts = {
+      "nodes", "devices", "devices_per_node", "samples_per_device", "micro_batch", "accum", "sequence_length"};
   return std::find(kCounts.begin(), kCounts.end(), fact) != kCounts.end();
 }
 

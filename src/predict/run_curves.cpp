@@ -16,7 +16,8 @@ namespace {
 constexpr double kSameRunWork = 0.02;  // batches may be rounded
 
 bool is_usable(const analysis::Point& point) {
-  return point.size > 0 && point.has_step_time && std::isfinite(point.p50_ms) && point.p50_ms > 0;
+  return point.size > 0 && point.has_step_time && !point.is_of_table && std::isfinite(point.estimate.median_ms) &&
+         point.estimate.median_ms > 0;
 }
 
 double devices_of(const analysis::Point& point, double devices_per_node) {
@@ -74,7 +75,7 @@ MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point>
                                                   .work = work,
                                                   .bubble = bubble_of(curve, samples.value_or(0)),
                                                   .traffic = passes_of(curve, samples.value_or(0))},
-                                         .step_s = point.p50_ms / 1000},
+                                         .step_s = point.estimate.median_ms / 1000},
                             .size = static_cast<double>(point.size)});
   }
   if (runs.shares_cores)

@@ -260,6 +260,41 @@ std::optional<int64_t> replicas_of(const RunSetup& setup) {
   return has_other ? std::nullopt : setup.devices;
 }
 
+/// Batches and lengths as the log tells them.
+struct LoggedBatch {
+  std::optional<int64_t> global, local, sequence;
+};
+
+LoggedBatch logged_batch(const RunData& run) {
+  const RunSetup& setup = run.setup;
+  LoggedBatch logged{setup.global_batch, setup.samples_per_device, setup.sequence_length};
+  const std::vector<double>& samples = run.steps.samples;
+  const bool is_one = !samples.empty() && samples.front() >= 1 && samples.front() < 1e15 &&
+                      std::all_of(samples.begin(), samples.end(), [&](double one) { return one == samples.front(); });
+  if (!logged.global && is_one) logged.global = static_cast<int64_t>(samples.front());
+  return logged;
+}
+
+/// A batch or length that the user corrects is that of the log's steps, too; what followed from the log's own goes.
+void correct_steps(RunData& run, const Facts& facts, const LoggedBatch& logged) {
+  RunSetup& setup = run.setup;
+  const auto says = [&](const char* name) { return facts.values.find(name) != facts.values.end(); };
+  const bool says_global = says("global_batch"), says_local = says("samples_per_device") || says("batch");
+  if (says_local && !says_global && logged.local && setup.samples_per_device != logged.local)
+    setup.global_batch.reset();
+  if (says_global && !says_local && logged.global && setup.global_batch != logged.global)
+    setup.samples_per_device.reset();
+  const bool is_other_batch = says_global ? logged.global && setup.global_batch != logged.global
+                                          : says_local && logged.global && !setup.global_batch;
+  const bool is_other_length = says("sequence_length") && logged.sequence && setup.sequence_length != logged.sequence;
+  StepColumns& steps = run.steps;
+  for (size_t row = 0; row < steps.size(); ++row) {
+    if (is_other_batch && steps.samples[row] == static_cast<double>(*logged.global))
+      steps.samples[row] = steps.tokens[row] = kUnknown;
+    if (is_other_length && !std::isnan(steps.samples[row])) steps.tokens[row] = kUnknown;
+  }
+}
+
 /// What follows from the facts.
 void complete(RunData& run) {
   RunSetup& setup = run.setup;
@@ -305,7 +340,9 @@ void apply_meta(RunData& run, const MetaOptions& options) {
   if (!options.file.empty()) read_file(options.file, facts);
   for (const auto& [name, text] : options.values) facts.values[name] = text;
   check_names(facts);
+  const LoggedBatch logged = logged_batch(run);
   put_facts(run, facts);
+  correct_steps(run, facts, logged);
   complete(run);
 }
 

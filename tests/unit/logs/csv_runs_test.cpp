@@ -44,6 +44,26 @@ std::vector<std::string> rows_of_sizes() {
   return rows;
 }
 
+TEST(CsvRuns, ABatchOfAPassIsTakenTimesTheAccumulation) {
+  const auto read = [](const std::string& column) {
+    std::string text = "step,step_time_s," + column + ",gradient_accumulation_steps,devices\n";
+    for (int step = 0; step < 40; ++step) text += fmt::format("{},2.0,4,8,8\n", step);
+    return read_runs(text);
+  };
+  for (const char* name : {"micro_batch_size", "per_device_train_batch_size"}) {
+    const auto runs = read(name);
+    ASSERT_EQ(runs.size(), 1u);
+    EXPECT_EQ(runs[0].setup.samples_per_device, 32) << name;
+    EXPECT_EQ(runs[0].setup.global_batch, 256) << name;
+    EXPECT_EQ(problems_of(runs), "");
+  }
+  const auto doubtful = read("batch_size_per_gpu");  // may be either
+  EXPECT_EQ(doubtful.at(0).setup.global_batch, 32);
+  EXPECT_NE(problems_of(doubtful).find("if it is that of one of 8 passes, call the column micro_batch"),
+            std::string::npos)
+      << problems_of(doubtful);
+}
+
 TEST(CsvRuns, EachSizeIsARunOfItsOwnWhateverTheOrderOfTheRows) {
   std::vector<std::string> rows = rows_of_sizes();
   for (const bool is_shuffled : {false, true}) {

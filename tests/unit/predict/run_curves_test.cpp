@@ -47,6 +47,15 @@ TEST(RunCurves, RunsOfSeveralSizesCalibrate) {
   EXPECT_LT(validation.worst_error_pct, 2);
 }
 
+TEST(RunCurves, RepeatsOfASizeAreTheirGeometricMeanAsInReports) {
+  core::TempDir folder;
+  for (const auto& [name, step_ms] : {std::pair{"a", 400}, {"b", 500}, {"c", 800}})
+    core::write_file_atomic(folder.path() / fmt::format("{}.csv", name), log_of(1, 1024, step_ms));
+  const MeasuredCurve curve = read_run_curves({folder.path().string()}).at(0);
+  ASSERT_EQ(curve.points.size(), 1u);
+  EXPECT_NEAR(curve.points[0].measured.step_s, std::cbrt(0.4 * 0.5 * 0.8), 1e-3);
+}
+
 TEST(RunCurves, DevicesOfANodeThatTheUserTellsMakeNodes) {
   core::TempDir folder;
   for (const int devices : {8, 16, 32}) {

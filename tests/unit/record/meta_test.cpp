@@ -40,6 +40,38 @@ bool says(const std::vector<std::string>& problems, const std::string& words) {
   return core::join(problems, "|").find(words) != std::string::npos;
 }
 
+/// A log of three steps of 1024 sequences on 4 devices.
+RunData logged_run() {
+  RunData run = run_at("/logs/a_n4/out.log");
+  run.setup.devices = 4, run.setup.global_batch = 1024, run.setup.samples_per_device = 256;
+  run.setup.sequence_length = 2048;
+  for (size_t row = 0; row < run.steps.size(); ++row)
+    run.steps.samples[row] = 1024, run.steps.tokens[row] = 1024 * 2048.0;
+  return run;
+}
+
+TEST(Meta, ABatchThatTheUserCorrectsIsThatOfTheSteps) {
+  RunData of_all = logged_run(), of_device = logged_run(), longer = logged_run(), ramp = logged_run();
+  apply_meta(of_all, {.values = {{"global_batch", "512"}}});
+  EXPECT_TRUE(says(of_all.problems, "global_batch: the log says 1024, you say 512; yours is used"));
+  EXPECT_EQ(of_all.setup.samples_per_device, 128);
+  EXPECT_EQ(of_all.steps.samples, (std::vector<double>{512, 512, 512}));
+  EXPECT_EQ(of_all.steps.tokens[2], 512 * 2048.0);
+  apply_meta(of_device, {.values = {{"samples_per_device", "512"}}});
+  EXPECT_EQ(of_device.setup.global_batch, 2048);
+  EXPECT_EQ(of_device.steps.samples[0], 2048);
+  apply_meta(longer, {.values = {{"sequence_length", "4096"}}});
+  EXPECT_EQ(longer.steps.samples[0], 1024);
+  EXPECT_EQ(longer.steps.tokens[0], 1024 * 4096.0);
+  ramp.steps.samples[0] = 256, ramp.steps.tokens[0] = 256 * 2048.0;  // a batch that grew keeps its small steps
+  apply_meta(ramp, {.values = {{"global_batch", "512"}}});
+  EXPECT_EQ(ramp.steps.samples, (std::vector<double>{256, 512, 512}));
+  RunData rows = logged_run();  // a table whose rows alone tell the batch
+  rows.setup.global_batch.reset(), rows.setup.samples_per_device.reset();
+  apply_meta(rows, {.values = {{"global_batch", "512"}}});
+  EXPECT_EQ(rows.steps.samples[1], 512);
+}
+
 TEST(Meta, TheFolderNamesOfTheClapBenchmarkTellItsSetup) {
   RunData run = run_at("/scratch/clap/htsat_tiny_bs616_af2_n16_job4711/out.log");
   apply_meta(
