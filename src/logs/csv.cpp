@@ -100,6 +100,7 @@ class CsvParser : public LogParser {
     for (CsvRun& run : runs) {
       if (has_step_ && number_through_epochs(run.rows)) is_by_epoch_ = true;
       if (has_step_) order_by_step(run.rows);
+      take_batch_of_counts(run.rows);
     }
     explain_columns(runs);
     const bool is_elapsed = are_elapsed(runs);

@@ -29,6 +29,20 @@ std::vector<std::optional<size_t>> rows_before(const std::deque<HeldRow>& rows) 
   return before;
 }
 
+void take_batch_of_counts(std::deque<HeldRow>& rows) {
+  const auto before = rows_before(rows);
+  double batch = record::kUnknown;
+  for (size_t at = 0; at < rows.size(); ++at) {
+    if (!std::isnan(rows[at].global_batch) || !std::isnan(rows[at].row.samples)) return;
+    if (!before[at]) continue;
+    const LogRow &row = rows[at].row, &last = rows[*before[at]].row;
+    const double of_step = (row.samples_seen - last.samples_seen) / static_cast<double>(row.step - last.step);
+    if (!(of_step >= 1) || !std::isfinite(of_step) || (!std::isnan(batch) && of_step != batch)) return;
+    batch = of_step;
+  }
+  for (HeldRow& held : rows) held.global_batch = batch;
+}
+
 bool repeats_steps(const std::deque<HeldRow>& rows, bool by_epoch) {
   std::set<std::tuple<int, int32_t, int64_t>> seen;
   for (const HeldRow& held : rows) {

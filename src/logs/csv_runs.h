@@ -27,6 +27,10 @@ struct CsvRun {
 
 /// For each row the one before it of the same rank and start; nothing for a rank's first.
 std::vector<std::optional<size_t>> rows_before(const std::deque<HeldRow>& rows);
+
+/// Gives rows without a batch the samples of a step that the counts of samples since the start tell, where these grow
+/// by one number of samples a step.
+void take_batch_of_counts(std::deque<HeldRow>& rows);
 /// Does a rank tell a step twice within one start? With `by_epoch` a step is one of its epoch.
 bool repeats_steps(const std::deque<HeldRow>& rows, bool by_epoch = false);
 /// Steps that begin again with each epoch and come once in each are numbered through; false where they do not.

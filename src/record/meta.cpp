@@ -265,14 +265,34 @@ struct LoggedBatch {
   std::optional<int64_t> global, local, sequence;
 };
 
+/// The batch that all steps have; nothing where they have several, or none.
+std::optional<int64_t> batch_of_steps(const StepColumns& steps) {
+  constexpr double kMost = 1e15;
+  const std::vector<double>& samples = steps.samples;
+  if (samples.empty() || !(samples.front() >= 1) || samples.front() > kMost) return std::nullopt;
+  const bool is_one = std::all_of(samples.begin(), samples.end(), [&](double one) { return one == samples.front(); });
+  return is_one ? std::optional(static_cast<int64_t>(samples.front())) : std::nullopt;
+}
+
 LoggedBatch logged_batch(const RunData& run) {
   const RunSetup& setup = run.setup;
   LoggedBatch logged{setup.global_batch, setup.samples_per_device, setup.sequence_length};
-  const std::vector<double>& samples = run.steps.samples;
-  const bool is_one = !samples.empty() && samples.front() >= 1 && samples.front() < 1e15 &&
-                      std::all_of(samples.begin(), samples.end(), [&](double one) { return one == samples.front(); });
-  if (!logged.global && is_one) logged.global = static_cast<int64_t>(samples.front());
+  if (!logged.global) logged.global = batch_of_steps(run.steps);
   return logged;
+}
+
+/// Sequences of steps that tell tokens alone.
+void take_sequences(RunData& run) {
+  RunSetup& setup = run.setup;
+  StepColumns& steps = run.steps;
+  if (!setup.sequence_length || setup.global_batch) return;
+  bool is_told = false;
+  for (size_t row = 0; row < steps.size(); ++row)
+    if (std::isnan(steps.samples[row]) && !std::isnan(steps.tokens[row])) {
+      steps.samples[row] = steps.tokens[row] / static_cast<double>(*setup.sequence_length);
+      is_told = true;
+    }
+  if (is_told) setup.global_batch = batch_of_steps(steps);
 }
 
 /// A batch or length that the user corrects is that of the log's steps, too; what followed from the log's own goes.
@@ -298,6 +318,7 @@ void correct_steps(RunData& run, const Facts& facts, const LoggedBatch& logged) 
 /// What follows from the facts.
 void complete(RunData& run) {
   RunSetup& setup = run.setup;
+  take_sequences(run);
   const auto replicas = replicas_of(setup);
   if (!setup.global_batch && setup.samples_per_device && replicas &&
       is_possible_product(*setup.samples_per_device, *replicas))

@@ -64,6 +64,22 @@ TEST(CsvRuns, ABatchOfAPassIsTakenTimesTheAccumulation) {
       << problems_of(doubtful);
 }
 
+TEST(CsvRuns, CountsOfSamplesSinceTheStartTellTheBatch) {
+  const auto batch_of = [](int odd_row) {
+    std::string text = "step,step_time_s,consumed_samples,nodes\n";
+    for (int nodes : {1, 2})
+      for (int step = 0; step < 40; ++step)
+        text += fmt::format("{},0.5,{},{}\n", step, 512 * nodes * (step + 1) + (step == odd_row ? 1 : 0), nodes);
+    const auto runs = read_runs(text);
+    EXPECT_EQ(runs.size(), 2u);
+    return std::pair(runs.at(0).setup.global_batch, runs.at(1).steps.samples.at(0));
+  };
+  EXPECT_EQ(batch_of(-1).first, 512);
+  EXPECT_EQ(batch_of(-1).second, 1024);
+  EXPECT_FALSE(batch_of(20).first);  // no single batch
+  EXPECT_TRUE(std::isnan(batch_of(20).second));
+}
+
 TEST(CsvRuns, EachSizeIsARunOfItsOwnWhateverTheOrderOfTheRows) {
   std::vector<std::string> rows = rows_of_sizes();
   for (const bool is_shuffled : {false, true}) {

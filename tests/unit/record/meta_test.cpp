@@ -72,6 +72,16 @@ TEST(Meta, ABatchThatTheUserCorrectsIsThatOfTheSteps) {
   EXPECT_EQ(rows.steps.samples[1], 512);
 }
 
+TEST(Meta, TokensOfAStepAndTheLengthTellTheBatch) {
+  RunData run = run_at("/logs/steps.csv");
+  run.setup.devices = 4;
+  for (double& tokens : run.steps.tokens) tokens = 8 * 2048.0;
+  apply_meta(run, {.values = {{"sequence_length", "2048"}}});
+  EXPECT_EQ(run.steps.samples, (std::vector<double>{8, 8, 8}));
+  EXPECT_EQ(run.setup.global_batch, 8);
+  EXPECT_EQ(run.setup.samples_per_device, 2);
+}
+
 TEST(Meta, TheFolderNamesOfTheClapBenchmarkTellItsSetup) {
   RunData run = run_at("/scratch/clap/htsat_tiny_bs616_af2_n16_job4711/out.log");
   apply_meta(
