@@ -68,7 +68,8 @@ void check_gpt_export(const CkptOptions& options) {
   const bool is_file = ending == kSafetensorsEnding || is_pt_ending(ending) || ending == ".json";
   if (options.names == "huggingface" && is_file)
     refuse(fmt::format("the file name '{}'", options.output),
-           "name a folder, which gets weights, config.json and tokenizer");
+           "name a folder, which gets weights, config.json and tokenizer; a CLIP's weights have OpenCLIP's names: "
+           "--names openclip");
   if (options.names == "megatron" && ending != kSafetensorsEnding)
     refuse(fmt::format("the file name '{}'", options.output), "name a file that ends in .safetensors");
 }

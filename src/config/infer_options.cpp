@@ -84,6 +84,7 @@ void declare_captions(core::OptionSet& set, InferOptions& o) {
   set.add("max-tokens", &o.longest_caption,
           {.help = "Longest caption, start and end token included.",
            .unit = "tokens",
+           .unset_text = "30, or those of the model's context where it has fewer",
            .min = 3,
            .max = 65536,
            .aliases = {"seq-len"}});
@@ -99,8 +100,9 @@ void declare_captions(core::OptionSet& set, InferOptions& o) {
 void check_caption_options(const InferOptions& o, const core::OptionSet& set) {
   need_flag(set, o.images.empty(), "--images DIR", "give the folder of pictures");
   need_flag(set, o.pretrained.empty(), "--pretrained FILE", "without weights the captions would be noise");
-  refuse_if(o.shortest_caption >= o.longest_caption,
-            fmt::format("--min-tokens {} must be less than --max-tokens {}", o.shortest_caption, o.longest_caption),
+  const int64_t longest = o.longest_caption.value_or(InferOptions::kLongestCaption);
+  refuse_if(o.shortest_caption >= longest,
+            fmt::format("--min-tokens {} must be less than --max-tokens {}", o.shortest_caption, longest),
             "give a longer --max-tokens");
   for (const auto& [flag, search] : {std::pair{"num-beams", "beam"}, {"top-k", "top-k"}, {"top-p", "top-p"}})
     refuse_if(set.is_given(flag) && o.caption_search != search,

@@ -14,34 +14,36 @@ enum class InferJob { kEmbed, kClassify, kCaption };
 /// Options of `infer embed`, `infer classify` and `infer caption`.
 struct InferOptions {
   InferJob job = InferJob::kEmbed;
-  std::string model = "RN50";                          // --model NAME or FILE.json
-  std::string pretrained;                              // --pretrained FILE
-  std::string images;                                  // --images DIR
-  std::string sounds;                                  // --sounds DIR, with a CLAP model instead of --images
-  std::string texts;                                   // --texts FILE, embed only
-  std::string shards;                                  // --shards SPEC, embed only
-  std::string towers = "both";                         // --towers {both,image,text}, with --shards
-  std::string format = "safetensors";                  // --format {safetensors,npy}, with --shards
-  std::string feature_type = "fp32";                   // --feature-dtype {fp32,fp16}, with --shards
-  std::string output;                                  // --output FILE
-  std::string classnames, templates;                   // --classnames FILE, --templates FILE, classify only
-  int64_t top_k = 5;                                   // --top-k, classify only
-  std::string caption_search = "beam";                 // --search {beam,greedy,top-k,top-p}, caption only, as the next
-  int64_t num_beams = 2, caption_top_k = 1;            // --num-beams, --top-k
-  double caption_top_p = 0.1, temperature = 1.0;       // --top-p, --temperature
-  int64_t longest_caption = 30, shortest_caption = 5;  // --max-tokens, --min-tokens
-  int64_t seed = 0;                                    // --seed
-  int64_t samples_per_batch = 64;                      // --batch-size
-  std::string device = "auto";                         // --device {auto,cuda,cpu}
-  std::string cuda_graphs = "auto";                    // --cuda-graphs {auto,off}, not of caption
-  GpuMath gpu_math;                                    // --tf32, --cudnn-tf32, --cudnn-benchmark
-  std::string precision = "fp32";                      // --precision {fp32,amp,amp_bf16,bf16,pure_bf16}
-  int64_t workers = 4;                                 // --workers, decoding threads
-  int64_t threads = 0;                                 // --threads, 0 = auto
-  std::string tokenizer_vocab;                         // --tokenizer-vocab FILE
-  std::optional<std::string> image_interpolation;      // --image-interpolation {bicubic,bilinear}
-  std::optional<std::string> image_resize_mode;        // --image-resize-mode {shortest,longest,squash}
-  std::string resize_order = "pillow13";               // --resize-order {pillow13,horizontal}
+  std::string model = "RN50";                     // --model NAME or FILE.json
+  std::string pretrained;                         // --pretrained FILE
+  std::string images;                             // --images DIR
+  std::string sounds;                             // --sounds DIR, with a CLAP model instead of --images
+  std::string texts;                              // --texts FILE, embed only
+  std::string shards;                             // --shards SPEC, embed only
+  std::string towers = "both";                    // --towers {both,image,text}, with --shards
+  std::string format = "safetensors";             // --format {safetensors,npy}, with --shards
+  std::string feature_type = "fp32";              // --feature-dtype {fp32,fp16}, with --shards
+  std::string output;                             // --output FILE
+  std::string classnames, templates;              // --classnames FILE, --templates FILE, classify only
+  int64_t top_k = 5;                              // --top-k, classify only
+  std::string caption_search = "beam";            // --search {beam,greedy,top-k,top-p}, caption only, as the next
+  int64_t num_beams = 2, caption_top_k = 1;       // --num-beams, --top-k
+  double caption_top_p = 0.1, temperature = 1.0;  // --top-p, --temperature
+  static constexpr int64_t kLongestCaption = 30;
+  std::optional<int64_t> longest_caption;          // --max-tokens; 30, or fewer where the model has fewer
+  int64_t shortest_caption = 5;                    // --min-tokens
+  int64_t seed = 0;                                // --seed
+  int64_t samples_per_batch = 64;                  // --batch-size
+  std::string device = "auto";                     // --device {auto,cuda,cpu}
+  std::string cuda_graphs = "auto";                // --cuda-graphs {auto,off}, not of caption
+  GpuMath gpu_math;                                // --tf32, --cudnn-tf32, --cudnn-benchmark
+  std::string precision = "fp32";                  // --precision {fp32,amp,amp_bf16,bf16,pure_bf16}
+  int64_t workers = 4;                             // --workers, decoding threads
+  int64_t threads = 0;                             // --threads, 0 = auto
+  std::string tokenizer_vocab;                     // --tokenizer-vocab FILE
+  std::optional<std::string> image_interpolation;  // --image-interpolation {bicubic,bilinear}
+  std::optional<std::string> image_resize_mode;    // --image-resize-mode {shortest,longest,squash}
+  std::string resize_order = "pillow13";           // --resize-order {pillow13,horizontal}
   std::optional<int64_t> force_context_length;
   std::vector<int64_t> force_image_size;
   bool force_quick_gelu = false;

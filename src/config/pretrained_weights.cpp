@@ -285,12 +285,14 @@ fs::path from_hub(std::string_view flag, const std::string& named, std::string_v
   std::vector<std::string> others;
   for (const PretrainedRow& row : kPretrained)
     if (row.tag == as_tag) others.emplace_back(row.model);
-  if (!others.empty())
-    throw UsageError(fmt::format("options: {} '{}' is a tag of other models, not of '{}'", flag, named, model),
-                     fmt::format("give --model {}, or a tag of '{}'", core::join_or(others), model));
   std::vector<std::string> tags;
   for (const PretrainedRow& row : kPretrained)
     if (row.model == model) tags.emplace_back(row.tag);
+  if (!others.empty())
+    throw UsageError(fmt::format("options: {} '{}' is a tag of other models, not of '{}'", flag, named, model),
+                     tags.empty() ? fmt::format("give --model {}", core::join_or(others))
+                                  : fmt::format("give --model {}, or a tag of '{}': {}", core::join_or(others), model,
+                                                core::join(tags, ", ")));
   const std::string known = tags.empty() ? fmt::format("OpenCLIP has no weights for model '{}'", model)
                                          : fmt::format("tags of model '{}': {}", model, core::join(tags, ", "));
   throw UsageError(fmt::format("options: {} '{}' does not exist", flag, named),

@@ -290,7 +290,9 @@ void check_remote(const RunOptions& o, const core::OptionSet& set) {
               "add --remote-sync with the place of the copy, or drop it");
   const auto is_of = [](const std::string& text, const char* scheme) { return core::starts_with(text, scheme); };
   const bool is_known = is_of(o.remote_sync, "s3://") || is_of(o.remote_sync, "file:///") ||
-                        o.remote_sync.find("://") == std::string::npos;
+                        (core::scheme_of(o.remote_sync).empty() && o.remote_sync.find("://") == std::string::npos);
+  refuse_if(!core::scheme_of(o.logs).empty(), fmt::format("--logs got '{}', expected a folder of this machine", o.logs),
+            "--remote-sync s3://BUCKET/FOLDER copies the run there while it goes on");
   refuse_if(!is_known, fmt::format("--remote-sync got '{}', expected s3://BUCKET/FOLDER or a path", o.remote_sync),
             "storage of other makers often speaks S3 as well: s3:// with AWS_ENDPOINT_URL set to its address");
   const std::string from = o.resume.value_or("");

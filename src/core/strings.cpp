@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <numeric>
 
@@ -49,6 +50,12 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
   }
   if (begin == 0) return text;
   return out.append(text, begin);
+}
+
+std::string_view scheme_of(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '+')) ++end;
+  return end > 1 && text.substr(end, 2) == ":/" ? text.substr(0, end) : std::string_view();
 }
 
 bool has_control_character(std::string_view text) {

@@ -24,6 +24,9 @@ std::optional<double> parse_double(std::string_view text);
 /// The name nearest to `typed` by edit distance, or nothing when none is near enough to be a likely slip.
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names);
 
+/// "gs" of "gs://BUCKET/x", and of "gs:/BUCKET/x", a slip; "" of what is no address. One letter is a drive.
+std::string_view scheme_of(std::string_view text);
+
 /// A line break or another ASCII control character, a tab too.
 bool has_control_character(std::string_view text);
 

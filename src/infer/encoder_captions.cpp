@@ -14,7 +14,7 @@ namespace lockstep::infer {
 namespace {
 
 /// How captions are searched; they begin and end with CLIP's tokens.
-CaptionSearch search_of(const config::InferOptions& options) {
+CaptionSearch search_of(const config::InferOptions& options, int64_t context) {
   const bool is_top_k = options.caption_search == "top-k", is_top_p = options.caption_search == "top-p";
   return {.is_beam_search = options.caption_search == "beam",
           .num_beams = options.num_beams,
@@ -23,7 +23,7 @@ CaptionSearch search_of(const config::InferOptions& options) {
                      .top_k = is_top_k ? options.caption_top_k : 0,
                      .top_p = is_top_p ? options.caption_top_p : 1.0},
           .seed = static_cast<uint64_t>(options.seed),
-          .longest = options.longest_caption,
+          .longest = options.longest_caption.value_or(std::min(config::InferOptions::kLongestCaption, context)),
           .shortest = options.shortest_caption,
           .start_id = data::ClipTokenizer::kStartOfText,
           .end_id = data::ClipTokenizer::kEndOfText,
@@ -43,9 +43,9 @@ models::ClipModel& Encoder::captioning_model() {
         fmt::format("infer: the captions of model '{}' are not in CLIP's tokens", options_.model),
         "take a CoCa model whose text tower is CLIP's: with RoBERTa, whose tokens see those behind them, a "
         "decoder learns to copy a caption, not to write one");
-  if (options_.longest_caption > text.context_length)
+  if (options_.longest_caption.value_or(0) > text.context_length)
     throw UsageError(fmt::format("infer: --max-tokens {} is more than the {} tokens of model '{}'",
-                                 options_.longest_caption, text.context_length, options_.model),
+                                 *options_.longest_caption, text.context_length, options_.model),
                      "give a smaller one");
   return *clip;
 }
@@ -59,7 +59,7 @@ std::vector<std::string> Encoder::captions(const std::vector<std::filesystem::pa
   const c10::NoGradGuard no_grad;
   data::Loader loader(file_list_source(files), tolerant_decoder(make_decoder(), bad),
                       loader_config(/*has_other=*/true, /*has_text=*/false));
-  CaptionSearch search = search_of(options_);
+  CaptionSearch search = search_of(options_, model.shape().text.context_length);
   const auto progress = context("captions", std::ssize(files)).on_progress;
   std::vector<std::string> captions;
   for (data::HostBatch host = loader.next(); host.num_samples > 0; host = loader.next()) {

@@ -59,6 +59,10 @@ TEST_F(TrainCaption, TwoRanksTrainAsOneAndPicturesAreDescribed) {
   EXPECT_LT(alone.back(), 0.9 * alone.front()) << "nothing was learnt";
 
   const auto by_beams = caption("one"), again = caption("one"), greedy = caption("one", {"--search", "greedy"});
+  // Without --max-tokens the caption is as long as the model can make it: 24 tokens, where most have 30.
+  const auto unlimited = run_lockstep({"infer", "caption", "--pretrained", (logs_.path() / "one").string(), "--images",
+                                       shapes("heldout"), "--device", "cpu"});
+  EXPECT_EQ(unlimited.exit_code, 0) << unlimited.err;
   ASSERT_EQ(by_beams.exit_code, 0) << by_beams.err;
   ASSERT_EQ(greedy.exit_code, 0) << greedy.err;
   EXPECT_EQ(by_beams.out, again.out);

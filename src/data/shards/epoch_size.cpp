@@ -86,8 +86,12 @@ EpochSize size_found(const SourceConfig& config) {
   if (set->has_index()) return rounded_up(set->num_samples(), config.global_batch, "index");
   if (const auto found = size_beside_shards(set->shards))
     return rounded_up(found->first, config.global_batch, found->second);
+  const bool has_files = std::none_of(set->shards.begin(), set->shards.end(),
+                                      [](const std::string& shard) { return core::starts_with(shard, "pipe:"); });
   throw DataError(fmt::format("data: the number of samples in '{}' is not known", config.spec),
-                  fmt::format("give --train-num-samples N, or run `lockstep data index '{}'` once", config.spec));
+                  has_files
+                      ? fmt::format("give --train-num-samples N, or run `lockstep data index '{}'` once", config.spec)
+                      : "give --train-num-samples N: what a command prints has no index");
 }
 
 }  // namespace

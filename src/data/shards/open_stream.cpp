@@ -37,7 +37,10 @@ class FileStream : public ByteStream {
     if (!file_.valid())
       throw DataError(
           fmt::format("data: cannot open shard '{}': {}", path, std::strerror(errno)),
-          errno == ENOENT
+          errno == ENOENT && !core::scheme_of(path).empty()
+              ? "addresses are read of s3://BUCKET/KEY and https://HOST/FILE; for others take what fetches them: "
+                "'pipe:gsutil cat gs://BUCKET/FILE'"
+          : errno == ENOENT
               ? "it is missing: check the range in the braces of the list, and that the folder is visible on every node"
               : "check the permissions of the file and of the folders above it");
     struct stat info {};

@@ -233,6 +233,9 @@ void TarReader::check_header(const std::byte* block, uint64_t at) const {
   if (!compression.empty())
     throw DataError(fmt::format("data: shard '{}' is compressed ({})", shard_, compression),
                     "unpack it, or read it through a command such as 'pipe:gzip -dc FILE'");
+  if (at == 0 && (core::ends_with(shard_, ".csv") || core::ends_with(shard_, ".tsv")))
+    throw DataError(fmt::format("data: '{}' is a table by its name, no shard", shard_),
+                    "shards are .tar files; --dataset-type csv trains on tables");
   damaged(at == 0 ? "no tar header (wrong checksum)" : "wrong header checksum", at);
 }
 

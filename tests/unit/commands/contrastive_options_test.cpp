@@ -616,6 +616,10 @@ TEST(ContrastiveOptions, FlagsThatOnlyCountBesideAnotherAreToldOrRefused) {
   EXPECT_TRUE(holds(clip_error({"--remote-sync-frequency", "60"}), "--remote-sync-frequency belongs to --remote-sync"));
   EXPECT_TRUE(holds(clip_error({"--remote-sync-deadline", "60"}), "--remote-sync-deadline belongs to --remote-sync"));
   EXPECT_EQ(clip_error({"--remote-sync", "/copy", "--remote-sync-deadline", "60"}), "");
+  for (const char* slip : {"s3:/bucket/x", "gs:/bucket/x", "file://copy"})
+    EXPECT_TRUE(holds(clip_error({"--remote-sync", slip}), "expected s3://BUCKET/FOLDER or a path")) << slip;
+  for (const char* address : {"s3://bucket/x", "gs:/bucket/x"})
+    EXPECT_TRUE(holds(clip_error({"--logs", address}), "expected a folder of this machine")) << address;
   const Args idle = {"--lr-cooldown-end",    "1e-5", "--lr-cooldown-power", "2", "--val-num-samples",    "9",
                      "--zeroshot-frequency", "1",    "--wandb-notes",       "n", "--wandb-project-name", "p"};
   const auto command = parse_clip(idle);

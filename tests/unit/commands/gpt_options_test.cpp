@@ -127,6 +127,10 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--train-iters 1 --train-samples 1", "two ways"},
            {"--train-samples 9 --lr-decay-iters 4", "--lr-decay-samples"},
            {"--lr 1e-4 --min-lr 1e-3", "--min-lr 0.001 is above"},
+           {"--lr-warmup-iters 30 --lr-decay-iters 30", "--lr-warmup-iters 30 is not below --lr-decay-iters 30"},
+           {"--train-samples 90 --lr-warmup-samples 30 --lr-decay-samples 20", "--lr-warmup-samples 30 is not below"},
+           {"--hidden-size 32 --num-attention-heads 3", "a hidden size of 32 is no multiple of 3 heads"},
+           {"--num-attention-heads 5", "give the width of a head: --kv-channels"},
            {"--lr-decay-style WSD", "--lr-wsd-decay-iters"},
            {"--num-query-groups 2", "belongs to --group-query-attention"},
            {"--swiglu --squared-relu", "contradict"},
@@ -148,6 +152,8 @@ TEST(GptOptions, ContradictionsAreRefused) {
     EXPECT_TRUE(holds(message_of("--dry-run --model gpt2 " + flags), part))
         << flags << "\n"
         << message_of("--dry-run --model gpt2 " + flags);
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --num-attention-heads 5 --kv-channels 64"), "no error");
+  EXPECT_EQ(message_of("--dry-run --model gpt2 --lr-warmup-iters 30 --lr-decay-iters 31"), "no error");
   const std::string at_once = message_of("--model gpt2 --device cpu --distributed-backend nccl");
   for (const char* part : {"--train-iters or --train-samples", "--lr is not given",
                            "--data-path PREFIX, or --mock-data", "--distributed-backend nccl needs --device cuda"})

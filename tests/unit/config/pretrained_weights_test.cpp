@@ -90,6 +90,7 @@ TEST_F(PretrainedWeights, ATagOfAnotherModelAndAnAddressAreToldAsSuch) {
   const std::string other = refusal("laion2b_s32b_b79k", "ViT-B-32");
   EXPECT_NE(other.find("is a tag of other models, not of 'ViT-B-32'"), std::string::npos) << other;
   EXPECT_NE(other.find("--model ViT-H-14"), std::string::npos) << other;
+  EXPECT_NE(other.find("or a tag of 'ViT-B-32': openai, "), std::string::npos) << other;
   const std::string address = refusal("s3://bucket/run/epoch_3.pt", "ViT-B-32");
   EXPECT_NE(address.find("is an address, expected a local file or folder"), std::string::npos) << address;
   EXPECT_NE(refusal("nothing", "ViT-B-32").find("does not exist"), std::string::npos);

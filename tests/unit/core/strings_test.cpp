@@ -69,5 +69,12 @@ TEST(NearestName, ItIsTheFirstOfThoseWithFewestEdits) {
   EXPECT_LT(num_found, 1800u);
 }
 
+TEST(Strings, SchemesOfAddressesAreFoundDespiteASlip) {
+  for (const char* text : {"s3://bucket/x", "s3:/bucket/x"}) EXPECT_EQ(scheme_of(text), "s3") << text;
+  EXPECT_EQ(scheme_of("git+https://host/x"), "git+https");
+  for (const char* text : {"", "folder/x", "/a/b:/c", "C:/folder", "name:x", ":/x", "pipe:cat x"})
+    EXPECT_EQ(scheme_of(text), "") << text;
+}
+
 }  // namespace
 }  // namespace lockstep::core

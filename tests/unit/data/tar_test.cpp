@@ -118,6 +118,16 @@ TEST(Tar, RefusesDamage) {
   expect_damaged(TarBytes::long_name("x.jpg") + TarBytes::end(), "without its member");
 }
 
+TEST(Tar, ATableIsNoDamagedShard) {
+  const std::string table = "filepath,title\n" + std::string(1000, 'x');
+  try {
+    TarReader(std::make_unique<MemoryStream>(table, size_t{512}, false), "pairs.csv").next();
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.text().find("'pairs.csv' is a table by its name, no shard"), std::string::npos) << error.text();
+  }
+}
+
 TEST(Tar, EveryCutIsAnError) {
   const std::string good = sample_tar("s", 3);
   for (size_t length = 0; length < good.size(); ++length)

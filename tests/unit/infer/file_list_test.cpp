@@ -44,6 +44,18 @@ TEST_F(FileList, SaysWhatIsMissing) {
   EXPECT_TRUE(holds(message_of<DataError>([&] { list_files(top_.path() / "gone", true); }), "cannot list the folder"));
 }
 
+TEST_F(FileList, FilesOfOtherFormatsAreTold) {
+  add("a.jpg"), add("b.GIF"), add("sub/c.gif"), add("d.bmp"), add("a.txt"), add("e.flac"), add("f.mp3");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(list_files(top_.path(), false).size(), 1u);
+  const std::string pictures = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(holds(pictures, "left out, since pictures are read from .jpg")) << pictures;
+  EXPECT_TRUE(holds(pictures, ": 1 .bmp, 2 .gif")) << pictures;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(list_files(top_.path(), true).size(), 1u);
+  EXPECT_TRUE(holds(testing::internal::GetCapturedStderr(), ": 1 .mp3"));
+}
+
 TEST_F(FileList, ALineThatIsNoUtf8IsNamed) {
   const fs::path texts = add("texts.txt");
   core::write_file_atomic(texts, "a dog\r\n\ncaf\xe9 noir\n");

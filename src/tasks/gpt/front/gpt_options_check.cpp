@@ -66,6 +66,14 @@ void check_length(const GptOptions& o, const core::OptionSet& set) {
                     "give the schedule in steps, or the length in --train-samples");
   config::refuse_if(o.lr_warmup_fraction && (o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0),
                     "--lr-warmup-fraction contradicts a warm-up in steps or samples", "drop one of the two");
+  const auto refuse_long_warm_up = [](const char* unit, int64_t warm_up, std::optional<int64_t> decay) {
+    config::refuse_if(
+        decay && warm_up >= *decay,
+        fmt::format("--lr-warmup-{0} {1} is not below --lr-decay-{0} {2}", unit, warm_up, decay.value_or(0)),
+        "the decay is counted from the first step on, the warm-up included");
+  };
+  refuse_long_warm_up("iters", o.lr_warmup_iters, o.lr_decay_iters);
+  refuse_long_warm_up("samples", o.lr_warmup_samples, o.lr_decay_samples);
   config::refuse_if(o.lr && o.min_lr > *o.lr, fmt::format("--min-lr {} is above --lr {}", o.min_lr, o.lr.value_or(0)),
                     "the learning rate falls from --lr to --min-lr");
   config::refuse_if(o.lr_decay_style == "WSD" && !o.lr_wsd_decay_iters,
@@ -229,6 +237,10 @@ std::vector<std::string> gpt_warnings(const GptOptions& options) {
     warnings.emplace_back(
         "--no-load-optim changes nothing without --load of another run: a run that goes on with its own "
         "checkpoints goes on with its optimiser");
+  if (options.train_iters && !options.lr_decay_iters &&
+      options.lr_warmup_iters >= std::max<int64_t>(*options.train_iters, 1))
+    warnings.push_back(fmt::format("--lr-warmup-iters {} is not below the {} steps of the run: --lr is never reached",
+                                   options.lr_warmup_iters, *options.train_iters));
   if (options.sequence_parallel && options.tensor_model_parallel_size == 1)
     warnings.emplace_back("--sequence-parallel changes nothing with one tensor rank");
   if (!options.global_batch_size && options.pipeline_model_parallel_size > 1)

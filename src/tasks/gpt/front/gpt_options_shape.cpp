@@ -19,6 +19,9 @@ void set_sizes(const GptOptions& o, config::GptShape& shape) {
   take(o.num_attention_heads, shape.heads);
   if (!was_grouped) shape.query_groups = shape.heads;
   if (o.group_query_attention) shape.query_groups = o.num_query_groups.value_or(1);
+  config::refuse_if((o.hidden_size || o.num_attention_heads) && !o.kv_channels && shape.hidden % shape.heads != 0,
+                    fmt::format("a hidden size of {} is no multiple of {} heads", shape.hidden, shape.heads),
+                    "change --hidden-size or --num-attention-heads, or give the width of a head: --kv-channels");
   if (o.hidden_size || o.num_attention_heads) shape.head_width = shape.hidden / std::max<int64_t>(1, shape.heads);
   take(o.kv_channels, shape.head_width);
   if (o.swiglu && !o.ffn_hidden_size)
