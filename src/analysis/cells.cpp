@@ -136,7 +136,7 @@ std::string work_source(const Point& point, const AnalysisOptions& options) {
     return fmt::format("default; give --budget-{}", is_token_task(point) ? "tokens or --budget-samples" : "samples");
   if (has_budget_of_samples(point, options))
     return fmt::format("{} samples of {} tokens, given with --budget-samples", power_text(options.budget_samples),
-                       figure_text(point.tokens_per_step / point.samples_per_step));
+                       figure_text(tokens_of_sample(point)));
   return fmt::format("given with --budget-{}", is_token_task(point) ? "tokens" : "samples");
 }
 

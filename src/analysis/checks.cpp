@@ -312,7 +312,8 @@ void check_flops(const Adder& add) {
         fmt::format("the model runs at {:.1f} % of what a matrix product reached on this device",
                     100 * point.mfu_measured),
         "measure the ceiling again");
-  if (point.efficiency.value > kMaxEfficiency &&
+  const bool is_above_base = add.curve.base && point.size > add.curve.points[*add.curve.base].size;
+  if (point.efficiency.value > kMaxEfficiency && is_above_base &&
       (add.curve.kind == ScalingKind::kWeak || add.curve.kind == ScalingKind::kStrong))
     add("M09", "impossible",
         fmt::format("efficiency is {:.1f} %, above {:.0f} %", 100 * point.efficiency.value, 100 * kMaxEfficiency),

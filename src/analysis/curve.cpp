@@ -56,14 +56,18 @@ bool is_token_task(const Point& point) {
   return std::isfinite(point.tokens_per_step) && point.setup.counts_sequences();
 }
 
+double tokens_of_sample(const Point& point) {
+  if (point.setup.sample_unit != "tokens") return point.tokens_per_step / point.samples_per_step;
+  return point.setup.sequence_length ? static_cast<double>(*point.setup.sequence_length) : record::kUnknown;
+}
+
 bool has_budget_of_samples(const Point& point, const AnalysisOptions& options) {
   return is_token_task(point) && options.is_samples_budget_given && !options.is_tokens_budget_given &&
-         std::isfinite(point.tokens_per_step / point.samples_per_step);
+         std::isfinite(tokens_of_sample(point));
 }
 
 double budget_of(const Point& point, const AnalysisOptions& options) {
-  if (has_budget_of_samples(point, options))
-    return options.budget_samples * point.tokens_per_step / point.samples_per_step;
+  if (has_budget_of_samples(point, options)) return options.budget_samples * tokens_of_sample(point);
   return is_token_task(point) ? options.budget_tokens : options.budget_samples;
 }
 

@@ -160,6 +160,8 @@ bool is_token_task(const Point& point);                   ///< Rates are told in
 /// The work of --budget-*: tokens where rates are told in tokens, else samples. Samples that were given for a language
 /// model count as their tokens.
 double budget_of(const Point& point, const AnalysisOptions& options);
+/// Tokens of one sample; NaN where nothing tells them (a table of tokens/s without a sequence length).
+double tokens_of_sample(const Point& point);
 /// Is it samples that were given, and tokens that are counted?
 bool has_budget_of_samples(const Point& point, const AnalysisOptions& options);
 std::string point_name(const Curve& curve, const Point& point);  ///< "ViT-B-32, 4 nodes"

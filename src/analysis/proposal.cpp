@@ -453,9 +453,10 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis, const Pr
     missing.insert("the wall time of a job (its start-up is not in the total): give --job-hours");
   for (const Curve& curve : analysis.curves)
     if (curve.is_by_devices && options.job_size && !curve.shares_cores)
-      missing.insert(fmt::format(
-          "nodes of the runs of {} (its sizes are devices, so --job-nodes {} does not apply): give --devices-per-node",
-          curve.name, *options.job_size));
+      missing.insert(
+          fmt::format("nodes of the {} of {} (its sizes are devices, so --job-nodes {} does not apply): {}",
+                      is_of_table(curve) ? "rows" : "runs", curve.name, *options.job_size,
+                      is_of_table(curve) ? "add a column nodes beside the devices" : "give --devices-per-node"));
   const bool lacks_pauses = std::any_of(analysis.curves.begin(), analysis.curves.end(), [&](const Curve& curve) {
     const auto estimate = estimate_resources(curve, analysis, options);
     return estimate && !estimate->is_pause_known;

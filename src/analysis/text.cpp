@@ -84,6 +84,11 @@ std::string scaling_text(const Curve& curve) {
                   curve.is_by_devices ? "devices" : "nodes", scaling_name(curve.kind), curve.kind_reason);
   if (!curve.base || !std::isfinite(last.efficiency.value)) return text;
   const Point& base = curve.points[*curve.base];
+  if (base.size == last.size)
+    return text + fmt::format(
+                      " The base is the largest size, {} with {} {}: what smaller sizes reach is set against "
+                      "it.",
+                      size_text(curve, base.size), figure_text(base.samples_per_s.value), rate_unit(base));
   text += fmt::format(" From {} with {} {} it reaches {} {} at {}: {:.2f} times as much, an efficiency of {}{}.",
                       size_text(curve, base.size), figure_text(base.samples_per_s.value), rate_unit(base),
                       figure_text(last.samples_per_s.value), rate_unit(last), size_text(curve, last.size), last.speedup,
