@@ -146,6 +146,9 @@ bool is_solution_time(std::string_view plain_name) {
       "wall_time walltime wall_clock_time wallclock_time wall_clock time_to_solution time_to_train solution_time "
       "runtime "
       "run_time total_time total_runtime execution_time elapsed_time elapsed training_time job_time";
+  for (const std::string_view clock : {"_d_hh_mm_ss", "_hh_mm_ss", "_h_mm_ss", "_mm_ss", "_hms"})
+    if (core::ends_with(plain_name, clock))
+      return is_solution_time(plain_name.substr(0, plain_name.size() - clock.size()));
   if (holds_word(kNames, plain_name)) return true;
   const size_t unit = plain_name.rfind('_');
   return unit != std::string_view::npos &&

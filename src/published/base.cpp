@@ -174,7 +174,10 @@ GroupBases find_bases(const FormulaContext& context) {
     if (size != nullptr && context.base_nodes &&
         context.at(row, size).value != static_cast<double>(*context.base_nodes))
       continue;
-    const double gap = rows.empty() ? 0 : context.at(row, size).value - context.at(rows.front(), size).value;
+    double gap = 0;
+    for (const char* part : {size, context.has("nodes") ? "nodes" : nullptr, context.device_column()})
+      if (gap == 0 && part != nullptr && !rows.empty())  // as many devices on more nodes are another size
+        gap = context.at(row, part).value - context.at(rows.front(), part).value;
     if (gap < 0) rows.clear();
     if (gap <= 0) rows.push_back(row);
   }
@@ -287,6 +290,16 @@ std::optional<Printed> global_batch(const FormulaContext& context, size_t row) {
   const auto local = local_batch(context, row);
   return local && context.device_column() != nullptr ? std::optional(*local * context.at(row, context.device_column()))
                                                      : std::nullopt;
+}
+
+std::optional<double> sequence_length(const FormulaContext& context, size_t row) {
+  for (const std::string& column : context.table.columns) {
+    const std::string name = core::plain_name(column);
+    if (name == "sequence_length" || name == "seq_length" || name == "seq_len" || name == "seqlen" ||
+        name == "seqlen_t" || name == "sequence" || name == "context_length")
+      return context.table.number(row, column);
+  }
+  return context.facts.sequence_length;
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "logs/column_names.h"
+#include "published/rate_names.h"
 
 namespace lockstep::published {
 namespace {
@@ -81,27 +82,149 @@ void take_thousands(ResultTable& result) {
   }
 }
 
-/// What the column "unit" says of a column "throughput": "" without either.
-std::string throughput_unit(const core::CsvTable& table) {
+/// The known name of a column of rates, and what its values are times to be in that unit.
+struct KnownRate {
+  std::string known{};  ///< Empty: no rate.
+  double scale = 1;
+  bool operator==(const KnownRate&) const = default;
+};
+
+KnownRate rate_of_text(const std::string& text) {
+  if (const std::string known = known_column(text); known.find("per_s") != std::string::npos && known != text)
+    return {known, 1};
+  const RateName rate = parse_rate_name(text);
+  const std::string known = known_rate(rate);
+  return known.empty() ? KnownRate{} : KnownRate{known, rate.scale};
+}
+
+/// A rate that names no unit of its own: of all devices, or of one.
+bool is_throughput_of_all(const std::string& plain) { return plain == "throughput" || plain == "total_throughput"; }
+bool is_throughput_of_device(const std::string& plain) {
+  return plain == "throughput_per_gpu" || plain == "throughput_gpu" || plain == "throughput_per_device";
+}
+
+/// What the column "unit" says of a column "throughput"; nothing without either. DataError for a unit that is not
+/// known.
+KnownRate throughput_unit(const core::CsvTable& table) {
   const auto column = table.find("unit");
   const bool has_throughput = std::any_of(table.columns.begin(), table.columns.end(), [](const std::string& name) {
-    return core::plain_name(name) == "throughput";
+    const std::string plain = core::plain_name(name);
+    return is_throughput_of_all(plain) || is_throughput_of_device(plain);
   });
-  if (!column || !has_throughput || table.rows.empty()) return "";
-  for (size_t row = 1; row < table.rows.size(); ++row)
-    if (known_column(table.rows[row][*column]) != known_column(table.rows[0][*column]))
-      throw DataError(fmt::format("report: '{}' line {}, column 'unit': '{}' stands beside '{}' (line {}): rates in "
-                                  "different units cannot be compared",
-                                  table.source.string(), table.lines[row], table.rows[row][*column],
-                                  table.rows[0][*column], table.lines[0]),
-                      "convert them to one unit, or give each unit a column or a table of its own");
-  return known_column(table.rows[0][*column]);
+  if (!column || !has_throughput) return {};
+  std::optional<size_t> first;
+  KnownRate unit;
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string& text = table.rows[row][*column];
+    if (is_absent(text)) continue;
+    const KnownRate own = rate_of_text(text);
+    if (own.known.empty())
+      throw DataError(fmt::format("report: '{}' line {}, column 'unit': '{}' is no unit of a rate that is known",
+                                  table.source.string(), table.lines[row], text),
+                      "write samples/s or tokens/s (k or M before it, /min or /h behind it, /GPU for one device), or "
+                      "TFLOP/s/GPU; give steps as step_time_s beside global_batch");
+    if (!first) first = row, unit = own;
+    if (own == unit) continue;
+    throw DataError(
+        fmt::format("report: '{}' line {}, column 'unit': '{}' stands beside '{}' (line {}): rates in "
+                    "different units cannot be compared",
+                    table.source.string(), table.lines[row], text, table.rows[*first][*column], table.lines[*first]),
+        "convert them to one unit, or give each unit a column or a table of its own");
+  }
+  return unit;
+}
+
+/// What a column is, by its name and, for a throughput without a unit, by the column "unit".
+KnownRate known_of(const std::string& given, const KnownRate& unit) {
+  const std::string plain = core::plain_name(given), known = known_column(given);
+  if (is_throughput_of_all(plain) && !unit.known.empty()) return unit;
+  if (is_throughput_of_device(plain) && !unit.known.empty())
+    return {unit.known + (core::ends_with(unit.known, "_per_gpu") ? "" : "_per_gpu"), unit.scale};
+  if (plain == "throughput_per_device") return {"samples_per_s_per_gpu", 1};
+  if (known != given) return {known, 1};
+  const KnownRate rate = rate_of_text(given);
+  return rate.known.empty() ? KnownRate{given, 1} : rate;
+}
+
+/// "10.4" in thousands -> "1.04e4", with the digits that were printed; per minute: as many decimals more as the unit
+/// takes.
+std::string scaled(const std::string& text, double scale) {
+  const auto value = core::parse_double(text);
+  if (!value) return text;
+  if (scale < 1) {
+    const int more = static_cast<int>(std::ceil(-std::log10(scale)));
+    return fmt::format("{:.{}f}", *value * scale, std::max(0, num_decimals(text) + more + 2));
+  }
+  if (*value == 0) return text;
+  const int leading = static_cast<int>(std::floor(std::log10(std::abs(*value))));
+  const std::string number = fmt::format("{:.{}e}", *value * scale, std::max(0, leading + num_decimals(text)));
+  return core::replace_all(core::replace_all(number, "e+0", "e"), "e+", "e");
+}
+
+/// "01:30:00", "1-02:00:00" and "47:10" (minutes and seconds) in seconds; nothing for other texts.
+std::optional<double> clock_seconds(const std::string& text) {
+  std::string rest = text;
+  double days = 0;
+  const size_t dash = rest.find('-');
+  if (dash != std::string::npos) {
+    const auto value = core::parse_double(rest.substr(0, dash));
+    if (!value || *value < 0 || *value != std::floor(*value)) return std::nullopt;
+    days = *value;
+    rest.erase(0, dash + 1);
+  }
+  const std::vector<std::string> parts = core::split(rest, ":");
+  if (parts.size() < 2 || parts.size() > 3 || (dash != std::string::npos && parts.size() != 3)) return std::nullopt;
+  double seconds = 0;
+  for (size_t at = 0; at < parts.size(); ++at) {
+    const auto value = core::parse_double(parts[at]);
+    const bool is_last = at + 1 == parts.size();
+    if (!value || *value < 0 || (!is_last && *value != std::floor(*value)) || (at > 0 && *value >= 60))
+      return std::nullopt;
+    seconds = 60 * seconds + *value;
+  }
+  return 86400 * days + seconds;
+}
+
+/// Turns times such as sacct's "01:30:00" into seconds, and says so. False where no cell of the column is a time;
+/// DataError for one that is none beside others that are.
+bool take_clock_times(ResultTable& result, size_t column) {
+  core::CsvTable& table = result.table;
+  std::optional<size_t> first, other;
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string& text = table.rows[row][column];
+    if (clock_seconds(text)) {
+      if (!first) first = row;
+    } else if (!is_absent(text) && !other) {
+      other = row;
+    }
+  }
+  const auto has_number = [&](const auto& row) { return core::parse_double(row[column]).has_value(); };
+  const bool has_numbers = std::any_of(table.rows.begin(), table.rows.end(), has_number);
+  if (!first && !has_numbers) {
+    result.notes.push_back(fmt::format("Column '{}' was not read: no field of it is a time.", table.columns[column]));
+    return false;
+  }
+  if (!first)
+    other =
+        static_cast<size_t>(std::find_if(table.rows.begin(), table.rows.end(),
+                                         [&](const auto& row) { return !has_number(row) && !is_absent(row[column]); }) -
+                            table.rows.begin());
+  if (other)
+    throw DataError(
+        fmt::format("report: '{}' line {}, column '{}': '{}' is no time like those beside it", table.source.string(),
+                    table.lines.at(*other), table.columns[column], table.rows.at(*other)[column]),
+        "write the whole column as numbers, or as HH:MM:SS (D-HH:MM:SS, MM:SS)");
+  for (auto& row : table.rows)
+    if (const auto seconds = clock_seconds(row[column])) row[column] = fmt::format("{}", *seconds);
+  return true;
 }
 
 /// "512" in ms -> "0.512": as many digits as were printed.
 std::string in_seconds(const std::string& text, int decimals) {
   const auto value = core::parse_double(text);
-  return value ? fmt::format("{:.{}f}", *value / (decimals == 3 ? 1e3 : 1e6), num_decimals(text) + decimals) : text;
+  return value
+             ? fmt::format("{:.{}f}", *value / (decimals == 3 ? 1e3 : 1e6), std::max(0, num_decimals(text) + decimals))
+             : text;
 }
 
 /// Takes the sign off fields like "95%" of a column of efficiencies or MFU; false where it has none.
@@ -129,8 +252,10 @@ bool are_shares(const core::CsvTable& table, size_t column, const std::string& p
   });
 }
 
-/// Gives one column its known name and unit, and says so. Fields that had a percent sign are no shares.
-void rename_column(ResultTable& result, size_t column, const std::string& known, bool has_percent) {
+/// Gives one column its known name and unit (`scale`: what its values are times), and says so. Fields that had a
+/// percent sign are no shares.
+void rename_column(ResultTable& result, size_t column, const std::string& known, bool has_percent, double scale,
+                   bool is_unit_missing) {
   core::CsvTable& table = result.table;
   const std::string given = table.columns[column], plain = core::plain_name(given);
   std::string how;
@@ -144,7 +269,10 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
       if (const auto value = core::parse_double(row[column]))
         row[column] = fmt::format("{:.{}f}", 100 * *value, std::max(0, num_decimals(row[column]) - 2));
     how = ", times 100";
-  } else if (plain == "throughput" && known == "samples_per_s") {
+  } else if (scale != 1) {
+    for (auto& row : table.rows) row[column] = scaled(row[column], scale);
+    how = scale > 1 ? fmt::format(", times {:g}", scale) : fmt::format(", divided by {:g}", 1 / scale);
+  } else if (is_unit_missing) {
     how = ", since it names no unit";
   }
   table.columns[column] = known;
@@ -298,8 +426,10 @@ bool is_absent(const std::string& text) {
 }
 
 int num_decimals(const std::string& text) {
-  const size_t point = text.find('.');
-  return point == std::string::npos ? 0 : static_cast<int>(text.size() - point - 1);
+  const size_t exponent = text.find_first_of("eE"), digits = std::min(exponent, text.size()), point = text.find('.');
+  const int decimals = point >= digits ? 0 : static_cast<int>(digits - point - 1);
+  const auto power = exponent == std::string::npos ? std::optional(0.0) : core::parse_double(text.substr(exponent + 1));
+  return decimals - static_cast<int>(power.value_or(0));
 }
 
 ResultTable read_result_table(const std::filesystem::path& path) {
@@ -309,17 +439,21 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   result.given = table.columns;
   take_thousands(result);
   refuse_commas(table);
-  const std::string unit = throughput_unit(table);
+  const KnownRate unit = throughput_unit(table);
   std::map<std::string, std::string> taken;  // known name -> as given
   for (const std::string& name : table.columns)
     if (known_column(name) == name) taken[name] = name;
   for (size_t column = 0; column < table.columns.size(); ++column) {
     const std::string given = table.columns[column];
-    std::string known = known_column(given);
-    if (core::plain_name(given) == "throughput" && unit.find("per_s") != std::string::npos) known = unit;
+    const auto [known, scale] = known_of(given, unit);
     refuse_mixed_shares(table, column, known);
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
-    if (known == given || (known == kSolutionTimeColumn && !is_numeric(table, column))) continue;
+    const bool is_clock = known == kSolutionTimeColumn && !is_numeric(table, column);
+    if (is_clock && !take_clock_times(result, column)) continue;
+    if (known == given && scale == 1) {
+      if (is_clock) result.notes.push_back(fmt::format("Times of column '{}' were read as seconds.", given));
+      continue;
+    }
     if (is_name_of_device(table, column, known)) continue;
     if (tells_several_batches(table, column, known)) {
       result.notes.push_back(fmt::format("Column '{}' tells several batches in each row and was not read.", given));
@@ -330,7 +464,9 @@ ResultTable read_result_table(const std::filesystem::path& path) {
       throw DataError(fmt::format("report: '{}': the columns '{}' and '{}' both tell {}", path.string(), other->second,
                                   given, known),
                       "keep one of them, or name the other so that it is not taken for the same");
-    if (is_new) rename_column(result, column, known, has_percent);
+    const bool is_unit_missing = core::plain_name(given) == "throughput" && unit.known.empty();
+    if (is_new) rename_column(result, column, known, has_percent, scale, is_unit_missing);
+    if (is_new && is_clock) result.notes.back() = fmt::format("Column '{}' was read as {}, in seconds.", given, known);
   }
   drop_incomplete_rows(result);
   add_devices(result);

@@ -22,7 +22,7 @@ ResultTable read_result_table(const std::filesystem::path& path);
 /// Is this what people write for a value that does not exist: "", "-", "n/a", "failed", "OOM"?
 bool is_absent(const std::string& text);
 
-/// Digits behind the decimal point of a number as it is printed.
+/// Digits behind the decimal point of a number as it is printed; below 0 where an exponent says so: -2 of "1.04e4".
 int num_decimals(const std::string& text);
 
 /// Does a column tell the devices of one node: "gpus_per_node", "GPU num per node"?

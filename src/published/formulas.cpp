@@ -51,6 +51,21 @@ std::map<std::string, double> find_peaks(std::string_view text) {
   return peaks;
 }
 
+/// "peak_tflops = 989", "forward_gflops: 14.78": the first number behind one of these names.
+std::optional<double> find_assigned(const std::string& text, std::initializer_list<std::string_view> names) {
+  const std::string lower = core::to_lower_ascii(text);
+  for (const std::string_view name : names)
+    for (size_t at = 0; (at = lower.find(name, at)) != std::string::npos; at += name.size()) {
+      const size_t sign = lower.find_first_not_of(' ', at + name.size());
+      if (sign == std::string::npos || (lower[sign] != '=' && lower[sign] != ':')) continue;
+      const size_t begin = lower.find_first_not_of(' ', sign + 1);
+      if (begin == std::string::npos) continue;
+      const size_t end = std::min(lower.find_first_not_of(kDecimal, begin), lower.size());
+      if (const auto value = core::parse_double(lower.substr(begin, end - begin)); value && *value > 0) return value;
+    }
+  return std::nullopt;
+}
+
 Formula ratio_to_base(const char* column, const char* of, const char* text, double scale) {
   return {column, text,
           [of, scale](const FormulaContext& context, size_t row) {
@@ -100,6 +115,13 @@ std::optional<Formula> mfu_formula(const FormulaContext& context, const Rate& ra
 void add_total_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
   const auto rate = rate_of(context);
   const char* size = context.size_column();
+  if (!rate && size != nullptr && context.has("speedup") && time_formulas_of(context).empty())
+    formulas.push_back({"efficiency_pct", std::string("speed-up per ") + size + " over that of the base x 100",
+                        [size](const FormulaContext& c, size_t row) {
+                          return exact(100) * (c.at(row, "speedup") / c.at(row, size)) /
+                                 (c.at_base(row, "speedup") / c.at_base(row, size));
+                        },
+                        true});
   if (!rate || size == nullptr) return;
   const auto lacks = [&](const char* column) {
     return std::none_of(formulas.begin(), formulas.end(),
@@ -114,6 +136,10 @@ void add_rate_formulas(const FormulaContext& context, std::vector<Formula>& form
   if (context.has("samples_per_s_per_gpu") && context.has("gpus"))
     formulas.push_back({"samples_per_s", "samples/s/GPU x GPUs", [](const FormulaContext& c, size_t row) {
                           return c.at(row, "samples_per_s_per_gpu") * c.at(row, "gpus");
+                        }});
+  else if (context.has("samples_per_s") && context.has("global_batch") && context.has("step_time_s"))
+    formulas.push_back({"samples_per_s", "global batch / step time", [](const FormulaContext& c, size_t row) {
+                          return c.at(row, "global_batch") / c.at(row, "step_time_s");
                         }});
   if (context.has("samples_per_s_per_gpu") && context.facts.forward_gflops && has_peaks(context))
     formulas.push_back({"mfu_pct", "3 x forward GFLOP x samples/s/GPU / (1000 x peak TFLOP/s) x 100",
@@ -134,10 +160,10 @@ void add_rate_formulas(const FormulaContext& context, std::vector<Formula>& form
 
 void add_token_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
   const bool has_steps = context.has("global_batch") && context.has("step_time_s");
-  if (has_steps && context.facts.sequence_length)
+  if (has_steps && sequence_length(context, 0))
     formulas.push_back(
         {"tokens_per_s", "sequence length x global batch / step time", [](const FormulaContext& c, size_t row) {
-           return exact(*c.facts.sequence_length) * c.at(row, "global_batch") / c.at(row, "step_time_s");
+           return exact(*sequence_length(c, row)) * c.at(row, "global_batch") / c.at(row, "step_time_s");
          }});
   if (has_steps && context.has("gpus") && context.facts.sequence_flops && has_peaks(context))
     formulas.push_back({"mfu_pct", "global batch x model FLOPs / step time / GPUs / peak x 100",
@@ -250,7 +276,11 @@ TableFacts read_facts(const core::CsvTable& table, const analysis::AnalysisOptio
   const std::string text = core::join(table.comments, " ");
   facts.forward_gflops =
       options.forward_gflops ? options.forward_gflops : find_number(text, "forward ", kDecimal, " gflop");
+  if (!facts.forward_gflops)
+    facts.forward_gflops = find_assigned(text, {"forward_gflops", "fwd_gflops", "forward gflops", "forward gflop"});
   facts.sequence_length = find_number(text, "sequence ", kWhole, "");
+  if (!facts.sequence_length)
+    facts.sequence_length = find_assigned(text, {"sequence_length", "sequence length", "seq_length", "seq_len"});
   facts.sequence_flops = find_number(text, "model flops ", kScientific, " for one sequence");
   facts.samples_per_device = find_number(text, "batch ", kWhole, "/gpu");
   if (const auto accum = find_number(text, "ga=", kWhole, ""), micro = find_number(text, "mbs=", kWhole, "");
@@ -258,6 +288,8 @@ TableFacts read_facts(const core::CsvTable& table, const analysis::AnalysisOptio
     facts.samples_per_device = *accum * *micro;
   facts.peaks_tflops = find_peaks(text);
   if (facts.peaks_tflops.size() == 1) facts.precision = facts.peaks_tflops.begin()->first;
+  facts.untyped_peak_tflops = find_assigned(text, {"peak_tflops", "peak tflops", "peak tflop/s"});
+  if (!facts.untyped_peak_tflops) facts.untyped_peak_tflops = find_number(text, "peak ", kDecimal, " tflop");
   facts.given_peak_tflops = options.peak_tflops;
   return facts;
 }
@@ -268,6 +300,7 @@ Printed FormulaContext::at(size_t row, const char* column) const {
 
 std::optional<double> FormulaContext::peak(size_t row) const {
   if (facts.given_peak_tflops) return facts.given_peak_tflops;
+  if (facts.peaks_tflops.empty()) return facts.untyped_peak_tflops;
   const std::string precision = has("precision") ? table.text(row, "precision") : facts.precision;
   const auto found = facts.peaks_tflops.find(precision);
   return found == facts.peaks_tflops.end() ? std::nullopt : std::optional(found->second);

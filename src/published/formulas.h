@@ -28,6 +28,7 @@ struct TableFacts {
   std::optional<double> forward_gflops{}, sequence_flops{}, sequence_length{}, samples_per_device{};
   std::map<std::string, double> peaks_tflops{};  ///< By compute type.
   std::string precision{};                       ///< The only one, where the table has no column of it.
+  std::optional<double> untyped_peak_tflops{};   ///< Stated without a compute type; counts where no other is.
   std::optional<double> given_peak_tflops{};     ///< By the user; wins.
 };
 TableFacts read_facts(const core::CsvTable& table, const analysis::AnalysisOptions& options);
@@ -95,6 +96,9 @@ void mark_mixed_batches(FormulaContext& context);
 /// Samples of a step on one device, and on all: as the table or its comments tell.
 std::optional<Printed> local_batch(const FormulaContext& context, size_t row);
 std::optional<Printed> global_batch(const FormulaContext& context, size_t row);
+
+/// Tokens of one sequence in a row: of a column such as seq_len, else as the comments of the table tell.
+std::optional<double> sequence_length(const FormulaContext& context, size_t row);
 
 /// The throughput of a row: printed, or of its batch and step time.
 struct Rate {

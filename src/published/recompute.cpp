@@ -53,7 +53,11 @@ CheckedCell check_cell(const FormulaContext& context, const Formula& formula, si
     const int digits = num_decimals(cell.printed.substr(0, exponent));
     cell.recomputed = fmt::format("{:.{}e}", cell.value, digits);
     const bool is_equal = core::parse_double(core::replace_all(cell.recomputed, "e+", "e")) == printed_value;
-    cell.verdict = is_equal ? CellVerdict::kExact : CellVerdict::kNot;
+    const double half_digit = 0.5 * std::pow(10, -num_decimals(cell.printed));
+    const bool is_near = cell.high >= printed_value - half_digit && cell.low <= printed_value + half_digit;
+    cell.verdict = is_equal                          ? CellVerdict::kExact
+                   : is_near && cell.low < cell.high ? CellVerdict::kUnroundedOnly
+                                                     : CellVerdict::kNot;
     return cell;
   }
   const int decimals = num_decimals(cell.printed);
@@ -162,6 +166,14 @@ draw::Table difference_table(const core::CsvTable& source, const std::vector<Che
   return table;
 }
 
+/// Sizes below the base share their work among fewer: their efficiency is above 100 % wherever scaling costs anything.
+bool is_below_base(const FormulaContext& context, size_t row) {
+  const char* size = context.size_column();
+  if (!context.base_nodes || size == nullptr) return false;
+  const std::vector<size_t>& base = context.base_rows(row);
+  return !base.empty() && context.at(row, size).value <= context.at(base.front(), size).value;
+}
+
 /// M09 of each printed and recomputed efficiency and MFU; added ones of rows that have no repeats, since of those their
 /// mean counts.
 std::vector<std::string> impossible_values(const FormulaContext& context, const PublishedTable& table) {
@@ -175,7 +187,8 @@ std::vector<std::string> impossible_values(const FormulaContext& context, const 
     if ((!is_efficiency && !is_mfu) || (is_added && has_repeats)) continue;
     const double most = is_mfu ? 100 : 100 * analysis::kMaxEfficiency;
     for (size_t row = 0; row < table.recomputed.rows.size(); ++row)
-      if (const auto& value = table.recomputed.rows[row][index].value; value && *value > most)
+      if (const auto& value = table.recomputed.rows[row][index].value;
+          value && *value > most && (is_mfu || !is_below_base(context, row)))
         found.push_back(fmt::format("M09 impossible: {} (line {}), {}: {:.1f} % is above {:.0f} %: {}",
                                     context.row_name(row), context.table.lines.at(row), columns[index].title, *value,
                                     most,
@@ -219,6 +232,7 @@ PublishedTable check_published(const fs::path& path, const analysis::AnalysisOpt
     table.recomputed.notes.push_back(
         "No column of this table follows from the others by a formula we know: it is shown as it is.");
   table.rows = analysis::analyse(rows_as_runs(context, options), options);
+  check_budget(table.rows);
   table.doubts = impossible_values(context, table);
   table.recomputed.notes.insert(table.recomputed.notes.begin(), context.notes.begin(), context.notes.end());
   table.recomputed.notes.insert(table.recomputed.notes.begin(), result.notes.begin(), result.notes.end());

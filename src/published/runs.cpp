@@ -1,10 +1,13 @@
 #include "published/runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 #include "analysis/charts.h"
+#include "core/error.h"
 #include "core/strings.h"
 
 namespace lockstep::published {
@@ -35,6 +38,9 @@ record::RunSetup setup_of(const FormulaContext& context, size_t row, const Rate&
   if (const auto local = local_batch(context, row)) setup.samples_per_device = count_of(local->value);
   if (const auto global = global_batch(context, row)) setup.global_batch = count_of(global->value);
   setup.sample_unit = rate.unit;
+  if (rate.unit == "tokens")
+    if (const auto length = sequence_length(context, row); length && *length >= 1)
+      setup.sequence_length = count_of(*length);
   const TableFacts& facts = context.facts;
   if (rate.unit == "samples") setup.forward_gflops_per_sample = facts.forward_gflops;
   if (rate.unit == "tokens" && facts.sequence_flops && facts.sequence_length)
@@ -79,6 +85,25 @@ std::vector<analysis::RunSummary> rows_as_runs(const FormulaContext& context,
     runs.push_back(std::move(summary));
   }
   return runs;
+}
+
+void check_budget(const analysis::Analysis& rows) {
+  const analysis::AnalysisOptions& options = rows.options;
+  for (const analysis::RunSummary& row : rows.runs) {
+    const std::string& unit = row.setup.sample_unit;
+    const bool can_count_samples = unit == "samples" || (unit == "tokens" && row.setup.sequence_length);
+    const bool is_samples_unread =
+                   options.is_samples_budget_given && !options.is_tokens_budget_given && !can_count_samples,
+               is_tokens_unread =
+                   options.is_tokens_budget_given && !options.is_samples_budget_given && unit != "tokens";
+    if (!is_samples_unread && !is_tokens_unread) continue;
+    throw UsageError(fmt::format("report: '{}' tells {}/s, which --budget-{} cannot be counted by", row.source.string(),
+                                 unit, is_samples_unread ? "samples" : "tokens"),
+                     unit == "tokens"    ? "give --budget-tokens, or add a column seq_len"
+                     : unit == "samples" ? "give --budget-samples"
+                                         : "a TFLOP is no sample: add a column samples_per_s or tokens_per_s, or "
+                                           "global_batch beside step times");
+  }
 }
 
 std::vector<draw::Chart> row_charts(const analysis::Analysis& rows, const std::string& suffix) {

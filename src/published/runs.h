@@ -12,6 +12,10 @@ namespace lockstep::published {
 /// are. Empty where the table has no rate over sizes, or its batches contradict each other.
 std::vector<analysis::RunSummary> rows_as_runs(const FormulaContext& context, const analysis::AnalysisOptions& options);
 
+/// UsageError for a budget that was given in what the rates of the rows cannot count: samples beside tokens/s without a
+/// sequence length, tokens beside samples/s, and either beside TFLOP/s alone.
+void check_budget(const analysis::Analysis& rows);
+
 /// Efficiency, rates, utilisation and speed-up over sizes; the ids end in `suffix`.
 std::vector<draw::Chart> row_charts(const analysis::Analysis& rows, const std::string& suffix);
 
