@@ -752,6 +752,8 @@ TEST(ReportCommand, RefusesWrongUse) {
   write_record(folder.path(), {});
   EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--fact", "nodes"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--protocol", "clapp"}).exit_code, 2);
+  EXPECT_EQ(run_lockstep({"report", (folder.path() / "run").string(), "--job-hours", "24"}).exit_code, 2)
+      << "the evidence pack alone reads it";
   for (const auto& [flag, value, words] : {std::tuple("--target-efficiency", "0.8", "> 1 and <= 100"),
                                            {"--restart-share", "0.05", "5 for 5 %"},
                                            {"--peak-tflops", "989e12", "100000"},

@@ -129,6 +129,13 @@ void refuse_options_of_runs(const core::OptionSet& set) {
   refuse_given(set, {"flops-set"}, kNeedsSteps, "give the FLOPs with --fwd-gflops");
 }
 
+/// Facts of a job and its margins, which the evidence pack alone reads.
+void refuse_options_of_proposal(const core::OptionSet& set, const ReportOptions& options) {
+  if (options.proposal) return;
+  refuse_given(set, {"job-nodes", "restart-share", "eval-share", "checkpoint-share", "job-hours", "sweep-node-hours"},
+               "is read for the evidence pack alone", "add --proposal, or leave it out");
+}
+
 /// A pack of other runs beside this report would be taken for its own.
 void warn_of_old_proposal(const ReportOptions& options) {
   const fs::path pack = fs::path(options.output) / "proposal";
@@ -206,6 +213,7 @@ int cmd_report(const commands::ParsedCommand& command) {
   }
   const ReportOptions& options = *command.report;
   const std::span<const std::string> args = command.rest;
+  refuse_options_of_proposal(set, options);
   const std::vector<analysis::Source> sources = analysis::find_sources(options.inputs);
   // Published latencies are laid beside measured ones; alone they are a table like any other.
   const bool has_benchmarks = std::any_of(sources.begin(), sources.end(), [](const analysis::Source& source) {
