@@ -26,10 +26,12 @@ constexpr double kSameWork = 0.02;  // batches may be rounded
 const char* size_column(const FormulaContext& context) {
   const char* devices = context.device_column();
   if (!context.has("nodes") || devices == nullptr) return context.has("nodes") ? "nodes" : devices;
-  std::map<double, double> least;  // devices of a number of nodes
+  std::optional<double> of_one_node;
   for (size_t row = 0; row < context.table.rows.size(); ++row) {
+    if (context.at(row, "nodes").value != 1) continue;
     const double count = context.at(row, devices).value;
-    if (least.try_emplace(context.at(row, "nodes").value, count).first->second != count) return devices;
+    if (of_one_node.value_or(count) != count) return devices;
+    of_one_node = count;
   }
   return "nodes";
 }
@@ -376,9 +378,6 @@ MeasuredCurve read_curve(const FormulaContext& context, const std::vector<std::v
   return curve;
 }
 
-[[noreturn]] void throw_nothing(const std::filesystem::path& path, const char* what, const char* hint) {
-  throw DataError(fmt::format("predict: '{}' has no column of {}", path.string(), what), hint);
-}
 }  // namespace
 
 double bubble_of(const MeasuredCurve& curve, double samples) {
@@ -402,11 +401,12 @@ std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& result,
     throw DataError(fmt::format("predict: '{}' has a header and no rows", path.string()),
                     "give a table with at least one row of results");
   const FormulaContext context = published::make_context(result, {});
-  if (size_column(context) == nullptr) throw_nothing(path, "sizes", "give a column nodes or gpus");
+  if (size_column(context) == nullptr)
+    throw DataError(fmt::format("predict: '{}' has no column of sizes", path.string()), "give a column nodes or gpus");
   published::check_positive(result);
   published::check_units(context);
+  check_speeds(context);
   const std::vector<std::string> speeds = speed_columns(context);
-  if (speeds.empty()) throw_nothing(path, "step times or rates", kSpeedHint);
   if (context.has_contradiction)
     throw DataError(fmt::format("predict: '{}': {}", path.string(), core::join(context.notes, " ")),
                     "correct the batches, or leave one of the two columns out");

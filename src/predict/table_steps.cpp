@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "predict/told_text.h"
+#include "published/rate_names.h"
 
 namespace lockstep::predict {
 namespace {
@@ -48,6 +49,12 @@ bool is_per_second(const std::string& name) {
   return has_any(name, {"s", "sec", "second", "seconds"}) || core::ends_with(name, "ps");
 }
 
+SpeedOf owner_of(const std::string& name) {
+  if (has_word(name, "node")) return SpeedOf::kNode;
+  return has_any(name, {"gpu", "device", "gcd", "chip", "accelerator", "rank", "card"}) ? SpeedOf::kDevice
+                                                                                        : SpeedOf::kAll;
+}
+
 /// "s/epoch", "min per epoch"; "epochs/s" is none.
 bool is_time_per_epoch(const std::string& name) {
   const std::vector<std::string> words = core::split(name, "_");
@@ -60,9 +67,7 @@ bool is_time_per_epoch(const std::string& name) {
 /// Speeds whose names follow a pattern: "img/s per node", "time per epoch (min)", "steps/sec", "aggregate PFLOP/s".
 std::optional<Speed> speed_of_name(const std::string& column) {
   const std::string name = core::plain_name(column);
-  const SpeedOf of = has_word(name, "node")                                                           ? SpeedOf::kNode
-                     : has_any(name, {"gpu", "device", "gcd", "chip", "accelerator", "rank", "card"}) ? SpeedOf::kDevice
-                                                                                                      : SpeedOf::kAll;
+  const SpeedOf of = owner_of(name);
   if (has_any(name, {"tflop", "tflops", "teraflop", "teraflops"})) return Speed{column, SpeedKind::kTflops, of};
   if (has_any(name, {"pflop", "pflops", "petaflop", "petaflops"}))
     return Speed{.column = column, .kind = SpeedKind::kTflops, .of = of, .scale = 1000};
@@ -74,9 +79,18 @@ std::optional<Speed> speed_of_name(const std::string& column) {
   if (is_duration && has_any(name, {"epoch", "train", "training", "total", "run", "runtime", "walltime", "elapsed",
                                     "solution", "wall", "hours", "minutes"}))
     return Speed{column, SpeedKind::kRelative, SpeedOf::kAll, true};
-  if (!is_per_second(name) || is_duration) return std::nullopt;
-  if (has_any(name, {"steps", "iterations", "iters", "it", "iter", "batches"}))
-    return Speed{column, SpeedKind::kSteps, SpeedOf::kAll};
+  if (is_duration) return std::nullopt;
+  const published::RateName rate = published::parse_rate_name(column);
+  if (rate.has_period) {
+    using published::RateThing;
+    if (rate.thing == RateThing::kSteps) return Speed{.column = column, .kind = SpeedKind::kSteps, .scale = rate.scale};
+    if (rate.thing == RateThing::kTokens || rate.thing == RateThing::kSamples)
+      return Speed{.column = column,
+                   .kind = rate.thing == RateThing::kTokens ? SpeedKind::kTokens : SpeedKind::kSamples,
+                   .of = of,
+                   .scale = rate.scale};
+  }
+  if (!core::ends_with(name, "ps")) return std::nullopt;
   if (has_any(name, {"tokens", "token", "tok", "toks"})) return Speed{column, SpeedKind::kTokens, of};
   if (has_any(name, {"samples", "sample", "images", "image", "imgs", "img", "sequences", "sequence", "seqs", "seq",
                      "pairs", "examples", "sentences", "clips"}))
@@ -84,12 +98,27 @@ std::optional<Speed> speed_of_name(const std::string& column) {
   return std::nullopt;
 }
 
-/// "Throughput - FP32": of samples, since it names no unit.
+/// A throughput of something else than samples, tokens, steps or FLOPs: "throughput [GB/s]", "Throughput (jobs per
+/// day)".
+bool names_other_unit(const std::string& column) {
+  const std::string name = core::plain_name(column);
+  if (!core::starts_with(name, "throughput")) return false;
+  const published::RateName rate = published::parse_rate_name(column);
+  if (rate.thing != published::RateThing::kNone) return false;
+  return is_per_second(name) ||
+         has_any(name, {"min", "minute", "minutes", "h", "hr", "hour", "hours", "day", "days"}) ||
+         has_any(name, {"gb", "gib", "mb", "mib", "tb", "tib", "kb", "bytes", "byte", "gbit", "mbit", "bits", "bit"});
+}
+
+/// "Throughput - FP32", "throughput per node": of samples, since it names no unit.
 std::optional<Speed> speed_without_unit(const std::string& column) {
   const std::string name = core::plain_name(column);
   const bool is_ratio = has_any(name, {"speedup", "speed", "up", "scaling", "efficiency", "ratio"});
-  if (!core::starts_with(name, "throughput") || is_ratio) return std::nullopt;
-  return Speed{column, SpeedKind::kSamples, SpeedOf::kAll};
+  if (!core::starts_with(name, "throughput") || is_ratio || names_other_unit(column)) return std::nullopt;
+  return Speed{.column = column,
+               .kind = SpeedKind::kSamples,
+               .of = owner_of(name),
+               .scale = published::parse_rate_name(column).scale};
 }
 
 /// Every field of the column a number above zero.
@@ -135,14 +164,8 @@ std::vector<Speed> find_speeds(const FormulaContext& context) {
 
 /// In a column, else what the text told.
 std::optional<double> sequence_length(const FormulaContext& context, size_t row, std::optional<double> told) {
-  for (const std::string& column : context.table.columns) {
-    const std::string name = core::plain_name(column);
-    if (name == "sequence_length" || name == "seq_length" || name == "seq_len" || name == "seqlen" ||
-        name == "seqlen_t" || name == "sequence" || name == "context_length")
-      return context.table.number(row, column);
-  }
-  if (context.facts.sequence_length) return context.facts.sequence_length;
-  return told;
+  const auto of_table = published::sequence_length(context, row);
+  return of_table ? of_table : told;
 }
 
 /// A column "batch" or "batch_size", which may be of a device or of all: of all where it differs between the rows, or
@@ -193,10 +216,8 @@ class Reader {
          const WorkFacts& work, const std::optional<Machine>& machine, double devices_per_node, const std::string& text)
       : context_(context), rows_(rows), num_known_(num_known), request_(request), work_(work), machine_(machine),
         devices_per_node_(devices_per_node), text_(text), told_(told_batch(text)), told_sequence_(told_sequence(text)) {
+    check_speeds(context);
     const std::vector<Speed> speeds = find_speeds(context);
-    if (speeds.empty())
-      throw DataError(fmt::format("predict: '{}' has no column of step times or rates", context.table.source.string()),
-                      kSpeedHint);
     const auto wanted =
         std::find_if(speeds.begin(), speeds.end(), [&](const Speed& speed) { return speed.column == request.speed; });
     speed_ = wanted != speeds.end() ? *wanted : speeds.front();
@@ -362,7 +383,7 @@ class Reader {
 
   double seconds_of(size_t row) const {
     const double value = context_.table.number(row, speed_.column);
-    return speed_.kind == SpeedKind::kSteps ? 1 / value : value;
+    return speed_.kind == SpeedKind::kSteps ? 1 / (speed_.scale * value) : value;
   }
 
   /// Work of a device without batches: that of the first size, or its share of a batch of all devices.
@@ -496,6 +517,17 @@ std::vector<std::string> speed_columns(const FormulaContext& context) {
   std::vector<std::string> columns;
   for (const Speed& speed : find_speeds(context)) columns.push_back(speed.column);
   return columns;
+}
+
+void check_speeds(const FormulaContext& context) {
+  if (!find_speeds(context).empty()) return;
+  const std::string file = context.table.source.string();
+  for (size_t column = 0; column < context.table.columns.size(); ++column)
+    if (names_other_unit(context.table.columns[column]))
+      throw DataError(
+          fmt::format("predict: '{}', column '{}': a rate in a unit that is not known", file, context.given.at(column)),
+          kSpeedHint);
+  throw DataError(fmt::format("predict: '{}' has no column of step times or rates", file), kSpeedHint);
 }
 
 bool counts_batch_in_tokens(const std::string& column) {

@@ -53,6 +53,9 @@ inline constexpr const char* kSpeedHint =
 /// where the table has none.
 std::vector<std::string> speed_columns(const published::FormulaContext& context);
 
+/// DataError for a table without such a column: by name, where it has a rate in a unit that is not known.
+void check_speeds(const published::FormulaContext& context);
+
 /// A column that counts the batch of all devices in tokens: "Tokens/Batch", "global batch (tokens)".
 bool counts_batch_in_tokens(const std::string& column);
 

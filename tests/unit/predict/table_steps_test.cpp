@@ -280,6 +280,34 @@ TEST(TableSteps, DevicesOfEachNodeThatDifferMakeAllDevices) {
   EXPECT_EQ(curve.devices_per_node, 8);
 }
 
+TEST(TableSteps, PrefixesPeriodsAndOwnersOfARateAreRead) {
+  const auto rate_at_first = [](const std::string& header, const char* values) {
+    const MeasuredCurve curve = read("nodes,gpus,gbs," + header + "\n" + values);
+    return curve.rate_per_device * curve.points.front().measured.size.devices / curve.points.front().measured.step_s;
+  };
+  const char* const kThousands = "1,8,1024,10.4\n2,16,2048,20.1\n4,32,4096,38\n";
+  for (const char* header :
+       {"Throughput (k img/s)", "throughput (10^3 samples/s)", "img/s (thousands)", "PyTorch (k img/s)"})
+    EXPECT_NEAR(rate_at_first(header, kThousands), 10400, 1e-6) << header;
+  EXPECT_NEAR(rate_at_first("throughput (samples/min)", kThousands), 10.4 / 60, 1e-3);
+  EXPECT_NEAR(rate_at_first("throughput per device", kThousands), 8 * 10.4, 1e-6);
+  EXPECT_NEAR(rate_at_first("throughput_per_node", kThousands), 10.4, 1e-6);
+  EXPECT_NEAR(read("nodes,gpus,M tokens/s\n1,8,1.2\n2,16,2.3\n").points.at(1).measured.size.devices, 16, 1e-9);
+  try {
+    read("nodes,gpus,throughput [GB/s]\n1,8,10\n2,16,19\n");
+    FAIL() << "a rate of bytes was taken for one of samples";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("column 'throughput [GB/s]': a rate in a unit that is not known"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(TableSteps, AsManyDevicesOnMoreNodesStillCountNodes) {
+  EXPECT_EQ(read("nodes,gpus,samples_per_s\n1,8,1000\n2,8,960\n2,16,1900\n4,32,3600\n").size_name, "nodes");
+  EXPECT_EQ(read("nodes,gpus,samples_per_s\n1,4,500\n1,8,1000\n2,16,1900\n").size_name, "GPUs") << "parts of a node";
+}
+
 TEST(TableSteps, SettingsInNumbersPartTheCurves) {
   const auto models = read_all(
       "Parameters (billion),gbs,GPUs,TFLOPs\n175,1536,384,153\n175,1536,768,149\n530,2240,560,171\n"
