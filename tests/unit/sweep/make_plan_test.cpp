@@ -321,6 +321,32 @@ TEST(SlurmRequest, AnEmptyVariableLeavesItsOptionOut) {
   EXPECT_TRUE(plan_of(text, {{"GRES", ""}}).points[0].slurm.sbatch.empty());
 }
 
+TEST(SlurmRequest, GpusOfANodeAreThoseOfItsGenericResourcesAlone) {
+  const std::vector<std::pair<std::string, int64_t>> cases{{"gres = \"gpu:4\"", 4},
+                                                           {"gres = \"gpu\"", 1},
+                                                           {"gres = \"gpu:a100\"", 1},
+                                                           {"gres = \"gpu:a100:4\"", 4},
+                                                           {"gres = \"gpu:4,tmpfs:200g\"", 4},
+                                                           {"gres = \"gpu:4,tmpfs:200\"", 4},
+                                                           {"gres = \"gpu:a100:4,lustre:1\"", 4},
+                                                           {"gres = \"tmpfs:200,gpu:4\"", 4},
+                                                           {"gres = \"gpu:a100:4,gpu:v100:2,nic:1k\"", 6},
+                                                           {"gres = \"gpumem:16\"", 0},
+                                                           {"gres = \"tmpfs:200\"", 0},
+                                                           {"gpus-per-node = 4", 4},
+                                                           {"gpus-per-node = \"a100:4\"", 4},
+                                                           {"gpus-per-node = \"a100:4,v100:2\"", 6},
+                                                           {"gres = \"tmpfs:200\"\ngpus-per-node = 4", 4},
+                                                           {"sbatch = [\"--gres=lustre:1,gpu:2\"]", 2}};
+  for (const auto& [line, num_gpus] : cases) {
+    const NodeDevices devices = devices_of_node(plan_of(kBase + "[slurm]\n" + line + "\n").points[0]);
+    EXPECT_EQ(devices.count, num_gpus) << line;
+    EXPECT_EQ(devices.unit, num_gpus > 0 ? "GPU-hours" : "") << line;
+  }
+  const Plan cores = plan_of(kBase + "[slurm]\ngres = \"tmpfs:200\"\ncpus-per-task = 8\n");
+  EXPECT_EQ(devices_of_node(cores.points[0]).unit, "core-hours");
+}
+
 TEST(SlurmRequest, RefusesWhatCannotBe) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"acount = \"a\"", "slurm key 'acount' is unknown"},
