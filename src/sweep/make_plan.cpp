@@ -359,11 +359,25 @@ std::string Point::axes_text() const {
   return text;
 }
 
+namespace {
+/// What all starts of a point have in common.
+core::Json lasting_request(const Point& point) {
+  core::Json json = {point.name, point.nodes,        point.ranks_per_node, point.flags,
+                     point.env,  point.slurm.sbatch, point.slurm.srun,     point.slurm.setup};
+  if (point.slurm.cpus_per_task) json.push_back(*point.slurm.cpus_per_task);
+  return json;
+}
+}  // namespace
+
+std::string Point::request_digest() const {
+  return core::xxh3_hex(core::Json{lasting_request(*this), slurm.time_limit_s, slurm.stop_before_end_s,
+                                   slurm.can_requeue, slurm.max_requeues}
+                            .dump());
+}
+
 std::string Plan::digest() const {
   core::Json json = core::Json::array();
-  for (const Point& point : points)
-    json.push_back({point.name, point.nodes, point.ranks_per_node, point.flags, point.env, point.slurm.sbatch,
-                    point.slurm.srun, point.slurm.setup});
+  for (const Point& point : points) json.push_back(lasting_request(point));
   return core::xxh3_hex(core::Json{{"command", command}, {"program", program}, {"points", json}}.dump());
 }
 

@@ -46,6 +46,7 @@ struct PointRecord {
   int64_t repeat = 1, nodes = 1, ranks_per_node = 1;
   int64_t time_limit_s = 0;
   NodeDevices devices{};
+  std::string request_digest{};          ///< Of the point that its script was written for; empty: not known.
   std::vector<std::string> arguments{};  ///< Of lockstep: "train", "clip", "--batch-size=64", ...
   std::vector<std::pair<std::string, std::string>> env{};
   std::map<std::string, std::string> tags{};
