@@ -347,6 +347,60 @@ TEST(SlurmRequest, GpusOfANodeAreThoseOfItsGenericResourcesAlone) {
   EXPECT_EQ(devices_of_node(cores.points[0]).unit, "core-hours");
 }
 
+TEST(SlurmRequest, AnOptionMayStandBesideItsValue) {
+  const SlurmRequest request = plan_of(kBase +
+                                       "[slurm]\nsbatch = [\"--mail-type END\", \"--constraint  'a b'\", \"-C x\", "
+                                       "\"--comm-x=a b\"]\nsrun = [\"--mpi none\", \"-m block:cyclic\", \"-l\"]\n")
+                                   .points[0]
+                                   .slurm;
+  EXPECT_EQ(request.sbatch, (std::vector<std::string>{"--mail-type=END", "--constraint=a b", "-C x", "--comm-x=a b"}));
+  EXPECT_EQ(request.srun, (std::vector<std::string>{"--mpi=none", "-m", "block:cyclic", "-l"}));
+}
+
+TEST(SlurmRequest, WhatTheSweepWritesItselfIsRefusedInEverySpelling) {
+  for (const std::string option : {"--nodes=2",
+                                   "--nodes 2",
+                                   "-N 2",
+                                   "-N2",
+                                   "-t 5",
+                                   "-o x",
+                                   "-e x",
+                                   "-J x",
+                                   "-n 4",
+                                   "-c 2",
+                                   "-a 0-3",
+                                   "-D /x",
+                                   "-d 7",
+                                   "--comment=mine",
+                                   "--comment mine",
+                                   "--chdir=/x",
+                                   "--cpus-per-task=2",
+                                   "--out=x",
+                                   "--no-requeue",
+                                   "--requeue"}) {
+    const std::string text = plan_error_of(kBase + "[slurm]\nsbatch = [\"" + option + "\"]\n");
+    EXPECT_NE(text.find("f.toml:"), std::string::npos) << option << " -> " << text;
+    EXPECT_NE(text.find(", which the sweep "), std::string::npos) << option << " -> " << text;
+  }
+  for (const std::string option : {"-N 2", "--nodes=2", "--ntasks 4", "-n4", "--ntasks-per-node=2", "-c 2"}) {
+    const std::string text = plan_error_of(kBase + "[slurm]\nsrun = [\"" + option + "\"]\n");
+    EXPECT_NE(text.find(", which the sweep "), std::string::npos) << option << " -> " << text;
+  }
+  EXPECT_EQ(plan_error_of(kBase + "[slurm]\nsbatch = [\"--time-min=5\", \"-v\"]\nsrun = [\"--output=x\"]\n"), "");
+  const std::string word = plan_error_of(kBase + "[slurm]\nsrun = [\"mpi\"]\n");
+  EXPECT_NE(word.find("has the line 'mpi'"), std::string::npos) << word;
+}
+
+TEST(MakePlan, AShellVariableInAValueOfTheEnvironmentIsWarnedOf) {
+  const Plan plan = plan_of(kBase +
+                            "[axes]\nnodes = [1, 2]\n[env]\nPATH = \"/opt/bin:$PATH\"\nHERE = \"$${PWD}/x\"\n"
+                            "COST = \"5$ and $1\"\n");
+  ASSERT_EQ(plan.warnings.size(), 2u) << core::join(plan.warnings, "; ");
+  EXPECT_NE(plan.warnings[0].find("PATH is the text '/opt/bin:$PATH'"), std::string::npos) << plan.warnings[0];
+  EXPECT_NE(plan.warnings[0].find("setup = ['export PATH=\"/opt/bin:$PATH\"']"), std::string::npos) << plan.warnings[0];
+  EXPECT_NE(plan.warnings[1].find("HERE is the text '${PWD}/x'"), std::string::npos) << plan.warnings[1];
+}
+
 TEST(SlurmRequest, RefusesWhatCannotBe) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"acount = \"a\"", "slurm key 'acount' is unknown"},
