@@ -57,7 +57,11 @@ struct PointRecord {
   std::vector<JobRef> jobs{};
   bool is_unknown = false;  ///< What it left could not be read at the last look; not kept in sweep.json.
 
+  bool is_unasked = false;  ///< Only the queue knows how it stands, and could not be asked; not kept, either.
+
   std::string axes_text() const;
+  /// Its state in tables: "unknown" where nobody could be asked.
+  std::string state_text() const { return is_unasked ? "unknown" : to_text(status); }
 };
 
 /// sweep.json: what a sweep is and how far it is. docs/sweep.md describes it; readers ignore keys they do not know.
