@@ -27,7 +27,7 @@ core::Json measured_json(const PointResult& result) {
           {"ranks", point.nodes * point.ranks_per_node},
           {"samples_per_replica", or_null(point.samples_per_replica)},
           {"global_batch", or_null(point.global_batch)},
-          {"state", to_text(point.status)},
+          {"state", point.state_text()},
           {"steps", result.num_steps},
           {"measured_steps", result.num_measured},
           {"step_ms", or_null(result.step_ms)},
@@ -155,10 +155,10 @@ std::string collection_text(const SweepState& state, const Collection& collectio
       return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
     };
     for (std::string& cell : std::vector<std::string>{
-             fmt::format("{}", result.point->repeat), to_text(result.point->status),
-             fmt::format("{}", result.num_steps), number(result.step_ms, 2), number(result.samples_per_s, 1),
-             number(result.last_loss, 4), duration_or_dash(result.startup_s),
-             duration_or_dash(result.view.queue_wait_s), fmt::format("{:.3f}", result.view.node_hours)})
+             fmt::format("{}", result.point->repeat), result.point->state_text(), fmt::format("{}", result.num_steps),
+             number(result.step_ms, 2), number(result.samples_per_s, 1), number(result.last_loss, 4),
+             duration_or_dash(result.startup_s), duration_or_dash(result.view.queue_wait_s),
+             fmt::format("{:.3f}", result.view.node_hours)})
       row.push_back(std::move(cell));
     rows.push_back(std::move(row));
   }

@@ -91,8 +91,27 @@ void note_unknown(PointRecord& point, const RunOutcome& outcome, const SlurmView
     point.status = queued->second.is_waiting() ? PointStatus::kQueued : PointStatus::kRunning;
 }
 
+/// Of a job whose queue could not be asked: what its run and its script say, if they say that it has ended or is alive.
+void settle_unasked(const fs::path& folder, PointRecord& point, const RunOutcome& outcome,
+                    const std::vector<JobSpan>& spans) {
+  const JobRef& job = point.jobs.back();
+  const bool is_own = outcome.heartbeat_s && *outcome.heartbeat_s >= job.submitted_s;  // not of a start before the job
+  const bool has_ended_itself =
+      is_own && (outcome.status == PointStatus::kFinished || outcome.status == PointStatus::kFailed);
+  const auto code = !spans.empty() && spans.back().job == job.id ? spans.back().exit_code : std::nullopt;
+  const bool may_be_requeued = code && *code == static_cast<int>(ExitCode::kRequeue);
+  if (has_ended_itself || (code && !may_be_requeued)) return settle_ended(folder, point, outcome, spans, "");
+  if (is_own && outcome.status == PointStatus::kRunning) {
+    point.status = PointStatus::kRunning;
+    point.message.clear();
+    return;
+  }
+  point.is_unasked = true;
+  point.message = "SLURM could not be asked";
+}
+
 void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* slurm, double now_s) {
-  point.is_unknown = false;
+  point.is_unknown = point.is_unasked = false;
   if (has_ended(point.status)) return;
   if (point.jobs.empty() && point.status == PointStatus::kSubmitting) return;
   const auto [outcome, spans] = traces_of(folder, point, now_s);
@@ -111,7 +130,7 @@ void refresh_point(const fs::path& folder, PointRecord& point, const SlurmView* 
       point.message = !job.host.empty() && job.host != core::host_name() ? "on " + job.host : "";
     return;
   }
-  if (slurm == nullptr) return;
+  if (slurm == nullptr) return settle_unasked(folder, point, outcome, spans);
   const auto queued = slurm->queue.find(job.id);
   if (queued == slurm->queue.end() || queued->second.has_ended()) {
     settle_ended(folder, point, outcome, spans, history_state(*slurm, job.id));
@@ -153,7 +172,7 @@ PointView view_point(const fs::path& folder, const PointRecord& point, const Slu
 
 std::map<std::string, int> counts(const SweepState& state) {
   std::map<std::string, int> counts;
-  for (const PointRecord& point : state.points) ++counts[to_text(point.status)];
+  for (const PointRecord& point : state.points) ++counts[point.state_text()];
   return counts;
 }
 }  // namespace
@@ -245,7 +264,7 @@ std::string status_table(const fs::path& folder, const SweepState& state, const 
     double ran_s = 0;
     for (const JobSpan& span : view.spans) ran_s += *span.end_s - span.start_s;
     rows.push_back(
-        {fmt::format("{:04}", point.index), point.axes_text(), to_text(point.status),
+        {fmt::format("{:04}", point.index), point.axes_text(), point.state_text(),
          view.steps_done ? fmt::format("{}", *view.steps_done) : "-", point.jobs.empty() ? "-" : point.jobs.back().id,
          fmt::format("{}", view.spans.size()), view.queue_wait_s ? core::format_duration(*view.queue_wait_s) : "-",
          view.spans.empty() ? "-" : core::format_duration(ran_s), core::replace_all(point.message, "\n", " ")});
@@ -269,7 +288,7 @@ core::Json status_json(const fs::path& folder, const SweepState& state, const Sl
                       {"name", point.name},
                       {"axes", axes},
                       {"repeat", point.repeat},
-                      {"state", to_text(point.status)},
+                      {"state", point.state_text()},
                       {"message", point.message},
                       {"job", point.jobs.empty() ? core::Json(nullptr) : core::Json(point.jobs.back().id)},
                       {"num_jobs", point.jobs.size()},

@@ -31,7 +31,8 @@ struct SlurmView {
 };
 
 /// Brings the states of points up to date from the records of their runs (the truth), the lines of their job scripts,
-/// and SLURM (which explains what is missing). `slurm` is nullptr for sweeps that never used it.
+/// and SLURM (which explains what is missing). `slurm` is nullptr for sweeps that never used
+/// it, and where it could not be asked.
 void refresh(const std::filesystem::path& folder, SweepState& state, const SlurmView* slurm, double now_s);
 
 /// Asks SLURM about the jobs of the sweep.

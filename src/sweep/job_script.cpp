@@ -49,6 +49,11 @@ std::string srun_command(const SweepState& state, const PointRecord& record, con
 constexpr const char* kSecret =
     "export LOCKSTEP_STORE_SECRET=$(od -An -N16 -tx8 /dev/urandom | tr -d ' \\n')  # of the place where ranks meet\n";
 
+/// `sbatch --export=NONE` (also where a site sets SBATCH_EXPORT) tells srun by this variable to pass on nothing of what
+/// the script exports.
+constexpr const char* kExportAll =
+    "unset SLURM_EXPORT_ENV  # sbatch --export=NONE sets it, and srun would keep the lines below from the ranks\n";
+
 /// Starts the ranks, passes signals on to them, notes start and end, requeues.
 constexpr const char* kBody = R"sh(
 # One line for each start and end of a job, from which `lockstep sweep status` and `collect` take waits and node-hours.
@@ -147,6 +152,7 @@ std::string job_script(const SweepState& state, const PointRecord& record, const
   if (point.slurm.cpus_per_task)
     text +=
         fmt::format("export SRUN_CPUS_PER_TASK={}  # srun does not take it from the job\n", *point.slurm.cpus_per_task);
+  text += kExportAll;
   text += kSecret;
   for (const auto& [name, value] : point.env) text += fmt::format("export {}={}\n", name, shell_word(value));
   text += fault_lines();

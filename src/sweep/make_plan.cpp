@@ -228,7 +228,10 @@ class Planner {
                point.flags);
     for (const Setting& setting : merged(levels, &Sections::env))
       point.env.emplace_back(setting.key, scope.text_of(setting));
-    for (const auto& [name, value] : point.env) check_variable(name, value);
+    for (const auto& [name, value] : point.env) {
+      check_variable(name, value);
+      warn_of_shell_text(name, value);
+    }
     point.slurm =
         make_slurm_request(merged(levels, &Sections::slurm), scope, file_.path, plan_.result == ResultKind::kRunRecord);
     for (const Setting& setting : merged(levels, &Sections::tags)) point.tags[setting.key] = scope.text_of(setting);
@@ -241,6 +244,19 @@ class Planner {
       throw UsageError(fmt::format("sweep: {}: environment variable '{}' has a name or a value that a shell cannot set",
                                    file_.path, name),
                        "names hold letters, digits and '_'; values are one line");
+  }
+  /// Values are literal: "/opt/bin:$PATH" would be the whole search path, and srun not found.
+  void warn_of_shell_text(const std::string& name, const std::string& value) {
+    const auto begins_name = [](unsigned char c) { return std::isalpha(c) != 0 || c == '_' || c == '{'; };
+    bool has_name = false;
+    for (size_t at = value.find('$'); at != std::string::npos; at = value.find('$', at + 1))
+      has_name = has_name || (at + 1 < value.size() && begins_name(static_cast<unsigned char>(value[at + 1])));
+    const std::string warning = fmt::format(
+        "environment variable {0} is the text '{1}' as it stands, no shell reads it; where a variable of the job is "
+        "meant: [slurm] setup = ['export {0}=\"{1}\"'] ($${{NAME}} for ${{NAME}})",
+        name, value);
+    if (has_name && std::count(plan_.warnings.begin(), plan_.warnings.end(), warning) == 0)
+      plan_.warnings.push_back(warning);
   }
   /// A recipe is looked for beside the sweep file, then in the working folder.
   std::string recipe_path(const std::string& name) const {
@@ -359,11 +375,25 @@ std::string Point::axes_text() const {
   return text;
 }
 
+namespace {
+/// What all starts of a point have in common.
+core::Json lasting_request(const Point& point) {
+  core::Json json = {point.name, point.nodes,        point.ranks_per_node, point.flags,
+                     point.env,  point.slurm.sbatch, point.slurm.srun,     point.slurm.setup};
+  if (point.slurm.cpus_per_task) json.push_back(*point.slurm.cpus_per_task);
+  return json;
+}
+}  // namespace
+
+std::string Point::request_digest() const {
+  return core::xxh3_hex(core::Json{lasting_request(*this), slurm.time_limit_s, slurm.stop_before_end_s,
+                                   slurm.can_requeue, slurm.max_requeues}
+                            .dump());
+}
+
 std::string Plan::digest() const {
   core::Json json = core::Json::array();
-  for (const Point& point : points)
-    json.push_back({point.name, point.nodes, point.ranks_per_node, point.flags, point.env, point.slurm.sbatch,
-                    point.slurm.srun, point.slurm.setup});
+  for (const Point& point : points) json.push_back(lasting_request(point));
   return core::xxh3_hex(core::Json{{"command", command}, {"program", program}, {"points", json}}.dump());
 }
 

@@ -26,10 +26,18 @@ std::string fits_cell(const std::optional<PointFit>& fit) {
   return fit->is_doubtful ? "doubtful" : fit->fits() ? "yes" : "no";
 }
 
-/// The number behind the last ':' or '=' of "--gpus-per-node=a100:4"; 1 where it ends in a name ("--gres=gpu").
-std::optional<int64_t> count_of_request(const std::string& option) {
-  const size_t at = option.find_last_of(":=");
-  return at == std::string::npos ? std::nullopt : core::parse_int(std::string_view(option).substr(at + 1));
+/// The GPUs of a list that an option of sbatch asks for at each node: "gpu", "gpu:4", "gpu:a100:4" among other generic
+/// resources ("gpu:4,tmpfs:200g"), and "4", "a100:4" of --gpus-per-node. Several types add up.
+int64_t gpus_of_request(const std::string& option) {
+  constexpr std::string_view kGres = "--gres=", kGpus = "--gpus-per-node=";
+  const bool is_gres = core::starts_with(option, kGres);
+  if (!is_gres && !core::starts_with(option, kGpus)) return 0;
+  int64_t num_gpus = 0;
+  for (const std::string& entry : core::split(option.substr(is_gres ? kGres.size() : kGpus.size()), ",")) {
+    const auto fields = core::split(core::trim(entry), ":");
+    if (!is_gres || fields[0] == "gpu") num_gpus += core::parse_int(fields.back()).value_or(1);
+  }
+  return num_gpus;
 }
 
 std::string cost_text(const Plan& plan) {
@@ -49,8 +57,7 @@ std::string cost_text(const Plan& plan) {
 
 NodeDevices devices_of_node(const Point& point) {
   for (const std::string& option : point.slurm.sbatch) {
-    if (core::starts_with(option, "--gpus-per-node=") || core::starts_with(option, "--gres=gpu"))
-      return {.count = count_of_request(option).value_or(1), .unit = "GPU-hours"};
+    if (const int64_t num_gpus = gpus_of_request(option); num_gpus > 0) return {.count = num_gpus, .unit = "GPU-hours"};
   }
   if (point.slurm.cpus_per_task)
     return {.count = *point.slurm.cpus_per_task * point.ranks_per_node, .unit = "core-hours"};

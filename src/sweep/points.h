@@ -54,6 +54,8 @@ struct Point {
   std::optional<PointFit> fit{};                                 ///< Of dry runs only (judge_points).
 
   int64_t num_ranks() const { return nodes * ranks_per_node; }
+  /// Changes with all that a job of it is submitted with, times and requeues included.
+  std::string request_digest() const;
   /// "nodes=4 model=ViT-B-32 repeat=2"
   std::string axes_text() const;
 };
@@ -73,7 +75,7 @@ struct Plan {
   double billing_per_node_hour = 1;
   std::vector<std::string> warnings{};
 
-  /// Changes with every command line, environment and request; not with times, orders and limits.
+  /// Changes with every command line, environment and request; not with times, requeues, orders and limits.
   std::string digest() const;
 };
 

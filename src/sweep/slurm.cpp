@@ -30,8 +30,10 @@ core::CommandResult call(const std::vector<std::string>& argv) {
     return result;
   } catch (const EnvironmentError& error) {
     if (core::starts_with(error.what(), "sweep:")) throw;
-    throw EnvironmentError(fmt::format("sweep: cannot run {}: {}", argv[0], error.what()),
-                           "log in to a node of the cluster, or use --local");
+    const std::string what = error.what();
+    throw EnvironmentError(
+        fmt::format("sweep: cannot run {}: {}", argv[0], what.substr(0, what.find('\n'))),
+        argv[0] == "sbatch" ? "log in to a node of the cluster, or use --local" : "log in to a node of the cluster");
   }
 }
 

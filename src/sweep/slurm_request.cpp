@@ -46,18 +46,62 @@ constexpr std::array kKeys{Key{"account", Use::kSbatchText},
                            Key{"srun", Use::kOwn},
                            Key{"setup", Use::kOwn}};
 
-/// Options of sbatch that the sweep writes itself, with the key that sets them.
-constexpr std::array<std::pair<const char*, const char*>, 11> kOwnSbatch{{{"nodes", "axes.nodes"},
-                                                                          {"ntasks-per-node", "ranks-per-node"},
-                                                                          {"ntasks", "ranks-per-node"},
-                                                                          {"job-name", "name"},
-                                                                          {"output", "out"},
-                                                                          {"error", "out"},
-                                                                          {"open-mode", "out"},
-                                                                          {"time", "time"},
-                                                                          {"signal", "stop-before-end"},
-                                                                          {"array", "submit.how"},
-                                                                          {"dependency", "submit.how"}}};
+/// An option that the sweep writes itself.
+struct OwnOption {
+  const char* name;
+  char letter;  ///< Its short form; '\0': none.
+  const char* hint;
+  bool is_of_srun = false;  ///< A step has it, too: ranks that differ from the job's are not those of the point.
+};
+constexpr std::array kOwnOptions{OwnOption{"nodes", 'N', "use 'axes.nodes'", true},
+                                 OwnOption{"ntasks-per-node", '\0', "use 'ranks-per-node'", true},
+                                 OwnOption{"ntasks", 'n', "use 'ranks-per-node'", true},
+                                 OwnOption{"cpus-per-task", 'c', "use 'cpus-per-task'", true},
+                                 OwnOption{"job-name", 'J', "use 'name'"},
+                                 OwnOption{"output", 'o', "use 'out'"},
+                                 OwnOption{"error", 'e', "use 'out'"},
+                                 OwnOption{"open-mode", '\0', "leave it out: logs are appended to"},
+                                 OwnOption{"time", 't', "use 'time'"},
+                                 OwnOption{"signal", '\0', "use 'stop-before-end'"},
+                                 OwnOption{"requeue", '\0', "use 'requeue'"},
+                                 OwnOption{"no-requeue", '\0', "use 'requeue'"},
+                                 OwnOption{"array", 'a', "use 'submit.how'"},
+                                 OwnOption{"dependency", 'd', "use 'submit.how'"},
+                                 OwnOption{"comment", '\0', "leave it out: the sweep finds its jobs by it; use [tags]"},
+                                 OwnOption{"chdir", 'D', "start the sweep in that folder, or use 'setup'"}};
+
+/// An option as it is typed, in its parts.
+struct TypedOption {
+  std::string name{};                  ///< With its dashes.
+  std::optional<std::string> value{};  ///< What stands behind '=' or a blank.
+  bool is_long() const { return core::starts_with(name, "--"); }
+};
+
+/// "--mpi=none", "--mpi none", "-m block"; quotes around a whole value are the shell's.
+TypedOption typed_option(const std::string& line) {
+  const bool is_long = core::starts_with(line, "--");
+  const size_t end = line.find_first_of(is_long ? "= \t" : " \t");
+  if (end == std::string::npos) return {.name = line};
+  std::string value(line[end] == '=' ? std::string_view(line).substr(end + 1)
+                                     : core::trim(std::string_view(line).substr(end)));
+  const bool is_quoted = value.size() > 1 && (value[0] == '\'' || value[0] == '"') && value.back() == value[0] &&
+                         value.find(value[0], 1) == value.size() - 1;
+  if (is_quoted) value = value.substr(1, value.size() - 2);
+  return {.name = line.substr(0, end), .value = value};
+}
+
+/// The option that this one sets in any spelling: SLURM takes short forms ("-N2") and beginnings of names ("--out").
+const OwnOption* own_option(const TypedOption& typed, bool is_of_srun) {
+  constexpr size_t kShortestBeginning = 3;
+  const std::string name = typed.name.substr(typed.is_long() ? 2 : 1);
+  for (const OwnOption& own : kOwnOptions) {
+    if (is_of_srun && !own.is_of_srun) continue;
+    const bool is_begin = name.size() >= kShortestBeginning && core::starts_with(own.name, name);
+    if (typed.is_long() ? is_begin : own.letter != '\0' && core::starts_with(name, std::string(1, own.letter)))
+      return &own;
+  }
+  return nullptr;
+}
 
 class RequestReader {
  public:
@@ -150,23 +194,37 @@ class RequestReader {
     else if (setting.key == "setup")
       request_.setup = lines(setting);
     else if (setting.key == "srun")
-      append(request_.srun, lines(setting));
+      add_srun_words(setting);
     else
       add_sbatch_lines(setting);
   }
-  static void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
-    list.insert(list.end(), more.begin(), more.end());
+  /// The options of a list "as they are typed".
+  std::vector<TypedOption> typed_options(const Setting& setting) const {
+    const bool is_of_srun = setting.key == "srun";
+    std::vector<TypedOption> list;
+    for (const std::string& line : lines(setting)) {
+      if (!core::starts_with(line, "-") || line.size() < 2)
+        fail(setting,
+             fmt::format("has the line '{}', expected options such as \"{}\"", line,
+                         is_of_srun ? "--mpi=none" : "--mail-type=END"),
+             is_of_srun ? "an option and its value are one text" : "leave out '#SBATCH'");
+      list.push_back(typed_option(line));
+      if (const OwnOption* own = own_option(list.back(), is_of_srun))
+        fail(setting, fmt::format("sets --{}, which the sweep writes itself: '{}'", own->name, line), own->hint);
+    }
+    return list;
   }
   void add_sbatch_lines(const Setting& setting) {
-    for (const std::string& line : lines(setting)) {
-      if (!core::starts_with(line, "-"))
-        fail(setting, fmt::format("has the line '{}', expected options such as \"--mail-type=END\"", line),
-             "leave out '#SBATCH'");
-      const std::string name = line.substr(2, line.find_first_of("= ") - 2);
-      for (const auto& [own, key] : kOwnSbatch)
-        if (core::starts_with(line, "--") && name == own)
-          fail(setting, fmt::format("sets --{}, which the sweep writes itself", own), fmt::format("use '{}'", key));
-      request_.sbatch.push_back(line);
+    for (const TypedOption& option : typed_options(setting)) {
+      const char* between = option.is_long() ? "=" : " ";
+      request_.sbatch.push_back(option.value ? option.name + between + *option.value : option.name);
+    }
+  }
+  void add_srun_words(const Setting& setting) {
+    for (const TypedOption& option : typed_options(setting)) {
+      const bool is_one_word = option.is_long() && option.value;
+      request_.srun.push_back(is_one_word ? option.name + "=" + *option.value : option.name);
+      if (option.value && !is_one_word) request_.srun.push_back(*option.value);
     }
   }
 

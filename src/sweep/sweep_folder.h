@@ -27,8 +27,9 @@ class SweepLock {
 std::filesystem::path sweep_folder(const Plan& plan, const std::string& out_override);
 
 /// Writes folder, scripts, a copy of the sweep file and sweep.json; call with the lock held. A folder with the same
-/// points is gone on with: its scripts are written again (times may have changed), what was submitted or run stays.
-/// Another sweep there is refused, unless nothing of it was ever taken by SLURM or run: this one takes its place.
+/// points is gone on with: what was submitted or run stays, and the scripts of points without a job that waits or runs
+/// are written again (times may have changed). UsageError, with what changed, when a submitted point would get another
+/// script, and for another sweep, unless nothing of that was ever taken by SLURM or run: this one takes its place.
 SweepState write_sweep(const SweepFile& file, const Plan& plan, const std::filesystem::path& folder,
                        const std::string& program);
 

@@ -55,6 +55,7 @@ core::Json point_json(const PointRecord& point) {
           {"time_limit_s", point.time_limit_s},
           {"devices_per_node", point.devices.count},
           {"device_hours_unit", point.devices.unit},
+          {"request_digest", point.request_digest},
           {"run", point.run},
           {"script", point.script},
           {"events", point.events},
@@ -83,6 +84,7 @@ PointRecord point_from_json(const core::Json& json) {
       .ranks_per_node = size_of(json, "ranks_per_node"),
       .time_limit_s = json.at("time_limit_s"),
       .devices = {.count = json.value("devices_per_node", int64_t{0}), .unit = json.value("device_hours_unit", "")},
+      .request_digest = json.value("request_digest", ""),
       .arguments = json.at("arguments"),
       .samples_per_replica =
           optional_count(json, json.contains("samples_per_rank") ? "samples_per_rank" : "samples_per_replica"),
@@ -167,6 +169,7 @@ SweepState new_state(const Plan& plan, const fs::path& folder, const std::string
                        .ranks_per_node = point.ranks_per_node,
                        .time_limit_s = point.slurm.time_limit_s,
                        .devices = devices_of_node(point),
+                       .request_digest = point.request_digest(),
                        .arguments = plan.command,
                        .env = point.env,
                        .tags = point.tags,

@@ -46,6 +46,7 @@ struct PointRecord {
   int64_t repeat = 1, nodes = 1, ranks_per_node = 1;
   int64_t time_limit_s = 0;
   NodeDevices devices{};
+  std::string request_digest{};          ///< Of the point that its script was written for; empty: not known.
   std::vector<std::string> arguments{};  ///< Of lockstep: "train", "clip", "--batch-size=64", ...
   std::vector<std::pair<std::string, std::string>> env{};
   std::map<std::string, std::string> tags{};
@@ -56,7 +57,11 @@ struct PointRecord {
   std::vector<JobRef> jobs{};
   bool is_unknown = false;  ///< What it left could not be read at the last look; not kept in sweep.json.
 
+  bool is_unasked = false;  ///< Only the queue knows how it stands, and could not be asked; not kept, either.
+
   std::string axes_text() const;
+  /// Its state in tables: "unknown" where nobody could be asked.
+  std::string state_text() const { return is_unasked ? "unknown" : to_text(status); }
 };
 
 /// sweep.json: what a sweep is and how far it is. docs/sweep.md describes it; readers ignore keys they do not know.

@@ -152,8 +152,8 @@ std::vector<int64_t> not_done(const sweep::SweepState& state, bool is_local) {
 bool uses_slurm(const sweep::SweepState& state) { return state.mode == "slurm"; }
 
 /// Brings states up to date; what SLURM says is kept for the tables. A state that knows of no start may have been
-/// written anew beside jobs that wait or run, so SLURM is asked then too; unless it `must_know` them, as before a
-/// submission, it makes do without an answer.
+/// written anew beside jobs that wait or run, so SLURM is asked then too. Without an answer it makes do with what the
+/// runs say, unless it `must_know` the jobs, as before a submission.
 std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState& state, bool must_know = false) {
   std::optional<sweep::SlurmView> view;
   const bool is_new = state.mode.empty();
@@ -163,9 +163,9 @@ std::optional<sweep::SlurmView> update(const fs::path& folder, sweep::SweepState
       view = sweep::look_at_slurm(folder, state, sweep::Slurm());
       sweep::recover_submissions(folder, state, view->queue);
     } catch (const EnvironmentError& error) {
-      if (must_know || !is_new) throw;
+      if (must_know) throw;
       const std::string what = error.what();
-      core::log_warning("{}; jobs of this sweep that SLURM may still have are not seen",
+      core::log_warning("{}; jobs of this sweep that SLURM may still have are not seen, the runs are told as they say",
                         what.substr(0, what.find('\n')));
     }
   }
@@ -355,7 +355,7 @@ struct LockedSweep {
       : folder(path), state(sweep::read_state(folder)),  // before the lock: no lock file where there is no sweep
         lock(sweep::SweepLock::take(folder)) {
     state = sweep::read_state(folder);
-    update(folder, state);
+    update(folder, state, uses_slurm(state));
   }
 };
 

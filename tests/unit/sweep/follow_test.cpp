@@ -52,6 +52,22 @@ TEST_F(FollowTest, TheRecordOfTheRunIsTheTruth) {
   EXPECT_EQ(look().status, PointStatus::kFinished);
 }
 
+TEST_F(FollowTest, WithoutTheQueueTheRunsStillTell) {
+  submit(1, "12", 1000, "");
+  submit(2, "13", 1000, "");
+  sweep.record(0, "finished", "", 1500);
+  sweep.record(1, "failed", "of a start before this job", 900);
+  sweep.note(2, "start", "13", 0, 1100, "null");
+  sweep.note(2, "end", "13", 0, 1200, "4");
+  refresh(sweep.folder, sweep.state, nullptr, kNow);
+  EXPECT_EQ(sweep.point(0).status, PointStatus::kFinished);
+  EXPECT_EQ(sweep.point(1).state_text(), "unknown");
+  EXPECT_EQ(sweep.point(1).status, PointStatus::kQueued) << "as it stood";
+  EXPECT_EQ(sweep.point(2).status, PointStatus::kFailed);
+  const std::string table = status_table(sweep.folder, sweep.state, nullptr, kNow);
+  EXPECT_NE(table.find("1 failed, 1 finished, 1 unknown"), std::string::npos) << table;
+}
+
 TEST_F(FollowTest, AFailedRunKeepsItsMessage) {
   sweep.record(0, "failed", "data: cannot open 'x.tar'", 1500);
   slurm.queue["11"] = {.state = "FAILED"};

@@ -87,6 +87,18 @@ TEST(JobScript, RunsTheVeryCommandOfThePoint) {
     EXPECT_NE(env.find(line), std::string::npos) << line;
 }
 
+// sbatch --export=NONE leaves SLURM_EXPORT_ENV=NONE in the job, which srun would follow.
+TEST(JobScript, RanksGetTheEnvironmentWhateverSbatchExports) {
+  const FakePrograms fake;
+  fake.add("srun", "echo \"${SLURM_EXPORT_ENV-all}\" >'" + fake.path("exported") + "'\necho \"$NCCL_ALGO\" >>'" +
+                       fake.path("exported") + "'\n");
+  const SweepFixture sweep("[env]\nNCCL_ALGO = \"Ring\"\n[slurm]\nsbatch = [\"--export=NONE\"]\n");
+  core::ProcessOptions options = script_process(sweep);
+  options.env_changes.emplace_back("SLURM_EXPORT_ENV", "NONE");
+  EXPECT_EQ(core::run_command(options, 30s).status.code, 0);
+  EXPECT_EQ(fake.read("exported"), "all\nRing\n");
+}
+
 TEST(JobScript, NoValueBecomesALineOfTheScript) {
   SweepFixture sweep;
   Point point = sweep.plan.points[0];

@@ -321,6 +321,86 @@ TEST(SlurmRequest, AnEmptyVariableLeavesItsOptionOut) {
   EXPECT_TRUE(plan_of(text, {{"GRES", ""}}).points[0].slurm.sbatch.empty());
 }
 
+TEST(SlurmRequest, GpusOfANodeAreThoseOfItsGenericResourcesAlone) {
+  const std::vector<std::pair<std::string, int64_t>> cases{{"gres = \"gpu:4\"", 4},
+                                                           {"gres = \"gpu\"", 1},
+                                                           {"gres = \"gpu:a100\"", 1},
+                                                           {"gres = \"gpu:a100:4\"", 4},
+                                                           {"gres = \"gpu:4,tmpfs:200g\"", 4},
+                                                           {"gres = \"gpu:4,tmpfs:200\"", 4},
+                                                           {"gres = \"gpu:a100:4,lustre:1\"", 4},
+                                                           {"gres = \"tmpfs:200,gpu:4\"", 4},
+                                                           {"gres = \"gpu:a100:4,gpu:v100:2,nic:1k\"", 6},
+                                                           {"gres = \"gpumem:16\"", 0},
+                                                           {"gres = \"tmpfs:200\"", 0},
+                                                           {"gpus-per-node = 4", 4},
+                                                           {"gpus-per-node = \"a100:4\"", 4},
+                                                           {"gpus-per-node = \"a100:4,v100:2\"", 6},
+                                                           {"gres = \"tmpfs:200\"\ngpus-per-node = 4", 4},
+                                                           {"sbatch = [\"--gres=lustre:1,gpu:2\"]", 2}};
+  for (const auto& [line, num_gpus] : cases) {
+    const NodeDevices devices = devices_of_node(plan_of(kBase + "[slurm]\n" + line + "\n").points[0]);
+    EXPECT_EQ(devices.count, num_gpus) << line;
+    EXPECT_EQ(devices.unit, num_gpus > 0 ? "GPU-hours" : "") << line;
+  }
+  const Plan cores = plan_of(kBase + "[slurm]\ngres = \"tmpfs:200\"\ncpus-per-task = 8\n");
+  EXPECT_EQ(devices_of_node(cores.points[0]).unit, "core-hours");
+}
+
+TEST(SlurmRequest, AnOptionMayStandBesideItsValue) {
+  const SlurmRequest request = plan_of(kBase +
+                                       "[slurm]\nsbatch = [\"--mail-type END\", \"--constraint  'a b'\", \"-C x\", "
+                                       "\"--comm-x=a b\"]\nsrun = [\"--mpi none\", \"-m block:cyclic\", \"-l\"]\n")
+                                   .points[0]
+                                   .slurm;
+  EXPECT_EQ(request.sbatch, (std::vector<std::string>{"--mail-type=END", "--constraint=a b", "-C x", "--comm-x=a b"}));
+  EXPECT_EQ(request.srun, (std::vector<std::string>{"--mpi=none", "-m", "block:cyclic", "-l"}));
+}
+
+TEST(SlurmRequest, WhatTheSweepWritesItselfIsRefusedInEverySpelling) {
+  for (const std::string option : {"--nodes=2",
+                                   "--nodes 2",
+                                   "-N 2",
+                                   "-N2",
+                                   "-t 5",
+                                   "-o x",
+                                   "-e x",
+                                   "-J x",
+                                   "-n 4",
+                                   "-c 2",
+                                   "-a 0-3",
+                                   "-D /x",
+                                   "-d 7",
+                                   "--comment=mine",
+                                   "--comment mine",
+                                   "--chdir=/x",
+                                   "--cpus-per-task=2",
+                                   "--out=x",
+                                   "--no-requeue",
+                                   "--requeue"}) {
+    const std::string text = plan_error_of(kBase + "[slurm]\nsbatch = [\"" + option + "\"]\n");
+    EXPECT_NE(text.find("f.toml:"), std::string::npos) << option << " -> " << text;
+    EXPECT_NE(text.find(", which the sweep "), std::string::npos) << option << " -> " << text;
+  }
+  for (const std::string option : {"-N 2", "--nodes=2", "--ntasks 4", "-n4", "--ntasks-per-node=2", "-c 2"}) {
+    const std::string text = plan_error_of(kBase + "[slurm]\nsrun = [\"" + option + "\"]\n");
+    EXPECT_NE(text.find(", which the sweep "), std::string::npos) << option << " -> " << text;
+  }
+  EXPECT_EQ(plan_error_of(kBase + "[slurm]\nsbatch = [\"--time-min=5\", \"-v\"]\nsrun = [\"--output=x\"]\n"), "");
+  const std::string word = plan_error_of(kBase + "[slurm]\nsrun = [\"mpi\"]\n");
+  EXPECT_NE(word.find("has the line 'mpi'"), std::string::npos) << word;
+}
+
+TEST(MakePlan, AShellVariableInAValueOfTheEnvironmentIsWarnedOf) {
+  const Plan plan = plan_of(kBase +
+                            "[axes]\nnodes = [1, 2]\n[env]\nPATH = \"/opt/bin:$PATH\"\nHERE = \"$${PWD}/x\"\n"
+                            "COST = \"5$ and $1\"\n");
+  ASSERT_EQ(plan.warnings.size(), 2u) << core::join(plan.warnings, "; ");
+  EXPECT_NE(plan.warnings[0].find("PATH is the text '/opt/bin:$PATH'"), std::string::npos) << plan.warnings[0];
+  EXPECT_NE(plan.warnings[0].find("setup = ['export PATH=\"/opt/bin:$PATH\"']"), std::string::npos) << plan.warnings[0];
+  EXPECT_NE(plan.warnings[1].find("HERE is the text '${PWD}/x'"), std::string::npos) << plan.warnings[1];
+}
+
 TEST(SlurmRequest, RefusesWhatCannotBe) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"acount = \"a\"", "slurm key 'acount' is unknown"},

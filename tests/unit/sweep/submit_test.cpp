@@ -1,5 +1,6 @@
 #include "sweep/submit.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/clock.h"
@@ -136,6 +137,52 @@ TEST(Submit, WhatNothingWasTakenOfMayBecomeAnotherSweep) {
   EXPECT_EQ(submit_points(sweep.folder, state, {1}, Slurm()), 1u);
   EXPECT_THROW(corrected("[1, 2, 4]", "gpu"), UsageError) << "a job was taken";
   EXPECT_EQ(corrected("[1, 2]", "gpu").points[0].jobs.at(0).id, "101");
+}
+
+TEST(Submit, RequestsOfSubmittedPointsStay) {
+  const FakePrograms fake;
+  fake.add_sbatch();
+  SweepFixture sweep("[slurm]\ntime = \"00:10:00\"\ncpus-per-task = 4\n[submit]\nhow = \"arrays\"\n");
+  ASSERT_EQ(submit_points(sweep.folder, sweep.state, {1, 2}, Slurm()), 2u);
+  const auto script = [&](int index) { return core::read_file(sweep.folder / fmt::format("jobs/{:04}.sh", index)); };
+  const std::string first = script(1);
+  const auto write_changed = [&](const std::string& from, const std::string& to) {
+    const SweepFile file = parse_sweep_file(core::replace_all(sweep.file.text, from, to), "f.toml");
+    const Plan plan = make_plan(file, [](const std::string&) { return std::nullopt; });
+    return write_sweep(file, plan, sweep.folder, "/bin/true");
+  };
+  const auto refusal = [&](const std::string& from, const std::string& to) -> std::string {
+    try {
+      write_changed(from, to);
+    } catch (const UsageError& error) {
+      return error.text();
+    }
+    return "";
+  };
+  const std::string longer = refusal("00:10:00", "00:20:00");
+  EXPECT_NE(longer.find("point 0001 was submitted (job 101_0)"), std::string::npos) << longer;
+  EXPECT_NE(longer.find("'#SBATCH --time=00:10:00' became '#SBATCH --time=00:20:00'"), std::string::npos) << longer;
+  EXPECT_NE(longer.find("lockstep sweep cancel " + sweep.folder.string()), std::string::npos) << longer;
+  const std::string once = refusal("cpus-per-task = 4", "cpus-per-task = 4\nmax-requeues = 1");
+  EXPECT_NE(once.find("-lt 1 ]"), std::string::npos) << once;
+  const std::string cores = refusal("cpus-per-task = 4", "cpus-per-task = 8");
+  EXPECT_NE(cores.find("'#SBATCH --cpus-per-task=4' became '#SBATCH --cpus-per-task=8'"), std::string::npos) << cores;
+  EXPECT_EQ(script(1), first);
+  EXPECT_EQ(core::read_file(sweep.folder / "sweep.toml"), sweep.file.text) << "the copy of what was submitted";
+  // The third point has no job yet.
+  write_changed("[submit]", "[when.\"nodes == 4\".slurm]\ntime = \"00:30:00\"\n[submit]");
+  EXPECT_NE(script(3).find("--time=00:30:00\n"), std::string::npos);
+  // Where another version of the program wrote the script, the point was submitted with that one.
+  core::write_file_atomic(sweep.folder / "jobs/0001.sh", "#!/bin/bash\n# as it was written then\n");
+  write_changed("f.toml", "f.toml");
+  EXPECT_EQ(script(1), "#!/bin/bash\n# as it was written then\n");
+  // Their jobs have ended: what is started again may take longer.
+  SweepState state = read_state(sweep.folder);
+  for (PointRecord& point : state.points) point.status = PointStatus::kStopped;
+  write_state(sweep.folder, state);
+  EXPECT_EQ(write_changed("00:10:00", "00:20:00").points[0].time_limit_s, 1200);
+  EXPECT_NE(script(1).find("--time=00:20:00\n"), std::string::npos);
+  EXPECT_NE(refusal("cpus-per-task = 4", "cpus-per-task = 8").find("holds another sweep"), std::string::npos);
 }
 
 TEST(Submit, ARunWithoutAJobKeepsItsSweep) {
