@@ -39,8 +39,9 @@ core::CommandResult call(const std::vector<std::string>& argv) {
 
 [[noreturn]] void throw_failed(const std::string& program, const core::CommandResult& result, const std::string& hint) {
   const std::string said(core::trim(result.err.empty() ? result.out : result.err));
-  throw EnvironmentError(
-      fmt::format("sweep: {} ended with {}: {}", program, result.status.text(), said.substr(0, 2000)), hint);
+  throw EnvironmentError(fmt::format("sweep: {} ended with {}: {}", program, result.status.text(),
+                                     core::replace_all(said.substr(0, 2000), "\n", "; ")),
+                         hint);
 }
 
 std::string user_name() {
