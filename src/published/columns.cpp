@@ -428,8 +428,9 @@ bool is_absent(const std::string& text) {
 int num_decimals(const std::string& text) {
   const size_t exponent = text.find_first_of("eE"), digits = std::min(exponent, text.size()), point = text.find('.');
   const int decimals = point >= digits ? 0 : static_cast<int>(digits - point - 1);
-  const auto power = exponent == std::string::npos ? std::optional(0.0) : core::parse_double(text.substr(exponent + 1));
-  return decimals - static_cast<int>(power.value_or(0));
+  constexpr double kMostPower = 400;  // of fp64 is 308
+  const double power = exponent == std::string::npos ? 0 : core::parse_double(text.substr(exponent + 1)).value_or(0);
+  return std::isfinite(power) ? decimals - static_cast<int>(std::clamp(power, -kMostPower, kMostPower)) : decimals;
 }
 
 ResultTable read_result_table(const std::filesystem::path& path) {

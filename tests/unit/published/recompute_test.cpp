@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "analysis/text.h"
@@ -11,6 +12,7 @@
 #include "core/json.h"
 #include "core/strings.h"
 #include "logs/column_names.h"
+#include "published/columns.h"
 #include "published/runs.h"
 
 namespace lockstep::published {
@@ -29,6 +31,15 @@ Cells cells_with(const PublishedTable& table, CellVerdict verdict) {
     if (cell.verdict == verdict)
       cells.insert(cell.row_name + " " + cell.column + " " + cell.printed + " " + cell.recomputed);
   return cells;
+}
+
+TEST(Published, DecimalsOfAnyNumberAreCounted) {
+  EXPECT_EQ(num_decimals("12"), 0);
+  EXPECT_EQ(num_decimals("12.50"), 2);
+  EXPECT_EQ(num_decimals("1.04e4"), -2);
+  EXPECT_EQ(num_decimals("1.04E-4"), 6);
+  for (const char* text : {"1e99999999999", "1e-99999999999", "1enan", "1einf", "e", "1e", ".e."})
+    EXPECT_LE(std::abs(num_decimals(text)), 401) << text;
 }
 
 TEST(Published, ClapTinyFollowsButForOneEfficiencyAndFiveTotals) {
