@@ -102,7 +102,8 @@ class TorchTitanParser : public LogParser {
   }
 
   void read_start(std::string_view text) {
-    if (text.find("Trainer is initialized") != std::string_view::npos) {
+    const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
+    if (has("Trainer is initialized") || has("Training starts at step")) {  // older versions say the second
       const auto take = [&](std::string_view key, std::optional<int64_t>& place) {
         if (const auto count = count_after(text, key); count && *count > 0 && !place) place = count;
       };

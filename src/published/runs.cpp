@@ -43,6 +43,7 @@ record::RunSetup setup_of(const FormulaContext& context, size_t row, const Rate&
       setup.sequence_length = count_of(*length);
   const TableFacts& facts = context.facts;
   if (rate.unit == "samples") setup.forward_gflops_per_sample = facts.forward_gflops;
+  if (setup.forward_gflops_per_sample) setup.flops_formula = "3 x forward, as --fwd-gflops or the table tells";
   if (rate.unit == "tokens" && facts.sequence_flops && facts.sequence_length)
     setup.forward_gflops_per_sample = *facts.sequence_flops / *facts.sequence_length / 3e9;
   if (rate.unit == "TFLOP") setup.forward_gflops_per_sample = 1e3 / 3;  // the unit itself

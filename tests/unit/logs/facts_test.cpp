@@ -35,6 +35,10 @@ TEST(LogFacts, TorchTitanTellsModelDevicePeakAndMesh) {
       "1.21GiB(0.86%)  tps: 9,756\n"
       "[rank0]:[titan] 2025-11-25 19:45:04,441 - root - INFO - step:  2  loss:  7.0277  grad_norm:  1.4604  memory:  "
       "1.21GiB(0.86%)  tps: 5,756  tflops: 0.41  mfu: 0.04%\n";
+  const record::RunData older = read_text(
+      start + peak + core::replace_all(steps, "Trainer is initialized with", "Training starts at step 1, with"));
+  EXPECT_EQ(older.setup.global_batch, 256);
+  EXPECT_EQ(older.setup.sequence_length, 2048);
   const record::RunData run = read_text(start + peak + steps);
   EXPECT_TRUE(run.problems.empty()) << core::join(run.problems, "\n");
   EXPECT_EQ(run.setup.model, "llama3 8B");
