@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <string>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
 #include "core/named_file.h"
 #include "core/strings.h"
 #include "data/shards/sample.h"

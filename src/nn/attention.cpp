@@ -85,7 +85,7 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 
 struct SplitFunction : torch::autograd::Function<SplitFunction> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                                                int64_t dim, std::vector<int64_t> sizes) {
+                                                int64_t dim, const std::vector<int64_t>& sizes) {
     context->saved_data["dim"] = dim;
     context->saved_data["shape"] = x.sizes().vec();
     context->saved_data["sizes"] = sizes;

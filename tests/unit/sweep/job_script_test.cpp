@@ -55,7 +55,7 @@ TEST(JobScript, KnownFaultsAreHandledOnTheirSystem) {
   const FakePrograms fake;
   fake.add("srun", "printf '%s' \"${NCCL_PXN_DISABLE:-unset}\" >'" + fake.path("pxn") + "'\n");
   const SweepFixture sweep("", "/opt/lockstep");
-  const auto seen = [&](const char* cluster, std::optional<std::string> own) {
+  const auto seen = [&](const char* cluster, const std::optional<std::string>& own) {
     core::ProcessOptions options = script_process(sweep);
     options.env_changes.emplace_back("SLURM_CLUSTER_NAME", cluster);
     options.env_changes.emplace_back("NCCL_PXN_DISABLE", own);
