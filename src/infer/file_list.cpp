@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <string>
 
 #include "core/error.h"
@@ -11,6 +10,7 @@
 #include "core/named_file.h"
 #include "core/strings.h"
 #include "data/shards/sample.h"
+#include "data/shards/unread_formats.h"
 #include "data/text/text_utf8.h"
 
 namespace lockstep::infer {
@@ -26,17 +26,8 @@ void require_utf8(const fs::path& file) {
                     "rename the file: results name it");
 }
 
-/// Of pictures and sounds that other programs read: they are told. Other files, such as captions, lie there by right.
-bool is_of_other_format(std::string_view extension, bool is_audio) {
-  constexpr std::string_view kPictures[] = {".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".avif", ".jp2"};
-  constexpr std::string_view kSounds[] = {".mp3", ".m4a", ".aac", ".ogg", ".opus", ".wma", ".aif", ".aiff"};
-  return is_audio ? std::ranges::count(kSounds, extension) > 0 : std::ranges::count(kPictures, extension) > 0;
-}
-
-/// Those of a folder and the folders below it; links to folders are not followed. `left_out`: files of other formats,
-/// by their extension.
-void add_files(const fs::path& folder, bool is_audio, std::vector<fs::path>& files,
-               std::map<std::string, int64_t>& left_out) {
+/// Those of a folder and the folders below it; links to folders are not followed. `left_out`: files of other formats.
+void add_files(const fs::path& folder, bool is_audio, std::vector<fs::path>& files, data::UnreadFormats& left_out) {
   std::error_code failure;
   for (const fs::path& path : core::list_folder(folder, failure)) {
     std::error_code unknown;
@@ -49,8 +40,8 @@ void add_files(const fs::path& folder, bool is_audio, std::vector<fs::path>& fil
     if (is_audio ? data::is_audio_extension(extension.substr(1)) : data::is_picture_extension(extension.substr(1))) {
       require_utf8(path);
       files.push_back(path);
-    } else if (is_of_other_format(extension, is_audio)) {
-      ++left_out[extension];
+    } else {
+      (is_audio ? data::count_unread_sound : data::count_unread_picture)(path, left_out);
     }
   }
   if (failure)
@@ -67,14 +58,12 @@ std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
     require_utf8(folder);
     return {folder};
   }
-  std::map<std::string, int64_t> left_out;
+  data::UnreadFormats left_out;
   add_files(folder, is_audio, files, left_out);
   const auto endings = is_audio ? data::audio_extensions() : data::picture_extensions();
-  std::vector<std::string> counts;
-  for (const auto& [extension, count] : left_out) counts.push_back(fmt::format("{} {}", count, extension));
-  if (!counts.empty())
-    core::log_warning("infer: '{}': left out, since {} are read from .{}: {}", folder.string(),
-                      is_audio ? "sounds" : "pictures", fmt::join(endings, ", ."), core::join(counts, ", "));
+  if (!left_out.empty())
+    core::log_warning("infer: '{}': {}", folder.string(),
+                      data::unread_text(left_out, is_audio ? "sounds" : "pictures", endings));
   if (files.empty())
     throw DataError(fmt::format("infer: no {} in '{}': expected files that end in .{}", is_audio ? "sound" : "picture",
                                 folder.string(), fmt::join(endings, ", .")));

@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -17,6 +15,7 @@
 #include "data/shards/class_label.h"
 #include "data/shards/csv_table.h"
 #include "data/shards/source_rows.h"
+#include "data/shards/unread_formats.h"
 #include "data/shards/warn_once.h"
 
 namespace lockstep::data {
@@ -61,26 +60,16 @@ std::vector<fs::path> listed_folder(const fs::path& folder) {
 
 /// What lies among class folders and is no sample.
 struct LeftOut {
-  std::map<std::string, int64_t> other_pictures;  ///< Files of pictures that other loaders read, by their extension.
-  std::set<std::string> hidden_folders;           ///< Names.
+  UnreadFormats pictures;
+  std::set<std::string> hidden_folders;  ///< Names.
 };
 
 /// Editors, Jupyter and git keep things of their own in such folders: .ipynb_checkpoints, .git.
 bool is_hidden(const fs::path& folder) { return core::starts_with(folder.filename().string(), "."); }
 
-void count_other_picture(const fs::path& path, LeftOut& left_out) {
-  constexpr std::string_view kOthers[] = {".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".heic", ".avif", ".jp2"};
-  const std::string extension = core::to_lower_ascii(path.extension().string());
-  if (std::ranges::find(kOthers, extension) != std::end(kOthers)) ++left_out.other_pictures[extension];
-}
-
 void warn_of_other_pictures(const std::string& root, const LeftOut& left_out) {
-  if (left_out.other_pictures.empty()) return;
-  std::vector<std::string> counts;
-  for (const auto& [extension, count] : left_out.other_pictures)
-    counts.push_back(fmt::format("{} {}", count, extension));
-  warn_once(fmt::format("data: '{}': left out, since pictures are read from .{}: {}", root,
-                        fmt::join(picture_extensions(), ", ."), core::join(counts, ", ")));
+  if (left_out.pictures.empty()) return;
+  warn_once(fmt::format("data: '{}': {}", root, unread_text(left_out.pictures, "pictures", picture_extensions())));
 }
 
 constexpr size_t kMostNames = 5;  // in a message
@@ -107,7 +96,7 @@ void collect_files(const fs::path& folder, const FileKind& kind, int depth, std:
     } else if (kind.fits(path)) {
       files.push_back({folder.string(), path.filename().string()});
     } else {
-      count_other_picture(path, left_out);
+      count_unread_picture(path, left_out.pictures);
     }
   }
 }

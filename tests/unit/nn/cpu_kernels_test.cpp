@@ -39,6 +39,17 @@ struct Way {
   std::vector<at::Tensor> inputs;
 };
 
+/// y of `own` and its gradients against `wanted` of `plain` and its own, behind sum(y to_y).
+void expect_value_and_gradients(const Way& own, const at::Tensor& y, const Way& plain, const at::Tensor& wanted,
+                                const at::Tensor& to_y, double tolerance) {
+  expect_close(y.detach().to(at::kDouble), wanted.detach(), tolerance, "value");
+  (y.to(at::kFloat) * to_y).sum().backward();
+  (wanted * to_y).sum().backward();
+  for (size_t i = 0; i < own.inputs.size(); ++i)
+    expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), tolerance,
+                 "gradient " + std::to_string(i));
+}
+
 class NormShapes : public ::testing::TestWithParam<std::tuple<int64_t, int64_t>> {};
 
 TEST_P(NormShapes, SumAndNormEqualThePlainFormWithEveryGradient) {
@@ -188,12 +199,7 @@ TEST(BiasActivation, BehindALinearLayerLikewise) {
     EXPECT_EQ(y.scalar_type(), is_autocast ? at::kBFloat16 : at::kFloat);
     const at::Tensor wanted = at::gelu(at::linear(plain.inputs[0], plain.inputs[1], plain.inputs[2]), "tanh");
     const double tolerance = is_autocast ? 1e-2 : 2e-6;
-    expect_close(y.detach().to(at::kDouble), wanted.detach(), tolerance, "value");
-    (y.to(at::kFloat) * to_y).sum().backward();
-    (wanted * to_y).sum().backward();
-    for (size_t i = 0; i < given.size(); ++i)
-      expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), tolerance,
-                   "gradient " + std::to_string(i));
+    expect_value_and_gradients(own, y, plain, wanted, to_y, tolerance);
   }
 }
 
@@ -281,12 +287,7 @@ TEST(Attention, CausalOneEqualsThePlainFormWithEveryGradient) {
     const at::Tensor wanted =
         at::matmul(at::softmax(scores + causal_mask(37, at::kDouble), -1), of_all_heads(plain.inputs[2]));
     const double tolerance = is_autocast ? 2e-2 : 5e-6;
-    expect_close(y.detach().to(at::kDouble), wanted.detach(), tolerance, "value");
-    (y.to(at::kFloat) * to_y).sum().backward();
-    (wanted * to_y).sum().backward();
-    for (size_t i = 0; i < given.size(); ++i)
-      expect_close(own.inputs[i].grad().to(at::kDouble), plain.inputs[i].grad(), tolerance,
-                   "gradient " + std::to_string(i));
+    expect_value_and_gradients(own, y, plain, wanted, to_y, tolerance);
   }
 }
 
