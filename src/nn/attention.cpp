@@ -20,8 +20,8 @@
 
 #include "config/attention_kernel.h"
 #include "core/error.h"
+#include "nn/causal_attention.h"
 #include "nn/compute_type.h"
-#include "nn/cpu_kernels.h"
 #include "nn/gpu_kernels.h"
 #include "nn/product.h"
 
@@ -32,35 +32,6 @@ int64_t plain_limit(at::ScalarType type, bool is_causal) {
   return config::plain_attention_limit(type == at::kBFloat16 || type == at::kHalf, is_causal);
 }
 
-/// Softmax of scores that it may overwrite.
-struct ScoreSoftmax : torch::autograd::Function<ScoreSoftmax> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& scores, double scale,
-                            int64_t queries, bool is_causal) {
-    score_softmax_on_cpu(scores, scale, queries, is_causal);
-    context->mark_dirty({scores});
-    context->save_for_backward({scores});
-    context->saved_data["scale"] = scale;
-    context->saved_data["queries"] = queries;
-    context->saved_data["is_causal"] = is_causal;
-    return scores;
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    const at::Tensor y = context->get_saved_variables()[0];
-    return {score_softmax_backward_on_cpu(y, gradients[0], context->saved_data["scale"].toDouble(),
-                                          context->saved_data["queries"].toInt(),
-                                          context->saved_data["is_causal"].toBool()),
-            at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-};
-
-/// Of products q k^t [products, rows, keys], whose row r is one of query r % queries.
-at::Tensor score_softmax(const at::Tensor& scores, double scale, int64_t queries, bool is_causal) {
-  if (c10::GradMode::is_enabled()) return ScoreSoftmax::apply(scores, scale, queries, is_causal);
-  score_softmax_on_cpu(scores, scale, queries, is_causal);
-  return scores;
-}
-
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& given_mask,
                            bool is_causal, const Dropout& dropped) {
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = k.size(2), width = q.size(3);
@@ -68,11 +39,6 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                 rows = heads / k.size(1) * queries;  // queries that share keys lie in one product
   const double scale = 1.0 / std::sqrt(static_cast<double>(width));
   const at::Tensor q3 = q.reshape({products, rows, width}), k3 = k.reshape({products, keys, width});
-  const auto times_values = [&](const at::Tensor& shares) {
-    return at::bmm(dropout(shares, dropped), v.reshape({products, keys, width})).view({batch, heads, queries, width});
-  };
-  if (is_causal && has_cpu_score_softmax(q.device(), compute_type_of(q)))
-    return times_values(score_softmax(at::bmm(q3, k3.transpose(1, 2)), scale, queries, is_causal));
   const at::Tensor mask = is_causal ? causal_mask(keys, q.options()) : given_mask;
   // One product scales and masks as well; with beta 0 the first argument is not read.
   at::Tensor start = mask;
@@ -80,7 +46,8 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   const at::Tensor scores = mask.defined()
                                 ? at::baddbmm(start, q3, k3.transpose(1, 2), 1.0, scale)
                                 : at::baddbmm(at::empty({1, 1, 1}, q3.options()), q3, k3.transpose(1, 2), 0.0, scale);
-  return times_values(at::softmax(scores, -1));
+  return at::bmm(dropout(at::softmax(scores, -1), dropped), v.reshape({products, keys, width}))
+      .view({batch, heads, queries, width});
 }
 
 struct SplitFunction : torch::autograd::Function<SplitFunction> {
@@ -145,6 +112,8 @@ at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const a
     return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, std::max(dropout.probability, 0.0),
                                             is_causal, std::nullopt, is_grouped);
   }
+  if (is_causal && has_causal_attention(q_BHLK.device(), compute_type_of(q_BHLK)))
+    return causal_attention_on_cpu(q_BHLK, k_BHTK, v_BHTK, dropout);
   return plain_attention(q_BHLK, k_BHTK, v_BHTK, mask, is_causal, dropout);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "nn/activation_kernel.h"
 #include "nn/parallel_for.h"
 #include "nn/softmax_kernel.h"
@@ -29,10 +30,12 @@ at::Tensor added_bias(const at::Tensor& x, const at::Tensor& bias) {
   return bias.to(x.scalar_type()).to(at::kFloat).contiguous();
 }
 
-ScoreRows score_rows(const at::Tensor& scores, double scale, int64_t queries, bool is_causal) {
+ScoreRows score_rows(const at::Tensor& scores, double scale, int64_t first_query) {
+  LOCKSTEP_CHECK(is_dense_float(scores) && first_query < scores.size(-1), "first query {} of {} keys", first_query,
+                 scores.size(-1));
   return {.width = scores.size(-1),
-          .queries = queries,
-          .is_causal = is_causal,
+          .first_query = first_query,
+          .queries = scores.size(-1) - first_query,
           .is_bf16 = is_16_bits(scores),
           .scale = static_cast<float>(scale)};
 }
@@ -80,27 +83,19 @@ ActivationGradients bias_activation_backward_on_cpu(const at::Tensor& x, const a
   return {.x = dx, .bias = dbias_PW.sum(0).to(bias.scalar_type())};
 }
 
-bool has_cpu_score_softmax(const at::Device& device, at::ScalarType type) {
-  return device.is_cpu() && is_taken_type(type);
-}
-
-void score_softmax_on_cpu(at::Tensor scores, double scale, int64_t queries, bool is_causal) {
-  const ScoreRows shape = score_rows(scores, scale, queries, is_causal);
+void causal_softmax_on_cpu(at::Tensor scores, double scale, int64_t first_query) {
+  const ScoreRows shape = score_rows(scores, scale, first_query);
   void* data = scores.mutable_data_ptr();
   parallel_for(0, scores.numel() / shape.width, rows_of_thread(shape.width),
-               [&](int64_t begin, int64_t end) { score_softmax_rows(shape, begin, end, data, data); });
+               [&](int64_t begin, int64_t end) { causal_softmax_rows(shape, begin, end, data); });
 }
 
-at::Tensor score_softmax_backward_on_cpu(const at::Tensor& y, const at::Tensor& dy, double scale, int64_t queries,
-                                         bool is_causal) {
-  const ScoreRows shape = score_rows(y, scale, queries, is_causal);
-  const at::Tensor d = dy.contiguous();
-  at::Tensor dscores = at::empty_like(y);
-  const void *from = y.const_data_ptr(), *gradient = d.const_data_ptr();
-  void* to = dscores.mutable_data_ptr();
+void causal_softmax_backward_on_cpu(const at::Tensor& y, at::Tensor dy, double scale, int64_t first_query) {
+  const ScoreRows shape = score_rows(dy, scale, first_query);
+  const void* from = y.const_data_ptr();
+  void* gradient = dy.mutable_data_ptr();
   parallel_for(0, y.numel() / shape.width, rows_of_thread(shape.width),
-               [&](int64_t begin, int64_t end) { score_softmax_rows_backward(shape, begin, end, from, gradient, to); });
-  return dscores;
+               [&](int64_t begin, int64_t end) { causal_softmax_rows_backward(shape, begin, end, from, gradient); });
 }
 
 bool suits_cpu_softmax(const at::Tensor& logits_NV) { return is_dense_float(logits_NV) && logits_NV.dim() == 2; }

@@ -18,13 +18,12 @@ at::Tensor bias_activation_on_cpu(const at::Tensor& x, const at::Tensor& bias, A
 ActivationGradients bias_activation_backward_on_cpu(const at::Tensor& x, const at::Tensor& bias, Activation activation,
                                                     const at::Tensor& dy);
 
-/// Do the next two take scores of attention of this type?
-bool has_cpu_score_softmax(const at::Device& device, at::ScalarType type);
-/// Dense scores [products, rows, keys] become the softmax of `scale` times themselves. Row r of a product is one of
-/// query r % queries; with is_causal only keys up to that query count, and the others' places become 0.
-void score_softmax_on_cpu(at::Tensor scores, double scale, int64_t queries, bool is_causal);
-at::Tensor score_softmax_backward_on_cpu(const at::Tensor& y, const at::Tensor& dy, double scale, int64_t queries,
-                                         bool is_causal);
+/// Of dense scores [P, rows, keys], fp32 or bf16, whose row r is one of query first_query + r % (keys - first_query),
+/// for which the keys up to that query count: they become the softmax of `scale` times themselves, and 0 where a key
+/// does not count.
+void causal_softmax_on_cpu(at::Tensor scores, double scale, int64_t first_query);
+/// dy, the gradient of what that gave (y), becomes the gradient of the scores.
+void causal_softmax_backward_on_cpu(const at::Tensor& y, at::Tensor dy, double scale, int64_t first_query);
 
 bool suits_cpu_softmax(const at::Tensor& logits_NV);
 at::Tensor softmax_stats_on_cpu(const at::Tensor& logits_NV, int64_t used, const at::Tensor& target_N);

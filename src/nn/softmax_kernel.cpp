@@ -74,49 +74,47 @@ LOCKSTEP_ALWAYS_INLINE void gradient_of(const LogitRows& shape, int64_t begin, i
 }
 
 LOCKSTEP_ALWAYS_INLINE int64_t counted_keys(const ScoreRows& shape, int64_t row) {
-  return shape.is_causal ? row % shape.queries + 1 : shape.width;
+  return shape.first_query + row % shape.queries + 1;
 }
 
 template <typename T>
-LOCKSTEP_ALWAYS_INLINE void score_softmax_of(const ScoreRows& shape, int64_t begin, int64_t end, const T* scores,
-                                             T* out) {
+LOCKSTEP_ALWAYS_INLINE void causal_softmax_of(const ScoreRows& shape, int64_t begin, int64_t end, T* scores) {
   constexpr float kLeast = -std::numeric_limits<float>::infinity();
   std::vector<float> exps(static_cast<size_t>(shape.width + kFloatLanes));
   for (int64_t row = begin; row < end; ++row) {
-    const T* from = scores + row * shape.width;
-    T* to = out + row * shape.width;
+    T* at = scores + row * shape.width;
     float* exp = exps.data();
     const int64_t used = counted_keys(shape, row), whole = used / kFloatLanes * kFloatLanes, left = used - whole;
-    const float top = largest_of(from, used) * shape.scale;
-    FloatVector sum = exp_of(load_some(from + whole, left, kLeast) * shape.scale - top);
+    const float top = largest_of(at, used) * shape.scale;
+    FloatVector sum = exp_of(load_some(at + whole, left, kLeast) * shape.scale - top);
     store_lanes(exp + whole, sum);
     for (int64_t i = 0; i < whole; i += kFloatLanes) {
-      const FloatVector value = exp_of(load_lanes(from + i) * shape.scale - top);
+      const FloatVector value = exp_of(load_lanes(at + i) * shape.scale - top);
       store_lanes(exp + i, value);
       sum += value;
     }
     const float factor = 1.0f / sum_lanes(sum);
-    for (int64_t i = 0; i < whole; i += kFloatLanes) store_lanes(to + i, load_lanes(exp + i) * factor);
-    if (left > 0) store_some(to + whole, load_lanes(exp + whole) * factor, left);
-    std::fill(to + used, to + shape.width, T{});
+    for (int64_t i = 0; i < whole; i += kFloatLanes) store_lanes(at + i, load_lanes(exp + i) * factor);
+    if (left > 0) store_some(at + whole, load_lanes(exp + whole) * factor, left);
+    std::fill(at + used, at + shape.width, T{});
   }
 }
 
 template <typename T>
-LOCKSTEP_ALWAYS_INLINE void score_softmax_backward_of(const ScoreRows& shape, int64_t begin, int64_t end, const T* y,
-                                                      const T* dy, T* dscores) {
+LOCKSTEP_ALWAYS_INLINE void causal_softmax_backward_of(const ScoreRows& shape, int64_t begin, int64_t end, const T* y,
+                                                       T* dy) {
   for (int64_t row = begin; row < end; ++row) {
-    const T *p = y + row * shape.width, *d = dy + row * shape.width;
-    T* to = dscores + row * shape.width;
+    const T* p = y + row * shape.width;
+    T* d = dy + row * shape.width;
     const int64_t used = counted_keys(shape, row), whole = used / kFloatLanes * kFloatLanes, left = used - whole;
     const FloatVector last_p = load_some(p + whole, left), last_d = load_some(d + whole, left);
     FloatVector sum = last_p * last_d;
     for (int64_t i = 0; i < whole; i += kFloatLanes) sum += load_lanes(p + i) * load_lanes(d + i);
     const float mean = sum_lanes(sum);
     for (int64_t i = 0; i < whole; i += kFloatLanes)
-      store_lanes(to + i, load_lanes(p + i) * (load_lanes(d + i) - mean) * shape.scale);
-    if (left > 0) store_some(to + whole, last_p * (last_d - mean) * shape.scale, left);
-    std::fill(to + used, to + shape.width, T{});
+      store_lanes(d + i, load_lanes(p + i) * (load_lanes(d + i) - mean) * shape.scale);
+    if (left > 0) store_some(d + whole, last_p * (last_d - mean) * shape.scale, left);
+    std::fill(d + used, d + shape.width, T{});
   }
 }
 
@@ -137,18 +135,16 @@ void softmax_gradient_rows(const LogitRows& shape, int64_t begin, int64_t end, v
 }
 
 LOCKSTEP_VECTOR_CLONES
-void score_softmax_rows(const ScoreRows& shape, int64_t begin, int64_t end, const void* scores, void* out) {
-  if (shape.is_bf16) return score_softmax_of(shape, begin, end, typed<Bfloat16Bits>(scores), typed<Bfloat16Bits>(out));
-  score_softmax_of(shape, begin, end, typed<float>(scores), typed<float>(out));
+void causal_softmax_rows(const ScoreRows& shape, int64_t begin, int64_t end, void* scores) {
+  if (shape.is_bf16) return causal_softmax_of(shape, begin, end, typed<Bfloat16Bits>(scores));
+  causal_softmax_of(shape, begin, end, typed<float>(scores));
 }
 
 LOCKSTEP_VECTOR_CLONES
-void score_softmax_rows_backward(const ScoreRows& shape, int64_t begin, int64_t end, const void* y, const void* dy,
-                                 void* dscores) {
+void causal_softmax_rows_backward(const ScoreRows& shape, int64_t begin, int64_t end, const void* y, void* dy) {
   if (shape.is_bf16)
-    return score_softmax_backward_of(shape, begin, end, typed<Bfloat16Bits>(y), typed<Bfloat16Bits>(dy),
-                                     typed<Bfloat16Bits>(dscores));
-  score_softmax_backward_of(shape, begin, end, typed<float>(y), typed<float>(dy), typed<float>(dscores));
+    return causal_softmax_backward_of(shape, begin, end, typed<Bfloat16Bits>(y), typed<Bfloat16Bits>(dy));
+  causal_softmax_backward_of(shape, begin, end, typed<float>(y), typed<float>(dy));
 }
 
 }  // namespace lockstep::nn

@@ -19,19 +19,18 @@ void softmax_stats_rows(const LogitRows& shape, int64_t begin, int64_t end, cons
 void softmax_gradient_rows(const LogitRows& shape, int64_t begin, int64_t end, void* logits, const int64_t* target,
                            const float* top, const float* factor, const float* weight);
 
-/// Rows of `width` scores of attention, one after the other: row r is one of query r % queries. With is_causal only the
-/// keys up to that query count (then width == queries).
+/// Rows of scores of causal attention, one after the other: row r is one of query first_query + r % queries, for which
+/// the keys up to that query count. `width`, at least first_query + queries: keys of a row.
 struct ScoreRows {
-  int64_t width = 0, queries = 0;
-  bool is_causal = false, is_bf16 = false;
+  int64_t width = 0, first_query = 0, queries = 0;
+  bool is_bf16 = false;
   float scale = 1;
 };
 
-/// Rows [begin, end): the softmax of scale x scores; 0 where a key does not count. `out` may be `scores`.
-void score_softmax_rows(const ScoreRows& shape, int64_t begin, int64_t end, const void* scores, void* out);
+/// Rows [begin, end): scores become the softmax of scale x scores; 0 where a key does not count.
+void causal_softmax_rows(const ScoreRows& shape, int64_t begin, int64_t end, void* scores);
 
-/// Rows [begin, end): dscores, of y = what score_softmax_rows gave and dy = its gradient.
-void score_softmax_rows_backward(const ScoreRows& shape, int64_t begin, int64_t end, const void* y, const void* dy,
-                                 void* dscores);
+/// Rows [begin, end): dy, the gradient of what causal_softmax_rows gave (y), becomes that of the scores.
+void causal_softmax_rows_backward(const ScoreRows& shape, int64_t begin, int64_t end, const void* y, void* dy);
 
 }  // namespace lockstep::nn

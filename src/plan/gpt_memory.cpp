@@ -69,16 +69,15 @@ double bytes_of_layers(const GptLayout& layout, int64_t begin, int64_t end, cons
 }
 
 /// Probabilities of a layer: the softmax and what dropout leaves of it.
-double score_bytes(const GptLayout& layout, const StateBytes& bytes) {
+double score_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const Sizes z = sizes_of(layout);
-  return z.tokens * z.heads * z.sequence *
-         static_cast<double>((layout.shape.attention_dropout > 0 ? 2 : 1) * bytes.compute) / z.ranks;
+  return z.tokens / z.sequence * z.heads * static_cast<double>(input.kept_scores) *
+         static_cast<double>((layout.shape.attention_dropout > 0 ? 2 : 1) * input.bytes.compute) / z.ranks;
 }
 
 /// The largest unit of a chunk that is computed again at a time.
 double recomputed_bytes(const GptLayout& layout, const config::GptPart& part, const GptMemoryInput& input) {
-  if (input.recompute == config::GptRecompute::kSelective)
-    return input.keeps_scores && part.num_layers > 0 ? score_bytes(layout, input.bytes) : 0;
+  if (input.recompute == config::GptRecompute::kSelective) return part.num_layers > 0 ? score_bytes(layout, input) : 0;
   const bool is_uniform = input.recompute == config::GptRecompute::kUniform;
   if (!is_uniform && input.recompute != config::GptRecompute::kBlock) return 0;
   const int64_t unit = is_uniform ? input.recompute_layers : 1, end = part.first_layer + part.num_layers;
@@ -118,13 +117,14 @@ double peak_bytes(const PipeSchedule& schedule, int stage, const std::vector<dou
   return peak;
 }
 
-/// Input and output of the last norm, and the logits of a chunk of tokens, in which the softmax is computed in place in
-/// fp32. Backward follows at once, but for GPipe.
+/// Input and output of the last norm, and the logits of a chunk of tokens, over which their gradients are written.
+/// Backward follows at once, but for GPipe.
 double head_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const Sizes sizes = sizes_of(layout);
   const double rows = static_cast<double>(layout.shape.padded_vocab(layout.tp())) / sizes.ranks;
-  const double logits = static_cast<double>(loss_chunk_tokens(layout, input.loss_chunk_tokens)) * rows * 4;
-  const double norm = 2 * sizes.tokens * sizes.hidden * static_cast<double>(input.bytes.compute) / sizes.split;
+  const auto e = static_cast<double>(input.bytes.compute);
+  const double logits = static_cast<double>(loss_chunk_tokens(layout, input.loss_chunk_tokens)) * rows * e;
+  const double norm = 2 * sizes.tokens * sizes.hidden * e / sizes.split;
   const double num_kept =
       layout.pipe.kind == ScheduleKind::kGpipe ? static_cast<double>(layout.pipe.num_micro_batches) : 1;
   return num_kept * norm + logits + (input.early_loss_gradients ? rows * sizes.hidden * 4 : 0);
@@ -148,8 +148,8 @@ double layer_activation_bytes(const GptLayout& layout, const GptMemoryInput& inp
   const double gates = layout.shape.is_gated() ? 2 : 1;
   double divided = z.tokens * (e * (2 * z.query + 2 * z.key + gates * z.ffn) + input_bytes * z.ffn);
   if (input.has_fp8) divided += z.tokens * z.query;  // beside the attention's result, which its gradient needs
-  const bool has_scores = input.keeps_scores && input.recompute != config::GptRecompute::kSelective;
-  return replicated + divided / z.ranks + (has_scores ? score_bytes(layout, input.bytes) : 0);
+  const bool has_scores = input.recompute != config::GptRecompute::kSelective;
+  return replicated + divided / z.ranks + (has_scores ? score_bytes(layout, input) : 0);
 }
 
 GptMemory plan_gpt_memory(const GptLayout& layout, const PipeSchedule& schedule, int stage,

@@ -23,8 +23,9 @@ struct GptMemoryInput {
   StateBytes bytes{};
   config::GptRecompute recompute = config::GptRecompute::kNone;
   int64_t recompute_layers = 1;  ///< kUniform: layers of a unit; kBlock: layers of each chunk.
-  /// Attention keeps probabilities (no fused kernel); under kSelective of one layer at a time.
-  bool keeps_scores = false;
+  /// Probabilities of a head and sequence that attention keeps (0: a fused kernel); under kSelective of one layer at a
+  /// time.
+  int64_t kept_scores = 0;
   int64_t loss_chunk_tokens = 0;     ///< Tokens whose logits exist at a time; 0: see loss_chunk_tokens().
   bool early_loss_gradients = true;  ///< The head's gradient is made with the logits and kept in fp32 until backward;
                                      ///< else the logits are made twice.

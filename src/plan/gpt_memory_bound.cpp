@@ -50,7 +50,7 @@ LayerBytes layer_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   const auto n = static_cast<double>(shape.sequence * layout.batch.micro_batch_size);
   const double hidden = n * static_cast<double>(shape.hidden), query = n * static_cast<double>(shape.query_width()),
                qkv = n * static_cast<double>(shape.qkv_width()), ffn = n * static_cast<double>(shape.ffn),
-               scores = n * static_cast<double>(shape.heads * shape.sequence);
+               scores = static_cast<double>(layout.batch.micro_batch_size * shape.heads * input.kept_scores);
   LayerBytes bytes;
   add(bytes.replicated, kNorm, 2 * e * hidden);
   add(bytes.replicated, kResidual, 2 * e * hidden);
@@ -60,10 +60,8 @@ LayerBytes layer_bytes(const GptLayout& layout, const GptMemoryInput& input) {
   add(bytes.core, {2, 11}, e * qkv);
   add(bytes.core, {2, 2}, e * query);
   if (shape.positions == config::GptPositions::kRotary) add(bytes.core, {4, 4}, shape.rotary_fraction * e * query);
-  if (input.keeps_scores) {
-    add(bytes.core, kSoftmax, e * scores);
-    if (shape.attention_dropout > 0) add(bytes.core, kDropped, e * scores);
-  }
+  add(bytes.core, kSoftmax, e * scores);
+  if (shape.attention_dropout > 0) add(bytes.core, kDropped, e * scores);
   add(bytes.divided, activation_passes(shape.activation), e * ffn);
   if (shape.has_bias || shape.has_qkv_bias) add(bytes.divided, kFusedBias, e * qkv);
   if (shape.has_bias && !has_bias_in_activation(shape.activation))

@@ -242,54 +242,76 @@ TEST(Softmax, StatisticsAndGradientEqualThePlainForm) {
   }
 }
 
-/// Queries of two heads that share keys lie one after the other.
-TEST(Softmax, ScoresOfAttentionEqualThePlainFormWithTheirGradient) {
+/// Queries of two heads that share keys lie one after the other; those before the first are another call's.
+TEST(Softmax, CausalScoresEqualThePlainFormWithTheirGradient) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    for (const bool is_causal : {false, true}) {
-      for (const int64_t length : {1, 5, 16, 77, 130}) {
-        const at::Tensor scores = draw({3, 2 * length, length}, 1).detach().mul(20).to(type);
-        const at::Tensor dy = draw({3, 2 * length, length}, 2).detach().to(type), wide = scores.to(at::kDouble);
-        wide.requires_grad_(true);
-        const at::Tensor mask =
-            is_causal ? causal_mask(length, at::kDouble).repeat({2, 1}) : at::zeros({2 * length, length}, at::kDouble);
-        const at::Tensor wanted = at::softmax(wide * 0.3 + mask, -1);
-        wanted.backward(dy.to(at::kDouble));
-        score_softmax_on_cpu(scores, 0.3, length, is_causal);
-        const double tolerance = type == at::kFloat ? 2e-6 : 8e-3;
-        if (length == 1)
-          EXPECT_TRUE(scores.eq(1).all().item<bool>());
-        else
-          expect_close(scores.to(at::kDouble), wanted.detach(), tolerance, "softmax");
-        const at::Tensor dscores = score_softmax_backward_on_cpu(scores, dy, 0.3, length, is_causal).to(at::kDouble);
-        if (length == 1)
-          EXPECT_TRUE(dscores.eq(0).all().item<bool>());
-        else
-          expect_close(dscores, wide.grad(), tolerance, "gradient");
-        EXPECT_TRUE(scores.masked_select(mask.isinf().expand_as(scores)).eq(0).all().item<bool>());
-        EXPECT_TRUE(dscores.masked_select(mask.isinf().expand_as(scores)).eq(0).all().item<bool>());
+    for (const auto& [first, length] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 1}, {0, 5}, {0, 16}, {0, 77}, {0, 130}, {5, 6}, {16, 32}, {40, 77}, {128, 256}}) {
+      const int64_t queries = length - first;
+      const at::Tensor scores = draw({3, 2 * queries, length}, 1).detach().mul(20).to(type);
+      const at::Tensor dy = draw({3, 2 * queries, length}, 2).detach().to(type), wide = scores.to(at::kDouble);
+      wide.requires_grad_(true);
+      const at::Tensor mask = causal_mask(length, at::kDouble).narrow(0, first, queries).repeat({2, 1});
+      const at::Tensor wanted = at::softmax(wide * 0.3 + mask, -1);
+      wanted.backward(dy.to(at::kDouble));
+      causal_softmax_on_cpu(scores, 0.3, first);
+      const double tolerance = type == at::kFloat ? 2e-6 : 8e-3;
+      at::Tensor dscores = dy.clone();
+      causal_softmax_backward_on_cpu(scores, dscores, 0.3, first);
+      if (length == 1) {
+        EXPECT_TRUE(scores.eq(1).all().item<bool>());
+        EXPECT_TRUE(dscores.eq(0).all().item<bool>());
+      } else {
+        expect_close(scores.to(at::kDouble), wanted.detach(), tolerance, "softmax");
+        expect_close(dscores.to(at::kDouble), wide.grad(), tolerance, "gradient");
       }
+      EXPECT_TRUE(scores.masked_select(mask.isinf().expand_as(scores)).eq(0).all().item<bool>());
+      EXPECT_TRUE(dscores.masked_select(mask.isinf().expand_as(scores)).eq(0).all().item<bool>());
     }
   }
 }
 
-/// As a network calls it; grouped heads share their keys.
-TEST(Attention, CausalOneEqualsThePlainFormWithEveryGradient) {
-  for (const bool is_autocast : {false, true}) {
-    const std::vector<at::Tensor> given = {draw({2, 4, 37, 8}, 1), draw({2, 2, 37, 8}, 2), draw({2, 2, 37, 8}, 3)};
-    const at::Tensor to_y = draw({2, 4, 37, 8}, 4).detach();
-    Way own(given, false), plain(given, true);
-    at::autocast::set_autocast_enabled(at::kCPU, is_autocast);
-    const at::Tensor y = attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, /*is_causal=*/true);
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    const auto of_all_heads = [](const at::Tensor& x) { return x.repeat_interleave(2, 1); };
-    const at::Tensor scores =
-        at::matmul(plain.inputs[0], of_all_heads(plain.inputs[1]).transpose(2, 3)) / std::sqrt(8.0);
-    const at::Tensor wanted =
-        at::matmul(at::softmax(scores + causal_mask(37, at::kDouble), -1), of_all_heads(plain.inputs[2]));
-    const double tolerance = is_autocast ? 2e-2 : 5e-6;
-    expect_value_and_gradients(own, y, plain, wanted, to_y, tolerance);
+struct CausalCase {
+  int64_t length;
+  bool is_autocast = false;
+  double dropout = 0;
+  bool has_row_numbers = false;
+};
+
+class CausalAttentions : public ::testing::TestWithParam<CausalCase> {};
+
+/// As a network calls it; grouped heads share their keys. The plain form draws all probabilities at once.
+TEST_P(CausalAttentions, EqualThePlainFormWithEveryGradient) {
+  const auto& [length, is_autocast, probability, has_row_numbers] = GetParam();
+  const std::vector<at::Tensor> given = {draw({2, 4, length, 8}, 1), draw({2, 2, length, 8}, 2),
+                                         draw({2, 2, length, 8}, 3)};
+  const at::Tensor to_y = draw({2, 4, length, 8}, 4).detach();
+  const int64_t rows = 2 * 4 * length;
+  const Dropout dropped{.probability = probability,
+                        .key = 17,
+                        .rows = has_row_numbers ? at::arange(rows).mul_(3).add_(1000) : at::Tensor()};
+  Way own(given, false), plain(given, true);
+  at::autocast::set_autocast_enabled(at::kCPU, is_autocast);
+  const at::Tensor y = attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, /*is_causal=*/true, dropped);
+  {
+    const c10::NoGradGuard guard;
+    EXPECT_TRUE(at::equal(y, attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, true, dropped)));
   }
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  const auto of_all_heads = [](const at::Tensor& x) { return x.repeat_interleave(2, 1); };
+  const at::Tensor scores = at::matmul(plain.inputs[0], of_all_heads(plain.inputs[1]).transpose(2, 3)) / std::sqrt(8.0),
+                   kept = dropout(at::ones({2, 4, length, length}), dropped).to(at::kDouble);
+  const at::Tensor wanted =
+      at::matmul(at::softmax(scores + causal_mask(length, at::kDouble), -1) * kept, of_all_heads(plain.inputs[2]));
+  expect_value_and_gradients(own, y, plain, wanted, to_y, is_autocast ? 2e-2 : 5e-6);
 }
+
+// Below and above what one block and what products take, in both types.
+INSTANTIATE_TEST_SUITE_P(Lengths, CausalAttentions,
+                         ::testing::Values(CausalCase{2}, CausalCase{37}, CausalCase{37, true}, CausalCase{128},
+                                           CausalCase{129}, CausalCase{300}, CausalCase{769}, CausalCase{400, true},
+                                           CausalCase{37, false, 0.2}, CausalCase{300, false, 0.2},
+                                           CausalCase{300, false, 0.2, true}, CausalCase{300, true, 0.2, true}));
 
 TEST(Softmax, InfinitiesCountAsNothingAndNanIsSeen) {
   constexpr float kEndless = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();

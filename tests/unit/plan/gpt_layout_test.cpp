@@ -229,7 +229,7 @@ constexpr double kMiB = 1024.0 * 1024, kGiB = 1024 * kMiB;
 TEST(GptMemory, FormulasOfThePaper) {
   const GptMemoryInput flash{.bytes = state_bytes(/*is_16bit=*/true, true)};
   GptMemoryInput plain = flash;
-  plain.keeps_scores = true;
+  plain.kept_scores = int64_t{2048} * 2048;
   const double s = 2048, h = 12288, a = 96;
   const auto bytes = [&](int64_t tp, bool is_sequence_parallel, const GptMemoryInput& input) {
     return layer_activation_bytes(
@@ -332,7 +332,7 @@ TEST(GptMemory, Gpt3OfSeed003) {
               4 + 12 / 8.0, 1e-9);
   EXPECT_NEAR(first.activations / kGiB, 9.0, 0.05) << "a whole model's worth of layers on the first stage";
   EXPECT_NEAR(last.activations / layer_activation_bytes(layout, input), 6, 1e-9) << "one micro-batch, six layers";
-  EXPECT_NEAR(last.logits, 2048.0 * (4.0 * 12288 / 8 + 4 * 51200.0 / 8), 1) << "6400 rows: a chunk is a whole sequence";
+  EXPECT_NEAR(last.logits, 2048.0 * (4.0 * 12288 / 8 + 2 * 51200.0 / 8), 1) << "6400 rows: a chunk is a whole sequence";
   EXPECT_EQ(first.logits, 0);
 }
 
@@ -340,7 +340,7 @@ TEST(GptMemory, RecomputationKeepsInputs) {
   const GptLayout layout =
       make_gpt_layout(named("gpt2"), {.world_size = 2, .pp = 2, .micro_batch_size = 4, .global_batch = 16});
   const PipeSchedule schedule = make_pipe_schedule(layout.pipe);
-  GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/false, true), .keeps_scores = true};
+  GptMemoryInput input{.bytes = state_bytes(/*is_16bit=*/false, true), .kept_scores = int64_t{1024} * 1024};
   const double layer = layer_activation_bytes(layout, input), inputs = 4.0 * 1024 * 768 * 4;
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 0, input).activations, 2 * 6 * layer, 1);
   input.recompute = config::GptRecompute::kUniform;
@@ -354,7 +354,7 @@ TEST(GptMemory, RecomputationKeepsInputs) {
   EXPECT_NEAR(plan_gpt_memory(layout, schedule, 1, input).activations, 4 * inputs + 2 * layer, 1);
   input.recompute = config::GptRecompute::kSelective;
   GptMemoryInput flash = input;
-  flash.keeps_scores = false;
+  flash.kept_scores = 0;
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, input).activations,
             plan_gpt_memory(layout, schedule, 1, flash).activations);
   EXPECT_EQ(plan_gpt_memory(layout, schedule, 1, flash).recomputed, 0);
@@ -372,14 +372,14 @@ TEST(GptMemory, LogitsInChunksAndGpipe) {
     return plan_gpt_memory(layout, make_pipe_schedule(layout.pipe), 1, input).logits;
   };
   const double norm = 4.0 * 4 * 1024 * 768;
-  EXPECT_NEAR(logits(plain), norm + 4.0 * 1334 * 50304, 1) << "2^26 logits by default";
+  EXPECT_NEAR(logits(plain), norm + 2.0 * 1334 * 50304, 1) << "2^26 logits by default";
   input.loss_chunk_tokens = 128;
-  EXPECT_NEAR(logits(plain), norm + 4.0 * 128 * 50304, 1);
-  EXPECT_NEAR(logits(gpipe), 6 * norm + 4.0 * 128 * 50304, 1);
+  EXPECT_NEAR(logits(plain), norm + 2.0 * 128 * 50304, 1);
+  EXPECT_NEAR(logits(gpipe), 6 * norm + 2.0 * 128 * 50304, 1);
   input.loss_chunk_tokens = 1 << 20;
-  EXPECT_NEAR(logits(plain), norm + 4.0 * 4096 * 50304, 1) << "never more tokens than there are";
+  EXPECT_NEAR(logits(plain), norm + 2.0 * 4096 * 50304, 1) << "never more tokens than there are";
   input.early_loss_gradients = true;
-  EXPECT_NEAR(logits(plain), norm + 4.0 * 4096 * 50304 + 4.0 * 50304 * 768, 1);
+  EXPECT_NEAR(logits(plain), norm + 2.0 * 4096 * 50304 + 4.0 * 50304 * 768, 1);
 }
 
 }  // namespace

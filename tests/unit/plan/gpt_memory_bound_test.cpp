@@ -78,10 +78,10 @@ TEST(GptMemoryBound, WhatIsComputedAgainOrDrawnIsCounted) {
   dropped.hidden_dropout = 0.1;
   // Embedding and two places in each of four layers, two micro-batches; read and written in either direction.
   EXPECT_DOUBLE_EQ(bytes_of(dropped, request).total() - plain, 2 * 9 * 32 * 64 * 4 * 4.0);
-  const double scores = bytes_of(four_layers(), request, {.keeps_scores = true}).total();
-  EXPECT_DOUBLE_EQ(scores - plain, 2 * 4 * 8 * 32 * 32 * 4 * 5.0);  // of a softmax
+  const double scores = bytes_of(four_layers(), request, {.kept_scores = 1000}).total();
+  EXPECT_DOUBLE_EQ(scores - plain, 2 * 4 * 8 * 1000 * 4 * 5.0);  // of a softmax
   const auto again = [&](config::GptRecompute recompute) {
-    return bytes_of(four_layers(), request, {.recompute = recompute, .keeps_scores = true}).total();
+    return bytes_of(four_layers(), request, {.recompute = recompute, .kept_scores = 1000}).total();
   };
   EXPECT_GT(again(config::GptRecompute::kSelective), scores);
   EXPECT_GT(again(config::GptRecompute::kUniform), again(config::GptRecompute::kSelective));

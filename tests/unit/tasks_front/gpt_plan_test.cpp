@@ -16,35 +16,42 @@ TEST(GptPlan, ScoresAreKeptAsAttentionChooses) {
     const char *device, *precision;
     double dropout;
     int64_t sequence;
-    bool has_mask, is_kept;
+    bool has_mask;
+    int64_t kept;
   };
-  for (const Case& one : {Case{"auto", "bf16", 0.1, 1024, false, false},
-                          {"cuda", "fp32", 0.1, 64, false, false},
-                          {"cpu", "fp32", 0.1, 1024, false, true},
-                          {"auto", "bf16", 0, 1024, false, false},
-                          {"cuda", "fp16", 0, 64, true, false},
-                          {"cpu", "bf16", 0, 768, false, true},
-                          {"cpu", "bf16", 0, 769, false, false},
-                          {"cpu", "fp32", 0, 128, false, true},
-                          {"cpu", "fp32", 0, 129, false, false},
-                          {"cpu", "fp32", 0, 256, true, true},
-                          {"cpu", "bf16", 0, 513, true, false}}) {
+  for (const Case& one : {Case{"auto", "bf16", 0.1, 1024, false, 0},
+                          {"cuda", "fp32", 0.1, 64, false, 0},
+                          {"cpu", "fp32", 0.1, 1024, false, 128 * 128 * 36},
+                          {"cpu", "fp32", 0.1, 1024, true, 1024 * 1024},
+                          {"auto", "bf16", 0, 1024, false, 0},
+                          {"cuda", "fp16", 0, 64, true, 0},
+                          {"cpu", "bf16", 0, 1024, false, 256 * 256 * 10},
+                          {"cpu", "fp16", 0, 1024, false, 1024 * 1024},
+                          {"cpu", "bf16", 0, 1025, false, 0},
+                          {"cpu", "fp32", 0, 130, false, 65 * 65 + 65 * 130},
+                          {"cpu", "fp32", 0, 129, false, 65 * 65 + 64 * 129},
+                          {"cpu", "fp32", 0, 128, false, 128 * 128},
+                          {"cpu", "fp32", 0, 768, false, 128 * 128 * 21},
+                          {"cpu", "fp32", 0, 769, false, 0},
+                          {"cpu", "fp32", 0, 256, true, 256 * 256},
+                          {"cpu", "bf16", 0, 513, true, 0}}) {
     GptOptions options;
     options.model = "gpt2";
     options.device = one.device;
     options.precision = one.precision;
     options.attention_dropout = one.dropout;
     options.seq_length = one.sequence;
+    options.max_position_embeddings = 2048;
     options.reset_attention_mask = one.has_mask;
-    EXPECT_EQ(train_gpt_memory(options).keeps_scores, one.is_kept)
+    EXPECT_EQ(train_gpt_memory(options).kept_scores, one.kept)
         << one.device << ' ' << one.precision << ' ' << one.dropout << ' ' << one.sequence << ' ' << one.has_mask;
   }
   GptOptions plain;
   plain.model = "gpt2";
   plain.attention_backend = "unfused";
-  EXPECT_TRUE(train_gpt_memory(plain).keeps_scores) << "gpt2 has dropout unless told otherwise";
+  EXPECT_EQ(train_gpt_memory(plain).kept_scores, 1024 * 1024) << "gpt2 has dropout unless told otherwise";
   plain.attention_dropout = 0;
-  EXPECT_FALSE(train_gpt_memory(plain).keeps_scores) << "nothing to draw";
+  EXPECT_EQ(train_gpt_memory(plain).kept_scores, 0) << "nothing to draw";
 }
 
 }  // namespace

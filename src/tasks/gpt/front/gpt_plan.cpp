@@ -28,12 +28,16 @@ plan::Fp8Scaling fp8_of(const GptOptions& o) {
 /// twice.
 bool has_early_loss_gradients(const GptOptions& o) { return o.precision != "fp16" && o.pipeline_schedule != "gpipe"; }
 
-/// Whether attention is products and a softmax, whose results backward needs: nn::attention's choice.
-bool keeps_scores(const GptOptions& o) {
+/// Of a head and sequence, where attention is products and a softmax: nn::attention's choice.
+int64_t kept_scores(const GptOptions& o) {
   const config::GptShape shape = gpt_shape_of(o);
-  if (shape.attention_dropout > 0) return o.device == "cpu" || o.attention_backend == "unfused";
-  return o.device == "cpu" &&
-         shape.sequence <= config::plain_attention_limit(o.precision != "fp32", !o.reset_attention_mask);
+  const bool is_16_bit = o.precision != "fp32", is_causal = !o.reset_attention_mask, is_on_cpu = o.device == "cpu";
+  const bool is_plain = shape.attention_dropout > 0
+                            ? is_on_cpu || o.attention_backend == "unfused"
+                            : is_on_cpu && shape.sequence <= config::plain_attention_limit(is_16_bit, is_causal);
+  if (!is_plain) return 0;
+  return is_on_cpu && is_causal && o.precision != "fp16" ? config::kept_causal_scores(shape.sequence, is_16_bit)
+                                                         : shape.sequence * shape.sequence;
 }
 
 }  // namespace
@@ -99,7 +103,7 @@ plan::GptMemoryInput train_gpt_memory(const GptOptions& o) {
   return {.bytes = bytes_of(o),
           .recompute = recompute_of(o),
           .recompute_layers = o.recompute_num_layers.value_or(1),
-          .keeps_scores = keeps_scores(o),
+          .kept_scores = kept_scores(o),
           .loss_chunk_tokens = o.loss_chunk_tokens,
           .early_loss_gradients = has_early_loss_gradients(o),
           .has_fp8 = o.fp8_format.has_value(),
