@@ -227,6 +227,9 @@ draw::Table scaling_table(const Curve& curve) {
   add(unit, "rate_per_s", [](const Point& point) { return rate_cell(point, point.samples_per_s); });
   add(unit + " per device", "rate_per_device_per_s",
       [](const Point& point) { return rate_cell(point, {.value = per_device(point, point.samples_per_s.value)}); });
+  if (any_point(curve, is_token_task))
+    add("tokens/s per device", "tokens_per_s_per_device",
+        [](const Point& point) { return figure_cell(per_device(point, point.tokens_per_s)); });
   add("speed-up", "speedup", [](const Point& point) { return fixed_cell(speedup_estimate(point), 2); });
   add("efficiency (%)", "efficiency_pct", [&](const Point& point) { return efficiency_cell(curve, point); });
   add("MFU (%)", "mfu_pct", mfu_cell);
@@ -246,6 +249,7 @@ draw::Table scaling_table(const Curve& curve) {
 
 draw::Table short_scaling_table(const Curve& curve) {
   std::set<std::string> dropped = {"local_batch", "rate_per_device_per_s", "speedup", "checks"};
+  if (any_point(curve, is_token_task)) dropped.insert("rate_per_s");  // tokens say the same
   draw::Table table = scaling_table(curve);
   for (size_t i = 0; i < table.columns.size(); ++i)
     if (std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[i].value; }))

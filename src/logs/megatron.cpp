@@ -57,7 +57,11 @@ class MegatronParser : public LogParser {
     const auto batch = count_after(line.text, "global batch size");
     const bool has_batch = batch && *batch > 0;
     if (has_batch) row.samples = static_cast<double>(*batch);
-    if (const auto length = known(&record::RunSetup::sequence_length))
+    // Megatron-DeepSpeed, whose curriculum may change it.
+    const auto own_length = count_after(line.text, "actual seqlen");
+    if (own_length && *own_length > 0 && !known(&record::RunSetup::sequence_length))
+      setup().sequence_length = *own_length;
+    if (const auto length = own_length ? own_length : known(&record::RunSetup::sequence_length))
       row.tokens = row.samples * static_cast<double>(*length);
     constexpr int64_t kMaxSkipped = 1'000'000'000;
     row.num_skipped = static_cast<int32_t>(

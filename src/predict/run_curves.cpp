@@ -6,9 +6,13 @@
 #include <cmath>
 
 #include "analysis/analyse.h"
+#include "analysis/megatron_flops.h"
 #include "analysis/sources.h"
+#include "config/gpt_params.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/units.h"
+#include "logs/logs.h"
 
 namespace lockstep::predict {
 namespace {
@@ -46,17 +50,31 @@ void take_machine(const std::vector<analysis::Point>& points, const TableRequest
     curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the record"});
 }
 
-void take_work(const record::RunSetup& setup, const TableRequest& request, WorkFacts& work) {
+/// The model whose shape the log's own arguments tell.
+void take_logged_shape(const std::map<std::string, std::string>& options, WorkFacts& work) {
+  const auto shape = analysis::megatron_shape(options);
+  if (!shape) return;
+  work.model = fmt::format("GPT of {} layers of {}", shape->layers, shape->hidden);
+  work.parameters = static_cast<double>(config::gpt_cost(*shape).parameters);
+  work.are_parameters_certain = true;
+  work.facts.push_back(
+      {"parameters", core::format_count(*work.parameters), "counted from the shape in the log's arguments"});
+}
+
+void take_work(const analysis::RunSummary& run, const TableRequest& request, WorkFacts& work) {
+  const record::RunSetup& setup = run.setup;
   const std::string& model = request.model.empty() ? setup.model : request.model;
   if (!model.empty()) take_model(model, request.model.empty() ? "record of the runs" : "--model", work);
+  if (!work.parameters && run.format == logs::to_text(logs::LogFormat::kMegatron)) take_logged_shape(run.options, work);
   read_work_facts(setup.layout, "layout of the record", work);
   if (setup.accum && setup.samples_per_device && *setup.accum > 0 && work.replica_devices() > 1)
     work.micro_batch = std::max<int64_t>(1, *setup.samples_per_device / *setup.accum);
 }
 
-MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point> points, const TableRequest& request) {
+MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point> points,
+                       const std::vector<analysis::RunSummary>& summaries, const TableRequest& request) {
   MeasuredCurve curve{.name = runs.name, .size_name = runs.is_by_devices ? "devices" : "nodes"};
-  take_work(points.front().setup, request, curve.work);
+  take_work(summaries[points.front().runs.front()], request, curve.work);
   take_machine(points, request, curve);
   const auto first_samples = samples_of(points.front(), curve.devices_per_node);
   curve.has_seconds = true;
@@ -90,7 +108,7 @@ std::vector<MeasuredCurve> curves_of(const analysis::Analysis& runs, const Table
   for (const analysis::Curve& curve : runs.curves) {
     std::vector<analysis::Point> usable;
     std::copy_if(curve.points.begin(), curve.points.end(), std::back_inserter(usable), is_usable);
-    if (!usable.empty()) curves.push_back(curve_of(curve, std::move(usable), request));
+    if (!usable.empty()) curves.push_back(curve_of(curve, std::move(usable), runs.runs, request));
   }
   return curves;
 }

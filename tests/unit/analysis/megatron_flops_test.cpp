@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "analysis/document.h"
+#include "analysis/tables.h"
+#include "config/gpt_params.h"
 #include "unit/analysis/synthetic_runs.h"
 
 namespace lockstep::analysis {
@@ -34,6 +36,26 @@ TEST(MegatronFlops, ArgumentsOfAModelCountAsTheNamedModel) {
   EXPECT_NE(count->formula.find("arguments in the log"), std::string::npos);
 }
 
+TEST(MegatronFlops, TheShapeHasTheParametersOfTheNamedModel) {
+  auto options = llama3_8b();
+  for (const auto& [name, value] : {std::pair{"position_embedding_type", "rope"},
+                                    {"normalization", "RMSNorm"},
+                                    {"add_bias_linear", "False"},
+                                    {"untie_embeddings_and_output_weights", "True"}})
+    options[name] = value;
+  const auto shape = megatron_shape(options);
+  ASSERT_TRUE(shape);
+  EXPECT_EQ(config::gpt_cost(*shape).parameters, config::gpt_cost(config::resolve_gpt_shape("llama3-8b")).parameters);
+  options["untie_embeddings_and_output_weights"] = "False";
+  EXPECT_EQ(config::gpt_cost(*shape).parameters - config::gpt_cost(*megatron_shape(options)).parameters, 128256 * 4096);
+  for (const auto& [name, value] :
+       {std::pair{"num_layers", "9999999"}, {"hidden_size", "16777216"}, {"kv_channels", "16777216"}}) {
+    auto endless = llama3_8b();
+    endless[name] = value;
+    EXPECT_FALSE(megatron_shape(endless)) << name << ": its parameters fit no 64 bits";
+  }
+}
+
 TEST(MegatronFlops, OtherKindsOfModelsAndUnknownShapesHaveNoCount) {
   for (const auto& [name, value] : {std::pair{"num_experts", "8"},
                                     {"decoder_num_layers", "12"},
@@ -61,6 +83,12 @@ TEST(MegatronFlops, AReportHasTheMfuWithoutBeingTold) {
   const Analysis analysis = analyse(std::move(runs), {});
   const Point& point = analysis.curves.at(0).points.at(0);
   EXPECT_NEAR(point.mfu, megatron_flops(llama3_8b())->flops * 8 / 989e12, 0.01 * point.mfu);  // 8 sequences per s
+  const draw::Table table = short_scaling_table(analysis.curves[0]);
+  const auto has_column = [&](const std::string& key) {
+    return std::any_of(table.columns.begin(), table.columns.end(), [&](const auto& one) { return one.key == key; });
+  };
+  EXPECT_TRUE(has_column("tokens_per_s_per_device")) << "what language models are compared by";
+  EXPECT_FALSE(has_column("rate_per_s"));
   for (const std::string& line : analysis.missing) EXPECT_EQ(line.find("forward_gflops"), std::string::npos) << line;
 }
 

@@ -45,6 +45,22 @@ TEST(MegatronLine, IsReadAgainByTheReaderOfMegatronLogs) {
   EXPECT_EQ(run.steps.samples[0], 64);
 }
 
+/// Megatron-DeepSpeed says it in each line; a curriculum changes it.
+TEST(MegatronLine, TheLengthOfItsOwnSequencesCounts) {
+  const core::TempDir folder;
+  std::ofstream log(folder.path() / "run.log");
+  for (const auto& [iteration, length] : {std::pair{10, 1024}, {20, 2048}})
+    log << " iteration " << iteration << "/ 400 | consumed samples: " << 64 * iteration
+        << " | elapsed time per iteration (ms): 1541.6 | global batch size: 64 | lm loss: 1.0E+01 | actual seqlen: "
+        << length << " | number of skipped iterations: 0 |\n";
+  log.close();
+  const record::RunData run = read_one(folder.path() / "run.log");
+  ASSERT_EQ(run.steps.size(), 2u);
+  EXPECT_EQ(run.setup.sequence_length, 1024);
+  EXPECT_EQ(run.steps.tokens[0], 64 * 1024);
+  EXPECT_EQ(run.steps.tokens[1], 64 * 2048);
+}
+
 TEST(MegatronLine, NormsAndZerosStandWhereAskedFor) {
   EXPECT_NE(record::format_megatron_line(line(1)).find(
                 "| grad norm: 1.234 | num zeros: 4096.0 | params norm: 98.765 | number of skipped"),

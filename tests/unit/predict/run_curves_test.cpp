@@ -47,6 +47,33 @@ TEST(RunCurves, RunsOfSeveralSizesCalibrate) {
   EXPECT_LT(validation.worst_error_pct, 2);
 }
 
+TEST(RunCurves, AMegatronLogTellsTheShapeThatIsTrained) {
+  core::TempDir folder;
+  for (const int nodes : {1, 2}) {
+    std::string text =
+        "------------------------ arguments ------------------------\n"
+        "  num_layers ...................................... 24\n"
+        "  hidden_size ..................................... 2048\n"
+        "  num_attention_heads ............................. 16\n"
+        "  seq_length ...................................... 2048\n"
+        "  max_position_embeddings ......................... 2048\n"
+        "  padded_vocab_size ............................... 51200\n"
+        "-------------------- end of arguments ---------------------\n";
+    text += fmt::format("using world size: {0}, data-parallel size: {0}, tensor-model-parallel size: 1, "
+                        "pipeline-model-parallel size: 1\n",
+                        8 * nodes);
+    for (int step = 1; step <= 40; ++step)
+      text += fmt::format(" iteration {} / 40 | consumed samples: {} | elapsed time per iteration (ms): {:.1f} | "
+                          "global batch size: {} | lm loss: 5.0E+00 |\n",
+                          step, step * 64 * nodes, 800.0 + nodes, 64 * nodes);
+    core::write_file_atomic(folder.path() / fmt::format("n{}.log", nodes), text);
+  }
+  const MeasuredCurve curve = read_run_curves({folder.path().string()}, {.devices_per_node = 8}).at(0);
+  ASSERT_TRUE(curve.work.parameters);
+  EXPECT_NEAR(*curve.work.parameters, 12.0 * 24 * 2048 * 2048 + (51200.0 + 2048) * 2048, 1e-3 * 1.3e9);
+  EXPECT_TRUE(curve.work.are_parameters_certain);
+}
+
 TEST(RunCurves, RepeatsOfASizeAreTheirGeometricMeanAsInReports) {
   core::TempDir folder;
   for (const auto& [name, step_ms] : {std::pair{"a", 400}, {"b", 500}, {"c", 800}})
