@@ -47,8 +47,8 @@ std::optional<config::GptShape> megatron_shape(const Texts& options) {
     return std::nullopt;
   if (shape.head_width == 0) shape.head_width = shape.hidden / shape.heads;
   constexpr int64_t kMostLayers = 1 << 12, kMostWidth = 1 << 20;  // what is counted fits 64 bits
-  if (shape.layers > kMostLayers || shape.hidden > kMostWidth || shape.ffn > kMostWidth || shape.vocab > 16 * kMostWidth ||
-      shape.heads > kMostWidth / shape.head_width || shape.query_groups > shape.heads)
+  if (shape.layers > kMostLayers || shape.hidden > kMostWidth || shape.ffn > kMostWidth ||
+      shape.vocab > 16 * kMostWidth || shape.heads > kMostWidth / shape.head_width || shape.query_groups > shape.heads)
     return std::nullopt;
   if (is_set(options, "swiglu")) shape.activation = config::GptActivation::kSwiglu;
   if (shape.ffn == 0) shape.ffn = 4 * shape.hidden;

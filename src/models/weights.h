@@ -26,7 +26,8 @@ struct WeightFile {
 };
 
 /// Reads safetensors, or .pt files of torch.save (the format is recognised by content): a state dict, or a dictionary
-/// that holds one under "state_dict". A leading "module." is taken off, keys of a custom text tower
+/// that holds one under "state_dict" or, as torchvision's training saves it, "model". A leading "module." is taken off,
+/// keys of a custom text tower
 /// ("text.transformer...") become the flat ones. Nothing in a file is executed. Anything that cannot be read is a
 /// DataError with the path and the reason.
 WeightFile read_weights(const std::filesystem::path& path);

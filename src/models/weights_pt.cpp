@@ -144,7 +144,11 @@ class PtReader {
     if (!root.is(Kind::kDict)) refuse("its content is no dictionary");
     PtStateDict out;
     const PickleValue* dict = &root;
-    if (const auto* inner = root.find("state_dict")) {
+    // torchvision's training keeps its state dict under "model".
+    const auto* inner = root.find("state_dict");
+    if (const auto* model = root.find("model"); inner == nullptr && model != nullptr && model->is(Kind::kDict))
+      inner = model;
+    if (inner != nullptr) {
       dict = inner;
       if (!dict->is(Kind::kDict)) refuse("its state_dict is no dictionary");
       if (const auto* epoch = root.find("epoch"); epoch != nullptr && epoch->is(Kind::kInt)) out.epoch = epoch->integer;

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/units.h"
-#include "logs/logs.h"
 
 namespace lockstep::predict {
 namespace {
@@ -50,7 +49,7 @@ void take_machine(const std::vector<analysis::Point>& points, const TableRequest
     curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the record"});
 }
 
-/// The model whose shape the log's own arguments tell.
+/// The model whose shape the arguments in a log of Megatron tell.
 void take_logged_shape(const std::map<std::string, std::string>& options, WorkFacts& work) {
   const auto shape = analysis::megatron_shape(options);
   if (!shape) return;
@@ -65,7 +64,7 @@ void take_work(const analysis::RunSummary& run, const TableRequest& request, Wor
   const record::RunSetup& setup = run.setup;
   const std::string& model = request.model.empty() ? setup.model : request.model;
   if (!model.empty()) take_model(model, request.model.empty() ? "record of the runs" : "--model", work);
-  if (!work.parameters && run.format == logs::to_text(logs::LogFormat::kMegatron)) take_logged_shape(run.options, work);
+  if (!work.parameters) take_logged_shape(run.options, work);
   read_work_facts(setup.layout, "layout of the record", work);
   if (setup.accum && setup.samples_per_device && *setup.accum > 0 && work.replica_devices() > 1)
     work.micro_batch = std::max<int64_t>(1, *setup.samples_per_device / *setup.accum);

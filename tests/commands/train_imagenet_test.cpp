@@ -196,6 +196,8 @@ TEST_F(TrainImagenet, WeightsLeaveAndComeBackAndClassify) {
     const auto done = run_lockstep({"ckpt", "export", logs("run"), logs(file)});
     ASSERT_EQ(done.exit_code, 0) << done.err;
   }
+  EXPECT_EQ(core::read_file(logs("weights.pth")).find("state_dict"), std::string::npos)
+      << "torchvision's load_state_dict takes the file as it is";
   const auto classify = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words = {
         "infer", "classify", "--images", path("shapes/heldout"), "--device", "cpu", "--threads", "1", "--top-k", "3"};

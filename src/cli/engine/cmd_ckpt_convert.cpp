@@ -174,6 +174,9 @@ int cmd_ckpt_convert(const commands::ParsedCommand& command) {
     for (auto& [name, tensor] : weights.tensors) name = "module." + name;
   if (!config::writes_pt(options))
     models::write_weights_safetensors(options.output, weights.tensors, metadata_of(config));
+  else if (!config.is_null())
+    models::write_weights_pt(options.output,
+                             weights.tensors);  // of a classifier: what torchvision's load_state_dict takes
   else
     models::write_weights_pt(
         options.output, weights.tensors,

@@ -37,7 +37,8 @@ void expect_golden(TinyTowers& towers) {
 }
 
 TEST(Weights, EveryFileOfPythonGivesTheSameModel) {
-  for (const char* name : {"expected.safetensors", "state_dict.pt", "openclip_ddp.pt", "custom_text.pt"}) {
+  for (const char* name :
+       {"expected.safetensors", "state_dict.pt", "openclip_ddp.pt", "custom_text.pt", "torchvision_training.pt"}) {
     SCOPED_TRACE(name);
     TinyTowers towers;
     load_weights(towers, read_weights(golden(name)));

@@ -59,13 +59,15 @@ TEST(RunCurves, AMegatronLogTellsTheShapeThatIsTrained) {
         "  max_position_embeddings ......................... 2048\n"
         "  padded_vocab_size ............................... 51200\n"
         "-------------------- end of arguments ---------------------\n";
-    text += fmt::format("using world size: {0}, data-parallel size: {0}, tensor-model-parallel size: 1, "
-                        "pipeline-model-parallel size: 1\n",
-                        8 * nodes);
+    text += fmt::format(
+        "using world size: {0}, data-parallel size: {0}, tensor-model-parallel size: 1, "
+        "pipeline-model-parallel size: 1\n",
+        8 * nodes);
     for (int step = 1; step <= 40; ++step)
-      text += fmt::format(" iteration {} / 40 | consumed samples: {} | elapsed time per iteration (ms): {:.1f} | "
-                          "global batch size: {} | lm loss: 5.0E+00 |\n",
-                          step, step * 64 * nodes, 800.0 + nodes, 64 * nodes);
+      text += fmt::format(
+          " iteration {} / 40 | consumed samples: {} | elapsed time per iteration (ms): {:.1f} | "
+          "global batch size: {} | lm loss: 5.0E+00 |\n",
+          step, step * 64 * nodes, 800.0 + nodes, 64 * nodes);
     core::write_file_atomic(folder.path() / fmt::format("n{}.log", nodes), text);
   }
   const MeasuredCurve curve = read_run_curves({folder.path().string()}, {.devices_per_node = 8}).at(0);

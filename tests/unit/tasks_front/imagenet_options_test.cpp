@@ -475,6 +475,7 @@ TEST(ImagenetOptions, FlagsOfScheduleModelAndLength) {
   EXPECT_EQ(parsed.options.warmup_decay, 0.125);
   EXPECT_TRUE(parsed.options.zero_last_norm);
   EXPECT_EQ(parsed.options.precision, "amp");
+  EXPECT_TRUE(Parsed({"--dummy", "--use-deterministic-algorithms"}).options.deterministic);
   EXPECT_EQ(Parsed({"--train-data", "t.csv", "--dataset-repeat", "3"}).options.dataset_repeat, 3);
   for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--lr-milestones", "60", "30"}, "not in ascending order"},
@@ -484,6 +485,7 @@ TEST(ImagenetOptions, FlagsOfScheduleModelAndLength) {
            {{"--amp", "--precision", "fp32"}, "--amp means --precision amp"},
            {{"-a", "vit_b_16", "--zero-init-residual"}, "has no batch norm"},
            {{"--opt", "lion", "--eps", "1e-6"}, "--eps does not belong to --opt lion"},
+           {{"--ra-magnitude", "5"}, "--ra-magnitude does not belong to --auto-augment none"},
            {{"--dataset-repeat", "2"}, "--dataset-repeat repeats data"}}) {
     std::vector<std::string> all = {"--dummy"};
     all.insert(all.end(), words.begin(), words.end());

@@ -259,12 +259,12 @@ void declare_imagenet_optimizer(core::OptionSet& set, ImagenetOptions& o) {
   set.add("wd", &o.wd, {.role = OptionRole::kSchedule, .help = "Weight decay.", .min = 0, .aliases = {"weight-decay"}});
   set.add("norm-weight-decay", &o.norm_weight_decay,
           {.role = OptionRole::kSchedule,
-           .help = "Weight decay of norms: 0 leaves them out.",
+           .help = "Weight decay of norms: 0 leaves them out; no other than that of --wd.",
            .unset_text = "as --wd",
            .min = 0});
   set.add("bias-weight-decay", &o.bias_weight_decay,
           {.role = OptionRole::kSchedule,
-           .help = "Weight decay of biases: 0 leaves them out.",
+           .help = "Weight decay of biases: 0 leaves them out; no other than that of --wd.",
            .unset_text = "as --wd",
            .min = 0});
   set.add("lars-trust-coefficient", &o.trust_coefficient,
@@ -441,8 +441,14 @@ void declare_imagenet_distributed(core::OptionSet& set, ImagenetOptions& o) {
            .min = 0,
            .max = 1 << 20,
            .is_min_excluded = true});
-  config::declare_run_flags(
-      set, o, {"threads", "deterministic", "tf32", "cudnn-tf32", "cudnn-benchmark", "cuda-graphs", "check-replicas"});
+  config::declare_run_flags(set, o,
+                            {"threads",
+                             {"deterministic", {"use-deterministic-algorithms"}},
+                             "tf32",
+                             "cudnn-tf32",
+                             "cudnn-benchmark",
+                             "cuda-graphs",
+                             "check-replicas"});
 }
 
 void declare_imagenet_logging(core::OptionSet& set, ImagenetOptions& o) {

@@ -94,6 +94,12 @@ void check_imagenet_optimizer(const ImagenetOptions& o, const core::OptionSet& s
   check_decay("--bias-weight-decay", o.bias_weight_decay, o.wd);
 }
 
+void check_imagenet_pictures(const ImagenetOptions& o, const core::OptionSet& set) {
+  config::refuse_if(set.is_given("ra-magnitude") && o.auto_augment != "ra",
+                    fmt::format("--ra-magnitude does not belong to --auto-augment {}", o.auto_augment),
+                    "drop it, or use --auto-augment ra");
+}
+
 void check_imagenet_schedule(const ImagenetOptions& o, const core::OptionSet& set) {
   const auto belongs = [&](const char* flag, std::initializer_list<const char*> kinds) {
     const bool fits = std::any_of(kinds.begin(), kinds.end(), [&](const char* kind) { return o.lr_scheduler == kind; });
@@ -238,6 +244,7 @@ std::vector<std::string> check_imagenet_options(const ImagenetOptions& o, const 
   problems.collect([&] { check_imagenet_data(o, set); });
   problems.collect([&] { check_imagenet_transforms(o); });
   problems.collect([&] { check_imagenet_optimizer(o, set); });
+  problems.collect([&] { check_imagenet_pictures(o, set); });
   problems.collect([&] { check_imagenet_schedule(o, set); });
   problems.collect([&] { check_imagenet_average(o, set); });
   problems.collect([&] { check_imagenet_model(o); });

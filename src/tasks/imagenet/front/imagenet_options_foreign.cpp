@@ -23,10 +23,8 @@ void declare_imagenet_foreign_flags(core::OptionSet& set) {
             {"repeated augmentation is not in this version", "drop it", {"ra-sampler", "ra-reps"}},
             {"AugMix is not in this version", "use --auto-augment imagenet, ra or ta_wide", {"augmix-severity"}},
             {"weight decay of embeddings has no group of its own", "use --wd", {"transformer-embedding-decay"}}});
-  config::ignore_flags(
-      set, {{"pictures are decoded into tensors directly", {"use-v2"}, {"backend"}},
-            {"shards and folders are read without a cache", {"cache-dataset"}, {}},
-            {"deterministic kernels have one flag, --deterministic", {"use-deterministic-algorithms"}, {}}});
+  config::ignore_flags(set, {{"pictures are decoded into tensors directly", {"use-v2"}, {"backend"}},
+                             {"shards and folders are read without a cache", {"cache-dataset"}, {}}});
 }
 
 }  // namespace lockstep::tasks
