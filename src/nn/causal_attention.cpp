@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -56,7 +56,7 @@ Dropout dropout_of(const Dropout& dropout, const at::Tensor& q_PRLK, const Block
       dropout.rows.defined() ? dropout.rows : at::arange(products * shared * length, q_PRLK.options().dtype(at::kLong));
   return {.probability = dropout.probability,
           .key = dropout.key,
-          .rows = rows_of(numbers.view({products, shared, length, 1}), block).flatten()};
+          .rows = rows_of(numbers.reshape({products, shared, length, 1}), block).flatten()};
 }
 
 double scale_of(const at::Tensor& q_PRLK) { return 1.0 / std::sqrt(static_cast<double>(q_PRLK.size(3))); }
@@ -70,7 +70,7 @@ at::Tensor probabilities_of(const at::Tensor& q_PRLK, const at::Tensor& k_PLK, c
 /// Appends to `kept`, where it is given, each block's probabilities and, where some are dropped, what is left of them.
 at::Tensor attend(const at::Tensor& q_PRLK, const at::Tensor& k_PLK, const at::Tensor& v_PLK, const Dropout& dropped,
                   variable_list* kept) {
-  at::Tensor y = at::empty_like(q_PRLK);
+  at::Tensor y = at::empty(q_PRLK.sizes(), q_PRLK.options());
   for (const Block& block : blocks_of(q_PRLK)) {
     const at::Tensor all = probabilities_of(q_PRLK, k_PLK, block),
                      left = dropout(all, dropout_of(dropped, q_PRLK, block));
@@ -112,7 +112,7 @@ struct CausalAttention : torch::autograd::Function<CausalAttention> {
                           .rows = kept[3]};
     const std::vector<Block> blocks = blocks_of(q_PRLK);
     const size_t kept_of_block = dropped.probability > 0.0 ? 2 : 1;
-    at::Tensor dq = at::empty_like(q_PRLK), dk, dv;
+    at::Tensor dq = at::empty(q_PRLK.sizes(), q_PRLK.options()), dk, dv;
     // The last block first: it sees all keys.
     for (size_t i = blocks.size(); i-- > 0;) {
       const Block& block = blocks[i];

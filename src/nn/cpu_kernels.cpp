@@ -31,8 +31,8 @@ at::Tensor added_bias(const at::Tensor& x, const at::Tensor& bias) {
 }
 
 ScoreRows score_rows(const at::Tensor& scores, double scale, int64_t first_query) {
-  LOCKSTEP_CHECK(is_dense_float(scores) && first_query < scores.size(-1), "first query {} of {} keys", first_query,
-                 scores.size(-1));
+  LOCKSTEP_CHECK(is_taken_type(scores.scalar_type()) && scores.is_contiguous() && first_query < scores.size(-1),
+                 "first query {} of {} keys", first_query, scores.size(-1));
   return {.width = scores.size(-1),
           .first_query = first_query,
           .queries = scores.size(-1) - first_query,

@@ -292,7 +292,12 @@ TEST_P(CausalAttentions, EqualThePlainFormWithEveryGradient) {
                         .rows = has_row_numbers ? at::arange(rows).mul_(3).add_(1000) : at::Tensor()};
   Way own(given, false), plain(given, true);
   at::autocast::set_autocast_enabled(at::kCPU, is_autocast);
-  const at::Tensor y = attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, /*is_causal=*/true, dropped);
+  // As projections of sequences [L, B, ...] give them.
+  const auto by_position = [](const at::Tensor& x) {
+    return x.permute({2, 0, 1, 3}).contiguous().permute({1, 2, 0, 3});
+  };
+  const at::Tensor y = attention(by_position(own.inputs[0]), by_position(own.inputs[1]), by_position(own.inputs[2]), {},
+                                 /*is_causal=*/true, dropped);
   {
     const c10::NoGradGuard guard;
     EXPECT_TRUE(at::equal(y, attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, true, dropped)));
@@ -312,6 +317,14 @@ INSTANTIATE_TEST_SUITE_P(Lengths, CausalAttentions,
                                            CausalCase{129}, CausalCase{300}, CausalCase{769}, CausalCase{400, true},
                                            CausalCase{37, false, 0.2}, CausalCase{300, false, 0.2},
                                            CausalCase{300, false, 0.2, true}, CausalCase{300, true, 0.2, true}));
+
+TEST(CausalAttention, AnEmptyBatchHasNoResultsAndNoGradients) {
+  const at::Tensor q = at::empty({0, 2, 5, 4}).requires_grad_(), k = at::empty({0, 2, 5, 4}), v = k.clone();
+  const at::Tensor y = attention(q, k, v, {}, /*is_causal=*/true);
+  EXPECT_EQ(y.sizes(), q.sizes());
+  y.sum().backward();
+  EXPECT_EQ(q.grad().sizes(), q.sizes());
+}
 
 TEST(Softmax, InfinitiesCountAsNothingAndNanIsSeen) {
   constexpr float kEndless = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
