@@ -10,7 +10,7 @@ using enum Reduction;
 inline constexpr MetricDef kRecordedMetrics[] = {
     {"attempt", "", kSteps, kNone, "", "Attempt that did the step, from 1; the highest one of a step counts."},
     {"step", "", kSteps, kNone, "", "Optimiser step, from 0."},
-    {"epoch", "", kSteps, kNone, "", "Pass over the data, from 0."},
+    {"epoch", "", kSteps, kNone, "", "Pass over the data, from 0; of GPT runs the stretch between two evaluations."},
     {"samples", "samples", kSteps, kSum, "", "Samples of the step over all ranks."},
     {"samples_seen", "samples", kSteps, kLast, "", "Samples of the whole run up to this step."},
     {"tokens", "tokens", kSteps, kSum, "", "Tokens of the step over all ranks."},
@@ -88,7 +88,7 @@ inline constexpr MetricDef kRecordedMetrics[] = {
 
     {"attempt", "", kResults, kNone, "", "Attempt, from 1."},
     {"step", "", kResults, kNone, "", "Optimiser steps done."},
-    {"epoch", "", kResults, kNone, "", "Epochs done."},
+    {"epoch", "", kResults, kNone, "", "Epochs done; of GPT runs the evaluations, this one included."},
     {"name", "", kResults, kNone, "", "Evaluation: val, imagenet-zeroshot-val, ..."},
     {"metrics", "", kResults, kLast, "", "Its numbers by name."},
     {"seconds", "s", kResults, kLast, "", "What the evaluation took."},

@@ -46,7 +46,7 @@ void check_space(const fs::path& folder, int64_t bytes) {
   if (!error && space.available < static_cast<uintmax_t>(bytes))
     throw EnvironmentError(fmt::format("train: no room for a checkpoint in '{}': free bytes={}, needed={}",
                                        folder.string(), space.available, bytes),
-                           "delete old checkpoints, or use --delete-previous-checkpoint or --keep N");
+                           "delete old checkpoints, or keep fewer with --keep N");
 }
 
 }  // namespace

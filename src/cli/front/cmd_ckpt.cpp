@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "checkpoint/epochs.h"
 #include "checkpoint/manifest.h"
 #include "config/ckpt_options.h"
 #include "core/error.h"
@@ -105,7 +106,8 @@ Json to_json(const Checked& checked, bool is_verified) {
             {"usable", checked.is_usable()}, {"damaged", checked.is_damaged()}};
   if (is_verified) json["verified"] = checked.is_usable();
   if (entry.manifest) {
-    json["epoch"] = entry.manifest->epoch;
+    const auto epochs = checkpoint::epochs_done(*entry.manifest);
+    json["epoch"] = epochs ? Json(*epochs) : Json(nullptr);
     json["samples_seen"] = entry.manifest->samples_seen;
     json["world_size"] = entry.manifest->world_size;
     json["created_s"] = entry.manifest->created_s;
@@ -122,6 +124,11 @@ void print_json(const std::vector<Checked>& all, bool is_verified) {
   core::print("{}\n", Json{{"checkpoints", std::move(list)}}.dump(1, ' ', false, Json::error_handler_t::replace));
 }
 
+std::string epoch_text(const checkpoint::CheckpointManifest& manifest) {
+  const auto epochs = checkpoint::epochs_done(manifest);
+  return epochs ? std::to_string(*epochs) : "-";
+}
+
 void print_table(const std::vector<Checked>& all, bool is_verified) {
   core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", "checkpoint", "epoch", "samples", "size", "saved", "state");
   for (const Checked& checked : all) {
@@ -133,9 +140,9 @@ void print_table(const std::vector<Checked>& all, bool is_verified) {
                                                : "complete";
     const std::string name = core::printable_line(entry.folder.filename().string());
     if (entry.manifest)
-      core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, entry.manifest->epoch, entry.manifest->samples_seen,
-                  core::format_bytes(static_cast<double>(total_bytes(entry))), time_text(entry.manifest->created_s),
-                  state);
+      core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, epoch_text(*entry.manifest),
+                  entry.manifest->samples_seen, core::format_bytes(static_cast<double>(total_bytes(entry))),
+                  time_text(entry.manifest->created_s), state);
     else
       core::print("{:<17} {:>5} {:>14} {:>10}  {:<16}  {}\n", name, "-", "-", "-", "-", state);
     for (const std::string& problem : checked.problems) core::print("    {}\n", core::printable_line(problem));
