@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "config/contrastive_shape.h"
+#include "config/option_checks.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -143,6 +144,7 @@ void check_ckpt_options(const CkptOptions& options, const core::OptionSet& set) 
     throw UsageError(
         fmt::format("options: '{}' would replace the file '{}', which is there already", set.command(), options.output),
         "name another output, or add --force");
+  if (writes_file(options.job) && options.names != "huggingface") need_folder_of(options.output);
   const bool has_model = !options.model.empty(), needs_model = options.names == "laion" || options.names == "openclip";
   if ((needs_model && !has_model) || (options.names == "as-is" && has_model))
     throw UsageError(fmt::format("options: '{}' needs --names and --model together", set.command()),

@@ -143,6 +143,32 @@ TEST_F(TextCommands, TokenizeTakesTheFlagsOfMegatronsScript) {
   EXPECT_NE(cut.err.find("--split-sentences is not supported"), std::string::npos) << cut.err;
 }
 
+TEST_F(TextCommands, PatternsNameFilesInTheirOrder) {
+  train();
+  const auto tokens = [&](const std::string& name, std::vector<std::string> inputs) {
+    inputs.insert(inputs.begin(), {"data", "tokenize", "--input"});
+    inputs.insert(inputs.end(), {"--output-prefix", path(name), "--tokenizer-model", path("bpe")});
+    const ProgramResult done = run_lockstep(inputs);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return core::read_file(path(name + "_text_document.bin"));
+  };
+  const std::string all = tokens("p", {path("*.jsonl")});
+  EXPECT_FALSE(all.empty());
+  EXPECT_EQ(all, tokens("q", {path("a.jsonl"), path("b.jsonl")}));
+}
+
+TEST_F(TextCommands, WhatIsNotThereOrPackedIsSaidSo) {
+  train();
+  const auto error = [&](const std::string& input, const std::string& output) {
+    return run_lockstep({"data", "tokenize", path(input), "-o", path(output), "--tokenizer-model", path("bpe")}).err;
+  };
+  const std::string folder = error("a.jsonl", "no/x");
+  EXPECT_NE(folder.find("the folder '" + path("no") + "' of '" + path("no/x") + "' does not exist"), std::string::npos)
+      << folder;
+  core::write_file_atomic(path("a.jsonl.gz"), "\x1f\x8b");
+  EXPECT_NE(error("a.jsonl.gz", "x").find("hint: unpack it first, with gunzip -k"), std::string::npos);
+}
+
 TEST_F(TextCommands, WrongUseIsRefused) {
   train();
   EXPECT_EQ(run_lockstep({"data", "tokenize", path("a.jsonl")}).exit_code, 2);
@@ -158,7 +184,7 @@ TEST_F(TextCommands, WrongUseIsRefused) {
   EXPECT_EQ(run_lockstep({"data", "tokenize", path("a.jsonl"), "--output-prefix", path("no/folder/x"),
                           "--tokenizer-model", path("bpe")})
                 .exit_code,
-            6);
+            2);
   EXPECT_EQ(run_lockstep({"data", "train-bpe", path("a.jsonl")}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"data", "train-bpe", path("a.jsonl"), "--output", path("z"), "--vocab-size", "256",
                           "--special-tokens", "<a>"})

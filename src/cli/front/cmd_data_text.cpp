@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <glob.h>
 
 #include <chrono>
 #include <filesystem>
@@ -24,6 +25,21 @@ namespace {
 using core::Json;
 using core::OptionSet;
 
+/// Files in the order of their names, as Python's sorted(glob()) has them; other words, and patterns that match
+/// nothing, as they are.
+std::vector<std::string> files_of(const std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  for (const std::string& word : words) {
+    glob_t found{};
+    std::error_code ignored;
+    const bool is_pattern = !std::filesystem::exists(word, ignored) && ::glob(word.c_str(), 0, nullptr, &found) == 0;
+    if (!is_pattern) files.push_back(word);
+    for (size_t i = 0; i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
+    ::globfree(&found);
+  }
+  return files;
+}
+
 /// Flags that name the texts.
 struct InputFlags {
   std::vector<std::string> inputs;
@@ -32,13 +48,15 @@ struct InputFlags {
   bool as_json = false;
 
   void declare(OptionSet& set) {
-    set.add_positional("input", &inputs, {.help = "JSON Lines files: one object per line.", .metavar = "FILES"});
+    set.add_positional(
+        "input", &inputs,
+        {.help = "JSON Lines files, or patterns such as '*.jsonl': one object per line.", .metavar = "FILES"});
     set.add("json-keys", &json_keys, {.help = "Fields that hold the text (or a list of texts)."});
     declare_data_workers(set, num_workers, "Threads; the output does not depend on it.");
     set.add("json", &as_json, {.help = "Machine-readable output."});
   }
   data::TokenizeJob job() const {
-    return {.inputs = inputs,
+    return {.inputs = files_of(inputs),
             .keys = json_keys,
             .num_threads = data_threads(num_workers),
             .on_progress = [](int64_t num_documents, double done) {
@@ -157,6 +175,7 @@ int run_tokenize(std::span<const std::string> args) {
   if (parse_or_help(set, with_input_as_argument(args))) return 0;
   if (const std::string ignored = set.ignored_warning(); !ignored.empty()) core::log_warning("data: {}", ignored);
   require_flag(flags.output_prefix, "--output-prefix");
+  config::need_folder_of(flags.output_prefix);
   data::TokenizeJob job = flags.input.job();
   job.output_prefix = flags.output_prefix;
   job.append_eod = flags.append_eod;

@@ -16,6 +16,9 @@ constexpr const char* kJsonLinesHint =
 
 std::filesystem::path required(const std::filesystem::path& path) {
   core::require_file(path, "JSON lines file");
+  if (path.extension() == ".gz" || path.extension() == ".zst")
+    throw UsageError(fmt::format("data: '{}' is compressed, expected JSON lines", path.string()),
+                     path.extension() == ".gz" ? "unpack it first, with gunzip -k" : "unpack it first, with unzstd");
   return path;
 }
 
