@@ -63,10 +63,10 @@ void declare_sampling(core::OptionSet& set, GenerateOptions& o) {
   set.add("greedy", &o.greedy,
           {.help = "The most probable token each time; so it is, too, where no flag of this group is given."});
   set.add("temperature", &o.temperature,
-          {.help = "Draw tokens, from logits divided by this: below 1 likely ones become likelier.",
+          {.help = "Draw tokens, from logits divided by this: below 1 likely ones become likelier. 0: no draw, as "
+                   "with --greedy.",
            .unset_text = "1, with --top-k or --top-p",
-           .min = 0,
-           .is_min_excluded = true});
+           .min = 0});
   set.add("top-k", &o.top_k,
           {.help = "Draw among the most probable tokens.",
            .unit = "tokens",
@@ -113,7 +113,7 @@ void check_generate_options(const GenerateOptions& options, const core::OptionSe
                                                                      : options.top_k     ? "--top-k"
                                                                                          : "--top-p"),
                      "leave --greedy out to draw tokens, or the others to take the most probable one");
-  if (set.is_given("seed") && !options.is_sampled())
+  if (set.is_given("seed") && !options.is_sampled() && !options.temperature)
     throw UsageError("options: --seed without --temperature, --top-k or --top-p",
                      "the most probable token needs no draw: add --temperature 1, or leave --seed out");
   if (!options.tokenizer_model.empty() && (!options.vocab_file.empty() || !options.merge_file.empty()))

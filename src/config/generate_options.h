@@ -31,7 +31,8 @@ struct GenerateOptions {
   GpuMath gpu_math;
   int64_t threads = 0;
 
-  bool is_sampled() const { return temperature || top_p || top_k; }
+  /// Else the most probable token is taken, as a temperature of 0 means it.
+  bool is_sampled() const { return temperature != 0.0 && (temperature || top_p || top_k); }
 };
 
 core::OptionSet declare_generate_options(GenerateOptions& options);

@@ -59,6 +59,17 @@ void read_config(const fs::path& path, bool with_shape, GptSource& source) {
   }
 }
 
+/// A model that is named beside a run must be the run's.
+void check_named_model(const config::GptShape& named, const config::GptShape& recorded, const std::string& where) {
+  const auto sizes = [](const config::GptShape& s) {
+    return fmt::format("{} layers, width {}, {} tokens", s.layers, s.hidden, s.vocab);
+  };
+  if (sizes(named) != sizes(recorded))
+    throw UsageError(
+        fmt::format("infer: --model '{}' has {}, the run of '{}' {}", named.name, sizes(named), where, sizes(recorded)),
+        "leave --model out: a run says which model it trained");
+}
+
 /// What the newest attempt of a run recorded.
 void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
   const core::Json attempts = record::read_run(run).attempts;
@@ -70,7 +81,10 @@ void read_run_options(const fs::path& run, bool with_shape, GptSource& source) {
         "`infer embed` and `infer classify` take CLIP and CLAP models, `ckpt export --names` CLAP's with --model");
   const tasks::GptOptions options =
       tasks::recorded_gpt_options(attempts.back().value("options", core::Json::object()), where);
-  if (with_shape) source.shape = tasks::gpt_shape_of(options);
+  if (with_shape)
+    source.shape = tasks::gpt_shape_of(options);
+  else
+    check_named_model(source.shape, tasks::gpt_shape_of(options), where);
   source.tokenizer = {
       .model = options.tokenizer_model, .vocab_file = options.vocab_file, .merge_file = options.merge_file};
   const bool is_null_tokenizer = options.mock_data || options.tokenizer_type == "NullTokenizer";

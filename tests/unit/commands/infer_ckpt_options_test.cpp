@@ -129,7 +129,12 @@ TEST(Commands, Generate) {
   EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --greedy --top-p 0.4"),
                     "--greedy contradicts --top-p"));
   EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --seed 4"), "--seed without --temperature"));
-  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --temperature 0"), "expected a number > 0"));
+  EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --temperature -1"), "expected a number >= 0"));
+  for (const char* more : {"", " --top-k 4", " --seed 4", " --greedy"})
+    EXPECT_FALSE(
+        parse_command(core::split(std::string("infer generate --pretrained w --prompt a --temperature 0") + more, " "))
+            .generate->is_sampled())
+        << more;
   EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --top-p 1.5"), "--top-p got '1.5'"));
   EXPECT_TRUE(holds(line_error("infer generate --pretrained w --prompt a --tokenizer-model t --vocab-file v"),
                     "--tokenizer-model contradicts"));
