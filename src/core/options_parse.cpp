@@ -146,8 +146,9 @@ void check_surplus(std::span<const Option> options, const std::string& command,
   const std::string& word = positionals[num_taken];
   throw UsageError(
       fmt::format("options: '{}' does not take the argument '{}'", command, word),
-      ends_with(word, ".py")
-          ? fmt::format("leave '{}' out: flags follow `lockstep {}` directly", word, command)
+      ends_with(word, ".py") ? fmt::format("leave '{}' out: flags follow `lockstep {}` directly", word, command)
+      : looks_like_pair(word)
+          ? fmt::format("flags are written --{} VALUE", word.substr(0, word.find('=')))
           : "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
 }
 
@@ -163,8 +164,12 @@ toml::table parse_recipe(std::string_view text, const std::string& path) {
     return parse_toml(text, path);
   } catch (const toml::parse_error& error) {
     const auto& at = error.source().begin;
-    throw UsageError(fmt::format("options: {}:{}: column {}: {}", path, at.line, at.column, error.description()),
-                     "a recipe has lines such as 'batch-size = 64', 'model = \"ViT-B-32\"' and 'local-loss = true'");
+    const bool is_toml = ends_with(path, ".toml");
+    throw UsageError(
+        fmt::format("options: {}:{}: column {}: {}", path, at.line, at.column, error.description()),
+        (is_toml ? "" : "recipes are TOML: ") +
+            std::string(
+                "a recipe has lines such as 'batch-size = 64', 'model = \"ViT-B-32\"' and 'local-loss = true'"));
   }
 }
 std::string recipe_text(const std::string& path) {
@@ -369,6 +374,9 @@ void OptionSet::collect_recipe(std::string_view text, const std::string& path, U
     const int64_t line = key.source().begin.line;
     const std::string name = replace_all(std::string(key.str()), "_", "-");
     const std::string label = fmt::format("{}:{}: key '{}'", path, line, key.str());
+    if (node.is_table())
+      throw UsageError(fmt::format("options: {} is a table", label),
+                       "recipes have no tables: write the flags as keys, one a line, without [headings] and dots");
     if (foreign_.contains(name)) {
       if (const auto values = foreign_values(node)) is_foreign(name, label, *values);
       return;

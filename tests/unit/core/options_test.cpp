@@ -245,8 +245,13 @@ TEST(Options, BadRecipesNameFileAndLine) {
   EXPECT_TRUE(holds(error_in("batch-size = 1\nbatch_size = 2\n"), "repeats the option --batch-size"));
   EXPECT_TRUE(holds(error_in("horovod = true\n"), "use lockstep launch"));
   EXPECT_TRUE(holds(error_in("config = \"x\"\n"), "key 'config' is unknown"));
-  EXPECT_TRUE(holds(error_in("[train]\nwd = 0\n"), "key 'train' is unknown"));
+  EXPECT_TRUE(holds(error_in("[train]\nwd = 0\n"), "key 'train' is a table"));
   EXPECT_TRUE(holds(error_in("wd = 0\nmodel = = 3\n"), "recipe.toml:2:"));
+  EXPECT_TRUE(
+      holds(error_in("[model]\nwd = 0\n"), "recipe.toml:1: key 'model' is a table\n  hint: recipes have no tables"));
+  write_file_atomic(folder.path() / "r.yaml", "model: ViT\n");
+  const std::string yaml = error_of({"--config", (folder.path() / "r.yaml").string()});
+  EXPECT_TRUE(holds(yaml, "hint: recipes are TOML: a recipe has lines such as")) << yaml;
   EXPECT_TRUE(holds(error_of({"--config", "/nonexistent.toml"}), "'/nonexistent.toml' does not exist"));
 }
 
