@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -243,9 +244,14 @@ std::unique_ptr<GptSamples> open_blend(const GptDataConfig& config, const Blend&
   return std::make_unique<GptSamples>(std::move(sets), index, std::move(origin));
 }
 
-}  // namespace
-
-std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split split) {
+/// Where the samples of a split come from; nothing where it has no share of the data.
+struct SplitPart {
+  bool is_mock;
+  std::string shares;  ///< --split; empty where the split has files of its own.
+  SplitBounds bounds;
+  Blend blend;
+};
+std::optional<SplitPart> part_of(const GptDataConfig& config, Split split) {
   const auto number = static_cast<size_t>(split);
   const bool has_own_paths = std::any_of(std::begin(config.path_of_split), std::end(config.path_of_split),
                                          [](const auto& paths) { return !paths.empty(); });
@@ -253,11 +259,20 @@ std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split 
     throw UsageError("--data-path excludes --train-data-path and --valid-data-path", "give one or the other");
   const bool is_mock = !has_own_paths && config.data_path.empty();
   const std::vector<std::string>& paths = has_own_paths ? config.path_of_split[number] : config.data_path;
-  if (!is_mock && paths.empty()) return nullptr;
+  if (!is_mock && paths.empty()) return std::nullopt;
   const std::string shares = has_own_paths ? "" : is_mock ? "1,1,1" : config.split;
   const SplitBounds bounds = has_own_paths ? SplitBounds{0, 1} : parse_splits(shares)[number];
-  if (bounds.end <= bounds.begin) return nullptr;
-  const Blend blend = parse_blend(paths);
+  if (bounds.end <= bounds.begin) return std::nullopt;
+  return SplitPart{.is_mock = is_mock, .shares = shares, .bounds = bounds, .blend = parse_blend(paths)};
+}
+
+}  // namespace
+
+std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split split) {
+  const auto number = static_cast<size_t>(split);
+  const std::optional<SplitPart> part = part_of(config, split);
+  if (!part) return nullptr;
+  const auto& [is_mock, shares, bounds, blend] = *part;
   GptSampleOrigin origin{
       .prefixes = blend.prefixes, .split = shares, .sequence_length = config.sequence_length, .seed = config.seed};
   std::erase(origin.split, ' ');
@@ -269,6 +284,26 @@ std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split 
   sets.push_back(open_set(config, bounds, std::move(corpus), split, config.num_samples[number]));
   const int64_t one[] = {sets[0].num_samples()};
   return std::make_unique<GptSamples>(std::move(sets), BlendIndex::exhaustive(one), std::move(origin));
+}
+
+std::vector<SplitSize> measure_split(const GptDataConfig& config, Split split) {
+  const std::optional<SplitPart> part = part_of(config, split);
+  if (!part || part->is_mock) return {};
+  std::vector<SplitSize> sizes;
+  int64_t num_tokens = 0;
+  for (const std::string& prefix : part->blend.prefixes) {
+    const auto corpus = open_indexed_corpus(prefix, config.vocab_size);
+    const GptIndexConfig index = index_config(config, part->bounds, *corpus, split, 0);
+    SplitSize& size = sizes.emplace_back(SplitSize{.num_documents = index.last - index.first});
+    for (int64_t sequence = index.first; sequence < index.last; ++sequence) size.num_tokens += corpus->length(sequence);
+    num_tokens += size.num_tokens;
+  }
+  const std::vector<double> weights = normalised_weights(part->blend.weights);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    sizes[i].share = !weights.empty() ? weights[i]
+                     : num_tokens > 0 ? static_cast<double>(sizes[i].num_tokens) / static_cast<double>(num_tokens)
+                                      : 1.0;
+  return sizes;
 }
 
 std::filesystem::path default_index_folder(const GptDataConfig& config) {

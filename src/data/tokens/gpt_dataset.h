@@ -136,4 +136,13 @@ class GptSamples {
 /// The samples of one split; nullptr when the split has no share of the data.
 std::unique_ptr<GptSamples> open_gpt_samples(const GptDataConfig& config, Split split);
 
+/// What one split has of one corpus.
+struct SplitSize {
+  int64_t num_documents = 0, num_tokens = 0;
+  double share = 1;  ///< Of the samples, by the weights or else by the tokens.
+};
+/// Of each corpus of a split, without reading tokens; none of mock data and of a split without a share. DataError where
+/// files are missing or damaged.
+std::vector<SplitSize> measure_split(const GptDataConfig& config, Split split);
+
 }  // namespace lockstep::data

@@ -119,6 +119,37 @@ TEST(GptData, RefusesSplitsAndBlendsThatAreNone) {
   EXPECT_THROW(parse_blend(std::vector<std::string>{"-1", "a", "2", "b"}), UsageError);
 }
 
+TEST(GptData, MeasuresWhatASplitHolds) {
+  const core::TempDir folder;
+  const auto write = [&](const std::string& name, int num_documents, size_t length) {
+    const std::string prefix = (folder.path() / name).string();
+    IndexedDatasetWriter writer(prefix, TokenType::kU16);
+    const std::vector<int32_t> ids(length, 3);
+    for (int i = 0; i < num_documents; ++i) {
+      writer.add_sequence(ids);
+      writer.end_document();
+    }
+    writer.finish();
+    return prefix;
+  };
+  GptDataConfig config{.split = "9,1", .sequence_length = 8, .vocab_size = 10};
+  config.data_path = {write("a", 10, 5), write("b", 20, 15)};
+  const std::vector<SplitSize> train = measure_split(config, Split::kTrain),
+                               valid = measure_split(config, Split::kValid);
+  ASSERT_EQ(train.size(), 2u);
+  EXPECT_EQ(train[0].num_documents, 9);
+  EXPECT_EQ(train[0].num_tokens, 45);
+  EXPECT_EQ(train[1].num_tokens, 270);
+  EXPECT_DOUBLE_EQ(train[0].share, 45.0 / 315);
+  ASSERT_EQ(valid.size(), 2u);
+  EXPECT_EQ(valid[1].num_documents, 2);
+  EXPECT_TRUE(measure_split(config, Split::kTest).empty());
+  config.data_path = {"3", config.data_path[0], "1", config.data_path[1]};
+  EXPECT_DOUBLE_EQ(measure_split(config, Split::kTrain)[0].share, 0.75);
+  config.data_path = {};
+  EXPECT_TRUE(measure_split(config, Split::kTrain).empty()) << "made-up data";
+}
+
 /// A run of the golden files as a configuration; corpora lie beside them.
 GptDataConfig config_of(const json& run) {
   GptDataConfig config{
