@@ -91,6 +91,31 @@ TEST(GptDryRun, PageSaysWhatWouldRun) {
     EXPECT_TRUE(holds(words_of(page.out), part)) << part << "\n" << page.out;
 }
 
+TEST(GptDryRun, SmallModelsAreToldInMiBAndWhatARunNeedsIsNamed) {
+  const std::vector<std::string> small = {"--num-layers", "1",  "--hidden-size", "16", "--num-attention-heads", "2",
+                                          "--seq-length", "16", "--vocab-size",  "64"};
+  const ProgramResult page = dry_run(small);
+  ASSERT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_TRUE(holds(page.out, "Memory of a rank by stage, MiB")) << page.out;
+  EXPECT_TRUE(holds(words_of(page.out),
+                    "a run would be refused: how long to train is not given; --lr is not given; no "
+                    "data are given"))
+      << page.out;
+  EXPECT_TRUE(holds(dry_run({"--model", "gpt2"}).out, "Memory of a rank by stage, GiB"));
+}
+
+TEST(GptDryRun, SaysHowOftenTheRunPassesOverItsData) {
+  const std::string corpus = std::string(LOCKSTEP_GOLDEN_DIR) + "/gpt_data/one";
+  const std::vector<std::string> flags = {
+      "--num-layers", "1",   "--hidden-size", "16", "--num-attention-heads", "2",  "--seq-length",        "16",
+      "--vocab-size", "200", "--lr",          "1",  "--train-iters",         "10", "--global-batch-size", "4",
+      "--data-path",  corpus};
+  const Json json = dry_json(flags);
+  EXPECT_EQ(json.at("train_data").at("samples"), 40);
+  EXPECT_GT(json.at("train_data").at("samples_per_pass"), 0);
+  EXPECT_FALSE(json.contains("valid_data")) << "nothing is evaluated";
+}
+
 TEST(GptDryRun, PagesFitTheTerminal) {
   for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
            {"--model", "gpt2", "--world-size", "8", "--tp", "2", "--pp", "2", "--num-virtual-stages-per-pipeline-rank",

@@ -622,13 +622,16 @@ TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
     flags.insert(flags.end(), more.begin(), more.end());
     return train_on(1, "speaks", flags);
   };
-  const auto refused = run({"--vocab-size", "200"});
+  const auto refused = run({"--vocab-size", "200"}), refused_plan = run({"--vocab-size", "200", "--dry-run"});
   EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(refused_plan.exit_code, 2) << "what a run refuses no dry run takes";
   EXPECT_NE(refused.err.find("the tokenizer has 300 tokens, the model 200"), std::string::npos) << refused.err;
   fs::remove_all(logs_.path() / "speaks");
   const auto first = run({"--exit-interval", "2"}), rest = run({"--resume", "latest"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_NE(first.err.find("vocabulary: 300 tokens in 384 rows"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("data, train: 581 documents, "), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("of 32 tokens a pass; the run takes 16: "), std::string::npos) << first.err;
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
   EXPECT_EQ(losses("speaks").size(), 4u);
   EXPECT_EQ(record::read_run(logs_.path() / "speaks").attempts.at(0).at("options").at("vocab_size"), 300);

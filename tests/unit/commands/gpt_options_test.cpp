@@ -4,6 +4,7 @@
 
 #include "commands/commands.h"
 #include "config/gpt_params.h"
+#include "config/option_checks.h"
 #include "core/files.h"
 #include "core/strings.h"
 #include "support/error_text.h"
@@ -134,6 +135,9 @@ TEST(GptOptions, ContradictionsAreRefused) {
            {"--lr-decay-style WSD", "--lr-wsd-decay-iters"},
            {"--num-query-groups 2", "belongs to --group-query-attention"},
            {"--swiglu --squared-relu", "contradict"},
+           {"--apply-layernorm-1p --normalization RMSNorm", "is not supported"},
+           {"--rotary-seq-len-interpolation-factor 4", "--use-rope-scaling"},
+           {"trainer.devices=2", "flags are written --trainer.devices VALUE"},
            {"--overlap-param-gather", "--use-distributed-optimizer"},
            {"--attention-backend flash --device cpu",
             "attention dropout of 0.1 has no kernel on the CPU, where probabilities are kept\n  hint: add "
@@ -168,6 +172,83 @@ TEST(GptOptions, ContradictionsAreRefused) {
   EXPECT_EQ(message_of("--dry-run --model gpt2 --attention-backend flash --device cuda"), "no error");
   EXPECT_EQ(message_of("--dry-run --model nemotron4-15b --attention-backend flash --device cpu"), "no error")
       << "a model without dropout";
+}
+
+TEST(GptOptions, RecipesYieldToFlagsThatSayTheSameInAnotherWay) {
+  const core::TempDir folder;
+  const auto with = [&](const std::string& recipe, const std::string& flags) {
+    const auto path = folder.path() / "r.toml";
+    core::write_file_atomic(path, "model = \"gpt2\"\nlr = 1e-4\n" + recipe);
+    return fmt::format("--config {} {}", path.string(), flags);
+  };
+  const auto options = [&](const std::string& recipe, const std::string& flags) {
+    return GptOptions(gpt_options(parse_gpt("--dry-run " + with(recipe, flags))));
+  };
+  EXPECT_EQ(options("fp16 = true\n", "--bf16").precision, "bf16");
+  EXPECT_EQ(options("fp16 = true\n", "--precision fp32").precision, "fp32");
+  EXPECT_EQ(options("precision = \"fp16\"\n", "--bf16").precision, "bf16");
+  EXPECT_EQ(options("fp16 = true\n", "--no-bf16").precision, "fp16") << "a flag that is off says nothing";
+  const std::string schedule = "train-iters = 50\nlr-decay-iters = 40\nlr-warmup-iters = 4\n";
+  const GptOptions samples = options(schedule, "--train-samples 1000");
+  EXPECT_EQ(samples.train_samples, 1000);
+  EXPECT_FALSE(samples.train_iters || samples.lr_decay_iters);
+  EXPECT_EQ(samples.lr_warmup_iters, 0);
+  EXPECT_EQ(options(schedule, "--lr-warmup-fraction 0.1").lr_decay_iters, 40);
+  const GptOptions data = options("mock-data = true\n", "--data-path /d");
+  EXPECT_FALSE(data.mock_data);
+  EXPECT_TRUE(options("data-path = [\"/d\"]\nsplit = \"1,1,1\"\n", "--train-data-path /t").data_path.empty());
+  const GptOptions full = options("recompute-activations = true\n",
+                                  "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
+  EXPECT_FALSE(full.recompute_activations);
+  EXPECT_EQ(full.recompute_granularity, "full");
+  EXPECT_EQ(options("recompute-granularity = \"full\"\nrecompute-method = \"block\"\nrecompute-num-layers = 1\n",
+                    "--recompute-activations")
+                .recompute_granularity,
+            "selective");
+  EXPECT_FALSE(options("num-layers-per-virtual-pipeline-stage = 1\n", "--num-virtual-stages-per-pipeline-rank 6")
+                   .num_layers_per_virtual_pipeline_stage);
+
+  const ParsedCommand told = parse_gpt("--dry-run " + with("fp16 = true\n", "--bf16"));
+  const std::vector<std::string> texts = yielding_texts(*told.set);
+  ASSERT_EQ(texts.size(), 1u);
+  EXPECT_EQ(texts[0],
+            fmt::format("--fp16 False: from --bf16, which wins over {}:3", (folder.path() / "r.toml").string()));
+  EXPECT_TRUE(yielding_texts(*parse_gpt("--dry-run --model gpt2 --bf16").set).empty());
+
+  EXPECT_TRUE(holds(message_of("--dry-run " + with("fp16 = true\nbf16 = true\n", "")), "--bf16 and --fp16"))
+      << "both in one place";
+  EXPECT_TRUE(holds(message_of("--dry-run " + with("fp16 = true\n", "--bf16 --precision fp32")), "contradicts"));
+}
+
+TEST(GptOptions, APaddedVocabularyIsComparedWithTheTokenizers) {
+  const std::string model = "--dry-run --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 ";
+  const GptShape shape = gpt_shape_of(gpt_options(parse_gpt(model + "--padded-vocab-size 1024 --tokenizer-model t")));
+  EXPECT_EQ(shape.padded_vocab(1), 1024);
+  EXPECT_TRUE(holds(message_of(model + "--padded-vocab-size 1024 --vocab-size 1025"), "raise --padded-vocab-size"));
+}
+
+TEST(GptOptions, AVocabularyThatNobodySaysIsWarnedOf) {
+  const auto warnings = [](const std::string& flags) {
+    ParsedCommand command = parse_gpt(
+        "--dry-run --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --data-path /none " + flags);
+    read_files(command);
+    return core::join(command.warnings, "; ");
+  };
+  EXPECT_TRUE(holds(warnings(""), "50257 tokens are assumed")) << warnings("");
+  EXPECT_TRUE(holds(warnings("--tokenizer-type NullTokenizer"), "50257 tokens are assumed"));
+  EXPECT_EQ(warnings("--vocab-size 1000"), "");
+  EXPECT_EQ(warnings("--padded-vocab-size 1024"), "");
+}
+
+TEST(GptOptions, MissingFilesComeWithTheHintThatFits) {
+  const auto error = [](const std::string& flags) {
+    ParsedCommand command = parse_gpt("--model gpt2 --train-iters 1 --lr 1 " + flags);
+    return tests::message_of<UsageError>([&] { read_files(command); });
+  };
+  EXPECT_TRUE(holds(error("--data-path 0.7 corpus val"), "weights and prefixes alternate"));
+  EXPECT_TRUE(holds(error("--data-path corpus"), "`lockstep data tokenize` writes"));
+  const std::string model = error("--mock-data --tokenizer-model /none/sp.model");
+  EXPECT_TRUE(holds(model, "copy the SentencePiece model")) << model;
 }
 
 TEST(GptOptions, AMissingCheckpointMayEndWhatWouldBeginTheRun) {
@@ -226,6 +307,10 @@ TEST(GptOptions, OddWishesAreWarnedOf) {
   ASSERT_EQ(idle.size(), 1u);
   EXPECT_TRUE(holds(idle[0], "4 pipeline stages take turns and each waits 3/4 of the time")) << idle[0];
   EXPECT_TRUE(parse_gpt("--dry-run --model gpt2 --pp 4 --global-batch-size 8").warnings.empty());
+  const auto never = parse_gpt("--dry-run --model gpt2 --eval-iters 5").warnings;
+  ASSERT_EQ(never.size(), 1u);
+  EXPECT_TRUE(holds(never[0], "--eval-iters 5 without --eval-interval: the model is never evaluated")) << never[0];
+  EXPECT_TRUE(parse_gpt("--dry-run --model gpt2 --eval-iters 5 --eval-interval 9").warnings.empty());
 }
 
 TEST(GptOptions, EveryGroupedFlagHasHelp) {

@@ -6,9 +6,11 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "data/text/text_tokenizer.h"
 #include "data/tokens/token_prefetch.h"
 #include "hw/machine_memory.h"
+#include "tasks/gpt/front/gpt_data_config.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -77,13 +79,9 @@ class StreamBatches final : public train::BatchSource {
 int32_t eod_of(const GptOptions& o, int64_t vocab) {
   if (o.mock_data || o.tokenizer_type == "NullTokenizer") return static_cast<int32_t>(vocab - 1);
   if (o.tokenizer_model.empty() && o.vocab_file.empty()) return -1;
-  const auto tokenizer =
-      data::open_text_tokenizer({.model = o.tokenizer_model, .vocab_file = o.vocab_file, .merge_file = o.merge_file});
-  if (tokenizer->vocab_size() > vocab)
-    throw UsageError(fmt::format("train: the tokenizer has {} tokens, the model {}", tokenizer->vocab_size(), vocab),
-                     fmt::format("{}use --vocab-size {}", o.model.empty() ? "leave --vocab-size out, or " : "",
-                                 tokenizer->vocab_size()));
-  return tokenizer->eod().value_or(-1);
+  return data::open_text_tokenizer({.model = o.tokenizer_model, .vocab_file = o.vocab_file, .merge_file = o.merge_file})
+      ->eod()
+      .value_or(-1);
 }
 
 }  // namespace
@@ -102,20 +100,10 @@ GptData::GptData(const GptOptions& o, const plan::GptLayout& layout, const plan:
     throw UsageError(
         "train: --reset-position-ids, --reset-attention-mask and --eod-mask-loss need the token that ends documents",
         "give --tokenizer-model, or --vocab-file and --merge-file");
-  const int64_t steps = gpt_train_steps(o, layout.batch.global_batch);
-  const int64_t evaluations = o.eval_interval && o.eval_iters > 0 ? steps / *o.eval_interval + 1 : 0;
+  data::GptDataConfig config = gpt_data_config(o, layout);
+  config.eod = config_.rules.eod;
+  config.memory_bytes = hw::available_memory_bytes();
   samples_per_evaluation_ = o.eval_iters * layout.batch.global_batch;
-  data::GptDataConfig config{
-      .data_path = o.data_path,
-      .split = o.split.value_or(o.mock_data ? "1,1,1" : "969, 30, 1"),
-      .sequence_length = layout.shape.sequence,
-      .num_samples = {steps * layout.batch.global_batch, evaluations * samples_per_evaluation_, 0},
-      .seed = static_cast<uint32_t>(o.seed),
-      .vocab_size = layout.shape.vocab,
-      .eod = config_.rules.eod,
-      .memory_bytes = hw::available_memory_bytes()};
-  config.path_of_split[static_cast<size_t>(data::Split::kTrain)] = o.train_data_path;
-  config.path_of_split[static_cast<size_t>(data::Split::kValid)] = o.valid_data_path;
   const bool is_first_rank = place.dp == 0 && place.tp == 0 && place.pp == 0;
   const std::filesystem::path folder =
       o.data_cache_path.empty() ? data::default_index_folder(config) : std::filesystem::path(o.data_cache_path);
@@ -125,7 +113,13 @@ GptData::GptData(const GptOptions& o, const plan::GptLayout& layout, const plan:
   config.is_first_rank = is_first_rank;
   train_ = data::open_gpt_samples(config, data::Split::kTrain);
   if (train_ == nullptr) throw UsageError("train: the training split holds no documents", "give it a share in --split");
-  if (evaluations == 0) return;
+  if (is_first_rank) {
+    for (const SplitFact& fact : gpt_split_facts(config)) {
+      core::log_info("data, {}: {}", fact.name, fact.text);
+      if (!fact.warning.empty()) core::log_warning("{}", fact.warning);
+    }
+  }
+  if (gpt_num_evaluations(o, gpt_train_steps(o, layout.batch.global_batch)) == 0) return;
   valid_ = data::open_gpt_samples(config, data::Split::kValid);
   if (valid_ == nullptr)
     throw UsageError("train: --eval-interval needs validation data, whose split holds no documents",

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "comm/mesh_groups.h"
+#include "config/option_checks.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "models/gpt/gpt_task.h"
@@ -134,8 +135,9 @@ train::TrainRequest gpt_train_request(const FrontTask& task, const core::OptionS
           .set = set,
           .facts = gpt_run_facts(options),
           .plan_batch = [&](int64_t num_ranks) { return task.batch_plan(set, num_ranks); },
-          .make_task = [&options](comm::World& world, at::Device device,
-                                  const plan::BatchPlan&) -> std::unique_ptr<train::TrainingTask> {
+          .make_task = [&options, &set](comm::World& world, at::Device device,
+                                        const plan::BatchPlan&) -> std::unique_ptr<train::TrainingTask> {
+            for (const std::string& text : config::yielding_texts(set)) core::log_info("{}", text);
             return std::make_unique<GptTrainingTask>(options, world, device);
           }};
 }

@@ -16,6 +16,7 @@
 #include "hw/machine_memory.h"
 #include "plan/gpt_memory_bound.h"
 #include "tasks/front/device_memory.h"
+#include "tasks/gpt/front/gpt_data_config.h"
 #include "tasks/gpt/front/gpt_plan.h"
 #include "tasks/gpt/front/gpt_vocabulary.h"
 
@@ -25,9 +26,6 @@ namespace {
 using plan::GptLayout;
 using plan::GptMemory;
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
 std::string yes_no(bool value, const char* yes, const char* no) { return value ? yes : no; }
 
 /// "0-7", "0, 8, 16, 24", "0, 8, ..., 120".
@@ -214,16 +212,22 @@ core::Json stage_json(const GptLayout& layout, int stage, const StagePlan& plan)
           {"collectives", traffic}};
 }
 
+/// In the unit that suits the fullest stage.
 std::string memory_table(const GptLayout& layout, const std::vector<StagePlan>& stages) {
+  constexpr double kMiB = 1024.0 * 1024, kGiB = 1024 * kMiB;
+  double most = 0;
+  for (const StagePlan& stage : stages) most = std::max(most, stage.memory.total());
+  const auto& [unit, name] = most < kGiB ? std::pair(kMiB, "MiB") : std::pair(kGiB, "GiB");
+  const auto size = [unit = unit](double bytes) { return fmt::format("{:.1f}", bytes / unit); };
   std::string text =
-      "\nMemory of a rank by stage, GiB (kernels, messages and libraries come on top)\n"
+      fmt::format("\nMemory of a rank by stage, {} (kernels, messages and libraries come on top)\n", name) +
       "  stage  parameters  weights  grads  optim.  in flight  activ.  logits   total\n";
   for (size_t i = 0; i < stages.size(); ++i) {
     const GptMemory& m = stages[i].memory;
     text += fmt::format("  {:>5}  {:>10}  {:>7}  {:>5}  {:>6}  {:>9}  {:>6}  {:>6}  {:>6}\n", i,
-                        core::format_count(static_cast<double>(m.num_parameters)), gib(m.parameters), gib(m.gradients),
-                        gib(m.optimizer), plan::peak_in_flight(layout.pipe, static_cast<int>(i)),
-                        gib(m.activations + m.recomputed), gib(m.logits), gib(m.total()));
+                        core::format_count(static_cast<double>(m.num_parameters)), size(m.parameters),
+                        size(m.gradients), size(m.optimizer), plan::peak_in_flight(layout.pipe, static_cast<int>(i)),
+                        size(m.activations + m.recomputed), size(m.logits), size(m.total()));
   }
   text += "\nWho holds what\n";
   for (size_t i = 0; i < stages.size(); ++i)
@@ -245,6 +249,25 @@ std::string traffic_table(const GptLayout& layout, int stage, const std::vector<
       text += fmt::format("  {} in all: {} through a ring\n", axis,
                           core::format_bytes(plan::ring_bytes(traffic, axis, size)));
   return text;
+}
+
+/// What a run would refuse or read, as far as it is here.
+void add_inputs(const GptOptions& options, const GptLayout& layout, DryRunPage& page) {
+  std::vector<std::string> needed;
+  for (const NeededFlag& flag : missing_flags(options)) needed.emplace_back(flag.message);
+  if (!needed.empty()) page.warnings.push_back("a run would be refused: " + core::join(needed, "; "));
+  const std::vector<MissingFile> missing = missing_data_files(options);
+  for (const MissingFile& file : missing)
+    page.missing.push_back(fmt::format("{}: '{}' is not here; {}", file.flag, file.path, file.hint));
+  if (!missing.empty() || !has_length(options)) return;
+  try {
+    for (const SplitFact& fact : gpt_split_facts(gpt_data_config(options, layout))) {
+      page.facts.push_back({fact.name + "_data", "data, " + fact.name, fact.json, fact.text});
+      if (!fact.warning.empty()) page.warnings.push_back(fact.warning);
+    }
+  } catch (const DataError& error) {
+    page.failure = error;
+  }
 }
 
 }  // namespace
@@ -273,9 +296,7 @@ DryRunPage gpt_dry_run(GptOptions options, const core::OptionSet& set, const Wor
   run.memory_bytes = most_bytes;
   if (device) run.device_bytes = device->bytes;
   add_tensor_nodes(layout, world, run);
-  if (world.asks_for_inputs)
-    for (const MissingFile& file : missing_data_files(options))
-      run.missing.push_back(fmt::format("{}: '{}' is not here", file.flag, file.path));
+  if (world.asks_for_inputs) add_inputs(options, layout, run);
   run.facts.push_back(
       {"memory_bytes", "memory", most_bytes, fmt::format("{} on the fullest rank", core::format_bytes(most_bytes))});
   run.facts.push_back(device_fact);

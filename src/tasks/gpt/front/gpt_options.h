@@ -129,6 +129,16 @@ struct GptOptions : config::RunOptions {
 /// have no effect here.
 core::OptionSet declare_gpt_options(GptOptions& options);
 
+/// What a run cannot do without, and is not given.
+struct NeededFlag {
+  const char* message;
+  const char* hint;
+};
+std::vector<NeededFlag> missing_flags(const GptOptions& options);
+
+/// Is it said how long to train?
+inline bool has_length(const GptOptions& options) { return options.train_iters || options.train_samples; }
+
 /// What follows from other flags: --precision from --bf16 or --fp16, gradients in fp32 with bf16, selective
 /// recomputation.
 void fill_gpt_defaults(GptOptions& options, core::OptionSet& set);
@@ -140,6 +150,9 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
 /// The model that the options describe: --model with the flags that change it, or all of it from flags. UsageError
 /// where it is not complete.
 config::GptShape gpt_shape_of(const GptOptions& options);
+
+/// Does a flag say how many tokens there are? Else the tokenizer does, and until it is read a default stands in.
+bool has_known_vocabulary(const GptOptions& options);
 
 /// Name of the training precision: 16-bit weights have fp32 masters.
 std::string gpt_precision(const GptOptions& options);

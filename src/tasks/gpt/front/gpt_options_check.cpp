@@ -18,7 +18,8 @@ void check_model(const GptOptions& o) {
   config::refuse_if(o.swiglu && o.squared_relu, "--swiglu and --squared-relu contradict each other",
                     "drop one of the two");
   config::refuse_if(o.apply_layernorm_1p && o.normalization == "RMSNorm",
-                    "--apply-layernorm-1p contradicts --normalization RMSNorm", "drop one of the two");
+                    "--apply-layernorm-1p with --normalization RMSNorm is not supported",
+                    "weights around zero are those of LayerNorm here: drop one of the two");
 }
 
 void check_precision(const GptOptions& o, const core::OptionSet& set) {
@@ -83,16 +84,11 @@ void check_length(const GptOptions& o, const core::OptionSet& set) {
                       fmt::format("--{} belongs to --lr-decay-style WSD", flag), "add it, or drop this flag");
 }
 
-/// What a run cannot do without, told at once.
+/// All at once; a dry run needs none of them.
 void check_needed(const GptOptions& o, UsageProblems& problems) {
   if (o.dry_run) return;
-  const auto need = [&](bool is_given, const char* message, const char* hint) {
-    problems.collect([&] { config::refuse_if(!is_given, message, hint); });
-  };
-  need(o.train_iters || o.train_samples, "how long to train is not given", "give --train-iters or --train-samples");
-  need(o.lr.has_value(), "--lr is not given", "for example --lr 1e-4");
-  need(o.mock_data || !o.data_path.empty() || !o.train_data_path.empty(), "no data are given",
-       "give --data-path PREFIX, or --mock-data");
+  for (const NeededFlag& flag : missing_flags(o))
+    problems.collect([&] { config::refuse_if(true, flag.message, flag.hint); });
 }
 
 void check_data(const GptOptions& o) {
@@ -137,6 +133,15 @@ void refuse_megatron_checkpoint(const GptOptions& options) {
 
 }  // namespace
 
+std::vector<NeededFlag> missing_flags(const GptOptions& o) {
+  std::vector<NeededFlag> missing;
+  if (!has_length(o)) missing.push_back({"how long to train is not given", "give --train-iters or --train-samples"});
+  if (!o.lr) missing.push_back({"--lr is not given", "for example --lr 1e-4"});
+  if (!o.mock_data && o.data_path.empty() && o.train_data_path.empty())
+    missing.push_back({"no data are given", "give --data-path PREFIX, or --mock-data"});
+  return missing;
+}
+
 /// --save DIR is the folder of the run; --load of the same folder goes on with it, or begins it.
 void fill_run_folder(GptOptions& options, core::OptionSet& set) {
   if (options.save.empty()) return;
@@ -166,7 +171,40 @@ void take_model_of_load(GptOptions& options, core::OptionSet& set) {
   set.mark_derived("model", "config.json of --load");
 }
 
+namespace {
+
+/// Flags that say the same in different ways.
+const std::vector<config::Alternatives>& gpt_alternatives() {
+  static const std::vector<config::Alternatives> groups{
+      {{{"precision"}}, {{"bf16"}}, {{"fp16"}}},
+      {{{"accumulate-allreduce-grads-in-fp32"}}, {{"grad-reduce-in-bf16"}}},
+      {{{"recompute-activations"}}, {{"recompute-granularity"}, {"recompute-method", "recompute-num-layers"}}},
+      {{{"train-iters"}, {"lr-decay-iters", "lr-warmup-iters"}},
+       {{"train-samples"}, {"lr-decay-samples", "lr-warmup-samples"}}},
+      {{{"lr-warmup-fraction"}}, {{"lr-warmup-iters"}}, {{"lr-warmup-samples"}}},
+      {{{"mock-data"}}, {{"data-path"}, {"split"}}, {{"train-data-path", "valid-data-path"}}},
+      {{{"num-layers-per-virtual-pipeline-stage"}},
+       {{"num-virtual-stages-per-pipeline-rank"}},
+       {{"pipeline-model-parallel-layout"}}},
+      {{{"swiglu"}}, {{"squared-relu"}}},
+      {{{"finetune"}}, {{"no-load-optim"}}},
+      {{{"save"}}, {{"logs", "name"}}},
+      {{{"dist-timeout"}}, {{"distributed-timeout-minutes"}}}};
+  return groups;
+}
+
+void yield_to_command_line(core::OptionSet& set) {
+  const std::vector<config::Yielding> all = config::find_yielding(set, gpt_alternatives());
+  if (all.empty()) return;
+  GptOptions fresh;
+  const core::OptionSet defaults = declare_gpt_options(fresh);
+  for (const config::Yielding& one : all) config::take_default(set, defaults, one);
+}
+
+}  // namespace
+
 void fill_gpt_defaults(GptOptions& options, core::OptionSet& set) {
+  yield_to_command_line(set);
   if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
   refuse_megatron_checkpoint(options);
   fill_run_folder(options, set);
@@ -222,8 +260,13 @@ void check_other_pairs(const GptOptions& options) {
                     "--overlap-param-gather belongs to --use-distributed-optimizer", "add it, or drop this flag");
 }
 
-std::vector<std::string> gpt_warnings(const GptOptions& options) {
+std::vector<std::string> gpt_warnings(const GptOptions& options, const core::OptionSet& set) {
   std::vector<std::string> warnings;
+  if (set.is_given("eval-iters") && options.eval_iters > 0 && !options.eval_interval)
+    warnings.push_back(
+        fmt::format("--eval-iters {} without --eval-interval: the model is never evaluated (Megatron-LM "
+                    "does so every 1000 steps and at the end)",
+                    options.eval_iters));
   const double dropout = gpt_shape_of(options).attention_dropout;
   if (options.use_flash_attn && dropout > 0 && options.device == "cpu")
     warnings.push_back(
@@ -265,7 +308,7 @@ std::vector<std::string> check_gpt_options(const GptOptions& options, const core
   problems.collect([&] { check_other_pairs(options); });
   problems.collect([&] { check_attention(options); });
   problems.raise();
-  return gpt_warnings(options);
+  return gpt_warnings(options, set);
 }
 
 }  // namespace lockstep::tasks

@@ -1,6 +1,7 @@
 // The model that the flags of `train gpt` describe.
 #include <algorithm>
 
+#include "config/option_checks.h"
 #include "core/error.h"
 #include "tasks/gpt/front/gpt_options.h"
 
@@ -69,9 +70,12 @@ void set_vocabulary(const GptOptions& o, config::GptShape& shape) {
   take(o.make_vocab_size_divisible_by, shape.vocab_multiple);
   if (o.vocab_size || o.make_vocab_size_divisible_by) shape.fixed_vocab = std::nullopt;
   take(o.padded_vocab_size, shape.fixed_vocab);
+  if (!has_known_vocabulary(o) && o.padded_vocab_size) shape.vocab = std::min(shape.vocab, *o.padded_vocab_size);
 }
 
 }  // namespace
+
+bool has_known_vocabulary(const GptOptions& options) { return !options.model.empty() || options.vocab_size; }
 
 config::GptShape gpt_shape_of(const GptOptions& options) {
   config::GptShape shape;
