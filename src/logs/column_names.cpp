@@ -6,12 +6,15 @@
 #include <span>
 #include <vector>
 
+#include "core/characters.h"
 #include "core/csv_table.h"
 #include "core/error.h"
 #include "core/strings.h"
 
 namespace lockstep::logs {
 namespace {
+
+using core::is_digit;
 
 struct Synonyms {
   std::string_view quantity;
@@ -67,6 +70,10 @@ constexpr Synonyms kQuantities[] = {
      "tokens_per_s_per_gpu tokens_s_gpu tokens_per_s_gpu tokens_per_sec_per_gpu tokens_per_second_per_gpu tok_s_gpu "
      "tokens_s_device tokens_per_gpu_per_s tokens_per_gpu_per_second tokens_sec_gpu tokens_s_per_gpu tok_s_per_gpu "
      "tokens_per_gpu_per_sec tokens_gpu_s tokens_gpu_sec tokens_second_gpu tgs throughput_t_s_gpu"},
+    {"accumulation_steps", ColumnUse::kResults,
+     "accumulation_steps accumulation accum accum_steps grad_accum grad_accum_steps gradaccum grad_acc grad_acc_steps "
+     "gradient_accumulation gradient_accumulation_steps gradient_accumulation_step accumulate_steps "
+     "gradient_accumulate_steps ga ga_steps"},
     {"tflops_per_gpu", ColumnUse::kBoth, "tflops_per_gpu tflops_per_device"},
     {"tflops_per_gpu", ColumnUse::kSteps, "tflops"},
     {"tflops_per_gpu", ColumnUse::kResults,
@@ -174,16 +181,21 @@ bool counts(std::string_view word) { return holds_word("number num no nr n of co
 
 /// "A100", "MI250X" and "DGX" name a device.
 bool names_device(std::string_view word) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const bool has_digit = std::any_of(word.begin(), word.end(), is_digit);
   return has_digit || holds_word("dgx hgx nvidia amd intel tesla google compute", word);
 }
 
-/// "GPU number", "# of accelerators", "DGX A100 nodes": one word that is counted, beside words that count and names of
-/// devices. "model parallel GPUs", "GPUs per node" and "GPU hours" count something else, "GPU" alone may name one.
+/// "a100s": several devices of a name.
+bool names_devices(std::string_view word) {
+  return word.size() > 2 && word.back() == 's' && !is_digit(word.front()) && is_digit(word[word.size() - 2]);
+}
+
+/// "GPU number", "# of accelerators", "DGX A100 nodes", "number of A100s": one word that is counted, beside words that
+/// count and names of devices. "model parallel GPUs", "GPUs per node" and "GPU hours" count something else, "GPU" alone
+/// may name one.
 std::string_view counted_size(std::string_view plain_name) {
   std::string_view counted;
-  bool is_plural = false, is_counted = false;
+  bool is_plural = false, is_counted = false, has_names = false;
   for (const std::string& word : core::split(std::string(plain_name), "_")) {
     if (const std::string_view found = counted_by(word); !found.empty()) {
       if (!counted.empty()) return {};
@@ -194,7 +206,9 @@ std::string_view counted_size(std::string_view plain_name) {
     } else if (!names_device(word)) {
       return {};
     }
+    has_names = has_names || names_devices(word);
   }
+  if (counted.empty() && is_counted && has_names) return "gpus";
   return is_plural || is_counted ? counted : std::string_view();
 }
 }  // namespace
@@ -215,8 +229,15 @@ bool counts_devices_of_node(std::string_view plain_name) {
   return has_devices && has_node && (has_per || plain_name.find("_node") != std::string_view::npos);
 }
 
+std::string spelled_out(const std::string& plain_name) {
+  std::vector<std::string> words = core::split(plain_name, "_");
+  for (std::string& word : words)
+    if (holds_word("bsz bs batchsize", word)) word = "batch_size";
+  return core::join(words, "_");
+}
+
 std::string known_column(const std::string& header) {
-  const std::string name = core::plain_name(header);
+  const std::string name = spelled_out(core::plain_name(header));
   if (step_time_decimals(name) >= 0) return std::string(kStepTimeColumn);
   if (is_solution_time(name)) return std::string(kSolutionTimeColumn);
   if (const std::string_view quantity = find_quantity(name, ColumnUse::kResults); !quantity.empty())

@@ -17,6 +17,8 @@ std::string_view find_duration(std::string_view stem, ColumnUse use);
 /// The name under which formulas over a table of results know a column: "n_nodes" and "Number of nodes" -> "nodes",
 /// "throughput (tokens/s)" -> "tokens_per_s". A name that stands for nothing known is kept.
 std::string known_column(const std::string& header);
+/// A plain name with its short words for a batch in full: "bsz_per_device" -> "batch_size_per_device".
+std::string spelled_out(const std::string& plain_name);
 /// Does a column tell the devices of one node: "gpus_per_node", "GPU num per node"?
 bool counts_devices_of_node(std::string_view plain_name);
 /// Decimals by which a results column of step times is finer than seconds; below 0 for other columns.

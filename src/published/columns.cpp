@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -13,6 +12,8 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "logs/column_names.h"
+#include "published/added_columns.h"
+#include "published/field_texts.h"
 #include "published/rate_names.h"
 
 namespace lockstep::published {
@@ -21,66 +22,6 @@ namespace {
 using logs::known_column;
 using logs::kSolutionTimeColumn;
 using logs::kStepTimeColumn;
-
-/// Are all fields of a column numbers, whatever their commas, and some there?
-bool is_numeric(const core::CsvTable& table, size_t column) {
-  return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
-    return core::parse_double(row[column]) || core::has_ambiguous_comma(row[column]) || is_absent(row[column]);
-  });
-}
-
-/// The first comma of a column of numbers that take_thousands left is an error.
-void refuse_commas(const core::CsvTable& table) {
-  for (size_t column = 0; column < table.columns.size(); ++column) {
-    if (!is_numeric(table, column)) continue;
-    std::optional<size_t> refused;
-    for (size_t row = 0; row < table.rows.size(); ++row) {
-      const std::string& text = table.rows[row][column];
-      if (!core::has_ambiguous_comma(text)) continue;
-      if (!refused) refused = row;
-      if (core::may_part_thousands(text)) continue;
-      refused = row;  // which shows best what the commas of this column are
-      break;
-    }
-    if (refused)
-      throw DataError(
-          fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(),
-                      table.lines[*refused], table.columns[column], table.rows[*refused][column]),
-          core::kCommaHint);
-  }
-}
-
-/// Do commas part thousands in a column? Some field says so itself ("1,234,567", "1,234.5"), or the file is parted by
-/// commas, so that "1,650" stood in quotes, and all else in the column are numbers.
-bool parts_thousands(const core::CsvTable& table, size_t column) {
-  const auto has = [&](const auto& is_such) {
-    return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return is_such(row[column]); });
-  };
-  if (!has(core::may_part_thousands)) return false;
-  if (has([](const std::string& text) { return core::may_part_thousands(text) && !core::has_ambiguous_comma(text); }))
-    return true;
-  return table.separator == ',' && !has([](const std::string& text) {
-           return !core::may_part_thousands(text) && !core::parse_double(text) && !is_absent(text);
-         });
-}
-
-/// Takes commas out of fields where they part thousands, and says so where one of them could be a decimal comma.
-void take_thousands(ResultTable& result) {
-  core::CsvTable& table = result.table;
-  for (size_t column = 0; column < table.columns.size(); ++column) {
-    if (!parts_thousands(table, column)) continue;
-    std::string doubtful;
-    for (auto& row : table.rows) {
-      if (!core::may_part_thousands(row[column])) continue;
-      const std::string given = row[column];
-      row[column] = core::replace_all(given, ",", "");
-      if (doubtful.empty() && core::has_ambiguous_comma(given))
-        doubtful = fmt::format("Commas in column '{}' part thousands: '{}' was read as {}.", table.columns[column],
-                               given, row[column]);
-    }
-    if (!doubtful.empty()) result.notes.push_back(std::move(doubtful));
-  }
-}
 
 /// The known name of a column of rates, and what its values are times to be in that unit.
 struct KnownRate {
@@ -339,32 +280,6 @@ bool tells_several_batches(const core::CsvTable& table, size_t column, const std
   });
 }
 
-/// Nodes and the devices of each, where these differ between the rows (1, 4, 8, 8, 8 devices on 1, 1, 1, 2, 4 nodes):
-/// a column of all devices follows.
-void add_devices(ResultTable& result) {
-  core::CsvTable& table = result.table;
-  const auto nodes = table.find("nodes");
-  if (!nodes || table.find("gpus") || table.find("devices")) return;
-  for (size_t column = 0; column < table.columns.size(); ++column) {
-    if (!tells_devices_of_node(table.columns[column])) continue;
-    std::vector<std::string> counts;
-    bool differs = false;
-    for (const auto& row : table.rows) {
-      const auto all = core::parse_double(row[*nodes]), each = core::parse_double(row[column]);
-      if (!all || !each) return;
-      counts.push_back(fmt::format("{:g}", *all * *each));
-      differs = differs || row[column] != table.rows.front()[column];
-    }
-    if (!differs) return;
-    result.notes.push_back(
-        fmt::format("Devices were computed: '{}' x '{}'.", result.given[*nodes], result.given[column]));
-    table.columns.emplace_back("devices");
-    result.given.emplace_back("devices");
-    for (size_t row = 0; row < table.rows.size(); ++row) table.rows[row].push_back(counts[row]);
-    return;
-  }
-}
-
 /// Leaves out the rows that lack what all else follows from, and refuses words in columns of numbers.
 void drop_incomplete_rows(ResultTable& result) {
   core::CsvTable& table = result.table;
@@ -412,17 +327,11 @@ void check_size(const core::CsvTable& table) {
 
 bool tells_devices_of_node(const std::string& column) { return logs::counts_devices_of_node(core::plain_name(column)); }
 
+std::string plain_column(const std::string& column) { return logs::spelled_out(core::plain_name(column)); }
+
 bool is_step_time_without_unit(const std::string& column) {
   const std::string name = core::plain_name(column);
   return name != "time" && name != "step" && logs::find_duration(name, logs::ColumnUse::kResults) == "step_time";
-}
-
-bool is_absent(const std::string& text) {
-  constexpr std::array<std::string_view, 17> kWords = {"",       "-",   "--",    "---",     "?",      "x",
-                                                       "n/a",    "na",  "nan",   "none",    "null",   "fail",
-                                                       "failed", "oom", "error", "timeout", "missing"};
-  const std::string lower = core::to_lower_ascii(text);
-  return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
 }
 
 int num_decimals(const std::string& text) {
@@ -438,6 +347,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   check_size(result.table);
   core::CsvTable& table = result.table;
   result.given = table.columns;
+  take_units(result);
   take_thousands(result);
   refuse_commas(table);
   const KnownRate unit = throughput_unit(table);
@@ -451,6 +361,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
     const bool is_clock = known == kSolutionTimeColumn && !is_numeric(table, column);
     if (is_clock && !take_clock_times(result, column)) continue;
+    take_prefixes(result, column, known);
     if (known == given && scale == 1) {
       if (is_clock) result.notes.push_back(fmt::format("Times of column '{}' were read as seconds.", given));
       continue;
@@ -469,8 +380,10 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     if (is_new) rename_column(result, column, known, has_percent, scale, is_unit_missing);
     if (is_new && is_clock) result.notes.back() = fmt::format("Column '{}' was read as {}, in seconds.", given, known);
   }
+  add_sizes(result);
   drop_incomplete_rows(result);
   add_devices(result);
+  add_accumulated_batches(result);
   return result;
 }
 

@@ -639,9 +639,11 @@ TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
   EXPECT_NE(error_of("nodes,global_batch,step_ms,step_time_s\n1,256,500,0.5\n")
                 .find("the columns 'step_time_s' and 'step_ms' both tell step_time_s"),
             std::string::npos);
-  EXPECT_NE(error_of("nodes,samples_per_s\n1,100 samples/s\n")
-                .find("line 2, column 'samples_per_s': '100 samples/s' is no finite number"),
-            std::string::npos);
+  for (const char* rows : {"1,100 tokens/s\n", "1,100 tokens/s\n2,190 samples/s\n", "1,100 tokens/s\n2,190\n"})
+    EXPECT_NE(error_of(std::string("nodes,samples_per_s\n") + rows)
+                  .find("line 2, column 'samples_per_s': '100 tokens/s' is no finite number"),
+              std::string::npos)
+        << rows;
   const std::string comma = error_of("nodes;samples_per_s\n1;100\n2;190,5\n");
   for (const char* words :
        {"line 3, column 'samples_per_s': '190,5' is a number with a comma", "write a decimal point"})
@@ -665,6 +667,24 @@ TEST(Published, CommasInQuotesPartThousands) {
   EXPECT_NE(error_of("nodes;samples_per_s\n1;950\n2;1,650\n").find("'1,650' is a number with a comma"),
             std::string::npos)
       << "where semicolons part fields, commas are decimal ones";
+}
+
+TEST(Published, UnitsInFieldsBelongToTheirColumn) {
+  const PublishedTable table =
+      table_of("nodes,gpus,Throughput,Speed up\n1,8,432 img/s,1.00x\n2,16,\"1,850 img/s\",4.28x\n4,32,-,\n");
+  ASSERT_EQ(table.printed.rows.size(), 2u);
+  EXPECT_EQ(table.printed.text(1, "samples_per_s"), "1850");
+  EXPECT_EQ(table.printed.text(1, "speedup"), "4.28");
+  EXPECT_NE(notes_of_table(table).find("The fields of column 'Throughput' are in 'img/s'."), std::string::npos);
+  EXPECT_EQ(table_of("nodes,img/s\n1,432 img/s\n2,850 img/s\n").printed.text(0, "samples_per_s"), "432");
+}
+
+TEST(Published, AccumulatedBatchesAreNoBatchesThatContradict) {
+  const PublishedTable table =
+      table_of("gpus,batch per GPU,accumulation steps,samples/s\n8,64,128,100\n16,64,64,190\n");
+  EXPECT_EQ(table.printed.text(1, "local_batch"), "4096");
+  EXPECT_EQ(table.printed.text(1, "micro_batch"), "64");
+  EXPECT_NEAR(number_of(table, "efficiency_pct", 1), 95, 1e-9);
 }
 
 TEST(Published, ARowThatWasNotMeasuredIsLeftOutAndNamed) {

@@ -1,0 +1,150 @@
+#include "published/field_texts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/characters.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "published/rate_names.h"
+
+namespace lockstep::published {
+
+size_t number_end(const std::string& text) {
+  size_t end = 0;
+  while (end < text.size() && (core::is_digit(text[end]) || (end > 0 && (text[end] == '.' || text[end] == ',')))) ++end;
+  return end;
+}
+
+bool is_numeric(const core::CsvTable& table, size_t column) {
+  return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return core::parse_double(row[column]) || core::has_ambiguous_comma(row[column]) || is_absent(row[column]);
+  });
+}
+
+namespace {
+/// Does a table write its decimals with a point, and none with a comma?
+bool writes_points(const core::CsvTable& table) {
+  bool has_point = false;
+  for (const auto& row : table.rows)
+    for (const std::string& text : row) {
+      if (core::has_ambiguous_comma(text) && !core::may_part_thousands(text)) return false;
+      has_point = has_point || (text.find('.') != std::string::npos && core::parse_double(text));
+    }
+  return has_point;
+}
+
+/// Do commas part thousands in a column? Some field says so itself ("1,234,567", "1,234.5"), or all in the column are
+/// numbers and either the file is parted by commas, so that "1,650" stood in quotes, or it writes decimal points.
+bool parts_thousands(const core::CsvTable& table, size_t column) {
+  const auto has = [&](const auto& is_such) {
+    return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return is_such(row[column]); });
+  };
+  if (!has(core::may_part_thousands)) return false;
+  if (has([](const std::string& text) { return core::may_part_thousands(text) && !core::has_ambiguous_comma(text); }))
+    return true;
+  const bool has_others = has([](const std::string& text) {
+    return !core::may_part_thousands(text) && !core::parse_double(text) && !is_absent(text);
+  });
+  return !has_others && (table.separator == ',' || writes_points(table));
+}
+
+/// What stands behind the number of every field of a column, "img/s" of "432 img/s"; empty where they differ.
+std::string shared_unit(const core::CsvTable& table, size_t column) {
+  std::string unit;
+  for (const auto& row : table.rows) {
+    if (is_absent(row[column])) continue;
+    const size_t end = number_end(row[column]);
+    const std::string own(core::trim(std::string_view(row[column]).substr(end)));
+    if (end == 0 || own.empty() || (!unit.empty() && own != unit)) return {};
+    unit = own;
+  }
+  return unit;
+}
+
+/// The name of a column that holds the unit of its fields too: a rate, a time, or the "x" of a ratio, which needs none.
+/// Nothing for other units, and where the name has another one.
+std::optional<std::string> name_with_unit(const std::string& column, const std::string& unit) {
+  const std::string plain = core::plain_name(column), plain_unit = "_" + core::plain_name(unit);
+  const RateName rate = parse_rate_name(unit), own = parse_rate_name(column);
+  const bool is_rate = rate.is_whole && rate.thing != RateThing::kNone && rate.has_period;
+  const bool is_time = core::find_time_unit(plain_unit).has_value();
+  if (unit == "x" || ((is_rate || is_time) && core::ends_with("_" + plain, plain_unit))) return column;
+  const bool has_own = is_rate ? own.thing != RateThing::kNone : core::find_time_unit(plain).has_value();
+  const bool is_same = own.thing == rate.thing && own.scale == rate.scale && own.of == rate.of;
+  if ((!is_rate && !is_time) || (has_own && !(is_rate && is_same))) return std::nullopt;
+  return has_own ? column : fmt::format("{} ({})", column, unit);
+}
+}  // namespace
+
+void take_thousands(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    if (!parts_thousands(table, column)) continue;
+    std::string doubtful;
+    for (auto& row : table.rows) {
+      if (!core::may_part_thousands(row[column])) continue;
+      const std::string given = row[column];
+      row[column] = core::replace_all(given, ",", "");
+      if (doubtful.empty() && core::has_ambiguous_comma(given))
+        doubtful = fmt::format("Commas in column '{}' part thousands: '{}' was read as {}.", table.columns[column],
+                               given, row[column]);
+    }
+    if (!doubtful.empty()) result.note_doubt(std::move(doubtful));
+  }
+}
+
+void take_units(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    const std::string unit = shared_unit(table, column);
+    if (unit.empty()) continue;
+    const auto name = name_with_unit(table.columns[column], unit);
+    if (!name || table.find(*name).value_or(column) != column) continue;
+    for (auto& row : table.rows)
+      if (!is_absent(row[column])) row[column].resize(number_end(row[column]));
+    result.notes.push_back(fmt::format("The fields of column '{}' are in '{}'.", table.columns[column], unit));
+    table.columns[column] = *name;
+  }
+}
+
+void refuse_commas(const core::CsvTable& table) {
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    if (!is_numeric(table, column)) continue;
+    std::optional<size_t> refused;
+    for (size_t row = 0; row < table.rows.size(); ++row) {
+      const std::string& text = table.rows[row][column];
+      if (!core::has_ambiguous_comma(text)) continue;
+      if (!refused) refused = row;
+      if (core::may_part_thousands(text)) continue;
+      refused = row;  // which shows best what the commas of this column are
+      break;
+    }
+    if (refused)
+      throw DataError(
+          fmt::format("report: '{}' line {}, column '{}': '{}' is a number with a comma", table.source.string(),
+                      table.lines[*refused], table.columns[column], table.rows[*refused][column]),
+          core::kCommaHint);
+  }
+}
+
+void take_prefixes(ResultTable& result, size_t column, const std::string& known) {
+  if (known != "global_batch") return;
+  std::string example;
+  for (auto& row : result.table.rows) {
+    std::string& text = row[column];
+    const size_t end = number_end(text);
+    const auto value = core::parse_double(std::string_view(text).substr(0, end));
+    if (!value || end + 1 != text.size()) continue;
+    const char prefix = text.back();
+    if (prefix != 'k' && prefix != 'K' && prefix != 'M') continue;
+    const std::string number = fmt::format("{:.15g}", *value * (prefix == 'M' ? 1e6 : 1e3));
+    if (example.empty()) example = fmt::format("'{}' was read as {}", text, number);
+    text = number;
+  }
+  if (!example.empty()) result.note_doubt(fmt::format("Column '{}': {}.", result.given[column], example));
+}
+
+}  // namespace lockstep::published

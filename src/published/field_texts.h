@@ -1,0 +1,23 @@
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "published/result_table.h"
+
+namespace lockstep::published {
+
+/// Where the number that a field begins with ends: 3 of "432 img/s", 0 of "A100".
+size_t number_end(const std::string& text);
+/// Are all fields of a column numbers, whatever their commas, and some there?
+bool is_numeric(const core::CsvTable& table, size_t column);
+
+/// "432 img/s", "512 ms" and "1.98x" in all fields of a column: the unit goes into its name, the fields become numbers.
+void take_units(ResultTable& result);
+/// Takes commas out of fields where they part thousands, and says so where one of them could be a decimal comma.
+void take_thousands(ResultTable& result);
+/// "0.125M" and "512k" in a column of global batches become numbers; `known` is the column's known name.
+void take_prefixes(ResultTable& result, size_t column, const std::string& known);
+/// DataError for the first comma in a column of numbers that take_thousands left.
+void refuse_commas(const core::CsvTable& table);
+
+}  // namespace lockstep::published
