@@ -48,28 +48,74 @@ constexpr UsualNode kUsualNodes[] = {{"gb200", "GB200", 4, 50},
                                      {"pascal", "P100 SXM2 16GB", 4, 3.125},
                                      {"mi300x", "MI300X", 8, 50},
                                      {"mi250x", "MI250X GCD", 8, 12.5},
-                                     {"mi250", "MI250X GCD", 8, 12.5}};
+                                     {"mi250", "MI250X GCD", 8, 12.5},
+                                     {"dgx2h", "V100 SXM2 32GB", 16, 6.25},
+                                     {"dgx2", "V100 SXM2 32GB", 16, 6.25},
+                                     {"dgx1v", "V100 SXM2 32GB", 8, 6.25}};
 constexpr double kUsualNetworkLogSd = 0.5;  // clouds give a quarter of it, some sites twice as much
 
-/// The word with no letter or digit beside it, but for what belongs to a board's name: "A100-80GB", "8xH100".
-bool names_device(const std::string& lower, std::string_view word) {
+/// Where the word stands with no letter or digit beside it, but for what belongs to a board's name: "A100-80GB",
+/// "8xH100".
+size_t find_device_word(const std::string& lower, std::string_view word) {
   for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
     const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
     const bool begins = at == 0 || !is_part(lower[at - 1]) || lower[at - 1] == 'x';
     const size_t end = at + word.size();
-    if (begins && (end == lower.size() || !is_part(lower[end]) || lower[end] == 's')) return true;
+    if (begins && (end == lower.size() || !is_part(lower[end]) || lower[end] == 's')) return at;
   }
-  return false;
+  return std::string::npos;
+}
+
+/// GB of the words "80gb" or "80", "gb" at `at`.
+std::optional<double> gbytes_at(const std::vector<std::string>& words, size_t at) {
+  if (at >= words.size()) return std::nullopt;
+  std::string number = words[at];
+  if (core::ends_with(number, "gb"))
+    number.resize(number.size() - 2);
+  else if (at + 1 == words.size() || words[at + 1] != "gb")
+    return std::nullopt;
+  return core::parse_double(number);
+}
+
+/// The board of a chip that a text means, as what stands beside the chip's name tells its memory and its bus: "A100 SXM
+/// 40GB", "a100_40gb", "40 GB A100", "V100-PCIE-16GB"; `usual` where that tells none of the table.
+std::string_view board_in(const std::string& lower, size_t begin, std::string_view word, std::string_view usual) {
+  constexpr std::string_view kBetween[] = {"sxm",  "sxm2",  "sxm3", "sxm4", "sxm5",   "s",     "gpu", "gpus",
+                                           "hbm2", "hbm2e", "hbm3", "pcie", "tensor", "cores", "core"};
+  const auto words_of = [](const std::string& text) { return core::split(core::plain_name(text), "_"); };
+  const size_t end = begin + word.size();
+  const std::vector<std::string> behind = words_of(lower.substr(end, lower.find_first_of(",;|", end) - end));
+  size_t at = 0;
+  bool is_pcie = false;
+  for (; at < behind.size() && std::find(std::begin(kBetween), std::end(kBetween), behind[at]) != std::end(kBetween);
+       ++at)
+    is_pcie = is_pcie || behind[at] == "pcie";
+  auto told = gbytes_at(behind, at);
+  const size_t phrase = lower.find_last_of(",;|", begin) + 1;  // npos + 1 is 0
+  const std::vector<std::string> before = words_of(lower.substr(phrase, begin - phrase));
+  if (!told && !before.empty())
+    told = gbytes_at(before, before.size() - (before.back() == "gb" && before.size() > 1 ? 2 : 1));
+  is_pcie = is_pcie || (told && at + 1 < behind.size() && behind[at + 1] == "pcie");
+  const auto chip_of = [](std::string_view board) { return board.substr(0, board.find(' ')); };
+  if (!told && !is_pcie) return usual;
+  for (const hw::DeviceSpec& spec : hw::device_specs())
+    if (chip_of(spec.name) == chip_of(usual) && (spec.name.find("PCIe") != std::string_view::npos) == is_pcie &&
+        (!told || spec.memory_gbytes == *told))
+      return spec.name;
+  return usual;
 }
 }  // namespace
 
 std::optional<Machine> usual_machine_in(std::string_view text) {
-  const std::string lower = core::to_lower_ascii(text);
+  std::string lower = core::to_lower_ascii(text);
+  for (const char* parted : {"dgx-", "dgx "}) lower = core::replace_all(lower, parted, "dgx");
   for (const UsualNode& node : kUsualNodes) {
-    if (!names_device(lower, node.word)) continue;
-    const hw::SystemSpec system{.name = node.device,
+    const size_t at = find_device_word(lower, node.word);
+    if (at == std::string::npos) continue;
+    const std::string_view board = board_in(lower, at, node.word, node.device);
+    const hw::SystemSpec system{.name = board,
                                 .devices_per_node = node.devices_per_node,
-                                .device = node.device,
+                                .device = board,
                                 .injection_gbytes_per_s = node.devices_per_node * node.gbytes_per_device};
     Machine machine = machine_of(system);
     const std::string source = "usual for such nodes";
@@ -77,8 +123,6 @@ std::optional<Machine> usual_machine_in(std::string_view text) {
     machine.remarks.clear();  // on boards that nobody named
     machine.node_gbytes_per_s.source = source;
     machine.network_efficiency_sd = {kUsualNetworkLogSd * machine.network_efficiency.value, source};
-    if (lower.find("40gb") != std::string::npos || lower.find("40 gb") != std::string::npos)
-      machine.memory_gbytes = {std::min(machine.memory_gbytes.value, 40.0), "told"};
     return machine;
   }
   return std::nullopt;

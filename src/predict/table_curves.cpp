@@ -53,8 +53,9 @@ std::string batch_text(const FormulaContext& context, const std::vector<size_t>&
     const std::string& value = context.table.rows[rows.front()][column];
     const bool is_shared =
         std::all_of(rows.begin(), rows.end(), [&](size_t row) { return context.table.rows[row][column] == value; });
-    if (counts_batch_in_tokens(context.table.columns[column]) && is_shared && !core::parse_double(value))
-      return "; global batch of " + value + " tokens";
+    if (!counts_batch_in_tokens(context.table.columns[column]) || !is_shared || core::parse_double(value)) continue;
+    return is_batch_of_device(context.table.columns[column]) ? "; batch of " + value + " tokens per device"
+                                                             : "; global batch of " + value + " tokens";
   }
   return "";
 }
@@ -64,7 +65,7 @@ std::optional<int64_t> shared_count(const FormulaContext& context, const std::ve
                                     std::initializer_list<const char*> names) {
   for (const char* name : names)
     for (size_t column = 0; column < context.table.columns.size(); ++column) {
-      if (core::plain_name(context.table.columns[column]) != name) continue;
+      if (published::plain_column(context.table.columns[column]) != name) continue;
       const auto value = core::parse_double(context.table.rows[rows.front()][column]);
       const bool is_shared = std::all_of(rows.begin(), rows.end(), [&](size_t row) {
         return core::parse_double(context.table.rows[row][column]) == value;
@@ -99,28 +100,61 @@ void take_columns(const FormulaContext& context, const std::vector<size_t>& rows
        "pipeline stages", work.pp);
   take({"vp", "vpp", "virtual_pipeline_parallel_size", "virtual_stages"}, "virtual stages", work.chunks);
   take_model_parallel_size(context, rows, work);
+  take({"cp", "context_parallel", "context_parallel_size", "cp_size"}, "context ranks", work.cp);
+  take({"ep", "expert_parallel", "expert_parallel_size", "expert_model_parallel_size", "ep_size"}, "expert ranks",
+       work.ep);
   take({"mbs", "micro_batch", "micro_batch_size", "microbatch_size", "microbatchsize"}, "micro-batch",
        work.micro_batch);
-  if (const auto parameters = shared_count(context, rows, {"parameters", "params", "num_parameters"})) {
-    work.parameters = static_cast<double>(*parameters);
-    work.are_parameters_certain = true;
-    work.facts.push_back({"parameters", fmt::format("{}", *parameters), "column of the table"});
-  }
 }
 
-/// "Parameters (billion)": of the rows' model, where all share it.
-void take_billions(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
+/// "ZeRO stage" of 1 to 3, and "Zero1" of the ranks of its groups.
+void take_sharding_columns(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
+  const auto stage = shared_count(context, rows, {"zero_stage", "zero"});
+  const bool has_states = (stage && *stage < 3) || shared_count(context, rows, {"zero1", "zero_1", "zero2", "zero_2"});
+  if (stage == 3)
+    work.sharding = Sharding::kFull;
+  else if (has_states)
+    work.holds_parameters = true;
+  else
+    return;
+  work.facts.push_back(
+      {"sharding",
+       has_states ? "of the optimizer's states: two passes of the parameters" : "full: three passes of the parameters",
+       "column of the table"});
+}
+
+/// Parameters that a column counts in each unit: 1 in "NumParams", 1e9 in "Parameters (billion)"; 0: it counts others.
+double parameters_per_unit(const std::string& column) {
+  const std::string name = core::plain_name(column);
+  const bool is_of_model = name.find("param") != std::string::npos || name.find("model_size") != std::string::npos;
+  if (!is_of_model) return 0;
+  if (name.find("billion") != std::string::npos || core::ends_with(name, "_b")) return 1e9;
+  if (name.find("million") != std::string::npos || core::ends_with(name, "_m")) return 1e6;
+  constexpr std::string_view kWords[] = {"parameters", "params", "numparams", "nparams", "number", "num",      "no",
+                                         "n",          "of",     "total",     "model",   "count",  "parameter"};
+  const std::vector<std::string> words = core::split(name, "_");
+  const bool is_plain = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+  });
+  return is_plain ? 1 : 0;
+}
+
+/// A column of parameters that all rows share wins over what their texts tell: "1b" is 1,315,950,592.
+void take_parameters(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
+  constexpr double kFewest = 1e5;  // fewer have a unit that nothing tells
   for (size_t column = 0; column < context.table.columns.size(); ++column) {
-    const std::string name = core::plain_name(context.table.columns[column]);
-    if (name.find("param") == std::string::npos && name.find("model_size") == std::string::npos) continue;
-    if (name.find("billion") == std::string::npos && !core::ends_with(name, "_b")) continue;
+    const double unit = parameters_per_unit(context.table.columns[column]);
     const auto value = core::parse_double(context.table.rows[rows.front()][column]);
     const bool is_shared = std::all_of(rows.begin(), rows.end(), [&](size_t row) {
       return core::parse_double(context.table.rows[row][column]) == value;
     });
-    if (!value || *value <= 0 || !is_shared || work.parameters) continue;
-    work.parameters = *value * 1e9;
-    work.facts.push_back({"parameters", fmt::format("{:g} billion", *value), "column of the table"});
+    if (unit <= 0 || !value || !is_shared || *value * unit < kFewest) continue;
+    work.parameters = *value * unit;
+    work.are_parameters_certain = unit == 1;
+    std::erase_if(work.facts, [](const KnownFact& fact) { return fact.name == "parameters"; });
+    const char* name = unit == 1 ? "" : unit == 1e6 ? " million" : " billion";
+    work.facts.push_back({"parameters", fmt::format("{:.15g}{}", *value, name), "column of the table"});
+    return;
   }
 }
 
@@ -201,7 +235,7 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
 /// Micro-batches of a step; 0: not known.
 double num_micro(const MeasuredCurve& curve, double samples) {
   const double micro_batch = static_cast<double>(curve.work.micro_batch.value_or(1));
-  return curve.work.pp == 1 && !curve.work.micro_batch ? 0 : samples * curve.work.replica_devices() / micro_batch;
+  return curve.work.pp == 1 && !curve.work.micro_batch ? 0 : samples * curve.work.sample_devices() / micro_batch;
 }
 
 void add_points(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
@@ -267,19 +301,23 @@ void judge_scaling(MeasuredCurve& curve) {
 }
 
 /// A model that no device holds is laid out somehow, told or not: sharded where a node holds it, else over tensor ranks
-/// of a node and the pipeline stages that hold the rest, as far as the smallest size has devices.
+/// of a node and the pipeline stages that hold the rest, as far as the smallest size has devices. Sharding of the
+/// optimizer's states alone, which is told, leaves parameters and gradients with every device.
 void assume_layout(const FormulaContext& context, const std::vector<size_t>& rows, MeasuredCurve& curve) {
-  constexpr double kBytesPerParameter = 18, kUsualMemory = 64e9, kFull = 0.8, kUsable = 0.6, kMostTensorRanks = 8;
+  constexpr double kBytesPerParameter = 18, kBytesBesideStates = 6, kUsualMemory = 64e9, kFull = 0.8, kUsable = 0.6,
+                   kMostTensorRanks = 8;
   WorkFacts& work = curve.work;
   if (!work.parameters || work.tp > 1 || work.pp > 1 || work.sharding != Sharding::kReplicated) return;
   const double memory =
       curve.machine && curve.machine->memory_gbytes.value > 0 ? curve.machine->memory_gbytes.value * 1e9 : kUsualMemory;
-  const double bytes = kBytesPerParameter * *work.parameters;
+  const double bytes = (work.holds_parameters ? kBytesBesideStates : kBytesPerParameter) * *work.parameters;
   if (bytes <= kFull * memory) return;
   double least_devices = HUGE_VAL;
   for (const size_t row : rows)
     least_devices = std::min(least_devices, devices_at(context, curve.devices_per_node, row));
-  if (bytes <= kUsable * memory * curve.devices_per_node || least_devices <= curve.devices_per_node) {
+  const bool is_in_a_node =
+      bytes <= kUsable * memory * curve.devices_per_node || least_devices <= curve.devices_per_node;
+  if (is_in_a_node && !work.holds_parameters) {
     work.sharding = Sharding::kFull;
     work.facts.push_back({"sharding", "full", "not known: no device holds the model alone"});
     return;
@@ -362,10 +400,13 @@ MeasuredCurve read_curve(const FormulaContext& context, const std::vector<std::v
     throw UsageError(fmt::format("predict: --model '{}' is no known model and no number of parameters", request.model),
                      "for example --model ViT-g-14, --model gpt3-175b or --model 1.3B");
   take_columns(context, rows, curve.work);
-  take_billions(context, rows, curve.work);
+  take_sharding_columns(context, rows, curve.work);
   if (!speed.empty()) read_work_facts(context.given_name(speed.c_str()), "name of the column", curve.work);
   read_work_facts(row_texts(context, rows), "text of the rows", curve.work);
   read_comments(context, groups, comments, curve.work);
+  if (request.model.empty()) take_parameters(context, rows, curve.work);
+  if (curve.work.has_experts) curve.work.are_parameters_certain = false;  // as gradients of a device
+  for (std::string& note : layout_notes(curve.work)) curve.notes.push_back(std::move(note));
   curve.work.are_chunks_known = std::any_of(curve.work.facts.begin(), curve.work.facts.end(),
                                             [](const KnownFact& fact) { return fact.name == "virtual stages"; });
   take_machine(context, rows, comments, request, curve);
@@ -428,6 +469,7 @@ std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& result,
         curve.name = context.given_name(speed.c_str()) + (groups.size() > 1 ? "; " + curve.name : "");
     std::move(of_speed.begin(), of_speed.end(), std::back_inserter(curves));
   }
+  for (MeasuredCurve& curve : curves) curve.notes.insert(curve.notes.end(), result.doubts.begin(), result.doubts.end());
   return curves;
 }
 

@@ -98,11 +98,18 @@ std::optional<Speed> speed_of_name(const std::string& column) {
   return std::nullopt;
 }
 
+/// A name that begins or ends with the word: "Throughput - FP32", "TF32 Throughput"; not what nobody measured, nor the
+/// throughput of a part of the machine.
+bool is_called_throughput(const std::string& name) {
+  return (core::starts_with(name, "throughput") || core::ends_with(name, "_throughput")) &&
+         !has_any(name, {"ideal", "linear", "theoretical", "expected", "memory", "network", "disk", "storage", "io"});
+}
+
 /// A throughput of something else than samples, tokens, steps or FLOPs: "throughput [GB/s]", "Throughput (jobs per
 /// day)".
 bool names_other_unit(const std::string& column) {
+  if (!is_called_throughput(core::plain_name(column))) return false;
   const std::string name = core::plain_name(column);
-  if (!core::starts_with(name, "throughput")) return false;
   const published::RateName rate = published::parse_rate_name(column);
   if (rate.thing != published::RateThing::kNone) return false;
   return is_per_second(name) ||
@@ -110,11 +117,11 @@ bool names_other_unit(const std::string& column) {
          has_any(name, {"gb", "gib", "mb", "mib", "tb", "tib", "kb", "bytes", "byte", "gbit", "mbit", "bits", "bit"});
 }
 
-/// "Throughput - FP32", "throughput per node": of samples, since it names no unit.
+/// "Throughput - FP32", "throughput per node", "TF32 Throughput": of samples, since it names no unit.
 std::optional<Speed> speed_without_unit(const std::string& column) {
   const std::string name = core::plain_name(column);
   const bool is_ratio = has_any(name, {"speedup", "speed", "up", "scaling", "efficiency", "ratio"});
-  if (!core::starts_with(name, "throughput") || is_ratio || names_other_unit(column)) return std::nullopt;
+  if (!is_called_throughput(name) || is_ratio || names_other_unit(column)) return std::nullopt;
   return Speed{.column = column,
                .kind = SpeedKind::kSamples,
                .of = owner_of(name),
@@ -173,8 +180,8 @@ std::optional<double> sequence_length(const FormulaContext& context, size_t row,
 std::optional<double> doubtful_batch(const FormulaContext& context, const std::vector<size_t>& rows, size_t row,
                                      double devices_per_node, double most_local, bool is_strong) {
   for (const std::string& column : context.table.columns) {
-    const std::string name = core::plain_name(column);
-    if ((name != "batch" && name != "batch_size" && name != "bs") || !is_usable(context, column)) continue;
+    const std::string name = published::plain_column(column);
+    if ((name != "batch" && name != "batch_size") || !is_usable(context, column)) continue;
     const double first = context.table.number(rows.front(), column), last = context.table.number(rows.back(), column);
     const bool is_global = is_strong || first != last || first > most_local;
     const double value = context.table.number(row, column);
@@ -183,11 +190,21 @@ std::optional<double> doubtful_batch(const FormulaContext& context, const std::v
   return std::nullopt;
 }
 
-/// Tokens of a device and step from a column that counts the global batch in tokens.
-std::optional<double> batch_tokens(const FormulaContext& context, size_t row, double devices) {
-  for (const std::string& column : context.table.columns)
-    if (counts_batch_in_tokens(column) && is_usable(context, column))
-      return context.table.number(row, column) / devices;
+/// Passes of a step whose gradients are added up; 1 where no column tells them.
+double accumulation_steps(const FormulaContext& context, size_t row) {
+  const bool is_told = context.has("accumulation_steps") && is_usable(context, "accumulation_steps");
+  return is_told ? context.table.number(row, "accumulation_steps") : 1;
+}
+
+/// Tokens of a device and step from a column that counts a batch in tokens; that of a device is run several times where
+/// gradients are accumulated.
+std::optional<double> batch_tokens(const FormulaContext& context, size_t row, double devices, double devices_per_node) {
+  for (const std::string& column : context.table.columns) {
+    if (!counts_batch_in_tokens(column) || !is_usable(context, column)) continue;
+    const double tokens = context.table.number(row, column);
+    if (is_batch_of_device(column)) return tokens * accumulation_steps(context, row);
+    return owner_of(core::plain_name(column)) == SpeedOf::kNode ? tokens / devices_per_node : tokens / devices;
+  }
   return std::nullopt;
 }
 
@@ -304,7 +321,7 @@ class Reader {
     RowBatch batch;
     const bool is_global = is_told_strong_ || told_.samples > std::min(most_local_samples(), kMostOfADevice);
     const auto share = [&](const std::optional<double>& all) {
-      const bool is_enough = all && *all * work_.replica_devices() >= kOneSample * devices(row);
+      const bool is_enough = all && *all * work_.sample_devices() >= kOneSample * devices(row);
       return is_enough && !is_told_weak_ ? std::optional(*all / devices(row)) : std::nullopt;
     };
     batch.samples = told_.local_samples ? told_.local_samples : share(told_.global_samples);
@@ -326,7 +343,7 @@ class Reader {
 
   RowBatch batch_of(size_t row) const {
     RowBatch batch{.sequence = sequence_length(context_, row, told_sequence_)};
-    batch.tokens = batch_tokens(context_, row, devices(row));
+    batch.tokens = batch_tokens(context_, row, devices(row), devices_per_node_);
     const auto local = published::local_batch(context_, row);
     if (request_.local_batch) batch.samples = request_.local_batch;
     // What comments call a batch is that of a replica, maybe several devices: a column of global batches wins.
@@ -336,6 +353,9 @@ class Reader {
       batch.samples = local->value;
     else
       batch.samples = doubtful_batch(context_, rows_, row, devices_per_node_, most_local_samples(), is_told_strong_);
+    if (!batch.samples && !batch.tokens && work_.micro_batch && context_.has("accumulation_steps"))
+      batch.samples =
+          static_cast<double>(*work_.micro_batch) * accumulation_steps(context_, row) / work_.sample_devices();
     if (!batch.samples && !batch.tokens) {
       const RowBatch told = batch_of_text(row);
       batch.samples = told.samples, batch.tokens = told.tokens;
@@ -531,8 +551,13 @@ void check_speeds(const FormulaContext& context) {
 }
 
 bool counts_batch_in_tokens(const std::string& column) {
+  const std::string name = published::plain_column(column);
+  return has_word(name, "tokens") && has_word(name, "batch") && !has_word(name, "micro");
+}
+
+bool is_batch_of_device(const std::string& column) {
   const std::string name = core::plain_name(column);
-  return has_word(name, "tokens") && has_word(name, "batch");
+  return has_word(name, "local") || owner_of(name) == SpeedOf::kDevice;
 }
 
 double devices_at(const FormulaContext& context, double devices_per_node, size_t row) {

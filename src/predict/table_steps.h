@@ -56,8 +56,10 @@ std::vector<std::string> speed_columns(const published::FormulaContext& context)
 /// DataError for a table without such a column: by name, where it has a rate in a unit that is not known.
 void check_speeds(const published::FormulaContext& context);
 
-/// A column that counts the batch of all devices in tokens: "Tokens/Batch", "global batch (tokens)".
+/// A column that counts a batch in tokens: "Tokens/Batch", "Global Bsz (tokens)", "batch per GPU (tokens)".
 bool counts_batch_in_tokens(const std::string& column);
+/// Is the batch of such a column that of a device?
+bool is_batch_of_device(const std::string& column);
 
 /// Devices of a row; `devices_per_node` where the table counts nodes alone.
 double devices_at(const published::FormulaContext& context, double devices_per_node, size_t row);

@@ -60,7 +60,8 @@ std::vector<Token> tokens_of(std::string_view original) {
       while (end < text.size() && is_letter(text[end])) ++end;
       std::string word = text.substr(at, end - at);
       at = end;
-      const auto scale = scale_of(word);
+      const bool is_name = at < text.size() && is_digit(text[at]);  // of a device: "16 K80"
+      const auto scale = is_name ? std::nullopt : scale_of(word);
       if (scale && !tokens.empty() && tokens.back().number)
         *tokens.back().number *= *scale;
       else
@@ -340,7 +341,7 @@ bool is_gpu(const std::string& word) {
 bool is_device_name(const std::vector<Token>& tokens, size_t at) {
   while (at < tokens.size() && is_one_of(tokens[at].word, {"nvidia", "amd", "tesla", "instinct"})) ++at;
   return at + 1 < tokens.size() && tokens[at + 1].is_in_name &&
-         is_one_of(tokens[at].word, {"a", "b", "gb", "gh", "h", "k", "l", "mi", "p", "t", "v", "rtx"});
+         is_one_of(tokens[at].word, {"a", "b", "gb", "gh", "h", "k", "l", "m", "mi", "p", "t", "v", "rtx"});
 }
 
 /// "per node", "a server", "/node" or "each" at `at`.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 
 #include "config/contrastive_shape.h"
@@ -88,7 +89,7 @@ std::string find_clip_tower(std::string_view text) {
   return "";
 }
 
-/// "175B", "1.3 B", "7b", "857M" as a number of its own that counts no tokens.
+/// "175B", "1.3 B", "7b", "857M", "125m" as a number of its own that counts no tokens; fewer "m" are minutes or metres.
 std::optional<double> find_parameter_count(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (!is_digit(text[at]) || (at > 0 && (is_alnum(text[at - 1]) || text[at - 1] == '.'))) continue;
@@ -99,9 +100,12 @@ std::optional<double> find_parameter_count(std::string_view text) {
     const bool ends_word = unit + 1 >= text.size() || !is_alnum(text[unit + 1]);
     const std::string_view next_word = text.substr(std::min(unit + 2, text.size()), 3);
     const bool counts_tokens = core::to_lower_ascii(next_word) == "tok";
+    constexpr double kLeastSmallMillions = 50;
+    const bool is_small =
+        unit < text.size() && unit == end && (text[unit] == 'b' || (text[unit] == 'm' && value >= kLeastSmallMillions));
     if (value && *value > 0 && !counts_tokens && unit < text.size() && ends_word &&
-        (text[unit] == 'B' || text[unit] == 'M' || (text[unit] == 'b' && unit == end)))
-      return *value * (text[unit] == 'M' ? 1e6 : 1e9);
+        (text[unit] == 'B' || text[unit] == 'M' || is_small))
+      return *value * (text[unit] == 'M' || text[unit] == 'm' ? 1e6 : 1e9);
     at = end;
   }
   return std::nullopt;
@@ -113,6 +117,24 @@ bool holds_word(const std::string& lower, std::string_view word) {
         (at + word.size() >= lower.size() || !is_alnum(lower[at + word.size()])))
       return true;
   return false;
+}
+
+bool holds_any(const std::string& lower, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return holds_word(lower, word); });
+}
+
+/// ZeRO-1 and ZeRO-2 as DeepSpeed, Megatron and FSDP call them: every device holds all parameters.
+bool names_state_sharding(const std::string& lower) {
+  return holds_any(lower, {"zero-1", "zero1", "zero 1", "zero stage 1", "zero stage-1", "zero-stage 1", "zero-2",
+                           "zero2", "zero 2", "zero stage 2", "zero stage-2", "zero-stage 2", "shard_grad_op",
+                           "distributed optimizer", "distributed-optimizer", "distributed_optimizer"});
+}
+
+/// "FSDP=128", "FSDP + DP", "HSDP".
+bool names_sharding_in_groups(const std::string& lower) {
+  const size_t number = lower.find("fsdp=");
+  const bool has_size = number != std::string::npos && number + 5 < lower.size() && is_digit(lower[number + 5]);
+  return has_size || holds_any(lower, {"hsdp", "hybrid_shard", "fsdp + dp", "fsdp+dp"});
 }
 
 /// Lower case with a '-' for whatever is neither letter nor digit.
@@ -244,18 +266,43 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
     facts.micro_batch = std::llround(*micro);
     facts.facts.push_back({"micro-batch", fmt::format("{}", *facts.micro_batch), source});
   }
+  if (facts.cp == 1)
+    take({"cp", "context_parallel_size", "context parallel size", "context parallel"}, "context ranks", facts.cp);
+  if (facts.ep == 1)
+    take({"ep", "expert_parallel_size", "expert parallel size", "expert parallel"}, "expert ranks", facts.ep);
+  facts.has_experts = facts.has_experts || facts.ep > 1 || holds_word(lower, "moe") ||
+                      holds_any(lower, {"mixture of experts", "mixture-of-experts"});
   if (facts.sharding == Sharding::kReplicated && names_full_sharding(text)) {
     facts.sharding = Sharding::kFull;
     facts.facts.push_back({"sharding", "full: three passes of the parameters", source});
   }
+  facts.is_sharded_in_groups = facts.is_sharded_in_groups || names_sharding_in_groups(lower);
+  if (facts.sharding == Sharding::kReplicated && !facts.holds_parameters && names_state_sharding(lower)) {
+    facts.holds_parameters = true;
+    facts.facts.push_back({"sharding", "of the optimizer's states: two passes of the parameters", source});
+  }
+}
+
+std::vector<std::string> layout_notes(const WorkFacts& facts) {
+  std::vector<std::string> notes;
+  if (facts.cp > 1)
+    notes.push_back(
+        fmt::format("{} context ranks share the tokens of a sample: their messages have no term of their "
+                    "own, only what the calibrated steps hold of them.",
+                    facts.cp));
+  if (facts.has_experts)
+    notes.emplace_back(
+        "The model has experts: they are counted as parameters that all devices share and all tokens use, and the "
+        "messages between them have no term of their own.");
+  if (facts.is_sharded_in_groups && facts.sharding == Sharding::kFull)
+    notes.emplace_back("Parameters are sharded in groups of devices: predicted as sharded over all of them.");
+  return notes;
 }
 
 bool names_full_sharding(std::string_view text) {
   const std::string lower = core::to_lower_ascii(text);
-  constexpr std::string_view kWords[] = {"fsdp",         "zero-3",     "zero3",         "zero stage 3", "zero stage-3",
-                                         "zero-stage 3", "full_shard", "fully sharded", "fully-sharded"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](std::string_view word) { return holds_word(lower, word); });
+  return holds_any(lower, {"fsdp", "hsdp", "zero-3", "zero3", "zero stage 3", "zero stage-3", "zero-stage 3",
+                           "full_shard", "hybrid_shard", "fully sharded", "fully-sharded"});
 }
 
 const hw::SystemSpec* find_system_in(std::string_view text) {

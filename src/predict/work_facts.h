@@ -31,12 +31,17 @@ struct WorkFacts {
   int64_t tp = 1, pp = 1, chunks = 1;      ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
   bool are_chunks_known = true;            ///< Else a told pipeline may have more virtual stages than are taken.
   bool is_layout_assumed = false;          ///< Nothing tells tensor and pipeline ranks.
+  int64_t cp = 1, ep = 1;                  ///< Ranks that share the tokens of a sample, and experts.
+  bool has_experts = false;                ///< Then not all parameters work on each token.
+  bool holds_parameters = false;           ///< Told: no more than the optimizer's states and gradients are sharded.
+  bool is_sharded_in_groups = false;       ///< Full sharding, with copies of the model in several groups (HSDP).
   std::optional<int64_t> micro_batch{};
   Sharding sharding = Sharding::kReplicated;
   std::optional<double> local_batch{};  ///< Samples of a device and step.
   std::vector<KnownFact> facts{};       ///< Everything above that is not a default, and where it is from.
 
   double replica_devices() const { return static_cast<double>(tp * pp); }
+  double sample_devices() const { return replica_devices() * static_cast<double>(cp); }  ///< That share a sample.
 };
 
 /// Reads what a text tells of model and layout: "HTSAT-tiny + RoBERTa-base", "CLIP g/14", "175B", "TP=8 PP=8 VP=12
@@ -45,6 +50,8 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
 
 /// Does a text say that parameters are sharded over the data ranks: "FSDP", "ZeRO-3"?
 bool names_full_sharding(std::string_view text);
+/// What was read of a layout and has no term in the model, in sentences.
+std::vector<std::string> layout_notes(const WorkFacts& facts);
 
 /// The named model of our tables that a text speaks of (the longest name of several), else a published one; "": none.
 std::string find_model_name(std::string_view text);

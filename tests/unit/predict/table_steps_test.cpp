@@ -308,6 +308,151 @@ TEST(TableSteps, AsManyDevicesOnMoreNodesStillCountNodes) {
   EXPECT_EQ(read("nodes,gpus,samples_per_s\n1,4,500\n1,8,1000\n2,16,1900\n").size_name, "GPUs") << "parts of a node";
 }
 
+TEST(TableSteps, ABatchOfADeviceInTokensStaysWithIt) {
+  for (const char* batch : {"batch per GPU (tokens)", "Tokens per batch and GPU", "local batch (tokens)"}) {
+    const MeasuredCurve curve = read(fmt::format(
+        "# GPT 1.3B, 8 GPUs a node\nGPUs,{},seq_len,tokens/s\n8,16384,2048,26000\n16,16384,2048,51000\n", batch));
+    EXPECT_NEAR(curve.points[0].measured.step_s, 8 * 16384 / 26000.0, 1e-6) << batch;
+    EXPECT_EQ(curve.points[1].measured.size.work, 1) << batch;
+    EXPECT_FALSE(curve.is_strong) << batch;
+  }
+  const MeasuredCurve all = read("# GPT 1.3B\nGPUs,Global Bsz (tokens),tokens/s\n8,131072,26000\n16,131072,51000\n");
+  EXPECT_NEAR(all.points[0].measured.step_s, 131072 / 26000.0, 1e-6);
+  const MeasuredCurve word = read("# GPT 1.3B\nGPUs,tokens per batch and GPU,tokens/s\n8,16k,26000\n16,16k,51000\n");
+  EXPECT_NEAR(word.points[1].measured.step_s, 16 * 16000 / 51000.0, 1e-6) << "a text says whose batch it is";
+}
+
+TEST(TableSteps, ShortWordsForABatchAreRead) {
+  EXPECT_NEAR(read("nodes,gpus,bsz per device,images/s\n1,8,64,1000\n2,16,64,1900\n").points[0].measured.step_s,
+              8 * 64 / 1000.0, 1e-9);
+  const MeasuredCurve curve = read("# GPT 1.3B\nGPUs,Micro Bsz,Global Bsz,TGS\n8,8,0.125M,3300\n16,8,0.25M,3200\n");
+  EXPECT_EQ(curve.work.micro_batch, 8);
+  EXPECT_NEAR(curve.points[0].measured.step_s, 125000 / 8 / 3300.0, 1e-6);
+  EXPECT_NE(core::join(curve.notes, " ").find("'0.125M' was read as 125000"), std::string::npos);
+}
+
+TEST(TableSteps, AccumulatedPassesMakeTheBatchOfAStep) {
+  for (const char* steps : {"Gradient Accumulation", "accumulation steps", "grad acc", "GA", "GradAccum"}) {
+    const MeasuredCurve curve = read(fmt::format(
+        "# BERT-large, 8 GPUs a node\nNodes,Batch size / GPU,{},sequences/s\n1,64,128,2800\n4,64,32,11000\n", steps));
+    EXPECT_NEAR(curve.points[0].measured.step_s, 8 * 64 * 128 / 2800.0, 1e-6) << steps;
+    EXPECT_DOUBLE_EQ(curve.points[1].measured.size.work, 0.25) << steps << ": strong scaling";
+    EXPECT_EQ(curve.work.micro_batch, 64) << steps;
+    EXPECT_NE(core::join(curve.notes, " ").find("'Batch size / GPU' x '"), std::string::npos) << steps;
+  }
+  const MeasuredCurve told =
+      read("Nodes,GPUs,batch per GPU,accumulation steps,gbs,samples/s\n1,8,64,4,2048,2800\n2,16,64,4,4096,5500\n");
+  EXPECT_NEAR(told.points[0].measured.step_s, 2048 / 2800.0, 1e-9) << "the batch of all is told";
+  const MeasuredCurve micro = read("# GPT 1.3B, 8 GPUs a node\nGPUs,mbs,GA,samples/s\n8,4,16,100\n16,4,16,198\n");
+  EXPECT_NEAR(micro.points[0].measured.step_s, 8 * 4 * 16 / 100.0, 1e-9);
+  const MeasuredCurve tokens =
+      read("# GPT 1.3B, 8 GPUs a node\nGPUs,batch per GPU (tokens),GA,tokens/s\n8,4096,4,26000\n16,4096,2,51000\n");
+  EXPECT_NEAR(tokens.points[0].measured.step_s, 8 * 4096 * 4 / 26000.0, 1e-6);
+  const MeasuredCurve words = read("GPUs,batch per GPU,GA,samples/s\n8,64,\"64 , 128\",100\n16,64,\"64 , 128\",198\n");
+  EXPECT_NE(core::join(words.notes, " ").find("Column 'GA' was not read"), std::string::npos);
+}
+
+TEST(TableSteps, CountsOfParametersWinOverTheirRowsTexts) {
+  for (const char* name : {"NumParams", "Number of parameters", "# Params", "params"}) {
+    const MeasuredCurve curve =
+        read(fmt::format("model,gpus,{},samples/s,gbs\n1b,8,1315950592,100,64\n1b,16,1315950592,199,128\n", name));
+    EXPECT_EQ(curve.work.parameters, 1315950592) << name;
+    EXPECT_TRUE(curve.work.are_parameters_certain) << name;
+  }
+  const auto parameters = [](const std::string& text) { return read(text).work.parameters.value_or(0); };
+  EXPECT_NEAR(parameters("model,gpus,Params (M),samples/s\n1b,8,350,100\n1b,16,350,199\n"), 350e6, 1);
+  EXPECT_NEAR(parameters("model,gpus,parameters,samples/s\n7b,8,7,100\n7b,16,7,199\n"), 7e9, 1) << "no unit";
+  for (const auto& [model, count] : {std::pair{"125m", 125e6}, {"opt-350m", 350e6}, {"760M", 760e6}, {"1b", 1e9}})
+    EXPECT_NEAR(parameters(fmt::format("model,gpus,samples/s\n{0},8,100\n{0},16,199\n", model)), count, 1) << model;
+  EXPECT_EQ(parameters("# ran for 30m on 2m cables, 125ms\ngpus,samples/s\n8,100\n16,199\n"), 0);
+  const WorkFacts asked =
+      read("model,gpus,NumParams,samples/s\n1b,8,1315950592,100\n1b,16,1315950592,199\n", {.model = "2B"}).work;
+  EXPECT_EQ(asked.parameters, 2e9) << "what the user says wins";
+}
+
+TEST(TableSteps, BoardsAreToldApartByTheirMemory) {
+  const auto device = [](const std::string& comment) {
+    const MeasuredCurve curve = read("# " + comment + "\ngpus,gbs,samples/s\n8,64,100\n16,128,199\n");
+    return curve.machine ? curve.machine->device : "";
+  };
+  for (const char* text : {"A100 40GB", "A100 SXM 40GB", "a100_40gb", "A100-SXM4-40GB", "4x 40 GB A100 a node",
+                           "8x A100 40 GB", "A100 GPUs (40GB)"})
+    EXPECT_EQ(device(text), "A100 SXM 40GB") << text;
+  for (const char* text : {"A100", "A100 80GB", "A100, 40 GB of pictures", "A100-SXM4-80GB"})
+    EXPECT_EQ(device(text), "A100 SXM 80GB") << text;
+  EXPECT_EQ(device("A100-PCIE-40GB"), "A100 PCIe 40GB");
+  EXPECT_EQ(device("8x V100-SXM2-16GB a node"), "V100 SXM2 16GB");
+  for (const char* text : {"V100", "V100 32GB", "DGX-2", "NVIDIA DGX-2H", "DGX-1V"})
+    EXPECT_EQ(device(text), "V100 SXM2 32GB") << text;
+  EXPECT_EQ(device("DGX-1 (8x P100)"), "P100 SXM2 16GB");
+  EXPECT_EQ(read("# A100 40GB\ngpus,samples/s\n8,100\n16,199\n").machine->memory_gbytes.value, 40);
+}
+
+TEST(TableSteps, LayoutsWithoutATermAreNoted) {
+  const auto read_with = [](const std::string& words) {
+    return read("# GPT 7B, A100, " + words + "\nnodes,gpus,gbs,step_time_s\n1,8,64,4\n2,16,128,4.05\n");
+  };
+  for (const char* words : {"ZeRO-1", "ZeRO-1 in groups of 8", "distributed optimizer", "SHARD_GRAD_OP"}) {
+    const WorkFacts work = read_with(words).work;
+    EXPECT_EQ(work.sharding, Sharding::kReplicated) << words;
+    EXPECT_TRUE(work.holds_parameters) << words;
+  }
+  EXPECT_EQ(read_with("data parallel").work.sharding, Sharding::kFull) << "no device holds the model alone";
+  for (const char* column : {"Zero1,8", "ZeRO stage,2"}) {
+    const std::string name = std::string(column).substr(0, std::string(column).find(',')), value = column + name.size();
+    const WorkFacts work = read(fmt::format("# GPT 7B, A100\nnodes,gpus,{0},gbs,step_time_s\n1,8{1},64,4\n"
+                                            "2,16{1},128,4.05\n",
+                                            name, value))
+                               .work;
+    EXPECT_TRUE(work.holds_parameters) << column;
+  }
+  const auto notes = [&](const std::string& words) { return core::join(read_with(words).notes, " "); };
+  EXPECT_NE(notes("TP=4 PP=2 CP=2").find("2 context ranks share"), std::string::npos);
+  EXPECT_EQ(notes("TP=4 PP=2 CP=1").find("context ranks"), std::string::npos);
+  for (const char* words : {"TP=4 PP=2 EP=8", "TP=4 PP=2 MoE"})
+    EXPECT_NE(notes(words).find("experts"), std::string::npos) << words;
+  for (const char* words : {"FSDP + DP", "FSDP=128", "HSDP"}) {
+    EXPECT_NE(notes(words).find("sharded in groups"), std::string::npos) << words;
+    EXPECT_EQ(read_with(words).work.sharding, Sharding::kFull) << words;
+  }
+  EXPECT_EQ(notes("FSDP").find("sharded in groups"), std::string::npos);
+  const auto bubble = [&](const std::string& words) { return read_with(words).points[0].measured.size.bubble; };
+  EXPECT_NEAR(bubble("TP=2 PP=2 CP=2 MBS=1") * 2, bubble("TP=2 PP=2 MBS=1"), 1e-12) << "twice the micro-batches";
+}
+
+TEST(TableSteps, ThroughputsAndSizesInOtherPlacesAreRead) {
+  const auto sides = read_all(
+      "GPUs,Mixed Precision Throughput,TF32 Throughput,Memory throughput,Throughput speedup\n1,100,50,9,2\n"
+      "2,199,99,9,2\n");
+  ASSERT_EQ(sides.size(), 2u);
+  EXPECT_EQ(sides[1].name, "TF32 Throughput");
+  const auto units = read_all(
+      "GPUs;Throughput - FP32;Throughput - mixed;Throughput speedup\n1;432 img/s;1300 img/s;3.01x\n"
+      "16;6500 img/s;17250 img/s;2.65x\n");
+  ASSERT_EQ(units.size(), 2u);
+  EXPECT_EQ(units[0].name, "Throughput - FP32");
+  EXPECT_NEAR(units[0].points[1].measured.step_s / units[0].points[0].measured.step_s, 432 * 16 / 6500.0, 1e-9);
+  const MeasuredCurve times = read("GPUs,gbs,Step time\n8,64,500 ms\n16,128,510 ms\n");
+  EXPECT_NEAR(times.points[1].measured.step_s, 0.51, 1e-9);
+  for (const char* size : {"Number of A100s", "# of H100s", "num V100s"})
+    EXPECT_EQ(read(std::string(size) + ",images/s\n8,128\n16,254\n").points[1].measured.size.devices, 16) << size;
+  const MeasuredCurve nodes = read("Hardware;TFLOP/sec/chip\n1x A3 (h100-80gb-8);492\n2x A3 (h100-80gb-8);422\n");
+  EXPECT_EQ(nodes.size_name, "nodes");
+  EXPECT_EQ(nodes.points[1].measured.size.nodes, 2);
+  EXPECT_NE(core::join(nodes.notes, " ").find("Column 'Hardware' counts nodes: '1x A3 (h100-80gb-8)' was read as 1"),
+            std::string::npos);
+  EXPECT_EQ(read("Hardware,images/s\n8x A100,128\n16x A100,254\n").size_name, "GPUs");
+  EXPECT_THROW(read_all("Hardware,images/s\n8x A100,128\n2x A3,254\n"), DataError);
+}
+
+TEST(TableSteps, CommasPartThousandsBesideDecimalPoints) {
+  const MeasuredCurve curve = read("GPUs;img/s;Speed-up\n1;41,527;1.0\n2;77,625;1.87\n");
+  EXPECT_NEAR(curve.rate_per_device / curve.points[0].measured.step_s, 41527, 1e-6);
+  EXPECT_NE(core::join(curve.notes, " ").find("'41,527' was read as 41527"), std::string::npos);
+  EXPECT_THROW(read("GPUs;img/s\n1;41,527\n2;77,625\n"), DataError) << "nothing says what a comma is";
+  EXPECT_THROW(read("GPUs;img/s;Speed-up\n1;41,527;1,5\n2;77,625;1.87\n"), DataError);
+}
+
 TEST(TableSteps, SettingsInNumbersPartTheCurves) {
   const auto models = read_all(
       "Parameters (billion),gbs,GPUs,TFLOPs\n175,1536,384,153\n175,1536,768,149\n530,2240,560,171\n"

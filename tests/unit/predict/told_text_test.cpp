@@ -17,6 +17,7 @@ TEST(ToldText, BatchesOfAllDevices) {
   EXPECT_EQ(told_batch("global batch size 4 million tokens").global_tokens, 4e6);
   EXPECT_EQ(told_batch("a 4M-token global batch").global_tokens, 4e6);
   EXPECT_EQ(told_batch("global batch 32k").global_samples, 32000);
+  EXPECT_EQ(told_batch("global batch 16 K80").global_samples, 16) << "a device's name is no thousand";
 }
 
 TEST(ToldText, BatchesOfADevice) {
@@ -98,6 +99,10 @@ TEST(ToldText, DevicesOfANode) {
         "NVIDIA DGX A100 (8x A100 80GB)", "GPT 1.3B on 8 GCDs per node", "4 nodes of 8 GPUs per server"})
     EXPECT_EQ(told_devices_per_node(text), 8) << text;
   EXPECT_EQ(told_devices_per_node("DGX-2H"), 16);
+  EXPECT_EQ(told_devices_per_node("MXNet (16 K80 GPUs per node)"), 16);
+  EXPECT_EQ(told_devices_per_node("2 K20X GPUs per node"), 2);
+  for (const char* text : {"4 M40 GPUs per node", "4x M40 nodes", "nodes with 4 x K80"})
+    EXPECT_EQ(told_devices_per_node(text), 4) << text;
   EXPECT_EQ(told_devices_per_node("DGX-2 (16x V100 32GB)"), 16);
   for (const char* text : {"64 A100 GPUs", "512x H100", "8x HDR InfiniBand", "V100", "4 nodes", "8 experts per GPU",
                            "4 GPUs a node, later 8 GPUs a node"})
