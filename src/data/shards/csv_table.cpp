@@ -98,7 +98,7 @@ SampleTable parse_csv(std::string_view text, char separator, const std::vector<s
   std::vector<std::string> fields;
   if (!reader.next(fields))
     throw DataError(fmt::format("data: '{}' is empty: expected a line with the names of the columns", file));
-  const SampleTable all{.columns = fields, .rows = {}};
+  const SampleTable all{.columns = fields, .rows = {}, .lines = {}};
   SampleTable table;
   std::vector<size_t> kept;
   for (size_t i = 0; i < all.columns.size(); ++i)
@@ -114,6 +114,7 @@ SampleTable parse_csv(std::string_view text, char separator, const std::vector<s
     row.reserve(kept.size());
     for (const size_t i : kept) row.push_back(i < fields.size() ? std::move(fields[i]) : std::string());
     table.rows.push_back(std::move(row));
+    table.lines.push_back(reader.line());
   }
   return table;
 }

@@ -9,6 +9,7 @@ namespace lockstep::data {
 struct SampleTable {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
+  std::vector<size_t> lines;  ///< By row: the line of the file that it begins in, the first is 1.
   /// Index of a column; DataError that lists the columns.
   size_t column(std::string_view name, std::string_view file) const;
 };

@@ -231,15 +231,16 @@ class CsvColumns {
 
   CsvRow row(size_t number) const {
     const std::vector<std::string>& fields = table_.rows[number];
+    const size_t line = table_.lines[number];
     CsvRow row{.path = fields[path_], .caption = std::nullopt};
     if (row.path.empty())
       throw DataError(
-          fmt::format("data: '{}' row {}: the column '{}' is empty", config_.spec, number, config_.csv_image_key));
+          fmt::format("data: '{}' line {}: the column '{}' is empty", config_.spec, line, config_.csv_image_key));
     if (caption_) row.caption = fields[*caption_];
     if (!label_) return row;
     row.label = parse_class_label(
         fields[*label_], config_.num_classes,
-        fmt::format("data: '{}' row {}: the class in column '{}'", config_.spec, number, config_.csv_label_key));
+        fmt::format("data: '{}' line {}: the class in column '{}'", config_.spec, line, config_.csv_label_key));
     return row;
   }
 

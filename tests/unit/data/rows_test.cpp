@@ -30,6 +30,7 @@ TEST(Csv, ReadsFieldsAsPandasDoes) {
   EXPECT_EQ(parse_csv("a,b\n5\" disk,\"q\"tail\n", ',', {}, "f").rows, (Rows{{"5\" disk", "qtail"}}));
   EXPECT_EQ(parse_csv("a,b,c\n1\n,,3\n", ',', {}, "f").rows, (Rows{{"1", "", ""}, {"", "", "3"}}));
   EXPECT_EQ(parse_csv("a,b,c\n1,2,3\n", ',', {"c", "a"}, "f").rows, (Rows{{"1", "3"}}));
+  EXPECT_EQ(parse_csv("a,b\n\n\"x\ny\",2\r\n3,4\n", ',', {}, "f").lines, (std::vector<size_t>{3, 5}));
   EXPECT_EQ(parse_separator("\\t"), '\t');
   EXPECT_THROW(parse_separator("::"), UsageError);
   EXPECT_THROW(parse_separator(""), UsageError);
@@ -199,8 +200,9 @@ TEST_F(Table, BadTablesAreRefused) {
   EXPECT_THROW(open_train_source(config_), DataError);
   config_.spec = write_file(folder_.path() / "e.csv", "filepath\ttitle\n");
   EXPECT_THROW(open_train_source(config_), DataError);
-  config_.spec = write_file(folder_.path() / "e.csv", "filepath\ttitle\n\tx\n");
-  EXPECT_THROW(open_train_source(config_), DataError);
+  config_.spec = write_file(folder_.path() / "e.csv", "filepath\ttitle\na.jpg\t\"x\ny\"\n\n\tx\n");
+  const std::string empty = tests::message_of<DataError>([&] { open_train_source(config_); });
+  EXPECT_TRUE(tests::holds(empty, "e.csv' line 5: the column 'filepath' is empty")) << empty;
   config_.spec = (folder_.path() / "data.bin").string();
   EXPECT_THROW(open_train_source(config_), DataError);  // not there
   config_.spec = write_file(folder_.path() / "data.bin", "x");
