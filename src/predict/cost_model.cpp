@@ -17,7 +17,7 @@ constexpr double kShapeLogitSd = 1.2;    // exponent 0 (logarithm) to 1 (linear)
 constexpr double kPerWorkLogitSd = 1.5;  // 0: seconds stay; 1: they shrink with the work of a device
 constexpr double kNoiseMedian = 0.008, kNoiseLogSd = 0.8;
 constexpr double kFixedMedian = 0.02, kFixedLogSd = 1.0;
-constexpr double kContentionLogSd = 1.5;
+constexpr double kContentionLogSd = 1.5;  // a tenth of it to ten times as much
 constexpr double kVirtualLogSd = 1.0;  // one stage at 0; 2 and more beyond 0.7 on either side
 constexpr double kLinkEfficiency = 0.8, kWireEfficiency = 0.96;
 
@@ -28,10 +28,11 @@ double growth(double groups, double exponent) {
   return groups <= 1 ? 0 : std::expm1(exponent * std::log(groups)) / std::expm1(exponent * std::log(2.0));
 }
 
-/// How far so many devices of a node get in one another's way, against all of them: between a logarithm and a line.
+/// What so many devices of a node lose, against all of them: as the traffic of a ring. Published curves inside a node
+/// lose about half of it from one device to two.
 double node_share(double devices, double devices_per_node) {
   if (devices_per_node <= 1) return 0;
-  return (std::sqrt(std::min(devices, devices_per_node)) - 1) / (std::sqrt(devices_per_node) - 1);
+  return (1 - 1 / std::min(devices, devices_per_node)) / (1 - 1 / devices_per_node);
 }
 
 /// Gradients that no overlap can hide.

@@ -94,7 +94,7 @@ TEST(CostModel, DevicesOfANodeSlowOneAnotherUntilItIsFull) {
     return CostModel(setting, 1, std::span(&size, 1)).terms({}, 0).parts[kUnexplained];
   };
   EXPECT_EQ(shared(1), 0);
-  EXPECT_NEAR(shared(2), 0.1 * (std::sqrt(2) - 1), 1e-12);
+  EXPECT_NEAR(shared(2), 0.1 * (1 - 1.0 / 2) / (1 - 1.0 / 4), 1e-12);
   EXPECT_NEAR(shared(4), 0.1, 1e-12);
   EXPECT_NEAR(shared(64), 0.1, 1e-12);
   setting.contention = 0;

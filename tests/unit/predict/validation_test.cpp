@@ -203,6 +203,17 @@ TEST(TableCurves, ALossInsideANodeIsKeptBeyondIt) {
   EXPECT_EQ(unknowns(validation), unknowns(validate_curve(whole, 2)) + 1);
 }
 
+// One device says nothing of what a full node loses: the loss is expected, and how much is open.
+TEST(TableCurves, OneDeviceLeavesTheLossInsideANodeOpen) {
+  const std::string model = "# ResNet-50, V100, 8 GPUs a node\nnodes,gpus,samples/s,batch_per_gpu\n";
+  const auto curve = curves_of(model + "1,1,100,64\n1,8,640,64\n2,16,1260,64\n").at(0);
+  const Interval full_node = validate_curve(curve, 1).judged.at(0).predicted;
+  const double alone = 64 / 100.0;
+  EXPECT_GT(full_node.p50, 1.02 * alone);
+  EXPECT_LT(full_node.p50, 1.06 * alone);
+  EXPECT_GT(full_node.p95, 1.2 * alone) << "a loss of a fifth is no surprise";
+}
+
 // Programs interleave stages more often than tables tell it.
 TEST(TableCurves, UntoldVirtualStagesMakeTheBubbleUncertain) {
   const auto width = [](const std::string& layout) {
