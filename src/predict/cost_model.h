@@ -34,6 +34,7 @@ std::string_view latent_name(Latent latent);
 
 /// What plan and machine say of a training step, in seconds of the curve's clock. Durations are those at nominal rates.
 struct Setting {
+  double clock_s = 1;  ///< Seconds of one unit of the clock; about, where they are not known.
   double devices_per_node = 8;
   double replica_devices = 1;  ///< Devices that hold one copy of the model together.
   double inter_s = 0;          ///< All gradient traffic of a device between nodes, without the factor (k - 1) / k.
@@ -50,8 +51,9 @@ struct Setting {
   std::optional<double> fixed_s{};  ///< Of every step whatever its work: update, host. Default: a share of the step.
   double traffic_log_sd = 0.3;      ///< How well traffic and logits are known.
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
-  double jitter_scale = 1;             ///< Jitter against that of a dedicated machine.
-  double growth_per_doubling = 0.004;  ///< Prior median of what no term explains, as a share of the reference step.
+  double jitter_scale = 1;  ///< Jitter against that of a dedicated machine.
+  /// Prior median of what no term explains, as a share of a reference step of at most 2 s.
+  double growth_per_doubling = 0.004;
   /// Prior median of what a full node loses beside one device alone that no traffic explains, as a share of the
   /// reference step: devices share memory, buses, power and the host. 0: the curve has no part of a node.
   double contention = 0;

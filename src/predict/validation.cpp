@@ -69,12 +69,12 @@ Setting setting_of(const MeasuredCurve& curve, const std::vector<Measured>& meas
   // Buses, memory, power and the host. Full nodes of published tables lose 2 to 10 % beside one device (quartiles),
   // of which jitter and gradients explain the smaller part.
   constexpr double kContention = 0.02;
-  const bool has_parts_of_a_node = std::any_of(measured.begin(), measured.end(), [&](const Measured& one) {
-    return one.size.devices < curve.devices_per_node;
-  });
+  const bool has_parts_of_a_node = std::any_of(
+      measured.begin(), measured.end(), [&](const Measured& one) { return one.size.devices < curve.devices_per_node; });
   if (has_parts_of_a_node) setting.contention = kContention;
   setting.are_virtual_stages_known = curve.work.are_chunks_known || curve.work.pp == 1;
   const double scale = curve.clock_s > 0 ? 1 / curve.clock_s : reference;
+  setting.clock_s = 1 / scale;
   for (double* part : {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s,
                        &setting.gather_s, &setting.gather_hop_s, &setting.logits_s})
     *part *= scale;

@@ -87,6 +87,24 @@ TEST(CostModel, WithoutTrafficJitterAndGrowthOnlyComputeIsLeft) {
   EXPECT_EQ(terms.constant(), terms.parts[kFixed]);
 }
 
+// A step of many seconds does not synchronise more often than one of two: jitter averages, the rest grows slower.
+TEST(CostModel, LongStepsLoseASmallerShare) {
+  const auto lost_share = [](Part part, double seconds) {
+    const Size size = at_nodes(64);
+    const Terms terms = CostModel(example(), seconds, std::span(&size, 1)).terms({}, 0);
+    return part == kSkew ? terms.parts[kSkew] : terms.parts[part] / seconds;
+  };
+  for (const Part part : {kSkew, kUnexplained}) {
+    EXPECT_DOUBLE_EQ(lost_share(part, 0.5), lost_share(part, 2)) << part_name(part);
+    EXPECT_NEAR(lost_share(part, 2), 4 * lost_share(part, 32), 1e-12) << part_name(part);
+  }
+  Setting hours = example();
+  hours.clock_s = 3600;  // the same step in another clock
+  const Size size = at_nodes(64);
+  const double of_hours = CostModel(hours, 32.0 / 3600, std::span(&size, 1)).terms({}, 0).parts[kUnexplained];
+  EXPECT_NEAR(of_hours * 3600, 32 * lost_share(kUnexplained, 32), 1e-12);
+}
+
 TEST(CostModel, DevicesOfANodeSlowOneAnotherUntilItIsFull) {
   Setting setting{.devices_per_node = 4, .growth_per_doubling = 0, .contention = 0.1};
   const auto shared = [&](double devices) {
