@@ -23,6 +23,8 @@ constexpr double kNoiseMedian = 0.008, kNoiseLogSd = 0.8;
 constexpr double kFixedMedian = 0.02, kFixedLogSd = 1.0;
 constexpr double kContentionLogSd = 1.5;  // a tenth of it to ten times as much
 constexpr double kVirtualLogSd = 1.0;     // one stage at 0; 2 and more beyond 0.7 on either side
+// Rings of thousands of ranks are not built: large jobs shard within groups, whether they tell it or not.
+constexpr double kLongRing = 512;
 constexpr double kLinkEfficiency = 0.8, kWireEfficiency = 0.96;
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -70,7 +72,7 @@ CostModel::CostModel(const Setting& setting, double reference_step_s, std::span<
     sizes_.push_back({.size = size,
                       .num_groups = std::max(1.0, size.nodes / nodes_per_group),
                       .data_share = (replicas - 1) / replicas,
-                      .num_hops = replicas - 1,
+                      .num_hops = (replicas - 1) / (1 + (replicas - 1) / kLongRing),
                       .node_share = node_share(size.devices, setting.devices_per_node),
                       .expected_max = expected_normal_max(size.devices)});
   }

@@ -106,7 +106,7 @@ class CostModel {
     Size size;
     double num_groups = 1;  ///< Replicas or nodes, whichever is larger: what collectives span.
     double data_share = 0;  ///< (k - 1) / k of k data ranks.
-    double num_hops = 0;    ///< k - 1
+    double num_hops = 0;    ///< k - 1, bounded
     double node_share = 0;  ///< Of the contention of a full node.
     double expected_max = 0;
   };

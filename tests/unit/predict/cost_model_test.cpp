@@ -105,6 +105,17 @@ TEST(CostModel, LongStepsLoseASmallerShare) {
   EXPECT_NEAR(of_hours * 3600, 32 * lost_share(kUnexplained, 32), 1e-12);
 }
 
+TEST(CostModel, RingsOfShardedParametersStayBounded) {
+  Setting setting{.devices_per_node = 4, .ring_latency_s = 1e-4, .growth_per_doubling = 0};
+  const auto ring = [&](double devices) {
+    const Size size{.nodes = devices / 4, .devices = devices};
+    return CostModel(setting, 100, std::span(&size, 1)).terms({}, 0).parts[kGradients];
+  };
+  EXPECT_NEAR(ring(9) / ring(5), 2, 0.02) << "nearly a line while the ring is short";
+  EXPECT_LT(ring(1 << 20), 513 * ring(2));
+  EXPECT_GT(ring(4096), ring(2048));
+}
+
 TEST(CostModel, DevicesOfANodeSlowOneAnotherUntilItIsFull) {
   Setting setting{.devices_per_node = 4, .growth_per_doubling = 0, .contention = 0.1};
   const auto shared = [&](double devices) {
