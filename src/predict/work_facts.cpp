@@ -23,6 +23,8 @@ constexpr double kUnknownFixedShare = 0.01, kUnknownFixed = 0.03;  // of a step;
 constexpr double kHostStep = 0.01;                                 // s, launches and reading back
 constexpr double kCollectiveLatency = 2 * 15e-6;                   // s per doubling of the nodes: down and up a tree
 constexpr double kUnknownTrafficShare = 0.1, kUnknownLatencyShare = 0.001;  // of a step
+// TFLOP/s and GB/s of the device whose share of a step that is.
+constexpr double kUnknownTrafficPeak = 312, kUnknownTrafficNetwork = 12.5;
 constexpr double kRingHop = 5e-6;  // s, of a rank in a ring: most lie inside a node
 constexpr double kMiddlingGbytesPerDevice = 12.5, kMiddlingLinkGbytes = 100;
 constexpr double kUnknownNetworkLogSd = 0.8;  // from a quarter to four times the middling rate
@@ -194,6 +196,15 @@ std::optional<double> parameters_of(const std::string& found) {
   if (std::find(gpts.begin(), gpts.end(), found) == gpts.end()) return std::nullopt;
   return static_cast<double>(config::gpt_cost(config::resolve_gpt_shape(found)).parameters);
 }
+/// Traffic between nodes of a model that is not known: the faster a device computes and the slower its network is, the
+/// more of the step.
+double unknown_traffic_share(const std::optional<Machine>& machine, double devices_per_node) {
+  constexpr double kLeast = 0.01, kMost = 1;
+  if (!machine || machine->node_gbytes_per_s.value <= 0) return kUnknownTrafficShare;
+  const double peak = machine->peak_tflops(hw::ComputeType::kFp16).value_or(kUnknownTrafficPeak) / kUnknownTrafficPeak;
+  const double network = machine->node_gbytes_per_s.value / devices_per_node / kUnknownTrafficNetwork;
+  return std::clamp(kUnknownTrafficShare * peak / network, kLeast, kMost);
+}
 }  // namespace
 
 std::string find_model_name(std::string_view text) {
@@ -345,13 +356,14 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
   setting.hidden_logit_sd = kHiddenLogitSd;
   if (!work.parameters || reference_step_s <= 0) {
     const double step = reference_step_s > 0 ? reference_step_s : 1;
-    setting.inter_s = kUnknownTrafficShare * step;
+    const double traffic_share = unknown_traffic_share(given, devices_per_node);
+    setting.inter_s = traffic_share * step;
     setting.intra_s = kUnknownTrafficShare * kUnknownTrafficShare * step;
     setting.latency_s = kUnknownLatencyShare * step;
     setting.fixed_s = std::min(kUnknownFixedShare * step, reference_step_s > 0 ? kUnknownFixed : step);
     setting.traffic_log_sd = kUnknownSd;
     facts.push_back(
-        {"gradient traffic", fmt::format("{:.0f} % of a step", 100 * kUnknownTrafficShare),
+        {"gradient traffic", fmt::format("{:.0f} % of a step", 100 * traffic_share),
          work.parameters ? "the batch of a device is not known: a guess" : "the model is not known: a guess"});
     return setting;
   }

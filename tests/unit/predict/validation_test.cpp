@@ -214,6 +214,20 @@ TEST(TableCurves, OneDeviceLeavesTheLossInsideANodeOpen) {
   EXPECT_GT(full_node.p95, 1.2 * alone) << "a loss of a fifth is no surprise";
 }
 
+// A slower network takes a larger share of the step of a model that is not known.
+TEST(TableCurves, ANetworkThatIsToldTellsTheTrafficOfAnUnknownModel) {
+  const auto traffic = [](const std::string& network) {
+    const auto curve = curves_of("# our net, A100, 8 GPUs a node, " + network +
+                                 "\nnodes,gpus,samples/s,batch_per_gpu\n1,8,640,64\n2,16,1260,64\n")
+                           .at(0);
+    for (const KnownFact& fact : predict_curve(curve, {}, {}).facts)
+      if (fact.name == "gradient traffic") return fact.value;
+    return std::string();
+  };
+  EXPECT_EQ(traffic("4x HDR"), "10 % of a step") << "12.5 GB/s a device";
+  EXPECT_EQ(traffic("8x HDR"), "5 % of a step");
+}
+
 // Programs interleave stages more often than tables tell it.
 TEST(TableCurves, UntoldVirtualStagesMakeTheBubbleUncertain) {
   const auto width = [](const std::string& layout) {
