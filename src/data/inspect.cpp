@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "data/pictures/image.h"
 #include "data/shards/shard_reader.h"
+#include "data/shards/unread_formats.h"
 #include "data/sounds/audio.h"
 #include "data/sounds/sound_caption.h"
 #include "data/text/text_utf8.h"
@@ -32,11 +34,9 @@ void add_picture(InspectReport& report, const Image& image) {
 void add_recording(InspectReport::Sounds& sounds, AudioReader& reader) {
   const AudioInfo& info = reader.info();
   bool is_silent = true;
-  std::vector<float> values;
-  for (int64_t at = 0, step = 1 << 20; at < info.num_frames; at += step) {
-    reader.read_mono(at, std::min(step, info.num_frames - at), values);
-    is_silent = is_silent && std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
-  }
+  read_all_mono(reader, [&](std::span<const float> piece) {
+    is_silent = is_silent && std::all_of(piece.begin(), piece.end(), [](float value) { return value == 0; });
+  });
   sounds.num_silent += is_silent;
   sounds.min_seconds = sounds.num_decoded == 0 ? info.seconds() : std::min(sounds.min_seconds, info.seconds());
   sounds.max_seconds = std::max(sounds.max_seconds, info.seconds());
@@ -61,7 +61,7 @@ class Inspector {
         sounds_{.image_keys = {}, .audio_keys = config.audio_keys, .text_keys = config.text_keys} {
     if (config.text_keys.empty()) {
       pictures_.text_keys = {"txt"};
-      sounds_.text_keys = {"json", "txt"};
+      sounds_.text_keys = core::split(kSoundTextKeys, ";");
     }
     report_.num_shards = static_cast<int64_t>(config.shards.size());
     wanted_ = pictures_.wanted();
@@ -113,7 +113,8 @@ void Inspector::add(const std::string& shard, TarSample&& read) {
     });
   };
   const bool is_picture = has(config_.image_keys, is_picture_extension);
-  const bool is_sound = !is_picture && has(config_.audio_keys, is_audio_extension);
+  const bool is_sound =
+      !is_picture && (has(config_.audio_keys, is_audio_extension) || has(config_.audio_keys, is_unread_sound));
   if (!is_complete(extensions, is_sound, is_picture)) return;
   RawSample sample;
   sample.key = std::move(read.key);

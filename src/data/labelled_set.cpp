@@ -11,6 +11,8 @@
 #include "data/shards/lmdb_reader.h"
 #include "data/shards/source_lmdb.h"
 #include "data/shards/source_rows.h"
+#include "data/sounds/audio.h"
+#include "data/sounds/recording_check.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -23,10 +25,28 @@ SourceConfig config_of(const std::string& path) {
   return config;
 }
 
-const Member& picture_of(const RawSample& sample) {
+const Member& media_of(const RawSample& sample, bool is_of_sounds) {
   for (const Member& member : sample.members)
-    if (is_picture_extension(member.extension)) return member;
-  throw DataError(fmt::format("data: {} has no picture", sample.place()));
+    if ((is_of_sounds ? is_audio_extension : is_picture_extension)(member.extension)) return member;
+  throw DataError(fmt::format("data: {} has no {}", sample.place(), is_of_sounds ? "recording" : "picture"));
+}
+
+/// Class folders of pictures; of recordings where every class has some and not every class has pictures.
+RowTable open_folders(const std::string& path, bool& is_of_sounds) {
+  SourceConfig config = config_of(path);
+  is_of_sounds = false;
+  try {
+    return open_class_folders(config);
+  } catch (const DataError& no_pictures) {
+    config.need_audio = true;
+    try {
+      RowTable rows = open_class_folders(config);
+      is_of_sounds = true;
+      return rows;
+    } catch (const DataError&) {
+      throw no_pictures;
+    }
+  }
 }
 
 /// Classes of the rows of class folders, whose keys are CLASS/FILE.
@@ -52,6 +72,14 @@ void add_size(LabelledReport& report, const Image& image) {
   report.max_height = std::max(report.max_height, image.height);
 }
 
+void add_length(LabelledReport& report, std::span<const std::byte> bytes, const std::string& place) {
+  AudioReader reader(bytes, place);
+  read_all_mono(reader, [](std::span<const float>) {});
+  const double seconds = reader.info().seconds();
+  report.min_seconds = report.num_decoded++ == 0 ? seconds : std::min(report.min_seconds, seconds);
+  report.max_seconds = std::max(report.max_seconds, seconds);
+}
+
 /// "LMDB '/d/x' key '7'", which tells more than the row of it.
 std::string place_of(const LabelledReport& report, const RawSample& sample) {
   return report.is_lmdb ? fmt::format("LMDB '{}' key '{}'", sample.shard, sample.key) : sample.place();
@@ -63,9 +91,13 @@ void decode_some(const RowTable& rows, int64_t num_wanted, LabelledReport& repor
     RawSample sample = rows.row(i * rows.num_rows / num);
     try {
       load_deferred(sample);
-      const Member& picture = picture_of(sample);
-      add_size(report, decode_image(std::as_bytes(std::span(picture.bytes)), place_of(report, sample)));
-      if (!report.is_lmdb) report.num_bytes += picture.bytes.size();
+      const Member& media = media_of(sample, report.is_of_sounds);
+      const auto bytes = std::as_bytes(std::span(media.bytes));
+      if (report.is_of_sounds)
+        add_length(report, bytes, place_of(report, sample));
+      else
+        add_size(report, decode_image(bytes, place_of(report, sample)));
+      if (!report.is_lmdb) report.num_bytes += media.bytes.size();
     } catch (const DataError& error) {
       report.bad.emplace_back(error.what());
     }
@@ -82,8 +114,10 @@ bool is_labelled_set(const std::string& path) {
 FolderCheck check_class_folders(const std::string& folder, int64_t num_threads, PictureDepth depth,
                                 const std::function<void(int64_t num_done)>& on_progress) {
   constexpr int64_t kTellEvery = 256;
-  const RowTable rows = open_class_folders(config_of(folder));
-  FolderCheck check{.num_pictures = rows.num_rows, .num_classes = std::ssize(image_folder_classes(folder))};
+  FolderCheck check;
+  const RowTable rows = open_folders(folder, check.is_of_sounds);
+  check.num_pictures = rows.num_rows;
+  check.num_classes = std::ssize(image_folder_classes(folder));
   BadPictures bad;
   std::mutex mutex;
   int64_t num_done = 0;
@@ -92,9 +126,9 @@ FolderCheck check_class_folders(const std::string& folder, int64_t num_threads, 
     uint64_t num_bytes = 0;
     try {
       load_deferred(sample);
-      const Member& picture = picture_of(sample);
-      num_bytes = picture.bytes.size();
-      check_picture(picture.bytes, fmt::format("file '{}'", sample.file), depth);
+      const Member& media = media_of(sample, check.is_of_sounds);
+      num_bytes = media.bytes.size();
+      (check.is_of_sounds ? check_recording : check_picture)(media.bytes, fmt::format("file '{}'", sample.file), depth);
     } catch (const DataError& error) {
       bad.add(error);
     }
@@ -110,7 +144,7 @@ FolderCheck check_class_folders(const std::string& folder, int64_t num_threads, 
 LabelledReport inspect_labelled_set(const std::string& path, int64_t num_decoded) {
   LabelledReport report;
   report.is_lmdb = is_lmdb(path);
-  const RowTable rows = report.is_lmdb ? open_lmdb(config_of(path)) : open_class_folders(config_of(path));
+  const RowTable rows = report.is_lmdb ? open_lmdb(config_of(path)) : open_folders(path, report.is_of_sounds);
   report.num_pictures = rows.num_rows;
   if (report.is_lmdb) {
     const LmdbReader reader(path);
@@ -131,14 +165,13 @@ core::Json LabelledReport::to_json() const {
                   {"samples", num_pictures},
                   {"classes", num_classes},
                   {"class_names", class_names},
-                  {"bytes", num_bytes},
-                  {"pictures",
-                   {{"decoded", num_decoded},
-                    {"min_width", min_width},
-                    {"max_width", max_width},
-                    {"min_height", min_height},
-                    {"max_height", max_height},
-                    {"bad", bad}}}};
+                  {"bytes", num_bytes}};
+  if (is_of_sounds)
+    json["recordings"] = {
+        {"decoded", num_decoded}, {"min_seconds", min_seconds}, {"max_seconds", max_seconds}, {"bad", bad}};
+  else
+    json["pictures"] = {{"decoded", num_decoded},   {"min_width", min_width},   {"max_width", max_width},
+                        {"min_height", min_height}, {"max_height", max_height}, {"bad", bad}};
   if (!is_lmdb) json["samples_of_class"] = {{"fewest", fewest_of_class}, {"most", most_of_class}};
   return json;
 }

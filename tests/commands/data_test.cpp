@@ -120,6 +120,30 @@ TEST(DataCommand, InspectFindsWhatTrainingWithSoundsRefuses) {
   EXPECT_EQ(report.at("recordings").at("seen"), 5);
   EXPECT_EQ(report.at("recordings").at("bad").size(), 1u);
   EXPECT_EQ(report.at("captions"), (Json::array({{{"key", "a"}, {"text", "a tone"}}, {{"key", "d"}, {"text", "d"}}})));
+  const std::string heldout = set + "/heldout";
+  const ProgramResult folders = run_lockstep({"data", "inspect", heldout});
+  EXPECT_EQ(folders.exit_code, 0) << folders.err;
+  for (const char* expected : {"24 recordings in 24 classes", "24 recordings decoded", "0.25 to 0.25 s long"})
+    EXPECT_NE(folders.out.find(expected), std::string::npos) << expected << "\n" << folders.out;
+  tests::write_file(heldout + "/hiss/cut.flac", flac.substr(0, flac.size() / 2));
+  const ProgramResult cut = run_lockstep({"data", "verify", heldout});
+  EXPECT_EQ(cut.exit_code, 4) << cut.err;
+  EXPECT_NE(cut.out.find("25 recordings of 24 classes, 1 bad"), std::string::npos) << cut.out;
+  EXPECT_NE(cut.out.find("cut.flac"), std::string::npos) << cut.out;
+  const std::string foreign = tests::write_file(
+      folder.path() / "foreign.tar",
+      TarBytes::member("a.mp3", "x") + TarBytes::member("a.json", R"({"text": "a"})") + TarBytes::end());
+  EXPECT_NE(run_lockstep({"data", "inspect", foreign})
+                .out.find("sample without audio (flac, wav, ogg); mp3 is not read: convert it to FLAC"),
+            std::string::npos);
+  const ProgramResult verified = run_lockstep({"data", "verify", shard});
+  EXPECT_EQ(verified.exit_code, 4) << verified.err;
+  for (const char* expected : {"5 recordings decoded: 1 bad", "key='d' (flac) is no FLAC"})
+    EXPECT_NE(verified.out.find(expected), std::string::npos) << expected << "\n" << verified.out;
+  const Json checked = Json::parse(run_lockstep({"data", "verify", shard, "--json"}).out);
+  EXPECT_EQ(checked.at("bad_recordings"), 1);
+  EXPECT_EQ(checked.at("bad_pictures"), 0);
+  EXPECT_EQ(run_lockstep({"data", "verify", shard, "--no-decode"}).exit_code, 0);
   const std::string text = run_lockstep({"data", "inspect", shard, "--pictures", "2"}).out;
   for (const char* expected : {"2 of 5 recordings decoded", "the other 3 recordings were not decoded: --pictures 5",
                                "3 captions that training refuses", "  a: a tone\n"})

@@ -172,10 +172,10 @@ OptionSet declare(VerifyFlags& flags) {
   OptionSet set(
       "data verify",
       "Reads shards, LMDBs, class folders or token files (.idx) whole, compares them with their index or hashes where "
-      "there are any, decodes every picture, and lists what is missing or damaged.");
+      "there are any, decodes every picture and recording, and lists what is missing or damaged.");
   flags.shards.declare(set, /*writes=*/false);
   set.add("decode", &flags.decodes,
-          {.help = "Decode every picture; --no-decode compares bytes alone, at the speed of the disk."});
+          {.help = "Decode every picture and recording; --no-decode compares bytes alone, at the speed of the disk."});
   set.add("vocab-size", &flags.vocab_size,
           {.help = "Token files (.idx): larger ids are damage; 0: any id will do.", .unit = "tokens", .min = 0});
   return set;
@@ -194,30 +194,40 @@ int run_verify(std::span<const std::string> args) {
   job.decodes = verify_flags.decodes;
   const std::vector<data::VerifyResult> results = data::verify_shards(job);
   core::end_progress();
-  int64_t num_missing = 0, num_damaged = 0, num_unchecked = 0, num_samples = 0, num_pictures = 0, num_bad = 0;
+  int64_t num_missing = 0, num_damaged = 0, num_unchecked = 0, num_samples = 0;
+  data::MediaCheck pictures, recordings;  // counts alone
   Json list = Json::array();
   for (const data::VerifyResult& result : results) {
     num_missing += result.is_missing ? 1 : 0;
     num_damaged += result.error.empty() || result.is_missing ? 0 : 1;
     num_unchecked += result.has_index || result.is_missing ? 0 : 1;
     num_samples += result.num_samples;
-    num_pictures += result.num_pictures;
-    num_bad += result.num_bad;
+    for (const auto& [sum, check] :
+         {std::pair(&pictures, &result.pictures), std::pair(&recordings, &result.recordings)}) {
+      sum->num_seen += check->num_seen;
+      sum->num_bad += check->num_bad;
+    }
     list.push_back({{"shard", result.shard},
                     {"ok", result.is_good()},
                     {"missing", result.is_missing},
                     {"indexed", result.has_index},
                     {"samples", result.num_samples},
                     {"bytes", result.bytes},
-                    {"pictures", result.num_pictures},
-                    {"bad_pictures", result.num_bad},
-                    {"first_bad_pictures", result.bad_pictures},
+                    {"pictures", result.pictures.num_seen},
+                    {"bad_pictures", result.pictures.num_bad},
+                    {"first_bad_pictures", result.pictures.bad},
+                    {"recordings", result.recordings.num_seen},
+                    {"bad_recordings", result.recordings.num_bad},
+                    {"first_bad_recordings", result.recordings.bad},
                     {"error", result.error}});
     if (flags.as_json) continue;
     if (!result.error.empty())
       core::print("{} {}\n  {}\n", result.is_missing ? "MISSING" : "DAMAGED", result.shard, result.error);
-    if (result.num_bad > 0) core::print("BAD PICTURES {}: {}\n", result.shard, result.num_bad);
-    print_bad_pictures(result.bad_pictures, result.num_bad);
+    for (const auto& [what, check] :
+         {std::pair("PICTURES", &result.pictures), std::pair("RECORDINGS", &result.recordings)}) {
+      if (check->num_bad > 0) core::print("BAD {} {}: {}\n", what, result.shard, check->num_bad);
+      print_bad_pictures(check->bad, check->num_bad);
+    }
   }
   if (flags.as_json) {
     print_data_json({{"shards", results.size()},
@@ -225,21 +235,27 @@ int run_verify(std::span<const std::string> args) {
                      {"damaged", num_damaged},
                      {"without_index", num_unchecked},
                      {"samples", num_samples},
-                     {"pictures", num_pictures},
-                     {"bad_pictures", num_bad},
+                     {"pictures", pictures.num_seen},
+                     {"bad_pictures", pictures.num_bad},
+                     {"recordings", recordings.num_seen},
+                     {"bad_recordings", recordings.num_bad},
                      {"results", list}});
   } else {
     core::print("{}: {} whole, {} missing, {} damaged; {}\n", core::counted(results.size(), "shard"),
                 static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged,
                 core::counted(num_samples, "sample"));
-    if (num_pictures > 0) core::print("{} decoded: {} bad\n", core::counted(num_pictures, "picture"), num_bad);
+    for (const auto& [what, sum] : {std::pair("picture", &pictures), std::pair("recording", &recordings)})
+      if (sum->num_seen > 0) core::print("{} decoded: {} bad\n", core::counted(sum->num_seen, what), sum->num_bad);
     if (num_unchecked > 0)
       core::print(
           "{} shards have no index: their structure was checked{}, but not whether they are what they were (`lockstep "
           "data index`)\n",
-          num_unchecked, num_pictures > 0 ? ", and their pictures" : "");
+          num_unchecked,
+          pictures.num_seen > 0     ? ", and their pictures"
+          : recordings.num_seen > 0 ? ", and their recordings"
+                                    : "");
   }
-  return num_missing + num_damaged + num_bad == 0 ? 0 : static_cast<int>(ExitCode::kData);
+  return num_missing + num_damaged + pictures.num_bad + recordings.num_bad == 0 ? 0 : static_cast<int>(ExitCode::kData);
 }
 
 /// "44100, 48000" of counts by value.

@@ -74,6 +74,8 @@ OptionSet declare(ToLmdbFlags& flags) {
   return set;
 }
 
+const char* media_name(bool is_of_sounds) { return is_of_sounds ? "recording" : "picture"; }
+
 /// What `data verify` found in one LMDB or folder.
 struct SetCheck {
   std::string what;  ///< "12 pictures", "12 pictures of 3 classes"
@@ -97,7 +99,7 @@ SetCheck check_set(const std::string& name, int64_t num_threads, data::PictureDe
   data::FolderCheck check = data::check_class_folders(
       name, num_threads, depth, [](int64_t num_done) { core::show_progress(core::counted(num_done, "picture")); });
   core::end_progress();
-  return {.what = fmt::format("{} of {}", core::counted(check.num_pictures, "picture"),
+  return {.what = fmt::format("{} of {}", core::counted(check.num_pictures, media_name(check.is_of_sounds)),
                               core::counted(check.num_classes, "class", "classes")),
           .num_pictures = check.num_pictures,
           .num_bytes = check.num_bytes,
@@ -129,8 +131,9 @@ void print_check(const SetCheck& check, const std::string& name, data::PictureDe
 }
 
 void print_report(const data::LabelledReport& report, const std::string& name) {
+  const std::string media = media_name(report.is_of_sounds);
   core::print("{}: {} of {}", name, report.is_lmdb ? "an LMDB" : "class folders",
-              core::counted(report.num_pictures, "picture"));
+              core::counted(report.num_pictures, media));
   if (report.num_classes > 0) core::print(" in {}", core::counted(report.num_classes, "class", "classes"));
   if (report.is_lmdb) core::print(", {}", core::format_bytes(static_cast<double>(report.num_bytes)));
   core::print("\n");
@@ -140,14 +143,17 @@ void print_report(const data::LabelledReport& report, const std::string& name) {
     core::print("  classes: {}{}\n", core::join(first_names(report.class_names), ", "),
                 report.class_names.size() > kShownNames ? ", ..." : "");
   if (!report.is_lmdb)
-    core::print("  pictures of a class: {} ({}) to {} ({})\n", report.fewest_of_class, report.smallest_class,
+    core::print("  {}s of a class: {} ({}) to {} ({})\n", media, report.fewest_of_class, report.smallest_class,
                 report.most_of_class, report.largest_class);
-  if (report.num_decoded > 0)
+  if (report.num_decoded > 0 && report.is_of_sounds)
+    core::print("  {} decoded, at even distances: {:.2f} to {:.2f} s long\n", core::counted(report.num_decoded, media),
+                report.min_seconds, report.max_seconds);
+  else if (report.num_decoded > 0)
     core::print("  {} decoded, at even distances: {} to {} pixels wide, {} to {} high\n",
-                core::counted(report.num_decoded, "picture"), report.min_width, report.max_width, report.min_height,
+                core::counted(report.num_decoded, media), report.min_width, report.max_width, report.min_height,
                 report.max_height);
-  print_undecoded("  ", "pictures", report.num_pictures, report.num_decoded, report.bad.size());
-  if (!report.bad.empty()) core::print("  {} that training refuses\n", core::counted(report.bad.size(), "picture"));
+  print_undecoded("  ", (media + "s").c_str(), report.num_pictures, report.num_decoded, report.bad.size());
+  if (!report.bad.empty()) core::print("  {} that training refuses\n", core::counted(report.bad.size(), media));
   print_bad_pictures(report.bad, std::ssize(report.bad));
 }
 

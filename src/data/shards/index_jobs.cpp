@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "data/parallel_for.h"
 #include "data/shards/shard_list.h"
+#include "data/sounds/recording_check.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -153,17 +154,19 @@ class IndexRun {
   int64_t num_done_ = 0;
 };
 
-void decode_pictures(const std::string& shard, const TarSample& sample, VerifyResult& result) {
+void decode_media(const std::string& shard, const TarSample& sample, VerifyResult& result) {
   for (const Member& member : sample.members) {
-    ++result.num_pictures;
+    const bool is_recording = is_audio_extension(member.extension);
+    MediaCheck& check = is_recording ? result.recordings : result.pictures;
+    ++check.num_seen;
     try {
-      check_picture(
+      (is_recording ? check_recording : check_picture)(
           member.bytes,
           fmt::format("shard '{}' offset={} key='{}' ({})", shard, sample.offset, sample.key, member.extension),
           PictureDepth::kDecoded);
     } catch (const DataError& error) {
-      ++result.num_bad;
-      if (result.bad_pictures.size() < kMaxBadPictures) result.bad_pictures.emplace_back(error.what());
+      ++check.num_bad;
+      if (check.bad.size() < kMaxBadPictures) check.bad.emplace_back(error.what());
     }
   }
 }
@@ -187,8 +190,8 @@ VerifyResult verify_shard(const std::string& shard, const IndexJob& job) {
       throw DataError(fmt::format("data: shard '{}' has another size than its index says: bytes={}, expected={}", shard,
                                   bytes, expected->bytes),
                       "copy the shard again, or index it again if it was replaced on purpose");
-    PictureVisitor visit;
-    if (job.decodes) visit = [&](const TarSample& sample) { decode_pictures(shard, sample, result); };
+    MediaVisitor visit;
+    if (job.decodes) visit = [&](const TarSample& sample) { decode_media(shard, sample, result); };
     const ShardIndex found = build_shard_index(shard, /*keep_damaged=*/false, visit);
     result.num_samples = found.num_samples;
     result.bytes = found.bytes;

@@ -22,7 +22,7 @@ struct IndexJob {
   /// A damaged shard gets a side-car up to its damage, or keeps that of the time when it was whole; false: it gets
   /// none.
   bool keep_damaged = false;
-  bool decodes = false;  ///< verify_shards decodes the pictures, too.
+  bool decodes = false;  ///< verify_shards decodes pictures and recordings, too.
   /// Called in any thread after each shard, one call at a time; done counts shards.
   std::function<void(int64_t done, const std::string& shard)> on_progress;
 };
@@ -51,6 +51,13 @@ class IndexHeaders {
   std::map<std::filesystem::path, std::map<std::string, ShardIndex>> folders_;  // by name of the side-car
 };
 
+/// Pictures, or recordings, of a shard that were decoded or tried, also of one that is damaged behind them.
+struct MediaCheck {
+  int64_t num_seen = 0;
+  int64_t num_bad = 0;           ///< Of them those that training refuses.
+  std::vector<std::string> bad;  ///< Messages, the first kMaxBadPictures.
+};
+
 struct VerifyResult {
   std::string shard;
   std::string error;        ///< "" when whole.
@@ -58,13 +65,12 @@ struct VerifyResult {
   bool has_index = false;   ///< Compared with a side-car; else only its structure was checked.
   int64_t num_samples = 0;
   uint64_t bytes = 0;
-  int64_t num_pictures = 0;               ///< Decoded or tried, also in a shard that is damaged behind them.
-  int64_t num_bad = 0;                    ///< Of them those that training refuses.
-  std::vector<std::string> bad_pictures;  ///< Messages, the first kMaxBadPictures.
+  MediaCheck pictures, recordings;
 
-  bool is_good() const { return error.empty() && num_bad == 0; }
+  bool is_good() const { return error.empty() && pictures.num_bad == 0 && recordings.num_bad == 0; }
 };
-/// Reads every shard whole, compares it with its side-car where there is one, and with `decodes` decodes its pictures.
+/// Reads every shard whole, compares it with its side-car where there is one, and with `decodes` decodes its pictures
+/// and recordings.
 std::vector<VerifyResult> verify_shards(const IndexJob& job);
 
 }  // namespace lockstep::data

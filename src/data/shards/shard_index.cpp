@@ -138,8 +138,9 @@ fs::path side_car_path(const std::string& shard, const std::string& index_dir) {
   return fs::path(index_dir) / fmt::format("{}.{:08x}.index", absolute.filename().string(), folder & 0xffffffffu);
 }
 
-ShardIndex build_shard_index(const std::string& shard, bool keep_damaged, const PictureVisitor& visit) {
-  const std::vector<std::string> wanted(picture_extensions().begin(), picture_extensions().end());
+ShardIndex build_shard_index(const std::string& shard, bool keep_damaged, const MediaVisitor& visit) {
+  std::vector<std::string> wanted(picture_extensions().begin(), picture_extensions().end());
+  wanted.insert(wanted.end(), audio_extensions().begin(), audio_extensions().end());
   ShardIndex index;
   core::Xxh3 hash;
   TarSampleReader reader(std::make_unique<HashingStream>(open_byte_stream(shard, 0, nullptr), hash, index.bytes), shard,

@@ -43,13 +43,13 @@ struct ShardIndex {
 /// "<shard>.index" beside the shard, or in `index_dir` with a hash of the shard's folder in its name.
 std::filesystem::path side_car_path(const std::string& shard, const std::string& index_dir);
 
-/// What a reader of a whole shard is shown on the way: each sample with the data of its pictures.
-using PictureVisitor = std::function<void(const TarSample&)>;
+/// What a reader of a whole shard is shown on the way: each sample with the data of its pictures and recordings.
+using MediaVisitor = std::function<void(const TarSample&)>;
 
 /// Reads the whole local shard once: hashes it and lists its samples, which `visit`, where it is set, sees one by one.
 /// A damaged shard throws DataError, or with `keep_damaged` is listed up to its damage (the hash is then of what was
 /// read).
-ShardIndex build_shard_index(const std::string& shard, bool keep_damaged = false, const PictureVisitor& visit = {});
+ShardIndex build_shard_index(const std::string& shard, bool keep_damaged = false, const MediaVisitor& visit = {});
 /// As text: one line of JSON for the header, then one JSON array per sample: [offset, [extension, offset, size], ...].
 std::string format_shard_index(const std::string& shard, const ShardIndex& index);
 /// The opposite; DataError (naming `where`) unless every line is well formed and the table fits the header's checksum

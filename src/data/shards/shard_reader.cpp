@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/shards/open_stream.h"
+#include "data/shards/unread_formats.h"
 
 namespace lockstep::data {
 namespace {
@@ -94,6 +95,15 @@ std::optional<TarSample> TarSampleReader::next(bool with_data) {
   return sample;
 }
 
+/// What a sample without a wanted recording has instead, and what to do about it; "" for nothing.
+static std::string unused_sound(const std::vector<std::string>& extensions) {
+  for (const std::string& extension : extensions) {
+    if (is_audio_extension(extension)) return fmt::format("; {0} is read with --audio-ext {0}", extension);
+    if (is_unread_sound(extension)) return fmt::format("; {} is not read: convert it to FLAC", extension);
+  }
+  return "";
+}
+
 std::vector<std::string> SampleFilter::wanted() const {
   std::vector<std::string> list = image_keys;
   list.insert(list.end(), audio_keys.begin(), audio_keys.end());
@@ -108,7 +118,8 @@ std::string SampleFilter::reason_against(const std::vector<std::string>& extensi
            std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return contains(extensions, key); });
   };
   if (!has_any(image_keys)) return fmt::format("sample without image ({})", core::join(image_keys, ", "));
-  if (!has_any(audio_keys)) return fmt::format("sample without audio ({})", core::join(audio_keys, ", "));
+  if (!has_any(audio_keys))
+    return fmt::format("sample without audio ({}){}", core::join(audio_keys, ", "), unused_sound(extensions));
   if (!has_any(text_keys)) return fmt::format("sample without text ({})", core::join(text_keys, ", "));
   if (need_label && !contains(extensions, "cls")) return "sample without label (cls)";
   return "";

@@ -30,6 +30,10 @@ void count_unread_sound(const std::filesystem::path& file, UnreadFormats& format
   count(file, kUnreadSounds, formats);
 }
 
+bool is_unread_sound(std::string_view extension) {
+  return std::ranges::find(kUnreadSounds, "." + std::string(extension)) != kUnreadSounds.end();
+}
+
 std::string unread_text(const UnreadFormats& formats, const char* what, std::span<const std::string_view> read) {
   std::vector<std::string> counts;
   for (const auto& [extension, number] : formats) counts.push_back(fmt::format("{} {}", number, extension));

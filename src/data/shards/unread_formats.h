@@ -16,6 +16,9 @@ using UnreadFormats = std::map<std::string, int64_t>;
 void count_unread_picture(const std::filesystem::path& file, UnreadFormats& formats);
 void count_unread_sound(const std::filesystem::path& file, UnreadFormats& formats);
 
+/// The same of an extension in lower case and without a dot.
+bool is_unread_sound(std::string_view extension);
+
 /// "left out, since pictures are read from .jpg, .png: 1 .bmp, 2 .gif". `what`: "pictures"; `read`: extensions without
 /// a dot.
 std::string unread_text(const UnreadFormats& formats, const char* what, std::span<const std::string_view> read);

@@ -172,4 +172,13 @@ void AudioReader::read_mono(int64_t first, int64_t count, std::vector<float>& ou
   state_->check_values(out, first);
 }
 
+void read_all_mono(AudioReader& reader, const std::function<void(std::span<const float> piece)>& visit) {
+  constexpr int64_t kPieceFrames = 1 << 20;
+  std::vector<float> values;
+  for (int64_t at = 0; at < reader.info().num_frames; at += kPieceFrames) {
+    reader.read_mono(at, std::min(kPieceFrames, reader.info().num_frames - at), values);
+    visit(values);
+  }
+}
+
 }  // namespace lockstep::data

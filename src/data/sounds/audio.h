@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -46,5 +47,8 @@ class AudioReader {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Decodes all of a recording as read_mono does, and shows `visit` one piece after the other.
+void read_all_mono(AudioReader& reader, const std::function<void(std::span<const float> piece)>& visit);
 
 }  // namespace lockstep::data

@@ -121,7 +121,7 @@ void check_audio_container(AudioContainer container, std::span<const std::byte> 
 
 DataError empty_audio(std::string_view name, size_t num_bytes) {
   return DataError(fmt::format("data: recording in {} holds no sound: frames=0 (bytes={})", name, num_bytes),
-                   "leave it out");
+                   or_leave_out("remove it"));
 }
 
 DataError damaged_audio(std::string_view name, std::string_view reason, size_t num_bytes) {

@@ -120,11 +120,11 @@ TEST_F(LabelledSet, PicturesOfShardsAreDecodedWhereThatIsAskedFor) {
   const VerifyResult result = verify_shards(job).at(0);
   EXPECT_FALSE(result.is_good());
   EXPECT_EQ(result.error, "") << "the shard itself is whole";
-  EXPECT_EQ(result.num_pictures, 2);
-  EXPECT_EQ(result.num_bad, 1);
-  ASSERT_EQ(result.bad_pictures.size(), 1u);
-  EXPECT_TRUE(holds(result.bad_pictures[0], fmt::format("shard '{}'", shard))) << result.bad_pictures[0];
-  EXPECT_TRUE(holds(result.bad_pictures[0], "key='1'")) << result.bad_pictures[0];
+  EXPECT_EQ(result.pictures.num_seen, 2);
+  EXPECT_EQ(result.pictures.num_bad, 1);
+  ASSERT_EQ(result.pictures.bad.size(), 1u);
+  EXPECT_TRUE(holds(result.pictures.bad[0], fmt::format("shard '{}'", shard))) << result.pictures.bad[0];
+  EXPECT_TRUE(holds(result.pictures.bad[0], "key='1'")) << result.pictures.bad[0];
 }
 
 TEST_F(LabelledSet, AReportTellsClassesAndSizes) {
