@@ -16,7 +16,29 @@ const std::string& text_of(const core::Json& value, std::string_view where) {
   return value.get_ref<const std::string&>();
 }
 
-/// The caption in a JSON member: LAION's "text", else "caption". Of a list `draw` picks one.
+bool shows_nothing(std::string_view utf8) {
+  for (size_t at = 0; at < utf8.size();) {
+    const Utf8Step step = decode_utf8_step(utf8, at);
+    if (!is_white_space(step.code_point) && step.code_point >= 0x20 && step.code_point != 0x7F) return false;
+    at += step.num_bytes;
+  }
+  return true;
+}
+
+/// The captions of a list, of which each must serve: else it would be left to chance whether a run meets the bad one.
+void check_list(const core::Json& list, const char* name) {
+  if (list.empty()) throw_no_json_caption(fmt::format("\"{}\" is an empty list", name));
+  for (size_t number = 0; number < list.size(); ++number) {
+    const std::string where = fmt::format("number {} of \"{}\"", number, name);
+    const std::string& text = text_of(list[number], where);
+    if (shows_nothing(text))
+      throw DataError(fmt::format("data: the caption in its .json is empty: {} has {} bytes, none of them shows", where,
+                                  text.size()),
+                      or_leave_out("take it out of the list"));
+  }
+}
+
+/// The caption in a JSON member: LAION's "text", else "caption". Of a list `caption_key` picks one.
 std::string caption_of_json(const std::string& bytes, uint64_t caption_key, bool is_train) {
   const core::Json json = read_sample_json(bytes);
   const char* name = json.contains("text") ? "text" : "caption";
@@ -27,18 +49,9 @@ std::string caption_of_json(const std::string& bytes, uint64_t caption_key, bool
   }
   const core::Json& value = json.at(name);
   if (!value.is_array()) return text_of(value, fmt::format("\"{}\"", name));
-  if (value.empty()) throw_no_json_caption(fmt::format("\"{}\" is an empty list", name));
+  check_list(value, name);
   const size_t pick = is_train ? core::CounterRng(caption_key).below(value.size()) : 0;
-  return text_of(value[pick], fmt::format("number {} of \"{}\"", pick, name));
-}
-
-bool shows_nothing(std::string_view utf8) {
-  for (size_t at = 0; at < utf8.size();) {
-    const Utf8Step step = decode_utf8_step(utf8, at);
-    if (!is_white_space(step.code_point) && step.code_point >= 0x20 && step.code_point != 0x7F) return false;
-    at += step.num_bytes;
-  }
-  return true;
+  return value[pick].get<std::string>();
 }
 
 }  // namespace

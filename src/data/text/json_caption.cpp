@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/rng.h"
@@ -41,6 +43,33 @@ std::vector<size_t> drawn_order(const JsonCaptionKeys& keys, uint64_t draw_key) 
   return order;
 }
 
+/// The text with zeros for the bare words NaN, Infinity and -Infinity, which Python's json.dumps writes and JSON has
+/// not; as long as before, so that places in messages stay. What stands in strings is kept.
+std::string with_zeros_for_no_numbers(std::string text) {
+  constexpr std::array<std::string_view, 2> kWords{"NaN", "Infinity"};
+  bool is_in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '"') is_in_string = !is_in_string;
+    if (is_in_string && text[at] == '\\') ++at;
+    if (is_in_string) continue;
+    for (const std::string_view word : kWords)
+      if (text.compare(at, word.size(), word) == 0)
+        text.replace(at, word.size(), "0" + std::string(word.size() - 1, ' '));
+  }
+  return text;
+}
+
+/// JSON, or what Python reads as such.
+core::Json parse_as_python(const std::string& bytes) {
+  try {
+    return core::parse_json(bytes, "its .json");
+  } catch (const DataError&) {
+    const std::string numbers = with_zeros_for_no_numbers(bytes);
+    if (numbers == bytes) throw;
+    return core::parse_json(numbers, "its .json");
+  }
+}
+
 }  // namespace
 
 void throw_no_json_caption(const std::string& what) {
@@ -54,7 +83,7 @@ core::Json read_sample_json(const std::string& bytes) {
     throw_no_json_caption(fmt::format("it has {} bytes, expected at most {}", bytes.size(), kMaxJsonBytes));
   core::Json json;
   try {
-    json = core::parse_json(bytes, "its .json");
+    json = parse_as_python(bytes);
   } catch (const DataError& error) {
     throw_no_json_caption(fmt::format("it is no valid JSON ({})", error.what()));
   }

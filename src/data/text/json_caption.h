@@ -7,7 +7,8 @@
 
 namespace lockstep::data {
 
-/// The object in a sample's .json member. DataError where it is too large (16 MiB), no JSON or no object.
+/// The object in a sample's .json member; NaN and Infinity, which Python writes, are read as 0. DataError where it is
+/// too large (16 MiB), no JSON or no object.
 core::Json read_sample_json(const std::string& bytes);
 [[noreturn]] void throw_no_json_caption(const std::string& what);
 

@@ -243,6 +243,14 @@ TEST(ClapDecoder, CaptionsOfEveryForm) {
         << caption("txt", empty);
   EXPECT_NE(caption("json", R"({"text": ["  ", "rain"]})").find("the caption in its .json is empty"),
             std::string::npos);
+  for (const char* later : {R"({"text": ["rain", ""]})", R"({"text": ["rain", 3]})"})
+    EXPECT_NE(caption("json", later).find("number 1 of \"text\""), std::string::npos)
+        << "whether it is met must not hang on what is drawn: " << caption("json", later);
+  EXPECT_EQ(caption("json", R"({"a": NaN, "b": [-Infinity, Infinity], "text": "a \"NaN\" or Infinity"})"),
+            "a \"NaN\" or Infinity")
+      << "as Python writes and reads it";
+  EXPECT_NE(caption("json", R"({"text": NaN})").find("number, expected a string"), std::string::npos);
+  EXPECT_NE(caption("json", R"({"a": NaN, "text": "x"]})").find("no valid JSON"), std::string::npos);
   EXPECT_NE(caption("txt", std::string("\xff\xfe\x00\x01", 4)).find("no UTF-8 text: byte 0xff at offset 0 of 4"),
             std::string::npos);
   const std::string named = caption("json", "[]");  // the place and the module once
