@@ -19,6 +19,7 @@
 #include "data/shards/source_openclip.h"
 #include "data/shards/source_rows.h"
 #include "data/shards/source_webdataset.h"
+#include "data/shards/warn_once.h"
 #include "data/text/name_table.h"
 #include "remote/address.h"
 
@@ -303,6 +304,19 @@ void refuse_missing_shards(const SourceConfig& config, int64_t num_threads) {
                   "check the range in the braces of the list, and that the folder is visible on every node");
 }
 
+/// Tells of the samples that an index says training passes over.
+static void warn_of_left_out(const ShardSet& set, const SourceConfig& config) {
+  if (set.left_out.empty()) return;
+  int64_t total = 0;
+  std::vector<std::string> reasons;
+  for (const auto& [reason, count] : set.left_out) {
+    total += count;
+    reasons.push_back(fmt::format("{}: {}", reason, count));
+  }
+  warn_once(fmt::format("data: {} of '{}' {} left out: {}", core::counted(total, "sample"), config.spec,
+                        total == 1 ? "is" : "are", core::join(reasons, ", ")));
+}
+
 bool prepare_index(const SourceConfig& config, int64_t num_threads) {
   if (!is_shards(resolved_type(config)) || config.index == IndexUse::kOff) return false;
   const std::vector<std::string> shards = expand_shards(config);
@@ -333,7 +347,9 @@ bool prepare_index(const SourceConfig& config, int64_t num_threads) {
       core::log_info("data: indexed {}, {}", core::counted(summary.num_built, "shard"),
                      core::counted(summary.num_samples, "sample"));
   }
-  return load_shard_set(config)->has_index();
+  const auto set = load_shard_set(config);
+  warn_of_left_out(*set, config);
+  return set->has_index();
 }
 
 Json merge_positions(std::span<const Json> positions) {

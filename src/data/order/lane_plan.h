@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ struct ShardSet {
   std::vector<int64_t> samples;  ///< Usable samples.
   std::vector<uint64_t> bytes;
   std::string index_dir;
+  std::map<std::string, int64_t> left_out = {};  ///< Reason -> samples that are not usable, each shard counted once.
 
   bool has_index() const { return !samples.empty(); }
   int64_t num_samples() const;  ///< Sum over the index.

@@ -32,8 +32,11 @@ SampleFilter make_filter(const SourceConfig& config) {
 bool load_index(ShardSet& set, const SourceConfig& config) {
   std::vector<int64_t> samples;
   std::vector<uint64_t> bytes;
+  std::map<std::string, int64_t> left_out;
+  const size_t num_different = set.shards.size() / static_cast<size_t>(config.num_repeats);
   IndexHeaders headers(config.index_dir);
-  for (const std::string& shard : set.shards) {
+  for (size_t i = 0; i < set.shards.size(); ++i) {
+    const std::string& shard = set.shards[i];
     const auto header = headers.find(shard);
     if (!header) {
       if (config.index != IndexUse::kRequire) return false;
@@ -42,7 +45,11 @@ bool load_index(ShardSet& set, const SourceConfig& config) {
     }
     samples.push_back(header->num_usable(set.filter));
     bytes.push_back(header->bytes);
+    if (i >= num_different) continue;
+    for (const auto& [extensions, count] : header->extension_sets)
+      if (const std::string reason = set.filter.reason_against(extensions); !reason.empty()) left_out[reason] += count;
   }
+  set.left_out = std::move(left_out);
   set.samples = std::move(samples);
   set.bytes = std::move(bytes);
   set.index_dir = config.index_dir;
