@@ -1,5 +1,7 @@
 #include "data/text/class_names.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/named_file.h"
 #include "core/strings.h"
@@ -33,7 +35,28 @@ std::vector<std::string> read_lines(const std::filesystem::path& path, std::stri
   return lines;
 }
 
+/// Names of classes as one compares them by eye: "Bell_strike" is "bell strike".
+std::vector<std::string> plain_names(std::vector<std::string> names) {
+  for (std::string& name : names) {
+    name = core::to_lower_ascii(core::trim(name));
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return c == '_' || c == '-' || c == '\t'; }, ' ');
+  }
+  return names;
+}
+
 }  // namespace
+
+std::optional<size_t> first_in_other_order(const std::vector<std::string>& folders,
+                                           const std::vector<std::string>& class_names) {
+  std::vector<std::string> one = plain_names(folders), other = plain_names(class_names);
+  if (one.size() != other.size()) return std::nullopt;
+  const auto place = static_cast<size_t>(std::mismatch(one.begin(), one.end(), other.begin()).first - one.begin());
+  if (place == one.size()) return std::nullopt;
+  std::sort(one.begin(), one.end());
+  std::sort(other.begin(), other.end());
+  return one == other ? std::optional(place) : std::nullopt;
+}
 
 std::vector<std::string> read_class_names(const std::filesystem::path& path) {
   return read_lines(path, "list of class names", "write one class name per line, in the order of the class indices");

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,11 @@ namespace lockstep::data {
 /// lines at the end are ignored, any other empty line, a line that is not UTF-8 and a file without names throw
 /// DataError with the line.
 std::vector<std::string> read_class_names(const std::filesystem::path& path);
+
+/// Where `class_names`, which are those of `folders` but for case, '_', '-' and white space, stand in another order
+/// than these: the first such place. Nothing where the order is the same, or the names are others.
+std::optional<size_t> first_in_other_order(const std::vector<std::string>& folders,
+                                           const std::vector<std::string>& class_names);
 
 /// One prompt template per line, each with exactly one place for the class name: `{}` or `{c}`. Same errors, and one
 /// for a line without it. The result uses `{}` throughout.

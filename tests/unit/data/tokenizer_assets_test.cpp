@@ -106,6 +106,14 @@ TEST_F(NameFile, ClassNameErrorsNameTheLine) {
   expect_refused(read_class_names, "\n\n", "the file is empty");
 }
 
+TEST(ClassNames, OfTheSameClassesInAnotherOrderAreFound) {
+  const std::vector<std::string> folders = {"Bell_strike", "deep-rumble", "hiss"};
+  EXPECT_EQ(first_in_other_order(folders, {"bell strike", "deep rumble", "hiss"}), std::nullopt);
+  EXPECT_EQ(first_in_other_order(folders, {"bell strike", "hiss", "deep rumble"}), 1u);
+  EXPECT_EQ(first_in_other_order(folders, {"hiss", "deep rumble", "a bell"}), std::nullopt) << "names of their own";
+  EXPECT_EQ(first_in_other_order(folders, {"hiss"}), std::nullopt);
+}
+
 TEST_F(NameFile, TemplatesTakeBothSpellings) {
   const auto templates = read_templates(write("a photo of a {}.\na {c} in a game.\n"));
   EXPECT_EQ(templates, (std::vector<std::string>{"a photo of a {}.", "a {} in a game."}));

@@ -223,6 +223,7 @@ data::SourceConfig ContrastiveData::train_source() const {
   config.csv_separator = options_.csv_separator;
   config.csv_image_key = options_.csv_img_key;
   config.csv_caption_key = options_.csv_caption_key;
+  config.csv_label_key = options_.csv_label_key;
   if (shape_.clip() != nullptr) config.synthetic_pixels = shape_.clip()->vision.image_size;
   if (shape_.clap() != nullptr) {
     config.need_image = false;

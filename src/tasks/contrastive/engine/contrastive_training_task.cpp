@@ -154,15 +154,24 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     });
   }
 
-  /// The n-th folder by name is the n-th class: another number of folders would make every label wrong.
+  /// The n-th folder by name is the n-th class: another number of folders would make every label wrong, and so would
+  /// another order of their names.
   static void check_classes(const ZeroShotSet& set) {
     std::error_code code;
     if (!std::filesystem::is_directory(set.spec, code)) return;
-    const size_t num_folders = data::image_folder_classes(set.spec).size();
-    if (num_folders == set.class_names.size()) return;
-    throw UsageError(fmt::format("evaluation: {} '{}' has {} class folders, but there are {} class names", set.flag,
-                                 set.spec, num_folders, set.class_names.size()),
-                     "give --classnames FILE with one line for each class folder, in the sorted order of the folders");
+    const std::vector<std::string> folders = data::image_folder_classes(set.spec);
+    if (folders.size() != set.class_names.size())
+      throw UsageError(
+          fmt::format("evaluation: {} '{}' has {} class folders, but there are {} class names", set.flag, set.spec,
+                      folders.size(), set.class_names.size()),
+          "give --classnames FILE with one line for each class folder, in the sorted order of the folders");
+    const auto wrong = set.has_numbered_folders ? std::nullopt : data::first_in_other_order(folders, set.class_names);
+    if (wrong)
+      throw UsageError(
+          fmt::format("evaluation: the class names are in another order than the folders of {} '{}': folder {} of them "
+                      "is '{}', line {} of the names is '{}'",
+                      set.flag, set.spec, *wrong + 1, folders[*wrong], *wrong + 1, set.class_names[*wrong]),
+          "sort --classnames as the folders are (`LC_ALL=C ls`)");
   }
 
   EmbeddingEngine make_engine() const {

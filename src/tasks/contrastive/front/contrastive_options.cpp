@@ -5,6 +5,7 @@
 #include "config/audio_options.h"
 #include "config/image_options.h"
 #include "config/optimizers.h"
+#include "data/sounds/sound_caption.h"
 #include "data/train_stream.h"
 #include "tasks/contrastive/front/contrastive_options_foreign.h"
 #include "tasks/front/device_memory.h"
@@ -46,9 +47,25 @@ void declare_dataset_type(core::OptionSet& set, ContrastiveOptions& o) {
              {"synthetic-audio", "sounds are trained on by `lockstep train clap`"}}});
 }
 
+void declare_label_column(core::OptionSet& set, ContrastiveOptions& o) {
+  set.add("csv-label-key", &o.csv_label_key,
+          {.role = OptionRole::kConfiguration,
+           .help = "CSV column with the number of the class, of --zeroshot-data.",
+           .metavar = "COLUMN"});
+}
+
 /// Which members or columns hold what.
 void declare_members(core::OptionSet& set, ContrastiveOptions& o) {
   if (o.is_clap()) {
+    set.add("csv-separator", &o.csv_separator,
+            {.role = OptionRole::kConfiguration,
+             .help = "Separator of columns in a table of --zeroshot-data.",
+             .metavar = "CHAR"});
+    set.add("csv-img-key", &o.csv_img_key,
+            {.role = OptionRole::kConfiguration,
+             .help = "CSV column with the path of the recording, of --zeroshot-data.",
+             .metavar = "COLUMN"});
+    declare_label_column(set, o);
     set.add("audio-ext", &o.audio_ext,
             {.role = OptionRole::kConfiguration,
              .help = "WebDataset members that hold the sound, joined with ';'.",
@@ -69,6 +86,7 @@ void declare_members(core::OptionSet& set, ContrastiveOptions& o) {
       {.role = OptionRole::kConfiguration, .help = "CSV column with the path of the picture.", .metavar = "COLUMN"});
   set.add("csv-caption-key", &o.csv_caption_key,
           {.role = OptionRole::kConfiguration, .help = "CSV column with the caption.", .metavar = "COLUMN"});
+  declare_label_column(set, o);
   set.add("image-key", &o.image_key,
           {.role = OptionRole::kConfiguration,
            .help = "WebDataset members that hold the picture, joined with ';'.",
@@ -478,7 +496,7 @@ bool ContrastiveOptions::has_made_up_data() const { return data::is_made_up(data
 core::OptionSet declare_contrastive_options(ContrastiveOptions& options) {
   if (options.is_clap()) {
     options.model = "HTSAT-tiny-Roberta-base";
-    options.text_key = "json;txt";
+    options.text_key = data::kSoundTextKeys;
   }
   options.takes_openclip_checkpoints = !options.is_clap();
   options.wandb_project = "open-clip";

@@ -38,6 +38,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::string dataset_type = "auto";  // --dataset-type: auto, or a kind of data::captioned_datasets
   bool dataset_resampled = false;     // --dataset-resampled
   std::string csv_separator = "\t", csv_img_key = "filepath", csv_caption_key = "title";
+  std::string csv_label_key = "label";                               // --csv-label-key, of --zeroshot-data
   std::string image_key{data::kDefaultImageKeys}, text_key = "txt";  // --image-key, --text-key
   std::optional<std::string> json_text_key;                          // --json-text-key, "A;B"
   std::vector<double> json_text_key_probs;                           // --json-text-key-probs

@@ -204,6 +204,8 @@ void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set
   if (options.deterministic) config::fill_gpu_math(options.gpu_math, config::kExactGpuMath, set, "--deterministic");
   config::look_first_in(options.cache_dir);
   if (!set.is_given("model") && !options.pretrained.empty()) take_recorded_model(set, options.pretrained, options.task);
+  if (options.evaluates_only() && !options.pretrained.empty())
+    take_recorded_precision(set, options.pretrained, options.task);
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,

@@ -53,7 +53,10 @@ std::vector<config::RefusedFlags> development_flags() {
 std::vector<config::RefusedFlags> laion_flags() {
   return {
       {"the optimiser has OpenCLIP's flag", "use --opt adamw, lion or lamb", {"optimizer"}, {"adamw", "AdamW"}},
-      {"locked towers are for `train clip`", "drop it", {"freeze-text", "freeze-text-after"}},
+      {"no tower of CLAP can be locked",
+       "weights that the text tower begins with stay as they are with --pretrained-text FILE --split-opt "
+       "--lr-pretrained 0",
+       {"freeze-text", "freeze-text-after"}},
       {"a part of the data is named by its shards", "name fewer shards in --train-data", {"dataset-proportion"}},
       {"a caption is drawn from the texts of its sample", "drop it", {"text-augment-selection"}},
       {"evaluation is where --val-data is", "drop it, and --val-data", {"no-eval"}},
@@ -106,12 +109,10 @@ void declare_openclip_foreign_flags(core::OptionSet& set, bool is_clap) {
   config::refuse_guessed_flags(set);
   set.refuse("mock-data", "made-up input has another name here", "use --dataset-type synthetic --train-num-samples N");
   const std::vector<const char*> foreign =
-      is_clap ? std::vector{"image-key",         "csv-separator",       "csv-img-key",
-                            "csv-caption-key",   "max-image-pixels",    "aug-cfg",
-                            "image-mean",        "image-std",           "image-interpolation",
-                            "image-resize-mode", "resize-order",        "force-image-size",
-                            "force-quick-gelu",  "force-patch-dropout", "imagenet-val",
-                            "imagenet-v2"}
+      is_clap ? std::vector{"image-key",    "csv-caption-key",  "max-image-pixels",    "aug-cfg",
+                            "image-mean",   "image-std",        "image-interpolation", "image-resize-mode",
+                            "resize-order", "force-image-size", "force-quick-gelu",    "force-patch-dropout",
+                            "imagenet-val", "imagenet-v2"}
               : std::vector{"audio-ext", "audio-fill", "audio-trunc", "audio-int16-normalize"};
   for (const char* name : foreign)
     set.refuse(name, is_clap ? "`train clap` reads sounds, no pictures" : "`train clip` reads pictures, no sounds",

@@ -22,6 +22,11 @@ bool take_recorded_model(core::OptionSet& set, const std::string& weights, std::
   return true;
 }
 
+void take_recorded_precision(core::OptionSet& set, const std::string& weights, std::string_view task) {
+  const auto attempt = recorded_attempt(weights);
+  if (attempt && attempt->task == task) take_recorded_options(set, *attempt, {{"precision", "precision"}});
+}
+
 std::optional<RecordedOptimizer> recorded_optimizer(const std::string& weights) {
   const auto attempt = recorded_attempt(weights);
   if (!attempt || attempt->task != "clip") return std::nullopt;

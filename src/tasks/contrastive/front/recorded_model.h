@@ -12,6 +12,9 @@ namespace lockstep::tasks {
 /// given stays. False where no record of such a run is there, or with `task` of one of that task.
 bool take_recorded_model(core::OptionSet& set, const std::string& weights, std::string_view task = "");
 
+/// Sets --precision of `set` to that of the run of `task` that `weights` is of, unless the user has given it.
+void take_recorded_precision(core::OptionSet& set, const std::string& weights, std::string_view task);
+
 /// How the optimiser of the run of CLIP was tuned that `weights` is of.
 struct RecordedOptimizer {
   std::string name{};  ///< --opt

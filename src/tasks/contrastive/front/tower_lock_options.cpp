@@ -12,8 +12,9 @@ void TowerLockOptions::declare(core::OptionSet& set, const std::string& task) {
     for (const char* name : {"lock-image", "lock-image-unlocked-groups", "lock-image-freeze-bn-stats"})
       set.refuse(name, "`train clap` reads sounds, no pictures", "drop it");
     for (const char* name : {"lock-text", "lock-text-unlocked-layers", "lock-text-freeze-layer-norm"})
-      set.refuse(name, "locked towers are for `train clip`",
-                 "drop it; --pretrained FILE starts from given weights without freezing them");
+      set.refuse(name, "no tower of CLAP can be locked",
+                 "weights that the text tower begins with stay as they are with --pretrained-text FILE --split-opt "
+                 "--lr-pretrained 0");
     return;
   }
   set.group("Locked towers");
