@@ -43,6 +43,15 @@ void borrow(core::OptionSet& set, BenchOptions& o, std::initializer_list<config:
   config::borrow_flags(set, tasks::declare_contrastive_options(o.train), flags);
 }
 
+bool is_among(const std::string& model, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), model) != names.end();
+}
+
+/// Whether it is a model of CLIP or CLAP.
+bool reads_captions(const std::string& model) {
+  return !is_among(model, config::classifier_names()) && !is_among(model, config::gpt_model_names());
+}
+
 void declare_run(core::OptionSet& set, BenchOptions& o) {
   set.group("Run and output");
   set.add("mode", &o.mode,
@@ -147,16 +156,14 @@ void declare_loader(core::OptionSet& set, BenchOptions& o) {
          {"image-key",
           {"text-key",
            {},
-           "WebDataset members that hold the caption, joined with ';'. A classifier reads the label in .cls."},
-          "batch-size",
-          "data-order",
-          "data-lanes",
-          "shuffle",
-          "on-bad-sample",
-          "max-bad-samples",
-          "index-dir",
-          "max-image-pixels",
-          "seed"});
+           "WebDataset members that hold the caption, joined with ';'; with a CLAP model json;txt unless given. A "
+           "classifier reads the label in .cls."}});
+  set.add(
+      "audio-ext", &o.train.audio_ext,
+      {.help = "With a CLAP model: WebDataset members that hold the sound, joined with ';'.", .metavar = "EXT;EXT"});
+  borrow(set, o,
+         {"batch-size", "data-order", "data-lanes", "shuffle", "on-bad-sample", "max-bad-samples", "index-dir",
+          "max-image-pixels", "seed"});
   set.group("Image and text preparation");
   borrow(set, o,
          {{"model",
@@ -297,7 +304,11 @@ void declare_latency(core::OptionSet& set, BenchOptions& o) {
   set.add("precisions", &o.precisions, {.help = "Type of weights and products: fp32, bf16, fp16.", .metavar = "NAME"});
   set.add(
       "text-length", &o.text_tokens,
-      {.help = "Tokens of made-up texts and prompts, start and end included.", .unit = "tokens", .min = 2, .max = 1e6});
+      {.help =
+           "Tokens of made-up texts and prompts, start and end included; unless given no more than the model reads.",
+       .unit = "tokens",
+       .min = 2,
+       .max = 1e6});
   set.add("new-tokens", &o.new_tokens, {.help = "GPT: tokens to generate.", .unit = "tokens", .min = 2, .max = 1e6});
   set.add("images", &o.images,
           {.help = "Pictures to decode.", .metavar = "DIR", .unset_text = "made-up ones of 500 x 375 pixels"});
@@ -382,10 +393,8 @@ void check_op(BenchOptions& o) {
 
 /// Flags that a kind of model has no use for.
 void refuse_flags_of_other_models(const BenchOptions& o, const core::OptionSet& set) {
-  const auto is_among = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), o.train.model) != names.end();
-  };
-  const bool is_classifier = is_among(config::classifier_names()), is_gpt = is_among(config::gpt_model_names());
+  const bool is_classifier = is_among(o.train.model, config::classifier_names()),
+             is_gpt = is_among(o.train.model, config::gpt_model_names());
   const auto refuse = [&](const char* flag, const std::string& why, const std::string& expected) {
     if (set.is_given(flag))
       throw UsageError(fmt::format("options: --{} with --model {}, {}", flag, o.train.model, why),
@@ -474,6 +483,20 @@ core::OptionSet declare_bench_options(BenchOptions& options) {
 
 void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
   options.train.task = config::is_clap_model(options.train.model) ? "clap" : "clip";
+  if (options.which == BenchCaseName::kLoader && options.train.is_clap() && !set.is_given("text-key")) {
+    tasks::ContrastiveOptions clap;
+    clap.task = options.train.task;
+    tasks::declare_contrastive_options(clap);  // which sets defaults
+    options.train.text_key = clap.text_key;
+    set.mark_derived("text-key", "the model");
+  }
+  if (options.which == BenchCaseName::kLatency && reads_captions(options.train.model) && !set.is_given("text-length")) {
+    const int64_t most = tasks::contrastive_shape_of(options.train).context_length();
+    if (most < options.text_tokens) {
+      options.text_tokens = most;
+      set.mark_derived("text-length", "the model");
+    }
+  }
   if (options.which == BenchCaseName::kStep) tasks::fill_optimizer_defaults(options.train, set);
   if (options.which == BenchCaseName::kCheckpoint) {  // its optimiser never takes a step
     options.train.beta1 = 0.9;

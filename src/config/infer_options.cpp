@@ -35,6 +35,18 @@ void declare_input(core::OptionSet& set, InferOptions& o) {
         {.help = "WebDataset shards instead: each becomes a file of the folder --output. Every rank does its share; a "
                  "start with the same options goes on with what is missing.",
          .metavar = "SPEC"});
+    set.add("image-key", &o.image_key,
+            {.help = "With --shards: members that hold the picture, joined with ';'.",
+             .metavar = "EXT;EXT",
+             .unset_text = "jpg;png;jpeg;webp"});
+    set.add("audio-ext", &o.audio_ext,
+            {.help = "With --shards: members that hold the sound, joined with ';'.",
+             .metavar = "EXT;EXT",
+             .unset_text = "flac;wav;ogg"});
+    set.add("text-key", &o.text_key,
+            {.help = "With --shards: members that hold the caption, joined with ';'.",
+             .metavar = "EXT;EXT",
+             .unset_text = "CLIP: txt; CLAP: json;txt"});
     set.add("towers", &o.towers,
             {.help = "With --shards: what of a sample is embedded; image stands for sounds, too.",
              .choices = {"both", "image", "text"},
@@ -227,7 +239,7 @@ void check_infer_options(const InferOptions& options, const core::OptionSet& set
   for (const char* flag : {"images", "sounds", "texts"})
     refuse_if(!options.shards.empty() && set.is_given(flag), fmt::format("--shards and --{} at once", flag),
               "embed them in two starts");
-  for (const char* flag : {"towers", "format", "feature-dtype"})
+  for (const char* flag : {"image-key", "audio-ext", "text-key", "towers", "format", "feature-dtype"})
     refuse_if(is_embed && options.shards.empty() && set.is_given(flag), fmt::format("--{} belongs to --shards", flag),
               "drop it");
   need_flag(set, is_embed && options.output.empty(), "--output FILE", "for example -o embeddings.safetensors");

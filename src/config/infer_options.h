@@ -20,6 +20,7 @@ struct InferOptions {
   std::string sounds;                             // --sounds DIR, with a CLAP model instead of --images
   std::string texts;                              // --texts FILE, embed only
   std::string shards;                             // --shards SPEC, embed only
+  std::string image_key, audio_ext, text_key;     // --image-key and so on, with --shards; "": as training has it
   std::string towers = "both";                    // --towers {both,image,text}, with --shards
   std::string format = "safetensors";             // --format {safetensors,npy}, with --shards
   std::string feature_type = "fp32";              // --feature-dtype {fp32,fp16}, with --shards

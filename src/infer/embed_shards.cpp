@@ -117,10 +117,10 @@ class ShardEmbedding {
       try {
         embed(*shard);
       } catch (const DataError& error) {
-        fail(shard->number, error.what());
+        fail(shard->number, error);
       } catch (const EnvironmentError& error) {
         if (!is_reading_) throw;
-        fail(shard->number, error.what());
+        fail(shard->number, error);
       }
     }
     core::end_progress();
@@ -153,6 +153,10 @@ class ShardEmbedding {
                        {"audio_trunc", options_.audio_trunc},
                        {"context_length", encoder_.shape().context_length()}}},
                      {"shards", folder_.shards()}};
+    for (const auto& [name, keys] :
+         {std::pair("image_key", &options_.image_key), std::pair("audio_ext", &options_.audio_ext),
+          std::pair("text_key", &options_.text_key)})
+      if (!keys->empty()) facts[name] = *keys;
     if (!encoder_.device().is_cpu())
       facts["gpu_math"] = {{"tf32", options_.gpu_math.tf32},
                            {"cudnn_tf32", options_.gpu_math.cudnn_tf32},
@@ -172,6 +176,9 @@ class ShardEmbedding {
     config.need_image = has_other() && !encoder_.is_audio();
     config.need_audio = has_other() && encoder_.is_audio();
     config.need_text = has_text();
+    config.image_keys = encoder_.image_keys();
+    config.audio_keys = encoder_.audio_keys();
+    config.text_keys = encoder_.text_keys();
     config.index = data::IndexUse::kOff;
     shard->loader = std::make_unique<data::Loader>(
         std::make_unique<TolerantSource>(data::open_eval_source(config), shard->losses),
@@ -229,9 +236,10 @@ class ShardEmbedding {
                       result.damage->reason);
   }
 
-  void fail(size_t shard, const std::string& reason) {
+  void fail(size_t shard, const Error& error) {
+    if (failed_.empty()) first_hint_ = error.hint();
     failed_.push_back(folder_.shards()[shard]);
-    core::log_warning("embed: shard '{}' is left out: {}", folder_.shards()[shard], reason);
+    core::log_warning("embed: shard '{}' is left out: {}", folder_.shards()[shard], error.what());
   }
 
   /// The rate is that of this start; what lay there before does not count.
@@ -269,7 +277,8 @@ class ShardEmbedding {
                                   num_there_ + num_to_do_, partial_.front()));
     if (!parts.empty())
       throw DataError("infer: " + core::join(parts, "; "),
-                      "repair or fetch them, and start again with the same options: only they are embedded then");
+                      fmt::format("{}; a start with the same options embeds only what is missing",
+                                  first_hint_.empty() ? "repair or fetch them" : first_hint_));
   }
 
   const config::InferOptions& options_;
@@ -278,6 +287,7 @@ class ShardEmbedding {
   EmbeddingFolder folder_;
   std::vector<size_t> waiting_;
   std::vector<std::string> failed_;   // paths
+  std::string first_hint_;            // what to do about the first of them; "" where nothing says it
   std::vector<std::string> partial_;  // in words: which, and from where
   int64_t num_there_ = 0, num_to_do_ = 0, num_done_ = 0, num_samples_ = 0, num_bad_ = 0;
   bool is_reading_ = false;

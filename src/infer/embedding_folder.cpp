@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/safetensors.h"
+#include "core/strings.h"
 #include "data/text/text_utf8.h"
 #include "infer/npy_header.h"
 
@@ -53,6 +54,15 @@ void write_npy(const fs::path& path, const at::Tensor& rows_NE) {
   throw DataError(fmt::format("infer: '{}' holds no embeddings: {}", path.string(), reason),
                   "expected files that `lockstep infer embed` wrote: of texts with --texts FILE, of pictures with "
                   "--images DIR or --shards SPEC");
+}
+
+[[noreturn]] void throw_no_such_embeddings(const core::SafetensorsFile& file, const fs::path& path,
+                                           const std::string& key) {
+  std::vector<std::string> names;
+  for (const auto& entry : file.entries()) names.push_back(entry.name);
+  throw DataError(fmt::format("infer: '{}' holds no embeddings named '{}': it has {}", path.string(), key,
+                              names.empty() ? "none" : core::join(names, ", ")),
+                  "name what --embeddings holds with --key, and what --queries holds with --query-key");
 }
 
 at::Tensor read_npy(const fs::path& path) {
@@ -199,6 +209,7 @@ EmbeddingFile read_embeddings(const fs::path& path, const std::string& key) {
     out.rows_NE = read_npy(npy);
   } else {
     const core::SafetensorsFile file = open_safetensors(path);
+    if (file.find(key) == nullptr) throw_no_such_embeddings(file, path, key);
     const core::SafetensorsEntry& entry = file.at(key);
     if (entry.shape.size() != 2 || (entry.dtype != "F32" && entry.dtype != "F16"))
       throw_no_embeddings(path, fmt::format("'{}' is {} with {} dims, expected F32 or F16 with 2", key, entry.dtype,

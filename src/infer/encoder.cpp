@@ -9,8 +9,10 @@
 #include "config/pretrained_weights.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/strings.h"
 #include "data/pictures/clip_decoder.h"
 #include "data/sounds/clap_decoder.h"
+#include "data/sounds/sound_caption.h"
 #include "hw/device.h"
 #include "infer/file_list.h"
 #include "models/weights.h"
@@ -87,9 +89,27 @@ data::TransformConfig Encoder::make_transform() const {
 }
 
 data::SampleDecoder Encoder::make_decoder() const {
-  if (!is_audio()) return data::make_clip_decoder({.transform = make_transform()}, encoder_);
+  if (!is_audio())
+    return data::make_clip_decoder(
+        {.transform = make_transform(), .image_keys = image_keys(), .text_keys = text_keys()}, encoder_);
   const tasks::SoundOptions sound{options_.audio_fill, options_.audio_trunc, options_.audio_int16_normalize};
-  return data::make_clap_decoder({.waveform = tasks::make_waveform(sound, shape_.clap()->audio, false)}, encoder_);
+  return data::make_clap_decoder({.waveform = tasks::make_waveform(sound, shape_.clap()->audio, false),
+                                  .audio_keys = audio_keys(),
+                                  .text_keys = text_keys()},
+                                 encoder_);
+}
+
+std::vector<std::string> Encoder::image_keys() const {
+  return options_.image_key.empty() ? data::default_image_keys() : core::split(options_.image_key, ";");
+}
+
+std::vector<std::string> Encoder::audio_keys() const {
+  return options_.audio_ext.empty() ? data::default_audio_keys() : core::split(options_.audio_ext, ";");
+}
+
+std::vector<std::string> Encoder::text_keys() const {
+  if (!options_.text_key.empty()) return core::split(options_.text_key, ";");
+  return is_audio() ? core::split(data::kSoundTextKeys, ";") : data::ClipDecoderConfig().text_keys;
 }
 
 data::LoaderConfig Encoder::loader_config(bool has_other, bool has_text) const {

@@ -48,6 +48,10 @@ class Encoder {
   const config::ContrastiveShape& shape() const { return shape_; }
   /// Of samples with what the towers asked for read.
   data::SampleDecoder make_decoder() const;
+  /// Members of a shard's sample that hold its picture, recording or caption, the preferred one first.
+  std::vector<std::string> image_keys() const;
+  std::vector<std::string> audio_keys() const;
+  std::vector<std::string> text_keys() const;
   data::LoaderConfig loader_config(bool has_other, bool has_text) const;
   data::TransformConfig make_transform() const;
   /// A hash of all parameters and buffers as they compute.

@@ -65,6 +65,18 @@ TEST(EmbeddingFile, KeysThatAreNoTextsAreRefused) {
   EXPECT_TRUE(holds(message_of<DataError>([&] { read_embeddings(file, "image"); }), "keys are no list of texts"));
 }
 
+TEST(EmbeddingFile, OfOtherEmbeddingsNamesThemAndTheFlags) {
+  const core::TempDir folder;
+  const at::Tensor rows = at::zeros({1, 2});
+  const std::vector<core::SafetensorsEntry> entries{
+      {.name = "audio", .dtype = "F32", .shape = {1, 2}, .bytes = std::as_bytes(std::span(rows.data_ptr<float>(), 2))}};
+  const fs::path file = folder.path() / "rows.safetensors";
+  core::write_safetensors(file, entries, {});
+  const std::string text = message_of<DataError>([&] { read_embeddings(file, "text"); });
+  EXPECT_TRUE(holds(text, "no embeddings named 'text': it has audio")) << text;
+  EXPECT_TRUE(holds(text, "--query-key")) << text;
+}
+
 TEST(EmbeddingFile, AListOfTextsIsNoDamagedFile) {
   const core::TempDir folder;
   const fs::path texts = folder.path() / "queries.txt", gone = folder.path() / "gone.safetensors";
