@@ -13,7 +13,9 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/safetensors.h"
+#include "core/strings.h"
 #include "record/reader.h"
+#include "unit/data/tar_bytes.h"
 
 namespace lockstep::tests {
 namespace {
@@ -322,6 +324,71 @@ TEST_F(TrainClap, DamagedSoundsStopTheRunOrAreCounted) {
   EXPECT_EQ(skipped.exit_code, 0) << skipped.err;
   EXPECT_NE(skipped.err.find("replaced 8 bad samples"), std::string::npos) << skipped.err;  // four in each of two steps
   for (const double loss : losses("skipped")) EXPECT_TRUE(std::isfinite(loss));
+}
+
+TEST_F(TrainClap, OtherCommandsReadTheShardsThatItReads) {
+  ASSERT_EQ(train_on(1, "run", {"--batch-size", "24", "--max-steps", "1"}).exit_code, 0);
+  const auto embed = [&](const std::string& output, std::vector<std::string> more) {
+    std::vector<std::string> args = {"infer",        "embed",
+                                     "--pretrained", (logs_.path() / "run").string(),
+                                     "--shards",     sounds("val_shards"),
+                                     "--output",     (logs_.path() / output).string(),
+                                     "--device",     "cpu",
+                                     "--workers",    "1",
+                                     "--threads",    "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_lockstep(args);
+  };
+  const auto embedded = embed("embedded", {});
+  EXPECT_EQ(embedded.exit_code, 0) << embedded.err;
+  EXPECT_NE(embedded.err.find("1 of 1 shard, 96 samples"), std::string::npos) << embedded.err;
+  const auto other = embed("other", {"--text-key", "txt"});
+  EXPECT_EQ(other.exit_code, 4) << other.err;
+  EXPECT_NE(other.err.find("name their members with --audio-ext and --text-key; a start with the same options"),
+            std::string::npos)
+      << other.err;
+  const auto timed =
+      run_lockstep({"bench", "loader", "--model", kModel, "--tokenizer-vocab", sounds("tokenizer"), "--train-data",
+                    sounds("val_shards"), "--batch-size", "8", "--iters", "2", "--workers", "1"});
+  EXPECT_EQ(timed.exit_code, 0) << timed.err;
+}
+
+TEST_F(TrainClap, ARunIsEvaluatedInItsPrecisionAndNotByNamesInAnotherOrder) {
+  ASSERT_EQ(train_on(1, "run", {"--batch-size", "24", "--max-steps", "1"}).exit_code, 0);
+  const auto evaluate = [&](const std::string& class_names) {
+    return run_lockstep({"train", "clap", "--pretrained", (logs_.path() / "run").string(), "--zeroshot-data",
+                         sounds("heldout"), "--classnames", class_names, "--device", "cpu", "--workers", "1",
+                         "--threads", "1", "--logs", logs_.path().string()});
+  };
+  const auto right = evaluate(sounds("class_names"));
+  EXPECT_EQ(right.exit_code, 0) << right.err;
+  EXPECT_NE(right.err.find("-p_fp32"), std::string::npos) << "as the run was: " << right.err;
+  auto names = core::split(std::string(core::trim(core::read_file(sounds("class_names")))), "\n");
+  std::reverse(names.begin(), names.end());
+  const fs::path reversed = logs_.path() / "reversed.txt";
+  core::write_file_atomic(reversed, core::join(names, "\n"));
+  const auto wrong = evaluate(reversed.string());
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
+  EXPECT_NE(wrong.err.find("folder 1 of them is 'bell_strike', line 1 of the names is '" + names[0] + "'"),
+            std::string::npos)
+      << wrong.err;
+}
+
+TEST_F(TrainClap, SamplesThatItLeavesOutAreToldWithAnIndexOfBefore) {
+  const std::string clip = wav(16000, 0.5);
+  std::string shard;
+  for (int i = 0; i < 6; ++i)
+    shard += TarBytes::member(std::to_string(i) + (i < 2 ? ".mp3" : ".wav"), clip) +
+             TarBytes::member(std::to_string(i) + ".txt", "a tone");
+  const std::string path = write_file(logs_.path() / "mix.tar", shard + TarBytes::end());
+  for (const char* name : {"first", "second"}) {
+    const auto done = train_on(1, name, {"--train-data", path, "--batch-size", "2", "--max-steps", "1"});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_NE(done.err.find("2 samples of '" + path + "' are left out"), std::string::npos) << done.err;
+    EXPECT_NE(done.err.find("sample without audio (flac, wav, ogg); mp3 is not read: convert it to FLAC: 2"),
+              std::string::npos)
+        << done.err;
+  }
 }
 
 TEST_F(TrainClap, WrongVocabularyAndMissingOnesAreRefused) {
