@@ -84,10 +84,15 @@ const EfficiencyPrior& efficiency_prior(const PlannedStep& step) {
   return kEfficiencies[std::size(kEfficiencies) - 1];
 }
 
+/// What the products run in: those of fp32 numbers as TF32 where that is allowed and the device has it.
+std::string products_in(const PlannedStep& step, const Machine& machine) {
+  const bool has_tf32 = step.allows_tf32 && machine.peak_tflops(hw::ComputeType::kTf32).has_value();
+  return step.precision == "fp32" && has_tf32 ? "tf32" : step.precision;
+}
+
 double peak_of(const PlannedStep& step, const Machine& machine) {
-  const auto type = hw::compute_type_of_precision(step.precision);
+  const auto type = hw::compute_type_of_precision(products_in(step, machine));
   if (const auto peak = type ? machine.peak_tflops(*type) : std::nullopt) return *peak;
-  // fp32 products run as tf32 only where that is switched on.
   throw UsageError(fmt::format("predict: {} has no known peak for --precision {}", machine.name, step.precision),
                    "choose another precision, or give a system file with the peak");
 }
@@ -142,7 +147,7 @@ double passes_s(double bytes, const Machine& machine) {
 
 /// Seconds of products in the precision of `step` over those in that of `base`.
 double precision_ratio(const PlannedStep& step, const PlannedStep& base, const Machine& machine) {
-  if (step.precision == base.precision) return 1;
+  if (products_in(step, machine) == products_in(base, machine)) return 1;
   return peak_of(base, machine) * reached_share(base, machine) /
          (peak_of(step, machine) * reached_share(step, machine));
 }
@@ -205,6 +210,13 @@ double recompute_factor_of(const core::OptionSet& set) {
   };
   if (value_of("recompute-granularity") == "full" || value_of("grad-checkpointing") == true) return 4.0 / 3;
   return value_of("recompute-granularity") == "selective" || value_of("recompute-activations") == true ? kSelective : 1;
+}
+
+/// Do most products of fp32 numbers run as TF32 on devices that have it? Those of a ResNet are convolutions.
+bool allows_tf32(const core::OptionSet& set, const PlannedStep& step) {
+  const bool is_convolutional = step.task == "imagenet" && core::starts_with(step.model, "resnet");
+  const core::Option* option = set.find(is_convolutional ? "cudnn-tf32" : "tf32");
+  return option != nullptr && option->value_json() == true;
 }
 
 /// Tokens of a sequence: as given, else of the named model.
@@ -288,6 +300,7 @@ PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t rank
     step.is_gradient_sharded = true;
   if (const core::Option* fp8 = parsed.set->find("fp8-format"); fp8 != nullptr && fp8->value_json().is_string())
     step.precision = "fp8";
+  step.allows_tf32 = allows_tf32(*parsed.set, step);
   if (const core::Option* steps = parsed.set->find("train-iters"); steps != nullptr && !step.num_steps)
     if (const core::Json value = steps->value_json(); value.is_number_integer()) step.num_steps = value.get<int64_t>();
   return step;
@@ -348,7 +361,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
       {"passes over memory", core::format_bytes(first.moved_bytes) + " a device and step",
        first.moved_bytes > 0 ? "plan of the command, all operators but products"
                              : "not counted for this task: in what is reached of the peak"},
-      {"peak", fmt::format("{:g} TFLOP/s {}", peak, first.precision), machine.device},
+      {"peak", fmt::format("{:g} TFLOP/s {}", peak, products_in(first, machine)), machine.device},
       {"reached in compute", fmt::format("{:.0f} % (x / {:.2f})", 100 * reached, std::exp(efficiency.log_sd)),
        std::string(efficiency.source) + (is_amd(machine) ? ", lowered for AMD" : "") +
            (first.precision == "fp8" ? ", lowered for fp8" : "")}};

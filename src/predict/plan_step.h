@@ -17,6 +17,7 @@ namespace lockstep::predict {
 struct PlannedStep {
   int64_t nodes = 0, num_ranks = 0;
   std::string task{}, model{}, precision{};
+  bool allows_tf32 = false;     ///< For most of the products of fp32 numbers.
   double flops_per_rank = 0;    ///< Model FLOPs of a step, forward and backward.
   double recompute_factor = 1;  ///< Executed over model FLOPs.
   double moved_bytes = 0;       ///< Read and written by operators beside matrix products; 0: not counted.

@@ -51,6 +51,33 @@ TEST(PlanStep, HoldsWhatTheDryRunPrints) {
   }
 }
 
+TEST(PlanStep, Fp32RunsAsTf32WhereFlagsAndDeviceHaveIt) {
+  const auto peak = [](std::vector<std::string> words, const Machine& machine) {
+    words.insert(words.begin(), "train");
+    const std::vector<PlannedStep> steps = planned({.words = words}, machine, {1});
+    for (const KnownFact& fact : model_of(steps, machine).facts)
+      if (fact.name == "peak") return fact.value;
+    return std::string();
+  };
+  const std::vector<std::string> resnet = {"imagenet", "-a", "resnet50", "--dummy", "-b", "1024"},
+                                 clip = {
+                                     "clip",         "--model", "ViT-B-32",    "--dataset-type", "synthetic",
+                                     "--batch-size", "64",      "--precision", "fp32",           "--train-num-samples",
+                                     "100000"};
+  const auto with = [](std::vector<std::string> words, const char* flag) {
+    words.emplace_back(flag);
+    return words;
+  };
+  const Machine a100 = find_machine("JUWELS");
+  EXPECT_EQ(peak(resnet, a100), "156 TFLOP/s tf32") << "convolutions do by default";
+  EXPECT_EQ(peak(with(resnet, "--no-cudnn-tf32"), a100), "19.5 TFLOP/s fp32");
+  EXPECT_EQ(peak(with(resnet, "--amp"), a100).substr(0, 11), "312 TFLOP/s");
+  EXPECT_EQ(peak(clip, a100), "156 TFLOP/s tf32") << "as OpenCLIP's products";
+  EXPECT_EQ(peak(with(clip, "--no-tf32"), a100), "19.5 TFLOP/s fp32");
+  const std::string amd = peak(resnet, find_machine("LUMI-G"));
+  EXPECT_NE(amd.find(" fp32"), std::string::npos) << amd;
+}
+
 // Thousands of shards at each size are not asked for: nobody reads of a plan whether they are here.
 TEST(PlanStep, PlansDoNotLookForTheData) {
   const auto num_missing = [](const std::vector<std::string>& words, bool asks) {
@@ -290,9 +317,9 @@ TEST(PlanStep, ClassifiersReachWhatTheirKindOfNetworkDoes) {
 
 TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
   const Machine machine = find_machine("leonardo");
-  const AdviceList list =
-      advised({"train", "imagenet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
-              machine, 16);
+  const AdviceList list = advised({"train", "imagenet", "--config", recipe("imagenet_resnet50_epicure.toml"),
+                                   "--micro-batch-size=2048", "--no-cudnn-tf32"},
+                                  machine, 16);
   EXPECT_FALSE(list.as_given.fits);
   ASSERT_FALSE(list.ranked.empty());
   EXPECT_EQ(list.num_tried, list.ranked.size() + list.num_refused + list.num_too_large);
@@ -311,9 +338,9 @@ TEST(Advise, ClassifiersGetPrecisionBucketsAndMicroBatches) {
     has_small_buckets = has_small_buckets || has("--bucket-mb=5");
   }
   EXPECT_TRUE(has_zero1 && has_small_buckets);
-  const AdviceList by_other_name =
-      advised({"train", "resnet", "--config", recipe("imagenet_resnet50_epicure.toml"), "--micro-batch-size=2048"},
-              machine, 16);
+  const AdviceList by_other_name = advised({"train", "resnet", "--config", recipe("imagenet_resnet50_epicure.toml"),
+                                            "--micro-batch-size=2048", "--no-cudnn-tf32"},
+                                           machine, 16);
   EXPECT_EQ(by_other_name.num_tried, list.num_tried);
   EXPECT_EQ(by_other_name.ranked.size(), list.ranked.size());
 }
