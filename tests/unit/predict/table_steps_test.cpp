@@ -327,7 +327,7 @@ TEST(TableSteps, ShortWordsForABatchAreRead) {
               8 * 64 / 1000.0, 1e-9);
   const MeasuredCurve curve = read("# GPT 1.3B\nGPUs,Micro Bsz,Global Bsz,TGS\n8,8,0.125M,3300\n16,8,0.25M,3200\n");
   EXPECT_EQ(curve.work.micro_batch, 8);
-  EXPECT_NEAR(curve.points[0].measured.step_s, 125000 / 8 / 3300.0, 1e-6);
+  EXPECT_NEAR(curve.points[0].measured.step_s, 125000 / (8 * 3300.0), 1e-6);
   EXPECT_NE(core::join(curve.notes, " ").find("'0.125M' was read as 125000"), std::string::npos);
 }
 
