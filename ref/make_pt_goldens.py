@@ -59,6 +59,15 @@ def make():
         FOLDER / "openclip_ddp.pt",
     )
 
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    sgd.step()
+    schedule = torch.optim.lr_scheduler.StepLR(sgd, step_size=30)
+    torch.save(  # as torchvision's reference of classification does
+        {"model": tensors, "optimizer": sgd.state_dict(), "lr_scheduler": schedule.state_dict(), "epoch": 3,
+         "args": argparse.Namespace(model="resnet50", lr=0.1)},
+        FOLDER / "torchvision_training.pt",
+    )
+
     custom = collections.OrderedDict()
     for name, tensor in tensors.items():
         is_text = name in ("token_embedding.weight", "text_projection")
