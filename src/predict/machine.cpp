@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/csv_table.h"
 #include "core/strings.h"
 
 namespace lockstep::predict {

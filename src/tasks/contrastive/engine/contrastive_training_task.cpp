@@ -179,7 +179,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   }
 
   /// A line on a terminal: "validation: 512 of 5000 samples". `goal` 0: not known.
-  std::function<void(int64_t)> progress_of(std::string what, const char* unit, int64_t goal) {
+  std::function<void(int64_t)> progress_of(const std::string& what, const char* unit, int64_t goal) {
     const int64_t num_ranks = world_.comm().size();
     const bool is_first_rank = world_.rank() == 0;
     return [=](int64_t mine) {
