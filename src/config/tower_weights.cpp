@@ -11,6 +11,7 @@
 #include "config/hub_cache.h"
 #include "config/hub_names.h"
 #include "config/text_towers.h"
+#include "config/weights_config.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -18,7 +19,6 @@ namespace lockstep::config {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::array<std::string_view, 2> kWeightFiles{"model.safetensors", "pytorch_model.bin"};
 constexpr std::string_view kXlmVocabulary = "sentencepiece.bpe.model", kT5Vocabulary = "spiece.model";
 constexpr std::string_view kNone = "none";
 
@@ -38,11 +38,12 @@ std::optional<fs::path> file_or_folder(const std::string& flag, const std::strin
   std::error_code ignored;
   if (!fs::exists(named, ignored)) return std::nullopt;
   if (!fs::is_directory(named, ignored)) return named;
-  for (const std::string_view file : kWeightFiles)
-    if (fs::is_regular_file(fs::path(named) / file, ignored)) return fs::path(named) / file;
-  throw UsageError(fmt::format("options: {} '{}' has no weights: neither {}", flag, named,
-                               core::join(std::vector<std::string>(kWeightFiles.begin(), kWeightFiles.end()), " nor ")),
-                   "name a folder that save_pretrained wrote, or a .safetensors or .bin file");
+  if (const auto file = weights_in_folder(named)) return file;
+  throw UsageError(
+      fmt::format(
+          "options: {} '{}' has no weights: neither {}", flag, named,
+          core::join(std::vector<std::string>(kWeightNamesOfFolders.begin(), kWeightNamesOfFolders.end()), " nor ")),
+      "name a folder that save_pretrained wrote, or a .safetensors or .bin file");
 }
 
 /// The first of `files` of "roberta-base", as the Hub calls it today and as older caches do.
@@ -68,7 +69,7 @@ std::optional<fs::path> text_file(const TowerWeightNames& names, const Contrasti
     if (const auto file = file_or_folder("--pretrained-text", names.text)) return file;
     const std::string_view hub = hub_repository(names.text);
     const std::string name = hub.empty() ? names.text : std::string(hub);
-    if (const auto file = encoder_in_caches(name, kWeightFiles)) return file;
+    if (const auto file = encoder_in_caches(name, kWeightNamesOfFolders)) return file;
     throw UsageError(
         fmt::format("options: --pretrained-text '{}' is no file, and not in a local cache: no weights of "
                     "it below {}",
@@ -77,7 +78,7 @@ std::optional<fs::path> text_file(const TowerWeightNames& names, const Contrasti
   }
   const std::string encoder = names.text_by_default ? text_encoder_name(shape) : "";
   if (encoder.empty()) return std::nullopt;
-  if (const auto file = encoder_in_caches(encoder, kWeightFiles)) return file;
+  if (const auto file = encoder_in_caches(encoder, kWeightNamesOfFolders)) return file;
   throw UsageError(
       fmt::format("options: the text tower of model '{}' begins with the weights of {}, as in {}; they "
                   "are not in a local cache: none below {}",
@@ -94,7 +95,7 @@ fs::path image_file(const ContrastiveShape& shape) {
                                  "alone have weights of their own",
                                  model_name(shape)),
                      "drop it: OpenCLIP begins at random, too; --pretrained takes the weights of a whole model");
-  if (const auto file = find_in_hub_caches(repository, kWeightFiles)) return *file;
+  if (const auto file = find_in_hub_caches(repository, kWeightNamesOfFolders)) return *file;
   throw UsageError(fmt::format("options: --pretrained-image: no weights of {} in a local cache: none below {}",
                                repository, hub_cache_places()),
                    fmt::format("nothing is downloaded: fetch them with `hf download {}`", repository));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -25,9 +26,17 @@ std::optional<std::string> config_in_metadata(const fs::path& weights) {
 
 }  // namespace
 
+std::optional<fs::path> weights_in_folder(const fs::path& folder) {
+  std::error_code ignored;
+  for (const std::string_view name : kWeightNamesOfFolders)
+    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
+  return std::nullopt;
+}
+
 fs::path config_beside(const fs::path& weights) {
   const std::string name = weights.filename().string();
-  if (name == "model.safetensors" || name == "pytorch_model.bin") return weights.parent_path() / "config.json";
+  if (std::find(kWeightNamesOfFolders.begin(), kWeightNamesOfFolders.end(), name) != kWeightNamesOfFolders.end())
+    return weights.parent_path() / "config.json";
   return fs::path(weights).replace_extension(".json");
 }
 

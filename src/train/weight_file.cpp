@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "config/weights_config.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "train/checkpoint_files.h"
@@ -21,24 +22,16 @@ fs::path checkpoint_folder(const fs::path& named) {
         fmt::format("checkpoints: '{}' holds no whole checkpoint{}", named.string(),
                     choice.skipped.empty() ? "" : ": " + choice.skipped.front()),
         "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>) or of Hugging Face's "
-        "save_pretrained (config.json with model.safetensors); `lockstep "
-        "ckpt verify` says what is wrong");
+        "save_pretrained (config.json with model.safetensors); `lockstep ckpt verify` says what is wrong");
   for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
   core::log_info("taking {}, the newest checkpoint of {}", choice.chosen->folder.filename().string(), named.string());
   return choice.chosen->folder;
 }
 
-/// The weights in a folder as Hugging Face's save_pretrained writes it; nothing for a checkpoint or a run.
-static std::optional<fs::path> weights_of_hugging_face(const fs::path& folder) {
-  if (fs::exists(folder / checkpoint::kManifestName) || !fs::exists(folder / "config.json")) return std::nullopt;
-  for (const char* name : {"model.safetensors", "pytorch_model.bin"})
-    if (fs::is_regular_file(folder / name)) return folder / name;
-  return std::nullopt;
-}
-
 fs::path weight_file(const fs::path& named, checkpoint::CheckpointManifest& manifest) {
   if (!fs::is_directory(named)) return named;
-  if (const auto weights = weights_of_hugging_face(named)) return *weights;
+  const bool is_of_hugging_face = !fs::exists(named / checkpoint::kManifestName) && fs::exists(named / "config.json");
+  if (const auto weights = is_of_hugging_face ? config::weights_in_folder(named) : std::nullopt) return *weights;
   const fs::path checkpoint = checkpoint_folder(named);
   manifest = checkpoint::read_manifest(checkpoint);
   return checkpoint / kModelFile;
