@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/upsample_bicubic2d.h>
 
 #include <algorithm>
 #include <numeric>
@@ -35,7 +34,8 @@ int64_t shift_of(const config::AudioShape& shape, int64_t stage, size_t block) {
 }  // namespace
 
 HtsatTower::HtsatTower(const config::AudioShape& shape, const at::TensorOptions& options)
-    : shape_(shape), log_mel_(shape, options.device()), bn0_(shape.mel_bins, options),
+    : shape_(shape), log_mel_(shape, options.device()), stretch_(shape.image_frames(), options.device()),
+      bn0_(shape.mel_bins, options),
       patch_weight_(nn::make_parameter({shape.width, 1, shape.patch_size, shape.patch_size}, options)),
       patch_bias_(nn::make_parameter({shape.width}, options)), patch_norm_(shape.width, options),
       patch_order_(row_major(shape.stage_side(0)), window_order(shape.stage_side(0), window_of(shape, 0), 0),
@@ -90,13 +90,8 @@ void HtsatTower::add_carried_head(const at::TensorOptions& options) {
 }
 
 /// Frames are stretched to the width of all pieces; the pieces of the time axis are stacked.
-at::Tensor HtsatTower::to_image(const at::Tensor& mel_BMF) const {
-  at::Tensor x_BMF = mel_BMF;
-  if (mel_BMF.size(2) < shape_.image_frames())
-    x_BMF =
-        at::upsample_bicubic2d(mel_BMF.unsqueeze(1), {shape_.mel_bins, shape_.image_frames()}, /*align_corners=*/true)
-            .squeeze(1);
-  return x_BMF.unflatten(2, {shape_.time_pieces(), shape_.image_size}).transpose(1, 2).flatten(1, 2);
+at::Tensor HtsatTower::to_image(const at::Tensor& mel_BMF) {
+  return stretch_(mel_BMF).unflatten(2, {shape_.time_pieces(), shape_.image_size}).transpose(1, 2).flatten(1, 2);
 }
 
 at::Tensor HtsatTower::embed_patches(const at::Tensor& image_BYX) const {

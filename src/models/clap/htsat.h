@@ -6,6 +6,7 @@
 
 #include "comm/comm.h"
 #include "config/clap_shape.h"
+#include "models/clap/frame_stretch.h"
 #include "models/clap/log_mel.h"
 #include "models/clap/swin.h"
 #include "models/forward_context.h"
@@ -37,13 +38,14 @@ class HtsatTower final : public nn::Module {
   };
   void add_stage(int64_t stage, const at::TensorOptions& options);
   void add_carried_head(const at::TensorOptions& options);
-  at::Tensor to_image(const at::Tensor& mel_BMF) const;
+  at::Tensor to_image(const at::Tensor& mel_BMF);
   at::Tensor embed_patches(const at::Tensor& image_BYX) const;
   at::Tensor run_block(const Stage& stage, size_t index, const at::Tensor& x_BNC, const DropPath& drop) const;
 
   config::AudioShape shape_;
   bool checkpointing_ = false;
   LogMel log_mel_;
+  FrameStretch stretch_;
   nn::BatchNorm2d bn0_;
   at::Tensor patch_weight_, patch_bias_;
   nn::LayerNorm patch_norm_;

@@ -10,6 +10,7 @@
 
 #include "clap_golden.h"
 #include "core/error.h"
+#include "models/clap/frame_stretch.h"
 #include "models/clap/spec_augment.h"
 #include "support/guarded_products.h"
 
@@ -153,6 +154,23 @@ TEST(LogMel, FftEqualsTheConvolutionForm) {
   const auto products = tests::counted_products([&] { log_mel(wave); });
   EXPECT_GT(products.num_all, 0);
   EXPECT_EQ(products.num_in_fp32, products.num_all) << "quiet bins would drown in the rounding of TF32";
+}
+
+/// Values and gradients, for several numbers of frames in turn, in fp32 and rounded once in bf16.
+TEST(FrameStretch, IsBicubicInterpolation) {
+  FrameStretch stretch(64, at::kCPU);
+  for (const int64_t frames : {41, 63, 41, 2, 64}) {
+    const at::Tensor x =
+        at::arange(3 * 5 * frames).mul(0.37).sin().view({3, 5, frames}).to(at::kFloat).requires_grad_(true);
+    const at::Tensor weight = at::arange(3 * 5 * 64).mul(0.11).cos().view({3, 5, 64}).to(at::kFloat);
+    const at::Tensor y = stretch(x);
+    const at::Tensor expected = at::upsample_bicubic2d(x.unsqueeze(1), {5, 64}, /*align_corners=*/true).squeeze(1);
+    EXPECT_TRUE(y.allclose(expected, 0, 2e-6)) << frames;
+    const at::Tensor dx = torch::autograd::grad({y.mul(weight).sum()}, {x})[0];
+    EXPECT_TRUE(dx.allclose(torch::autograd::grad({expected.mul(weight).sum()}, {x})[0], 1e-5, 4e-6)) << frames;
+    const at::Tensor half = x.detach().to(at::kBFloat16);
+    EXPECT_TRUE(stretch(half).equal(stretch(half.to(at::kFloat)).to(at::kBFloat16))) << frames;
+  }
 }
 
 TEST(SpecAugment, BlanksAtMostTwoStripesEachWay) {
