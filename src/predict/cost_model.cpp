@@ -69,10 +69,12 @@ CostModel::CostModel(const Setting& setting, double reference_step_s, std::span<
     const double replicas = std::max(1.0, size.devices / setting.replica_devices);
     // A replica that spans nodes makes its nodes one group; several replicas of a node are one group, too.
     const double nodes_per_group = std::max(1.0, setting.replica_devices / setting.devices_per_node);
+    const double ring = std::min(replicas, setting.ring_ranks.value_or(replicas));
     sizes_.push_back({.size = size,
                       .num_groups = std::max(1.0, size.nodes / nodes_per_group),
-                      .data_share = (replicas - 1) / replicas,
-                      .num_hops = (replicas - 1) / (1 + (replicas - 1) / kLongRing),
+                      .ring_share = (ring - 1) / ring,
+                      .copy_share = (replicas - ring) / replicas,
+                      .num_hops = (ring - 1) / (1 + (ring - 1) / kLongRing),
                       .node_share = node_share(size.devices, setting.devices_per_node),
                       .expected_max = expected_normal_max(size.devices)});
   }
@@ -91,13 +93,14 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double jitter =
       setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]) / std::sqrt(lengths);
   // A ring over several nodes crosses the links inside each of them, too.
-  const double wire =
-      std::max(at.num_groups > 1 ? setting_.inter_s / delivered : 0, setting_.intra_s / kLinkEfficiency);
+  const double wires_s =
+      (at.num_groups > 1 ? at.ring_share * setting_.inter_s : 0) + at.copy_share * setting_.between_rings_s;
+  const double bytes_s = std::max(wires_s / delivered, at.ring_share * setting_.intra_s / kLinkEfficiency);
   const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
   const double latency =
       latency_scale * at.size.gradient_latency_s.value_or(setting_.latency_s * std::log2(at.num_groups));
-  const double gradients = at.size.traffic * (at.data_share * wire * traffic + latency +
-                                              latency_scale * setting_.ring_latency_s * at.num_hops);
+  const double gradients =
+      at.size.traffic * (bytes_s * traffic + latency + latency_scale * setting_.ring_latency_s * at.num_hops);
   const double hidden = logistic(setting_.hidden_logit + setting_.hidden_logit_sd * z[kHiddenShare]);
   const double window = setting_.window_share * reference_step_s_ * work / setting_.window_micro;
   const double shape = std::max(0.02, logistic(kShapeLogitSd * z[kGrowthShape]));

@@ -41,7 +41,9 @@ struct Setting {
   double intra_s = 0;          ///< The same inside a node.
   double latency_s = 0;        ///< Of all gradient collectives of a step, per doubling of the nodes.
   double ring_latency_s = 0;   ///< The same per data rank, where rings alone serve: sharded parameters.
-  double window_share = 0.6;   ///< Of compute, under which this traffic can run: the backward pass.
+  std::optional<double> ring_ranks{};  ///< Data ranks that one ring joins, where groups of them hold a copy each.
+  double between_rings_s = 0;          ///< All-reduce between such groups, without the factor (c - 1) / c of c.
+  double window_share = 0.6;           ///< Of compute, under which this traffic can run: the backward pass.
   double hidden_logit = 1.4, hidden_logit_sd = 2;  ///< Prior of the share of this traffic that the window hides.
   double gather_s = 0;                  ///< Traffic of a contrastive loss's features to and from each other node.
   double gather_hop_s = 0;              ///< Latency of the same for each other device.
@@ -105,7 +107,8 @@ class CostModel {
   struct Prepared {
     Size size;
     double num_groups = 1;  ///< Replicas or nodes, whichever is larger: what collectives span.
-    double data_share = 0;  ///< (k - 1) / k of k data ranks.
+    double ring_share = 0;  ///< (k - 1) / k of the k data ranks of a ring.
+    double copy_share = 0;  ///< The same of such rings.
     double num_hops = 0;    ///< k - 1, bounded
     double node_share = 0;  ///< Of the contention of a full node.
     double expected_max = 0;

@@ -106,7 +106,7 @@ std::vector<Draw> sample_posterior(const Setting& setting, double reference_step
     throw DataError(
         fmt::format("predict: the traffic of a step ({:.3g} s between nodes, {:.3g} s inside one) takes longer "
                     "than the measured step ({:.3g} s), however much of it is hidden",
-                    setting.inter_s, setting.intra_s, measured[0].step_s),
+                    setting.inter_s + setting.between_rings_s, setting.intra_s, measured[0].step_s),
         "check the unit of the times, the parameters of the model and the system");
   std::vector<Draw> draws;
   draws.reserve(kNumDraws);

@@ -132,11 +132,9 @@ bool names_state_sharding(const std::string& lower) {
                            "distributed optimizer", "distributed-optimizer", "distributed_optimizer"});
 }
 
-/// "FSDP=128", "FSDP + DP", "HSDP".
+/// "FSDP + DP", "HSDP".
 bool names_sharding_in_groups(const std::string& lower) {
-  const size_t number = lower.find("fsdp=");
-  const bool has_size = number != std::string::npos && number + 5 < lower.size() && is_digit(lower[number + 5]);
-  return has_size || holds_any(lower, {"hsdp", "hybrid_shard", "fsdp + dp", "fsdp+dp"});
+  return holds_any(lower, {"hsdp", "hybrid_shard", "hybrid shard", "hybrid sharding", "fsdp + dp", "fsdp+dp"});
 }
 
 /// Lower case with a '-' for whatever is neither letter nor digit.
@@ -167,6 +165,25 @@ void add_contrastive_loss(const WorkFacts& work, const Machine& machine, double 
 
 /// Blocks of a transformer of so many parameters, as the known GPT shapes have them (1.3B: 24, 70B: 73, 175B: 95).
 double num_layers(double parameters) { return std::max(12.0, 24 * std::pow(parameters / 1.3e9, 0.28)); }
+
+/// Of sharded parameters: three passes along rings over all data ranks, under all of the compute. Where each group of
+/// ranks holds a copy of the model the rings are its own, inside a node that holds the group, and gradients are
+/// all-reduced between groups.
+void shard_parameters(const WorkFacts& work, double node_ranks, double pass_s, Setting& setting) {
+  constexpr double kAllReducePasses = 2, kShardedPasses = 3;
+  const double group_ranks = work.group_ranks ? static_cast<double>(*work.group_ranks) : node_ranks;
+  setting.window_share = 1;
+  if (work.is_sharded_in_groups) {
+    setting.ring_ranks = group_ranks;
+    setting.between_rings_s = kAllReducePasses * pass_s * std::min(1.0, node_ranks / group_ranks);
+  }
+  if (work.is_sharded_in_groups && group_ranks <= node_ranks) {
+    setting.inter_s = 0;
+    return;
+  }
+  setting.ring_latency_s = kShardedPasses * num_layers(*work.parameters) * kRingHop;
+  setting.latency_s = 0;
+}
 
 /// The whole number above zero behind a word in a text of lower case: "tp=8", "tp 8".
 std::optional<int64_t> find_setting(const std::string& lower, std::string_view word) {
@@ -287,7 +304,11 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
     facts.sharding = Sharding::kFull;
     facts.facts.push_back({"sharding", "full: three passes of the parameters", source});
   }
-  facts.is_sharded_in_groups = facts.is_sharded_in_groups || names_sharding_in_groups(lower);
+  if (!facts.group_ranks)
+    take({"fsdp=", "dp_shard", "data_parallel_shard_degree", "shard degree"}, "ranks that share parameters",
+         facts.group_ranks);
+  facts.is_sharded_in_groups =
+      facts.is_sharded_in_groups || facts.group_ranks.has_value() || names_sharding_in_groups(lower);
   if (facts.sharding == Sharding::kReplicated && !facts.holds_parameters && names_state_sharding(lower)) {
     facts.holds_parameters = true;
     facts.facts.push_back({"sharding", "of the optimizer's states: two passes of the parameters", source});
@@ -305,15 +326,18 @@ std::vector<std::string> layout_notes(const WorkFacts& facts) {
     notes.emplace_back(
         "The model has experts: they are counted as parameters that all devices share and all tokens use, and the "
         "messages between them have no term of their own.");
-  if (facts.is_sharded_in_groups && facts.sharding == Sharding::kFull)
-    notes.emplace_back("Parameters are sharded in groups of devices: predicted as sharded over all of them.");
+  if (facts.is_sharded_in_groups && !facts.group_ranks && facts.sharding == Sharding::kFull)
+    notes.emplace_back(
+        "Parameters are sharded in groups whose size is not told: each is taken to be a node's devices (\"FSDP=16\" "
+        "tells another size).");
   return notes;
 }
 
 bool names_full_sharding(std::string_view text) {
   const std::string lower = core::to_lower_ascii(text);
-  return holds_any(lower, {"fsdp", "hsdp", "zero-3", "zero3", "zero stage 3", "zero stage-3", "zero-stage 3",
-                           "full_shard", "hybrid_shard", "fully sharded", "fully-sharded"});
+  return holds_any(lower,
+                   {"fsdp", "hsdp", "zero-3", "zero3", "zero stage 3", "zero stage-3", "zero-stage 3", "full_shard",
+                    "hybrid_shard", "hybrid shard", "hybrid sharding", "dp_shard", "fully sharded", "fully-sharded"});
 }
 
 const hw::SystemSpec* find_system_in(std::string_view text) {
@@ -379,11 +403,7 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
   const double memory_tbytes_per_s =
       machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kUnknownMemoryTbytes;
   setting.fixed_s = kHostStep + kUpdateBytes * *work.parameters / holders / (memory_tbytes_per_s * 1e12);
-  if (is_sharded) {
-    setting.ring_latency_s = passes * num_layers(*work.parameters) * kRingHop;
-    setting.latency_s = 0;
-    setting.window_share = 1;
-  }
+  if (is_sharded) shard_parameters(work, ranks, setting.inter_s / passes, setting);
   setting.traffic_log_sd = work.are_parameters_certain ? kCertainSd : kReadOffSd;
   if (!is_step_certain) setting.traffic_log_sd = std::hypot(setting.traffic_log_sd, kUnknownSd);
   if (work.feature_width && work.local_batch) add_contrastive_loss(work, machine, devices_per_node, setting);

@@ -34,7 +34,8 @@ struct WorkFacts {
   int64_t cp = 1, ep = 1;                  ///< Ranks that share the tokens of a sample, and experts.
   bool has_experts = false;                ///< Then not all parameters work on each token.
   bool holds_parameters = false;           ///< Told: no more than the optimizer's states and gradients are sharded.
-  bool is_sharded_in_groups = false;       ///< Full sharding, with copies of the model in several groups (HSDP).
+  bool is_sharded_in_groups = false;       ///< Full sharding, with a copy of the model in each group (HSDP).
+  std::optional<int64_t> group_ranks{};    ///< Data ranks of such a group; not told: those of a node.
   std::optional<int64_t> micro_batch{};
   Sharding sharding = Sharding::kReplicated;
   std::optional<double> local_batch{};  ///< Samples of a device and step.

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "core/error.h"
 #include "core/rng.h"
 #include "predict/forecast.h"
+#include "predict/machine.h"
 #include "predict/posterior.h"
 #include "predict/size_list.h"
 #include "predict/work_facts.h"
@@ -114,6 +117,33 @@ TEST(CostModel, RingsOfShardedParametersStayBounded) {
   EXPECT_NEAR(ring(9) / ring(5), 2, 0.02) << "nearly a line while the ring is short";
   EXPECT_LT(ring(1 << 20), 513 * ring(2));
   EXPECT_GT(ring(4096), ring(2048));
+}
+
+TEST(WorkFacts, GroupsThatShardKeepTheirGathers) {
+  const auto setting = [](std::optional<int64_t> group_ranks, bool is_in_groups) {
+    WorkFacts work{.parameters = 7e9, .are_parameters_certain = true, .sharding = Sharding::kFull};
+    work.is_sharded_in_groups = is_in_groups;
+    work.group_ranks = group_ranks;
+    std::vector<KnownFact> facts;
+    return make_setting(work, usual_machine_in("DGX H100"), 8, 10, true, facts);
+  };
+  const auto gradients_s = [](const Setting& of, double nodes) {
+    const std::array sizes{Size{.nodes = nodes, .devices = 8 * nodes}};
+    Latents latents{};
+    latents[kHiddenShare] = -20;  // nothing is hidden
+    return CostModel(of, 10, sizes).terms(latents, 0).parts[kGradients];
+  };
+  const Setting full = setting({}, false), of_node = setting({}, true), of_two_nodes = setting(16, true);
+  EXPECT_EQ(gradients_s(of_node, 64), gradients_s(setting(8, true), 64)) << "a node has eight";
+  EXPECT_EQ(gradients_s(of_two_nodes, 2), gradients_s(full, 2)) << "one group";
+  EXPECT_EQ(gradients_s(setting(512, true), 64), gradients_s(full, 64)) << "one group";
+  // An all-reduce leaves the node instead of three passes and a ring of all ranks.
+  EXPECT_LT(gradients_s(of_node, 64), 0.8 * gradients_s(full, 64));
+  EXPECT_EQ(of_node.ring_latency_s, 0);
+  // Between groups of two nodes half of the gradients of each device's node are reduced twice over.
+  EXPECT_NEAR(of_two_nodes.between_rings_s, full.inter_s / 3, 1e-12);
+  const double grown = gradients_s(of_two_nodes, 1024) - gradients_s(of_two_nodes, 64);
+  EXPECT_LT(grown, 0.1 * (gradients_s(full, 1024) - gradients_s(full, 64))) << "rings end at their group";
 }
 
 TEST(CostModel, DevicesOfANodeSlowOneAnotherUntilItIsFull) {

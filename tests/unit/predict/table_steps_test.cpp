@@ -411,11 +411,15 @@ TEST(TableSteps, LayoutsWithoutATermAreNoted) {
   EXPECT_EQ(notes("TP=4 PP=2 CP=1").find("context ranks"), std::string::npos);
   for (const char* words : {"TP=4 PP=2 EP=8", "TP=4 PP=2 MoE"})
     EXPECT_NE(notes(words).find("experts"), std::string::npos) << words;
-  for (const char* words : {"FSDP + DP", "FSDP=128", "HSDP"}) {
-    EXPECT_NE(notes(words).find("sharded in groups"), std::string::npos) << words;
+  for (const char* words : {"FSDP + DP", "FSDP=128", "HSDP", "HSDP dp_shard=16"}) {
+    const bool has_size = std::string(words).find('=') != std::string::npos;
+    EXPECT_EQ(notes(words).find("sharded in groups whose size is not told") == std::string::npos, has_size) << words;
     EXPECT_EQ(read_with(words).work.sharding, Sharding::kFull) << words;
+    EXPECT_TRUE(read_with(words).work.is_sharded_in_groups) << words;
   }
-  EXPECT_EQ(notes("FSDP").find("sharded in groups"), std::string::npos);
+  EXPECT_EQ(read_with("FSDP=128").work.group_ranks, 128);
+  EXPECT_EQ(read_with("HSDP dp_shard=16").work.group_ranks, 16);
+  EXPECT_FALSE(read_with("FSDP").work.is_sharded_in_groups);
   const auto bubble = [&](const std::string& words) { return read_with(words).points[0].measured.size.bubble; };
   EXPECT_NEAR(bubble("TP=2 PP=2 CP=2 MBS=1") * 2, bubble("TP=2 PP=2 MBS=1"), 1e-12) << "twice the micro-batches";
 }
