@@ -9,7 +9,7 @@ namespace lockstep::config {
 namespace {
 
 /// Collects the parameters; decay is Megatron's rule: matrices, and not embeddings that have their own initial
-/// deviation.
+/// deviation. A head of its own is a matrix as any other.
 class GptList {
  public:
   GptList(const GptShape& shape, int64_t tp) : shape_(shape), vocab_rows_(shape.padded_vocab(tp)) {}
@@ -19,6 +19,8 @@ class GptList {
     spec.weight_decay = !shape_.embedding_init_std;
     spec.is_tied_copy = is_tied_copy;
   }
+
+  void add_own_head() { add(kGptHead, {vocab_rows_, shape_.hidden}, normal(shape_.init_std), 0); }
 
   void add_positions() {
     ParamSpec& spec =
@@ -102,7 +104,7 @@ std::vector<ParamSpec> gpt_param_specs(const GptShape& shape, const GptPart& par
   for (int64_t i = 0; i < part.num_layers; ++i) list.add_layer(part.first_layer + i);
   if (part.has_head) {
     list.add_norm("final_norm");
-    if (!shape.is_head_tied) list.add_word_embedding(kGptHead, false);
+    if (!shape.is_head_tied) list.add_own_head();
     if (shape.is_head_tied && !part.has_embedding) list.add_word_embedding(kGptWordEmbedding, true);
   }
   return list.take();

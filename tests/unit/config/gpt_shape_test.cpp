@@ -199,6 +199,22 @@ TEST(GptParams, SequencePartialOnesAreExactlyTheReplicatedOnes) {
   EXPECT_FALSE(specs[1].weight_decay);
 }
 
+/// Megatron's --embedding-init-method-std, of which 1 is the usual value, is of the embeddings alone: logits of a head
+/// that begins so large are far from even.
+TEST(GptParams, AHeadOfItsOwnBeginsAndDecaysAsOtherMatricesDo) {
+  GptShape shape = resolve_gpt_shape("llama3-8b");
+  shape.embedding_init_std = 1.0;
+  for (const ParamSpec& spec : gpt_param_specs(shape, whole_gpt(shape))) {
+    if (spec.name == kGptWordEmbedding) {
+      EXPECT_EQ(spec.init.deviation, 1.0);
+      EXPECT_FALSE(spec.weight_decay);
+    } else if (spec.name == kGptHead) {
+      EXPECT_EQ(spec.init.deviation, shape.init_std);
+      EXPECT_TRUE(spec.weight_decay);
+    }
+  }
+}
+
 TEST(GptParams, PartsTogetherAreTheModel) {
   for (const char* name : {"gpt2", "llama3-8b"}) {
     const GptShape shape = resolve_gpt_shape(name);

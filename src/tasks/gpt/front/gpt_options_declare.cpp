@@ -110,7 +110,7 @@ void declare_model_parts(core::OptionSet& set, GptOptions& o) {
            .is_min_excluded = true});
   set.add("embedding-init-method-std", &o.embedding_init_method_std,
           {.role = OptionRole::kConfiguration,
-           .help = "The same of embeddings, which then have no weight decay.",
+           .help = "The same of embeddings, which then have no weight decay; a head of its own is none of them.",
            .unset_text = "--init-method-std",
            .min = 0,
            .is_min_excluded = true});
