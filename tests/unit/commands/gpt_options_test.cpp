@@ -92,6 +92,14 @@ TEST(GptOptions, FlagsChangeANamedModel) {
   EXPECT_EQ(own.max_positions, 64);
   EXPECT_EQ(own.hidden_dropout, 0);
   EXPECT_EQ(own.attention_dropout, 0.1);
+  for (const char* flags : {"--swiglu", "--group-query-attention", "--hidden-size 4096 --swiglu"}) {
+    const GptShape llama = shape(std::string("--model llama3-8b ") + flags);
+    EXPECT_EQ(llama.ffn, 14336) << flags << ": what the model has anyway stays";
+    EXPECT_EQ(llama.query_groups, 8) << flags;
+  }
+  EXPECT_EQ(shape("--model llama3-8b --hidden-size 2048 --swiglu").ffn, 5440);
+  EXPECT_EQ(shape("--model gpt2 --group-query-attention").query_groups, 1) << "as Megatron's default";
+  EXPECT_EQ(shape("--model llama3-8b --group-query-attention --num-query-groups 4").query_groups, 4);
   const auto null_tokenizer = shape("--model gpt2 --tokenizer-type NullTokenizer --vocab-size 1024");
   EXPECT_EQ(null_tokenizer.vocab, 1025) << "Megatron's NullTokenizer adds the end of a document";
   EXPECT_EQ(null_tokenizer.padded_vocab(1), 1152);

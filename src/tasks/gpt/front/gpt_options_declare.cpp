@@ -31,12 +31,13 @@ void declare_model(core::OptionSet& set, GptOptions& o) {
   size("hidden-size", o.hidden_size, "Width of the hidden state.", "by the model", 1 << 20);
   size("num-attention-heads", o.num_attention_heads, "Query heads.", "by the model", 65536);
   size("ffn-hidden-size", o.ffn_hidden_size, "Width inside the feed-forward layer.",
-       "4 x hidden, with --swiglu 8/3 x hidden down to a multiple of 64", 1 << 22);
+       "by the model, else 4 x hidden, with --swiglu 8/3 x hidden down to a multiple of 64", 1 << 22);
   size("kv-channels", o.kv_channels, "Width of a head.", "hidden / heads", 65536);
   set.add("group-query-attention", &o.group_query_attention,
           {.role = OptionRole::kConfiguration,
            .help = "Several query heads share keys and values; see --num-query-groups."});
-  size("num-query-groups", o.num_query_groups, "Key and value heads, with --group-query-attention.", "1", 65536);
+  size("num-query-groups", o.num_query_groups, "Key and value heads, with --group-query-attention.",
+       "by the model where it has groups, else 1", 65536);
   size("seq-length", o.seq_length, "Tokens of a training sequence.", "by the model", 1 << 24, OptionRole::kSetup);
   size("max-position-embeddings", o.max_position_embeddings, "Longest sequence that has positions.", "by the model");
 }

@@ -12,20 +12,23 @@ template <typename Field, typename Value> void take(const std::optional<Value>& 
   if (given) field = static_cast<Field>(*given);
 }
 
-void set_sizes(const GptOptions& o, config::GptShape& shape) {
+/// `was_gated`: the named model has gates of its own, and a width that belongs to them.
+void set_sizes(const GptOptions& o, bool was_gated, config::GptShape& shape) {
   const bool was_grouped = shape.query_groups != shape.heads;
   const bool was_plain = shape.ffn == 4 * shape.hidden;
+  const bool has_own_width = was_gated && o.hidden_size.value_or(shape.hidden) == shape.hidden;
   take(o.num_layers, shape.layers);
   take(o.hidden_size, shape.hidden);
   take(o.num_attention_heads, shape.heads);
   if (!was_grouped) shape.query_groups = shape.heads;
-  if (o.group_query_attention) shape.query_groups = o.num_query_groups.value_or(1);
+  if (o.group_query_attention && (o.num_query_groups || !was_grouped))
+    shape.query_groups = o.num_query_groups.value_or(1);
   config::refuse_if((o.hidden_size || o.num_attention_heads) && !o.kv_channels && shape.hidden % shape.heads != 0,
                     fmt::format("a hidden size of {} is no multiple of {} heads", shape.hidden, shape.heads),
                     "change --hidden-size or --num-attention-heads, or give the width of a head: --kv-channels");
   if (o.hidden_size || o.num_attention_heads) shape.head_width = shape.hidden / std::max<int64_t>(1, shape.heads);
   take(o.kv_channels, shape.head_width);
-  if (o.swiglu && !o.ffn_hidden_size)
+  if (o.swiglu && !o.ffn_hidden_size && !has_own_width)
     shape.ffn = config::swiglu_ffn(shape.hidden);
   else if (o.hidden_size && was_plain)
     shape.ffn = 4 * shape.hidden;
@@ -87,8 +90,9 @@ config::GptShape gpt_shape_of(const GptOptions& options) {
                        "give --model NAME, or --num-layers, --hidden-size, --num-attention-heads and --seq-length");
     shape.name = fmt::format("L{} h{} a{}", *options.num_layers, *options.hidden_size, *options.num_attention_heads);
   }
+  const bool was_gated = shape.is_gated();
   set_parts(options, shape);
-  set_sizes(options, shape);
+  set_sizes(options, was_gated, shape);
   set_vocabulary(options, shape);
   config::check_gpt_shape(shape);
   return shape;
