@@ -95,19 +95,21 @@ class OpenClipSource : public SampleSource {
     SourceConfig sized = config;
     sized.global_batch = config.micro_batch_size * config.world_size;
     const EpochSize size = shards_epoch_size(sized);
-    batches_per_worker_ = (size.num_batches + config.num_workers - 1) / config.num_workers;
+    const int64_t batches = (size.num_batches + config.num_workers - 1) / config.num_workers * config.num_workers;
+    // OpenCLIP throws away micro-batches at the end of an epoch that fill no step.
+    const int64_t accumulated = std::clamp<int64_t>(config.global_batch / sized.global_batch, 1, batches);
+    epoch_samples_ = batches / accumulated * accumulated * config.micro_batch_size;
     fingerprint_ = context_.set->fingerprint();
     begin_epoch(0);
   }
 
   std::optional<RawSample> next() override {
     if (context_.is_interrupted.load()) throw DataError("data: reading was interrupted");
-    const int64_t per_epoch = batches_per_worker_ * config_.num_workers * config_.micro_batch_size;
-    if (taken_ == per_epoch) begin_epoch(epoch_ + 1);
+    if (taken_ == epoch_samples_) begin_epoch(epoch_ + 1);
     const int64_t batch = taken_ / config_.micro_batch_size;
     RawSample sample = workers_[static_cast<size_t>(batch % config_.num_workers)]->next();
     const auto world = static_cast<uint64_t>(config_.world_size);
-    sample.id = (epoch_ * static_cast<uint64_t>(per_epoch) + static_cast<uint64_t>(taken_)) * world +
+    sample.id = (epoch_ * static_cast<uint64_t>(epoch_samples_) + static_cast<uint64_t>(taken_)) * world +
                 static_cast<uint64_t>(config_.rank);
     ++taken_;
     ++context_.report.num_samples;
@@ -146,7 +148,7 @@ class OpenClipSource : public SampleSource {
     position.expect("shuffle", config_.shuffle, "--shuffle differs");
     position.expect("resampled", config_.resampled, "--dataset-resampled differs");
     const auto taken = position.number<int64_t>("taken");
-    if (taken < 0 || taken > batches_per_worker_ * config_.num_workers * config_.micro_batch_size)
+    if (taken < 0 || taken > epoch_samples_)
       throw DataError(fmt::format("data: a position after {} samples of an epoch", taken));
     context_.is_interrupted = false;
     seed_ = position.number<uint64_t>("seed");
@@ -186,7 +188,7 @@ class OpenClipSource : public SampleSource {
   uint64_t seed_ = config_.seed;
   LaneContext context_;
   std::string fingerprint_;
-  int64_t batches_per_worker_ = 0;
+  int64_t epoch_samples_ = 0;  // of this rank
   uint64_t epoch_ = 0;
   int64_t taken_ = 0;  // of the epoch, by this rank
   std::vector<std::unique_ptr<WorkerStream>> workers_;

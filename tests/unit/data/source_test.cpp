@@ -801,6 +801,14 @@ TEST(OpenClipOrder, ShardsComeAsOpenClipShufflesThem) {
       for (size_t i = 0; i < 2; ++i)
         EXPECT_EQ(names[2 * batch + i].substr(0, 3), fmt::format("{:03}", want[batch])) << "batch " << batch;
   }
+  config.global_batch = 4;  // of two micro-batches: the fifth of an epoch fills no step
+  ASSERT_EQ(epoch_size(config).num_batches, 2);
+  const auto accumulated = open_train_source(config);
+  for (const char* want : {"001 001 004 004 003 003 002 002 ", "001 001 002 002 000 000 004 004 "}) {
+    std::string shards;
+    for (const std::string& name : take(*accumulated, 8)) shards += name.substr(0, 3) + " ";
+    EXPECT_EQ(shards, want);
+  }
   int fed = 0;
   RollingShuffle<int, PythonRandom> shuffle(
       [&]() -> std::optional<int> { return fed < 3000 ? std::optional(fed++) : std::nullopt; }, 2000, 500,
