@@ -84,6 +84,21 @@ std::set<std::string> without_decay(const std::vector<std::string>& words) {
   return names;
 }
 
+/// torchvision's recipe for the second weights of ResNet-50 trusts a default of 224.
+TEST(ImagenetOptions, ASmallEvaluationBehindALargeResizeIsWarnedOf) {
+  const auto warnings = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--dummy", "-a", "resnet50", "--train-crop-size", "176"});
+    return Parsed(words).check();
+  };
+  const auto told = warnings({"--val-resize-size", "232"});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("evaluation sees 176 pixels"), std::string::npos) << told[0];
+  EXPECT_NE(told[0].find("--val-crop-size 224"), std::string::npos) << told[0];
+  EXPECT_TRUE(warnings({"--val-resize-size", "232", "--val-crop-size", "224"}).empty());
+  EXPECT_TRUE(warnings({"--val-resize-size", "200"}).empty());
+  EXPECT_TRUE(warnings({}).empty());
+}
+
 TEST(ImagenetOptions, ClassesOfTrainingAndValidationMustBeTheSame) {
   const core::TempDir folder;
   make_class_folders(folder.path() / "train", {"ant", "bee", "cat"});

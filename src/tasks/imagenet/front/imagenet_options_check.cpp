@@ -16,6 +16,7 @@ namespace lockstep::tasks {
 namespace {
 
 constexpr int64_t kExampleBatch = 256, kImagenetPictures = 1'281'167, kImagenetClasses = 1000;
+constexpr int64_t kRecipeValPixels = 224;  // --val-crop-size of torchvision's recipes where it is not given
 
 void check_imagenet_data(const ImagenetOptions& o, const core::OptionSet& set) {
   config::refuse_if(o.is_dummy && set.is_given("train-data"), "--dummy makes pictures up, --train-data names some",
@@ -261,6 +262,12 @@ std::vector<std::string> check_imagenet_options(const ImagenetOptions& o, const 
         fmt::format("--accum-freq {} with a model that has batch norm: its statistics are those of one micro-batch{}, "
                     "so a step is not that of one large batch",
                     o.accum_freq, o.sync_bn ? " over all ranks" : ""));
+  const bool cuts_less = !o.val_pixels && o.image_pixels < kRecipeValPixels && o.resize_pixels >= kRecipeValPixels;
+  if (cuts_less && classifier_of(o).is_resnet())
+    warnings.push_back(
+        fmt::format("--val-resize-size {} without --val-crop-size: evaluation sees {} pixels, as --train-crop-size "
+                    "says; torchvision's recipes mean {}: --val-crop-size {}",
+                    *o.resize_pixels, o.image_pixels, kRecipeValPixels, kRecipeValPixels));
   return warnings;
 }
 
