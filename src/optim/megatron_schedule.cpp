@@ -22,14 +22,13 @@ double tail_part(const std::string& style, double progress) {
 }  // namespace
 
 double MegatronSchedule::lr(int64_t samples) const {
-  const auto x = static_cast<double>(samples), warmup = static_cast<double>(warmup_samples),
-             end = static_cast<double>(decay_samples);
-  if (warmup_samples > 0 && samples <= warmup_samples) return warmup_init + (max_lr - warmup_init) * x / warmup;
+  const auto x = static_cast<double>(samples), warmup = warmup_samples, end = static_cast<double>(decay_samples);
+  if (warmup > 0 && x <= warmup) return warmup_init + (max_lr - warmup_init) * x / warmup;
   if (style == "constant") return max_lr;
   if (samples > decay_samples) return min_lr;
   if (style == "inverse-square-root")
     return std::max(min_lr, max_lr * std::sqrt(std::max(warmup, 1.0) / std::max(x, 1.0)));
-  const double span = max_lr - min_lr, progress = decay_samples > warmup_samples ? (x - warmup) / (end - warmup) : 1.0;
+  const double span = max_lr - min_lr, progress = end > warmup ? (x - warmup) / (end - warmup) : 1.0;
   if (style == "linear") return min_lr + span * (1 - progress);
   if (style == "cosine") return min_lr + span * cosine_part(progress);
   LOCKSTEP_CHECK(style == "WSD", "style={}", style);

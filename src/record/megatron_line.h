@@ -5,8 +5,8 @@
 
 namespace lockstep::record {
 
-/// What Megatron-LM says of an iteration, with tokens per second and device besides. Times are means over the log
-/// interval.
+/// What Megatron-LM says of an iteration, with tokens per second and device besides. Times and the loss are means over
+/// the log interval, the loss over those of its iterations that were not skipped.
 struct MegatronLine {
   double time_s = 0;      ///< Unix time, printed as local time.
   int64_t iteration = 0;  ///< From 1.

@@ -14,6 +14,7 @@ class AverageMeter {
   void reset() { *this = AverageMeter(); }
   double last() const { return last_; }
   double average() const { return average_; }
+  bool is_empty() const { return weight_ == 0; }
 
  private:
   double last_ = 0, average_ = 0, sum_ = 0, weight_ = 0;

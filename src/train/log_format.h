@@ -31,6 +31,8 @@ struct LogWindow {
   const record::AverageMeter &loss, &batch_s, &data_s;            ///< `loss` is of the epoch so far.
   const std::map<std::string, record::AverageMeter>& loss_parts;  ///< "contrastive_loss", ...; of the epoch so far.
   int64_t num_skipped = 0, num_nan = 0;  ///< Steps without an update; losses that are no numbers.
+  /// Mean loss of the window's steps that were updated; of its last step where none was.
+  double mean_loss = 0;
 };
 
 /// Log lines and names of scalars as the program has them that a task takes after.

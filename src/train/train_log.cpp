@@ -52,6 +52,7 @@ void TrainLog::add(const StepValues& values) {
   for (const auto& [name, value] : values.scalars)
     if (core::ends_with(name, "_loss")) loss_parts_[name].update(value, static_cast<double>(config_.samples_per_step));
   loss_.update(values.find("loss").value_or(NAN), static_cast<double>(config_.samples_per_step));
+  if (!is_skipped) updated_loss_.update(loss_.last());
   batch_s_.update(values.step_ms / 1000);
   data_s_.update(values.data_wait_ms / 1000);
   recent_step_ms_ = recent_step_ms_ == 0 ? values.step_ms : 0.9 * recent_step_ms_ + 0.1 * values.step_ms;
@@ -98,14 +99,15 @@ void TrainLog::log_line(const StepValues& values) {
                          .data_s = data_s_,
                          .loss_parts = loss_parts_,
                          .num_skipped = num_skipped_in_window_,
-                         .num_nan = num_nan_in_window_};
+                         .num_nan = num_nan_in_window_,
+                         .mean_loss = updated_loss_.is_empty() ? loss_.last() : updated_loss_.average()};
   core::log_info("{}", format_->step_line(window));
   if (tensorboard_ || wandb_) {
     const record::NamedNumbers scalars = format_->scalars(window);
     if (tensorboard_) tensorboard_->add_scalars(values.step, scalars);
     if (wandb_) wandb_->add_scalars(values.step, scalars);
   }
-  batch_s_.reset(), data_s_.reset();
+  batch_s_.reset(), data_s_.reset(), updated_loss_.reset();
   num_skipped_in_window_ = num_nan_in_window_ = 0;
 }
 

@@ -37,7 +37,8 @@ class TrainLog {
   record::RunRecord& record_;
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;
   std::unique_ptr<record::WandbWriter> wandb_;
-  record::AverageMeter loss_, batch_s_, data_s_;
+  record::AverageMeter loss_, batch_s_, data_s_;  // of the epoch; of the window
+  record::AverageMeter updated_loss_;             // of the window's steps that were updated
   std::map<std::string, record::AverageMeter> loss_parts_;
   int64_t epoch_of_meters_ = -1;
   int64_t num_skipped_steps_ = 0;

@@ -192,7 +192,11 @@ TEST_F(TrainGpt, LearnsALanguageOnOneRankAndOnTensorAndPipelineRanks) {
     for (size_t i = 0; i < want.size(); ++i)
       EXPECT_NEAR(got[i], want[i], 2e-3 * want[i]) << name << " step " << i;  // fp32, sums in another order
   }
-  EXPECT_NE(alone.err.find("| lm loss:"), std::string::npos) << alone.err;
+  const size_t last_line = alone.err.find("iteration       80/      80 |");
+  ASSERT_NE(last_line, std::string::npos) << alone.err;
+  const size_t printed = alone.err.find("| lm loss: ", last_line);
+  ASSERT_NE(printed, std::string::npos) << alone.err;
+  EXPECT_NEAR(std::stod(alone.err.substr(printed + 11, 12)), (want[78] + want[79]) / 2, 2e-6) << "of --log-interval 2";
   EXPECT_NE(alone.err.find("tokens per second per device:"), std::string::npos) << alone.err;
   EXPECT_NE(alone.err.find("validation loss at iteration 80 | lm loss value:"), std::string::npos) << alone.err;
   const auto results = record::read_json_lines(logs_.path() / "pipeline" / "results.jsonl").lines;

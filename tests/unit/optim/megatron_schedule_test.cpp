@@ -26,6 +26,14 @@ TEST(MegatronSchedule, WarmsUpLinearlyFromTheSampleBeforeTheStep) {
   }
 }
 
+/// As --lr-warmup-fraction of a short run gives it: the first step has the lowest rate all the same.
+TEST(MegatronSchedule, AWarmUpMayEndWithinASample) {
+  MegatronSchedule half = schedule("linear");
+  half.warmup_samples = 0.5;
+  EXPECT_DOUBLE_EQ(half.lr(0), 0.2);
+  EXPECT_DOUBLE_EQ(half.lr(1), 0.1 + 0.9 * (1 - 0.5 / 1099.5));
+}
+
 TEST(MegatronSchedule, DecaysAsItsStyleSays) {
   EXPECT_DOUBLE_EQ(schedule("constant").lr(5000), 1.0);
   EXPECT_DOUBLE_EQ(schedule("linear").lr(600), 0.55);

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "support/error_text.h"
+#include "tasks/gpt/front/gpt_data_config.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -52,6 +53,21 @@ TEST(GptPlan, ScoresAreKeptAsAttentionChooses) {
   EXPECT_EQ(train_gpt_memory(plain).kept_scores, 1024 * 1024) << "gpt2 has dropout unless told otherwise";
   plain.attention_dropout = 0;
   EXPECT_EQ(train_gpt_memory(plain).kept_scores, 0) << "nothing to draw";
+}
+
+/// As Megatron-LM orders them: the number decides how many passes over the data are shuffled.
+TEST(GptPlan, AllOfTrainSamplesArePutInOrderThoughStepsLeaveARest) {
+  GptOptions options;
+  options.model = "gpt2";
+  options.global_batch_size = 100;
+  const auto num_ordered = [&] { return gpt_data_config(options, train_gpt_layout(options, 1)).num_samples[0]; };
+  options.train_samples = 1007;
+  EXPECT_EQ(num_ordered(), 1007);
+  options.train_samples = 7;
+  EXPECT_EQ(num_ordered(), 100) << "the one step that a run has at least";
+  options.train_samples.reset();
+  options.train_iters = 12;
+  EXPECT_EQ(num_ordered(), 1200);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class GptLogFormat final : public train::LogFormat {
          .tokens_per_s_per_device = static_cast<double>(config.tokens_per_step) / (step_s * devices),
          .lr = values.lr,
          .global_batch = config.samples_per_step,
-         .loss = window.loss.last(),
+         .loss = window.mean_loss,
          .loss_scale = values.find("loss_scale").value_or(1.0),
          .grad_norm = finite(values.find("grad_norm")),
          .num_zeros = is_skipped ? std::nullopt : values.find("num_zeros"),

@@ -31,9 +31,9 @@ optim::MegatronSchedule make_schedule(const GptOptions& o, int64_t num_steps, in
                                    .tail_style = o.lr_wsd_decay_style};
   const int64_t whole_run = o.train_samples.value_or(num_steps * global_batch);
   schedule.decay_samples = o.lr_decay_samples.value_or(o.lr_decay_iters ? *o.lr_decay_iters * global_batch : whole_run);
-  schedule.warmup_samples = o.lr_warmup_samples + o.lr_warmup_iters * global_batch;
-  if (o.lr_warmup_fraction)
-    schedule.warmup_samples = static_cast<int64_t>(*o.lr_warmup_fraction * static_cast<double>(schedule.decay_samples));
+  schedule.warmup_samples = o.lr_warmup_fraction
+                                ? *o.lr_warmup_fraction * static_cast<double>(schedule.decay_samples)
+                                : static_cast<double>(o.lr_warmup_samples + o.lr_warmup_iters * global_batch);
   schedule.tail_samples = o.lr_wsd_decay_iters.value_or(0) * global_batch;
   return schedule;
 }

@@ -58,7 +58,9 @@ data::GptDataConfig gpt_data_config(const GptOptions& options, const plan::GptLa
       .data_path = options.data_path,
       .split = options.split.value_or(options.mock_data ? "1,1,1" : "969, 30, 1"),
       .sequence_length = layout.shape.sequence,
-      .num_samples = {steps * batch, gpt_num_evaluations(options, steps) * options.eval_iters * batch, 0},
+      // Of --train-samples also those that fill no whole step: Megatron-LM puts all of them in order.
+      .num_samples = {std::max(options.train_samples.value_or(0), steps * batch),
+                      gpt_num_evaluations(options, steps) * options.eval_iters * batch, 0},
       .seed = static_cast<uint32_t>(options.seed),
       .vocab_size = layout.shape.vocab};
   config.path_of_split[static_cast<size_t>(data::Split::kTrain)] = options.train_data_path;
