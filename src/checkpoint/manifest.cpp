@@ -368,7 +368,7 @@ std::string how_to_continue(const fs::path& run_folder, const std::string& flags
   if (older == Presence::kPresent)
     return fmt::format("the same command with {} continues from the last checkpoint", flags_to_resume);
   return fmt::format(
-      "no checkpoint was saved, so nothing can be continued: begin again under another --name, or in this folder with "
+      "no checkpoint was saved, so nothing can be continued: begin again under another name, or in this folder with "
       "{}; --save-every-n-steps N saves sooner",
       flags_to_resume);
 }

@@ -370,8 +370,13 @@ int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default) {
   return kept == 0 ? 0 : std::max(kept, num_newest_checkpoints(options));
 }
 
-std::string flags_to_resume(const std::string& given_name, const std::string& run_name) {
+std::string flags_to_resume(const std::string& given_name, const std::string& given_save, const std::string& run_name) {
+  if (!given_save.empty()) return fmt::format("--load '{}'", given_save);
   return (given_name.empty() ? fmt::format("--name {} ", run_name) : "") + "--resume latest";
+}
+
+std::string flags_to_resume(const RunOptions& options, const std::string& run_name) {
+  return flags_to_resume(options.name, options.save, run_name);
 }
 
 std::string auto_run_name(const RunFacts& facts, const std::string& time_text) {

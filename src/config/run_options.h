@@ -39,6 +39,7 @@ struct RunOptions {
   // Logging
   std::string logs = "./logs/";                         // --logs
   std::string name;                                     // --name; "" = auto_run_name
+  std::string save;                                     // --save, of a task with Megatron's flags: --logs and --name
   bool log_local = false;                               // --log-local
   int64_t log_every_n_steps = 100;                      // --log-every-n-steps
   std::string report_to = "none";                       // --report-to {none,tensorboard,wandb,all}
@@ -114,8 +115,9 @@ int64_t num_newest_checkpoints(const RunOptions& options);
 int64_t num_kept_checkpoints(const RunOptions& options, int64_t by_default = 0);
 
 /// What makes the command that started a run continue it: "--resume latest", and before it the name where the command
-/// did not give one (`given_name` is empty) and would start another run.
-std::string flags_to_resume(const std::string& given_name, const std::string& run_name);
+/// did not give one (`given_name` is empty) and would start another run. Of a run of --save: --load of its folder.
+std::string flags_to_resume(const std::string& given_name, const std::string& given_save, const std::string& run_name);
+std::string flags_to_resume(const RunOptions& options, const std::string& run_name);
 
 /// OpenCLIP's name for a run without --name, from the time as "2026_01_31-12_00_00".
 std::string auto_run_name(const RunFacts& facts, const std::string& time_text);

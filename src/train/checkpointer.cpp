@@ -204,7 +204,7 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
           throw CheckpointError(
               fmt::format("train: none of the {} checkpoints in '{}' is whole", choice.skipped.size(),
                           (config_.run_folder / "checkpoints").string()),
-              "the warnings above say what is wrong with each; start a run of another --name to begin anew");
+              "the warnings above say what is wrong with each; start a run of another name to begin anew");
         if (choice.chosen && !choice.skipped.empty())
           core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
         return choice.chosen ? choice.chosen->folder.string() : "";

@@ -245,7 +245,7 @@ void RunCheckpoints::finish_saving() {
   run_.ranks.world.wait_for_rank_zero("the last checkpoint");  // writing for minutes is no stuck collective
   succeed_together(run_.world(), [&] {
     if (is_saved) return;
-    const std::string flags = config::flags_to_resume(run_.options().name, run_.folder.name);
+    const std::string flags = config::flags_to_resume(run_.options(), run_.folder.name);
     using checkpoint::Presence;
     const Presence older = checkpoint::find_usable_checkpoint(run_.folder.path);
     throw CheckpointError(
@@ -255,7 +255,7 @@ void RunCheckpoints::finish_saving() {
             ? fmt::format("the older checkpoints are whole: make room, and the same command with {} continues the run",
                           flags)
             : fmt::format("there is no older one, so nothing can be continued: make room and begin again under another "
-                          "--name, or in this folder with {}",
+                          "name, or in this folder with {}",
                           flags));
   });
 }

@@ -66,17 +66,20 @@ void choose_start(RunFolder& folder, const config::RunOptions& options, const Sl
 }
 
 /// How somebody goes on whose --name is taken.
-std::string hint_of_taken_name(const RunFolder& folder, bool has_their_checkpoint) {
+std::string hint_of_taken_name(const RunFolder& folder, const config::RunOptions& options, bool has_their_checkpoint) {
   using checkpoint::Presence;
+  const std::string flags = config::flags_to_resume(options, folder.name);
+  const char* name_flag = options.save.empty() ? "--name" : "--save";
   const Presence found = has_their_checkpoint ? Presence::kPresent : checkpoint::find_usable_checkpoint(folder.path);
   if (found == Presence::kUnknown)
     return fmt::format(
-        "whether it has saved a checkpoint is not known, not all of '{}' can be read: choose another --name, or see to "
-        "the storage or the permissions and continue it with --resume latest",
-        folder.checkpoints().string());
+        "whether it has saved a checkpoint is not known, not all of '{}' can be read: choose another {}, or see to the "
+        "storage or the permissions and continue it with {}",
+        folder.checkpoints().string(), name_flag, flags);
   return found == Presence::kPresent
-             ? "continue it with --resume latest, or choose another --name"
-             : "it has saved no checkpoint: choose another --name, or begin it again with --resume latest";
+             ? fmt::format("continue it with {}, or choose another {}", flags, name_flag)
+             : fmt::format("it has saved no checkpoint: choose another {}, or begin it again with {}", name_flag,
+                           flags);
 }
 
 /// Refuses to write into the folder of a run that this start does not continue. Of OpenCLIP's runs also one that ended
@@ -90,7 +93,7 @@ void refuse_other_run(const RunFolder& folder, const config::RunOptions& options
   if (!is_ours && !is_theirs) return;
   throw UsageError(fmt::format("train: run '{}'{} already exists in '{}'", folder.name, is_theirs ? " of OpenCLIP" : "",
                                options.logs),
-                   hint_of_taken_name(folder, has_their_checkpoint));
+                   hint_of_taken_name(folder, options, has_their_checkpoint));
 }
 
 }  // namespace

@@ -36,8 +36,10 @@ int bring_run_here(const config::RunOptions& options, const LocalRun& run) {
   const auto copy = remote::open_store(address_of_copy(options, run), client_at_start());
   remote::test_writing(*copy);
   if (!run.is_resume && remote::holds_run(*copy))
-    throw UsageError(fmt::format("train: run '{}' already exists at {}", run.name, copy->text()),
-                     "continue it with --resume latest, or choose another --name");
+    throw UsageError(
+        fmt::format("train: run '{}' already exists at {}", run.name, copy->text()),
+        fmt::format("continue it with {}, or choose another {}", config::flags_to_resume(options, run.name),
+                    options.save.empty() ? "--name" : "--save"));
   return run.is_resume ? fetch_newest(*copy, run.folder, options.takes_openclip_checkpoints).highest_attempt : 0;
 }
 
@@ -56,7 +58,7 @@ std::unique_ptr<remote::RunSync> start_sync(const config::RunOptions& options, c
                             .frequency_s = options.remote_sync_frequency_s,
                             .attempt = attempt,
                             .held = &held,
-                            .flags_to_resume = config::flags_to_resume(options.name, run.name)};
+                            .flags_to_resume = config::flags_to_resume(options, run.name)};
   if (attempt > 0)
     config.reason_to_stop = [folder = run.folder, attempt] {
       return checkpoint::is_superseded(folder, attempt)

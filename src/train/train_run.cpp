@@ -167,7 +167,7 @@ TrainerConfig TrainRun::trainer_config() const {
   config.save_every_n_steps = options.save_every_n_steps;
   config.check_replicas_steps = options.check_replicas_steps;
   config.seed = static_cast<uint64_t>(options.seed);
-  config.flags_to_resume = config::flags_to_resume(options.name, run_.folder.name);
+  config.flags_to_resume = config::flags_to_resume(options, run_.folder.name);
   config.logs_params_norm = facts.logs_params_norm;
   config.logs_num_zeros = facts.logs_num_zeros;
   return config;

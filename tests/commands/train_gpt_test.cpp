@@ -610,6 +610,54 @@ TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
         run_lockstep({"train", "gpt", "--dry-run", "--json", "--num-layers", "1", "--hidden-size", "16",
                       "--num-attention-heads", "2", "--seq-length", "16", "--tokenizer-model", tokenizer});
     EXPECT_EQ(done.exit_code, 0) << done.err;
+/// Every file of the last start is cut off at 16 KiB, as by a full disk: its checkpoint alone is larger.
+TEST_F(TrainGpt, ARunOfSaveIsToldToGoOnWithLoad) {
+  const std::string folder = (logs_.path() / "saved").string();
+  const auto start = [&](const std::string& limit, const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"/bin/bash", "-c", "trap '' XFSZ; ulimit -f \"$LIMIT\"; exec \"$0\" \"$@\"",
+                                     lockstep_program()};
+    for (const char* word : {"train",
+                             "gpt",
+                             "--num-layers",
+                             "1",
+                             "--hidden-size",
+                             "16",
+                             "--num-attention-heads",
+                             "2",
+                             "--seq-length",
+                             "16",
+                             "--mock-data",
+                             "--vocab-size",
+                             "96",
+                             "--lr",
+                             "1e-2",
+                             "--train-iters",
+                             "6",
+                             "--exit-interval",
+                             "2",
+                             "--device",
+                             "cpu",
+                             "--threads",
+                             "1",
+                             "--save"})
+      args.emplace_back(word);
+    args.push_back(folder);
+    args.insert(args.end(), more.begin(), more.end());
+    return run_program(args, {{"LIMIT", limit}});
+  };
+  const std::string flags = fmt::format("--load '{}'", folder);
+  const auto first = start("unlimited", {});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.err.find("the same command with " + flags + " continues the run"), std::string::npos) << first.err;
+  const auto again = start("unlimited", {});
+  EXPECT_EQ(again.exit_code, 2) << again.err;
+  EXPECT_NE(again.err.find("continue it with " + flags + ", or choose another --save"), std::string::npos) << again.err;
+  const auto full = start("16", {"--load", folder});
+  EXPECT_EQ(full.exit_code, 5) << full.err;
+  EXPECT_NE(full.err.find("make room, and the same command with " + flags + " continues the run"), std::string::npos)
+      << full.err;
+}
+
     return core::parse_json(done.out, "dry run");
   };
   const auto planned = dry_run(path("bpe")), elsewhere = dry_run("/nonexistent/tokenizer.json");

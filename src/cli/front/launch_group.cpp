@@ -393,14 +393,17 @@ std::string RankGroup::how_it_failed(const Rank& first) const {
 
 /// By the options in the run's record; without one as if the command had not named the run.
 std::string flags_to_resume(const std::filesystem::path& run_folder) {
-  std::string given_name;
+  std::string given_name, given_save;
   try {
     const core::Json attempts = record::read_run(run_folder).attempts;
-    if (!attempts.empty()) given_name = core::text_at(attempts.back().value("options", core::Json::object()), "name");
+    if (!attempts.empty()) {
+      const core::Json options = attempts.back().value("options", core::Json::object());
+      given_name = core::text_at(options, "name"), given_save = core::text_at(options, "save");
+    }
   } catch (const std::exception&) {
     // What the record cannot say is no reason to say nothing.
   }
-  return config::flags_to_resume(given_name, run_folder.filename().string());
+  return config::flags_to_resume(given_name, given_save, run_folder.filename().string());
 }
 
 /// What to do about a run that lost a rank to no error of its own.

@@ -110,7 +110,7 @@ struct GptOptions : config::RunOptions {
   bool log_params_norm = false, log_num_zeros_in_grad = false;
 
   // Checkpoints
-  std::string save, load;  // --save, --load: checkpoint root
+  std::string load;  // --load: a run, a checkpoint or weights; --save is of RunOptions
   std::optional<int64_t> ckpt_step;
   bool finetune = false, no_load_optim = false;
   bool async_save = false, exit_on_missing_checkpoint = false;
