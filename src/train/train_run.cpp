@@ -271,8 +271,13 @@ ExitCode TrainRun::run() {
   const TrainerPosition start = checkpoints_.restore(*training_, snapshot_, epoch_.num_batches);
   first_step_ = start.step;
   open_record(config);  // a start that is refused leaves no trace in a record
-  if (const auto& interval = run_.facts().exit_interval)
-    config.max_steps = std::min(config.last_step(), (start.step / *interval + 1) * *interval);
+  if (const auto& interval = run_.facts().exit_interval) {
+    const int64_t planned = config.last_step(), end = (start.step / *interval + 1) * *interval;
+    if (end < planned) {
+      config.max_steps = end;
+      config.early_end = {.flag = fmt::format("--exit-interval {}", *interval), .planned_steps = planned};
+    }
+  }
   batches_ = task_->open_train(start.data);
   intervals_.emplace(run_.world(), run_.hosts, run_.ranks.device, record_.get());
   startup_.finish("loader");

@@ -55,15 +55,28 @@ ExitCode Trainer::finish() {
   parts_.callbacks.finish_saving();
   if (position_.step >= config_.last_step()) {
     if (position_.step % config_.steps_per_epoch != 0) parts_.callbacks.evaluate(evaluation_now());
-    core::log_info("finished after {}{}", core::counted(position_.step, "step"),
-                   position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
+    if (config_.early_end)
+      log_stop(config_.early_end->flag);
+    else
+      core::log_info("finished after {}{}", core::counted(position_.step, "step"),
+                     position_.step < config_.total_steps() ? fmt::format(" of {}", config_.total_steps()) : "");
     return ExitCode::kOk;
   }
   const bool is_time_up = stop_request_ == StopRequest::kSaveAndFinish;
-  core::log_info("stopped {} after {}; the same command with {} continues the run",
-                 is_time_up ? "because the time is up" : "on request", core::counted(position_.step, "step"),
-                 config_.flags_to_resume);
+  log_stop(is_time_up ? "--exit-duration-in-mins" : "a signal");
   return is_time_up ? ExitCode::kOk : ExitCode::kRequeue;
+}
+
+/// Of a run that is not complete: why, where, what was saved, and how to go on.
+void Trainer::log_stop(const std::string& why) const {
+  const int64_t step = position_.step;
+  core::log_info("stopped by {} after {} of {}: {}; the same command with {} continues the run", why,
+                 core::counted(step, "step"),
+                 config_.early_end ? config_.early_end->planned_steps : config_.last_step(),
+                 step == 0                  ? "there was nothing to save"
+                 : step == last_saved_step_ ? fmt::format("the checkpoint of step {} is saved", step)
+                                            : fmt::format("no checkpoint of step {} was saved", step),
+                 config_.flags_to_resume);
 }
 
 void Trainer::step() {

@@ -18,12 +18,19 @@
 
 namespace lockstep::train {
 
+/// A flag that ends a run before its length, as log lines write it, and the steps of that length.
+struct EarlyEnd {
+  std::string flag;
+  int64_t planned_steps = 0;
+};
+
 /// How long a run is and what happens when. Steps are optimiser steps.
 struct TrainerConfig {
   int64_t steps_per_epoch = 1;
   int64_t num_epochs = 1;
-  std::optional<int64_t> max_steps;  ///< Ends earlier, wherever that is in an epoch.
-  int64_t samples_per_step = 1;      ///< Over all ranks.
+  std::optional<int64_t> max_steps;   ///< Ends earlier, wherever that is in an epoch.
+  std::optional<EarlyEnd> early_end;  ///< What set max_steps where it is not the length that was asked for.
+  int64_t samples_per_step = 1;       ///< Over all ranks.
   int64_t micro_batches_per_step = 1;
   double grad_clip_norm = 0;  ///< 0: none.
   int64_t log_every_n_steps = 100;
@@ -94,6 +101,7 @@ class Trainer {
  private:
   void step();
   ExitCode finish();
+  void log_stop(const std::string& why) const;
   std::vector<models::Batch> next_micro_batches();
   /// Adds to the outcome what is logged of some steps only.
   optim::GradSummary update(double lr, StepOutcome& outcome);

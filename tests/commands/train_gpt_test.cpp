@@ -263,17 +263,21 @@ TEST_F(TrainGpt, StopsAndResumesBitForBit) {
         std::tuple(2, "fp8",
                    std::vector<std::string>{"--tensor-model-parallel-size", "2", "--bf16", "--fp8-format", "hybrid",
                                             "--fp8-amax-history-len", "3", "--fp8-amax-compute-algo", "max"})}) {
-    const auto run = [&, ranks = ranks, layout = layout](const std::string& folder, std::vector<std::string> more) {
+    const auto run = [&, ranks = ranks, layout = layout](const std::string& folder, std::vector<std::string> more,
+                                                         const std::string& last_words) {
       more.insert(more.end(), layout.begin(), layout.end());
       more.insert(more.end(), {"--train-iters", "6", "--global-batch-size", "8", "--hidden-dropout", "0.1"});
       const auto done = train_on(ranks, folder, on_mock(more));
       ASSERT_EQ(done.exit_code, 0) << done.err;
+      EXPECT_NE(done.err.find(last_words), std::string::npos) << done.err;
     };
     const std::string whole = std::string("whole-") + name, parts = std::string("parts-") + name;
-    run(whole, {});
-    run(parts, {"--exit-interval", "4"});
+    run(whole, {"--exit-interval", "6"}, "finished after 6 steps");
+    run(parts, {"--exit-interval", "4"},
+        "stopped by --exit-interval 4 after 4 steps of 6: the checkpoint of step 4 is saved; the same command with "
+        "--resume latest continues the run");
     ASSERT_EQ(losses(parts).size(), 4u);
-    run(parts, {"--resume", "latest"});
+    run(parts, {"--resume", "latest", "--exit-interval", "4"}, "finished after 6 steps");
     ASSERT_EQ(losses(whole).size(), 6u);
     EXPECT_NE(losses(whole).front(), losses(whole).back());
     EXPECT_EQ(losses(whole), losses(parts)) << name;
@@ -299,7 +303,10 @@ TEST_F(TrainGpt, EndsWhenItsTimeIsUpAndGoesOn) {
     const size_t num_steps = ranks == 1 ? 1 : 3;
     const auto hurried = run(ranks, name, {"--exit-duration-in-mins", "0.0001"});
     ASSERT_EQ(hurried.exit_code, 0) << hurried.err;
-    const std::string stopped = fmt::format("stopped because the time is up after {} step", num_steps);
+    const std::string stopped = fmt::format(
+        "stopped by --exit-duration-in-mins after {} of 6: the checkpoint of step {} is saved; the same "
+        "command with --resume latest continues the run",
+        num_steps == 1 ? "1 step" : "3 steps", num_steps);
     EXPECT_NE(hurried.err.find(stopped), std::string::npos) << hurried.err;
     EXPECT_EQ(hurried.err.find("validation loss"), std::string::npos) << hurried.err;
     EXPECT_EQ(losses(name).size(), num_steps);
@@ -603,13 +610,6 @@ TEST_F(TrainGpt, SaveAndLoadOfOneFolderBeginAndGoOn) {
   EXPECT_FALSE(fs::exists(fs::path(folder) / "run.json"));
 }
 
-/// Where neither --model nor --vocab-size says how many tokens there are.
-TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
-  const auto dry_run = [&](const std::string& tokenizer) {
-    const auto done =
-        run_lockstep({"train", "gpt", "--dry-run", "--json", "--num-layers", "1", "--hidden-size", "16",
-                      "--num-attention-heads", "2", "--seq-length", "16", "--tokenizer-model", tokenizer});
-    EXPECT_EQ(done.exit_code, 0) << done.err;
 /// Every file of the last start is cut off at 16 KiB, as by a full disk: its checkpoint alone is larger.
 TEST_F(TrainGpt, ARunOfSaveIsToldToGoOnWithLoad) {
   const std::string folder = (logs_.path() / "saved").string();
@@ -658,6 +658,13 @@ TEST_F(TrainGpt, ARunOfSaveIsToldToGoOnWithLoad) {
       << full.err;
 }
 
+/// Where neither --model nor --vocab-size says how many tokens there are.
+TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
+  const auto dry_run = [&](const std::string& tokenizer) {
+    const auto done =
+        run_lockstep({"train", "gpt", "--dry-run", "--json", "--num-layers", "1", "--hidden-size", "16",
+                      "--num-attention-heads", "2", "--seq-length", "16", "--tokenizer-model", tokenizer});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
     return core::parse_json(done.out, "dry run");
   };
   const auto planned = dry_run(path("bpe")), elsewhere = dry_run("/nonexistent/tokenizer.json");
