@@ -468,7 +468,7 @@ std::vector<Curve> group_runs(const std::vector<RunSummary>& runs, std::vector<L
       continue;  // these benchmarks have sections of their own
     else if (!run.series)
       left_out.push_back(
-          {index, "no steps", run.unusable,
+          {index, run.only_evaluated ? "evaluation" : "no steps", run.unusable,
            run.format == logs::to_text(logs::LogFormat::kBench)
                ? "a report reads training runs, collectives and latencies; the file itself has the table of this case"
                : "it says nothing about speed"});

@@ -82,6 +82,7 @@ Json to_json(const RunSummary& run) {
             {"message", run.message},
             {"job", run.allocation},
             {"attempts", run.num_attempts},
+            {"only_evaluated", run.only_evaluated},
             {"setup", to_json(run.setup)},
             {"steps", run.num_steps},
             {"rejected_lines", run.num_rejected_lines},

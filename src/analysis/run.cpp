@@ -26,6 +26,7 @@ std::string unusable_reason(const record::RunData& run, const Rows& rows) {
   if (run.format == logs::to_text(logs::LogFormat::kBench) && !run.message.empty()) return run.message;
   if (rows.num_unusable > 0) return fmt::format("none of its {} rows has a step time above zero", rows.num_unusable);
   if (run.state == "failed" || run.state == "died")
+  if (run.only_evaluated) return "it was started to evaluate, and trained nothing" + end;
     return fmt::format("it {} before its first recorded step{}", run.state, end);
   if (run.state == "running") return "it has not recorded a step yet";
   return fmt::format("it holds no step{}", end);
@@ -229,6 +230,7 @@ void take_measured_attempt(record::RunData& run, RunSummary& summary) {
       std::find_if(run.steps.loss.rbegin(), run.steps.loss.rend(), [](double v) { return std::isfinite(v); });
   if (!summary.losses.empty())
     summary.last_loss = summary.losses.back().loss;
+  summary.only_evaluated = run.only_evaluated;
   else if (last != run.steps.loss.rend())
     summary.last_loss = *last;
   const size_t num_rows = run.steps.size();

@@ -69,6 +69,7 @@ struct RunSummary {
   std::string allocation{}, state{}, message{}, command{};
   std::optional<double> started_s{}, ended_s{};
   int num_attempts = 1;
+  bool only_evaluated = false;  ///< Started to evaluate, without training.
   int64_t num_rejected_lines = 0;
   std::vector<std::string> problems{};
   std::vector<record::MissingFact> missing{};

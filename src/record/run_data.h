@@ -122,8 +122,9 @@ struct RunData {
   std::string message{};     ///< Of a failed run.
   std::optional<double> started_s{}, ended_s{};  ///< Unix time.
   int num_attempts = 1;
-  int measured_attempt = 0;  ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives
-                             ///< are of this one. 0: unknown.
+  bool only_evaluated = false;  ///< It was started to evaluate, without training, and has no steps.
+  int measured_attempt = 0;     ///< The longest, from 1: setup, options, job, software, ranks, counters and collectives
+                                ///< are of this one. 0: unknown.
   bool is_unit_guessed = false;  ///< The source does not tell the unit of its step times.
   /// Above 0: its step times are differences of totals that are known up to this share only. Where one is too long the
   /// next is too short, so nothing can be told of launch pacing.

@@ -35,6 +35,7 @@ struct AttemptFacts {
   std::map<std::string, std::string> options{}, software{};
   std::string allocation{}, command{};
   std::optional<double> started_s{};
+  bool only_evaluated = false;  ///< It was to make no step, so that its batch says nothing about the run.
 };
 
 /// Objects of text values (`software`, `environment` of an attempt) into `software`.
@@ -71,12 +72,21 @@ std::string start_command(const Json& attempt, const RunSetup& setup) {
   return command;
 }
 
+/// By what its plan says, or an option of `train imagenet` that older records have without it.
+bool only_evaluated(const Json& attempt, const std::map<std::string, std::string>& options) {
+  const auto plan = attempt.find("plan");
+  if (plan != attempt.end() && core::integer_at(*plan, "steps_per_epoch") == 0) return true;
+  const auto evaluate = options.find("evaluate");
+  return evaluate != options.end() && evaluate->second == "true";
+}
+
 AttemptFacts facts_of(const Json& attempt, int place) {
   AttemptFacts facts;
   const auto number = core::integer_at(attempt, "attempt");
   facts.number = number && std::in_range<int>(*number) ? static_cast<int>(*number) : place;
   facts.setup = setup_of_attempt(attempt);
   facts.options = options_of_attempt(attempt);
+  facts.only_evaluated = only_evaluated(attempt, facts.options);
   facts.started_s = time_at(attempt, "started_s");
   if (const std::string job = core::text_at(attempt, "slurm_job_id"); !job.empty()) facts.allocation = "slurm " + job;
   if (const std::string version = core::text_at(attempt, "code_version"); !version.empty())
@@ -102,12 +112,6 @@ std::vector<AttemptFacts> read_attempts(const Json& attempts, RunData& run) {
   for (const AttemptFacts& facts : all)
     if (!run.started_s) run.started_s = facts.started_s;
   return all;
-}
-
-/// It made no step, so that its batch and devices say nothing about the run.
-bool only_evaluated(const AttemptFacts& facts) {
-  const auto found = facts.options.find("evaluate");
-  return found != facts.options.end() && found->second == "true";
 }
 
 /// Names what differs between the measured attempt and another one.
@@ -136,7 +140,10 @@ void take_measured_attempt(std::vector<AttemptFacts> all, RunData& run) {
                       run.measured_attempt, measured->number));
   }
   for (const AttemptFacts& facts : all)
-    if (&facts != &*measured && !only_evaluated(facts)) compare_attempts(*measured, facts, run);
+    if (&facts != &*measured && !facts.only_evaluated) compare_attempts(*measured, facts, run);
+  run.only_evaluated = run.steps.size() == 0 && std::all_of(all.begin(), all.end(), [](const AttemptFacts& facts) {
+                         return facts.only_evaluated;
+                       });
   run.setup = std::move(measured->setup);
   run.options = std::move(measured->options);
   run.software = std::move(measured->software);
@@ -263,7 +270,7 @@ RunData load_run(const fs::path& folder) {
   load("startup.jsonl", load_startup);
   complete_setup(run);
   if (told.steps_done) tell_lost_steps(*told.steps_done, run);
-  if (run.steps.size() == 0) run.problems.push_back("no step was recorded");
+  if (run.steps.size() == 0 && !run.only_evaluated) run.problems.push_back("no step was recorded");
   return run;
 }
 

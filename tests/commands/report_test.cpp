@@ -24,7 +24,8 @@ struct RecordPlan {
   int num_steps = 400;
   std::string state = "finished";
   bool is_profiled = false;
-  bool is_cut = false;  ///< The last line lacks its end.
+  bool is_cut = false;          ///< The last line lacks its end.
+  bool only_evaluates = false;  ///< Started without training data.
 };
 
 /// A run record as the trainer leaves it, with a known step time.
@@ -48,9 +49,14 @@ fs::path write_record(const fs::path& logs, const RecordPlan& plan) {
                       {"peak_source", "datasheet"},
                       {"is_synthetic", false},
                       {"is_profiled", plan.is_profiled}};
-  const Json run = {
-      {"record_version", 1},
-      {"attempts", {{{"attempt", 1}, {"started_s", 1.7e9}, {"host", "n1"}, {"pid", 1}, {"setup", setup}}}}};
+  const Json run = {{"record_version", 1},
+                    {"attempts",
+                     {{{"attempt", 1},
+                       {"started_s", 1.7e9},
+                       {"host", "n1"},
+                       {"pid", 1},
+                       {"setup", setup},
+                       {"plan", {{"steps_per_epoch", plan.only_evaluates ? 0 : 100}}}}}}};
   core::write_file_atomic(folder / "run.json", run.dump());
   const Json status = {
       {"record_version", 1},  {"state", plan.state},     {"attempt", 1},
@@ -232,6 +238,20 @@ TEST(ReportCommand, RunsThatEndedBeforeTheirRecordBeganAreLeftOutInWords) {
   const ProgramResult tables = run_lockstep({"report", table, (logs / "n8").string(), "-o", out});
   EXPECT_EQ(tables.exit_code, 0) << tables.err;
   EXPECT_NE(tables.err.find("left out"), std::string::npos) << tables.err;
+}
+
+TEST(ReportCommand, AnEvaluationIsToldAsOne) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs";
+  write_record(logs, {.name = "trained"});
+  write_record(logs, {.name = "tested", .num_steps = 0, .only_evaluates = true});
+  const ProgramResult report = run_lockstep({"report", logs.string(), "-o", (folder.path() / "out").string()});
+  ASSERT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_NE(report.out.find("- evaluation"), std::string::npos) << report.out;
+  EXPECT_NE(flat(report.out).find("left out: tested: it was started to evaluate, and trained nothing"),
+            std::string::npos)
+      << report.out;
+  EXPECT_EQ(report.out.find("no step was recorded"), std::string::npos) << report.out;
 }
 
 TEST(ReportCommand, ADamagedRecordIsToldOnTheTerminalWithFileAndReason) {

@@ -290,6 +290,17 @@ TEST(LoadRun, AnAttemptThatOnlyEvaluatedIsNotComparedWithTheMeasuredOne) {
   }
 }
 
+TEST(LoadRun, ARunThatOnlyEvaluatedLacksNoSteps) {
+  for (const int64_t steps_per_epoch : {0, 10}) {
+    const core::TempDir folder;
+    RunRecord record(folder.path(), Json{{"plan", {{"steps_per_epoch", steps_per_epoch}}}});
+    record.finish({.state = RunState::kFinished});
+    const RunData run = load_run(folder.path());
+    EXPECT_EQ(run.only_evaluated, steps_per_epoch == 0);
+    EXPECT_EQ(core::join(run.problems, "; ").find("no step was recorded") == std::string::npos, steps_per_epoch == 0);
+  }
+}
+
 TEST(LoadRun, SkippedStepsAreMarkedAndOnlyThose) {
   const core::TempDir folder;
   {
