@@ -254,6 +254,27 @@ TEST(ReportCommand, AnEvaluationIsToldAsOne) {
   EXPECT_EQ(report.out.find("no step was recorded"), std::string::npos) << report.out;
 }
 
+TEST(ReportCommand, AReportOnNothingHasTheCodeOfBadInput) {
+  core::TempDir folder;
+  const fs::path logs = folder.path() / "logs";
+  const std::string out = (folder.path() / "out").string();
+  const std::string failed = write_record(logs, {.name = "failed", .num_steps = 0, .state = "failed"}).string(),
+                    other = write_record(logs, {.name = "other", .num_steps = 0, .state = "failed"}).string();
+  for (const bool is_json : {false, true}) {
+    std::vector<std::string> call = {"report", failed, other, "-o", out};
+    if (is_json) call.emplace_back("--json");
+    const ProgramResult nothing = run_lockstep(call);
+    EXPECT_EQ(nothing.exit_code, 4) << nothing.out;
+    EXPECT_NE(nothing.err.find("no measurement was found in 2 runs: no step, and no result of a benchmark"),
+              std::string::npos)
+        << nothing.err;
+    EXPECT_NE(flat(nothing.out).find("out of memory"), std::string::npos) << "what is known is told: " << nothing.out;
+  }
+  EXPECT_TRUE(fs::exists(fs::path(out) / "report.html"));
+  const std::string whole = write_record(logs, {.name = "whole"}).string();
+  EXPECT_EQ(run_lockstep({"report", failed, whole, "-o", out}).exit_code, 0);
+}
+
 TEST(ReportCommand, ADamagedRecordIsToldOnTheTerminalWithFileAndReason) {
   core::TempDir folder;
   const fs::path logs = folder.path() / "logs";

@@ -18,6 +18,7 @@
 #include "cli/front/commands.h"
 #include "cli/front/unread_flags.h"
 #include "config/report_options.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/print.h"
@@ -99,6 +100,19 @@ std::string report_command(std::span<const std::string> args) {
     command += is_plain ? " " + arg : fmt::format(" '{}'", core::replace_all(arg, "'", "'\\''"));
   }
   return command;
+}
+
+/// After all that can be said of the sources: scripts should not take a report on nothing for one on runs. A run that
+/// has only begun is none of bad input.
+void refuse_report_on_nothing(const analysis::Analysis& analysis) {
+  const bool has_any = std::any_of(analysis.runs.begin(), analysis.runs.end(), [](const analysis::RunSummary& run) {
+    return run.series || !run.collective_points.empty() || !run.latency_points.empty() || run.state == "running";
+  });
+  if (has_any) return;
+  throw DataError(fmt::format("report: no measurement was found in {}: no step, and no result of a benchmark",
+                              core::counted(static_cast<int64_t>(analysis.runs.size()), "run")),
+                  "what the report says of each tells why; name folders of runs (<logs>/<name>) or logs with lines of "
+                  "steps");
 }
 
 bool is_table(const analysis::Source& source) { return logs::is_result_table(source.path); }
@@ -233,6 +247,7 @@ int cmd_report(const commands::ParsedCommand& command) {
   core::end_progress();
   if (options.json) {
     core::print("{}\n", analysis::analysis_json(analysis));
+    refuse_report_on_nothing(analysis);
     return 0;
   }
   core::print("{}", analysis::summary_text(analysis));
@@ -244,6 +259,7 @@ int cmd_report(const commands::ParsedCommand& command) {
   else
     warn_of_old_proposal(options);
   if (!files.empty()) core::print("{}\n", fs::absolute(files.front()).lexically_normal().string());
+  refuse_report_on_nothing(analysis);
   return 0;
 }
 
