@@ -9,6 +9,7 @@
 #include "analysis/megatron_flops.h"
 #include "analysis/wall_clock.h"
 #include "config/flops.h"
+#include "config/model_names.h"
 #include "logs/logs.h"
 #include "record/measured_steps.h"
 #include "record/step_columns.h"
@@ -25,8 +26,8 @@ std::string unusable_reason(const record::RunData& run, const Rows& rows) {
   const std::string end = run.message.empty() ? "" : fmt::format(": {}", run.message);
   if (run.format == logs::to_text(logs::LogFormat::kBench) && !run.message.empty()) return run.message;
   if (rows.num_unusable > 0) return fmt::format("none of its {} rows has a step time above zero", rows.num_unusable);
-  if (run.state == "failed" || run.state == "died")
   if (run.only_evaluated) return "it was started to evaluate, and trained nothing" + end;
+  if (run.state == "failed" || run.state == "died")
     return fmt::format("it {} before its first recorded step{}", run.state, end);
   if (run.state == "running") return "it has not recorded a step yet";
   return fmt::format("it holds no step{}", end);
@@ -174,6 +175,23 @@ void fill_network(const record::RunData& run, int64_t first_step, RunSummary& su
     summary.network_per_step[name] = {.received_bytes = total.first.per_step(), .sent_bytes = total.second.per_step()};
 }
 
+/// Of another program's run that tells nothing of its FLOPs but the name of a model that is in our tables. Rows of
+/// tables give rates whose sample they do not name; a changed CLIP is not the one of its name.
+std::optional<config::FlopCount> flops_by_name(const record::RunData& run) {
+  const record::RunSetup& setup = run.setup;
+  const bool is_own = run.format == logs::to_text(logs::LogFormat::kLockstep);
+  if (is_own || run.format == kTableRow || setup.model.empty()) return std::nullopt;
+  if (setup.task == "gpt" || setup.sample_unit == "sequences")
+    return config::forward_by_name(setup.model, config::SampleKind::kSequence, setup.sequence_length.value_or(0));
+  const bool is_openclip = setup.task.empty() && run.format == logs::to_text(logs::LogFormat::kOpenClip);
+  if (setup.task != "clip" && setup.task != "clap" && !is_openclip) return std::nullopt;
+  for (const char* changed : {"force_image_size", "force_patch_dropout", "force_context_length"})
+    if (const auto option = run.options.find(changed);
+        option != run.options.end() && !option->second.empty() && option->second != "None")
+      return std::nullopt;
+  return config::forward_by_name(setup.model, config::SampleKind::kPair, 0);
+}
+
 RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options) {
   RunSummary summary;
   summary.name = run.name;
@@ -186,6 +204,11 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
     if (const auto count = megatron_flops(run.options)) {
       summary.setup.forward_gflops_per_sample = count->flops / config::kTrainingPasses / 1e9;
       summary.setup.flops_formula = count->formula;
+    }
+  if (!summary.setup.forward_gflops_per_sample)
+    if (const auto count = flops_by_name(run)) {
+      summary.setup.forward_gflops_per_sample = count->flops / 1e9;
+      summary.setup.flops_formula = "counted by the model's name, " + count->formula;
     }
   if (!options.flops_set.empty()) {
     const auto nominal = config::find_nominal(options.flops_set, run.setup.model);
@@ -208,6 +231,7 @@ RunSummary copy_facts(const record::RunData& run, const AnalysisOptions& options
   summary.started_s = run.started_s;
   summary.ended_s = run.ended_s;
   summary.num_attempts = run.num_attempts;
+  summary.only_evaluated = run.only_evaluated;
   summary.num_rejected_lines = run.num_rejected_lines;
   summary.problems = run.problems;
   summary.software = run.software;
@@ -230,7 +254,6 @@ void take_measured_attempt(record::RunData& run, RunSummary& summary) {
       std::find_if(run.steps.loss.rbegin(), run.steps.loss.rend(), [](double v) { return std::isfinite(v); });
   if (!summary.losses.empty())
     summary.last_loss = summary.losses.back().loss;
-  summary.only_evaluated = run.only_evaluated;
   else if (last != run.steps.loss.rend())
     summary.last_loss = *last;
   const size_t num_rows = run.steps.size();

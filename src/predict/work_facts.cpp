@@ -9,6 +9,7 @@
 
 #include "config/contrastive_shape.h"
 #include "config/gpt_params.h"
+#include "config/model_names.h"
 #include "core/characters.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -33,63 +34,6 @@ constexpr double kUnknownPeakTflops = 200, kUnknownMemoryTbytes = 1.5;
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 using core::is_digit;
-
-/// Letters and digits alone, in lower case; what parts two digits becomes a '-' ("gpt3-40b" is not "GPT 340B").
-std::string compact(std::string_view text) {
-  std::string out;
-  bool is_parted = false;
-  for (const char c : core::to_lower_ascii(text)) {
-    if (!is_alnum(c)) {
-      is_parted = true;
-      continue;
-    }
-    if (is_parted && !out.empty() && is_digit(out.back()) && is_digit(c)) out += '-';
-    out += c;
-    is_parted = false;
-  }
-  return out;
-}
-
-/// Models outside our tables that results are often published for. "BERT" alone is the large one, as in MLPerf.
-struct PublishedModel {
-  std::string_view name;
-  double parameters;
-  double forward_gflops;  ///< Of a picture of the usual size; 0: a model of sequences.
-};
-constexpr PublishedModel kPublishedModels[] = {{"ResNet-18", 11.690e6, 3.6},     {"ResNet-34", 21.798e6, 7.3},
-                                               {"ResNet-50", 25.557e6, 8.2},     {"ResNet-101", 44.549e6, 15.6},
-                                               {"ResNet-152", 60.193e6, 23.0},   {"VGG-16", 138.358e6, 31.0},
-                                               {"VGG-19", 143.667e6, 39.3},      {"AlexNet", 61.101e6, 1.4},
-                                               {"Inception-v3", 23.835e6, 11.4}, {"BERT", 336e6, 0},
-                                               {"BERT-large", 336e6, 0},         {"BERT-base", 110e6, 0},
-                                               {"RoBERTa-base", 125e6, 0},       {"RoBERTa-large", 355e6, 0}};
-
-std::vector<std::string> known_names() {
-  std::vector<std::string> names = config::clap_model_names();
-  for (auto* list : {&config::clip_model_names, &config::gpt_model_names})
-    for (std::string& name : list()) names.push_back(std::move(name));
-  for (const PublishedModel& model : kPublishedModels) names.emplace_back(model.name);
-  return names;
-}
-
-bool is_known_name(const std::string& name) {
-  const std::vector<std::string> names = known_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-/// "CLIP g/14" -> "ViT-g-14", where there is such a model.
-std::string find_clip_tower(std::string_view text) {
-  if (core::to_lower_ascii(text).find("clip") == std::string::npos) return "";
-  for (size_t at = 1; at + 1 < text.size(); ++at) {
-    if (text[at] != '/' || !is_alnum(text[at - 1]) || is_digit(text[at - 1]) || !is_digit(text[at + 1])) continue;
-    if (at >= 2 && is_alnum(text[at - 2])) continue;
-    size_t end = at + 1;
-    while (end < text.size() && is_digit(text[end])) ++end;
-    std::string name = fmt::format("ViT-{}-{}", text[at - 1], text.substr(at + 1, end - at - 1));
-    if (is_known_name(name)) return name;
-  }
-  return "";
-}
 
 /// "175B", "1.3 B", "7b", "857M", "125m" as a number of its own that counts no tokens; fewer "m" are minutes or metres.
 std::optional<double> find_parameter_count(std::string_view text) {
@@ -200,15 +144,9 @@ std::optional<int64_t> find_setting(const std::string& lower, std::string_view w
   return std::nullopt;
 }
 
-const PublishedModel* published_model(std::string_view name) {
-  for (const PublishedModel& model : kPublishedModels)
-    if (model.name == name) return &model;
-  return nullptr;
-}
-
 /// Of a language model or a published one of our lists.
 std::optional<double> parameters_of(const std::string& found) {
-  if (const PublishedModel* model = published_model(found)) return model->parameters;
+  if (const config::PublishedModel* model = config::find_published_model(found)) return model->parameters;
   const std::vector<std::string> gpts = config::gpt_model_names();
   if (std::find(gpts.begin(), gpts.end(), found) == gpts.end()) return std::nullopt;
   return static_cast<double>(config::gpt_cost(config::resolve_gpt_shape(found)).parameters);
@@ -224,22 +162,6 @@ double unknown_traffic_share(const std::optional<Machine>& machine, double devic
 }
 }  // namespace
 
-std::string find_model_name(std::string_view text) {
-  if (std::string tower = find_clip_tower(text); !tower.empty()) return tower;
-  const std::string wanted = compact(text);
-  std::string best;
-  for (const std::string& name : known_names()) {
-    const std::string key = compact(name);
-    constexpr size_t kLeastLetters = 4;
-    const size_t at = key.size() < kLeastLetters ? std::string::npos : wanted.find(key);
-    if (at == std::string::npos || key.size() <= compact(best).size()) continue;
-    const size_t end = at + key.size();
-    if (end < wanted.size() && is_digit(key.back()) && is_digit(wanted[end])) continue;  // "ResNet-50" in "ResNet-500"
-    best = name;
-  }
-  return best;
-}
-
 bool take_model(const std::string& name, const std::string& source, WorkFacts& facts) {
   const auto take = [&](double parameters, bool is_certain, const std::string& how) {
     facts.model = name;
@@ -248,11 +170,11 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
     facts.facts.push_back({"parameters", core::format_count(parameters), fmt::format("{}, {}", how, source)});
     return true;
   };
-  std::string found = find_model_name(name);
+  std::string found = config::find_model_name(name);
   // "GPT-2 8.3B", "BERT 3.9B": a family's name beside the size of another member.
   const auto count = find_parameter_count(name);
   if (const auto named = parameters_of(found); count && named && *count >= 1e9 && (*count > 2 * *named)) found.clear();
-  const PublishedModel* published = published_model(found);
+  const config::PublishedModel* published = config::find_published_model(found);
   if (published != nullptr && published->forward_gflops > 0) facts.forward_gflops = published->forward_gflops;
   if (const auto parameters = parameters_of(found))
     return take(*parameters, true,

@@ -54,10 +54,8 @@ bool names_full_sharding(std::string_view text);
 /// What was read of a layout and has no term in the model, in sentences.
 std::vector<std::string> layout_notes(const WorkFacts& facts);
 
-/// The named model of our tables that a text speaks of (the longest name of several), else a published one; "": none.
-std::string find_model_name(std::string_view text);
-/// Takes parameters (and the width of contrastive features) of a model found by find_model_name, or of a number with B
-/// or M ("1.3B"). False where neither is there.
+/// Takes parameters (and the width of contrastive features) of a model found by config::find_model_name, or of a number
+/// with B or M ("1.3B"). False where neither is there.
 bool take_model(const std::string& name, const std::string& source, WorkFacts& facts);
 
 /// The system of the table that a text names, or nullptr.

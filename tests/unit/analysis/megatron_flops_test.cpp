@@ -92,5 +92,27 @@ TEST(MegatronFlops, AReportHasTheMfuWithoutBeingTold) {
   for (const std::string& line : analysis.missing) EXPECT_EQ(line.find("forward_gflops"), std::string::npos) << line;
 }
 
+// Of programs that tell no shape.
+TEST(FlopsByName, AReportHasTheMfuOfAModelOfOurTables) {
+  const auto counted = [](const char* task, const char* model, std::optional<int64_t> sequence_length,
+                          const std::map<std::string, std::string>& options = {}) {
+    record::RunData run = tests::make_run({.name = "by-name", .step_ms = 1000});
+    run.format = "torchtitan";
+    run.options = options;
+    run.setup.task = task, run.setup.model = model, run.setup.sequence_length = sequence_length;
+    run.setup.forward_gflops_per_sample.reset();
+    run.setup.flops_formula.clear();
+    return summarise_run(run, {}).setup;
+  };
+  const record::RunSetup llama = counted("gpt", "llama3 70B", 8192);
+  EXPECT_DOUBLE_EQ(llama.forward_gflops_per_sample.value_or(0),
+                   config::find_nominal("lockstep", "llama3-70b").forward_gflops);
+  EXPECT_EQ(llama.flops_formula.substr(0, 43), "counted by the model's name, llama3-70b: s ") << llama.flops_formula;
+  EXPECT_TRUE(counted("clip", "ViT-B-32", {}, {{"force_image_size", "None"}}).forward_gflops_per_sample);
+  EXPECT_FALSE(counted("clip", "ViT-B-32", {}, {{"force_image_size", "336"}}).forward_gflops_per_sample);
+  EXPECT_FALSE(counted("gpt", "llama3 70B", {}).forward_gflops_per_sample) << "of how many tokens?";
+  EXPECT_FALSE(counted("resnet", "ViT-B-16", {}).forward_gflops_per_sample) << "a classifier of that name is no CLIP";
+}
+
 }  // namespace
 }  // namespace lockstep::analysis

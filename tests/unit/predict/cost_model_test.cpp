@@ -234,9 +234,6 @@ TEST(Forecast, WidensBeyondTheFirstGroupOfTheNetwork) {
 }
 
 TEST(WorkFacts, NamesInTexts) {
-  EXPECT_EQ(find_model_name("NeMo CLIP g/14 weak scaling"), "ViT-g-14");
-  EXPECT_EQ(find_model_name("ResNet-50 v1.5, AMP"), "ResNet-50");
-  EXPECT_EQ(find_model_name("nothing known"), "");
   WorkFacts facts;
   read_work_facts("a 13B model, TP=4, PP 2, mbs=1, ZeRO-3", "here", facts);
   EXPECT_EQ(facts.parameters, 13e9);
