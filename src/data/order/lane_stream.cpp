@@ -1,5 +1,7 @@
 #include "data/order/lane_stream.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -9,6 +11,7 @@
 #include "data/shards/class_label.h"
 #include "data/shards/shard_index.h"
 #include "data/shards/shard_list.h"
+#include "data/shards/warn_once.h"
 
 namespace lockstep::data {
 namespace {
@@ -34,6 +37,11 @@ RawSample make_sample(const std::string& shard, TarSample&& read, bool need_labe
     sample.damage = std::make_shared<const DataError>(error);
   }
   return sample;
+}
+
+bool is_power_of_ten(int64_t count) {
+  while (count > 1 && count % 10 == 0) count /= 10;
+  return count == 1;
 }
 
 /// Not damage: an index of other data. It stops the run in any case.
@@ -165,6 +173,20 @@ RawSample PieceWalker::take_lost(const DataError& damage) {
   return sample;
 }
 
+/// An index tells at the start what is left out; without one it shows only now: the first sample of each reason, and
+/// how many they have become.
+void PieceWalker::count_left_out(const std::string& reason, const std::string& key) {
+  const int64_t count = ++context_.report.skipped[reason];
+  if (context_.set->has_index()) return;
+  if (count == 1)
+    warn_once(
+        fmt::format("data: sample '{}' of shard '{}' is left out: {}; how many such samples there are shows only while "
+                    "they are read, since the shards have no index",
+                    key, context_.set->shards[static_cast<size_t>(pieces_[place_.piece].shard)], reason));
+  else if (is_power_of_ten(count))
+    warn_once(fmt::format("data: {} samples read so far were left out: {}", count, reason));
+}
+
 std::optional<RawSample> PieceWalker::next_in_shard(bool with_data) {
   const ShardSet& set = *context_.set;
   while (std::optional<TarSample> read = reader_->next(with_data)) {
@@ -174,7 +196,7 @@ std::optional<RawSample> PieceWalker::next_in_shard(bool with_data) {
     if (reason.empty())
       return make_sample(set.shards[static_cast<size_t>(pieces_[place_.piece].shard)], std::move(*read),
                          set.filter.need_label && with_data, set.filter.num_classes, context_.keep_lost);
-    ++context_.report.skipped[reason];
+    count_left_out(reason, read->key);
     if (num_barren_ > 0 || place_.taken == 0) ++barren_reasons_[reason];
   }
   return std::nullopt;

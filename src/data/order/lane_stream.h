@@ -52,6 +52,7 @@ class PieceWalker {
   void open();
   void next_piece();
   void count_barren();
+  void count_left_out(const std::string& reason, const std::string& key);
   void close();
   [[noreturn]] void throw_unusable() const;
 

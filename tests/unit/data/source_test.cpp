@@ -426,6 +426,24 @@ TEST(BadData, SamplesWithoutTextAreCountedAndReported) {
   EXPECT_EQ(source->report().skipped, expected);
 }
 
+TEST(BadData, AStreamWithoutAnIndexTellsWhatItLeavesOutWhileItReads) {
+  core::TempDir folder;
+  std::string bytes = TarBytes::member("whole.jpg", "x") + TarBytes::member("whole.txt", "caption t whole");
+  for (int i = 0; i < 12; ++i) bytes += TarBytes::member(fmt::format("bare{}.jpg", i), "x");
+  SourceConfig config;
+  config.index = IndexUse::kOff;
+  config.spec = write_file(folder.path() / "t.tar", bytes + TarBytes::end());
+  ::testing::internal::CaptureStderr();
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(take(*open_eval_source(config), 10).size(), 1u);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 2) << told;
+  EXPECT_NE(told.find("sample 'bare0' of shard '" + config.spec + "' is left out: sample without text (txt); "),
+            std::string::npos)
+      << told;
+  EXPECT_NE(told.find("data: 10 samples read so far were left out: sample without text (txt)\n"), std::string::npos)
+      << told;
+}
+
 TEST(BadData, ADamagedShardStopsTheStreamAtItsPlace) {
   core::TempDir folder;
   SourceConfig config;
