@@ -11,6 +11,8 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -240,15 +242,22 @@ void check_naming_holds(const config::ClapShape& shape, ClapNaming naming) {
     return projection.kind == Kind::kMlp && projection.has_bias && projection.hidden == shape.embed_dim &&
            projection.is_relu == shape.audio_projection.is_relu;
   };
-  const bool fits = shape.text.pooler == config::TextPooler::kClass && is_plain(shape.audio_projection) &&
-                    is_plain(shape.text_projection);
-  if (!fits)
-    throw UsageError(
-        fmt::format("models: model '{}' cannot be written under the names of {}: it needs the class pooler and two "
-                    "projections of two layers "
-                    "with bias",
-                    shape.name, naming == ClapNaming::kLaion ? "LAION's CLAP" : "Hugging Face's ClapModel"),
-        "write it under OpenCLIP's names (--names openclip), or keep the names (as-is)");
+  std::vector<std::string> misfits;
+  if (shape.text.pooler != config::TextPooler::kClass)
+    misfits.emplace_back("its text pooler is not cls_pooler (hf_pooler_type)");
+  if (!is_plain(shape.text_projection))
+    misfits.emplace_back(
+        "its text projection is not two layers with bias and the activation of its audio projection (hf_proj_type)");
+  if (!is_plain(shape.audio_projection)) misfits.emplace_back("its audio projection is not two layers with bias");
+  if (misfits.empty()) return;
+  const char* program = naming == ClapNaming::kLaion ? "LAION's CLAP" : "Hugging Face's ClapModel";
+  throw UsageError(
+      fmt::format("models: model '{}' cannot be written under the names of {}, which cannot hold it: {}", shape.name,
+                  program, core::join(misfits, "; ")),
+      fmt::format("write it under OpenCLIP's names (--names openclip), or keep the names (as-is); {} loads models that "
+                  "were trained with \"hf_pooler_type\": \"cls_pooler\" and \"hf_proj_type\": \"clap_mlp\" in "
+                  "text_cfg, and \"proj_act\": \"relu\" in audio_cfg",
+                  program));
 }
 
 NamedValues clap_values(ClapModel& model, ClapNaming naming) {
