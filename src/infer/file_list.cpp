@@ -104,7 +104,6 @@ class FileListSource final : public data::SampleSource {
     sample.key = files_[next_].filename().string();
     sample.shard = files_[next_].parent_path().string();
     sample.file = files_[next_].string();
-    sample.offset = next_;
     sample.id = next_++;
     return sample;
   }

@@ -49,7 +49,8 @@ const Member& RawSample::require(std::span<const std::string> extensions, const 
 }
 
 std::string RawSample::place() const {
-  if (!file.empty()) return fmt::format("file '{}' ('{}' row {})", file, shard, offset);
+  if (!file.empty())
+    return fmt::format("file '{}'{}", file, offset > 0 ? fmt::format(" ('{}' line {})", shard, offset) : "");
   return fmt::format("shard '{}' offset={} key='{}'", shard, offset, key);
 }
 

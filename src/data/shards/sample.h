@@ -22,7 +22,8 @@ struct Member {
 struct RawSample {
   std::string key;      ///< Name inside the shard without the extension, row number of a CSV, or path of a file.
   std::string shard;    ///< Shard, CSV file or folder; "synthetic" for generated samples.
-  uint64_t offset = 0;  ///< Byte of the first member's header in the shard; row for a CSV; 0 elsewhere.
+  uint64_t offset = 0;  ///< Byte of the first member's header in the shard; line of a CSV, from 1; row of an LMDB;
+                        ///< 0 elsewhere.
   /// Position in the stream over all ranks and epochs; equal on any world size. Keys random augmentation.
   uint64_t id = 0;
   int64_t label = -1;  ///< Class, where the source has classes.
@@ -45,7 +46,7 @@ struct RawSample {
   const Member* find(std::string_view extension) const;
   /// The same, but DataError ("... has no <what>: expected ...") instead of nullptr. `flag` chooses the extensions.
   const Member& require(std::span<const std::string> extensions, const char* what, const char* flag) const;
-  /// "shard 'x.tar' offset=512 key='000'": for messages.
+  /// "shard 'x.tar' offset=512 key='000'", "file 'x.jpg' ('x.csv' line 2)": for messages.
   std::string place() const;
 };
 

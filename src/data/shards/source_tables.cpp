@@ -215,6 +215,7 @@ std::vector<LabelledFile> list_labelled(const std::string& root, const FileKind&
 
 /// One CSV row.
 struct CsvRow {
+  size_t line = 0;  ///< That it begins in, from 1.
   std::string path;
   std::optional<std::string> caption;
   int64_t label = -1;
@@ -232,7 +233,7 @@ class CsvColumns {
   CsvRow row(size_t number) const {
     const std::vector<std::string>& fields = table_.rows[number];
     const size_t line = table_.lines[number];
-    CsvRow row{.path = fields[path_], .caption = std::nullopt};
+    CsvRow row{.line = line, .path = fields[path_], .caption = std::nullopt};
     if (row.path.empty())
       throw DataError(
           fmt::format("data: '{}' line {}: the column '{}' is empty", config_.spec, line, config_.csv_image_key));
@@ -352,7 +353,7 @@ RowTable open_csv(const SourceConfig& config) {
     RawSample sample;
     sample.key = std::to_string(row);
     sample.shard = file;
-    sample.offset = static_cast<uint64_t>(row);
+    sample.offset = data.line;
     sample.label = data.label;
     sample.file = (base / data.path).string();
     if (data.caption) sample.members.push_back({"txt", *data.caption});
@@ -391,7 +392,6 @@ RowTable open_class_folders(const SourceConfig& config) {
     RawSample sample;
     sample.key = fs::path(file.path).lexically_relative(root).string();
     sample.shard = root;
-    sample.offset = static_cast<uint64_t>(row);
     sample.label = file.label;
     sample.file = file.path;
     return sample;

@@ -178,6 +178,15 @@ TEST_F(Table, PathsCountFromTheTableWhereTheyAreOnlyThere) {
   EXPECT_THROW(load_deferred(missing), DataError);
 }
 
+TEST_F(Table, APlaceIsTheLineOfTheFile) {
+  EXPECT_EQ(open_csv(config_).row(1).place(),
+            fmt::format("file '{}' ('{}' line 3)", (folder_.path() / "p1.jpg").string(), config_.spec));
+  config_.spec = write_file(folder_.path() / "long.csv", "filepath\ttitle\np0.jpg\t\"two\nlines\"\n\np1.jpg\tx\n");
+  RawSample missing = open_csv(config_).row(1);
+  const std::string message = tests::message_of<DataError>([&] { load_deferred(missing); });
+  EXPECT_TRUE(tests::holds(message, "long.csv' line 5)")) << message;
+}
+
 TEST_F(Table, EvaluationTakesEachRowOnceInOrder) {
   std::map<uint64_t, std::string> all;
   config_.world_size = 4;
@@ -225,6 +234,7 @@ TEST(ImageFolder, ListsClassesAndFilesInOrder) {
   while (auto sample = source->next()) {
     load_deferred(*sample);
     EXPECT_EQ(sample->members.at(0).bytes, sample->key);
+    EXPECT_EQ(sample->place(), fmt::format("file '{}'", sample->file)) << "no line of a list";
     seen.push_back(fmt::format("{} {} {}", sample->key, sample->label, sample->members.at(0).extension));
   }
   EXPECT_EQ(seen, (std::vector<std::string>{"n01/z.jpg 0 jpg", "n01/sub/c.webp 0 webp", "n02/a.png 1 png",
