@@ -57,8 +57,8 @@ constexpr double kUsualNetworkLogSd = 0.5;  // clouds give a quarter of it, some
 
 /// Where the word stands with no letter or digit beside it, but for what belongs to a board's name: "A100-80GB",
 /// "8xH100".
-size_t find_device_word(const std::string& lower, std::string_view word) {
-  for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; ++at) {
+size_t find_device_word(const std::string& lower, std::string_view word, size_t from = 0) {
+  for (size_t at = from; (at = lower.find(word, at)) != std::string::npos; ++at) {
     const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
     const bool begins = at == 0 || !is_part(lower[at - 1]) || lower[at - 1] == 'x';
     const size_t end = at + word.size();
@@ -127,6 +127,20 @@ std::optional<Machine> usual_machine_in(std::string_view text) {
     return machine;
   }
   return std::nullopt;
+}
+
+Machine machine_of(const hw::SystemSpec& system, std::string_view text) {
+  const std::string lower = core::to_lower_ascii(text), board = core::to_lower_ascii(system.device),
+                    chip = board.substr(0, board.find(' '));
+  for (size_t at = 0; (at = find_device_word(lower, chip, at)) != std::string::npos; at += chip.size()) {
+    hw::SystemSpec named = system;
+    named.device = board_in(lower, at, chip, system.device);
+    if (named.device == system.device) continue;
+    Machine machine = machine_of(named);
+    machine.name += fmt::format(" with {}", named.device);
+    return machine;
+  }
+  return machine_of(system);
 }
 
 std::optional<double> Machine::peak_tflops(hw::ComputeType type) const {

@@ -42,6 +42,9 @@ struct Machine {
 /// The machine of a row of the table.
 Machine machine_of(const hw::SystemSpec& system);
 
+/// The same with the board that a text names where it is another of the system's chip: a "DGX A100 40GB".
+Machine machine_of(const hw::SystemSpec& system, std::string_view text);
+
 /// The device that a text names ("H100", "MI250X", "A100 40GB") in a node as such devices usually stand in: so many of
 /// them, and the network cards that most sites give them. The network is a wide guess. Nothing where no device is
 /// named.

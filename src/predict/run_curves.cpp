@@ -37,7 +37,7 @@ void take_machine(const std::vector<analysis::Point>& points, const TableRequest
   const record::RunSetup& setup = points.front().setup;
   curve.machine = request.machine;
   if (const hw::SystemSpec* system = find_system_in(setup.system); !curve.machine && system != nullptr)
-    curve.machine = machine_of(*system);
+    curve.machine = machine_of(*system, setup.system);
   curve.devices_per_node = 1;
   curve.devices_per_node_source = request.devices_per_node ? "--devices-per-node" : "records of the runs";
   for (const analysis::Point& point : points)

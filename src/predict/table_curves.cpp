@@ -215,9 +215,9 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
                   const TableRequest& request, MeasuredCurve& curve) {
   curve.machine = request.machine;
   if (!curve.machine) {
-    const hw::SystemSpec* system = find_system_in(row_texts(context, rows));
-    if (system == nullptr) system = find_system_in(comments);
-    if (system != nullptr) curve.machine = machine_of(*system);
+    for (const std::string& text : {row_texts(context, rows), comments})
+      if (const hw::SystemSpec* system = find_system_in(text); !curve.machine && system != nullptr)
+        curve.machine = machine_of(*system, text);
   }
   const bool is_guessed = !curve.machine;
   const std::string text = row_texts(context, rows) + "; " + comments;

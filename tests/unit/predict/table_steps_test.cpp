@@ -380,6 +380,11 @@ TEST(TableSteps, BoardsAreToldApartByTheirMemory) {
     EXPECT_EQ(device(text), "A100 SXM 40GB") << text;
   for (const char* text : {"A100", "A100 80GB", "A100, 40 GB of pictures", "A100-SXM4-80GB"})
     EXPECT_EQ(device(text), "A100 SXM 80GB") << text;
+  for (const char* text :
+       {"DGX A100 40GB", "DGX-A100-40GB", "NVIDIA DGX A100 (8x A100 40GB)", "DGX A100, A100-SXM4-40GB"})
+    EXPECT_EQ(device(text), "A100 SXM 40GB") << text;
+  for (const char* text : {"DGX A100", "DGX A100 80GB", "DGX A100 (8x A100 80GB)"})
+    EXPECT_EQ(device(text), "A100 SXM 80GB") << text;
   EXPECT_EQ(device("A100-PCIE-40GB"), "A100 PCIe 40GB");
   EXPECT_EQ(device("8x V100-SXM2-16GB a node"), "V100 SXM2 16GB");
   for (const char* text : {"V100", "V100 32GB", "DGX-2", "NVIDIA DGX-2H", "DGX-1V"})
