@@ -7,9 +7,12 @@
 #include <filesystem>
 
 #include "checkpoint/is_there.h"
+#include "config/changed_settings.h"
 #include "core/host_name.h"
+#include "core/join_first.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "record/reader.h"
 #include "remote/run_files.h"
 #include "train/agree.h"
 #include "train/openclip_checkpoint.h"
@@ -27,6 +30,33 @@ void require_same(const core::Json& facts, const core::Json& written, const std:
     throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", *key,
                                  written.at(*key).dump(), *key, facts.at(*key).dump()),
                      hint + on_other_ranks);
+  }
+}
+
+/// A run goes on with the settings of the command, and with those of the attempt that wrote the checkpoint only where
+/// they are the same. A record that cannot be read is no reason to end the run. `has_their_adamw`: those of AdamW are
+/// of an OpenCLIP file, which the task tells.
+void tell_changed_settings(const core::OptionSet& set, const std::filesystem::path& checkpoint, bool has_their_adamw) {
+  constexpr size_t kMostTold = 8;
+  const auto name = checkpoint::parse_checkpoint_name(checkpoint.filename().string());
+  const std::filesystem::path run_folder = checkpoint.parent_path().parent_path();
+  std::error_code ignored;
+  if (!name || !std::filesystem::exists(run_folder / "run.json", ignored)) return;
+  try {
+    for (const core::Json& attempt : record::read_run(run_folder).attempts) {
+      if (core::integer_at(attempt, "attempt") != name->second) continue;
+      auto changed = config::changed_settings(set, attempt.value("options", core::Json::object()));
+      if (has_their_adamw)
+        std::erase_if(changed, [](const std::string& text) {
+          const std::string flag = text.substr(0, text.find(' '));
+          return flag == "--beta1" || flag == "--beta2" || flag == "--eps" || flag == "--wd";
+        });
+      if (!changed.empty())
+        core::log_warning("train: the run goes on with other settings than those its checkpoint was trained with: {}",
+                          core::join_first(changed, kMostTold));
+    }
+  } catch (const std::exception& error) {
+    core::log_warning("train: whether the settings are those of the run before is not known: {}", error.what());
   }
 }
 
@@ -133,6 +163,8 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
     core::log_info("evaluating {}, of epoch {}", restored->folder.string(), restored->position.epoch);
   require_same(steps_per_epoch > 0 ? resume_facts() : run_.task.identity, restored->position.extra,
                "resume with the options of the run's params.txt");
+  if (run_.ranks.is_first() && steps_per_epoch > 0)
+    tell_changed_settings(run_.request.set, restored->folder, adamw_.has_value());
   epochs_done_ = restored->position.epoch;
   std::error_code ignored;
   saved_step_ = restored->position.step;

@@ -282,6 +282,21 @@ TEST_F(TrainResume, Zero1GoesOnAtAnyLayout) {
   }
 }
 
+TEST_F(TrainResume, OtherSettingsThanBeforeAreTold) {
+  const auto start = [&](const char* max_steps, std::vector<std::string> more) {
+    more.insert(more.end(), {"--max-steps", max_steps});
+    const auto done = train("run", more);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.err;
+  };
+  const std::string told = "goes on with other settings than those its checkpoint was trained with: ";
+  EXPECT_EQ(start("2", {"--wd", "0.1"}).find(told), std::string::npos);
+  const std::string other = start("3", {"--resume", "latest", "--wd", "0.3", "--beta1", "0.8"});
+  EXPECT_NE(other.find(told + "--beta1 0.8 (before 0.9), --wd 0.3 (before 0.1)\n"), std::string::npos) << other;
+  const std::string same = start("4", {"--resume", "latest", "--wd", "0.3", "--beta1", "0.8"});
+  EXPECT_EQ(same.find(told), std::string::npos) << same;
+}
+
 TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
   // Every step ends an epoch and saves.
   const std::vector<std::string> flags = {"--train-num-samples", "8", "--epochs", "100000", "--keep", "2"};
