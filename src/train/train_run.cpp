@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "checkpoint/is_there.h"
 #include "core/counted.h"
 #include "core/env.h"
 #include "core/files.h"
@@ -86,7 +87,7 @@ class TrainRun final : private TrainerCallbacks {
 
  private:
   TrainerConfig trainer_config() const;
-  void open_record(const TrainerConfig& config);
+  void open_record(const TrainerConfig& config, bool trains);
   std::string graphs_at_start() const;
   void log_start(const TrainerConfig& config) const;
   void list_bad_samples() const;
@@ -200,12 +201,13 @@ bool TrainRun::is_time_up() {
   return minutes && run_.ranks.is_first() && startup_.age_minutes() >= *minutes;
 }
 
-void TrainRun::open_record(const TrainerConfig& config) {
+void TrainRun::open_record(const TrainerConfig& config, bool trains) {
   succeed_together(run_.world(), [&] {
     if (!run_.ranks.is_first()) return;
     record_ = std::make_unique<record::RunRecord>(
         run_.folder.path, describe_attempt(run_, epoch_.num_batches, training_->sync->num_buckets()));
-    record_->write_params(params_of(run_.request.set));
+    if (trains || !checkpoint::is_there(run_.folder.path / "params.txt"))  // else it tells how the run was trained
+      record_->write_params(params_of(run_.request.set));
     record_->note_cuda_graphs(graphs_at_start());
     if (const auto file = core::env("LOCKSTEP_RUN_FOLDER_FILE");
         file && !file->empty())  // of `launch`, which notes there who failed first
@@ -263,14 +265,14 @@ ExitCode TrainRun::run() {
   if (epoch_.num_batches == 0) {
     TrainerPosition start;
     if (run_.folder.is_resume) start = checkpoints_.restore(*training_, snapshot_, epoch_.num_batches);
-    open_record({});
+    open_record({}, /*trains=*/false);
     evaluate({.epochs_done = checkpoints_.epochs_done(), .steps_done = start.step, .is_last = true});
     return finish(ExitCode::kOk);
   }
   TrainerConfig config = trainer_config();
   const TrainerPosition start = checkpoints_.restore(*training_, snapshot_, epoch_.num_batches);
   first_step_ = start.step;
-  open_record(config);  // a start that is refused leaves no trace in a record
+  open_record(config, start.step < config.last_step());  // a start that is refused leaves no trace in a record
   if (const auto& interval = run_.facts().exit_interval) {
     const int64_t planned = config.last_step(), end = (start.step / *interval + 1) * *interval;
     if (end < planned) {

@@ -297,6 +297,18 @@ TEST_F(TrainResume, OtherSettingsThanBeforeAreTold) {
   EXPECT_EQ(same.find(told), std::string::npos) << same;
 }
 
+TEST_F(TrainResume, AStartThatTrainsNothingLeavesTheParams) {
+  const auto params_after = [&](const char* max_steps, std::vector<std::string> more) {
+    more.insert(more.end(), {"--max-steps", max_steps});
+    const auto done = train("run", more);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return core::read_file(logs_.path() / "run" / "params.txt");
+  };
+  const std::string trained = params_after("2", {});
+  EXPECT_EQ(params_after("2", {"--resume", "latest", "--log-every-n-steps", "2"}), trained);
+  EXPECT_NE(params_after("3", {"--resume", "latest"}), trained);
+}
+
 TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
   // Every step ends an epoch and saves.
   const std::vector<std::string> flags = {"--train-num-samples", "8", "--epochs", "100000", "--keep", "2"};
@@ -304,6 +316,11 @@ TEST_F(TrainResume, TerminationAtTheEndOfAnEpoch) {
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
   EXPECT_EQ(record::read_status(logs_.path() / "ends").state, "stopped");
   const int64_t step = checkpoint::read_manifest(newest_checkpoint("ends")).step;
+  const std::string last_words = fmt::format(
+      "stopped by a signal after {0} steps of 100000: the checkpoint of step {0} is saved; the same command "
+      "with --resume latest continues the run",
+      step);
+  EXPECT_NE(stopped.err.find(last_words), std::string::npos) << stopped.err;
   EXPECT_EQ(static_cast<int64_t>(losses("ends").size()), step);  // every step that was done is recorded and saved
   auto more = flags;
   more.insert(more.end(), {"--resume", "latest", "--max-steps", std::to_string(step + 2)});
@@ -331,11 +348,6 @@ TEST_F(TrainResume, AnEvaluationThatTheStopCutOffIsMadeUpFor) {
   auto more = flags;
   more.insert(more.end(), {"--resume", "latest", "--max-steps", std::to_string(step + 1)});
   for (int i = 0; i < 2; ++i) {
-  const std::string last_words = fmt::format(
-      "stopped by a signal after {0} steps of 100000: the checkpoint of step {0} is saved; the same command "
-      "with --resume latest continues the run",
-      step);
-  EXPECT_NE(stopped.err.find(last_words), std::string::npos) << stopped.err;
     const auto resumed = train("owed", more);
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     std::vector<int64_t> all(static_cast<size_t>(step + 1));
