@@ -24,6 +24,16 @@ namespace {
 
 constexpr std::string_view kTime = "elapsed time per iteration", kSizes = "using world size";
 
+/// "[2026-05-01 10:11:12] iteration 10/ 500 | consumed", of a writer that died or was interrupted before the time.
+bool begins_measurement(std::string_view line) {
+  constexpr std::string_view kBegin = "iteration ";
+  const size_t at = line.find(kBegin);
+  if (at == std::string_view::npos) return false;
+  const std::string_view before = core::trim(line.substr(0, at)), behind = core::trim(line.substr(at + kBegin.size()));
+  const size_t end = behind.find_first_not_of("0123456789");
+  return (before.empty() || before.back() == ']') && end != 0 && end != std::string_view::npos && behind[end] == '/';
+}
+
 class MegatronParser : public LogParser {
  public:
   using LogParser::LogParser;
@@ -38,7 +48,7 @@ class MegatronParser : public LogParser {
       if (line.text.find("> padded vocab") != std::string_view::npos)
         if (const auto rows = count_after(line.text, "(new size"); rows && *rows > 0) vocab_rows_ = rows;
       read_list(line.text);
-      return LineUse::kOther;
+      return begins_measurement(line.text) ? LineUse::kRejected : LineUse::kOther;
     }
     const auto iteration = count_after(line.text, "iteration ");
     double unit_ms = 0;

@@ -77,6 +77,26 @@ TEST(TornLogs, ANumberThatAnotherWriterCutIsNoMeasurementInAnyFormat) {
     }
 }
 
+TEST(TornLogs, AMegatronLineThatEndsBeforeItsTimeIsCounted) {
+  const std::string whole =
+      " [2026-05-01 10:11:12] iteration       10/     500 | consumed samples:          640 | elapsed time per "
+      "iteration "
+      "(ms): 812.4 | learning rate: 1.0E-05 | global batch size:    64 | number of skipped iterations:   0 | number of "
+      "nan iterations:   0 |\n";
+  const std::string others =
+      " validation loss at iteration 10 | lm loss value: 9.0E+00 | lm loss PPL: 8.1E+03 | \n"
+      "saving checkpoint at iteration      10 to /ckpt in torch_dist format\n"
+      "Evaluating iter 1/10\n";
+  EXPECT_EQ(read_torn(whole + others).num_rejected_lines, 0);
+  for (const size_t cut : {whole.find("elapsed") + 3, whole.find("consumed"), whole.find("     500")})
+    for (const char* end : {"\n", ""}) {
+      const std::string where = fmt::format("'{}' with '{}'", whole.substr(0, cut), *end == 0 ? "" : "<line end>");
+      const record::RunData run = read_torn(whole + others + whole.substr(0, cut) + end);
+      EXPECT_EQ(run.steps.size(), 1u) << where;
+      EXPECT_EQ(run.num_rejected_lines, 1) << where;
+    }
+}
+
 TEST(TornLogs, OtherVersionsOfTheProgramsAreWhole) {
   const std::string stamp = "2022-05-01,12:00:00 | INFO | ";
   const record::RunData first =
