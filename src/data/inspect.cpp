@@ -1,6 +1,7 @@
 #include "data/inspect.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -195,12 +196,26 @@ InspectReport inspect_shards(const InspectConfig& config) {
   const size_t num_read = config.max_shards == 0
                               ? config.shards.size()
                               : std::min(config.shards.size(), static_cast<size_t>(config.max_shards));
-  for (size_t i = 0; i < num_read; ++i) inspector.read(config.shards[i]);
-  return std::move(inspector).finish();
+  std::vector<DataError> errors;
+  for (size_t i = 0; i < num_read; ++i) {
+    try {
+      inspector.read(config.shards[i]);
+    } catch (const DataError& error) {
+      errors.push_back(error);
+    }
+  }
+  if (!errors.empty() && errors.size() == num_read) throw errors.front();
+  InspectReport report = std::move(inspector).finish();
+  for (const DataError& error : errors) report.damaged_shards.emplace_back(error.what());
+  return report;
 }
 
 core::Json InspectReport::to_json() const {
-  core::Json json{{"shards", num_shards}, {"shards_read", num_read}, {"samples", num_samples}, {"usable", num_usable}};
+  core::Json json{{"shards", num_shards},
+                  {"shards_read", num_read},
+                  {"damaged_shards", damaged_shards},
+                  {"samples", num_samples},
+                  {"usable", num_usable}};
   json["extensions"] = core::Json::object();
   for (const auto& [name, entry] : extensions)
     json["extensions"][name] = {{"count", entry.count}, {"bytes", entry.bytes}};

@@ -22,9 +22,10 @@ struct InspectConfig {
 
 /// What some shards hold.
 struct InspectReport {
-  int64_t num_shards = 0;  ///< In the list.
-  int64_t num_read = 0;
-  int64_t num_samples = 0;  ///< In the shards read.
+  int64_t num_shards = 0;                   ///< In the list.
+  int64_t num_read = 0;                     ///< To their end.
+  std::vector<std::string> damaged_shards;  ///< Messages of those that could not be; samples before the damage count.
+  int64_t num_samples = 0;                  ///< In the shards read.
   /// With a picture or a recording and a caption, as training asks for; of these none was found bad below.
   int64_t num_usable = 0;
   struct Extension {
@@ -54,12 +55,14 @@ struct InspectReport {
   } sounds;
 
   /// Nothing was found that training refuses.
-  bool is_clean() const { return num_bad_captions == 0 && bad_pictures.empty() && sounds.bad.empty(); }
+  bool is_clean() const {
+    return damaged_shards.empty() && num_bad_captions == 0 && bad_pictures.empty() && sounds.bad.empty();
+  }
   core::Json to_json() const;
 };
 
 /// Judges samples by the rules of training with sounds where shards hold recordings and no pictures, else by those with
-/// pictures. Reads shards in order; a damaged one throws DataError.
+/// pictures. Reads shards in order; DataError where not one of them can be read.
 InspectReport inspect_shards(const InspectConfig& config);
 
 }  // namespace lockstep::data

@@ -301,7 +301,7 @@ void refuse_missing_shards(const SourceConfig& config, int64_t num_threads) {
           ? count == 1 ? "the shard does not exist" : fmt::format("none of {} shards exists", count)
           : fmt::format("{} of {} shards do not exist", count, shards.size());
   throw DataError(fmt::format("data: {}; the first: '{}'", missing, shards[static_cast<size_t>(first)]),
-                  "check the range in the braces of the list, and that the folder is visible on every node");
+                  missing_shard_hint(shards[static_cast<size_t>(first)]));
 }
 
 /// Tells of the samples that an index says training passes over.

@@ -193,6 +193,14 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   EXPECT_EQ(indexed.exit_code, 4);
   EXPECT_NE(indexed.out.find("1 damaged"), std::string::npos) << indexed.out;
   EXPECT_EQ(run_lockstep({"data", "inspect", last}).exit_code, 4);
+  const ProgramResult shown = run_lockstep({"data", "inspect", shards});  // goes on behind the damaged one
+  EXPECT_EQ(shown.exit_code, 4);
+  EXPECT_NE(shown.out.find("4 shards, 3 read"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("1 shards that training refuses\n  data: shard '" + last + "' is damaged"),
+            std::string::npos)
+      << shown.out;
+  const Json inspected = Json::parse(run_lockstep({"data", "inspect", shards, "--json"}).out);
+  EXPECT_EQ(inspected.at("damaged_shards").size(), 1u);
   std::filesystem::remove(first);
   const ProgramResult missing = run_lockstep({"data", "verify", shards});
   EXPECT_EQ(missing.exit_code, 4);
@@ -324,6 +332,12 @@ TEST(DataCommand, RefusesWrongUse) {
   EXPECT_EQ(run_lockstep({"data", "index"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"data", "index", "x{0..1.tar"}).exit_code, 2);
   EXPECT_EQ(run_lockstep({"data", "index", "pipe:cat x.tar"}).exit_code, 2);
+  const core::TempDir folder;
+  tests::write_shards(folder.path(), {1});
+  const ProgramResult of_shards = run_lockstep({"data", "inspect", folder.path().string()});
+  EXPECT_NE(of_shards.err.find("it holds shards: name them as '" + folder.path().string() + "/NAME-{000000..000099}"),
+            std::string::npos)
+      << of_shards.err;
   const ProgramResult missing = run_lockstep({"data", "inspect", "/nowhere/{000..003}.tar"});
   EXPECT_EQ(missing.exit_code, 4);
   EXPECT_NE(missing.err.find("/nowhere/000.tar"), std::string::npos) << missing.err;

@@ -130,8 +130,8 @@ void print_indexed(const data::IndexSummary& summary, size_t num_shards) {
               summary.num_built, summary.num_reused, missing.size(), summary.damaged.size() - missing.size(),
               core::counted(summary.num_samples, "sample"), core::format_bytes(static_cast<double>(summary.bytes)));
   if (!missing.empty())
-    core::print("  missing: {}\n  check the range in the braces of the list, and that the folder is visible here\n",
-                core::join_first(missing, kShownMissing));
+    core::print("  missing: {}\n  {}\n", core::join_first(missing, kShownMissing),
+                data::missing_shard_hint(missing.front()));
   for (const auto& [shard, error] : summary.damaged)
     if (!is_missing(shard)) core::print("  {}\n", one_line_text(error));
 }
@@ -292,6 +292,7 @@ void print_report(const data::InspectReport& report) {
                 report.sounds.num_silent);
   print_undecoded("", "pictures", report.num_pictures, report.num_decoded, report.bad_pictures.size());
   print_undecoded("", "recordings", report.sounds.num_recordings, report.sounds.num_decoded, report.sounds.bad.size());
+  print_bad("shards", static_cast<int64_t>(report.damaged_shards.size()), report.damaged_shards);
   print_bad("pictures", static_cast<int64_t>(report.bad_pictures.size()), report.bad_pictures);
   print_bad("recordings", static_cast<int64_t>(report.sounds.bad.size()), report.sounds.bad);
   print_bad("captions", report.num_bad_captions, report.bad_captions);

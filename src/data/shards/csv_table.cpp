@@ -1,6 +1,7 @@
 #include "data/shards/csv_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -79,6 +80,23 @@ class CsvReader {
   size_t at_ = 0, line_ = 1, record_line_ = 1;
 };
 
+/// What a table with one column has between what should be several.
+std::string separator_hint(std::string_view only_column) {
+  for (const auto& [separator, flag] :
+       {std::pair('\t', "$'\\t' (a tab, the default)"), {',', ","}, {';', "';'"}, {'|', "'|'"}})
+    if (only_column.find(separator) != std::string_view::npos)
+      return fmt::format("the line looks as if its separator were --csv-separator {}", flag);
+  return "name the column with --csv-img-key and --csv-caption-key or --csv-label-key, and the separator with "
+         "--csv-separator";
+}
+
+/// Files of spreadsheets are often UTF-16, and begin with its mark.
+void refuse_utf16(std::string_view text, std::string_view file) {
+  if (!core::starts_with(text, "\xff\xfe") && !core::starts_with(text, "\xfe\xff")) return;
+  throw DataError(fmt::format("data: '{}' is a table in UTF-16, expected UTF-8", file),
+                  fmt::format("convert it: iconv -f UTF-16 -t UTF-8 '{}'", file));
+}
+
 }  // namespace
 
 size_t SampleTable::column(std::string_view name, std::string_view file) const {
@@ -86,13 +104,14 @@ size_t SampleTable::column(std::string_view name, std::string_view file) const {
   if (found != columns.end()) return static_cast<size_t>(found - columns.begin());
   throw DataError(
       fmt::format("data: '{}' has no column '{}'; its columns are '{}'", file, name, core::join(columns, "', '")),
-      columns.size() == 1 ? "name the separator with --csv-separator: one of commas is --csv-separator ,"
+      columns.size() == 1 ? separator_hint(columns.front())
                           : "name the columns with --csv-img-key and --csv-caption-key or --csv-label-key, and the "
                             "separator with --csv-separator");
 }
 
 SampleTable parse_csv(std::string_view text, char separator, const std::vector<std::string>& keep,
                       std::string_view file) {
+  refuse_utf16(text, file);
   if (core::starts_with(text, "\xef\xbb\xbf")) text.remove_prefix(3);
   CsvReader reader(text, separator, file);
   std::vector<std::string> fields;

@@ -40,9 +40,8 @@ class FileStream : public ByteStream {
           errno == ENOENT && !core::scheme_of(path).empty()
               ? "addresses are read of s3://BUCKET/KEY and https://HOST/FILE; for others take what fetches them: "
                 "'pipe:gsutil cat gs://BUCKET/FILE'"
-          : errno == ENOENT
-              ? "it is missing: check the range in the braces of the list, and that the folder is visible on every node"
-              : "check the permissions of the file and of the folders above it");
+          : errno == ENOENT ? "it is missing: " + missing_shard_hint(path)
+                            : "check the permissions of the file and of the folders above it");
     struct stat info {};
     if (::fstat(file_.get(), &info) != 0 || S_ISDIR(info.st_mode))
       throw DataError(fmt::format("data: shard '{}' is not a file", path),

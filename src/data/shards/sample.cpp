@@ -69,7 +69,8 @@ void load_deferred(RawSample& sample) {
                       or_leave_out("name a picture or a sound"));
     sample.members.push_back({extension, core::read_file(sample.file)});
   } catch (const EnvironmentError& error) {
-    throw DataError(core::wrapped_message("data: " + sample.place(), error), error.hint());
+    throw DataError(core::wrapped_message("data: " + sample.place(), error),
+                    or_leave_out(error.hint().empty() ? "get the file again" : error.hint()));
   }
 }
 

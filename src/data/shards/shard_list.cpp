@@ -212,4 +212,10 @@ std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_
   return sources;
 }
 
+std::string missing_shard_hint(std::string_view shard) {
+  if (shard.find_first_of("*?") != std::string_view::npos)
+    return "'*' and '?' are not expanded here: write the shards as a brace list, 'train-{000000..000099}.tar'";
+  return "check the range in the braces of the list, and that the folder is visible on every node";
+}
+
 }  // namespace lockstep::data

@@ -29,6 +29,9 @@ struct ShardSource {
 std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors,
                                              const ExpandLimits& limits = {});
 
+/// How somebody finds a shard that is not there: what the shell would have expanded is no list here.
+std::string missing_shard_hint(std::string_view shard);
+
 /// True for "pipe:COMMAND".
 bool is_pipe(std::string_view shard);
 /// True for what is no file of this machine: a command, or an address (s3://, http://, https://).

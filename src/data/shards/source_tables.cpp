@@ -362,13 +362,22 @@ RowTable open_csv(const SourceConfig& config) {
   return result;
 }
 
+/// Folders of shards are often named where shards are expected.
+static bool holds_shards(const std::string& folder) {
+  const auto paths = listed_folder(folder);
+  return std::any_of(paths.begin(), paths.end(), [](const fs::path& path) { return path.extension() == ".tar"; });
+}
+
 std::vector<std::string> image_folder_classes(const std::string& folder) {
   std::vector<std::string> classes;
   std::error_code failure;
   for (const fs::path& path : listed_folder(folder))
     if (fs::is_directory(path, failure) && !is_hidden(path)) classes.push_back(path.filename().string());
   if (classes.empty())
-    throw DataError(fmt::format("data: '{}' holds no class folders", folder), "expected FOLDER/CLASS/picture.jpg");
+    throw DataError(fmt::format("data: '{}' holds no class folders", folder),
+                    holds_shards(folder) ? fmt::format("it holds shards: name them as '{}'",
+                                                       (fs::path(folder) / "NAME-{000000..000099}.tar").string())
+                                         : "expected FOLDER/CLASS/picture.jpg");
   std::sort(classes.begin(), classes.end());
   refuse_folder_too_high(folder, classes);
   return classes;

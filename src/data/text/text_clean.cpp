@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "data/bad_sample_hint.h"
 #include "data/text/text_html.h"
 #include "data/text/text_mojibake.h"
 #include "data/text/text_unicode.h"
@@ -177,7 +178,7 @@ std::string clean_text(std::string_view utf8, LetterCase letters) {
     const size_t at = find_invalid_utf8(utf8);
     throw DataError(fmt::format("data: undecodable text at byte {}: value 0x{:02x}, expected UTF-8", at,
                                 static_cast<unsigned char>(utf8[at])),
-                    "convert the captions to UTF-8, for example with iconv");
+                    or_leave_out("convert the captions to UTF-8, for example with iconv"));
   }
   text = unescape_html(unescape_html(fix_text(text)));
   const std::string clean = encode_utf8(collapse_white_space(text));

@@ -36,6 +36,26 @@ TEST(Csv, ReadsFieldsAsPandasDoes) {
   EXPECT_THROW(parse_separator(""), UsageError);
 }
 
+TEST(Csv, ATableOfAnotherSeparatorIsToldWhich) {
+  const auto message = [](const std::string& text, char separator) {
+    return tests::message_of<DataError>([&] { parse_csv(text, separator, {"filepath"}, "f.csv"); });
+  };
+  for (const auto& [text, separator, flag] : {std::tuple("filepath,title\na,b\n", '\t', "--csv-separator ,"),
+                                              {"filepath\ttitle\na\tb\n", ',', "--csv-separator $'\\t'"},
+                                              {"filepath;title\na;b\n", '\t', "--csv-separator ';'"}}) {
+    const std::string said = message(text, separator);
+    EXPECT_TRUE(tests::holds(said, flag)) << said;
+  }
+  const std::string other = message("path\na\n", ',');
+  EXPECT_TRUE(tests::holds(other, "name the column with --csv-img-key")) << other;
+  const std::string wide = message(std::string("\xff\xfe"
+                                               "f\0i\0",
+                                               6),
+                                   '\t');
+  EXPECT_TRUE(tests::holds(wide, "is a table in UTF-16, expected UTF-8")) << wide;
+  EXPECT_TRUE(tests::holds(wide, "iconv -f UTF-16 -t UTF-8 'f.csv'")) << wide;
+}
+
 TEST(Csv, RefusesWhatPandasRefusesAndNamesTheLine) {
   const auto message = [](const std::string& text, const std::vector<std::string>& keep) -> std::string {
     try {
@@ -175,7 +195,8 @@ TEST_F(Table, PathsCountFromTheTableWhereTheyAreOnlyThere) {
   ASSERT_NE(sample.find("jpg"), nullptr);
   EXPECT_EQ(sample.find("jpg")->bytes, "picture 0");
   RawSample missing = open_csv(config_).row(1);
-  EXPECT_THROW(load_deferred(missing), DataError);
+  const std::string said = tests::message_of<DataError>([&] { load_deferred(missing); });
+  EXPECT_TRUE(tests::holds(said, "or leave such samples out with --on-bad-sample skip")) << said;
 }
 
 TEST_F(Table, APlaceIsTheLineOfTheFile) {

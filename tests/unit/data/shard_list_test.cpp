@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "support/error_text.h"
 
 namespace lockstep::data {
 namespace {
@@ -97,6 +98,12 @@ TEST(ShardList, SplitsSourcesAndFactors) {
   EXPECT_THROW(parse_shard_sources("a::", ""), UsageError);
   EXPECT_TRUE(is_pipe("pipe:cat x"));
   EXPECT_FALSE(is_pipe("x/pipe:"));
+}
+
+TEST(ShardList, AStarInAShardThatIsMissingIsToldFromAWrongRange) {
+  for (const char* pattern : {"d/train-*.tar", "d/train-00000?.tar"})
+    EXPECT_TRUE(tests::holds(missing_shard_hint(pattern), "write the shards as a brace list")) << pattern;
+  EXPECT_TRUE(tests::holds(missing_shard_hint("d/train-000009.tar"), "check the range in the braces"));
 }
 
 }  // namespace

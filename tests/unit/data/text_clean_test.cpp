@@ -7,6 +7,7 @@
 #include "data/text/text_mojibake.h"
 #include "data/text/text_tables.h"
 #include "data/text/text_utf8.h"
+#include "support/error_text.h"
 #include "text_golden.h"
 
 namespace lockstep::data {
@@ -52,6 +53,7 @@ TEST(TextClean, RefusesBytesThatAreNotUtf8) {
     FAIL() << "no error";
   } catch (const DataError& error) {
     EXPECT_STREQ(error.what(), "data: undecodable text at byte 3: value 0xff, expected UTF-8");
+    EXPECT_TRUE(tests::holds(error.hint(), "or leave such samples out with --on-bad-sample skip")) << error.hint();
   }
   EXPECT_THROW(clean_text("\xED\xA0\x80"), DataError);  // a surrogate
   EXPECT_THROW(clean_text("\xC0\x80"), DataError);      // over-long
