@@ -407,7 +407,8 @@ std::vector<MissingFact> missing_facts(const RunData& run) {
   ask(!setup.samples_per_device, "samples_per_device", "telling weak from strong scaling", "256");
   ask(setup.counts_sequences() && !has_tokens, "sequence_length", "tokens per second", examples.sequence_length);
   ask(setup.precision.empty(), "precision", "telling curves apart and choosing the peak", "bf16");
-  ask(!setup.forward_gflops_per_sample, "forward_gflops", "MFU", examples.forward_gflops);
+  const bool is_example = setup.model.empty() || setup.model == examples.model;  // of another model it would be wrong
+  ask(!setup.forward_gflops_per_sample, "forward_gflops", "MFU", is_example ? examples.forward_gflops : "NUMBER");
   ask(!setup.peak_tflops_per_device, "peak_tflops", "MFU", "NUMBER");
   return missing;
 }

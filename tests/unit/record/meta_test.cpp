@@ -236,8 +236,9 @@ TEST(Meta, MissingFactsAreAskedForByName) {
 }
 
 TEST(Meta, HintsNameAModelOfTheKindThatTheRunTrains) {
-  const auto hints_of = [](const std::string& task, const std::string& format) {
+  const auto hints_of = [](const std::string& task, const std::string& format, const std::string& model = "") {
     RunData run;
+    run.setup.model = model;
     run.format = format;
     run.setup.task = task;
     run.steps.step = {0};
@@ -246,6 +247,10 @@ TEST(Meta, HintsNameAModelOfTheKindThatTheRunTrains) {
     return text;
   };
   EXPECT_NE(hints_of("", "openclip").find("model=ViT-B-32"), std::string::npos);
+  EXPECT_NE(hints_of("clip", "openclip").find("forward_gflops=14.78"), std::string::npos);
+  EXPECT_NE(hints_of("clip", "openclip", "ViT-B-32").find("forward_gflops=14.78"), std::string::npos);
+  const std::string of_another = hints_of("clip", "openclip", "ViT-L-14");
+  EXPECT_NE(of_another.find("forward_gflops=NUMBER"), std::string::npos) << of_another;
   EXPECT_NE(hints_of("gpt", "megatron").find("model=llama3-8b"), std::string::npos);
   EXPECT_NE(hints_of("resnet", "imagenet").find("model=resnet50"), std::string::npos);
   for (const char* task : {"gpt", "resnet", "clap", ""})
