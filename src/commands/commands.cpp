@@ -9,6 +9,7 @@
 #include "core/strings.h"
 #include "tasks/contrastive/front/recorded_model.h"
 #include "tasks/front/device_here.h"
+#include "tasks/front/recorded_run.h"
 
 namespace lockstep::commands {
 namespace {
@@ -156,6 +157,16 @@ bool take_recorded_classifier(core::OptionSet& set, const std::string& weights) 
   });
 }
 
+/// transformers has names of its own for OpenAI's CLIP, which nothing here writes.
+void refuse_clip_for_transformers(const config::CkptOptions& options) {
+  const auto attempt = tasks::recorded_attempt(options.path);
+  if (!attempt || attempt->task != "clip") return;
+  throw UsageError(
+      fmt::format("options: '{}' is of a run of `train clip`, and --names huggingface is of CLAP and GPT",
+                  options.path),
+      "leave --names out and name a .pt or .safetensors file: its names are OpenCLIP's, which also reads it");
+}
+
 /// Weights of a run name their model themselves.
 void take_models_of_runs(ParsedCommand& parsed) {
   const bool classifies = parsed.infer && parsed.infer->job == config::InferJob::kClassify;
@@ -172,6 +183,7 @@ void take_models_of_runs(ParsedCommand& parsed) {
                                    weights, classifies ? "CLIP, CLAP or imagenet" : "CLIP or CLAP"),
                        "give it with --model NAME or --model FILE.json");
   }
+  if (parsed.ckpt && parsed.ckpt->names == "huggingface") refuse_clip_for_transformers(*parsed.ckpt);
   if (parsed.ckpt && parsed.ckpt->names != "as-is" && parsed.ckpt->model.empty())
     tasks::take_recorded_model(*parsed.set, parsed.ckpt->path);
 }

@@ -274,7 +274,9 @@ TEST_F(CkptExportGpt, WhatCannotBeWrittenIsNamed) {
   checkpoint::write_manifest(checkpoint, manifest);
   core::write_file_atomic(folder_.path() / "clip/run.json",
                           Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"task", "clip"}}}}}.dump());
-  expect_refused({"ckpt", "export", path("clip"), out, "--names", "huggingface"}, 5,
+  expect_refused({"ckpt", "export", path("clip"), out, "--names", "huggingface"}, 2,
+                 "is of a run of `train clip`, and --names huggingface is of CLAP and GPT");
+  expect_refused({"ckpt", "export", path("clip"), path("m.safetensors"), "--names", "megatron"}, 5,
                  "is the record of the task \"clip\", expected \"gpt\"");
 }
 

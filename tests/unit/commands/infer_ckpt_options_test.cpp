@@ -204,6 +204,8 @@ TEST(Commands, AModelIsTakenFromTheRunOfAnOpenClipFile) {
   EXPECT_EQ(options_as<ContrastiveOptions>(*train(file).task).model, "ViT-B-32");
   EXPECT_TRUE(train(file).warnings.empty());
   ASSERT_EQ(train((folder.path() / "other/epoch_3.pt").string()).warnings.size(), 1u);
+  const std::string refused = line_error("ckpt export " + file + " out --names huggingface");
+  EXPECT_TRUE(holds(refused, "is of a run of `train clip`, and --names huggingface is of CLAP and GPT")) << refused;
 }
 
 TEST(Commands, ExportsOfGpts) {
