@@ -196,8 +196,7 @@ TEST(DataCommand, ListsEveryDamagedShardWithExitCodeFour) {
   const ProgramResult shown = run_lockstep({"data", "inspect", shards});  // goes on behind the damaged one
   EXPECT_EQ(shown.exit_code, 4);
   EXPECT_NE(shown.out.find("4 shards, 3 read"), std::string::npos) << shown.out;
-  EXPECT_NE(shown.out.find("1 shards that training refuses\n  data: shard '" + last + "' is damaged"),
-            std::string::npos)
+  EXPECT_NE(shown.out.find("1 shard that training refuses\n  data: shard '" + last + "' is damaged"), std::string::npos)
       << shown.out;
   const Json inspected = Json::parse(run_lockstep({"data", "inspect", shards, "--json"}).out);
   EXPECT_EQ(inspected.at("damaged_shards").size(), 1u);

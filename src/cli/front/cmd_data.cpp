@@ -267,7 +267,7 @@ std::string join_keys(const std::map<int64_t, int64_t>& counts) {
 
 void print_bad(const char* what, int64_t count, const std::vector<std::string>& messages) {
   if (count == 0) return;
-  core::print("\n{} {} that training refuses\n", count, what);
+  core::print("\n{} that training refuses\n", core::counted(count, what));
   for (const std::string& message : messages) core::print("  {}\n", message);
   if (count > static_cast<int64_t>(messages.size()))
     core::print("  and {} more\n", count - static_cast<int64_t>(messages.size()));
@@ -292,10 +292,10 @@ void print_report(const data::InspectReport& report) {
                 report.sounds.num_silent);
   print_undecoded("", "pictures", report.num_pictures, report.num_decoded, report.bad_pictures.size());
   print_undecoded("", "recordings", report.sounds.num_recordings, report.sounds.num_decoded, report.sounds.bad.size());
-  print_bad("shards", static_cast<int64_t>(report.damaged_shards.size()), report.damaged_shards);
-  print_bad("pictures", static_cast<int64_t>(report.bad_pictures.size()), report.bad_pictures);
-  print_bad("recordings", static_cast<int64_t>(report.sounds.bad.size()), report.sounds.bad);
-  print_bad("captions", report.num_bad_captions, report.bad_captions);
+  print_bad("shard", static_cast<int64_t>(report.damaged_shards.size()), report.damaged_shards);
+  print_bad("picture", static_cast<int64_t>(report.bad_pictures.size()), report.bad_pictures);
+  print_bad("recording", static_cast<int64_t>(report.sounds.bad.size()), report.sounds.bad);
+  print_bad("caption", report.num_bad_captions, report.bad_captions);
   if (!report.captions.empty()) core::print("\nfirst captions\n");
   for (const auto& [key, text] : report.captions) core::print("  {}: {}\n", key, core::trim(text));
 }
