@@ -58,6 +58,10 @@ std::vector<fs::path> list_files(const fs::path& folder, bool is_audio) {
     require_utf8(folder);
     return {folder};
   }
+  if (fs::status(folder, unknown).type() == fs::file_type::not_found)
+    throw DataError(fmt::format("infer: '{}' does not exist", folder.string()),
+                    is_audio ? "name a sound, or a folder of sounds, with --sounds"
+                             : "name a picture, or a folder of pictures, with --images");
   data::UnreadFormats left_out;
   add_files(folder, is_audio, files, left_out);
   const auto endings = is_audio ? data::audio_extensions() : data::picture_extensions();

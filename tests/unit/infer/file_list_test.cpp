@@ -41,7 +41,9 @@ TEST_F(FileList, ANameThatIsNoUtf8IsRefusedBeforeAnythingIsComputed) {
 TEST_F(FileList, SaysWhatIsMissing) {
   add("notes.txt");
   EXPECT_TRUE(holds(message_of<DataError>([&] { list_files(top_.path(), false); }), "no picture in"));
-  EXPECT_TRUE(holds(message_of<DataError>([&] { list_files(top_.path() / "gone", true); }), "cannot list the folder"));
+  const std::string gone = message_of<DataError>([&] { list_files(top_.path() / "gone.jpg", false); });
+  EXPECT_TRUE(holds(gone, "gone.jpg' does not exist")) << gone;
+  EXPECT_TRUE(holds(gone, "name a picture, or a folder of pictures")) << gone;
 }
 
 TEST_F(FileList, FilesOfOtherFormatsAreTold) {
