@@ -23,13 +23,15 @@ namespace {
 /// UsageError for a fact that a checkpoint was written with another value of.
 void require_same(const core::Json& facts, const core::Json& written, const std::string& hint) {
   if (const auto key = differing_fact(facts, written)) {
-    const std::string on_other_ranks =
+    const std::string more =
         *key == "global_batch"
             ? fmt::format("; on another number of ranks add --global-batch-size {}", written.at(*key).dump())
+        : *key == "steps_per_epoch"
+            ? ": the length of an epoch follows from --train-num-samples or, without it, from the data"
             : "";
     throw UsageError(fmt::format("train: the checkpoint was written with {}={}, this run has {}={}", *key,
                                  written.at(*key).dump(), *key, facts.at(*key).dump()),
-                     hint + on_other_ranks);
+                     hint + more);
   }
 }
 
@@ -122,6 +124,16 @@ const std::optional<optim::AdamWConfig>& RunCheckpoints::find_adamw(const Snapsh
   return adamw_;
 }
 
+/// Without --name each start has a folder of its own, so that there is never anything to resume.
+void RunCheckpoints::say_fresh_start() const {
+  if (run_.options().name.empty())
+    core::log_warning(
+        "nothing is resumed: without --name a run is named by the time of its start, so that no start finds the "
+        "checkpoints of another; training begins anew (--name NAME --resume latest continues a run)");
+  else
+    core::log_info("no checkpoint in {} yet: starting from the beginning", run_.folder.path.string());
+}
+
 TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot& snapshot, int64_t steps_per_epoch) {
   steps_per_epoch_ = steps_per_epoch;
   CheckpointerConfig config;
@@ -153,8 +165,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   }
   if (!restored) {
     if (run_.folder.is_resume && run_.facts().needs_checkpoint) throw_needed_checkpoint(run_.folder);
-    if (run_.folder.is_resume && run_.ranks.is_first())
-      core::log_info("no checkpoint in {} yet: starting from the beginning", run_.folder.path.string());
+    if (run_.folder.is_resume && run_.ranks.is_first()) say_fresh_start();
     return start(snapshot);
   }
   if (run_.ranks.is_first() && steps_per_epoch > 0)

@@ -54,6 +54,7 @@ class RunCheckpoints {
   /// From the file of OpenCLIP that --resume names.
   RestoredCheckpoint import_openclip(const Training& training);
   core::Json resume_facts() const;
+  void say_fresh_start() const;
   /// On rank 0: is the checkpoint one of the best?
   bool enter_ranking(const checkpoint::RankedCheckpoint& candidate);
 

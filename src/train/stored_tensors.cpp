@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -87,10 +88,13 @@ void StoredTensors::check(const std::map<std::string, TensorPart>& wanted, const
   for (const auto& name : stored)
     if (!known.contains(name) && !is_optional(name)) unknown.insert(name);
   if (missing.empty() && misshaped.empty() && unknown.empty()) return;
+  std::vector<std::string> differences;
+  for (const auto& [what, names] : {std::pair("missing", &missing), {"other shape", &misshaped}, {"unknown", &unknown}})
+    if (!names->empty()) differences.push_back(fmt::format("{} {}", what, first_names(*names)));
   throw CheckpointError(
-      fmt::format("train: checkpoint '{}' is of another model: missing {}, other shape {}, unknown {}",
-                  folder_.string(), first_names(missing), first_names(misshaped), first_names(unknown)),
-      "resume with the options the run was started with");
+      fmt::format("train: checkpoint '{}' is of another model: {}", folder_.string(), core::join(differences, ", ")),
+      "resume with the options the run was started with, --model among them; `lockstep config show "
+      "RUN` lists those of the folder of a run");
 }
 
 /// Elements copied; what several files hold alike (the number of steps) counts once.

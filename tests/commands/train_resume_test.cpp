@@ -408,6 +408,29 @@ TEST_F(TrainResume, AnotherOptimiserOrLockIsTold) {
     EXPECT_EQ(refused.exit_code, 2) << refused.err;
     EXPECT_NE(refused.err.find(said), std::string::npos) << refused.err;
   }
+  const auto biased = train("adamw", {"--max-steps", "2", "--resume", "latest", "--siglip"});
+  EXPECT_EQ(biased.exit_code, 5);
+  EXPECT_NE(biased.err.find("is of another model: missing 1 (logit_bias)\n"), std::string::npos) << biased.err;
+}
+
+TEST_F(TrainResume, AnotherLengthOfAnEpochIsToldWithTheFlagThatSetsIt) {
+  ASSERT_EQ(train("length", {"--max-steps", "1", "--train-num-samples", "16"}).exit_code, 0);
+  const auto refused = train("length", {"--resume", "latest", "--max-steps", "2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("was written with steps_per_epoch=2, this run has steps_per_epoch=12"), std::string::npos)
+      << refused.err;
+  EXPECT_NE(refused.err.find("the length of an epoch follows from --train-num-samples"), std::string::npos)
+      << refused.err;
+}
+
+TEST_F(TrainResume, WithoutANameItIsWarnedThatNothingCanBeResumed) {
+  const auto nameless = train("", {"--max-steps", "1", "--resume", "latest"});  // as if --name were not there
+  EXPECT_EQ(nameless.exit_code, 0) << nameless.err;
+  EXPECT_NE(nameless.err.find("WARNING | nothing is resumed: without --name"), std::string::npos) << nameless.err;
+  const auto named = train("named", {"--max-steps", "1", "--resume", "latest"});
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(named.err.find("nothing is resumed"), std::string::npos) << named.err;
+  EXPECT_NE(named.err.find("starting from the beginning"), std::string::npos) << named.err;
 }
 
 TEST_F(TrainResume, OnlyDamagedCheckpointsAreAnError) {
