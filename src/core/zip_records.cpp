@@ -31,7 +31,7 @@ class ZipFile {
     std::vector<ZipRecord> records;
     uint64_t at = where.offset;
     for (uint64_t i = 0; i < where.num_records; ++i) {
-      require(number<uint32_t>(at) == kEntry, "an entry of its directory does not begin as one");
+      if (number<uint32_t>(at) != kEntry) refuse("an entry of its directory does not begin as one");
       const uint64_t name_bytes = number<uint16_t>(at + 28), extra_bytes = number<uint16_t>(at + 30),
                      comment_bytes = number<uint16_t>(at + 32);
       const Bytes name = part(at + kEntryBytes, name_bytes);
@@ -50,7 +50,7 @@ class ZipFile {
   /// Of a stored record.
   Bytes content(const ZipRecord& record) const {
     const uint64_t at = record.header_offset;
-    require(number<uint32_t>(at) == kLocalHeader, fmt::format("record '{}' is not where it should be", record.name));
+    if (number<uint32_t>(at) != kLocalHeader) refuse(fmt::format("record '{}' is not where it should be", record.name));
     return part(at + kLocalHeaderBytes + number<uint16_t>(at + 26) + number<uint16_t>(at + 28), record.bytes);
   }
 
@@ -59,15 +59,14 @@ class ZipFile {
     uint64_t offset = 0, num_records = 0;
   };
 
-  void require(bool holds, const std::string& what) const {
-    if (!holds)
-      throw DataError(fmt::format("zip: '{}' is no whole zip archive: {}", path_.string(), what),
-                      "copy or download the file again");
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw DataError(fmt::format("zip: '{}' is no whole zip archive: {}", path_.string(), what),
+                    "copy or download the file again");
   }
 
   Bytes part(uint64_t offset, uint64_t count) const {
-    require(offset <= bytes_.size() && count <= bytes_.size() - offset,
-            fmt::format("it ends at byte {}, bytes {} to {} belong to it", bytes_.size(), offset, offset + count));
+    if (offset > bytes_.size() || count > bytes_.size() - offset)
+      refuse(fmt::format("it ends at byte {}, bytes {} to {} belong to it", bytes_.size(), offset, offset + count));
     return bytes_.subspan(offset, count);
   }
 
@@ -79,15 +78,16 @@ class ZipFile {
   }
 
   Directory find_directory() const {
-    require(bytes_.size() >= kEndBytes, "it is too short");
+    if (bytes_.size() < kEndBytes) refuse("it is too short");
     const uint64_t last = bytes_.size() - kEndBytes, first = last - std::min(last, kMaxCommentBytes);
     uint64_t end = last;
-    while (number<uint32_t>(end) != kEnd) require(end-- > first, "it has no directory at its end");
+    while (number<uint32_t>(end) != kEnd)
+      if (end-- == first) refuse("it has no directory at its end");
     const bool has_locator = end >= kLocator64Bytes && number<uint32_t>(end - kLocator64Bytes) == kLocator64;
     if (!has_locator) return {.offset = number<uint32_t>(end + 16), .num_records = number<uint16_t>(end + 10)};
     const auto long_end = number<uint64_t>(end - kLocator64Bytes + 8);
     part(long_end, kEnd64Bytes);
-    require(number<uint32_t>(long_end) == kEnd64, "the end of its directory is not where it should be");
+    if (number<uint32_t>(long_end) != kEnd64) refuse("the end of its directory is not where it should be");
     return {.offset = number<uint64_t>(long_end + 48), .num_records = number<uint64_t>(long_end + 32)};
   }
 
@@ -98,7 +98,7 @@ class ZipFile {
       uint16_t kind = 0, size = 0;
       std::memcpy(&kind, extra.data(), sizeof kind);
       std::memcpy(&size, extra.data() + 2, sizeof size);
-      require(size <= extra.size() - 4, fmt::format("the entry of record '{}' is cut off", record.name));
+      if (size > extra.size() - 4) refuse(fmt::format("the entry of record '{}' is cut off", record.name));
       Bytes field = extra.subspan(4, size);
       extra = extra.subspan(4 + size);
       if (kind != 1) continue;
@@ -107,7 +107,7 @@ class ZipFile {
            {std::pair(record.bytes == kIn64, &record.bytes), std::pair(has_compressed_bytes, &skipped),
             std::pair(record.header_offset == kIn64, &record.header_offset)}) {
         if (!is_long) continue;
-        require(field.size() >= sizeof *target, fmt::format("the entry of record '{}' is cut off", record.name));
+        if (field.size() < sizeof *target) refuse(fmt::format("the entry of record '{}' is cut off", record.name));
         std::memcpy(target, field.data(), sizeof *target);
         field = field.subspan(sizeof *target);
       }
