@@ -1,5 +1,6 @@
 #include "core/json.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -51,6 +52,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
       is_new = level.keys.insert(name).second;
     }
     if (!is_new) throw DataError(fmt::format("json: key '{}' occurs twice in one object of '{}'", name, where_));
+    if (members.size() == members.capacity()) make_room(members);
     members.emplace_back(std::move(name), nullptr);
     return true;
   }
@@ -63,6 +65,16 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
     Json* value;  // stays where it is: what holds it grows only after its end
     std::unordered_set<std::string> keys{};
   };
+
+  /// Values are moved: a vector that grows by itself would copy them with all that is in them, since its keys are
+  /// constant.
+  static void make_room(Json::object_t& members) {
+    constexpr size_t kFirst = 4;
+    Json::object_t roomier;
+    roomier.reserve(std::max(kFirst, 2 * members.size()));
+    for (auto& [name, value] : members) roomier.emplace_back(name, std::move(value));
+    members = std::move(roomier);
+  }
 
   /// The value that comes next: the root, of the last key, or of a list.
   Json& place() {
