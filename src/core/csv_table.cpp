@@ -69,16 +69,19 @@ std::string csv_field(std::string_view text) {
 std::optional<std::vector<std::string>> split_csv_line(std::string_view line, char separator) {
   std::vector<std::string> fields(1);
   bool is_quoted = false;
-  for (size_t at = 0; at < line.size(); ++at) {
-    const char c = line[at];
-    if (c == '"' && is_quoted && at + 1 < line.size() && line[at + 1] == '"')
-      fields.back() += line[++at];
-    else if (c == '"')
+  size_t quote = line.find('"'), mark = line.find(separator);  // the next ones
+  for (size_t at = 0; at < line.size();) {
+    if (quote < at) quote = line.find('"', at);
+    if (mark < at) mark = line.find(separator, at);
+    const size_t end = std::min({quote, is_quoted ? line.size() : mark, line.size()});
+    fields.back() += line.substr(at, end - at);
+    at = end + 1;
+    if (end == quote && is_quoted && at < line.size() && line[at] == '"')
+      fields.back() += line[at++];
+    else if (end == quote)
       is_quoted = !is_quoted;
-    else if (c == separator && !is_quoted)
+    else if (end == mark)
       fields.emplace_back();
-    else
-      fields.back() += c;
   }
   if (is_quoted) return std::nullopt;
   for (std::string& field : fields) field = core::trim(field);

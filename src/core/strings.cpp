@@ -74,15 +74,17 @@ template <typename Number> std::optional<Number> parse_number(std::string_view t
   return value;
 }
 
-/// Edits that make one text of the other; `limit` where they are not fewer.
+/// Edits that make one text of the other; `limit` (> 0) where they are not fewer. What is as far from the diagonal is
+/// not looked at.
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= limit) return limit;
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
+  std::vector<size_t> row(b.size() + 1, limit);
+  std::iota(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(std::min(limit, row.size())), size_t{0});
   for (size_t ia = 1; ia <= a.size(); ++ia) {
-    size_t diagonal = row[0];
-    size_t least = row[0] = ia;
-    for (size_t ib = 1; ib <= b.size(); ++ib) {
+    const size_t first = ia >= limit ? ia - limit + 1 : 1, last = std::min(b.size(), ia + limit - 1);
+    size_t diagonal = row[first - 1];
+    size_t least = row[first - 1] = first == 1 ? ia : limit;
+    for (size_t ib = first; ib <= last; ++ib) {
       const size_t substituted = diagonal + (a[ia - 1] != b[ib - 1]);
       diagonal = row[ib];
       row[ib] = std::min({row[ib] + 1, row[ib - 1] + 1, substituted});
