@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "core/characters.h"
@@ -122,26 +123,50 @@ bool holds_word(std::string_view words, std::string_view word) {
   return false;
 }
 
-std::string_view find_in(std::span<const Synonyms> table, std::string_view name, ColumnUse use) {
-  for (const Synonyms& row : table)
-    if ((static_cast<int>(row.use) & static_cast<int>(use)) != 0 && holds_word(row.names, name)) return row.quantity;
-  return {};
-}
+/// The rows that hold a name: every column of a table is looked up several times.
+class SynonymIndex {
+ public:
+  explicit SynonymIndex(std::span<const Synonyms> table) {
+    for (const Synonyms& row : table)
+      for (size_t at = 0; at < row.names.size();) {
+        const size_t end = std::min(row.names.find(' ', at), row.names.size());
+        rows_[row.names.substr(at, end - at)].push_back(&row);
+        at = end + 1;
+      }
+  }
+
+  /// Of several rows with that use the first.
+  std::string_view find(std::string_view name, ColumnUse use) const {
+    const auto found = rows_.find(name);
+    if (found == rows_.end()) return {};
+    for (const Synonyms* row : found->second)
+      if ((static_cast<int>(row->use) & static_cast<int>(use)) != 0) return row->quantity;
+    return {};
+  }
+
+ private:
+  std::unordered_map<std::string_view, std::vector<const Synonyms*>> rows_{};
+};
 }  // namespace
 
 std::string_view find_quantity(std::string_view plain_name, ColumnUse use) {
-  return find_in(kQuantities, plain_name, use);
+  static const SynonymIndex quantities(kQuantities);
+  return quantities.find(plain_name, use);
 }
 
-std::string_view find_duration(std::string_view stem, ColumnUse use) { return find_in(kDurations, stem, use); }
+std::string_view find_duration(std::string_view stem, ColumnUse use) {
+  static const SynonymIndex durations(kDurations);
+  return durations.find(stem, use);
+}
 
 int step_time_decimals(std::string_view plain_name) {
-  for (const std::string_view thing : {"step", "iteration", "iter", "it", "batch"})
-    for (const auto& [unit, decimals] :
-         {std::pair<std::string_view, int>{"ms", 3}, {"s", 0}, {"sec", 0}, {"seconds", 0}})
-      if (plain_name == std::string(unit) + "_per_" + std::string(thing) ||
-          plain_name == std::string(unit) + "_" + std::string(thing))
-        return decimals;
+  for (const auto& [prefix, decimals] :
+       {std::pair<std::string_view, int>{"ms_", 3}, {"s_", 0}, {"sec_", 0}, {"seconds_", 0}}) {
+    if (!core::starts_with(plain_name, prefix)) continue;
+    std::string_view thing = plain_name.substr(prefix.size());
+    if (core::starts_with(thing, "per_")) thing.remove_prefix(std::string_view("per_").size());
+    if (holds_word("step iteration iter it batch", thing)) return decimals;
+  }
   const auto unit = core::find_time_unit(plain_name);
   return unit && !find_duration(unit->stem, ColumnUse::kResults).empty() ? unit->decimals : -1;
 }
