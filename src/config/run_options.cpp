@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -316,18 +319,37 @@ void check_profile(const RunOptions& o, const StepLimit& limit, const core::Opti
   parse_profile_ranks(o.profile_ranks);
 }
 
+using Group = void (*)(core::OptionSet&, RunOptions&);
+
+/// The group that declares a flag. Tasks take over a few flags at a time, and each of them is only in one.
+const std::map<std::string, Group, std::less<>>& group_by_flag() {
+  static const std::map<std::string, Group, std::less<>> groups = [] {
+    std::map<std::string, Group, std::less<>> by_flag;
+    RunOptions options;
+    for (const Group group : {declare_dry_run_flags, declare_rank_flags, declare_compute_flags, declare_logging_flags,
+                              declare_profile_flags, declare_checkpoint_flags}) {
+      core::OptionSet set("train", "What every run has.");
+      group(set, options);
+      for (const core::Option& option : set.options()) by_flag.emplace(option.name, group);
+    }
+    return by_flag;
+  }();
+  return groups;
+}
+
 }  // namespace
 
 void declare_run_flags(core::OptionSet& set, RunOptions& options, std::initializer_list<BorrowedFlag> flags) {
-  core::OptionSet all("train", "What every run has.");
-  all.require_roles();
-  declare_dry_run_flags(all, options);
-  declare_rank_flags(all, options);
-  declare_compute_flags(all, options);
-  declare_logging_flags(all, options);
-  declare_profile_flags(all, options);
-  declare_checkpoint_flags(all, options);
-  borrow_flags(set, all, flags);
+  std::set<Group> groups;
+  for (const BorrowedFlag& flag : flags) {
+    const auto found = group_by_flag().find(flag.name);
+    LOCKSTEP_CHECK(found != group_by_flag().end(), "no run has --{}", flag.name);
+    groups.insert(found->second);
+  }
+  core::OptionSet wanted("train", "What every run has.");
+  wanted.require_roles();
+  for (const Group group : groups) group(wanted, options);
+  borrow_flags(set, wanted, flags);
 }
 
 void refuse_guessed_flags(core::OptionSet& set) {
