@@ -3,6 +3,9 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "core/named_file.h"
@@ -56,6 +59,42 @@ std::string read_vocabulary(const std::filesystem::path& path) {
   return packed ? gunzip(content, path) : content;
 }
 
+/// The ids that no line makes: of all bytes, and of all bytes that end a word.
+struct ByteSymbols {
+  std::vector<std::string> tokens{};               // by their ids
+  std::unordered_map<std::string, int32_t> ids{};  // as they are spelled in the file
+  std::array<int32_t, BpeVocabulary::kNumBytes> of_byte{};
+};
+
+ByteSymbols make_byte_symbols() {
+  constexpr int kNumBytes = BpeVocabulary::kNumBytes;
+  ByteSymbols symbols;
+  std::vector<int> order;
+  for (int byte = 0; byte < kNumBytes; ++byte) {
+    if (is_spelled_plainly(byte)) order.push_back(byte);
+  }
+  for (int byte = 0; byte < kNumBytes; ++byte) {
+    if (!is_spelled_plainly(byte)) order.push_back(byte);
+  }
+  for (const std::string_view ending : {std::string_view{}, kWordEnd}) {
+    char32_t next_spelling = kNumBytes;
+    for (const int byte : order) {
+      const auto id = static_cast<int32_t>(symbols.tokens.size());
+      std::string spelling;
+      append_utf8(spelling, is_spelled_plainly(byte) ? static_cast<char32_t>(byte) : next_spelling++);
+      symbols.ids.emplace(spelling.append(ending), id);
+      symbols.tokens.push_back(std::string(1, static_cast<char>(byte)).append(ending));
+      if (ending.empty()) symbols.of_byte[static_cast<size_t>(byte)] = id;
+    }
+  }
+  return symbols;
+}
+
+const ByteSymbols& byte_symbols() {
+  static const ByteSymbols symbols = make_byte_symbols();
+  return symbols;
+}
+
 }  // namespace
 
 BpeVocabulary::BpeVocabulary(const std::filesystem::path& path) {
@@ -63,9 +102,10 @@ BpeVocabulary::BpeVocabulary(const std::filesystem::path& path) {
   const auto most_merges =
       std::min<size_t>(kNumMerges, static_cast<size_t>(std::count(text.begin(), text.end(), '\n')));
   tokens_.reserve(most_merges + kNumIds - kNumMerges);  // a file that is cut off early costs little
-  symbols_.reserve(most_merges + kNumIds - kNumMerges);
+  symbols_.reserve(most_merges);
   merges_.reserve(most_merges);
-  add_bytes();
+  byte_ids_ = byte_symbols().of_byte;
+  tokens_.assign(byte_symbols().tokens.begin(), byte_symbols().tokens.end());
   size_t start = text.find('\n') + 1;  // the first line is a title
   for (int32_t merge = 0; merge < kNumMerges; ++merge) {
     const int64_t line_number = merge + 2;
@@ -86,44 +126,27 @@ BpeVocabulary::BpeVocabulary(const std::filesystem::path& path) {
   tokens_.emplace_back("<end_of_text>");
 }
 
-void BpeVocabulary::add_bytes() {
-  std::vector<int> order;
-  for (int byte = 0; byte < kNumBytes; ++byte) {
-    if (is_spelled_plainly(byte)) order.push_back(byte);
-  }
-  for (int byte = 0; byte < kNumBytes; ++byte) {
-    if (!is_spelled_plainly(byte)) order.push_back(byte);
-  }
-  for (const std::string_view ending : {std::string_view{}, kWordEnd}) {
-    char32_t next_spelling = kNumBytes;
-    for (const int byte : order) {
-      const auto id = static_cast<int32_t>(tokens_.size());
-      std::string spelling;
-      append_utf8(spelling, is_spelled_plainly(byte) ? static_cast<char32_t>(byte) : next_spelling++);
-      symbols_.emplace(spelling.append(ending), id);
-      tokens_.push_back(std::string(1, static_cast<char>(byte)).append(ending));
-      if (ending.empty()) byte_ids_[static_cast<size_t>(byte)] = id;
-    }
-  }
-}
-
 void BpeVocabulary::add_merge(std::string_view line) {
   const size_t gap = line.find(' ');
   if (gap == std::string_view::npos || line.find(' ', gap + 1) != std::string_view::npos) {
     throw DataError(fmt::format("two symbols and one space expected, bytes={}", line.size()));
   }
   const std::string left_spelling(line.substr(0, gap)), right_spelling(line.substr(gap + 1));
-  const auto left = symbols_.find(left_spelling), right = symbols_.find(right_spelling);
-  if (left == symbols_.end() || right == symbols_.end()) {
-    throw DataError(
-        fmt::format("the {} symbol is made by no line before", left == symbols_.end() ? "first" : "second"));
-  }
+  const auto id_of = [&](const std::string& spelling) -> std::optional<int32_t> {
+    for (const auto* ids : {&std::as_const(symbols_), &byte_symbols().ids})
+      if (const auto found = ids->find(spelling); found != ids->end()) return found->second;
+    return std::nullopt;
+  };
+  const auto left = id_of(left_spelling), right = id_of(right_spelling);
+  if (!left || !right)
+    throw DataError(fmt::format("the {} symbol is made by no line before", left ? "second" : "first"));
+  const std::string spelling = left_spelling + right_spelling;
+  if (id_of(spelling)) throw DataError("a line before makes the same symbol");
   const auto id = static_cast<int32_t>(tokens_.size());
-  std::string bytes = tokens_[static_cast<size_t>(left->second)];
-  bytes += tokens_[static_cast<size_t>(right->second)];
-  merges_.emplace(bpe_pair_key(left->second, right->second), id);
-  if (!symbols_.emplace(left_spelling + right_spelling, id).second)
-    throw DataError("a line before makes the same symbol");
+  std::string bytes = tokens_[static_cast<size_t>(*left)];
+  bytes += tokens_[static_cast<size_t>(*right)];
+  merges_.emplace(bpe_pair_key(*left, *right), id);
+  symbols_.emplace(spelling, id);
   tokens_.push_back(std::move(bytes));
 }
 

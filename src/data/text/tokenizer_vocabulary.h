@@ -27,12 +27,11 @@ class BpeVocabulary {
   const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
 
  private:
-  void add_bytes();
   void add_merge(std::string_view line);
 
   std::array<int32_t, kNumBytes> byte_ids_{};
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, int32_t> symbols_;  ///< As spelled in the file; emptied when it has been read.
+  std::unordered_map<std::string, int32_t> symbols_;  ///< Of merges, as the file spells them; emptied at its end.
   std::unordered_map<uint64_t, int32_t> merges_;      ///< Left and right id -> merged id.
 };
 
