@@ -19,12 +19,19 @@ struct Target {
   size_t max_bytes = 4 << 10;
 };
 
-/// Parsers of data and of the files beside them; with LibTorch also of .pt files.
+/// The longest inputs of formats that say little in a few bytes.
+inline constexpr size_t kLongInput = 64 << 10;
+
+/// Parsers of data and of the files beside them.
 std::vector<Target> targets_of_data();
-/// Parsers of what describes runs, machines and commands.
+/// Parsers of what describes models; with LibTorch also of .pt files.
+std::vector<Target> targets_of_models();
+/// Parsers of what runs leave behind: records, logs, checkpoints.
+std::vector<Target> targets_of_records();
+/// Parsers of tables, sweeps, machines, commands.
 std::vector<Target> targets_of_programs();
 
-/// Those of the program that searches: of half_data.cpp or half_programs.cpp.
+/// Those of the program that searches: of one of the files part_*.cpp.
 const std::vector<Target>& searched_targets();
 
 /// Those of fuzz/targets_files.cpp.

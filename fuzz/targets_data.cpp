@@ -1,19 +1,14 @@
-// Parsers of data: samples, shards, pictures, sounds, tokens, weights, manifests of checkpoints, answers of S3.
+// Parsers of data: samples, shards, pictures, sounds, texts, tokens.
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 
-#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/json.h"
-#include "core/safetensors.h"
-#include "core/zip_records.h"
 #include "data/pictures/image.h"
 #include "data/shards/byte_stream.h"
 #include "data/shards/lmdb_value.h"
@@ -33,8 +28,6 @@
 #include "data/tokens/indexed_dataset.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/targets.h"
-#include "models/pickle.h"
-#include "remote/s3_xml.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -118,22 +111,6 @@ void read_tokens(Bytes bytes) {
   }
 }
 
-void read_safetensors(Bytes bytes) {
-  static const MemoryFolder folder;
-  const core::SafetensorsFile file(folder.write("model.safetensors", bytes));
-  for (const auto& entry : file.entries()) file.at(entry.name);
-}
-
-/// As `ckpt verify` does of a .pt file.
-void read_zip(Bytes bytes) {
-  static const MemoryFolder folder;
-  core::check_zip_records(folder.write("model.pt", bytes));
-}
-
-void read_pickle(Bytes bytes) { models::PickleDocument(bytes, "fuzz.pkl"); }
-
-void read_json(Bytes bytes) { core::parse_json(text_of(bytes), "fuzz.json"); }
-
 void read_caption(Bytes bytes) {
   data::RawSample sample;
   sample.members = {{.extension = "json", .bytes = std::string(text_of(bytes))}};
@@ -179,53 +156,24 @@ void read_word_pieces(Bytes bytes) {
   data::WordPieces(folder.write("vocab.txt", bytes)).ids("A cat, 3 dogs & [SEP] caf\xc3\xa9.");
 }
 
-void read_manifest(Bytes bytes) {
-  const auto manifest = checkpoint::parse_manifest(text_of(bytes), "manifest.json");
-  static const MemoryFolder folder;
-  checkpoint::verify_files(folder.path(), manifest, checkpoint::VerifyDepth::kHashes);
-}
-
-/// Answers of S3: whatever a server sends.
-void read_s3_answer(Bytes bytes) {
-  const std::string_view text = text_of(bytes);
-  remote::parse_fault(text);
-  for (const auto& parse : {std::function<void()>([&] { remote::parse_object_page(text); }),
-                            std::function<void()>([&] { remote::parse_part_page(text); }),
-                            std::function<void()>([&] { remote::parse_upload_page(text); })}) {
-    try {
-      parse();
-    } catch (const DataError&) {
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<Target> targets_of_data() {
-  constexpr size_t kLong = 64 << 10;  // of formats that say little in a few bytes
-  std::vector<Target> list = {
-      {"tar", {".tar"}, read_tar, kLong},
-      {"lmdb", {"/golden/lmdb/"}, read_lmdb, kLong},
-      {"lmdb_value", {"/image/jpeg_1x1"}, read_lmdb_value},
-      {"plain_pickle", {}, read_plain_pickle},
-      {"image", {"/image/"}, read_image, kLong},
-      {"audio", {".wav", ".flac", ".ogg"}, read_audio, kLong},
-      {"shard_index", {}, read_shard_index},
-      {"tokens", {}, read_tokens, kLong},
-      {"safetensors", {"/clap/roberta.safetensors", "/optim/", "/loss/"}, read_safetensors, kLong},
-      {"zip", {".pt"}, read_zip, kLong},
-      {"pickle", {"/pt/"}, read_pickle, kLong},
-      {"json", {".json"}, read_json},
-      {"caption", {}, read_caption},
-      {"caption_text", {}, read_caption_text},
-      {"json_lines", {}, read_json_lines},
-      {"tokenizer", {"/bpe/gpt2.json", "/bpe/prefix.json"}, read_tokenizer, kLong},
-      {"sentencepiece", {"/sentencepiece/small.model"}, read_sentencepiece, kLong},
-      {"word_pieces", {"/word_pieces/vocab.txt"}, read_word_pieces},
-      {"manifest", {}, read_manifest},
-      {"s3_answer", {}, read_s3_answer}};
+  std::vector<Target> list = {{"tar", {".tar"}, read_tar, kLongInput},
+                              {"lmdb", {"/golden/lmdb/"}, read_lmdb, kLongInput},
+                              {"lmdb_value", {"/image/jpeg_1x1"}, read_lmdb_value},
+                              {"plain_pickle", {}, read_plain_pickle},
+                              {"image", {"/image/"}, read_image, kLongInput},
+                              {"audio", {".wav", ".flac", ".ogg"}, read_audio, kLongInput},
+                              {"shard_index", {}, read_shard_index},
+                              {"tokens", {}, read_tokens, kLongInput},
+                              {"caption", {}, read_caption},
+                              {"caption_text", {}, read_caption_text},
+                              {"json_lines", {}, read_json_lines},
+                              {"tokenizer", {}, read_tokenizer},
+                              {"sentencepiece", {"/sentencepiece/small.model"}, read_sentencepiece, kLongInput},
+                              {"word_pieces", {}, read_word_pieces, 1 << 10}};
   add_targets_of_files(list);
-  add_targets_of_torch(list);
   return list;
 }
 

@@ -1,23 +1,25 @@
-// Parsers of what describes runs, machines and commands: records, logs, tables, sweeps, command lines.
-#include <fmt/format.h>
-
+// Parsers of what describes machines, commands and their surroundings: tables, sweeps, command lines, answers of S3.
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "commands/commands.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/strings.h"
+#include "doctor/meeting.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/targets.h"
 #include "hw/hostlist.h"
-#include "logs/formats.h"
-#include "logs/logs.h"
 #include "predict/describe_machine.h"
 #include "predict/machine_file.h"
 #include "predict/table_curves.h"
 #include "published/recompute.h"
-#include "record/run_data.h"
+#include "remote/account.h"
+#include "remote/s3_xml.h"
+#include "remote/sync_state.h"
 #include "sweep/expression.h"
 #include "sweep/points.h"
 #include "sweep/run_outcome.h"
@@ -27,15 +29,6 @@
 
 namespace lockstep::fuzz {
 namespace {
-
-/// All files of a record: a line of each is one JSON object, as run.json and status.json are.
-void read_run(Bytes bytes) {
-  static const MemoryFolder folder;
-  for (const char* name : {"run.json", "status.json", "steps.jsonl", "comm.jsonl", "ranks.jsonl", "results.jsonl",
-                           "system.jsonl", "startup.jsonl"})
-    folder.write(name, bytes);
-  record::load_run(folder.path());
-}
 
 void read_csv(Bytes bytes) {
   static const MemoryFolder folder;
@@ -112,37 +105,90 @@ void read_arguments(Bytes bytes) {
   commands::parse_command(args);
 }
 
+/// The options are declared once, which takes longer than any recipe: one recipe does not look at what another one set.
 void read_recipe(Bytes bytes) {
-  const std::vector<std::string> args = {"train", "clip", "--model", "ViT-B-32", "--dataset-type", "synthetic"};
-  auto command = commands::parse_flags(args);
+  static auto command = commands::parse_flags(
+      std::vector<std::string>{"train", "clip", "--model", "ViT-B-32", "--dataset-type", "synthetic"});
   command.set->apply_recipe(text_of(bytes), "recipe.toml");
+}
+
+/// Answers of S3: whatever a server sends.
+void read_s3_answer(Bytes bytes) {
+  const std::string_view text = text_of(bytes);
+  remote::parse_fault(text);
+  for (const auto& parse : {std::function<void()>([&] { remote::parse_object_page(text); }),
+                            std::function<void()>([&] { remote::parse_part_page(text); }),
+                            std::function<void()>([&] { remote::parse_upload_page(text); })}) {
+    try {
+      parse();
+    } catch (const DataError&) {
+    }
+  }
+}
+
+/// Whatever a rank of a doctor may say to rank 0, which passes over these two kinds of errors.
+void read_doctor_report(Bytes bytes) {
+  try {
+    const auto report = doctor::rank_report_from_json(core::parse_json(text_of(bytes), "report"));
+    doctor::rank_report_from_json(doctor::to_json(report));
+  } catch (const core::Json::exception&) {
+  }
+}
+
+void read_aws_profiles(Bytes bytes) {
+  static const MemoryFolder folder;
+  const std::string config = folder.write("config", bytes).string();
+  remote::find_account(
+      [&](const char* name) {
+        const std::string_view wanted = name;
+        return wanted == "AWS_CONFIG_FILE" || wanted == "AWS_SHARED_CREDENTIALS_FILE" ? std::optional(config)
+                                                                                      : std::nullopt;
+      },
+      folder.path());
+}
+
+/// What an earlier process noted of the copy of a run.
+void read_sync_state(Bytes bytes) {
+  core::parse_json(text_of(bytes), "remote_sync.json");  // else a warning is all that comes of it
+  static const MemoryFolder folder;
+  folder.write(remote::kSyncStateName, bytes);
+  const remote::RunFile file{.name = "checkpoints/step-00000010.a1/model.safetensors", .bytes = 10, .mtime_ns = 5};
+  remote::SyncState state(folder.path(), "there");
+  state.has_arrived(file);
+  const core::Json parts = state.unfinished(file);
+  LOCKSTEP_CHECK(parts.is_object(), "{}", parts.dump());
+  state.note_unfinished(file, parts);
+  state.save();
+  remote::SyncState again(folder.path(), "there");
+  LOCKSTEP_CHECK(again.unfinished(file) == parts && again.begun_checkpoints() == state.begun_checkpoints(),
+                 "it is read as another one");
+  state.note_arrived(file);
+  LOCKSTEP_CHECK(state.has_arrived(file) && state.unfinished(file).empty(), "it has not arrived");
+  for (const std::string& begun : state.begun_checkpoints()) state.forget(begun);
+  LOCKSTEP_CHECK(state.begun_checkpoints().empty(), "something is not forgotten");
+  state.keep_only({});
+  LOCKSTEP_CHECK(state.is_empty(), "something is kept");
 }
 
 }  // namespace
 
 std::vector<Target> targets_of_programs() {
-  std::vector<Target> list = {{"run", {"/record/"}, read_run},
-                              {"csv", {"/published/", "steps.csv"}, read_csv},
-                              {"machine", {}, read_machine},
-                              {"scaling", {"/published/"}, read_scaling},
-                              {"bench_document", {}, read_bench_document},
-                              {"sweep", {"/recipes/sweeps/"}, read_sweep},
-                              {"sweep_state", {}, read_sweep_state},
-                              {"sweep_events", {}, read_sweep_events},
-                              {"slurm_answers", {}, read_slurm_answers},
-                              {"host_list", {}, read_host_list, 1 << 10},
-                              {"formula", {}, read_formula},
-                              {"arguments", {}, read_arguments},
-                              {"recipe", {"/recipes/clip_"}, read_recipe}};
-  for (const logs::LogFormatInfo& info : logs::kLogFormats) {
-    if (info.reader == nullptr) continue;
-    const bool is_csv = info.format == logs::LogFormat::kCsv;
-    list.push_back({fmt::format("log_{}", info.name), {"/logs/"}, [format = info.format, is_csv](Bytes bytes) {
-                      static const MemoryFolder folder;
-                      logs::read_log(folder.write(is_csv ? "steps.csv" : "out.log", bytes), format);
-                    }});
-  }
-  return list;
+  return {{"csv", {"/published/", "steps.csv"}, read_csv},
+          {"machine", {}, read_machine},
+          {"scaling", {"/published/"}, read_scaling},
+          {"bench_document", {}, read_bench_document},
+          {"sweep", {"/recipes/sweeps/"}, read_sweep},
+          {"sweep_state", {}, read_sweep_state},
+          {"sweep_events", {}, read_sweep_events},
+          {"slurm_answers", {}, read_slurm_answers},
+          {"host_list", {}, read_host_list, 1 << 10},
+          {"formula", {}, read_formula},
+          {"arguments", {}, read_arguments},
+          {"recipe", {"/recipes/clip_"}, read_recipe},
+          {"s3_answer", {}, read_s3_answer},
+          {"doctor_report", {}, read_doctor_report},
+          {"aws_profiles", {}, read_aws_profiles},
+          {"sync_state", {}, read_sync_state}};
 }
 
 }  // namespace lockstep::fuzz

@@ -15,8 +15,9 @@
 namespace lockstep::fuzz {
 
 inline std::vector<Target> all_targets() {
-  std::vector<Target> list = targets_of_data();
-  for (const Target& target : targets_of_programs()) list.push_back(target);
+  std::vector<Target> list;
+  for (const auto& part : {targets_of_data(), targets_of_models(), targets_of_records(), targets_of_programs()})
+    list.insert(list.end(), part.begin(), part.end());
   return list;
 }
 
