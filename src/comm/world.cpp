@@ -229,10 +229,23 @@ struct Groups {
     const std::lock_guard lock(mutex);
     backends.push_back(backend);
   }
+  /// All at once, each by a thread of its own: NCCL ends the kernels of one group and then frees memory, for which CUDA
+  /// waits until the device has done all it was given, the kernels of the other groups included.
   void abort() {
     const std::lock_guard lock(mutex);
+    std::vector<std::thread> threads;
     for (const auto& weak : backends)
-      if (const auto backend = weak.lock()) backend->abort();
+      if (const auto backend = weak.lock()) abort_beside(threads, backend);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  static void abort_beside(std::vector<std::thread>& threads, const std::shared_ptr<Backend>& backend) {
+    try {
+      threads.emplace_back([backend] { backend->abort(); });
+    } catch (const std::system_error&) {
+      backend->abort();  // no more threads here
+    }
   }
 };
 

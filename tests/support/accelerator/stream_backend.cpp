@@ -4,9 +4,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -50,6 +53,12 @@ class Queue {
   bool is_aborted() {
     const std::lock_guard lock(mutex_);
     return is_aborted_;
+  }
+
+  /// Has the device nothing to wait for here?
+  bool is_idle() {
+    const std::lock_guard lock(mutex_);
+    return is_aborted_ || (jobs_.empty() && !current_);
   }
 
   /// True: all jobs are done, and no more will come.
@@ -100,12 +109,41 @@ class Queue {
   bool is_closed_ = false, is_aborted_ = false;
 };
 
+/// The queues of all groups, by device.
+class Queues {
+ public:
+  void add(int device, const std::shared_ptr<Queue>& queue) {
+    const std::lock_guard lock(mutex_);
+    queues_.emplace(device, queue);
+  }
+
+  bool is_idle(int device) {
+    const std::lock_guard lock(mutex_);
+    const auto [begin, end] = queues_.equal_range(device);
+    return std::all_of(begin, end, [](const auto& entry) {
+      const std::shared_ptr<Queue> queue = entry.second.lock();
+      return queue == nullptr || queue->is_idle();
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<int, std::weak_ptr<Queue>> queues_;
+};
+
+Queues& queues() {
+  static auto& all = *new Queues();
+  return all;
+}
+
 class StreamBackend final : public comm::Backend {
  public:
   StreamBackend(std::unique_ptr<comm::Backend> transport, int device, const std::string& group)
       : Backend(transport->rank(), transport->size(), at::Device(kDeviceType, static_cast<c10::DeviceIndex>(device))),
         group_(group), stream_(Runtime::get().new_stream(device)),
-        queue_(std::make_shared<Queue>(std::move(transport))), thread_([queue = queue_] { queue->run(); }) {}
+        queue_(std::make_shared<Queue>(std::move(transport))), thread_([queue = queue_] { queue->run(); }) {
+    queues().add(device, queue_);
+  }
 
   ~StreamBackend() override {
     if (queue_->close())
@@ -121,7 +159,14 @@ class StreamBackend final : public comm::Backend {
     return std::vector<std::function<void()>>(count, start_job(std::move(calls)));
   }
 
-  void abort() override { queue_->abort(); }
+  /// NCCL's ends its own kernels and then frees memory, for which CUDA waits until the device has done all that it was
+  /// given, the kernels of other communicators included (github.com/NVIDIA/nccl/issues/1013). There for ever.
+  void abort() override {
+    queue_->abort();
+    constexpr int kTries = 3000;
+    for (int i = 0; i < kTries && !queues().is_idle(device().index()); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 
  private:
   std::function<void()> start_job(std::vector<comm::Call> calls) {
