@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <future>
@@ -220,6 +222,39 @@ void check_backend(const WorldOptions& options) {
 
 }  // namespace
 
+/// Whether this process has come to its end, or out of a wait that nobody can call off: a group that is being
+/// connected, or a call of the driver.
+class Ending {
+ public:
+  void has_come() {
+    const std::lock_guard lock(mutex_);
+    has_come_ = true;
+    changed_.notify_all();
+  }
+  /// Ends the process, with the code of those who lost another rank, unless has_come() is called within `limit`.
+  static void enforce(const std::shared_ptr<Ending>& ending, int rank, milliseconds limit) {
+    try {
+      std::thread([ending, rank, limit] { ending->wait(rank, limit); }).detach();
+    } catch (const std::system_error&) {
+      // no more threads here
+    }
+  }
+
+ private:
+  void wait(int rank, milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return has_come_; })) return;
+    core::log_warning(
+        "comm: another rank has failed, and rank {} has not come out of what it waits for within {} s: it ends here",
+        rank, limit.count() / 1000);
+    std::_Exit(static_cast<int>(ExitCode::kCommunication));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_come_ = false;
+};
+
 /// The transports of all groups of this process: a failure ends them all.
 struct Groups {
   std::mutex mutex;
@@ -257,6 +292,7 @@ struct World::State {
   std::shared_ptr<Store> store;
   std::shared_ptr<StoreProgress> progress;
   std::shared_ptr<Groups> groups = std::make_shared<Groups>();
+  std::shared_ptr<Ending> ending = std::make_shared<Ending>();
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   Comm comm;
   JoinTimes join_times;
@@ -316,6 +352,7 @@ void say_goodbye(Store& store, bool serves, int world_size, milliseconds stay) {
 
 /// Never throws and never waits for ever: the job may be in ruins.
 void World::State::end(const std::string& state, const std::string& failure, milliseconds stay) {
+  ending->has_come();
   if (has_left || !store) return;
   has_left = true;
   if (!progress->close(state, failure)) return;
@@ -411,6 +448,10 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   state->store = std::make_shared<Store>(store_of_job(store, info));
   meet(*state->store, info, options);
   const auto met = Clock::now();
+  const auto end_waits = [groups = state->groups, ending = state->ending, rank = info.rank, limit = options.timeout] {
+    Ending::enforce(ending, rank, limit);
+    groups->abort();
+  };
   state->progress = std::make_shared<StoreProgress>(
       state->store->another_connection(),
       StoreProgress::Config{.rank = info.rank,
@@ -419,13 +460,24 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
                             .interval = state->report_interval(),
                             .watched_rank = (info.rank + 1) % info.world_size,  // each by the one before it
                             .num_missed_reports = missed_reports(options),
-                            .on_failure = [groups = state->groups] { groups->abort(); }});
-  std::vector<int> all(static_cast<size_t>(info.world_size));
-  std::iota(all.begin(), all.end(), 0);
-  state->comm = state->make_group("world", all);
+                            .on_failure = end_waits});
+  World world(std::move(state));
+  world.connect();
   const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
-  state->join_times = {.rendezvous_ms = ms(met - began), .communicator_ms = ms(Clock::now() - met)};
-  return World(std::move(state));
+  world.state_->join_times = {.rendezvous_ms = ms(met - began), .communicator_ms = ms(Clock::now() - met)};
+  return world;
+}
+
+/// The group of all. The others stand in the same call, in which nothing else tells them of this rank's error.
+void World::connect() {
+  std::vector<int> all(static_cast<size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  try {
+    state_->comm = state_->make_group("world", all);
+  } catch (const std::exception& error) {
+    report_failure(error.what());
+    throw;
+  }
 }
 
 int World::rank() const { return state_->info.rank; }

@@ -71,6 +71,7 @@ class World {
  private:
   struct State;
   explicit World(std::unique_ptr<State> state);
+  void connect();
   std::unique_ptr<State> state_;
 };
 

@@ -129,6 +129,13 @@ void run_scenario(const std::string& scenario, World& world) {
          if (world.rank() == 0) world.wait_for_rank_zero("all have met");  // the test reads of it in the store
          while (true) sum_once(world);
        }},
+      {"no_interface", [&] { sum_once(world); }},
+      {"uninterruptible",
+       [&] {
+         for (int i = 0; i < 3; ++i) sum_once(world);
+         if (world.rank() == 1) throw DataError("data: shard 7 is short");
+         sleep_for_ever();
+       }},
       {"one_gpu", [] { throw std::logic_error("the ranks met"); }},
       {"mismatch", [&] { world.comm().all_reduce(at::ones({world.rank() == 1 ? 5 : 4})).wait(); }},
   };
@@ -157,6 +164,7 @@ int run_rank(const std::vector<std::string>& args) {
       .notice_times = {.first = std::chrono::milliseconds(300), .distance = std::chrono::milliseconds(500)},
       .report_interval = std::chrono::milliseconds(200),
       .check_collectives = args.at(0) == "mismatch"};
+  if (args.at(0) == "no_interface" && info.rank == 1) ::setenv("GLOO_SOCKET_IFNAME", "lockstep-none", 1);
   if (args.at(0) == "secret") ::setenv("LOCKSTEP_STORE_SECRET", "swordfish", 1);
   if (args.at(0) == "wrong_secret") ::setenv("LOCKSTEP_STORE_SECRET", "sword", 1);
   World world = World::join(info, options);

@@ -239,6 +239,22 @@ TEST(WorldFaults, AnErrorReachesRanksThatWaitInOtherGroups) {
     expect_end(ends, rank, ExitCode::kCommunication, {"rank 3 (pid", "data: shard 7 is short"});
 }
 
+TEST(WorldFaults, ARankThatCannotConnectTellsTheOthers) {
+  const Store store = Store::serve(0, kStoreTimeout);
+  const auto ends = run_job({.scenario = "no_interface", .num_ranks = 2, .timeout_ms = 3000}, store.port());
+  expect_end(ends, 1, ExitCode::kCommunication, {"rank 1 cannot connect", "interface lockstep-none"});
+  const std::string told = store.under("attempt_0").get("first_failure", kStoreTimeout);
+  EXPECT_NE(told.find("failed: comm: rank 1 cannot connect"), std::string::npos) << told;
+  EXPECT_EQ(ends.at(0).exit_code, static_cast<int>(ExitCode::kCommunication)) << ends.at(0).output;
+}
+
+TEST(WorldFaults, ARankThatNothingCallsOffEndsSomeTimeAfterTheFailure) {
+  const auto ends = run_job({.scenario = "uninterruptible", .timeout_ms = 1000});
+  expect_end(ends, 1, ExitCode::kData, {"data: shard 7 is short"});
+  for (const int rank : {0, 2})
+    expect_end(ends, rank, ExitCode::kCommunication, {fmt::format("rank {} has not come out of", rank), "within 1 s"});
+}
+
 TEST(WorldFaults, WhoWaitsForRankZeroLearnsOfItsEnd) {
   const auto thrown = run_job({.scenario = "wait_throw"});
   expect_end(thrown, 0, ExitCode::kData, {"data: shard 7 is short"});

@@ -414,7 +414,20 @@ MUTATIONS = [
         ABORTED,
     ),
     # Failures of other ranks.
-    ('failure-elsewhere-aborts-nothing', 'comm/world.cpp', '{ groups->abort(); }', '{}', ABORTED_GROUPS),
+    (
+        'failure-elsewhere-aborts-nothing',
+        'comm/world.cpp',
+        'limit);\n    groups->abort();',
+        'limit);',
+        ABORTED_GROUPS,
+    ),
+    (
+        'groups-aborted-in-turn',
+        'comm/world.cpp',
+        'threads.emplace_back([backend] { backend->abort(); });',
+        'backend->abort();',
+        ABORTED_GROUPS,
+    ),
     ('own-failure-aborts-nothing', 'comm/world.cpp', '  state_->groups->abort();', '', ABORTED_GROUPS),
     ('groups-not-known-to-the-abort', 'comm/world.cpp', '  groups->add(backend);', '', ABORTED_GROUPS),
     ('nobody-watched', 'comm/store_progress.cpp', '      watch();\n', '', FAULTS + 'RankThatDies*'),
