@@ -63,6 +63,10 @@ class Backend {
   /// Any thread may call it, at any time. What the host itself waits in is left to Call::give_up_check.
   virtual void abort() {}
 
+  /// What is wrong with device work that the host does not wait for: it takes longer than its time limit, or the
+  /// transport has noticed an error. "" where nothing is. Any thread may ask.
+  virtual std::string find_error() { return ""; }
+
  private:
   int rank_;
   int size_;

@@ -95,6 +95,16 @@ void C10dBackend::abort() {
   }
 }
 
+/// The watchdog ends the process a minute after it found something (signal 6); before that there is time to do better.
+std::string C10dBackend::find_error() {
+  if (device().is_cpu()) return "";
+  switch (backend_->getError()) {
+    case c10d::ErrorType::TIMEOUT: return "a call takes longer than its time limit";
+    case c10d::ErrorType::COMM_ERROR: return fmt::format("{} has noticed an error", backend_->getBackendName());
+    default: return "";
+  }
+}
+
 std::function<void()> C10dBackend::start(Call call) {
   // c10d takes a vector of tensors by reference, which must live until the end of the wait.
   auto kept = std::make_shared<std::pair<Call, std::vector<at::Tensor>>>(std::move(call), std::vector<at::Tensor>{});

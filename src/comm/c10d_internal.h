@@ -14,7 +14,8 @@ class C10dBackend final : public Backend {
   ~C10dBackend() override;
   std::function<void()> start(Call call) override;
   std::vector<std::function<void()>> start_together(std::vector<Call> calls) override;  ///< NCCL: as one group.
-  void abort() override;  ///< Of a device's collectives; Gloo cannot call off what is under way.
+  void abort() override;              ///< Of a device's collectives; Gloo cannot call off what is under way.
+  std::string find_error() override;  ///< Of a device's collectives: what c10d's watchdog has found.
 
  private:
   c10::intrusive_ptr<c10d::Backend> backend_;

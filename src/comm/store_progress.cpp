@@ -44,6 +44,7 @@ struct StoreProgress::Impl {
   void look_for_failure();
   void publish_failure();
   void publish_failure(const std::string& text);
+  void look_for_trouble();
   void watch();
   void tell(const std::string& failure);
   void tell_lost_store(const std::string& how);
@@ -137,12 +138,33 @@ void StoreProgress::Impl::publish_failure(const std::string& text) {
   if (store.add(kNumFailures, 1) == 1) store.set(kFirstFailure, text);
 }
 
+/// Speaks for the host, which does not ask how the device's collectives are doing, and says who is missing in them.
+void StoreProgress::Impl::look_for_trouble() {
+  const auto trouble = config.find_trouble ? config.find_trouble() : std::nullopt;
+  if (!trouble) return;
+  CallMark last{.axis = trouble->axis, .kind = {}};
+  {
+    const std::lock_guard lock(mutex);
+    if (has_told) return;  // and what was aborted since is no news
+    for (const RankReport::Place& place : report.places)
+      if (place.axis == trouble->axis) last.kind = place.kind, last.sequence = place.sequence;
+    report.gave_up_in = fmt::format("{} on axis '{}'", last.kind, last.axis);
+  }
+  const std::string missing = read_and_name(last, trouble->global_ranks);
+  {
+    const std::lock_guard lock(mutex);
+    report.failure = missing.empty() ? trouble->what : trouble->what + "; " + missing;
+  }
+  publish_failure();
+}
+
 void StoreProgress::Impl::beat_until_closed(std::promise<void> ended) {
   try {
     std::unique_lock lock(mutex);
     while (!changed.wait_for(lock, config.interval, [&] { return is_closed; })) {
       lock.unlock();
       publish();
+      look_for_trouble();
       watch();
       look_for_failure();
       lock.lock();

@@ -55,6 +55,13 @@ class StoreProgress final : public Progress {
     int num_missed_reports = 20;
     /// Called once, by a thread of this object, when a rank has failed or the store is lost.
     std::function<void()> on_failure = {};
+    /// What goes wrong in a group of this rank while its host waits for a device, or not at all.
+    struct Trouble {
+      std::string axis, what;
+      std::vector<int> global_ranks;  ///< Of the group.
+    };
+    /// Asked between two reports, by a thread of this object; what it finds counts as a failure of this rank.
+    std::function<std::optional<Trouble>()> find_trouble = {};
   };
   StoreProgress(Store store, Config config);
   ~StoreProgress() override;  ///< Never blocks for long, whatever the store does.

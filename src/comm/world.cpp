@@ -24,6 +24,7 @@
 #include "comm/local_address.h"
 #include "comm/recorder.h"
 #include "comm/store.h"
+#include "comm/store_calls.h"
 #include "comm/store_progress.h"
 #include "core/clock.h"
 #include "core/env.h"
@@ -257,20 +258,34 @@ class Ending {
 
 /// The transports of all groups of this process: a failure ends them all.
 struct Groups {
+  using Trouble = StoreProgress::Config::Trouble;
+  struct Group {
+    std::string axis;
+    std::vector<int> global_ranks;
+    std::weak_ptr<Backend> backend;
+  };
   std::mutex mutex;
-  std::vector<std::weak_ptr<Backend>> backends;
+  std::vector<Group> groups;
 
-  void add(const std::shared_ptr<Backend>& backend) {
+  void add(Group group) {
     const std::lock_guard lock(mutex);
-    backends.push_back(backend);
+    groups.push_back(std::move(group));
+  }
+  std::optional<Trouble> find_trouble() {
+    const std::lock_guard lock(mutex);
+    for (const Group& group : groups)
+      if (const auto backend = group.backend.lock())
+        if (std::string what = backend->find_error(); !what.empty())
+          return Trouble{.axis = group.axis, .what = std::move(what), .global_ranks = group.global_ranks};
+    return std::nullopt;
   }
   /// All at once, each by a thread of its own: NCCL ends the kernels of one group and then frees memory, for which CUDA
   /// waits until the device has done all it was given, the kernels of the other groups included.
   void abort() {
     const std::lock_guard lock(mutex);
     std::vector<std::thread> threads;
-    for (const auto& weak : backends)
-      if (const auto backend = weak.lock()) abort_beside(threads, backend);
+    for (const Group& group : groups)
+      if (const auto backend = group.backend.lock()) abort_beside(threads, backend);
     for (std::thread& thread : threads) thread.join();
   }
 
@@ -338,7 +353,7 @@ Comm World::State::make_group(const std::string& group, const std::vector<int>& 
   const std::string name = fmt::format("{}_{}", group, global_ranks.front());
   const std::shared_ptr<Backend> backend =
       make_backend(name, static_cast<int>(place - global_ranks.begin()), static_cast<int>(global_ranks.size()));
-  groups->add(backend);
+  groups->add({.axis = axis, .global_ranks = global_ranks, .backend = backend});
   return Comm(backend, recorder, axis, progress, global_ranks);
 }
 
@@ -443,9 +458,10 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   state->interface = core::env("GLOO_SOCKET_IFNAME").value_or("");
   if (!is_one_node(info) && state->interface.empty())
     state->address = address_towards(info.master_addr, info.master_port);
-  Store store = open_store(info, options);
-  if (options.store_calls) store = store.counted_by(options.store_calls);
-  state->store = std::make_shared<Store>(store_of_job(store, info));
+  // Behind the counter c10d sees no prefix: what it writes for all groups, past the prefixes that it can take off,
+  // stays in this attempt. A watchdog's signal of a failed one would end the next, in the same store, after minutes.
+  const auto calls = options.store_calls ? options.store_calls : std::make_shared<StoreCalls>();
+  state->store = std::make_shared<Store>(store_of_job(open_store(info, options), info).counted_by(calls));
   meet(*state->store, info, options);
   const auto met = Clock::now();
   const auto end_waits = [groups = state->groups, ending = state->ending, rank = info.rank, limit = options.timeout] {
@@ -460,7 +476,8 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
                             .interval = state->report_interval(),
                             .watched_rank = (info.rank + 1) % info.world_size,  // each by the one before it
                             .num_missed_reports = missed_reports(options),
-                            .on_failure = end_waits});
+                            .on_failure = end_waits,
+                            .find_trouble = [groups = state->groups] { return groups->find_trouble(); }});
   World world(std::move(state));
   world.connect();
   const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };

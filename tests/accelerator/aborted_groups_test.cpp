@@ -1,16 +1,17 @@
-// Two ranks, threads of this process, whose devices wait for each other in different groups: the failure of one ends
-// what either device waits for.
+// Two ranks, threads of this process, one of which fails: what ends then, also on the other one, and what does not.
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <future>
 #include <latch>
 #include <thread>
 
 #include "comm/store.h"
 #include "comm/world.h"
+#include "core/error.h"
 #include "support/accelerator/runtime.h"
 
 namespace lockstep::tests {
@@ -55,6 +56,65 @@ TEST(AbortedGroups, AFailureEndsWhatDevicesWaitForOnBothSides) {
   other.join();
   std::signal(SIGTERM, SIG_DFL);  // see World::report_failure
   EXPECT_TRUE(Runtime::get().races().take_reports().empty());
+}
+
+/// All ranks live, and one does not come.
+TEST(AbortedGroups, ACallBeyondItsTimeLimitEndsWithTheNameOfWhoIsMissing) {
+  const uint16_t port = comm::Store::serve(0, std::chrono::seconds(20)).port();
+  std::latch has_given_up(1);
+  const auto run_rank = [&](int rank) {
+    hw::RankInfo info{.rank = rank, .world_size = 2, .local_rank = rank, .local_world_size = 2};
+    info.master_port = port;
+    const at::Device device(accelerator::kDeviceType, static_cast<c10::DeviceIndex>(rank));
+    comm::World world = comm::World::join(info, {.backend = "nccl",
+                                                 .device = device,
+                                                 .timeout = std::chrono::seconds(4),
+                                                 .report_interval = std::chrono::milliseconds(50)});
+    world.comm().barrier();
+    if (rank == 1) return has_given_up.wait();
+    const at::Tensor x = at::ones({4}, device);
+    world.comm().all_reduce(x).wait();
+    c10::Event behind(device.type());
+    behind.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    EXPECT_TRUE(is_reached(behind));
+    try {
+      world.comm().check_alive();
+      ADD_FAILURE() << "nobody tells of it";
+    } catch (const CommError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(
+          text.find("gave up in all_reduce on axis 'world': a call takes longer than its time limit; rank 1 (pid"),
+          std::string::npos)
+          << text;
+      EXPECT_NE(text.find("did not come"), std::string::npos) << text;
+    }
+    has_given_up.count_down();
+  };
+  std::thread other(run_rank, 1);
+  run_rank(0);
+  other.join();
+}
+
+TEST(AbortedGroups, WhatAFailedAttemptLeavesInTheStoreDoesNotEndTheNext) {
+  const comm::Store store = comm::Store::serve(0, std::chrono::seconds(20));  // as torchrun's agent does
+  for (const int attempt : {0, 1}) {
+    std::latch both_have_joined(2);
+    const auto run_rank = [&](int rank) {
+      hw::RankInfo info{.rank = rank, .world_size = 2, .local_rank = rank, .local_world_size = 2};
+      info.master_port = store.port();
+      info.store_is_hosted_by_launcher = true;
+      info.attempt = attempt;
+      const at::Device device(accelerator::kDeviceType, static_cast<c10::DeviceIndex>(rank));
+      comm::World world = comm::World::join(
+          info, {.backend = "nccl", .device = device, .report_interval = std::chrono::milliseconds(50)});
+      both_have_joined.arrive_and_wait();
+      if (attempt == 0) world.report_failure("it was told to");
+    };
+    auto other = std::async(std::launch::async, run_rank, 1);
+    EXPECT_NO_THROW(run_rank(0)) << "attempt " << attempt;
+    EXPECT_NO_THROW(other.get()) << "attempt " << attempt;
+  }
+  std::signal(SIGTERM, SIG_DFL);  // see World::report_failure
 }
 
 }  // namespace

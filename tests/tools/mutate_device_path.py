@@ -421,6 +421,7 @@ MUTATIONS = [
         'limit);',
         ABORTED_GROUPS,
     ),
+    ('troubles-not-looked-for', 'comm/store_progress.cpp', '      look_for_trouble();\n', '', ABORTED_GROUPS),
     (
         'groups-aborted-in-turn',
         'comm/world.cpp',
@@ -428,8 +429,15 @@ MUTATIONS = [
         'backend->abort();',
         ABORTED_GROUPS,
     ),
+    ('signal-for-the-next-attempt', 'comm/world.cpp', '.counted_by(calls)', '', ABORTED_GROUPS),
     ('own-failure-aborts-nothing', 'comm/world.cpp', '  state_->groups->abort();', '', ABORTED_GROUPS),
-    ('groups-not-known-to-the-abort', 'comm/world.cpp', '  groups->add(backend);', '', ABORTED_GROUPS),
+    (
+        'groups-not-known-to-the-abort',
+        'comm/world.cpp',
+        '  groups->add({.axis = axis, .global_ranks = global_ranks, .backend = backend});',
+        '',
+        ABORTED_GROUPS,
+    ),
     ('nobody-watched', 'comm/store_progress.cpp', '      watch();\n', '', FAULTS + 'RankThatDies*'),
     ('failures-not-looked-for', 'comm/store_progress.cpp', '      look_for_failure();', '', FAULTS + 'RankThatThrows'),
     (

@@ -27,6 +27,7 @@ struct Job {
   Completions before;             // what the stream waits for
   std::shared_ptr<Completion> end = std::make_shared<Completion>();
   Event event;  // recorded behind the call
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 };
 
 /// The group's stream: carries out jobs one after the other. Outlives the backend where a job never ends.
@@ -53,6 +54,13 @@ class Queue {
   bool is_aborted() {
     const std::lock_guard lock(mutex_);
     return is_aborted_;
+  }
+
+  /// Is a call under way that the host gave it longer ago?
+  bool is_late(std::chrono::milliseconds limit) {
+    const std::lock_guard lock(mutex_);
+    const auto first = current_ ? current_ : jobs_.empty() ? nullptr : jobs_.front();
+    return !is_aborted_ && first != nullptr && std::chrono::steady_clock::now() - first->begin > limit;
   }
 
   /// Has the device nothing to wait for here?
@@ -138,9 +146,9 @@ Queues& queues() {
 
 class StreamBackend final : public comm::Backend {
  public:
-  StreamBackend(std::unique_ptr<comm::Backend> transport, int device, const std::string& group)
+  StreamBackend(std::unique_ptr<comm::Backend> transport, int device, StreamGroup group)
       : Backend(transport->rank(), transport->size(), at::Device(kDeviceType, static_cast<c10::DeviceIndex>(device))),
-        group_(group), stream_(Runtime::get().new_stream(device)),
+        group_(std::move(group)), stream_(Runtime::get().new_stream(device)),
         queue_(std::make_shared<Queue>(std::move(transport))), thread_([queue = queue_] { queue->run(); }) {
     queues().add(device, queue_);
   }
@@ -163,9 +171,14 @@ class StreamBackend final : public comm::Backend {
   /// given, the kernels of other communicators included (github.com/NVIDIA/nccl/issues/1013). There for ever.
   void abort() override {
     queue_->abort();
+    if (group_.on_abort) group_.on_abort();
     constexpr int kTries = 3000;
     for (int i = 0; i < kTries && !queues().is_idle(device().index()); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+
+  std::string find_error() override {
+    return queue_->is_late(group_.timeout) ? "a call takes longer than its time limit" : "";
   }
 
  private:
@@ -179,9 +192,9 @@ class StreamBackend final : public comm::Backend {
     int actor = -1;
     job->before = runtime.launch_later(stream_, actor);
     for (comm::Call call : calls) {
-      mark_uses(
-          call, actor,
-          place_here(fmt::format("{} of group '{}' on {}", describe(call), group_, runtime.races().name_of(actor))));
+      mark_uses(call, actor,
+                place_here(fmt::format("{} of group '{}' on {}", describe(call), group_.name,
+                                       runtime.races().name_of(actor))));
       for (at::Tensor* tensor : {&call.tensor, &call.input})
         if (tensor->defined()) *tensor = on_device_side(*tensor);
       call.give_up_check = nullptr;
@@ -205,7 +218,7 @@ class StreamBackend final : public comm::Backend {
     runtime.use(call.tensor, actor, only_reads ? Access::kRead : Access::kWrite, place);
   }
 
-  std::string group_;
+  StreamGroup group_;
   c10::Stream stream_;
   std::shared_ptr<Queue> queue_;
   std::thread thread_;
@@ -214,8 +227,8 @@ class StreamBackend final : public comm::Backend {
 }  // namespace
 
 std::unique_ptr<comm::Backend> make_stream_backend(std::unique_ptr<comm::Backend> transport, int device,
-                                                   const std::string& group) {
-  return std::make_unique<StreamBackend>(std::move(transport), device, group);
+                                                   StreamGroup group) {
+  return std::make_unique<StreamBackend>(std::move(transport), device, std::move(group));
 }
 
 }  // namespace lockstep::tests::accelerator
