@@ -57,4 +57,14 @@ void succeed_together(comm::Comm& world, const std::function<void()>& body) {
   for (size_t rank = 0; rank < all.size(); ++rank) text_or_throw(all[rank], fmt::format("rank {}: ", rank));
 }
 
+void while_ranks_live(comm::Comm& world, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception&) {
+    world.check_alive();
+    throw;
+  }
+  world.check_alive();
+}
+
 }  // namespace lockstep::train

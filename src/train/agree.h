@@ -20,4 +20,8 @@ std::optional<std::string> differing_fact(const core::Json& own, const core::Jso
 /// Runs `body` on every rank; if it throws anywhere, every rank throws the error of the first such rank. Collective.
 void succeed_together(comm::Comm& world, const std::function<void()>& body);
 
+/// Runs `body`, in which the host reads what collectives of a device left. CommError where a rank is known to have
+/// failed by then, whatever `body` threw: what it read may be anything (Comm::check_alive).
+void while_ranks_live(comm::Comm& world, const std::function<void()>& body);
+
 }  // namespace lockstep::train

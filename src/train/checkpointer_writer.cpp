@@ -28,15 +28,16 @@ constexpr const char* kDescriptionSuffix = ".json";
 constexpr std::chrono::minutes kPatience{10};
 constexpr std::chrono::seconds kLastPatience{30};
 
-/// Waits until all work queued so far on the current streams of the tensors' devices is done.
-void wait_for_devices(const NamedHandles& tensors) {
+/// Waits until all work queued so far on the current streams of the tensors' devices is done. Whether it did.
+bool wait_for_devices(const NamedHandles& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (tensor.is_cpu()) continue;
     const c10::impl::VirtualGuardImpl guard(tensor.device().type());
     guard.synchronizeStream(
         guard.getStream(tensor.device()));  // sync: the copies must be whole before the update goes on
-    return;                                 // all tensors of a rank are on one device
+    return true;                            // all tensors of a rank are on one device
   }
+  return false;
 }
 
 /// Finds a full disk before gigabytes were written.
@@ -107,7 +108,8 @@ void CheckpointWriter::start(const std::vector<WrittenFile>& files, checkpoint::
     files_[i].parts = files[i].parts;
     copy_aside(files[i].tensors, files_[i].tensors);
   }
-  for (const WrittenFile& file : files) wait_for_devices(file.tensors);
+  for (const WrittenFile& file : files)
+    if (wait_for_devices(file.tensors) && config_.check_alive) config_.check_alive();
   try {
     thread_ = std::thread([this, manifest] { write(manifest); });
   } catch (const std::system_error& failure) {

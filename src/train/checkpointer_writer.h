@@ -48,7 +48,9 @@ struct WriterConfig {
   checkpoint::SavedFunction on_removal = {};  ///< Of the first, before a whole checkpoint is removed.
   /// Of the first: whether a superfluous checkpoint (its name) stays for now.
   std::function<bool(const std::string& name)> is_held = {};
-  std::function<void()> check_alive = {};  ///< Throws when a rank has failed, whose file would be awaited in vain.
+  /// Throws when a rank has failed: its file would be awaited in vain, and copies from a device behind an aborted
+  /// collective may be of anything.
+  std::function<void()> check_alive = {};
 };
 
 /// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.
@@ -66,7 +68,7 @@ class CheckpointWriter {
   /// The first of several, before any starts: makes the empty folder. What went wrong (a warning was logged), or "".
   std::string prepare(int64_t step, int attempt);
   /// Returns when the copies are queued behind the work on the tensors' device; later work may change the tensors at
-  /// once. `manifest` lacks only its files.
+  /// once. `manifest` lacks only its files. Throws what check_alive throws, and nothing is written then.
   void start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest);
   /// False when the last write failed; why was logged.
   bool wait();

@@ -378,7 +378,8 @@ bool TrainRun::evaluate(const EvaluationTime& when) {
   const auto began = std::chrono::steady_clock::now();
   for (const auto& [name, tensor] : training_->task->network().named_buffers())
     training_->data_axis->broadcast(tensor->detach(), 0).wait();  // all copies evaluate the model of the first
-  const Metrics metrics = task_->evaluate(when);
+  Metrics metrics;
+  while_ranks_live(run_.world(), [&] { metrics = task_->evaluate(when); });
   if (log_ && !metrics.empty())
     log_->add_result(when.epochs_done, when.steps_done, "val", metrics,
                      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());

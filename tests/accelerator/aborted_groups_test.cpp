@@ -9,10 +9,14 @@
 #include <latch>
 #include <thread>
 
+#include "checkpoint/manifest.h"
 #include "comm/store.h"
 #include "comm/world.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "support/accelerator/runtime.h"
+#include "train/agree.h"
+#include "train/checkpointer_writer.h"
 
 namespace lockstep::tests {
 namespace {
@@ -115,6 +119,50 @@ TEST(AbortedGroups, WhatAFailedAttemptLeavesInTheStoreDoesNotEndTheNext) {
     EXPECT_NO_THROW(other.get()) << "attempt " << attempt;
   }
   std::signal(SIGTERM, SIG_DFL);  // see World::report_failure
+}
+
+TEST(AbortedGroups, WhatTheHostReadsBehindOneIsNoResult) {
+  const uint16_t port = comm::Store::serve(0, std::chrono::seconds(20)).port();
+  std::latch is_waited_for(1);
+  const auto run_rank = [&](int rank) {
+    hw::RankInfo info{.rank = rank, .world_size = 2, .local_rank = rank, .local_world_size = 2};
+    info.master_port = port;
+    const at::Device device(accelerator::kDeviceType, static_cast<c10::DeviceIndex>(rank));
+    comm::World world = comm::World::join(
+        info, {.backend = "nccl", .device = device, .report_interval = std::chrono::milliseconds(50)});
+    if (rank == 1) {
+      is_waited_for.wait();
+      return world.report_failure("it was told to");
+    }
+    for (const bool throws : {false, true}) {
+      int64_t num_read = 0;
+      const auto read = [&] {
+        const at::Tensor count = at::full({1}, 100, at::TensorOptions(at::kLong).device(device));
+        if (!throws) {
+          world.comm().all_reduce(count).wait();
+          is_waited_for.count_down();
+        }
+        num_read = count.item<int64_t>();
+        if (throws) throw DataError("there are too few samples");
+      };
+      EXPECT_THROW(train::while_ranks_live(world.comm(), read), CommError);
+      EXPECT_EQ(num_read, 100) << "half of it would have been taken for the result";
+    }
+  };
+  std::thread other(run_rank, 1);
+  run_rank(0);
+  other.join();
+  std::signal(SIGTERM, SIG_DFL);  // see World::report_failure
+  EXPECT_TRUE(Runtime::get().races().take_reports().empty());
+}
+
+TEST(AbortedGroups, NoCheckpointIsWrittenOfCopiesBehindOne) {
+  const core::TempDir dir;
+  const at::Tensor values = at::ones({100}, at::Device(accelerator::kDeviceType, 0));
+  train::CheckpointWriter writer(
+      {.run_folder = dir.path(), .check_alive = [] { throw CommError("comm: rank 1 does not answer any more"); }});
+  EXPECT_THROW(writer.start({{.name = "model.safetensors", .tensors = {{"w", values}}}}, {.step = 1}), CommError);
+  EXPECT_TRUE(checkpoint::list_checkpoints(dir.path()).empty());
 }
 
 }  // namespace

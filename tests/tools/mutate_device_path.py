@@ -135,7 +135,8 @@ MUTATIONS = [
     (
         'checkpoint-written-too-early',
         'train/checkpointer_writer.cpp',
-        '  for (const WrittenFile& file : files) wait_for_devices(file.tensors);',
+        '  for (const WrittenFile& file : files)\n'
+        '    if (wait_for_devices(file.tensors) && config_.check_alive) config_.check_alive();',
         '  static_cast<void>(wait_for_devices);',
         RUNS + 'Resume*',
     ),
@@ -430,6 +431,14 @@ MUTATIONS = [
         ABORTED_GROUPS,
     ),
     ('signal-for-the-next-attempt', 'comm/world.cpp', '.counted_by(calls)', '', ABORTED_GROUPS),
+    ('result-behind-an-abort', 'train/agree.cpp', '  }\n  world.check_alive();\n', '  }\n', ABORTED_GROUPS),
+    (
+        'copies-behind-an-abort',
+        'train/checkpointer_writer.cpp',
+        '    if (wait_for_devices(file.tensors) && config_.check_alive) config_.check_alive();',
+        '    wait_for_devices(file.tensors);',
+        ABORTED_GROUPS,
+    ),
     ('own-failure-aborts-nothing', 'comm/world.cpp', '  state_->groups->abort();', '', ABORTED_GROUPS),
     (
         'groups-not-known-to-the-abort',
