@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -67,6 +68,10 @@ std::string csv_field(std::string_view text) {
 }
 
 std::optional<std::vector<std::string>> split_csv_line(std::string_view line, char separator) {
+  if (separator == '|' && !line.empty() && line.front() == '|') {  // a row of Markdown has one at both ends
+    line.remove_prefix(1);
+    if (!line.empty() && line.back() == '|') line.remove_suffix(1);
+  }
   std::vector<std::string> fields(1);
   bool is_quoted = false;
   size_t quote = line.find('"'), mark = line.find(separator);  // the next ones
@@ -111,6 +116,7 @@ std::optional<TimeUnit> find_time_unit(std::string_view plain_name) {
 }
 
 char separator_of(std::string_view header) {
+  if (!header.empty() && header.front() == '|') return '|';
   const auto count = [&](char sign) { return std::count(header.begin(), header.end(), sign); };
   char most = ',';
   for (const char sign : {';', '\t'})
@@ -146,6 +152,28 @@ std::string_view table_line(std::string_view line, int64_t number) {
   return core::trim(line).empty() ? std::string_view() : line;
 }
 
+size_t num_filled(const std::vector<std::string>& fields) {
+  return static_cast<size_t>(
+      std::count_if(fields.begin(), fields.end(), [](const std::string& field) { return !field.empty(); }));
+}
+
+/// Is this the line below the header of a Markdown table, "|---|---:|", or a row of nothing but separators, as
+/// spreadsheets write it?
+bool is_no_row(std::string_view line) {
+  return line.find_first_not_of(line.front() == '|' ? "|-: " : ",;\t\" ") == std::string_view::npos;
+}
+
+bool is_number(const std::string& field) { return core::parse_double(field).has_value() || has_ambiguous_comma(field); }
+
+/// Is a line the title of a table: one text, with or without empty fields behind it, above a line of several names?
+bool is_title(std::string_view line, std::string_view next) {
+  const auto fields = split_csv_line(line, separator_of(line));
+  if (!fields || num_filled(*fields) != 1) return false;
+  if (core::starts_with(next, "#")) next.remove_prefix(1);
+  const auto names = split_csv_line(next, separator_of(next));
+  return names && num_filled(*names) > 1 && std::none_of(names->begin(), names->end(), is_number);
+}
+
 /// Names in a comment right above the first row, "#Nodes,#GPUs": as many as the row has fields, half of which or more
 /// are numbers; nothing where the row is a header itself.
 std::optional<std::vector<std::string>> header_in_comment(std::string_view comment, std::string_view row) {
@@ -153,71 +181,113 @@ std::optional<std::vector<std::string>> header_in_comment(std::string_view comme
   auto names = split_csv_line(comment, separator);
   const auto fields = split_csv_line(row, separator);
   if (!names || !fields || names->size() < 2 || names->size() != fields->size()) return std::nullopt;
-  const auto is_number = [](const std::string& field) {
-    return core::parse_double(field).has_value() || has_ambiguous_comma(field);
-  };
   const auto is_name = [&](const std::string& field) { return !field.empty() && !is_number(field); };
   const auto num_numbers = static_cast<size_t>(std::count_if(fields->begin(), fields->end(), is_number));
   if (!std::all_of(names->begin(), names->end(), is_name) || 2 * num_numbers < fields->size()) return std::nullopt;
   return names;
 }
-}  // namespace
+struct TableLine {
+  std::string text{};
+  int64_t number = 0;
+};
 
-std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path) {
+/// The lines of a file that are comments, names or rows; `most`: as many that are no comment.
+std::vector<TableLine> lines_of_table(const std::filesystem::path& path, size_t most) {
+  std::vector<TableLine> lines;
   LineReader reader(path);
-  std::string comment;
-  for (std::string_view line; reader.next(line);) {
+  size_t num_rows = 0;
+  for (std::string_view line; num_rows < most && reader.next(line);) {
     line = table_line(line, reader.line_number());
-    if (line.empty()) continue;
-    if (line.front() != '#') {
-      auto names = header_in_comment(comment, line);
-      return names ? names : split_csv_line(line, separator_of(line));
+    if (line.empty() || is_no_row(line)) continue;
+    lines.push_back({std::string(line), reader.line_number()});
+    num_rows += line.front() != '#';
+  }
+  return lines;
+}
+
+struct Header {
+  std::vector<std::string> names{}, comments{};  ///< Comments above it, titles among them.
+  char separator = ',';
+  size_t line = 0, first_row = 0;  ///< Places in the list of lines.
+};
+
+/// The header of a table; nothing for a file without one. DataError for a quote that is never closed.
+std::optional<Header> find_header(const std::vector<TableLine>& lines, const std::filesystem::path& path) {
+  Header header;
+  for (size_t at = 0; at < lines.size(); ++at) {
+    const std::string_view line = lines[at].text;
+    const std::string_view next = at + 1 < lines.size() ? std::string_view(lines[at + 1].text) : std::string_view();
+    if (line.front() == '#') {
+      header.comments.emplace_back(core::trim(line.substr(1)));
+      continue;
     }
-    comment = core::trim(line.substr(1));
+    header.line = header.first_row = at;
+    if (auto names = header.comments.empty() ? std::nullopt : header_in_comment(header.comments.back(), line)) {
+      header.separator = separator_of(header.comments.back());
+      header.names = std::move(*names);
+      header.comments.pop_back();
+      return header;
+    }
+    header.separator = separator_of(line);
+    auto names = split_csv_line(line, header.separator);
+    if (!names)
+      throw DataError(
+          fmt::format("record: '{}' line {}: a quote that is never closed", path.string(), lines[at].number),
+          "double the quotes inside a field");
+    if (is_title(line, next)) {
+      header.comments.push_back(core::join(*names, ""));
+      continue;
+    }
+    header.names = std::move(*names);
+    ++header.first_row;
+    return header;
   }
   return std::nullopt;
 }
 
+void check_names(const Header& header, const TableLine& line, const std::filesystem::path& path) {
+  std::set<std::string_view> known;
+  for (const std::string& name : header.names)
+    if (!known.insert(name).second)
+      throw DataError(
+          fmt::format("record: '{}' line {}: two columns have the same name '{}'", path.string(), line.number, name),
+          "give each column its own name; where this line is no header, begin it with '#'");
+}
+}  // namespace
+
+std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path) {
+  constexpr size_t kMaxTitles = 8;
+  auto header = find_header(lines_of_table(path, kMaxTitles), path);
+  return header ? std::optional(std::move(header->names)) : std::nullopt;
+}
+
 CsvTable read_table(const std::filesystem::path& path) {
-  CsvTable table{.source = path};
-  char& separator = table.separator;
-  LineReader reader(path);
-  for (std::string_view line; reader.next(line);) {
-    line = table_line(line, reader.line_number());
-    if (line.empty()) continue;
+  const std::vector<TableLine> lines = lines_of_table(path, std::numeric_limits<size_t>::max());
+  auto header = find_header(lines, path);
+  if (!header)
+    throw DataError(fmt::format("record: '{}' is empty: expected a line with the names of the columns", path.string()));
+  check_names(*header, lines[header->line], path);
+  CsvTable table{.source = path,
+                 .comments = std::move(header->comments),
+                 .columns = std::move(header->names),
+                 .separator = header->separator};
+  for (size_t at = header->first_row; at < lines.size(); ++at) {
+    const auto& [line, number] = lines[at];
     if (line.front() == '#') {
-      table.comments.emplace_back(core::trim(line.substr(1)));
+      table.comments.emplace_back(core::trim(std::string_view(line).substr(1)));
       continue;
     }
-    const auto where = [&] { return fmt::format("record: '{}' line {}", path.string(), reader.line_number()); };
-    const auto take_header = [&](std::vector<std::string> names) {
-      table.columns = std::move(names);
-      if (std::set(table.columns.begin(), table.columns.end()).size() != table.columns.size())
-        throw DataError(where() + ": two columns have the same name", "give each column its own name");
-    };
-    if (table.columns.empty() && !table.comments.empty())
-      if (auto names = header_in_comment(table.comments.back(), line)) {
-        separator = separator_of(table.comments.back());
-        take_header(std::move(*names));
-        table.comments.pop_back();
-      }
-    if (table.columns.empty()) separator = separator_of(line);
-    auto fields = split_csv_line(line, separator);
+    const auto where = [&, number = number] { return fmt::format("record: '{}' line {}", path.string(), number); };
+    auto fields = split_csv_line(line, table.separator);
     if (!fields) throw DataError(where() + ": a quote that is never closed", "double the quotes inside a field");
-    if (table.columns.empty()) {
-      take_header(std::move(*fields));
-      continue;
-    }
     if (fields->size() != table.columns.size())
       throw DataError(
           fmt::format("{}: {} fields, but the header names {}", where(), fields->size(), table.columns.size()),
           fmt::format("put fields that contain '{}' in quotes",
-                      separator == '\t' ? std::string("\\t") : std::string(1, separator)));
+                      table.separator == '\t' ? std::string("\\t") : std::string(1, table.separator)));
     table.rows.push_back(std::move(*fields));
-    table.lines.push_back(static_cast<size_t>(reader.line_number()));
+    table.lines.push_back(static_cast<size_t>(number));
   }
-  if (table.columns.empty())
-    throw DataError(fmt::format("record: '{}' is empty: expected a line with the names of the columns", path.string()));
   return table;
 }
 

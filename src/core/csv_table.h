@@ -27,9 +27,10 @@ struct CsvTable {
 };
 
 /// Reads a CSV file, its fields parted by the sign that parts its header: fields in quotes may hold that sign and
-/// doubled quotes, empty lines are passed over. The header may be a comment right above the first row of numbers
-/// ("#Nodes,#GPUs"). DataError with the line for a row of another length than the header, a
-/// quote that is not closed, two columns of one name, or a file without a header.
+/// doubled quotes; empty lines and rows of empty fields are passed over. The header may be a comment right above the
+/// first row of numbers ("#Nodes,#GPUs"), and lines of one text above it are comments. Tables of Markdown are read,
+/// too. DataError with the line for a row of another length than the header, a quote that is not closed, two columns of
+/// one name, or a file without a header.
 CsvTable read_table(const std::filesystem::path& path);
 /// The names of a table's columns; nothing for a file without any.
 std::optional<std::vector<std::string>> read_table_header(const std::filesystem::path& path);
@@ -43,7 +44,8 @@ struct TimeUnit {
 };
 std::optional<TimeUnit> find_time_unit(std::string_view plain_name);
 
-/// The sign that parts the fields of a header: ',', ';' or a tab, whichever occurs most (the first of equal ones).
+/// The sign that parts the fields of a header: ',', ';' or a tab, whichever occurs most (the first of equal ones); '|'
+/// of one that begins with it.
 char separator_of(std::string_view header);
 /// Is this a number with a comma that may be a decimal or a thousands separator ("0,5", "1,234")? Not "1,234.5" nor
 /// "1,234,567".

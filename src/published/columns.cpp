@@ -347,6 +347,9 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   check_size(result.table);
   core::CsvTable& table = result.table;
   result.given = table.columns;
+  take_unit_row(result);
+  take_gaps(result);
+  take_decimal_commas(result);
   take_units(result);
   take_thousands(result);
   refuse_commas(table);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "core/characters.h"
 #include "core/error.h"
@@ -78,6 +81,139 @@ std::optional<std::string> name_with_unit(const std::string& column, const std::
   return has_own ? column : fmt::format("{} ({})", column, unit);
 }
 }  // namespace
+
+namespace {
+/// What a cell of a row of units says: "samples/s" of "[samples/s]"; empty for no unit, nothing for other texts.
+std::optional<std::string> unit_of_cell(std::string text) {
+  if (text.size() > 2 && (text.front() == '[' || text.front() == '(')) text = text.substr(1, text.size() - 2);
+  text = core::trim(text);
+  const std::string plain = core::to_lower_ascii(text);
+  if (is_absent(text) || text == "#" || text == "1") return std::string();
+  constexpr std::array<std::string_view, 12> kTimes = {"s",    "sec",     "seconds", "ms", "us",    "min",
+                                                       "mins", "minutes", "h",       "hr", "hours", "days"};
+  const RateName rate = parse_rate_name(text);
+  const bool is_rate = rate.is_whole && rate.thing != RateThing::kNone && (rate.has_period || rate.scale != 1);
+  if (text == "%" || is_rate || plain == "tflops" || std::find(kTimes.begin(), kTimes.end(), plain) != kTimes.end())
+    return text;
+  return std::nullopt;
+}
+
+/// Removes blanks and apostrophes between the digits of the number that a field begins with: "3 950 img/s"; whether
+/// there were any.
+bool remove_gaps(std::string& text) {
+  constexpr std::array<std::string_view, 6> kGaps = {" ",           "'", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89",
+                                                     "\xe2\x80\x99"};
+  const auto num_digits = [&](size_t at) {
+    size_t end = at;
+    while (end < text.size() && core::is_digit(text[end])) ++end;
+    return end - at;
+  };
+  size_t end = num_digits(0);
+  if (end == 0 || end > 3 || text.front() == '0') return false;
+  bool has_gaps = false;
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view gap : kGaps)
+      if (text.compare(end, gap.size(), gap) == 0 && num_digits(end + gap.size()) == 3) {
+        text.erase(end, gap.size());
+        end += 3;
+        found = has_gaps = true;
+        break;
+      }
+  }
+  return has_gaps;
+}
+
+/// The number that a field begins with, where nothing but a sign of percent is behind it.
+std::optional<std::string> number_of(const std::string& text) {
+  const size_t end = number_end(text);
+  const std::string rest(core::trim(std::string_view(text).substr(end)));
+  if (end == 0 || (!rest.empty() && rest != "%")) return std::nullopt;
+  return text.substr(0, end);
+}
+
+/// A number of a table with decimal commas, as a point would write it: "2.495,3" -> "2495.3", "2.495" -> "2495".
+/// Nothing for what it would not write: "0.97".
+std::optional<std::string> with_point(const std::string& number) {
+  std::string mirrored = number;
+  for (char& sign : mirrored) sign = sign == ',' ? '.' : sign == '.' ? ',' : sign;
+  if (mirrored.find(',') != std::string::npos) {
+    if (!core::may_part_thousands(mirrored)) return std::nullopt;
+    mirrored = core::replace_all(mirrored, ",", "");
+  }
+  return core::parse_double(mirrored) ? std::optional(mirrored) : std::nullopt;
+}
+
+/// Columns of numbers, with and without a sign of percent.
+std::vector<size_t> number_columns(const core::CsvTable& table) {
+  std::vector<size_t> columns;
+  for (size_t column = 0; column < table.columns.size(); ++column)
+    if (std::all_of(table.rows.begin(), table.rows.end(),
+                    [&](const auto& row) { return is_absent(row[column]) || number_of(row[column]); }))
+      columns.push_back(column);
+  return columns;
+}
+}  // namespace
+
+void take_unit_row(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  if (table.rows.size() < 2) return;
+  std::vector<std::string> units;
+  for (const std::string& cell : table.rows.front()) {
+    auto unit = unit_of_cell(cell);
+    if (!unit) return;
+    units.push_back(std::move(*unit));
+  }
+  if (std::all_of(units.begin(), units.end(), [](const std::string& unit) { return unit.empty(); })) return;
+  for (size_t column = 0; column < units.size(); ++column)
+    if (!units[column].empty()) table.columns[column] += " (" + units[column] + ")";
+  result.notes.push_back(fmt::format("Line {} was read as the units of the columns.", table.lines.front()));
+  table.rows.erase(table.rows.begin());
+  table.lines.erase(table.lines.begin());
+}
+
+void take_gaps(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    if (!std::all_of(table.rows.begin(), table.rows.end(),
+                     [&](const auto& row) { return is_absent(row[column]) || core::is_digit(row[column].front()); }))
+      continue;
+    std::string example;
+    for (auto& row : table.rows) {
+      const std::string given = row[column];
+      if (remove_gaps(row[column]) && example.empty()) example = fmt::format("'{}' was read as {}", given, row[column]);
+    }
+    if (!example.empty()) result.note_doubt(fmt::format("Column '{}': {}.", table.columns[column], example));
+  }
+}
+
+void take_decimal_commas(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  if (table.separator != ';' && table.separator != '\t') return;
+  const std::vector<size_t> columns = number_columns(table);
+  std::string example;
+  for (const size_t column : columns)
+    for (const auto& row : table.rows) {
+      const auto number = number_of(row[column]);
+      if (!number) continue;
+      const auto value = with_point(*number);
+      if (!value) return;  // "0.97" and "1,234,567" are of a table with decimal points
+      const bool is_certain = number->find(',') != std::string::npos && !core::may_part_thousands(*number);
+      if (is_certain && example.empty()) example = fmt::format("'{}' was read as {}", *number, *value);
+    }
+  if (example.empty()) return;
+  std::string thousands;
+  for (const size_t column : columns)
+    for (auto& row : table.rows) {
+      const auto number = number_of(row[column]);
+      if (!number) continue;
+      const std::string value = with_point(*number).value();
+      if (number->find(',') == std::string::npos && value != *number && thousands.empty())
+        thousands = fmt::format(", and points part thousands: '{}' was read as {}", *number, value);
+      row[column].replace(0, number->size(), value);
+    }
+  result.note_doubt(fmt::format("Commas of this table are decimal commas: {}{}.", example, thousands));
+}
 
 void take_thousands(ResultTable& result) {
   core::CsvTable& table = result.table;

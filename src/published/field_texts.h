@@ -11,6 +11,13 @@ size_t number_end(const std::string& text);
 /// Are all fields of a column numbers, whatever their commas, and some there?
 bool is_numeric(const core::CsvTable& table, size_t column);
 
+/// A row of units below the header ("", "samples/s", "ms"): each goes into the name of its column.
+void take_unit_row(ResultTable& result);
+/// "3 950" and "3'950" become 3950 in columns of numbers.
+void take_gaps(ResultTable& result);
+/// Turns decimal commas into points, and takes out points that part thousands, where semicolons or tabs part the
+/// fields, some number can have no other comma ("0,97") and none has a decimal point. Says so.
+void take_decimal_commas(ResultTable& result);
 /// "432 img/s", "512 ms" and "1.98x" in all fields of a column: the unit goes into its name, the fields become numbers.
 void take_units(ResultTable& result);
 /// Takes commas out of fields where they part thousands, and says so where one of them could be a decimal comma.

@@ -74,6 +74,25 @@ TEST(Table, ACommentRightAboveTheFirstRowIsTheHeaderWhereItNamesItsNumbers) {
   EXPECT_THROW(TableFile("#a,a\n3,4\n").read(), DataError);
 }
 
+TEST(Table, TitlesAndEmptyRowsOfASpreadsheetArePassedOver) {
+  const CsvTable table =
+      TableFile("Scaling test of June;;\n;;\n# Nodes;# GPUs;rate\n1;4;100\n;;\n2;8;190\n;;\n").read();
+  EXPECT_EQ(table.comments, Texts{"Scaling test of June"});
+  EXPECT_EQ(table.columns, (Texts{"Nodes", "# GPUs", "rate"}));
+  EXPECT_EQ(table.lines, (std::vector<size_t>{4, 6}));
+  EXPECT_EQ(TableFile("Scaling test\nnodes,rate\n1,4\n").read().columns, (Texts{"nodes", "rate"}));
+  EXPECT_EQ(TableFile("nodes\n1\n").read().columns, Texts{"nodes"}) << "one column is no title";
+  EXPECT_NE(TableFile("title;;\n1;2;3\n").error().find("two columns have the same name ''"), std::string::npos)
+      << "no names below it";
+}
+
+TEST(Table, MarkdownIsReadAsItIsPasted) {
+  const CsvTable table = TableFile("| nodes | rate |\n|---|---:|\n| 1 | 100 |\n| 2 | |\n").read();
+  EXPECT_EQ(table.columns, (Texts{"nodes", "rate"}));
+  EXPECT_EQ(table.rows, (std::vector<Texts>{{"1", "100"}, {"2", ""}}));
+  EXPECT_EQ(table.lines, (std::vector<size_t>{3, 4}));
+}
+
 TEST(Table, MistakesNameFileLineAndColumn) {
   const CsvTable table = TableFile("a,b\n1,x\n2,inf\n").read();
   try {

@@ -644,10 +644,10 @@ TEST(Published, TwoUnitsInOneColumnAreRefusedWithTheirPlace) {
                   .find("line 2, column 'samples_per_s': '100 tokens/s' is no finite number"),
               std::string::npos)
         << rows;
-  const std::string comma = error_of("nodes;samples_per_s\n1;100\n2;190,5\n");
+  const std::string comma = error_of("nodes;samples_per_s;eff\n1;100;0.5\n2;190,5;0.4\n");
   for (const char* words :
        {"line 3, column 'samples_per_s': '190,5' is a number with a comma", "write a decimal point"})
-    EXPECT_NE(comma.find(words), std::string::npos) << comma;
+    EXPECT_NE(comma.find(words), std::string::npos) << comma << "; the table writes decimal points";
   EXPECT_NE(error_of("nodes,samples_per_s\n1,100\n2,190,7\n").find("line 3: 3 fields"), std::string::npos)
       << "a table all the same";
 }
@@ -667,6 +667,44 @@ TEST(Published, CommasInQuotesPartThousands) {
   EXPECT_NE(error_of("nodes;samples_per_s\n1;950\n2;1,650\n").find("'1,650' is a number with a comma"),
             std::string::npos)
       << "where semicolons part fields, commas are decimal ones";
+}
+
+TEST(Published, DecimalCommasAreReadWhereNothingElseIsMeant) {
+  const PublishedTable table =
+      table_of("nodes;samples_per_s;Efficiency\n1;2.495;100,0 %\n2;4.966,5;99,5 %\n4;-;98,9 %\n8;19.572;98,1 %\n");
+  EXPECT_EQ(table.printed.text(0, "samples_per_s"), "2495");
+  EXPECT_EQ(table.printed.text(1, "samples_per_s"), "4966.5");
+  EXPECT_EQ(table.printed.text(2, "efficiency_pct"), "98.1");
+  EXPECT_NE(notes_of_table(table).find("Commas of this table are decimal commas: '4.966,5' was read as 4966.5, and "
+                                       "points part thousands: '2.495' was read as 2495."),
+            std::string::npos)
+      << notes_of_table(table);
+  EXPECT_NE(error_of("nodes;samples_per_s\n1;950\n2;1,650\n").find("'1,650' is a number with a comma"),
+            std::string::npos)
+      << "it may part thousands";
+  const PublishedTable english = table_of("nodes;samples_per_s;eff\n1;950;1.0\n2;1,650;0.9\n");
+  EXPECT_EQ(english.printed.text(1, "samples_per_s"), "1650");
+}
+
+TEST(Published, BlanksAndApostrophesPartThousands) {
+  const PublishedTable table = table_of(
+      "nodes,tokens/s,note\n1,9'500,a 1 200\n2,18 950,\n4,37\xc2\xa0"
+      "800,\n8,1 075 000.5,\n");
+  for (const auto& [row, number] : {std::pair{0, "9500"}, {1, "18950"}, {2, "37800"}, {3, "1075000.5"}})
+    EXPECT_EQ(table.printed.text(static_cast<size_t>(row), "tokens_per_s"), number);
+  EXPECT_EQ(table.printed.text(0, "note"), "a 1 200");
+}
+
+TEST(Published, ARowOfUnitsBelowTheHeaderBelongsToTheColumns) {
+  const PublishedTable table = table_of(
+      "nodes,gpus,throughput,step_time,efficiency\n,,[tokens/s],ms,%\n1,4,24950,987,100\n2,8,49660,992,99.5\n");
+  EXPECT_EQ(table.printed.text(0, "tokens_per_s"), "24950");
+  EXPECT_EQ(table.printed.text(0, "step_time_s"), "0.987");
+  EXPECT_EQ(table.printed.text(1, "efficiency_pct"), "99.5");
+  EXPECT_NE(notes_of_table(table).find("Line 2 was read as the units of the columns."), std::string::npos);
+  EXPECT_NE(notes_of_table(table_of("nodes,samples_per_s,note\n,,queue\n1,100,\n2,190,\n")).find("Left out: "),
+            std::string::npos)
+      << "words are no units";
 }
 
 TEST(Published, UnitsInFieldsBelongToTheirColumn) {
