@@ -127,6 +127,7 @@ FormulaContext make_context(const ResultTable& result, const analysis::AnalysisO
                          .groups = std::vector<std::string>(table.rows.size()),
                          .is_mixed = std::vector<bool>(table.rows.size()),
                          .given = result.given,
+                         .solution_unit_s = result.solution_unit_s,
                          .base_nodes = options.base_nodes};
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;

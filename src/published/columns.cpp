@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/characters.h"
 #include "core/error.h"
@@ -179,6 +182,20 @@ bool take_percent_signs(core::CsvTable& table, size_t column) {
     has_sign = true;
   }
   return has_sign;
+}
+
+/// Seconds of the unit that the name of a column of times ends with: 3600 of "Wall time [h]"; 0 where it names none.
+double solution_unit_s(const std::string& column) {
+  const std::vector<std::string> words = core::split(core::plain_name(column), "_");
+  const std::string& unit = words.back();
+  for (const auto& [names, seconds] :
+       std::initializer_list<std::pair<std::vector<std::string>, double>>{{{"ms"}, 1e-3},
+                                                                          {{"s", "sec", "secs", "seconds", "hms"}, 1},
+                                                                          {{"min", "mins", "minutes"}, 60},
+                                                                          {{"h", "hr", "hrs", "hours"}, 3600},
+                                                                          {{"d", "days"}, 86400}})
+    if (std::find(names.begin(), names.end(), unit) != names.end()) return seconds;
+  return 0;
 }
 
 /// Shares instead of percent, recognised by a plain name ("efficiency") and values that are all small.
@@ -364,6 +381,8 @@ ResultTable read_result_table(const std::filesystem::path& path) {
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
     const bool is_clock = known == kSolutionTimeColumn && !is_numeric(table, column);
     if (is_clock && !take_clock_times(result, column)) continue;
+    if (known == kSolutionTimeColumn && result.solution_unit_s == 0)
+      result.solution_unit_s = is_clock ? 1 : solution_unit_s(given);
     take_prefixes(result, column, known);
     if (known == given && scale == 1) {
       if (is_clock) result.notes.push_back(fmt::format("Times of column '{}' were read as seconds.", given));

@@ -115,7 +115,10 @@ std::optional<Formula> mfu_formula(const FormulaContext& context, const Rate& ra
 void add_total_formulas(const FormulaContext& context, std::vector<Formula>& formulas) {
   const auto rate = rate_of(context);
   const char* size = context.size_column();
-  if (!rate && size != nullptr && context.has("speedup") && time_formulas_of(context).empty())
+  const std::vector<Formula> of_times = time_formulas_of(context);
+  const bool has_efficiency = std::any_of(of_times.begin(), of_times.end(),
+                                          [](const Formula& formula) { return formula.column == "efficiency_pct"; });
+  if (!rate && size != nullptr && context.has("speedup") && !has_efficiency)
     formulas.push_back({"efficiency_pct", std::string("speed-up per ") + size + " over that of the base x 100",
                         [size](const FormulaContext& c, size_t row) {
                           return exact(100) * (c.at(row, "speedup") / c.at(row, size)) /

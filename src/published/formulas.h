@@ -49,6 +49,7 @@ struct FormulaContext {
                                  ///< so that no efficiency follows.
   bool has_contradiction = false;      ///< Local and global batches of a row exclude each other.
   std::vector<std::string> given{};    ///< By column: its name as it was written.
+  double solution_unit_s = 0;          ///< Seconds of one unit of "time_to_solution"; 0: it names none.
   std::vector<std::string> parting{};  ///< Text columns that part the rows, beside model, system and precision.
   /// The base asked for, of the column nodes where there is one; else the smallest size.
   std::optional<int64_t> base_nodes{};
@@ -120,8 +121,9 @@ std::vector<Formula> formulas_of(const FormulaContext& context);
 /// What can be computed beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
 
-/// Speed-up and efficiency of a table of times without a rate, in that order: of times to a solution, and of step times
-/// where a comment or the file's name says "strong scaling" or "weak scaling". Empty where the two would differ.
+/// Speed-up and efficiency of a table of times without a rate, in that order, and what a time costs: of times to a
+/// solution, and of step times where a comment or the file's name says "strong scaling" or "weak scaling". Empty where
+/// the two would differ.
 std::vector<Formula> time_formulas_of(const FormulaContext& context);
 /// What a table of times without a rate does not tell, as in missing_in; "" for other tables.
 std::string missing_beside_times(const FormulaContext& context);

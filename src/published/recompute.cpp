@@ -228,7 +228,7 @@ PublishedTable check_published(const fs::path& path, const analysis::AnalysisOpt
   if (std::any_of(formulas.begin(), formulas.end(), has_base) ||
       std::any_of(additions.begin(), additions.end(), has_base))
     table.recomputed.notes.push_back(base_text(context));
-  if (formulas.empty())
+  if (formulas.empty() && additions.empty())
     table.recomputed.notes.push_back(
         "No column of this table follows from the others by a formula we know: it is shown as it is.");
   table.rows = analysis::analyse(rows_as_runs(context, options), options);

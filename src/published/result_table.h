@@ -12,6 +12,7 @@ namespace lockstep::published {
 struct ResultTable {
   core::CsvTable table{};
   std::vector<std::string> given{};   ///< By column: its name as it was written.
+  double solution_unit_s = 0;         ///< Seconds of one unit of "time_to_solution"; 0: it names none.
   std::vector<std::string> notes{};   ///< What was read as what and what was left out, in sentences.
   std::vector<std::string> doubts{};  ///< Those of them that say how something was read that may mean something else.
 

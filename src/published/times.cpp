@@ -47,6 +47,11 @@ std::optional<Times> times_of(const FormulaContext& context) {
   return Times{kSolutionTime, stated || changes_batch(context) ? stated : Work::kEqual};
 }
 
+/// Is the time that of a whole work, in a known unit, on a known number of nodes?
+bool costs_node_hours(const FormulaContext& context, const Times& times) {
+  return times.column == kSolutionTime && context.solution_unit_s > 0 && context.has("nodes");
+}
+
 Formula speedup_of_times(const Times& times, const char* size) {
   if (*times.work == Work::kEqual)
     return {"speedup", "time of the base over the row's, the work being the same at every size",
@@ -81,15 +86,23 @@ Formula efficiency_of_times(const Times& times, const char* size) {
 
 std::vector<Formula> time_formulas_of(const FormulaContext& context) {
   const auto times = times_of(context);
-  if (!times || !times->work) return {};
+  if (!times) return {};
   const char* size = context.size_column();
-  return {speedup_of_times(*times, size), efficiency_of_times(*times, size)};
+  std::vector<Formula> formulas;
+  if (times->work) formulas = {speedup_of_times(*times, size), efficiency_of_times(*times, size)};
+  if (costs_node_hours(context, *times))
+    formulas.push_back({"node_hours_to_solution", "nodes x time_to_solution in hours",
+                        [hours = context.solution_unit_s / 3600](const FormulaContext& c, size_t row) {
+                          return exact(hours) * c.at(row, "nodes") * c.at(row, kSolutionTime);
+                        }});
+  return formulas;
 }
 
 std::string missing_beside_times(const FormulaContext& context) {
   const auto times = times_of(context);
   if (!times) return "";
-  const std::string rate = "no samples/s, node-hours and MFU";
+  const std::string rate =
+      costs_node_hours(context, *times) ? "no samples/s and MFU" : "no samples/s, node-hours and MFU";
   if (times->work) return "the work done in a time (a rate, or step_time_s with global_batch): " + rate;
   const std::string meanings =
       "with equal work at every size the speed-up is T0/T, with work that grows with the size N/N0 x T0/T: write "

@@ -790,7 +790,14 @@ TEST(Published, TimesToASolutionGiveSpeedUpAndEfficiency) {
   EXPECT_EQ(failed.recomputed.rows.size(), 2u) << "a row that was not measured is left out";
   // A rate is worth more than a time beside it.
   EXPECT_NEAR(number_of(table_of("nodes,samples_per_s,runtime\n1,100,50\n2,190,OOM\n"), "speedup", 1), 1.9, 1e-9);
-  EXPECT_NEAR(number_of(table_of("nodes,walltime\n1,1:00:00\n2,0:31:00\n"), "speedup", 1), 60.0 / 31, 1e-9);
+  const PublishedTable clocks = table_of("nodes,walltime\n1,1:00:00\n2,0:31:00\n");
+  EXPECT_NEAR(number_of(clocks, "speedup", 1), 60.0 / 31, 1e-9);
+  EXPECT_NEAR(number_of(clocks, "node_hours_to_solution", 1), 62.0 / 60, 1e-9);
+  EXPECT_EQ(core::join(clocks.missing, " ").find("node-hours"), std::string::npos);
+  EXPECT_EQ(notes_of_table(clocks).find("No column of this table"), std::string::npos) << "columns were added";
+  EXPECT_NEAR(number_of(added, "node_hours_to_solution", 1), 10, 1e-9);
+  for (const char* unknown : {"nodes,walltime\n1,60\n2,31\n", "gpus,walltime (h)\n1,60\n2,31\n"})
+    EXPECT_NE(core::join(table_of(unknown).missing, " ").find("no samples/s, node-hours and MFU"), std::string::npos);
 }
 
 TEST(Published, TimesOfUnknownWorkGiveSpeedUpOnlyWhereTheTableSaysWhichScaling) {
