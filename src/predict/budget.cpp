@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "core/units.h"
+#include "predict/figure.h"
 #include "predict/machine_notes.h"
 
 namespace lockstep::predict {
 namespace {
-draw::Cell cell(double value, const char* format) {
-  return {.text = fmt::format(fmt::runtime(format), value), .value = value};
-}
+draw::Cell figure_cell(double value, int digits = 4) { return {.text = figure(value, digits), .value = value}; }
 
 const char* in_time_text(const GoalCost& cost) {
   if (!cost.exists) return "does not exist";
@@ -54,10 +53,12 @@ draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget)
   if (budget.price_per_node_hour) table.columns.push_back({"price", "price"});
   if (budget.deadline_hours) table.columns.push_back({"in time", "meets_deadline", true});
   for (const GoalCost& one : costs) {
-    std::vector<draw::Cell> row = {cell(one.size, "{:g}"), cell(one.hours, "{:.4g}"), cell(one.hours95, "{:.4g}"),
-                                   cell(one.node_hours, "{:.5g}")};
-    if (has_energy) row.push_back(cell(*one.kwh, "{:.4g}"));
-    if (one.price) row.push_back(cell(*one.price, "{:.5g}"));
+    std::vector<draw::Cell> row = {{.text = fmt::format("{:g}", one.size), .value = one.size},
+                                   figure_cell(one.hours),
+                                   figure_cell(one.hours95),
+                                   figure_cell(one.node_hours, 5)};
+    if (has_energy) row.push_back(figure_cell(*one.kwh));
+    if (one.price) row.push_back(figure_cell(*one.price, 5));
     if (budget.deadline_hours) row.push_back({.text = in_time_text(one)});
     table.rows.push_back(std::move(row));
   }
@@ -76,9 +77,9 @@ std::vector<std::string> goal_texts(const std::vector<GoalCost>& costs, const Bu
     texts.push_back(
         smallest != costs.end()
             ? fmt::format("{:g} {} are the fewest of these that end within {:g} hours with 95 % "
-                          "probability: {:.4g} hours, {:.5g} node-hours.",
-                          smallest->size, budget.size_name, *budget.deadline_hours, smallest->hours,
-                          smallest->node_hours)
+                          "probability: {} hours, {} node-hours.",
+                          smallest->size, budget.size_name, *budget.deadline_hours, figure(smallest->hours),
+                          figure(smallest->node_hours, 5))
             : fmt::format("None of these sizes ends within {:g} hours with 95 % probability.", *budget.deadline_hours));
   }
   const GoalCost* cheapest = nullptr;
@@ -86,8 +87,8 @@ std::vector<std::string> goal_texts(const std::vector<GoalCost>& costs, const Bu
     if (one.fits && one.exists && (cheapest == nullptr || one.node_hours < cheapest->node_hours)) cheapest = &one;
   const bool exist = std::any_of(costs.begin(), costs.end(), [](const GoalCost& one) { return one.exists; });
   if (cheapest != nullptr)
-    texts.push_back(fmt::format("The least node-hours of sizes that fit: {:.5g} on {:g} {}.", cheapest->node_hours,
-                                cheapest->size, budget.size_name));
+    texts.push_back(fmt::format("The least node-hours of sizes that fit: {} on {:g} {}.",
+                                figure(cheapest->node_hours, 5), cheapest->size, budget.size_name));
   else if (exist)
     texts.emplace_back("No size fits the memory: split the model further, recompute, or take smaller micro-batches.");
   else

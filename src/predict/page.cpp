@@ -7,6 +7,7 @@
 
 #include "core/csv_table.h"
 #include "core/strings.h"
+#include "predict/figure.h"
 
 namespace lockstep::predict {
 namespace {
@@ -15,7 +16,9 @@ draw::Cell number_cell(double value, const std::string& text) { return {.text = 
 draw::Cell text_cell(std::string text) { return {.text = std::move(text)}; }
 
 /// Seconds with four significant digits.
-std::string seconds(double value) { return fmt::format("{:.4g}", value); }
+std::string seconds(double value) { return figure(value); }
+/// The same of a measured step, without zeros that nobody printed: "2.1".
+std::string measured_seconds(double value) { return value < 1e4 ? fmt::format("{:.4g}", value) : figure(value); }
 
 double rate(const CurvePrediction& prediction, const Size& size, double step_s) {
   return prediction.curve.rate_per_device * size.work * size.devices / step_s;
@@ -68,7 +71,7 @@ draw::Table steps_table(const CurvePrediction& prediction) {
                    {"90 % interval", "interval90", true}};
   if (!curve.rate_unit.empty()) table.columns.push_back({curve.rate_unit, "rate"});
   table.columns.push_back({"efficiency (%)", "efficiency_pct"});
-  table.columns.push_back({"of 90 %", "efficiency90", true});
+  table.columns.push_back({"its 90 % interval", "efficiency90", true});
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const Interval& step = prediction.forecast.steps[i].step_s;
     const Size& size = prediction.targets[i].at;
@@ -79,7 +82,7 @@ draw::Table steps_table(const CurvePrediction& prediction) {
         text_cell(fmt::format("{}-{}", seconds(step.p5), seconds(step.p95)))};
     if (!curve.rate_unit.empty()) {
       const double value = rate(prediction, size, step.p50);
-      row.push_back(number_cell(value, fmt::format("{:.4g}", value)));
+      row.push_back(number_cell(value, figure(value)));
     }
     row.push_back(number_cell(100 * share.p50, fmt::format("{:.1f}", 100 * share.p50)));
     row.push_back(text_cell(fmt::format("{:.0f}-{:.0f}", 100 * share.p5, 100 * share.p95)));
@@ -98,9 +101,9 @@ draw::Table rates_table(const CurvePrediction& prediction) {
                    {"90 % interval", "rate_interval90", true}};
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const Interval value = rate_interval(prediction, i);
-    const auto range = [](double low, double high) { return text_cell(fmt::format("{:.4g}-{:.4g}", low, high)); };
+    const auto range = [](double low, double high) { return text_cell(figure(low) + "-" + figure(high)); };
     table.rows.push_back({number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size)),
-                          number_cell(value.p50, fmt::format("{:.4g}", value.p50)), range(value.p25, value.p75),
+                          number_cell(value.p50, figure(value.p50)), range(value.p25, value.p75),
                           range(value.p5, value.p95)});
   }
   return table;
@@ -177,7 +180,7 @@ std::string calibration_text(const CurvePrediction& prediction) {
   if (points.empty()) return "Not calibrated: plan, system and priors alone." + against;
   std::string text = fmt::format("Calibrated on {} {}:", points.size(), points.size() == 1 ? "point" : "points");
   for (size_t i = 0; i < points.size(); ++i)
-    text += fmt::format("{} {}{} at {}{}", i == 0 ? "" : ",", seconds(points[i].measured.step_s),
+    text += fmt::format("{} {}{} at {}{}", i == 0 ? "" : ",", measured_seconds(points[i].measured.step_s),
                         prediction.curve.has_seconds ? " s" : "", sized(points[i].size, prediction.curve.size_name),
                         points[i].line > 0 ? fmt::format(" (line {})", points[i].line) : "");
   return text + "." + against;
@@ -196,7 +199,7 @@ draw::Table judged_table(const Validation& validation) {
                           number_cell(step.p50, seconds(step.p50)),
                           text_cell(fmt::format("{}-{}", seconds(step.p25), seconds(step.p75))),
                           text_cell(fmt::format("{}-{}", seconds(step.p5), seconds(step.p95))),
-                          number_cell(point.point.measured.step_s, seconds(point.point.measured.step_s)),
+                          number_cell(point.point.measured.step_s, measured_seconds(point.point.measured.step_s)),
                           number_cell(point.error_pct, fmt::format("{:+.2f}", point.error_pct)),
                           text_cell(point.in50   ? "50 %"
                                     : point.in90 ? "90 %"

@@ -80,6 +80,7 @@ MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point>
   curve.clock_s = 1;
   curve.rate_unit = first_samples ? points.front().setup.sample_unit + "/s" : "";
   curve.rate_per_device = first_samples.value_or(1);
+  if (const auto& length = points.front().setup.sequence_length) curve.tokens_per_sample = static_cast<double>(*length);
   if (!curve.work.local_batch) curve.work.local_batch = first_samples;
   for (const analysis::Point& point : points) {
     const double devices = devices_of(point, curve.devices_per_node);

@@ -27,8 +27,9 @@ struct MeasuredCurve {
   double devices_per_node = 0;
   std::string devices_per_node_source{};  ///< What tells them, in words.
   double rate_per_device = 0;  ///< Units of a device and step at work 1: rate = this x work x devices / step.
-  bool has_batches = false;    ///< Columns or words tell the batch of every row.
-  bool has_seconds = false;    ///< Else the clock is one unit of work on one device: no batch is known.
+  std::optional<double> tokens_per_sample{};  ///< Where the rate counts samples and the runs tell their length.
+  bool has_batches = false;                   ///< Columns or words tell the batch of every row.
+  bool has_seconds = false;                   ///< Else the clock is one unit of work on one device: no batch is known.
   double assumed_samples = 0;  ///< Of a device and step at the first size, where nothing tells the batch.
   double clock_s = 0;          ///< Seconds of a unit of the clock: 1, an assumption, or 0 where there is none.
   bool is_strong = false;      ///< Work of a device falls as sizes grow.

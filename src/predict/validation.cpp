@@ -147,6 +147,24 @@ std::string far_sizes_text(const CurvePrediction& prediction) {
       core::join(far, ", "), prediction.curve.size_name, kFar, largest->size);
 }
 
+std::string thin_sizes_text(const CurvePrediction& prediction) {
+  constexpr double kWhole = 0.99;
+  const MeasuredCurve& curve = prediction.curve;
+  if (!curve.work.local_batch || curve.assumed_samples > 0 || curve.work.is_layout_assumed) return "";
+  std::vector<std::string> thin;
+  for (const Target& target : prediction.targets)
+    if (*curve.work.local_batch * target.at.work * curve.work.sample_devices() < kWhole)
+      thin.push_back(fmt::format("{:g}", target.size));
+  if (thin.empty()) return "";
+  const Target& last = prediction.targets.back();
+  return fmt::format(
+      "The batch is smaller than the machine: at {} {} it has less than one sample for each {} ({:g} for {:g} devices "
+      "at {:g} {}). Only a larger batch, or more ranks that share a sample, could use so many.",
+      core::join(thin, ", "), curve.size_name, curve.work.sample_devices() > 1 ? "replica of the model" : "device",
+      std::round(*curve.work.local_batch * last.at.work * last.at.devices), last.at.devices, last.size,
+      curve.size_name);
+}
+
 bool Validation::beats_rivals() const {
   return std::all_of(rivals.begin(), rivals.end(), [&](const RivalScore& score) {
     return !score.mean_error_pct || mean_error_pct < *score.mean_error_pct;
@@ -170,7 +188,8 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   const std::vector<Draw> draws = sample_posterior(setting, reference, measured);
   prediction.forecast = forecast(setting, reference, draws, wanted, measured.back().size.nodes);
   for (std::string& note : doubts_of(curve, prediction.calibration)) prediction.curve.notes.push_back(std::move(note));
-  if (std::string text = far_sizes_text(prediction); !text.empty()) prediction.curve.notes.push_back(std::move(text));
+  for (std::string text : {far_sizes_text(prediction), thin_sizes_text(prediction)})
+    if (!text.empty()) prediction.curve.notes.push_back(std::move(text));
   return prediction;
 }
 

@@ -32,6 +32,10 @@ std::vector<std::string> doubts_of(const MeasuredCurve& curve, const std::vector
 /// or where nothing calibrated.
 std::string far_sizes_text(const CurvePrediction& prediction);
 
+/// Names the targets whose batch has less than one sample for the devices that share one; "" where there are none, or
+/// where the batch is not known.
+std::string thin_sizes_text(const CurvePrediction& prediction);
+
 /// Calibrates on the points up to `largest` (all of them without) and predicts `targets`. UsageError where no point
 /// is that small.
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,

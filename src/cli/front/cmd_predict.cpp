@@ -272,6 +272,10 @@ std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predic
   const bool counts_tokens = curve.rate_unit == "tokens/s",
              counts_samples = curve.rate_unit == "samples/s" || curve.rate_unit == "sequences/s";
   if (budget->unit == "tokens" ? counts_tokens : counts_samples) return budget;
+  if (counts_samples && curve.tokens_per_sample) {
+    budget->units_per_sample = *curve.tokens_per_sample;
+    return budget;
+  }
   throw UsageError(fmt::format("predict: curve '{}' tells {}, which --budget-{} cannot be counted by", curve.name,
                                curve.rate_unit.empty() ? "no rate" : curve.rate_unit, budget->unit),
                    counts_tokens    ? "give --budget-tokens"

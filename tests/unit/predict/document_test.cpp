@@ -5,6 +5,8 @@
 
 #include "core/files.h"
 #include "draw/render.h"
+#include "predict/budget.h"
+#include "predict/figure.h"
 #include "predict/machine_file.h"
 #include "predict/page.h"
 #include "predict/plan_step.h"
@@ -72,6 +74,35 @@ TEST(PredictPage, SizesFarBeyondTheMeasuredOnesAreNamed) {
   EXPECT_NE(far.find("64, 128 nodes lie beyond 32 times the largest calibrated size (1)"), std::string::npos) << far;
   EXPECT_EQ(far_sizes_text(of_recipe({1, 2, 32, 64}, {{1, 0.41}, {2, 0.42}})), "");
   EXPECT_EQ(far_sizes_text(of_recipe({1, 64}, {})), "") << "nothing was measured";
+}
+
+TEST(PredictPage, BatchesSmallerThanTheMachineAreNamed) {
+  CurvePrediction strong{.curve = {.size_name = "nodes"}};
+  strong.curve.work.local_batch = 64;
+  for (const double nodes : {64.0, 256.0, 512.0})
+    strong.targets.push_back({nodes, {.nodes = nodes, .devices = 4 * nodes, .work = 4 / nodes}});
+  const std::string thin = thin_sizes_text(strong);
+  EXPECT_NE(thin.find("at 512 nodes it has less than one sample for each device (1024 for 2048 devices at 512 nodes)"),
+            std::string::npos)
+      << thin;
+  strong.curve.work.tp = 2;
+  EXPECT_EQ(thin_sizes_text(strong), "") << "two ranks share a sample";
+  strong.curve.work.tp = 1, strong.curve.work.local_batch.reset();
+  EXPECT_EQ(thin_sizes_text(strong), "") << "the batch is not known";
+}
+
+TEST(PredictPage, LargeNumbersHaveNoExponents) {
+  EXPECT_EQ(figure(148512), "148,500");
+  EXPECT_EQ(figure(192083.2, 5), "192,080");
+  EXPECT_EQ(figure(0.98761), "0.9876");
+  const Budget budget{.units = 1e12, .unit = "tokens", .price_per_node_hour = 30};
+  const std::vector<GoalCost> costs = {
+      {.size = 16, .hours = 12005, .hours95 = 17240, .node_hours = 192083.2, .price = 5762496.0}};
+  const draw::Table table = goal_table(costs, budget);
+  std::vector<std::string> texts;
+  for (const draw::Cell& cell : table.rows.at(0)) texts.push_back(cell.text);
+  EXPECT_EQ(texts, (std::vector<std::string>{"16", "12,010", "17,240", "192,080", "5,762,500"}));
+  EXPECT_EQ(table.rows[0][3].value, 192083.2) << "files have every digit";
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ TEST(RunCurves, AMegatronLogTellsTheShapeThatIsTrained) {
   ASSERT_TRUE(curve.work.parameters);
   EXPECT_NEAR(*curve.work.parameters, 12.0 * 24 * 2048 * 2048 + (51200.0 + 2048) * 2048, 1e-3 * 1.3e9);
   EXPECT_TRUE(curve.work.are_parameters_certain);
+  EXPECT_EQ(curve.tokens_per_sample, 2048) << "which a budget of tokens is counted by";
 }
 
 TEST(RunCurves, RepeatsOfASizeAreTheirGeometricMeanAsInReports) {
