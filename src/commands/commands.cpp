@@ -72,6 +72,23 @@ bool is_first_word(const std::string& word) {
                      [&](const CommandInfo& info) { return core::starts_with(info.name, word + " "); });
 }
 
+/// The commands whose second word is `word`: "`lockstep infer embed`".
+std::string commands_ending_in(const std::string& word) {
+  std::vector<std::string> found;
+  for (const CommandInfo& info : command_table())
+    if (info.is_implemented && core::ends_with(info.name, " " + word))
+      found.push_back(fmt::format("`lockstep {}`", info.name));
+  return core::join_or(found);
+}
+
+std::string hint_of_no_command(std::span<const std::string> args, const std::string& typed) {
+  for (const char* main : {"open_clip_train.main", "training.main"})
+    if (std::count(args.begin(), args.end(), main) > 0)
+      return fmt::format("`lockstep train clip` takes the flags that follow {}", main);
+  const std::string found = commands_ending_in(typed);
+  return found.empty() ? "`lockstep --help` lists all commands" : fmt::format("did you mean {}?", found);
+}
+
 [[noreturn]] void throw_no_command(std::span<const std::string> args) {
   const bool has_task = is_first_word(args[0]);
   const std::string before = has_task ? args[0] + " " : "";
@@ -84,7 +101,7 @@ bool is_first_word(const std::string& word) {
   if (is_word_missing) throw UsageError(fmt::format("options: '{}' needs another word", args[0]), "write " + list);
   throw UsageError(fmt::format("options: '{}{}' is no command", before, typed),
                    nearest ? fmt::format("did you mean `lockstep {}{}`? `lockstep --help` lists all", before, *nearest)
-                           : "`lockstep --help` lists all commands");
+                           : hint_of_no_command(args, typed));
 }
 
 /// The command that `args` begin with, and the number of its words.

@@ -140,15 +140,22 @@ bool is_open_argument(const Option& option) {
 void check_surplus(std::span<const Option> options, const std::string& command,
                    std::span<const std::string> positionals) {
   size_t num_taken = 0;
-  for (const Option& option : options)
-    if (is_open_argument(option)) num_taken += option.takes_list() ? positionals.size() : 1;
+  std::vector<std::string> names;
+  for (const Option& option : options) {
+    if (!is_open_argument(option)) continue;
+    num_taken += option.takes_list() ? positionals.size() : 1;
+    names.push_back(option.metavar());
+  }
   if (num_taken >= positionals.size()) return;
   const std::string& word = positionals[num_taken];
   throw UsageError(
       fmt::format("options: '{}' does not take the argument '{}'", command, word),
-      ends_with(word, ".py") ? fmt::format("leave '{}' out: flags follow `lockstep {}` directly", word, command)
-      : looks_like_pair(word)
-          ? fmt::format("flags are written --{} VALUE", word.substr(0, word.find('=')))
+      ends_with(word, ".py")  ? fmt::format("leave '{}' out: flags follow `lockstep {}` directly", word, command)
+      : looks_like_pair(word) ? fmt::format("flags are written --{} VALUE", word.substr(0, word.find('=')))
+      : !names.empty()
+          ? fmt::format(
+                "one call takes {} and flags, which begin with '--'; the shell makes several words of a pattern",
+                join(names, " "))
           : "flags begin with '--'; quote patterns such as '{000..099}.tar' so that the shell does not expand them");
 }
 

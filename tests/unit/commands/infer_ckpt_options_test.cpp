@@ -238,7 +238,13 @@ TEST(Commands, UnknownAndLaterCommands) {
   EXPECT_TRUE(holds(line_error("train --lr 1"), "'train' needs another word"));
   EXPECT_TRUE(
       holds(line_error("train clib"), "'train clib' is no command\n  hint: did you mean `lockstep train clip`?"));
+  EXPECT_TRUE(holds(line_error("ckpt list a b"), "one call takes DIR and flags"));
+  EXPECT_TRUE(holds(line_error("train clip a.tar"), "quote patterns such as"));
   EXPECT_TRUE(holds(line_error("ckpt lost d"), "did you mean `lockstep ckpt list`?"));
+  EXPECT_TRUE(holds(line_error("clip --lr 1"), "'clip' is no command\n  hint: did you mean `lockstep train clip`?"));
+  EXPECT_TRUE(holds(line_error("python -m open_clip_train.main --lr 1"),
+                    "`lockstep train clip` takes the flags that follow open_clip_train.main"));
+  EXPECT_TRUE(holds(line_error("nonsense"), "`lockstep --help` lists all commands"));
   EXPECT_THROW(parse_command(Args{}), UsageError);
   for (const CommandInfo& info : command_table()) {
     if (info.is_implemented) continue;
