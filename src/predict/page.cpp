@@ -31,6 +31,17 @@ Interval rate_interval(const CurvePrediction& prediction, size_t index) {
   return {at(step.p95), at(step.p75), at(step.p50), at(step.p25), at(step.p5)};
 }
 
+/// How fast a curve is, as its table tells it: a rate, or the time of the whole work.
+Interval speed_interval(const CurvePrediction& prediction, size_t index) {
+  const Interval rates = rate_interval(prediction, index);
+  if (prediction.curve.time_name.empty()) return rates;
+  return {1 / rates.p95, 1 / rates.p75, 1 / rates.p50, 1 / rates.p25, 1 / rates.p5};
+}
+std::string speed_name(const MeasuredCurve& curve) {
+  return curve.time_name.empty() ? curve.rate_unit : curve.time_name;
+}
+std::string speed_key(const MeasuredCurve& curve) { return curve.time_name.empty() ? "rate" : "time"; }
+
 /// What the clock of the curve is called.
 std::string clock(const CurvePrediction& prediction) {
   return prediction.curve.has_seconds ? "step (s)" : "device s per unit";
@@ -69,19 +80,18 @@ draw::Table steps_table(const CurvePrediction& prediction) {
                    {clock(prediction), "step_s_p50"},
                    {"50 % interval", "interval50", true},
                    {"90 % interval", "interval90", true}};
-  if (!curve.rate_unit.empty()) table.columns.push_back({curve.rate_unit, "rate"});
+  if (!curve.rate_unit.empty()) table.columns.push_back({speed_name(curve), speed_key(curve)});
   table.columns.push_back({"efficiency (%)", "efficiency_pct"});
   table.columns.push_back({"its 90 % interval", "efficiency90", true});
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const Interval& step = prediction.forecast.steps[i].step_s;
-    const Size& size = prediction.targets[i].at;
     const Interval share = efficiency_of(prediction, i);
     std::vector<draw::Cell> row = {
         number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size)),
         number_cell(step.p50, seconds(step.p50)), text_cell(fmt::format("{}-{}", seconds(step.p25), seconds(step.p75))),
         text_cell(fmt::format("{}-{}", seconds(step.p5), seconds(step.p95)))};
     if (!curve.rate_unit.empty()) {
-      const double value = rate(prediction, size, step.p50);
+      const double value = speed_interval(prediction, i).p50;
       row.push_back(number_cell(value, figure(value)));
     }
     row.push_back(number_cell(100 * share.p50, fmt::format("{:.1f}", 100 * share.p50)));
@@ -93,14 +103,14 @@ draw::Table steps_table(const CurvePrediction& prediction) {
 
 draw::Table rates_table(const CurvePrediction& prediction) {
   const MeasuredCurve& curve = prediction.curve;
-  draw::Table table{.id = table_id("rates", prediction), .title = "Predicted rate"};
+  draw::Table table{.id = table_id("rates", prediction), .title = "Predicted " + speed_key(prediction.curve)};
   if (curve.rate_unit.empty()) return table;
   table.columns = {{curve.size_name, "size"},
-                   {curve.rate_unit, "rate_p50"},
-                   {"50 % interval", "rate_interval50", true},
-                   {"90 % interval", "rate_interval90", true}};
+                   {speed_name(curve), speed_key(curve) + "_p50"},
+                   {"50 % interval", speed_key(curve) + "_interval50", true},
+                   {"90 % interval", speed_key(curve) + "_interval90", true}};
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
-    const Interval value = rate_interval(prediction, i);
+    const Interval value = speed_interval(prediction, i);
     const auto range = [](double low, double high) { return text_cell(figure(low) + "-" + figure(high)); };
     table.rows.push_back({number_cell(prediction.targets[i].size, fmt::format("{:g}", prediction.targets[i].size)),
                           number_cell(value.p50, figure(value.p50)), range(value.p25, value.p75),

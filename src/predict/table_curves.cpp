@@ -257,6 +257,7 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   curve.clock_s = steps.clock_s;
   curve.assumed_samples = steps.assumed_samples;
   curve.rate_unit = steps.rate_unit;
+  curve.time_name = steps.time_name;
   curve.rate_per_device = steps.rate_per_device;
   curve.is_strong = steps.is_strong;
   std::move(steps.notes.begin(), steps.notes.end(), std::back_inserter(curve.notes));

@@ -21,6 +21,7 @@ struct MeasuredCurve {
   std::string name{};                ///< "precision fp8"; the file's name where it has one curve.
   std::string size_name{};           ///< "nodes", "GPUs", "devices"
   std::string rate_unit{};           ///< "samples/s", "tokens/s", "TFLOP/s"; empty where no rate is told.
+  std::string time_name{};           ///< "walltime (s)", where the rate is one over such times of the whole work.
   std::vector<CurvePoint> points{};  ///< By size.
   WorkFacts work{};
   std::optional<Machine> machine{};

@@ -297,7 +297,10 @@ class Reader {
         steps_.rate_unit = "tokens/s";
         return;
       case SpeedKind::kTflops: steps_.rate_unit = "TFLOP/s"; return;
-      case SpeedKind::kRelative: steps_.rate_unit = "relative rate"; return;
+      case SpeedKind::kRelative:
+        steps_.rate_unit = "relative rate";
+        if (speed_.is_time) steps_.time_name = time_name();
+        return;
       case SpeedKind::kSamples: steps_.rate_unit = "samples/s"; return;
       case SpeedKind::kStepTime:
       case SpeedKind::kSteps:
@@ -307,6 +310,14 @@ class Reader {
           steps_.rate_unit = rate->unit + "/s";
         return;
     }
+  }
+  /// The column's name, and seconds where "1:02:03" was read as such.
+  std::string time_name() const {
+    std::string name = context_.given_name(speed_.column.c_str());
+    const std::string last_word = core::split(core::plain_name(name), "_").back();
+    const bool names_seconds = last_word == "s" || core::starts_with(last_word, "sec");
+    if (speed_.column == "time_to_solution" && context_.solution_unit_s == 1 && !names_seconds) name += " (s)";
+    return name;
   }
   static std::string batch_unit(const RowBatch& batch) { return batch.samples ? "samples/s" : "tokens/s"; }
 

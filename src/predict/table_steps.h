@@ -34,6 +34,7 @@ struct CurveSteps {
   std::vector<RowStep> rows{};  ///< In the order of the sizes given.
   std::string rate_unit{};      ///< "samples/s"; empty where work is not told.
   double rate_per_device = 1;   ///< Units of the rate of a device and step, at the first size.
+  std::string time_name{};      ///< "walltime (s)", where the rate is one over such times of the whole work.
   bool has_batches = false;     ///< Columns or words tell the batch of every row.
   bool has_seconds = false;
   double clock_s = 0;          ///< Seconds of one unit of the clock: 1, or an assumption; 0 where nothing is known.

@@ -59,6 +59,26 @@ TEST(PredictPage, RatesHaveTheIntervalsOfTheirSteps) {
   EXPECT_TRUE(rates_table(without).columns.empty());
 }
 
+/// Rates of the whole work are one over its time.
+TEST(PredictPage, TimesOfTheWholeWorkAreToldAsTimes) {
+  const core::TempDir folder;
+  const auto predicted = [&](const std::string& table) {
+    core::write_file_atomic(folder.path() / "t.csv", table);
+    return validate_curve(read_table_curves(folder.path() / "t.csv").front(), 2).prediction;  // of 4 and 8 nodes
+  };
+  const CurvePrediction clock = predicted("nodes,walltime\n1,1:00:00\n2,0:31:00\n4,0:16:40\n8,0:09:30\n");
+  const draw::Table times = rates_table(clock), steps = steps_table(clock);
+  EXPECT_EQ(times.title, "Predicted time");
+  EXPECT_EQ(times.columns[1].title, "walltime (s)");
+  EXPECT_NEAR(*times.rows[0][1].value, 3600 / 4.0, 100);
+  EXPECT_EQ(times.rows[0][1].value, steps.rows[0][4].value);
+  const core::Json json = prediction_json(clock).at("predicted").at(0);
+  EXPECT_NEAR(*times.rows[0][1].value * json.at("rate").at("p50").get<double>(), 1, 1e-9);
+  const CurvePrediction minutes = predicted("nodes,time per epoch (min)\n1,60\n2,31\n4,16.7\n8,9.5\n");
+  EXPECT_EQ(rates_table(minutes).columns[1].title, "time per epoch (min)");
+  EXPECT_NEAR(*rates_table(minutes).rows[0][1].value, *times.rows[0][1].value / 60, 1);
+}
+
 TEST(PredictPage, NothingIsLearnedWithoutCalibration) {
   const auto shows = [](const CurvePrediction& prediction) {
     const draw::Document document = predictions_document({prediction}, {});
