@@ -141,7 +141,9 @@ void declare_logging_flags(core::OptionSet& set, RunOptions& o) {
                           {"tensorboard,", "tensorboard"},
                           {",tensorboard", "tensorboard"},
                           {"wandb,tensorboard", "all"},
-                          {"tensorboard,wandb", "all"}},
+                          {"tensorboard,wandb", "all"},
+                          {"wandb, tensorboard", "all"},
+                          {"tensorboard, wandb", "all"}},
        .refused_choices = {{"trackio", "use --report-to tensorboard or wandb"}}});
   set.add("wandb-project-name", &o.wandb_project,
           {.role = OptionRole::kNoInfluence,

@@ -210,13 +210,12 @@ bool are_shares(const core::CsvTable& table, size_t column, const std::string& p
   });
 }
 
-/// Gives one column its known name and unit (`scale`: what its values are times), and says so. Fields that had a
-/// percent sign are no shares.
+/// Gives one column its known name and unit (`scale`: what its values are times), and says so, with `how` behind it
+/// where nothing else is said. Fields that had a percent sign are no shares.
 void rename_column(ResultTable& result, size_t column, const std::string& known, bool has_percent, double scale,
-                   bool is_unit_missing) {
+                   std::string how) {
   core::CsvTable& table = result.table;
   const std::string given = table.columns[column], plain = core::plain_name(given);
-  std::string how;
   if (known == kStepTimeColumn) {
     if (const int decimals = logs::step_time_decimals(plain); decimals > 0) {
       for (auto& row : table.rows) row[column] = in_seconds(row[column], decimals);
@@ -230,11 +229,10 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
   } else if (scale != 1) {
     for (auto& row : table.rows) row[column] = scaled(row[column], scale);
     how = scale > 1 ? fmt::format(", times {:g}", scale) : fmt::format(", divided by {:g}", 1 / scale);
-  } else if (is_unit_missing) {
-    how = ", since it names no unit";
   }
   table.columns[column] = known;
-  result.notes.push_back(fmt::format("Column '{}' was read as {}{}.", given, known, how));
+  const bool is_same_name = how.empty() && core::plain_name(given) == known;  // but for its case
+  if (!is_same_name) result.notes.push_back(fmt::format("Column '{}' was read as {}{}.", given, known, how));
 }
 
 /// DataError for efficiencies of which some are fractions and some percent: "0.97" below "100" or "98%". Those that
@@ -399,8 +397,8 @@ ResultTable read_result_table(const std::filesystem::path& path) {
                                   given, known),
                       "keep one of them, or name the other so that it is not taken for the same");
     const bool is_unit_missing = core::plain_name(given) == "throughput" && unit.known.empty();
-    if (is_new) rename_column(result, column, known, has_percent, scale, is_unit_missing);
-    if (is_new && is_clock) result.notes.back() = fmt::format("Column '{}' was read as {}, in seconds.", given, known);
+    const char* how = is_clock ? ", in seconds" : is_unit_missing ? ", since it names no unit" : "";
+    if (is_new) rename_column(result, column, known, has_percent, scale, how);
   }
   add_sizes(result);
   drop_incomplete_rows(result);

@@ -278,6 +278,11 @@ TEST(ContrastiveOptions, AModelWithFewerIdsThanItsTokenizerIsRefused) {
   check_text_ids(shape);
 }
 
+TEST(ContrastiveOptions, ReportToTakesListsAsOpenClipDoes) {
+  for (const char* list : {"all", "wandb,tensorboard", "wandb, tensorboard", "tensorboard, wandb"})
+    EXPECT_EQ(clip_options(parse_clip({"--report-to", list})).report_to, "all") << list;
+}
+
 TEST(ContrastiveOptions, EvaluationsNameWhatRanksCheckpoints) {
   const auto ranked = [](Args args, const std::string& task) {
     ContrastiveOptions options;

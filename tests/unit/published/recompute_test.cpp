@@ -581,6 +581,16 @@ TEST(Published, PrefixesAndPeriodsOfAUnitAreConverted) {
   EXPECT_EQ(cells_with(rounded, CellVerdict::kUnroundedOnly).size(), 1u) << "2.5 thousand is no more exact than 2.5";
 }
 
+/// A name that differs in case alone is no news.
+TEST(Published, OnlyOtherNamesAreToldAsRead) {
+  const auto notes = [](const std::string& header) {
+    return notes_of_table(table_of(header + "\n1,100\n2,190\n4,350\n"));
+  };
+  EXPECT_FALSE(contains(notes("Nodes,Samples_per_s"), "was read as"));
+  EXPECT_TRUE(contains(notes("Nodes,Samples per second"), "was read as samples_per_s"));
+  EXPECT_TRUE(contains(notes("Nodes,Throughput"), "'Throughput' was read as samples_per_s, since it names no unit"));
+}
+
 TEST(Published, TimesOfAClockAreDurations) {
   const PublishedTable table = table_of("nodes,elapsed\n1,01:30:00\n2,00:47:00\n4,25:00\n8,0-00:14:00\n");
   EXPECT_NEAR(number_of(table, "speedup", 1), 90.0 / 47, 1e-9);
