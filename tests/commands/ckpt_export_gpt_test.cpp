@@ -276,7 +276,7 @@ TEST_F(CkptExportGpt, WhatCannotBeWrittenIsNamed) {
                           Json{{"record_version", 1}, {"attempts", {{{"attempt", 1}, {"task", "clip"}}}}}.dump());
   expect_refused({"ckpt", "export", path("clip"), out, "--names", "huggingface"}, 2,
                  "is of a run of `train clip`, and --names huggingface is of CLAP and GPT");
-  expect_refused({"ckpt", "export", path("clip"), path("m.safetensors"), "--names", "megatron"}, 5,
+  expect_refused({"ckpt", "export", path("clip"), path("clip.safetensors"), "--names", "megatron"}, 5,
                  "is the record of the task \"clip\", expected \"gpt\"");
 }
 
