@@ -35,7 +35,8 @@ inline config::RobertaShape golden_text_shape(const core::Json& text, int64_t co
 
 /// The shape of a golden file, without random dropping.
 inline config::ClapShape golden_clap_shape(const std::string& golden) {
-  const core::Json sizes = clap_sizes(golden), audio = sizes["audio"], sound = sizes["sound"];
+  const core::Json sizes = clap_sizes(golden);
+  const core::Json &audio = sizes["audio"], &sound = sizes["sound"];
   config::ClapShape shape;
   shape.name = golden;
   shape.embed_dim = sizes["projection"];
