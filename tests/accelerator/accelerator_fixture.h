@@ -110,6 +110,12 @@ class AcceleratorFixture : public TrainFixture {
     *std::next(device) = "auto";
     return args;
   }
+  /// Five steps.
+  std::vector<std::string> clip_args(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> args = on_any_device(train_args(name, {"--max-steps", "5"}));
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
   std::vector<std::string> gpt_args(const std::string& name, const std::vector<std::string>& more) const {
     std::vector<std::string> args;
     for (const char* word : {"train",
@@ -230,11 +236,22 @@ class AcceleratorFixture : public TrainFixture {
       EXPECT_NEAR(*got_steps[i].grad_norm, *want_steps[i].grad_norm, 10 * relative * *want_steps[i].grad_norm);
     }
   }
-  /// The last checkpoints hold the same bytes.
+  /// The last checkpoints hold the same files of tensors, those of each rank among them, with the same bytes.
   void expect_same_files(const std::string& name, const std::string& want) const {
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
-      EXPECT_EQ(core::read_file(newest_checkpoint(name) / file), core::read_file(newest_checkpoint(want) / file))
-          << file;
+    const auto tensors = [&](const std::string& run) {
+      std::map<std::string, std::string> bytes_of;
+      for (const auto& file : fs::directory_iterator(newest_checkpoint(run)))
+        if (file.path().extension() == ".safetensors")
+          bytes_of[file.path().filename().string()] = core::read_file(file.path());
+      return bytes_of;
+    };
+    const auto got = tensors(name), expected = tensors(want);
+    EXPECT_GE(expected.size(), 2u) << "weights and the optimiser's state";
+    ASSERT_EQ(got.size(), expected.size());
+    for (const auto& [file, bytes] : expected) {
+      ASSERT_TRUE(got.contains(file)) << file;
+      EXPECT_TRUE(got.at(file) == bytes) << file;
+    }
   }
 
  private:

@@ -13,7 +13,7 @@ class FaultsOnAccelerator : public AcceleratorFixture {
   /// A rank has the fault in its third step.
   std::vector<ProgramResult> run_with(const std::string& kind, int rank = 1) const {
     return run_ranks(
-        2, on_any_device(train_args("fault", {"--local-loss", "--gather-with-grad", "--dist-timeout", "1800"})), 2,
+        2, clip_args("fault", {"--local-loss", "--gather-with-grad", "--dist-timeout", "1800"}), 2,
         {{"LOCKSTEP_FAULT", fmt::format("{} rank={} from=2", kind, rank)}, {"LOCKSTEP_RUN_FOLDER_FILE", {}}});
   }
   void expect_noticed(const ProgramResult& survivor, const char* text) const {

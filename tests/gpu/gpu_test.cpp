@@ -1,28 +1,19 @@
 // What a machine with a GPU must show first: every task computes on it what it computes on the CPU. Skipped elsewhere.
-// LOCKSTEP_GPU_TESTS=simulated runs the cases on the simulated accelerator: a trial of the tests, not of GPUs.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "accelerator/accelerator_fixture.h"
 #include "comm/backend_nccl.h"
-#include "core/env.h"
+#include "gpu/gpu_fixture.h"
 #include "hw/counters.h"
-#include "hw/gpus.h"
 
 namespace lockstep::tests {
 namespace {
 
-bool is_trial() { return core::env("LOCKSTEP_GPU_TESTS") == "simulated"; }
-
 /// Kernels sum in another order.
 constexpr double kFp32 = 5e-3;
 
-class Gpu : public AcceleratorFixture {
+class Gpu : public GpuFixture {
  protected:
-  void SetUp() override {
-    if (!is_trial() && !hw::find_gpus().any())
-      GTEST_SKIP() << "no GPU of NVIDIA is here (/dev, /proc/driver/nvidia, PCI): never run on this machine";
-  }
   static ProgramResult on_gpu(std::vector<std::string> args) {
     if (is_trial()) return run(std::move(args), 1);
     args.insert(args.begin(), LOCKSTEP_BUILD_DIR "/lockstep-engine");
@@ -37,14 +28,8 @@ class Gpu : public AcceleratorFixture {
     ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
     expect_close_runs("gpu", "cpu", relative);
   }
-  /// fp32 throughout: TF32 keeps 10 bits of it.
   template <typename Args> void expect_parity_in_fp32(const Args& args) const {
-    const auto exact = [&](const std::string& name) {
-      auto words = args(name);
-      words.insert(words.end(), {"--no-tf32", "--no-cudnn-tf32", "--no-cudnn-benchmark"});
-      return words;
-    };
-    expect_parity(exact, kFp32);
+    expect_parity([&](const std::string& name) { return in_full_fp32(args(name)); }, kFp32);
   }
 };
 
@@ -132,6 +117,32 @@ TEST_F(Gpu, NcclWithOneRank) {
   backend->start({.kind = comm::OpKind::kReduceScatter, .tensor = scattered, .input = x})();
   const auto want = at::arange(1000).to(at::kFloat);
   for (const auto& tensor : {x, gathered, scattered}) EXPECT_TRUE(tensor.cpu().equal(want));
+}
+
+TEST_F(Gpu, TooLittleMemoryIsExplained) {
+  if (is_trial()) GTEST_SKIP() << "the simulation has other cases of this";
+  const auto ended =
+      on_gpu(gpt_args("large", {"--hidden-size", "2048", "--seq-length", "2048", "--max-position-embeddings", "2048",
+                                "--micro-batch-size", "4096", "--global-batch-size", "4096"}));
+  EXPECT_EQ(ended.exit_code, 6) << ended.err;
+  for (const char* part : {"CUDA out of memory", "planned: ", "--micro-batch-size"})
+    EXPECT_NE(ended.err.find(part), std::string::npos) << part << " in " << ended.err;
+}
+
+TEST_F(Gpu, RanksAndNamesBeyondTheDevicesAreRefused) {
+  if (is_trial()) GTEST_SKIP() << "the simulation has no driver";
+  const auto num_gpus = hw::ask_driver().gpus.size();
+  std::vector<std::string> args = gpt_args("crowd", {"--device", "cuda"});
+  args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(num_gpus + 1), "--"});
+  const auto crowd = run_lockstep(args, {{"CUDA_VISIBLE_DEVICES", std::nullopt}});
+  EXPECT_EQ(crowd.exit_code, 6) << crowd.err;
+  EXPECT_NE(crowd.err.find(std::to_string(num_gpus + 1) + " local ranks"), std::string::npos) << crowd.err;
+
+  args = gpt_args("absent", {"--device", "cuda"});
+  args.insert(args.begin(), LOCKSTEP_BUILD_DIR "/lockstep-engine");
+  const auto absent = run_program(args, {{"CUDA_VISIBLE_DEVICES", "99"}});
+  EXPECT_EQ(absent.exit_code, 6) << absent.err;
+  EXPECT_NE(absent.err.find("names device '99'"), std::string::npos) << absent.err;
 }
 
 TEST_F(Gpu, EnergyIsCounted) {
