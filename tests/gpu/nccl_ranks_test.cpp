@@ -124,7 +124,7 @@ TEST_F(NcclFaults, RankThatDiesWithoutAWord) {
 TEST_F(NcclFaults, RankZeroThatDiesWithoutAWord) {
   const auto ranks = run_with("die", 0, "1800");
   EXPECT_EQ(ranks[0].exit_code, 128 + SIGKILL);
-  expect_noticed(ranks[1], "served by rank 0 is lost");
+  expect_noticed(ranks[1], "served by rank 0 ");  // its connection is lost, or it does not answer
 }
 
 TEST_F(NcclFaults, RankThatStandsStill) {
