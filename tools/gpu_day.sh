@@ -13,8 +13,8 @@ minutes
 
 Parts, each with its share of the time; one that fails ends none of the others:
 
-    tests       CTest label gpu: every task against the CPU in fp32 and bf16,
-                NCCL with one rank, resume, profile, FP8, energy
+    tests       test_gpu: every task against the CPU in fp32 and bf16, ranks
+                over NCCL that share a GPU, resume, profile, FP8, energy
     op          matrix products, copies, attention: the peaks that the next
                 parts are compared with
     vit_b_32    training steps: samples/s, TFLOP/s, share of the peak, memory
@@ -106,7 +106,8 @@ EOF
 fi
 
 [ "$device" = cpu ] && export LOCKSTEP_GPU_TESTS=simulated
-part tests 200 "$build/test_gpu" "--gtest_output=xml:$scratch/tests.xml"
+shards=$((($(nproc) + 3) / 4))  # a case has up to four processes
+part tests 200 tools/run_shards.sh "$((shards < 6 ? shards : 6))" "$scratch/tests.xml" "$build/test_gpu"
 part op 60 "$lockstep" bench op "${ops[@]}" "${steps[@]}" --device "$device" --json
 peak=()
 if [ -z "$tiny" ] && python3 tools/gpu_day_table.py --result "$output/gpu_op.json" > "$scratch/peak.json"; then

@@ -95,8 +95,9 @@ def main():
         ).splitlines(),
     }
     output = pathlib.Path(options.out).read_text(errors='replace')
-    if pathlib.Path(options.xml).exists():
-        document['cases'] = test_results(options.xml)
+    xml = pathlib.Path(options.xml)
+    for part in sorted(xml.parent.glob(xml.name + '.*')):
+        document.setdefault('cases', []).extend(test_results(part))
     if (pathlib.Path(options.run) / 'steps.jsonl').exists():
         document['result'] = run_summary(pathlib.Path(options.run))
         document['plan'] = planned(options.command)

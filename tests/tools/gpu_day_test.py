@@ -45,7 +45,7 @@ class GpuDay(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         for name in ("tools", "build", "bench/results"):
             (self.folder / name).mkdir(parents=True)
-        for name in ("gpu_day.sh", "gpu_day_part.py", "gpu_day_table.py"):
+        for name in ("gpu_day.sh", "run_shards.sh", "gpu_day_part.py", "gpu_day_table.py"):
             shutil.copy(ROOT / "tools" / name, self.folder / "tools")
         for name, text in (("test_gpu", TEST_PROGRAM), ("lockstep", PROGRAM)):
             (self.folder / "build" / name).write_text(text)
