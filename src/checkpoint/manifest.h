@@ -86,6 +86,9 @@ struct CheckpointEntry {
 /// Manifests are read, files are not. An absent folder gives none; one that cannot be read throws CheckpointError.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& run_folder);
 
+/// The hint of an error: what to give instead of a checkpoint that was named and is damaged.
+std::string instead_of_damaged(const std::filesystem::path& folder);
+
 enum class Presence {
   kAbsent,
   kPresent,

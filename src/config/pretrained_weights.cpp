@@ -268,6 +268,12 @@ const PretrainedRow* find_tag(std::string_view named, std::string_view model) {
   return nullptr;
 }
 
+/// Where its weights lie in a local cache.
+std::optional<fs::path> find_weights(const PretrainedRow& row) {
+  if (const auto file = find_in_hub_caches(row.repository, kHubFiles)) return file;
+  return row.file.empty() ? std::nullopt : find_in_openclip_caches(row.file);
+}
+
 fs::path from_hub(std::string_view flag, const std::string& named, std::string_view repository) {
   if (const auto file = find_in_hub_caches(repository, kHubFiles)) return *file;
   throw UsageError(fmt::format("options: {} '{}' is not in a local cache: no weights of {} below {}", flag, named,
@@ -312,9 +318,23 @@ fs::path pretrained_file(std::string_view flag, const std::string& named, std::s
   if (const std::string_view repository = hub_repository(named); !repository.empty())
     return from_hub(flag, named, repository);
   if (!tag) throw_unknown_tag(flag, named, model);
-  if (!tag->file.empty() && !find_in_hub_caches(tag->repository, kHubFiles))
-    if (const auto own = find_in_openclip_caches(tag->file)) return *own;
+  if (const auto file = find_weights(*tag)) return *file;
   return from_hub(flag, named, tag->repository);
+}
+
+std::string pretrained_list() {
+  std::string list = fmt::format("{:<29} {:<34} {}\n", "model", "tag", "in local cache");
+  size_t num_rows = 0, num_here = 0;
+  for (const PretrainedRow& row : kPretrained) {
+    const bool is_here = find_weights(row).has_value();
+    list += fmt::format("{:<29} {:<34} {}\n", row.model, row.tag, is_here ? "yes" : "-");
+    ++num_rows;
+    num_here += is_here ? 1 : 0;
+  }
+  return list + fmt::format(
+                    "\n{} of {} are in a local cache; nothing is downloaded. For others --model and\n"
+                    "--pretrained say which repository of the Hugging Face Hub has it.\n",
+                    num_here, num_rows);
 }
 
 std::string gelu_warning(const std::string& named, std::string_view model, bool has_quick_gelu) {

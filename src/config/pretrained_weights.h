@@ -16,6 +16,9 @@ namespace lockstep::config {
 /// is named in it.
 std::filesystem::path pretrained_file(std::string_view flag, const std::string& named, std::string_view model);
 
+/// The models and tags of weights that --pretrained knows, and which lie in a local cache, for a terminal.
+std::string pretrained_list();
+
 /// A warning where weights that OpenCLIP 3.3.0 lists by a tag want the other kind of GELU than the model has
 /// (x sigmoid(1.702 x) or the exact one); "" else. They load all the same, and are worse for it.
 std::string gelu_warning(const std::string& named, std::string_view model, bool has_quick_gelu);

@@ -16,8 +16,8 @@ void require_file(const fs::path& path, std::string_view what, std::string_view 
                      std::string(hint));
 }
 
-std::string read_named_file(const fs::path& path, std::string_view what) {
-  require_file(path, what);
+std::string read_named_file(const fs::path& path, std::string_view what, std::string_view hint) {
+  require_file(path, what, hint);
   return read_file_or_pipe(path);
 }
 

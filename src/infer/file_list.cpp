@@ -80,7 +80,7 @@ std::string name_in(const fs::path& folder, const fs::path& file) {
 }
 
 std::vector<std::string> read_lines(const fs::path& path) {
-  std::string content = core::read_named_file(path, "list of texts");
+  std::string content = core::read_named_file(path, "list of texts", "give a file with one text per line");
   if (!content.empty() && content.back() == '\n') content.pop_back();
   if (content.empty()) throw DataError(fmt::format("infer: '{}' holds no text", path.string()), "one text per line");
   auto lines = core::split(content, "\n");

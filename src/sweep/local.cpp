@@ -80,12 +80,13 @@ bool has_stopped(ResultKind kind, int code) {
   return code == static_cast<int>(ExitCode::kRequeue);
 }
 
-/// What became of a point, from the exit code of its launcher and its result.
-void note_end(const fs::path& folder, ResultKind kind, PointRecord& point, const core::ExitStatus& status) {
+/// What became of a point, from the exit code of its launcher and its result. `is_cut_off`: the user ended it at once.
+void note_end(const fs::path& folder, ResultKind kind, PointRecord& point, const core::ExitStatus& status,
+              bool is_cut_off) {
   const int code = status.shell_code();
-  point.status = code == 0                 ? PointStatus::kFinished
-                 : has_stopped(kind, code) ? PointStatus::kStopped
-                                           : PointStatus::kFailed;
+  point.status = code == 0                               ? PointStatus::kFinished
+                 : is_cut_off || has_stopped(kind, code) ? PointStatus::kStopped
+                                                         : PointStatus::kFailed;
   const RunOutcome outcome = read_outcome(folder / point.run, core::unix_seconds());
   point.message = code == 0 ? "" : outcome.message;
   if (point.status == PointStatus::kFailed && point.message.empty())
@@ -111,7 +112,7 @@ int run_local(const fs::path& folder, SweepState& state, const std::vector<int64
     const core::ExitStatus status =
         watch(process, request, point, [&] { show_point(state, point, folder, at, indexes.size(), start); });
     append_event(folder / point.events, "end", job, status.shell_code());
-    note_end(folder, kind, point, status);
+    note_end(folder, kind, point, status, request.count() > 1);
     write_state(folder, state);
     core::end_progress();
     core::log_info("sweep: {}/{} {}: {} after {}{}", at + 1, indexes.size(), point.axes_text(), to_text(point.status),

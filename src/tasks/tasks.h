@@ -46,6 +46,7 @@ struct FrontTaskRow {
   std::vector<std::string> programs{};                 ///< Modules and scripts of others whose flags this task takes.
   std::string (*list_models)() = nullptr;              ///< What --list-models prints, where the task has it.
   std::string (*list_models_on_terminal)() = nullptr;  ///< The same for eyes, on a terminal.
+  std::string (*list_pretrained)() = nullptr;          ///< What --list-pretrained prints, likewise.
   /// Sets the options of `infer classify` that say what weights belong to and how pictures are prepared to those of the
   /// run of this task that `weights` is of, or of the configuration that they bring along; what the user has given
   /// stays. False where neither is there.

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "config/clip_list.h"
+#include "config/pretrained_weights.h"
 #include "core/strings.h"
 #include "tasks/contrastive/front/contrastive_front.h"
 #include "tasks/contrastive/front/contrastive_layouts.h"
@@ -22,6 +23,7 @@ std::span<const FrontTaskRow> front_tasks() {
        .programs = {"open_clip_train.main", "open_clip_train/main.py", "training.main", "training/main.py"},
        .list_models = config::openclip_models_page,
        .list_models_on_terminal = config::openclip_models_list,
+       .list_pretrained = config::pretrained_list,
        .layouts = contrastive_layouts},
       {.name = "clap",
        .summary = "train a CLAP model on sounds and captions",

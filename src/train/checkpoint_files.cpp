@@ -98,8 +98,7 @@ std::vector<std::string> files_named(const checkpoint::CheckpointManifest& manif
 
 }  // namespace
 
-void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint,
-                   const checkpoint::VerifyFunction& verify) {
+void require_whole(const std::filesystem::path& folder, bool with_optimizer, const checkpoint::VerifyFunction& verify) {
   checkpoint::CheckpointManifest manifest = checkpoint::read_manifest(folder);
   if (!with_optimizer)
     std::erase_if(manifest.files,
@@ -109,7 +108,7 @@ void require_whole(const std::filesystem::path& folder, bool with_optimizer, con
     throw CheckpointError(
         fmt::format("train: checkpoint '{}' {}: {}", folder.string(),
                     check.is_unreadable ? "cannot be read" : "is damaged", core::join(check.problems, "; ")),
-        hint);
+        checkpoint::instead_of_damaged(folder));
 }
 
 bool is_in_parts(const CheckpointState& state) { return state.shards != nullptr || state.layout.holds_part; }

@@ -16,7 +16,7 @@ bool is_in_parts(const CheckpointState& state);
 
 /// CheckpointError that names the files of a checkpoint that are not what its manifest says, by size and hash. Without
 /// the optimiser those of the model alone are looked at: it may have been copied without it.
-void require_whole(const std::filesystem::path& folder, bool with_optimizer, const std::string& hint,
+void require_whole(const std::filesystem::path& folder, bool with_optimizer,
                    const checkpoint::VerifyFunction& verify = checkpoint::verify_hashes);
 
 /// Names of the files of the model and of the optimiser in a checkpoint.

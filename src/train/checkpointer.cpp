@@ -232,7 +232,7 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
                           checkpoint::is_there(folder) ? fmt::format("it has no {}", checkpoint::kManifestName)
                                                        : "it does not exist"),
               hint_of_no_checkpoint(folder));
-        require_whole(folder, /*with_optimizer=*/true, "use --resume latest to take the newest whole one", verify);
+        require_whole(folder, /*with_optimizer=*/true, verify);
         return "";
       });
   return load(folder);

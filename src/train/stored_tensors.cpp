@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/weights_tensors.h"
@@ -171,7 +172,7 @@ void StoredTensors::fail_incomplete(const std::string& name, int64_t num_found, 
   throw CheckpointError(
       fmt::format("train: the parts of '{}' in checkpoint '{}' do not make a whole: elements={}, expected={}", name,
                   folder_.string(), num_found, num_wanted),
-      "use --resume latest to take the newest whole checkpoint");
+      checkpoint::instead_of_damaged(folder_));
 }
 
 }  // namespace lockstep::train

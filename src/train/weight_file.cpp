@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 fs::path checkpoint_folder(const fs::path& named) {
   if (fs::exists(named / checkpoint::kManifestName)) {
-    require_whole(named, /*with_optimizer=*/false, "copy it again, or name another checkpoint of the run");
+    require_whole(named, /*with_optimizer=*/false);
     return named;
   }
   const auto choice = checkpoint::choose_latest(named);

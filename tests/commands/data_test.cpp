@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -218,6 +220,21 @@ TEST(DataCommand, ARangeThatIsTooLongIsToldOnce) {
   EXPECT_NE(indexed.out.find("missing: " + set + "/train-000001.tar"), std::string::npos) << indexed.out;
   EXPECT_NE(indexed.out.find("and 6 more"), std::string::npos) << indexed.out;
   EXPECT_EQ(std::count(indexed.out.begin(), indexed.out.end(), '\n'), 3) << indexed.out;
+  const ProgramResult verified = run_lockstep({"data", "verify", set + "/train-{000000..000009}.tar"});
+  EXPECT_EQ(verified.exit_code, 4);
+  EXPECT_NE(verified.out.find("check the range in the braces"), std::string::npos) << verified.out;
+}
+
+TEST(DataCommand, ATableIsNoShard) {
+  const core::TempDir folder;
+  const std::string table = (folder.path() / "pictures.csv").string();
+  std::ofstream(table) << "filepath,title\na.jpg,a cat\n";
+  for (const char* command : {"index", "verify", "inspect"}) {
+    const auto refused = run_lockstep({"data", command, table});
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find("pictures.csv' is a table, expected shards"), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("--dataset-type csv"), std::string::npos) << refused.err;
+  }
 }
 
 TEST(DataCommand, OtherSettingsOfADemoSetAreNamed) {

@@ -1,5 +1,8 @@
-// A CoCa model from its first step to captions of pictures; the list of models.
+// A CoCa model from its first step to captions of pictures; the lists of models and of weights.
 #include <algorithm>
+#include <fstream>
+#include <map>
+#include <sstream>
 
 #include "commands/train_fixture.h"
 #include "core/strings.h"
@@ -137,6 +140,28 @@ TEST(ListModels, NamesEachConfigurationOnce) {
   for (const char* row :
        {"| ViT-B-32 | 151.3 | 14.8 |", "| coca_ViT-L-14 |", "| MobileCLIP-S1 |", "| mt5-xl-ViT-H-14 |"})
     EXPECT_NE(listed.out.find(row), std::string::npos) << row;
+}
+
+/// One tag's weights lie in a cache; the others do not.
+TEST(ListPretrained, NamesTheTagsAndWhichAreHere) {
+  const core::TempDir cache;
+  const auto snapshot = cache.path() / "models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K" / "snapshots" / "main";
+  std::filesystem::create_directories(snapshot);
+  std::ofstream(snapshot / "open_clip_model.safetensors") << "weights";
+  const auto listed = run_lockstep({"train", "clip", "--list-pretrained"}, {{"HF_HUB_CACHE", cache.path().string()},
+                                                                            {"XDG_CACHE_HOME", cache.path().string()}});
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  std::map<std::string, std::string> here;  // by "model tag"
+  for (const std::string& line : core::split(listed.out, "\n")) {
+    EXPECT_LE(line.size(), 80u) << line;
+    std::istringstream words(line);
+    std::string model, tag, is_here;
+    if (words >> model >> tag >> is_here) here[model + " " + tag] = is_here;
+  }
+  EXPECT_EQ(here["ViT-B-32 laion2b_s34b_b79k"], "yes");
+  EXPECT_EQ(here["ViT-B-32 openai"], "-");
+  EXPECT_EQ(here["coca_ViT-L-14 laion2b_s13b_b90k"], "-");
+  EXPECT_NE(listed.out.find("1 of "), std::string::npos) << listed.out;
 }
 
 }  // namespace

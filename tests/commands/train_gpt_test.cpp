@@ -674,6 +674,11 @@ TEST_F(TrainGpt, TheVocabularyIsTheTokenizers) {
   EXPECT_NE(elsewhere.at("warnings").dump().find("'/nonexistent/tokenizer.json' is not here"), std::string::npos)
       << elsewhere.at("warnings");
 
+  const auto unloaded = run_lockstep({"train", "gpt", "--dry-run", "--model", "gpt2", "--mock-data", "--train-iters",
+                                      "4", "--load", "/nonexistent/run"});
+  EXPECT_EQ(unloaded.exit_code, 2) << unloaded.err;
+  EXPECT_NE(unloaded.out.find("--load '/nonexistent/run' is not here"), std::string::npos) << unloaded.out;
+
   const std::vector<std::string> data = {
       "--data-path", path("corpus_text_document"), "--tokenizer-model", path("bpe"), "--train-iters", "4"};
   const auto run = [&](const std::vector<std::string>& more) {

@@ -441,7 +441,7 @@ TEST_F(TrainResume, OnlyDamagedCheckpointsAreAnError) {
   std::ofstream(model, std::ios::binary) << bytes;
   for (const auto& [resume, message, hint] :
        {std::tuple("latest", "none of the 1 checkpoints in", "start a run of another name"),
-        std::tuple(only.c_str(), "is damaged: ", "use --resume latest"),
+        std::tuple(only.c_str(), "is damaged: ", "lockstep ckpt list"),
         std::tuple("/nonexistent/step-00000002.a1", "is no checkpoint: it does not exist", "--resume latest"),
         std::tuple(run.c_str(), "is no checkpoint: it has no manifest.json", "--name 'bad' --resume latest")}) {
     const auto refused = train("bad", {"--resume", resume});

@@ -67,6 +67,14 @@ constexpr const char* kDataUsage =
 
 constexpr size_t kShownMissing = 3;  // shards
 
+void refuse_table(const std::string& shard) {
+  const std::string extension = core::to_lower_ascii(std::filesystem::path(shard).extension().string());
+  if (extension != ".csv" && extension != ".tsv") return;
+  throw UsageError(
+      fmt::format("data: '{}' is a table, expected shards (.tar)", shard),
+      fmt::format("a table needs no index; training reads it by --dataset-type csv --train-data '{}'", shard));
+}
+
 /// Flags that index and verify share.
 struct ShardFlags {
   std::vector<std::string> lists;
@@ -96,6 +104,7 @@ struct ShardFlags {
     for (const std::string& list : lists)
       for (data::ShardSource& source : data::parse_shard_sources(list, ""))
         job.shards.insert(job.shards.end(), source.shards.begin(), source.shards.end());
+    for (const std::string& shard : job.shards) refuse_table(shard);
     job.on_progress = [total = job.shards.size()](int64_t done, const std::string& shard) {
       core::show_progress(fmt::format("{}/{} shards  {}", done, total, shard));
     };
@@ -244,15 +253,16 @@ int run_verify(std::span<const std::string> args) {
     core::print("{}: {} whole, {} missing, {} damaged; {}\n", core::counted(results.size(), "shard"),
                 static_cast<int64_t>(results.size()) - num_missing - num_damaged, num_missing, num_damaged,
                 core::counted(num_samples, "sample"));
+    const auto missing = std::find_if(results.begin(), results.end(), [](const auto& each) { return each.is_missing; });
+    if (missing != results.end()) core::print("  {}\n", data::missing_shard_hint(missing->shard));
     for (const auto& [what, sum] : {std::pair("picture", &pictures), std::pair("recording", &recordings)})
       if (sum->num_seen > 0) core::print("{} decoded: {} bad\n", core::counted(sum->num_seen, what), sum->num_bad);
     if (num_unchecked > 0)
       core::print(
-          "{} shards have no index: their structure was checked{}, but not whether they are what they were (`lockstep "
-          "data index`)\n",
-          num_unchecked,
-          pictures.num_seen > 0     ? ", and their pictures"
-          : recordings.num_seen > 0 ? ", and their recordings"
+          "{} without an index: structure checked{}, but not whether it is what it was (`lockstep data index`)\n",
+          core::counted(num_unchecked, "shard"),
+          pictures.num_seen > 0     ? ", and pictures"
+          : recordings.num_seen > 0 ? ", and recordings"
                                     : "");
   }
   return num_missing + num_damaged + pictures.num_bad + recordings.num_bad == 0 ? 0 : static_cast<int>(ExitCode::kData);

@@ -44,14 +44,17 @@ bool asks_for_help(const std::string& word) { return word == "--help" || word ==
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
-/// `train TASK --list-models`: whatever else is asked, the list is printed and nothing run.
+/// `train TASK --list-models` or --list-pretrained: whatever else is asked, the list is printed and nothing run.
 std::string (*asked_list(const Args& args))() {
-  if (args.size() < 3 || args[0] != "train" || std::find(args.begin(), args.end(), "--list-models") == args.end())
-    return nullptr;
-  for (const tasks::FrontTaskRow& row : tasks::front_tasks())
-    if (row.name == args[1])
-      return row.list_models_on_terminal != nullptr && stdout_is_terminal() ? row.list_models_on_terminal
-                                                                            : row.list_models;
+  if (args.size() < 3 || args[0] != "train") return nullptr;
+  const auto asks_for = [&](const char* flag) { return std::find(args.begin(), args.end(), flag) != args.end(); };
+  for (const tasks::FrontTaskRow& row : tasks::front_tasks()) {
+    if (row.name != args[1]) continue;
+    if (asks_for("--list-pretrained")) return row.list_pretrained;
+    if (!asks_for("--list-models")) return nullptr;
+    return row.list_models_on_terminal != nullptr && stdout_is_terminal() ? row.list_models_on_terminal
+                                                                          : row.list_models;
+  }
   return nullptr;
 }
 

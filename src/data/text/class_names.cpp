@@ -19,7 +19,7 @@ constexpr std::string_view kPlace = "{}";
 
 /// Lines without their ends ("\n" or "\r\n"); empty ones at the end of the file are gone.
 std::vector<std::string> read_lines(const std::filesystem::path& path, std::string_view what, const std::string& hint) {
-  std::string content = core::read_named_file(path, what);
+  std::string content = core::read_named_file(path, what, "give the path of a file: " + hint);
   if (core::starts_with(content, "\xEF\xBB\xBF")) content.erase(0, 3);
   std::vector<std::string> lines = core::split(content, "\n");
   for (std::string& line : lines) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "core/print.h"
 #include "core/strings.h"
@@ -18,6 +19,16 @@ constexpr double kShareOfTheRest = 0.1;  // of the device: kernels, allocator, l
 DeviceRoom room_on(double planned_bytes, double device_bytes) {
   if (planned_bytes > device_bytes) return DeviceRoom::kTooSmall;
   return planned_bytes > (1 - kShareOfTheRest) * device_bytes ? DeviceRoom::kDoubtful : DeviceRoom::kFits;
+}
+
+void look_for_input(const std::string& flag, const std::string& path, std::vector<std::string>& missing) {
+  std::error_code ignored;
+  if (path.empty() || path.find("://") != std::string::npos || std::filesystem::exists(path, ignored)) return;
+  missing.push_back(fmt::format("{} '{}' is not here", flag, path));
+}
+
+void look_for_checkpoint(const config::RunOptions& options, std::vector<std::string>& missing) {
+  if (options.resume && *options.resume != "latest") look_for_input("--resume", *options.resume, missing);
 }
 
 DryRunFact command_fact(const core::OptionSet& set) { return {"command", "command", set.command(), set.command()}; }

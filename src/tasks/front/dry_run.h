@@ -56,6 +56,12 @@ struct RankMemory {
   bool is_gpu = false;
 };
 
+/// Adds "--load '/a' is not here" to `missing` where the command line names such a file or folder and it is not here;
+/// nothing for "" and for addresses.
+void look_for_input(const std::string& flag, const std::string& path, std::vector<std::string>& missing);
+/// Of --resume PATH likewise.
+void look_for_checkpoint(const config::RunOptions& options, std::vector<std::string>& missing);
+
 DryRunFact command_fact(const core::OptionSet& set);
 DryRunFact world_fact(const WorldSize& world);
 

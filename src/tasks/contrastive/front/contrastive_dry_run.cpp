@@ -107,17 +107,13 @@ std::string what_to_do(const UsageError& error) {
 /// Files and folders that the command line names and that are not here, a sentence each.
 std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   std::vector<std::string> missing;
-  const auto look_for = [&](const std::string& flag, const std::string& path) {
-    std::error_code ignored;
-    if (!path.empty() && !fs::exists(path, ignored)) missing.push_back(fmt::format("{} '{}' is not here", flag, path));
-  };
   for (const auto& [flag, spec] :
        {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
         std::pair("--imagenet-val", options.imagenet_val), std::pair("--imagenet-v2", options.imagenet_v2),
         std::pair("--zeroshot-data", options.zeroshot_data)}) {
     const bool is_shards = spec.find(".tar") != std::string::npos || data::is_streamed(spec);
     if (!is_shards)
-      look_for(flag, spec);
+      look_for_input(flag, spec, missing);
     else
       for (const std::string& shards : missing_shards(flag, spec)) missing.push_back(shards);
   }
@@ -133,11 +129,10 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   if (options.has_teacher()) look_for_weights([&] { find_teacher_weights(options); });
   if (!options.resume)  // else a checkpoint has all weights
     look_for_weights([&] { config::find_tower_weights(tower_weight_names(options), contrastive_shape_of(options)); });
-  look_for("--classnames", options.classnames);
-  look_for("--templates", options.templates);
-  look_for("--tokenizer-vocab", options.tokenizer_vocab);
-  if (options.resume && *options.resume != "latest" && !data::is_streamed(*options.resume))
-    look_for("--resume", *options.resume);
+  look_for_input("--classnames", options.classnames, missing);
+  look_for_input("--templates", options.templates, missing);
+  look_for_input("--tokenizer-vocab", options.tokenizer_vocab, missing);
+  look_for_checkpoint(options, missing);
   return missing;
 }
 

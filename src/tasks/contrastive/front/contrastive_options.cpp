@@ -358,10 +358,15 @@ void declare_model(core::OptionSet& set, ContrastiveOptions& o) {
                            : "Name of an OpenCLIP model (ViT-B-32, RN50, ...), a JSON file in OpenCLIP's format, or a "
                              "configuration with weights beside it: hf-hub:ORG/NAME in a local cache, local-dir:DIR.",
        .metavar = o.is_clap() ? "NAME|FILE.json" : "NAME|FILE.json|hf-hub:ORG/NAME|local-dir:DIR"});
-  if (!o.is_clap())
+  if (!o.is_clap()) {
     set.add("list-models", &o.list_models,
             {.role = OptionRole::kNoInfluence,
              .help = "Print OpenCLIP's configurations, which are all here, with their sizes, and end."});
+    set.add("list-pretrained", &o.list_pretrained,
+            {.role = OptionRole::kNoInfluence,
+             .help = "Print the models and tags that --pretrained knows, and which of them are in a local cache, and "
+                     "end."});
+  }
   set.add(
       "pretrained", &o.pretrained,
       {.role = OptionRole::kConfiguration,

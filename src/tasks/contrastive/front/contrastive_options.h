@@ -84,6 +84,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
 
   // Model and precision
   bool list_models = false;                     // --list-models; the front prints the list and ends
+  bool list_pretrained = false;                 // --list-pretrained; likewise
   std::string pretrained;                       // --pretrained FILE
   bool grad_checkpointing = false;              // --grad-checkpointing
   std::optional<int64_t> force_context_length;  // --force-context-length

@@ -222,8 +222,7 @@ std::string choose_snapshot(const GptOptions& options, const checkpoint::VerifyF
   };
   if (!is_checkpoint && !is_run()) return "";
   const auto whole = [&](const std::filesystem::path& folder) {
-    train::require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim,
-                         "copy it again, or begin with another checkpoint", verify);
+    train::require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim, verify);
     return folder.string();
   };
   if (is_checkpoint) return whole(load);

@@ -259,6 +259,8 @@ void add_inputs(const GptOptions& options, const GptLayout& layout, DryRunPage& 
   const std::vector<MissingFile> missing = missing_data_files(options);
   for (const MissingFile& file : missing)
     page.missing.push_back(fmt::format("{}: '{}' is not here; {}", file.flag, file.path, file.hint));
+  look_for_input("--load", options.load, page.missing);
+  look_for_checkpoint(options, page.missing);
   if (!missing.empty() || !has_length(options)) return;
   try {
     for (const SplitFact& fact : gpt_split_facts(gpt_data_config(options, layout))) {

@@ -137,10 +137,9 @@ std::vector<std::string> missing_imagenet_inputs(const ImagenetOptions& options)
        {std::pair("--train-data", options.train_data), std::pair("--val-data", options.val_data),
         std::pair("--pretrained", options.pretrained)}) {
     const bool is_pattern = path.find('{') != std::string::npos || path.find(':') != std::string::npos;
-    std::error_code ignored;
-    if (!path.empty() && !is_pattern && !fs::exists(path, ignored))
-      missing.push_back(fmt::format("{} '{}' is not here", flag, path));
+    if (!is_pattern) look_for_input(flag, path, missing);
   }
+  look_for_checkpoint(options, missing);
   return missing;
 }
 
