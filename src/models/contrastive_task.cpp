@@ -29,7 +29,7 @@ Outputs ContrastiveTask::forward(const Batch& batch) {
   towers_->set_context(batch.context);
   Outputs out;
   if (towers_->has_captions() && options_.caption_weight != 0.0) {
-    const CaptionedPairs pairs = towers_->encode_pairs(batch.image_BCYX, batch.text_BT);
+    const CaptionedPairs pairs = towers_->encode_pairs(batch.image_BCYX, batch.text_BT, CountedTokens::kWords);
     out.image_BE = normalise_rows(pairs.image_BE);
     out.text_BE = normalise_rows(pairs.text_BE);
     out.loss_sum = pairs.loss_sum;

@@ -17,7 +17,7 @@ namespace {
 at::Tensor TwoTowers::encode_image(const at::Tensor&) { refuse("images"); }
 at::Tensor TwoTowers::encode_audio(const at::Tensor&) { refuse("audio"); }
 
-CaptionedPairs TwoTowers::encode_pairs(const at::Tensor&, const at::Tensor&) {
+CaptionedPairs TwoTowers::encode_pairs(const at::Tensor&, const at::Tensor&, CountedTokens) {
   LOCKSTEP_CHECK(false, "captions of a network without a decoder");
 }
 

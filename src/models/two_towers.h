@@ -13,8 +13,11 @@ namespace lockstep::models {
 struct CaptionedPairs {
   at::Tensor image_BE, text_BE;  ///< As of encode_image and encode_text.
   at::Tensor loss_sum;           ///< 0-dim: cross entropies of each text's next tokens, given picture and text so far.
-  at::Tensor num_tokens;         ///< 0-dim: how many they are; padding is left out.
+  at::Tensor num_tokens;         ///< 0-dim, fp32: how many they are.
 };
+
+/// The next tokens whose cross entropies are summed: those of the text itself, or padding as well.
+enum class CountedTokens { kWords, kAll };
 
 /// Two encoders into one embedding space and the scalars of their loss: CLIP and CLAP derive from it.
 class TwoTowers : public nn::Module {
@@ -32,7 +35,7 @@ class TwoTowers : public nn::Module {
   virtual at::Tensor* logit_bias() { return nullptr; }
   /// Whether encode_pairs() is there: a captioning model (CoCa).
   virtual bool has_captions() const { return false; }
-  virtual CaptionedPairs encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT);
+  virtual CaptionedPairs encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT, CountedTokens counted);
   /// Holds for the forward passes that follow.
   virtual void set_context(const ForwardContext& context) { context_ = context; }
 

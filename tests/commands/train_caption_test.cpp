@@ -1,5 +1,6 @@
 // A CoCa model from its first step to captions of pictures; the lists of models and of weights.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -50,7 +51,8 @@ class TrainCaption : public TrainFixture {
 };
 
 TEST_F(TrainCaption, TwoRanksTrainAsOneAndPicturesAreDescribed) {
-  const auto one = train_coca(1, "one"), two = train_coca(2, "two");
+  const auto one = train_coca(1, "one", {"--val-data", shapes("val_shards")});
+  const auto two = train_coca(2, "two", {"--val-data", shapes("val_shards")});
   ASSERT_EQ(one.exit_code, 0) << one.err;
   ASSERT_EQ(two.exit_code, 0) << two.err;
   EXPECT_NE(one.err.find("Caption_loss:"), std::string::npos) << one.err;
@@ -60,6 +62,14 @@ TEST_F(TrainCaption, TwoRanksTrainAsOneAndPicturesAreDescribed) {
   for (size_t step = 0; step < alone.size(); ++step)
     EXPECT_NEAR(together[step], alone[step], 1e-4 * alone[step]) << step;
   EXPECT_LT(alone.back(), 0.9 * alone.front()) << "nothing was learnt";
+  const auto generative_loss = [&](const char* run) {
+    const auto lines = record::read_json_lines(logs_.path() / run / "results.jsonl").lines;
+    EXPECT_FALSE(lines.empty());
+    return lines.empty() ? 0.0 : lines.back().at("metrics").at("val_generative_loss").get<double>();
+  };
+  EXPECT_GT(generative_loss("one"), 0.0);
+  EXPECT_LT(generative_loss("one"), std::log(49408.0)) << "of a guess";
+  EXPECT_NEAR(generative_loss("two"), generative_loss("one"), 1e-3);
 
   const auto by_beams = caption("one"), again = caption("one"), greedy = caption("one", {"--search", "greedy"});
   // Without --max-tokens the caption is as long as the model can make it: 24 tokens, where most have 30.

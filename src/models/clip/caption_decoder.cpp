@@ -59,15 +59,18 @@ at::Tensor CaptionDecoder::forward(const at::Tensor& image_BSD, const at::Tensor
 
 at::Tensor CaptionDecoder::logits(const at::Tensor& hidden) const { return at::matmul(hidden, text_projection_); }
 
+at::Tensor CaptionDecoder::is_known(const at::Tensor& target) const { return target.lt(text_projection_.size(1)); }
+
 at::Tensor CaptionDecoder::is_counted(const at::Tensor& target) const {
-  return target.ne(config::CaptionShape::kUncountedId).logical_and(target.lt(text_projection_.size(1)));
+  return is_known(target).logical_and(target.ne(config::CaptionShape::kUncountedId));
 }
 
-at::Tensor CaptionDecoder::loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT) const {
-  const at::Tensor target_N = target_BT.reshape({-1}), is_counted_N = is_counted(target_N);
+at::Tensor CaptionDecoder::loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT,
+                                    const at::Tensor& counted_BT) const {
+  const at::Tensor target_N = target_BT.reshape({-1});
   const at::Tensor known_N = target_N.clamp_max(text_projection_.size(1) - 1);
   return nn::vocab_cross_entropy(hidden_BTD.reshape({-1, hidden_BTD.size(2)}), text_projection_.t(), known_N,
-                                 is_counted_N.to(at::kFloat), {.vocab = text_projection_.size(1)}, {})
+                                 counted_BT.reshape({-1}).to(at::kFloat), {.vocab = text_projection_.size(1)}, {})
       .sum;
 }
 

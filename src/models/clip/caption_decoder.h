@@ -18,12 +18,13 @@ class CaptionDecoder final : public nn::Module {
   at::Tensor forward(const at::Tensor& image_BSD, const at::Tensor& text_BTD);
   /// Logits [..., V] of rows of forward().
   at::Tensor logits(const at::Tensor& hidden) const;
-  /// Which of the targets (int64) the loss counts: those that the decoder can say, but for
-  /// config::CaptionShape::kUncountedId.
+  /// Which of the targets (int64) the decoder can say.
+  at::Tensor is_known(const at::Tensor& target) const;
+  /// Which of them the loss of training counts: those but for config::CaptionShape::kUncountedId.
   at::Tensor is_counted(const at::Tensor& target) const;
-  /// Sum of the cross entropies of the logits of hidden_BTD with those of target_BT that are counted, 0-dim. Logits
-  /// exist in pieces.
-  at::Tensor loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT) const;
+  /// Sum of the cross entropies of the logits of hidden_BTD with those of target_BT where `counted_BT` (bool) says so,
+  /// 0-dim. Logits exist in pieces. Targets beyond the vocabulary must not be counted.
+  at::Tensor loss_sum(const at::Tensor& hidden_BTD, const at::Tensor& target_BT, const at::Tensor& counted_BT) const;
   void set_checkpointing(bool checkpointing) { checkpointing_ = checkpointing; }
 
  private:

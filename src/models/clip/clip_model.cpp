@@ -60,17 +60,19 @@ at::Tensor ClipModel::next_token_logits(const at::Tensor& image_BSD, const at::T
   return decoder_->logits(hidden_BTD.select(1, hidden_BTD.size(1) - 1));
 }
 
-CaptionedPairs ClipModel::encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT) {
+CaptionedPairs ClipModel::encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT, CountedTokens counted) {
   LOCKSTEP_CHECK(decoder_ != nullptr, "captions of a model without a decoder");
   const ImageFeatures image = visual_->forward_with_tokens(image_BCYX, context());
   const TextFeatures text = text_->forward_with_tokens(text_BT, context());
   const int64_t num_targets = text.tokens_BTD.size(1) - 1;
   const at::Tensor hidden_BTD = decoder_->forward(image.tokens_BTD, text.tokens_BTD.narrow(1, 0, num_targets));
   const at::Tensor target_BT = text_BT.narrow(1, 1, num_targets);
+  const at::Tensor counted_BT =
+      counted == CountedTokens::kWords ? decoder_->is_counted(target_BT) : decoder_->is_known(target_BT);
   return {.image_BE = image.pooled_BE,
           .text_BE = text.pooled_BE,
-          .loss_sum = decoder_->loss_sum(hidden_BTD, target_BT),
-          .num_tokens = decoder_->is_counted(target_BT).sum().to(at::kFloat)};
+          .loss_sum = decoder_->loss_sum(hidden_BTD, target_BT, counted_BT),
+          .num_tokens = counted_BT.sum().to(at::kFloat)};
 }
 
 /// Causal attention sees nothing behind the token that is pooled; towers of other kinds look at all.

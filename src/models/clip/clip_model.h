@@ -21,7 +21,7 @@ class ClipModel final : public TwoTowers {
   at::Tensor encode_image(const at::Tensor& image_BCYX) override;
   at::Tensor encode_text(const at::Tensor& text_BT) override;
   bool has_captions() const override { return decoder_ != nullptr; }
-  CaptionedPairs encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT) override;
+  CaptionedPairs encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT, CountedTokens counted) override;
   /// Of a captioning model: what its decoder reads of pictures.
   ImageFeatures image_features(const at::Tensor& image_BCYX);
   /// Of a captioning model: logits [B, V] of the token behind text_BT, given what image_features() has of the pictures.

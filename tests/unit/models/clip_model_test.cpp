@@ -74,7 +74,8 @@ void expect_close_gradients(const at::Tensor& got, const at::Tensor& want, doubl
 }
 
 ClipPass run_clip(ClipModel& model, const at::Tensor& image, const at::Tensor& text) {
-  const auto captioned = model.has_captions() ? model.encode_pairs(image, text) : CaptionedPairs{};
+  const auto captioned =
+      model.has_captions() ? model.encode_pairs(image, text, CountedTokens::kWords) : CaptionedPairs{};
   ClipPass pass{normalise_rows(model.has_captions() ? captioned.image_BE : model.encode_image(image)),
                 normalise_rows(model.has_captions() ? captioned.text_BE : model.encode_text(text)),
                 {},
@@ -389,10 +390,14 @@ TEST(CaptionDecoder, TokensThatItCannotSayAreNotCounted) {
   const at::Tensor target_BT = at::tensor({0, 7, 49, 50, 63, 1, 2, 60}, at::kLong).view({2, 4});
   EXPECT_TRUE(
       decoder.is_counted(target_BT).flatten().equal(at::tensor({0, 1, 1, 0, 0, 1, 1, 0}, at::kLong).to(at::kBool)));
-  const at::Tensor sum = decoder.loss_sum(hidden_BTD, target_BT);
+  const at::Tensor sum = decoder.loss_sum(hidden_BTD, target_BT, decoder.is_counted(target_BT));
   const at::Tensor known = target_BT.flatten().masked_fill(decoder.is_counted(target_BT).flatten().logical_not(), -100);
   expect_close(sum, at::cross_entropy_loss(decoder.logits(hidden_BTD).flatten(0, 1), known, {}, at::Reduction::Sum),
                kClipTolerance, "loss");
+  const at::Tensor all_known = at::where(decoder.is_known(target_BT), target_BT, -100).flatten();
+  expect_close(decoder.loss_sum(hidden_BTD, target_BT, decoder.is_known(target_BT)),
+               at::cross_entropy_loss(decoder.logits(hidden_BTD).flatten(0, 1), all_known, {}, at::Reduction::Sum),
+               kClipTolerance, "loss with padding");
   sum.backward();
   EXPECT_TRUE(hidden_BTD.grad().isfinite().all().item<bool>());
   EXPECT_EQ(hidden_BTD.grad()[1][0].abs().sum().item<double>(), 0.0);

@@ -64,6 +64,19 @@ EmbeddingEngine::Features EmbeddingEngine::embed(const data::HostBatch& host) co
   return features;
 }
 
+EmbeddingEngine::Features EmbeddingEngine::embed_captioned(const data::HostBatch& host) const {
+  const c10::NoGradGuard no_grad;
+  if (!network_.has_captions() || host.context_length == 0 || host.image_pixels == 0) return embed(host);
+  const models::Batch batch = mover_.to_device(host);
+  const auto autocast = precision_.autocast();
+  const models::CaptionedPairs pairs =
+      network_.encode_pairs(batch.image_BCYX, batch.text_BT, models::CountedTokens::kAll);
+  return {.other_BE = models::normalise_rows(pairs.image_BE),
+          .text_BE = models::normalise_rows(pairs.text_BE),
+          .label_B = batch.label_B,
+          .caption_loss = pairs.loss_sum.to(at::kFloat).div(pairs.num_tokens.clamp_min(1.0))};
+}
+
 at::Tensor EmbeddingEngine::pictures(const at::Tensor& image_BCYX) const {
   const c10::NoGradGuard no_grad;
   return picture_call_({image_BCYX});

@@ -35,9 +35,14 @@ class EmbeddingEngine {
     at::Tensor other_BE;  ///< Of pictures or sounds; undefined where the batch has none.
     at::Tensor text_BE;   ///< Likewise.
     at::Tensor label_B;   ///< Passed through, on the device.
+    /// 0-dim fp32, of captioned pairs: the mean cross entropy of the texts' next tokens, padding among them, as
+    /// OpenCLIP's val_generative_loss; undefined of others.
+    at::Tensor caption_loss;
   };
   /// Of a batch as a loader gives it. Its memory may be reused as soon as this returns.
   Features embed(const data::HostBatch& host) const;
+  /// The same, of a captioning model with the loss of its captions. No call is recorded.
+  Features embed_captioned(const data::HostBatch& host) const;
   /// Features [B, E] of the tower beside the text; inputs as models::Batch has them.
   at::Tensor pictures(const at::Tensor& image_BCYX) const;
   at::Tensor sounds(const at::Tensor& audio_BS) const;

@@ -38,16 +38,17 @@ at::Tensor concatenated(const std::vector<at::Tensor>& parts, at::IntArrayRef ro
 }
 
 /// The sum over ranks of a host number.
-int64_t total_over_ranks(int64_t mine, comm::Comm& comm, at::Device device) {
-  auto sum = at::full({1}, mine, at::TensorOptions(at::kLong).device(device));
+template <typename Number> Number total_over_ranks(Number mine, comm::Comm& comm, at::Device device) {
+  auto sum = at::full({1}, mine, at::TensorOptions(c10::CppTypeToScalarType<Number>::value).device(device));
   comm.all_reduce(sum).wait();
-  return sum.item<int64_t>();  // sync: evaluation
+  return sum.template item<Number>();  // sync: evaluation
 }
 
 constexpr int64_t kBatchesAtOnce = 16;  // of texts
 
 struct RankParts {
   std::vector<at::Tensor> image, text, label;
+  double caption_loss_sum = 0;  // over samples
   int64_t num_samples = 0;
 };
 
@@ -56,10 +57,12 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
   for (;;) {
     data::HostBatch host = loader.next();
     if (host.num_samples == 0) return parts;
-    const EmbeddingEngine::Features features = context.engine.embed(host);
+    const EmbeddingEngine::Features features = context.engine.embed_captioned(host);
     if (features.other_BE.defined()) parts.image.push_back(features.other_BE);
     if (features.text_BE.defined()) parts.text.push_back(features.text_BE);
     if (features.label_B.defined()) parts.label.push_back(features.label_B);
+    if (features.caption_loss.defined())  // sync: evaluation
+      parts.caption_loss_sum += features.caption_loss.item<double>() * static_cast<double>(host.num_samples);
     parts.num_samples += host.num_samples;
     loader.recycle(std::move(host));
     if (context.on_progress) context.on_progress(parts.num_samples);
@@ -74,6 +77,9 @@ EncodedSet encode_all(const EncoderContext& context, data::Loader& loader, at::D
   const auto device = context.engine.mover().device();
   EncodedSet set;
   set.num_samples = total_over_ranks(parts.num_samples, context.data_axis, device);
+  if (context.engine.network().has_captions() && set.num_samples > 0)
+    set.caption_loss =
+        total_over_ranks(parts.caption_loss_sum, context.data_axis, device) / static_cast<double>(set.num_samples);
   const auto join = [&](const std::vector<at::Tensor>& own, bool wanted, at::IntArrayRef row, at::ScalarType dtype) {
     if (!wanted || set.num_samples == 0) return at::Tensor();
     const auto rows = concatenated(own, row, at::TensorOptions(dtype).device(device));
@@ -145,6 +151,7 @@ train::Metrics validate_pairs(const EncoderContext& context, const std::string& 
       modality == "audio" ? "clap_val_loss" : "clip_val_loss",
       batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch, context.data_axis));
   metrics.emplace_back("num_samples", static_cast<double>(set.num_samples));
+  if (set.caption_loss) metrics.emplace_back("val_generative_loss", *set.caption_loss);
   return metrics;
 }
 

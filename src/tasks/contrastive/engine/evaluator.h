@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct EncodedSet {
   at::Tensor text_NE;
   at::Tensor label_N;  ///< int64
   int64_t num_samples = 0;
+  std::optional<double> caption_loss{};  ///< Of a captioning model: the mean over samples of Features::caption_loss.
 };
 
 /// Encodes the rest of `loader` (an evaluation stream: rank r holds samples r, r + W, ...) without gradient;
@@ -47,7 +49,7 @@ at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextE
                                 int64_t samples_per_batch);
 
 /// Validation on pairs of texts and what `modality` says ("image", "audio"): retrieval, clip_val_loss or
-/// clap_val_loss, num_samples. Equal on every rank.
+/// clap_val_loss, num_samples, of a captioning model val_generative_loss. Equal on every rank.
 train::Metrics validate_pairs(const EncoderContext& context, const std::string& modality, data::Loader& loader,
                               int64_t samples_per_batch);
 

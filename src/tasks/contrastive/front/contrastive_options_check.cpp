@@ -25,6 +25,13 @@
 
 namespace lockstep::tasks {
 namespace {
+
+/// What the run's evaluations measure. The model matters only where checkpoints are chosen by it.
+std::vector<std::string> evaluated_metrics(const ContrastiveOptions& options) {
+  const bool has_captions =
+      options.best.num_best > 0 && !options.is_clap() && contrastive_shape_of(options).clip()->captions.has_value();
+  return options.metric_names(options.task, !options.val_data.empty(), has_captions);
+}
 void check_upsampling(const ContrastiveOptions& o) {
   if (!o.train_data_upsampling_factors) return;
   const std::string& text = *o.train_data_upsampling_factors;
@@ -251,10 +258,7 @@ std::vector<std::string> check_contrastive_options(const ContrastiveOptions& opt
   problems.collect([&] { check_gradients_and_memory(options); });
   problems.collect([&] { check_kept_checkpoints(options); });
   problems.collect([&] { check_split_optimizer(options); });
-  problems.collect([&] {
-    const auto metrics = options.metric_names(options.task, !options.val_data.empty());
-    config::check_best_checkpoints(options.best, metrics, set);
-  });
+  problems.collect([&] { config::check_best_checkpoints(options.best, evaluated_metrics(options), set); });
   problems.raise();
   return start_warnings(options, set);
 }
@@ -389,7 +393,7 @@ config::RunFacts contrastive_run_facts(const ContrastiveOptions& o) {
           .save_frequency_epochs = o.save_most_recent ? 1 : o.save_frequency_epochs,
           .num_kept_checkpoints = config::num_kept_checkpoints(o, keeps_one ? 1 : 0),
           .kept_epochs = o.save_most_recent ? o.save_frequency_epochs : 0,
-          .best_checkpoints = config::best_checkpoints(o.best, o.metric_names(o.task, !o.val_data.empty())),
+          .best_checkpoints = config::best_checkpoints(o.best, evaluated_metrics(o)),
           .needs_checkpoint = o.evaluates_only() && o.resume.has_value()};
 }
 

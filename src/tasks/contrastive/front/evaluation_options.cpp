@@ -53,7 +53,8 @@ bool EvaluationOptions::has_zero_shot() const {
   return !imagenet_val.empty() || !imagenet_v2.empty() || !zeroshot_data.empty();
 }
 
-std::vector<std::string> EvaluationOptions::metric_names(const std::string& task, bool has_val_data) const {
+std::vector<std::string> EvaluationOptions::metric_names(const std::string& task, bool has_val_data,
+                                                         bool has_captions) const {
   const bool is_clap = task == "clap";
   std::vector<std::string> names;
   if (has_val_data && val_frequency_epochs > 0) {
@@ -64,6 +65,7 @@ std::vector<std::string> EvaluationOptions::metric_names(const std::string& task
       if (is_clap) names.push_back(direction + "_mAP@10");
     }
     names.emplace_back(is_clap ? "clap_val_loss" : "clip_val_loss");
+    if (has_captions) names.emplace_back("val_generative_loss");
   }
   if (zeroshot_frequency_epochs == 0) return names;
   for (const auto& [data, prefix] :

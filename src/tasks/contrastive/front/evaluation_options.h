@@ -21,7 +21,7 @@ struct EvaluationOptions {
 
   bool has_zero_shot() const;  ///< Are data for zero-shot evaluation given?
   /// Names of what is measured of these data, and of --val-data where there are some.
-  std::vector<std::string> metric_names(const std::string& task, bool has_val_data) const;
+  std::vector<std::string> metric_names(const std::string& task, bool has_val_data, bool has_captions) const;
 
   void declare(core::OptionSet& set, const std::string& task);
   void check(const core::OptionSet& set, const std::string& task) const;
