@@ -31,6 +31,7 @@
 #include "core/error.h"
 #include "core/host_name.h"
 #include "core/log.h"
+#include "core/strings.h"
 #include "core/system_failure.h"
 #include "hw/signs_of_life.h"
 
@@ -176,32 +177,70 @@ void register_rank(Store& store, const hw::RankInfo& info, ArrivalWait& wait) {
                   "LOCKSTEP_STORE_SECRET?");
 }
 
-/// Of rank 0. What is wrong with those who have come, or "".
-std::string await_all(const hw::RankInfo& info, ArrivalWait& wait) {
+/// What a rank says of itself when it comes.
+struct Arrival {
+  std::string host, transport;  ///< "cuda over nccl"
+  std::string device_key;       ///< "": not known.
+
+  static Arrival of(const WorldOptions& options) {
+    return {.host = core::host_name(),
+            .transport = fmt::format("{} over {}", c10::DeviceTypeName(options.device.type(), /*lower_case=*/true),
+                                     options.backend),
+            .device_key = options.device_key};
+  }
+  static Arrival parse(const std::string& text) {
+    const auto lines = core::split(text, "\n");
+    LOCKSTEP_CHECK(lines.size() == 3, "a rank's first words: '{}'", text);
+    return {.host = lines[0], .transport = lines[1], .device_key = lines[2]};
+  }
+  std::string text() const { return host + "\n" + transport + "\n" + device_key; }
+};
+
+/// An EnvironmentError that all ranks throw, as they pass it on; "\n" where nothing is wrong.
+struct ArrivalProblem {
+  std::string message, hint;
+
+  std::string text() const { return message + "\n" + hint; }
+  static ArrivalProblem parse(const std::string& text) {
+    const size_t end = text.find('\n');
+    return {.message = text.substr(0, end), .hint = text.substr(std::min(text.size(), end + 1))};
+  }
+};
+
+/// Of rank 0. What is wrong with those who have come.
+ArrivalProblem await_all(const hw::RankInfo& info, ArrivalWait& wait) {
   std::map<std::string, int> rank_of_device;
-  std::string problem;
+  std::optional<Arrival> first;
+  ArrivalProblem problem;
   for (int rank = 0; rank < info.world_size; ++rank) {
-    const std::string device = wait.get(fmt::format("here/{}", rank));
-    const auto [first, is_new] = rank_of_device.emplace(device, rank);
-    if (!device.empty() && !is_new && problem.empty())
-      problem = fmt::format("ranks {} and {} have the same GPU ({}): NCCL connects no two ranks on one GPU",
-                            first->second, rank, device);
+    const Arrival one = Arrival::parse(wait.get(fmt::format("here/{}", rank)));
+    if (!first) first = one;
+    const std::string device = one.device_key.empty() ? "" : one.host + " " + one.device_key;
+    const auto [before, is_new] = rank_of_device.emplace(device, rank);
+    if (!problem.message.empty()) continue;
+    if (one.transport != first->transport)
+      problem = {fmt::format("rank 0 computes on {} ({}), rank {} on {} ({})", first->transport, first->host, rank,
+                             one.transport, one.host),
+                 "look at the host without GPUs: what do nvidia-smi and CUDA_VISIBLE_DEVICES say there? --device cuda "
+                 "computes on no CPU"};
+    else if (!device.empty() && !is_new)
+      problem = {fmt::format("ranks {} and {} have the same GPU ({}): NCCL connects no two ranks on one GPU",
+                             before->second, rank, device),
+                 "give each rank a GPU of its own: start as many ranks on a node as it has GPUs (--nproc-per-node, "
+                 "--ntasks-per-node), and let CUDA_VISIBLE_DEVICES differ or name all"};
   }
   return problem;
 }
 
-/// Returns when all ranks have come. EnvironmentError on each rank where two have the same device.
+/// Returns when all ranks have come. EnvironmentError on each rank where they do not fit together.
 void meet(Store& store, const hw::RankInfo& info, const WorldOptions& options) {
   ArrivalWait wait(store, info, options);
   try {
     register_rank(store, info, wait);
-    store.set(fmt::format("here/{}", info.rank),
-              options.device_key.empty() ? "" : core::host_name() + " " + options.device_key);
-    if (info.rank == 0) store.set("all_here", await_all(info, wait));
-    if (const std::string problem = wait.get("all_here"); !problem.empty())
-      throw EnvironmentError("comm: " + problem,
-                             "give each rank a GPU of its own: start as many ranks on a node as it has GPUs "
-                             "(--nproc-per-node, --ntasks-per-node), and let CUDA_VISIBLE_DEVICES differ or name all");
+    store.set(fmt::format("here/{}", info.rank), Arrival::of(options).text());
+    if (info.rank == 0) store.set("all_here", await_all(info, wait).text());
+    if (const auto problem = ArrivalProblem::parse(wait.get("all_here")); !problem.message.empty())
+      throw EnvironmentError("comm: " + problem.message, problem.hint);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

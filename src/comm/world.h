@@ -36,7 +36,7 @@ class World {
  public:
   /// Meets the other ranks. Collective. One rank meets nobody and opens no port.
   /// CommError: ranks that did not come (named), a store that cannot be reached, two processes with one rank.
-  /// EnvironmentError: a port in use.
+  /// EnvironmentError: a port in use; two ranks on one GPU; ranks on devices of different kinds.
   static World join(const hw::RankInfo& info, const WorldOptions& options);
   World(World&&) noexcept;
   ~World();  ///< As leave(); after an exception as report_failure() with no text.

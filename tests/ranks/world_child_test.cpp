@@ -157,7 +157,9 @@ int run_rank(const std::vector<std::string>& args) {
   info.store_is_hosted_by_launcher = args.at(4) == "launcher";
   info.attempt = number(5);
   const bool shares_gpu = args.at(0) == "one_gpu" && info.rank != 1;
+  const bool has_gpu = args.at(0) == "one_cpu" && info.rank != 1;
   const WorldOptions options{
+      .device = at::Device(has_gpu ? at::kCUDA : at::kCPU),
       .device_key = shares_gpu ? "GPU-aaaa 0" : "",
       .timeout = std::chrono::milliseconds(number(6)),
       .join_timeout = std::chrono::milliseconds(number(7)),

@@ -367,6 +367,13 @@ TEST(WorldFaults, TwoRanksOnOneGpuAreRefusedByEveryRank) {
                {"ranks 0 and 2 have the same GPU (", "GPU-aaaa 0)", "NCCL", "hint: ", "--nproc-per-node"});
 }
 
+TEST(WorldFaults, ARankOnTheCpuBesideOthersOnGpusIsRefusedByEveryRank) {
+  const auto ends = run_job({.scenario = "one_cpu", .num_ranks = 3});
+  for (const int rank : {0, 1, 2})
+    expect_end(ends, rank, ExitCode::kEnvironment,
+               {"rank 0 computes on cuda over gloo (", "rank 1 on cpu over gloo (", "hint: ", "nvidia-smi"});
+}
+
 TEST(WorldFaults, AnotherWorldSizeThanRankZeroIsRefused) {
   const Store store = Store::serve(0, kStoreTimeout);
   Store keys = store.under("attempt_0");
