@@ -19,6 +19,8 @@ Parts, each with its share of the time; one that fails ends none of the others:
                 parts are compared with
     vit_b_32    training steps: samples/s, TFLOP/s, share of the peak, memory
                 against the plan
+    collective  of several GPUs: bandwidth of each collective among all
+    all_gpus    of several GPUs: the step of vit_b_32 on all of them
     vit_h_14    likewise
     htsat_tiny  likewise, CLAP
     gpt_1_3b    likewise, GPT
@@ -106,8 +108,8 @@ EOF
 fi
 
 [ "$device" = cpu ] && export LOCKSTEP_GPU_TESTS=simulated
-shards=$((($(nproc) + 3) / 4))  # a case has up to four processes
-part tests 200 tools/run_shards.sh "$((shards < 6 ? shards : 6))" "$scratch/tests.xml" "$build/test_gpu"
+shards=$(($(nproc) / 2))  # a case has up to four processes, which often wait
+part tests 330 tools/run_shards.sh "$((shards < 1 ? 1 : shards < 8 ? shards : 8))" "$scratch/tests.xml" "$build/test_gpu"
 part op 60 "$lockstep" bench op "${ops[@]}" "${steps[@]}" --device "$device" --json
 peak=()
 if [ -z "$tiny" ] && python3 tools/gpu_day_table.py --result "$output/gpu_op.json" > "$scratch/peak.json"; then
@@ -118,6 +120,12 @@ for i in 0 1; do
   part $name 60 "$lockstep" bench step --model "${models[$i]}" --batch-size "${batches[$i]}" --precision $clip_precision "${steps[@]}" \
     --device "$device" "${peak[@]}" --json
 done
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true)
+if [ "$device" = cuda ] && [ "${gpus:-0}" -gt 1 ]; then
+  launch=("$lockstep" launch --nproc-per-node "$gpus" --no-prefix --)
+  part collective 90 "${launch[@]}" bench collective --collectives all "${steps[@]}" --json
+  part all_gpus 60 "${launch[@]}" bench step --model "${models[0]}" --batch-size "${batches[0]}" --precision $clip_precision "${steps[@]}" --json
+fi
 part htsat_tiny 60 "$lockstep" train clap "${clap[@]}" --dataset-type synthetic --epochs 1 --workers 8 --precision amp_bf16 --device "$device" \
   --log-every-n-steps 5 --logs "$scratch/runs" --name htsat_tiny
 part gpt_1_3b 90 "$lockstep" train gpt "${gpt[@]}" --bf16 --mock-data --lr 1e-4 --log-interval 5 --device "$device" --logs "$scratch/runs" \

@@ -131,6 +131,8 @@ namespace {
     reason = error.what();
   } catch (const Error&) {
     throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // no fault of the other ranks
   } catch (const std::exception& error) {
     reason = error_text(error);
   }

@@ -1,5 +1,6 @@
 #include "comm/world.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -310,9 +311,13 @@ struct Groups {
     const std::lock_guard lock(mutex);
     groups.push_back(std::move(group));
   }
-  std::optional<Trouble> find_trouble() {
+  /// Not under the mutex, which others want while a call into a transport takes its time.
+  std::vector<Group> copy() {
     const std::lock_guard lock(mutex);
-    for (const Group& group : groups)
+    return groups;
+  }
+  std::optional<Trouble> find_trouble() {
+    for (const Group& group : copy())
       if (const auto backend = group.backend.lock())
         if (std::string what = backend->find_error(); !what.empty())
           return Trouble{.axis = group.axis, .what = std::move(what), .global_ranks = group.global_ranks};
@@ -321,11 +326,22 @@ struct Groups {
   /// All at once, each by a thread of its own: NCCL ends the kernels of one group and then frees memory, for which CUDA
   /// waits until the device has done all it was given, the kernels of the other groups included.
   void abort() {
-    const std::lock_guard lock(mutex);
     std::vector<std::thread> threads;
-    for (const Group& group : groups)
+    for (const Group& group : copy())
       if (const auto backend = group.backend.lock()) abort_beside(threads, backend);
     for (std::thread& thread : threads) thread.join();
+  }
+  /// The same by a thread of its own, for callers that have others to tell: it may take long. Ready when it is done.
+  static std::future<void> start_abort(const std::shared_ptr<Groups>& groups) {
+    std::packaged_task<void()> task([groups] { groups->abort(); });
+    std::future<void> done = task.get_future();
+    try {
+      std::thread(std::move(task)).detach();
+    } catch (const std::system_error&) {
+      groups->abort();  // no more threads here
+      return {};
+    }
+    return done;
   }
 
  private:
@@ -365,10 +381,11 @@ struct World::State {
 
 std::unique_ptr<Backend> World::State::make_backend(const std::string& name, int rank, int size) const {
   const Store own = store->under("group/" + name);
-  if (options.backend == "nccl")
-    return make_nccl_backend(own, rank, size,
-                             {.device_index = options.device.index(), .group_name = name, .timeout = options.timeout});
+  const bool is_nccl = options.backend == "nccl";
   try {
+    if (is_nccl)
+      return make_nccl_backend(
+          own, rank, size, {.device_index = options.device.index(), .group_name = name, .timeout = options.timeout});
     return make_gloo_backend(own, rank, size,
                              {.address = address,
                               .interface = interface,
@@ -377,6 +394,12 @@ std::unique_ptr<Backend> World::State::make_backend(const std::string& name, int
                               .abandon_on_failure = true});
   } catch (const std::exception& error) {
     if (const auto failure = core::system_failure_of(error)) throw *failure;
+    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) throw;
+    if (is_nccl)
+      throw CommError(fmt::format("comm: rank {} on {} cannot connect to the other ranks of group '{}' by NCCL: {}",
+                                  info.rank, core::host_name(), name, error_text(error)),
+                      "look at the output of the other ranks; NCCL_DEBUG=INFO says which interfaces and cards it takes "
+                      "(NCCL_SOCKET_IFNAME and NCCL_IB_HCA choose others)");
     throw CommError(fmt::format("comm: rank {} cannot connect to the other ranks of group '{}' from {}: {}", info.rank,
                                 name, interface.empty() ? address : "interface " + interface, error_text(error)),
                     "look at the output of the other ranks; on several nodes name the cluster's network interface in "
@@ -505,7 +528,7 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   const auto met = Clock::now();
   const auto end_waits = [groups = state->groups, ending = state->ending, rank = info.rank, limit = options.timeout] {
     Ending::enforce(ending, rank, limit);
-    groups->abort();
+    Groups::start_abort(groups);
   };
   state->progress = std::make_shared<StoreProgress>(
       state->store->another_connection(),
@@ -565,8 +588,10 @@ void World::report_failure(const std::string& text) {
   // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put
   // 143 in its place.
   std::signal(SIGTERM, SIG_IGN);
-  state_->groups->abort();
+  // The others hear of it first: an abort may take long, and a rank that is silent meanwhile would count as dead.
+  const std::future<void> aborted = Groups::start_abort(state_->groups);
   state_->end("failed", text, kStayAfterFailure);
+  if (aborted.valid()) aborted.wait_for(kStayAfterFailure);
 }
 
 void World::leave() { state_->end("left", "", kStayForOthers); }

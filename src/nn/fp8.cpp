@@ -16,8 +16,6 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr int64_t kScaledMmMultiple = 16;
-
 /// The type to compute in before and after 8 bits.
 at::ScalarType wide_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 

@@ -16,6 +16,9 @@ enum class Fp8Engine {
   kScaledMm,  ///< at::_scaled_mm, matrix units for 8 bits.
 };
 
+/// What kScaledMm wants K and N to be multiples of.
+inline constexpr int64_t kScaledMmMultiple = 16;
+
 /// kScaledMm on CUDA devices of compute capability 8.9 and more.
 Fp8Engine fp8_engine_of(const at::Device& device);
 
@@ -46,7 +49,7 @@ Fp8Tensor fp8_quantize(const at::Tensor& x, at::ScalarType type, const at::Tenso
                        bool is_transposed = false);
 
 /// a b^t + bias, [M, K] and [N, K] of any strides -> [M, N] of `type`; `bias` [N] of `type`, or undefined. `is_fast`:
-/// kScaledMm may keep sums in fewer bits. kScaledMm wants K and N to be multiples of 16: other products are emulated.
+/// kScaledMm may keep sums in fewer bits. Products of other K and N than multiples of kScaledMmMultiple are emulated.
 at::Tensor fp8_product(const Fp8Tensor& a_MK, const Fp8Tensor& b_NK, at::ScalarType type, Fp8Engine engine,
                        bool is_fast, const at::Tensor& bias = {});
 

@@ -39,11 +39,15 @@ void touch(at::Device device, const hw::DriverAnswer& driver) {
   try {
     at::zeros({1}, device);
   } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    const bool is_too_old = text.find("no kernel image") != std::string::npos;
     throw EnvironmentError(
         fmt::format("train: {} is here and cannot be used, driver {}: {}", device.str(),
-                    driver.driver_version.empty() ? "not known" : driver.driver_version,
-                    error.what_without_backtrace()),
-        "does another process hold it (nvidia-smi)? In compute mode Exclusive_Process it serves one at a time");
+                    driver.driver_version.empty() ? "not known" : driver.driver_version, text),
+        is_too_old
+            ? "this LibTorch has no kernels for a GPU of that age (docs/install.md); --device cpu computes without"
+            : "does another process hold it (nvidia-smi)? In compute mode Exclusive_Process it serves one at a "
+              "time");
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
 #include <new>
 #include <string_view>
 
@@ -27,9 +29,15 @@ std::string plan_text(const TrainRequest& request, int64_t num_ranks) {
 }  // namespace
 
 bool is_out_of_memory(const std::exception& error) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         std::string_view(error.what()).find("DefaultCPUAllocator: ") != std::string_view::npos;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return true;
+  // Of the CPU's allocator; of CUDA itself, which pinned memory and graphs ask; of cuBLAS and cuDNN.
+  constexpr std::array<std::string_view, 4> kSigns{"DefaultCPUAllocator: ", "CUDA error: out of memory",
+                                                   "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
+  const std::string_view text = error.what();
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](std::string_view sign) { return text.find(sign) != std::string_view::npos; });
 }
 
 EnvironmentError explain_out_of_memory(const std::exception& error, const TrainRequest& request, int64_t num_ranks) {

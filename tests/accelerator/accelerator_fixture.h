@@ -13,6 +13,7 @@
 
 #include "commands/train_fixture.h"
 #include "core/safetensors.h"
+#include "core/strings.h"
 
 namespace lockstep::tests {
 
@@ -110,9 +111,10 @@ class AcceleratorFixture : public TrainFixture {
     *std::next(device) = "auto";
     return args;
   }
-  /// Five steps.
+  /// Five steps and an evaluation.
   std::vector<std::string> clip_args(const std::string& name, const std::vector<std::string>& more) const {
-    std::vector<std::string> args = on_any_device(train_args(name, {"--max-steps", "5"}));
+    std::vector<std::string> args =
+        on_any_device(train_args(name, {"--max-steps", "5", "--val-data", shapes("val_shards")}));
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
@@ -235,6 +237,24 @@ class AcceleratorFixture : public TrainFixture {
       ASSERT_GT(want_steps[i].grad_norm.value_or(0), 0);
       EXPECT_NEAR(*got_steps[i].grad_norm, *want_steps[i].grad_norm, 10 * relative * *want_steps[i].grad_norm);
     }
+    expect_close_evaluations(name, want, relative);
+  }
+  /// Losses as those of steps; ranks and shares may differ where two candidates are nearly alike.
+  void expect_close_evaluations(const std::string& name, const std::string& want, double relative) const {
+    const auto evaluations = [&](const std::string& run) {
+      const fs::path file = logs_.path() / run / "results.jsonl";
+      return fs::exists(file) ? record::read_json_lines(file).lines : std::vector<core::Json>{};
+    };
+    const auto got = evaluations(name), expected = evaluations(want);
+    ASSERT_EQ(got.size(), expected.size());
+    constexpr double kNearlyAlike = 0.05;
+    for (size_t i = 0; i < expected.size(); ++i)
+      for (const auto& [metric, value] : expected[i].at("metrics").items()) {
+        const double wanted = value.get<double>(), found = got[i].at("metrics").at(metric).get<double>();
+        const bool is_loss = core::ends_with(metric, "loss");
+        EXPECT_NEAR(found, wanted, is_loss ? relative * wanted : kNearlyAlike * std::max(1.0, std::abs(wanted)))
+            << metric;
+      }
   }
   /// The last checkpoints hold the same files of tensors, those of each rank among them, with the same bytes.
   void expect_same_files(const std::string& name, const std::string& want) const {

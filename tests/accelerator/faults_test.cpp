@@ -27,13 +27,13 @@ class FaultsOnAccelerator : public AcceleratorFixture {
 TEST_F(FaultsOnAccelerator, RankThatThrows) {
   const auto ranks = run_with("throw");
   EXPECT_EQ(ranks[1].exit_code, 1) << ranks[1].err;
-  expect_noticed(ranks[0], "rank 1");
+  expect_noticed(ranks[0], "rank 1 (pid ");
 }
 
 TEST_F(FaultsOnAccelerator, RankThatDiesWithoutAWord) {
   const auto ranks = run_with("die");
   EXPECT_EQ(ranks[1].exit_code, 128 + SIGKILL);
-  expect_noticed(ranks[0], "rank 1");
+  expect_noticed(ranks[0], "rank 1 (pid ");
 }
 
 /// It serves the store and writes the record: the others learn of its end from their connections, and say it there.

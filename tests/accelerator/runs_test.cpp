@@ -59,6 +59,12 @@ TEST_F(RunsOnAccelerator, HostWaitsTwiceAStepForWhatLiesBehind) {
     return run(on_any_device(train_args(name, {"--max-steps", steps, "--log-every-n-steps", "100"})), 1);
   };
   EXPECT_EQ(more_waits(clip("clip4", "4"), clip("clip8", "8")), 2 * 4);
+  const auto dropping = [&](const char* name, const char* steps) {
+    return run(on_any_device(train_args(
+                   name, {"--max-steps", steps, "--log-every-n-steps", "100", "--force-patch-dropout", "0.5"})),
+               1);
+  };
+  EXPECT_EQ(more_waits(dropping("dropping4", "4"), dropping("dropping8", "8")), 2 * 4);
   const auto cached = [&](const char* name, const char* steps) {
     return run(on_any_device(train_args(name, {"--max-steps", steps, "--log-every-n-steps", "100", "--lock-image",
                                                "--train-transform", "eval", "--cache-locked-features", "64M"})),

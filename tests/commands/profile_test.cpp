@@ -195,7 +195,8 @@ TEST_F(ProfileCommand, NsightWrapperNamesReportsAndPicksRanks) {
         std::chrono::seconds(20));
   };
   const auto traced = wrapped("6");
-  EXPECT_NE(traced.out.find("profile --trace=cuda,nvtx --capture-range=cudaProfilerApi"), std::string::npos)
+  EXPECT_NE(traced.out.find("profile --trace=cuda,nvtx --cuda-graph-trace=node --capture-range=cudaProfilerApi"),
+            std::string::npos)
       << traced.out << traced.err;
   EXPECT_NE(traced.out.find("ViT-B-32-base-bf16_8g_77_1_2"), std::string::npos) << traced.out;
   EXPECT_NE(traced.out.find("--sample=process-tree"), std::string::npos) << traced.out;

@@ -10,6 +10,9 @@
 
 namespace lockstep::tests {
 
+/// How far losses may be apart, relative to them; norms of gradients: ten times that. Kernels sum in another order.
+inline constexpr double kFp32 = 1e-3;
+
 /// Cases for machines with a GPU, skipped elsewhere. LOCKSTEP_GPU_TESTS=simulated runs them on the simulated
 /// accelerator: a trial of the tests, not of GPUs.
 class GpuFixture : public AcceleratorFixture {

@@ -2,15 +2,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "accelerator/divisions.h"
 #include "comm/backend_nccl.h"
 #include "gpu/gpu_fixture.h"
 #include "hw/counters.h"
 
 namespace lockstep::tests {
 namespace {
-
-/// Kernels sum in another order.
-constexpr double kFp32 = 5e-3;
 
 class Gpu : public GpuFixture {
  protected:
@@ -61,11 +59,12 @@ TEST_F(Gpu, GptIsAsOnTheCpuInFp32) {
 }
 
 TEST_F(Gpu, GptIsAsOnTheCpuInBf16) {
-  expect_parity([&](const std::string& name) { return gpt_args(name, {"--bf16"}); }, kBf16);
+  expect_parity([&](const std::string& name) { return gpt_args(name, {"--bf16"}); }, kNarrowGpt);
 }
 
 TEST_F(Gpu, ImagenetIsAsOnTheCpuInFp32) {
-  expect_parity_in_fp32([&](const std::string& name) { return imagenet_args(name, {}); });
+  constexpr double kNormsOfSmallBatches = 5e-3;
+  expect_parity([&](const std::string& name) { return in_full_fp32(imagenet_args(name, {})); }, kNormsOfSmallBatches);
 }
 
 TEST_F(Gpu, ImagenetIsAsOnTheCpuInBf16) {
@@ -74,7 +73,11 @@ TEST_F(Gpu, ImagenetIsAsOnTheCpuInBf16) {
 
 /// On devices from 8.9 on by at::_scaled_mm, on the CPU emulated.
 TEST_F(Gpu, Fp8IsAsOnTheCpu) {
-  expect_parity([&](const std::string& name) { return gpt_args(name, {"--bf16", "--fp8-format", "hybrid"}); }, kBf16);
+  expect_parity(
+      [&](const std::string& name) {
+        return gpt_args(name, {"--bf16", "--fp8-format", "hybrid"});
+      },
+      kNarrowGpt);
 }
 
 TEST_F(Gpu, ResumeIsBitForBit) {

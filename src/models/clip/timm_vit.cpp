@@ -178,8 +178,7 @@ at::Tensor TimmVit::embed(const at::Tensor& image_BCYX, const ForwardContext& co
   const int64_t batch = image_BCYX.size(0);
   at::Tensor kept_BP;
   if (is_training() && shape_.patch_dropout > 0.0)
-    kept_BP = kept_patches(batch, shape_.patches(), shape_.patch_dropout, context.random_key)
-                  .to(image_BCYX.device(), /*non_blocking=*/true);
+    kept_BP = kept_patches(batch, shape_.patches(), shape_.patch_dropout, context.random_key, image_BCYX.device());
   at::Tensor x_BTD = stem_ ? stem_->forward(image_BCYX) : patch_embed_->forward(image_BCYX, kept_BP);
   const at::ScalarType type = x_BTD.scalar_type();
   if (patch_bias_.defined()) x_BTD = x_BTD.add(patch_bias_.to(type));

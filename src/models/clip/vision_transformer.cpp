@@ -27,10 +27,11 @@ constexpr uint64_t kPatchDropoutStream = 0x70617463;  // "patc": apart from othe
 
 }  // namespace
 
-at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key) {
+at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key,
+                        at::Device device) {
   nn::refuse_recording("patch dropout");
   const int64_t num_kept = config::num_kept_patches(num_patches, dropout);
-  at::Tensor kept_BP = at::empty({num_samples, num_kept}, at::TensorOptions(at::kLong));
+  at::Tensor kept_BP = at::empty({num_samples, num_kept}, at::TensorOptions(at::kLong).pinned_memory(!device.is_cpu()));
   auto* row = kept_BP.mutable_data_ptr<int64_t>();
   std::vector<int64_t> patches(static_cast<size_t>(num_patches));
   for (int64_t b = 0; b < num_samples; ++b, row += num_kept) {
@@ -43,7 +44,7 @@ at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout
     std::copy_n(patches.begin(), num_kept, row);
     std::sort(row, row + num_kept);
   }
-  return kept_BP;
+  return kept_BP.to(device, /*non_blocking=*/true);
 }
 
 ImageFeatures ImageTower::forward_with_tokens(const at::Tensor&, const ForwardContext&) {
@@ -88,8 +89,7 @@ at::Tensor VisionTransformer::embed(const at::Tensor& image_BCYX, const ForwardC
       positional_embedding_.narrow(0, 1, shape_.patches());  // [P, D], or [B, P, D] of the kept patches
   at::Tensor kept_BP;
   if (is_training() && shape_.patch_dropout > 0.0) {
-    kept_BP = kept_patches(batch, shape_.patches(), shape_.patch_dropout, context.random_key)
-                  .to(image_BCYX.device(), /*non_blocking=*/true);
+    kept_BP = kept_patches(batch, shape_.patches(), shape_.patch_dropout, context.random_key, image_BCYX.device());
     patch_position = patch_position.index_select(0, kept_BP.flatten()).view({batch, kept_BP.size(1), width});
   }
   const at::Tensor patches_BPD = conv1_.forward(image_BCYX, kept_BP);

@@ -38,7 +38,9 @@ class VisionTransformer final : public ImageTower {
 };
 
 /// Patches that patch dropout keeps, in ascending order: [num_samples, max(1, floor(num_patches (1 - dropout)))] int64
-/// on the CPU. Row b is a uniform draw without replacement that depends on (random_key, b) alone.
-at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key);
+/// on `device`, drawn on the host, which does not wait for the copy. Row b is a uniform draw without replacement that
+/// depends on (random_key, b) alone.
+at::Tensor kept_patches(int64_t num_samples, int64_t num_patches, double dropout, uint64_t random_key,
+                        at::Device device = at::kCPU);
 
 }  // namespace lockstep::models

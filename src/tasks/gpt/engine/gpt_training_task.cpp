@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 
 #include "comm/mesh_groups.h"
@@ -11,6 +12,7 @@
 #include "core/log.h"
 #include "models/gpt/gpt_task.h"
 #include "models/gpt/gpt_weights.h"
+#include "nn/fp8.h"
 #include "optim/megatron_schedule.h"
 #include "record/megatron_line.h"
 #include "tasks/gpt/engine/gpt_data.h"
@@ -50,6 +52,7 @@ class GptTrainingTask final : public train::TrainingTask {
 
   train::Training& build_training(const train::TrainingHooks& hooks) override {
     phases_ = hooks.phases;
+    if (world_.rank() == 0 && options_.fp8_format && !device_.is_cpu()) warn_of_slow_products();
     training_ = build_gpt_training(options_, layout_, groups_, device_, hooks);
     training_.learning_rate = [schedule = make_schedule(options_, num_steps(), layout_.batch.global_batch)](
                                   int64_t, int64_t samples_seen) { return schedule.lr(samples_seen); };
@@ -57,7 +60,19 @@ class GptTrainingTask final : public train::TrainingTask {
   }
 
   data::EpochSize open_data() override {
-    train::succeed_together(world_.comm(), [&] { data_.emplace(options_, layout_, groups_.mesh.point(), device_); });
+    const auto open = [&] { data_.emplace(options_, layout_, groups_.mesh.point(), device_); };
+    // Rank 0 makes the indices; the others find them, also on file systems without locks.
+    std::exception_ptr failure;
+    try {
+      if (world_.rank() == 0) open();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    world_.wait_for_rank_zero("it makes the indices of the tokens");
+    train::succeed_together(world_.comm(), [&] {
+      if (failure) std::rethrow_exception(failure);
+      if (world_.rank() != 0) open();
+    });
     if (world_.rank() == 0)
       core::log_info("vocabulary: {} tokens in {} rows", layout_.shape.vocab, layout_.shape.padded_vocab(layout_.tp()));
     const int64_t steps = gpt_steps_per_epoch(options_, num_steps());
@@ -115,6 +130,21 @@ class GptTrainingTask final : public train::TrainingTask {
   }
 
  private:
+  /// Products of 8 bits that are emulated take longer than those of 16.
+  void warn_of_slow_products() const {
+    const int64_t num_tokens = layout_.batch.micro_batch_size * layout_.shape.sequence;
+    if (nn::fp8_engine_of(device_) == nn::Fp8Engine::kEmulated)
+      core::log_warning(
+          "train: {} has no products of 8 bits (GPUs have from compute capability 8.9 on): they are "
+          "emulated in fp32, slower than bf16 without --fp8-format",
+          device_.str());
+    else if (num_tokens % nn::kScaledMmMultiple != 0)
+      core::log_warning(
+          "train: a micro-batch has {} tokens, no multiple of {}: gradients of weights are emulated in "
+          "fp32 instead of 8 bits, which is slow",
+          num_tokens, nn::kScaledMmMultiple);
+  }
+
   int64_t num_steps() const { return gpt_train_steps(options_, layout_.batch.global_batch); }
 
   const GptOptions& options_;
