@@ -171,16 +171,23 @@ void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, 
       (products + share * (bytes - products)) * ranks_at_once(step, machine) / ranks_at_once(base, machine);
 }
 
-/// What NCCL's choice of algorithm and protocol for each bucket takes beyond its bytes at the rate of the wires.
-/// Nothing where its model does not hold: other devices, sharded gradients, replicas of several devices.
+/// What NCCL's choice of algorithm and protocol for each bucket takes beyond its bytes at the rate of the wires: of
+/// sharded gradients that of a reduce-scatter and an all-gather, which only rings serve. Nothing where its model does
+/// not hold: other devices, replicas of several devices.
 std::optional<double> gradient_latency_s(const PlannedStep& step, const Machine& machine) {
   const auto nodes = nccl_nodes_of(machine);
-  if (!nodes || step.tp * step.pp > 1 || step.is_gradient_sharded || step.nodes < 2) return std::nullopt;
+  if (!nodes || step.tp * step.pp > 1 || step.nodes < 2) return std::nullopt;
   const auto ranks = static_cast<double>(step.num_ranks), num_nodes = static_cast<double>(step.nodes);
   const double bus = nodes->num_channels * nodes->channel_gbytes_per_s * 1e9;
+  const auto seconds_of = [&](Collective collective, double bytes) {
+    return nccl_choice(*nodes, collective, num_nodes, bytes).seconds;
+  };
   double seconds = 0;
   for (const double both_passes : step.gradient_bucket_bytes) {
-    const double choice = nccl_choice(*nodes, Collective::kAllReduce, num_nodes, both_passes / 2).seconds;
+    const double bytes = both_passes / 2;
+    const double choice = step.is_gradient_sharded ? seconds_of(Collective::kReduceScatter, bytes) +
+                                                         seconds_of(Collective::kAllGather, bytes)
+                                                   : seconds_of(Collective::kAllReduce, bytes);
     seconds += std::max(0.0, choice - both_passes * (ranks - 1) / ranks / bus);
   }
   return seconds;
@@ -351,6 +358,9 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   if (first.task == "clip" || first.task == "clap") {
     take_model(first.model, "the command", work);
     work.facts.clear();
+    // Each rank computes the gradients of its own features from those of all and their log-sum-exps: two gathers, and
+    // no features on the way back (models/contrastive_loss.cpp).
+    work.feature_passes = 1;
     work.local_batch = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks);
   }
   const auto per_node = static_cast<double>(machine.devices_per_node);

@@ -93,12 +93,13 @@ double ranks_per_node(const WorkFacts& work, double devices_per_node) {
   return std::max(1.0, devices_per_node / work.replica_devices());
 }
 
-/// Gathering features of all devices, its backward pass, and the logits against them.
+/// Gathering features of all devices, its backward pass where there is one, and the logits against them.
 void add_contrastive_loss(const WorkFacts& work, const Machine& machine, double devices_per_node, Setting& setting) {
   constexpr double kFeatureBytes = 4, kTowers = 2, kDirections = 2, kLogitPasses = 8, kProducts = 12;
   const double added = *work.local_batch * devices_per_node, width = static_cast<double>(*work.feature_width);
-  setting.gather_s = kTowers * kDirections * kFeatureBytes * added * width / (machine.node_gbytes_per_s.value * 1e9);
-  setting.gather_hop_s = kTowers * kDirections * kRingHop;
+  const auto passes = static_cast<double>(work.feature_passes);
+  setting.gather_s = kTowers * passes * kFeatureBytes * added * width / (machine.node_gbytes_per_s.value * 1e9);
+  setting.gather_hop_s = kTowers * passes * kRingHop;
   const double logits = *work.local_batch * added;
   const double peak = machine.peak_tflops(hw::ComputeType::kBf16).value_or(kUnknownPeakTflops) * 1e12;
   const double memory =

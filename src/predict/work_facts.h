@@ -28,14 +28,16 @@ struct WorkFacts {
   bool are_parameters_certain = false;     ///< Counted from a shape or given, not read off a name.
   std::optional<double> forward_gflops{};  ///< Of a sample, where it does not follow from parameters and tokens.
   std::optional<int64_t> feature_width{};  ///< Of a contrastive loss: features are gathered from all devices.
-  int64_t tp = 1, pp = 1, chunks = 1;      ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
-  bool are_chunks_known = true;            ///< Else a told pipeline may have more virtual stages than are taken.
-  bool is_layout_assumed = false;          ///< Nothing tells tensor and pipeline ranks.
-  int64_t cp = 1, ep = 1;                  ///< Ranks that share the tokens of a sample, and experts.
-  bool has_experts = false;                ///< Then not all parameters work on each token.
-  bool holds_parameters = false;           ///< Told: no more than the optimizer's states and gradients are sharded.
-  bool is_sharded_in_groups = false;       ///< Full sharding, with a copy of the model in each group (HSDP).
-  std::optional<int64_t> group_ranks{};    ///< Data ranks of such a group; not told: those of a node.
+  /// Passes of features between devices: there, and their gradients back (OpenCLIP's --gather-with-grad).
+  int64_t feature_passes = 2;
+  int64_t tp = 1, pp = 1, chunks = 1;    ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
+  bool are_chunks_known = true;          ///< Else a told pipeline may have more virtual stages than are taken.
+  bool is_layout_assumed = false;        ///< Nothing tells tensor and pipeline ranks.
+  int64_t cp = 1, ep = 1;                ///< Ranks that share the tokens of a sample, and experts.
+  bool has_experts = false;              ///< Then not all parameters work on each token.
+  bool holds_parameters = false;         ///< Told: no more than the optimizer's states and gradients are sharded.
+  bool is_sharded_in_groups = false;     ///< Full sharding, with a copy of the model in each group (HSDP).
+  std::optional<int64_t> group_ranks{};  ///< Data ranks of such a group; not told: those of a node.
   std::optional<int64_t> micro_batch{};
   Sharding sharding = Sharding::kReplicated;
   std::optional<double> local_batch{};  ///< Samples of a device and step.

@@ -119,13 +119,19 @@ TEST(PlanStep, AContrastiveCommandHasGradientsAndGathers) {
   // 80 pairs a device, 581.15 GFLOP forward each.
   EXPECT_NEAR(steps[0].flops_per_rank, 80 * 3 * 581.15e9, 0.01 * 80 * 3 * 581.15e9);
   const PlannedModel model = model_of(steps, machine);
-  EXPECT_GT(model.setting.gather_s, 0);
-  EXPECT_GT(model.setting.gather_hop_s, 0);
+  // Features of 1024 fp32 numbers of both towers, from 8 devices of a node over 400 GB/s: there, and nothing back.
+  EXPECT_NEAR(model.setting.gather_s, 2 * 1024 * 4 * 80 * 8 / 400e9, 1e-9);
+  EXPECT_NEAR(model.setting.gather_hop_s, 2 * 5e-6, 1e-12) << "a gather of features, one of log-sum-exps";
   EXPECT_GT(model.setting.logits_s, 0);
   EXPECT_NEAR(std::accumulate(model.setting.bucket_shares.begin(), model.setting.bucket_shares.end(), 0.0), 1, 1e-9);
   const CurvePrediction prediction = predict_steps(model, steps, {});
   EXPECT_EQ(prediction.forecast.steps.size(), 3u);
   EXPECT_GT(prediction.forecast.steps[2].step_s.p50, prediction.forecast.steps[0].step_s.p50);
+  // Other programs send the gradients of features back (OpenCLIP's --gather-with-grad).
+  WorkFacts of_table{.local_batch = 80};
+  ASSERT_TRUE(take_model("ViT-g-14", "test", of_table));
+  std::vector<KnownFact> facts;
+  EXPECT_NEAR(make_setting(of_table, machine, 8, 1, true, facts).gather_s, 2 * model.setting.gather_s, 1e-9);
 }
 
 TEST(PlanStep, MeasuredStepsNarrowTheInterval) {

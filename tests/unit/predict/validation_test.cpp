@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "core/files.h"
+#include "predict/machine_file.h"
 #include "predict/page.h"
+#include "predict/plan_step.h"
 
 namespace lockstep::predict {
 namespace {
@@ -45,6 +47,52 @@ INSTANTIATE_TEST_SUITE_P(Seeds, PublishedTables,
                                          Bar{"clap_htsat_base_jupiter.csv", 8, 1, 4, 3, 8},
                                          Bar{"nemo_clip_g14.csv", 2, 2, 3, 3, 8},
                                          Bar{"nemotron4_340b_h100.csv", 128, 2, 4, 3, 3}));
+
+struct UncalibratedBar {
+  const char *table, *system;
+  std::vector<std::string> words;
+  size_t curve = 0;
+  std::optional<double> samples_per_device{};
+};
+
+class UncalibratedTables : public testing::TestWithParam<UncalibratedBar> {};
+
+std::vector<std::string> clap_words(const char* model, const char* batch) {
+  return {"train",       "clap",     "--model",        model,       "--batch-size",        batch,
+          "--precision", "amp_bf16", "--dataset-type", "synthetic", "--train-num-samples", "1000000"};
+}
+
+std::vector<std::string> recipe_words(const char* task, const char* recipe) {
+  return {"train", task, "--config", (std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "recipes" / recipe).string()};
+}
+
+// From system and recipe alone: efficiency within five points of what was published, at every size.
+TEST_P(UncalibratedTables, EfficiencyFollowsFromTheSystem) {
+  const UncalibratedBar& bar = GetParam();
+  const MeasuredCurve curve = read_table_curves(published(bar.table)).at(bar.curve);
+  const Machine machine = find_machine(bar.system);
+  std::vector<int64_t> nodes;
+  for (const CurvePoint& point : curve.points) nodes.push_back(std::llround(point.measured.size.nodes));
+  std::vector<std::string> refused;
+  const auto steps =
+      plan_steps({.words = bar.words, .samples_per_device = bar.samples_per_device}, machine, nodes, refused);
+  ASSERT_EQ(steps.size(), nodes.size());
+  const CurvePrediction prediction = predict_steps(model_of(steps, machine), steps, {});
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const double of_table = 100 * curve.points[0].measured.step_s / curve.points[i].measured.step_s;
+    EXPECT_NEAR(100 / prediction.forecast.steps[i].over_first.p50, of_table, 5) << nodes[i] << " nodes";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Seeds, UncalibratedTables,
+    testing::Values(
+        UncalibratedBar{"clap_htsat_tiny_jupiter.csv", "jupiter", clap_words("HTSAT-tiny-Roberta-base", "616")},
+        UncalibratedBar{"clap_htsat_base_jupiter.csv", "jupiter", clap_words("HTSAT-base-Roberta-base", "416")},
+        UncalibratedBar{"nemo_clip_g14.csv", "dgx-a100", recipe_words("clip", "clip_vitg14_dgx.toml"), 0},
+        UncalibratedBar{"nemo_clip_g14.csv", "dgx-h100", recipe_words("clip", "clip_vitg14_dgx.toml"), 1},
+        UncalibratedBar{"nemotron4_340b_h100.csv", "dgx-h100", recipe_words("gpt", "gpt_nemotron4_340b_h100.toml"), 0,
+                        0.25}));
 
 // Nothing that is judged may reach the prediction: other measurements at the sizes kept back change no predicted digit.
 TEST(Split, PointsKeptBackChangeNothing) {
