@@ -2,9 +2,9 @@
 """Judges `lockstep predict` on tables of synthetic scaling whose truth is known.
 
 Each family is one kind of published table with physics that is not the predictor's own: collectives by ring and tree
-with latencies per hop, sharded parameters, pipelines, islands with fewer uplinks, stragglers, a file system that
-saturates. Machines, models, hidden efficiencies and noise are drawn anew for every table. The smallest sizes calibrate,
-the others are judged; rivals see the same split.
+with latencies per hop, sharded parameters, pipelines, experts, context ranks, islands with fewer uplinks, stragglers, a
+file system that saturates. Machines, models, hidden efficiencies and noise are drawn anew for every table. The smallest
+sizes calibrate, the others are judged; rivals see the same split.
 
     bench/predict_truth.py --lockstep build/lockstep --tables 20 --output bench/results/predict_truth.json
 """
@@ -146,6 +146,71 @@ def pipelined(rng, is_strong):
     return machine, f"GPT {billions}B", local, step, is_strong
 
 
+def experts(rng):
+    """Experts shared by ranks: tokens travel in every layer, an expert's gradients among its own copies."""
+    machine = Machine(rng)
+    machine.devices_per_node = 8
+    most_held = 6e9  # parameters that a device of 80 GB can hold with sharded states
+    while True:
+        layers, hidden = rng.choice([(24, 2048), (32, 4096), (48, 5120)])
+        tp, ep, top_k = rng.choice([1, 1, 2]), rng.choice([4, 8, 16]), rng.choice([1, 2, 4])
+        count = max(2 * top_k, ep * rng.choice([1, 2]))
+        dense = layers * 4 * hidden ** 2 + 64000 * hidden
+        of_experts = layers * count * 8 * hidden ** 2
+        if (dense + of_experts / ep) / tp < most_held:
+            break
+    active = dense + of_experts * top_k / count
+    samples, length = rng.choice([1, 2, 4, 8]) / tp, 4096
+    tokens = samples * length
+    compute_s = 6 * active * tokens / (rng.uniform(0.2, 0.45) * rng.choice([312e12, 989e12]))
+    in_node = max(1, min(ep, 8 // tp))
+    exchanged = 4 * layers * tokens * hidden * 2 * top_k * (ep - 1) / ep * rng.uniform(1, 1.3)  # the fullest rank
+    share = (in_node - 1) / (ep - 1)
+    exchange_s = exchanged * share / machine.link_bytes_per_s + \
+        exchanged * (1 - share) / (machine.node_bytes_per_s * rng.uniform(0.7, 1) / 8)
+    shown = rng.choice([1, 1, 0.5])  # some programs run other work beside it
+    overlap = rng.choice([0.0, 0.6, 0.9])
+
+    def step(nodes, devices, work):
+        ranks = devices / tp
+        per_node = 8 / tp
+        traffic = machine.gather_s(2 * dense / tp, ranks, nodes) * 2
+        traffic += machine.gather_s(2 * of_experts / tp / ep, ranks / ep, nodes, 1 / min(ep, per_node)) * 2
+        exposed = max((1 - overlap) * traffic, traffic - 0.6 * compute_s)
+        return compute_s * (1 + machine.skew(devices)) + shown * exchange_s + exposed + \
+            24 * (dense + of_experts / ep) / tp / 2e12 + 0.02
+
+    step.layout = f"MoE, {count} experts, top-{top_k}, TP={tp} EP={ep}, ZeRO-1, sequence length {length}"
+    step.replica = tp * ep
+    return machine, f"GPT {(dense + of_experts) / 1e9:.0f}B", samples, step, False
+
+
+def context(rng):
+    """Long sequences that ranks share: keys and values go around a ring beside attention."""
+    machine = Machine(rng)
+    machine.devices_per_node = 8
+    billions, layers, hidden, keys = rng.choice([(8, 32, 4096, 1024), (13, 40, 5120, 5120), (70, 80, 8192, 1024)])
+    tp, cp = rng.choice([2, 4, 8]), rng.choice([2, 4, 8])
+    length, samples = rng.choice([16384, 32768, 65536]), rng.choice([1, 2]) / (tp * cp)
+    tokens, peak = samples * length, rng.choice([312e12, 989e12])
+    attention_s = 7 * tokens * length * layers * hidden / (rng.uniform(0.3, 0.5) * peak)
+    compute_s = 6e9 * billions * tokens / (rng.uniform(0.35, 0.55) * peak) + attention_s
+    bytes_sent = 12 * tokens * layers * keys * (cp - 1)
+    rate = machine.link_bytes_per_s if tp * cp <= 8 else machine.node_bytes_per_s / tp
+    ring_s = max(0, bytes_sent / rate - attention_s * (cp - 1) / cp) + 3 * (cp - 1) * layers * 15e-6
+    overlap = rng.choice([0.0, 0.6, 0.9])
+
+    def step(nodes, devices, work):
+        ranks = devices / tp
+        traffic = machine.gather_s(2e9 * billions / tp, ranks, nodes, max(1, 8 / tp) / 8) * 2
+        exposed = max((1 - overlap) * traffic, traffic - 0.6 * compute_s)
+        return compute_s * (1 + machine.skew(devices)) + ring_s + exposed + 24e9 * billions / tp / 2e12 + 0.02
+
+    step.layout = f"TP={tp} CP={cp}, ZeRO-1, sequence length {length}"
+    step.replica = tp * cp
+    return machine, f"GPT {billions}B", samples, step, False
+
+
 def in_node(rng):
     result = list(data_parallel(rng, False))
     result[3].within = True
@@ -163,6 +228,8 @@ FAMILIES = {
     "leaving an island": lambda rng: data_parallel(rng, False, island=True),
     "input bound": lambda rng: data_parallel(rng, False, input_bound=True),
     "from one device": in_node,
+    "experts": experts,
+    "context ranks": context,
 }
 
 

@@ -70,10 +70,14 @@ CostModel::CostModel(const Setting& setting, double reference_step_s, std::span<
     // A replica that spans nodes makes its nodes one group; several replicas of a node are one group, too.
     const double nodes_per_group = std::max(1.0, setting.replica_devices / setting.devices_per_node);
     const double ring = std::min(replicas, setting.ring_ranks.value_or(replicas));
+    const double ranks_of_node = std::max(1.0, setting.devices_per_node / setting.replica_devices);
     sizes_.push_back({.size = size,
                       .num_groups = std::max(1.0, size.nodes / nodes_per_group),
                       .ring_share = (ring - 1) / ring,
                       .copy_share = (replicas - ring) / replicas,
+                      // A node sends each of its experts once; every expert rank has copies of its own to agree with.
+                      .expert_share = std::min(1.0, ranks_of_node / size.expert_ranks) *
+                                      std::max(0.0, replicas - size.expert_ranks) / replicas,
                       .num_hops = (ring - 1) / (1 + (ring - 1) / kLongRing),
                       .node_share = node_share(size.devices, setting.devices_per_node),
                       .expected_max = expected_normal_max(size.devices)});
@@ -94,7 +98,8 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
       setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]) / std::sqrt(lengths);
   // A ring over several nodes crosses the links inside each of them, too.
   const double wires_s =
-      (at.num_groups > 1 ? at.ring_share * setting_.inter_s : 0) + at.copy_share * setting_.between_rings_s;
+      (at.num_groups > 1 ? at.ring_share * setting_.inter_s + at.expert_share * setting_.expert_s : 0) +
+      at.copy_share * setting_.between_rings_s;
   const double bytes_s = std::max(wires_s / delivered, at.ring_share * setting_.intra_s / kLinkEfficiency);
   const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
   const double latency =

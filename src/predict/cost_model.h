@@ -43,7 +43,9 @@ struct Setting {
   double ring_latency_s = 0;   ///< The same per data rank, where rings alone serve: sharded parameters.
   std::optional<double> ring_ranks{};  ///< Data ranks that one ring joins, where groups of them hold a copy each.
   double between_rings_s = 0;          ///< All-reduce between such groups, without the factor (c - 1) / c of c.
-  double window_share = 0.6;           ///< Of compute, under which this traffic can run: the backward pass.
+  /// As inter_s, of experts that ranks share, if a rank held all of them.
+  double expert_s = 0;
+  double window_share = 0.6;                       ///< Of compute, under which this traffic can run: the backward pass.
   double hidden_logit = 1.4, hidden_logit_sd = 2;  ///< Prior of the share of this traffic that the window hides.
   double gather_s = 0;                  ///< Traffic of a contrastive loss's features to and from each other node.
   double gather_hop_s = 0;              ///< Latency of the same for each other device.
@@ -76,6 +78,7 @@ struct Size {
   std::optional<double> gradient_latency_s{};
   double layers_s = 0;       ///< Collectives inside layers and pipeline messages that nothing hides.
   double layers_wire_s = 0;  ///< The part of them between nodes, at the rate of the wires.
+  double expert_ranks = 1;   ///< Data ranks that share the experts.
   double compute() const { return work * compute_per_work; }
 };
 
@@ -106,11 +109,12 @@ class CostModel {
  private:
   struct Prepared {
     Size size;
-    double num_groups = 1;  ///< Replicas or nodes, whichever is larger: what collectives span.
-    double ring_share = 0;  ///< (k - 1) / k of the k data ranks of a ring.
-    double copy_share = 0;  ///< The same of such rings.
-    double num_hops = 0;    ///< k - 1, bounded
-    double node_share = 0;  ///< Of the contention of a full node.
+    double num_groups = 1;    ///< Replicas or nodes, whichever is larger: what collectives span.
+    double ring_share = 0;    ///< (k - 1) / k of the k data ranks of a ring.
+    double copy_share = 0;    ///< The same of such rings.
+    double expert_share = 0;  ///< Of the experts' traffic between nodes.
+    double num_hops = 0;      ///< k - 1, bounded
+    double node_share = 0;    ///< Of the contention of a full node.
     double expected_max = 0;
   };
   Setting setting_;

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "predict/layer_messages.h"
 #include "predict/told_text.h"
 #include "published/columns.h"
 #include "published/formulas.h"
@@ -87,6 +88,20 @@ void take_model_parallel_size(const FormulaContext& context, const std::vector<s
                         fmt::format("{} ranks in a column of the table", *ranks)});
 }
 
+const std::initializer_list<const char*> kContextColumns = {"cp", "context_parallel", "context_parallel_size",
+                                                            "cp_size"};
+const std::initializer_list<const char*> kExpertColumns = {"ep", "expert_parallel", "expert_parallel_size",
+                                                           "expert_model_parallel_size", "ep_size"};
+
+/// The layout of one row, where columns of context or expert ranks grow with the size.
+WorkFacts work_at(const FormulaContext& context, size_t row, const WorkFacts& of_curve) {
+  WorkFacts work = of_curve;
+  const std::vector<size_t> one = {row};
+  if (const auto ranks = shared_count(context, one, kContextColumns)) work.cp = *ranks;
+  if (const auto ranks = shared_count(context, one, kExpertColumns)) work.ep = *ranks;
+  return work;
+}
+
 void take_columns(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
   const auto take = [&](std::initializer_list<const char*> names, const char* what, auto& field) {
     if (const auto value = shared_count(context, rows, names)) {
@@ -100,9 +115,18 @@ void take_columns(const FormulaContext& context, const std::vector<size_t>& rows
        "pipeline stages", work.pp);
   take({"vp", "vpp", "virtual_pipeline_parallel_size", "virtual_stages"}, "virtual stages", work.chunks);
   take_model_parallel_size(context, rows, work);
-  take({"cp", "context_parallel", "context_parallel_size", "cp_size"}, "context ranks", work.cp);
-  take({"ep", "expert_parallel", "expert_parallel_size", "expert_model_parallel_size", "ep_size"}, "expert ranks",
-       work.ep);
+  take(kContextColumns, "context ranks", work.cp);
+  take(kExpertColumns, "expert ranks", work.ep);
+  for (const size_t row : rows) {  // columns that grow with the size
+    const WorkFacts at_row = work_at(context, row, work);
+    work.cp = std::max(work.cp, at_row.cp), work.ep = std::max(work.ep, at_row.ep);
+  }
+  take({"num_experts", "experts", "n_experts", "num_local_experts", "n_routed_experts", "routed_experts"}, "experts",
+       work.num_experts);
+  take({"top_k", "topk", "moe_router_topk", "experts_per_token", "num_experts_per_tok"}, "experts of a token",
+       work.top_k);
+  take({"layers", "num_layers", "n_layers", "number_of_layers"}, "layers", work.layers);
+  take({"hidden", "hidden_size", "d_model"}, "width", work.hidden);
   take({"mbs", "micro_batch", "micro_batch_size", "microbatch_size", "microbatchsize"}, "micro-batch",
        work.micro_batch);
 }
@@ -123,11 +147,14 @@ void take_sharding_columns(const FormulaContext& context, const std::vector<size
        "column of the table"});
 }
 
+/// Parameters that work on each token, of a model with experts: "Active params (B)".
+bool is_active(const std::string& name) { return name.find("activ") != std::string::npos; }
+
 /// Parameters that a column counts in each unit: 1 in "NumParams", 1e9 in "Parameters (billion)"; 0: it counts others.
 double parameters_per_unit(const std::string& column) {
   const std::string name = core::plain_name(column);
   const bool is_of_model = name.find("param") != std::string::npos || name.find("model_size") != std::string::npos;
-  if (!is_of_model) return 0;
+  if (!is_of_model || is_active(name)) return 0;
   if (name.find("billion") != std::string::npos || core::ends_with(name, "_b")) return 1e9;
   if (name.find("million") != std::string::npos || core::ends_with(name, "_m")) return 1e6;
   constexpr std::string_view kWords[] = {"parameters", "params", "numparams", "nparams", "number", "num",      "no",
@@ -154,6 +181,24 @@ void take_parameters(const FormulaContext& context, const std::vector<size_t>& r
     std::erase_if(work.facts, [](const KnownFact& fact) { return fact.name == "parameters"; });
     const char* name = unit == 1 ? "" : unit == 1e6 ? " million" : " billion";
     work.facts.push_back({"parameters", fmt::format("{:.15g}{}", *value, name), "column of the table"});
+    return;
+  }
+}
+
+/// "Active params (B)", "activated parameters (billion)".
+void take_active_parameters(const FormulaContext& context, const std::vector<size_t>& rows, WorkFacts& work) {
+  for (const std::string& column : context.table.columns) {
+    const std::string name = core::plain_name(column);
+    if (!is_active(name) || name.find("param") == std::string::npos) continue;
+    const auto value = core::parse_double(context.table.rows[rows.front()][context.table.column(column)]);
+    const double unit = core::ends_with(name, "_b") || name.find("billion") != std::string::npos   ? 1e9
+                        : core::ends_with(name, "_m") || name.find("million") != std::string::npos ? 1e6
+                                                                                                   : 1;
+    if (!value || *value <= 0) continue;
+    work.active_parameters = *value * unit;
+    work.has_experts = true;
+    std::erase_if(work.facts, [](const KnownFact& fact) { return fact.name == "active parameters"; });
+    work.facts.push_back({"active parameters", core::format_count(*work.active_parameters), "column of the table"});
     return;
   }
 }
@@ -238,6 +283,32 @@ double num_micro(const MeasuredCurve& curve, double samples) {
   return curve.work.pp == 1 && !curve.work.micro_batch ? 0 : samples * curve.work.sample_devices() / micro_batch;
 }
 
+/// Messages of experts and of context ranks. What would be more than half of the smallest size's step is hidden
+/// somewhere.
+void add_layer_messages(const CurveSteps& steps, const std::vector<WorkFacts>& works, MeasuredCurve& curve) {
+  constexpr double kMostOfAStep = 0.5, kWireEfficiency = 0.96, kUsualSequence = 2048;
+  if (curve.clock_s <= 0) return;
+  const Machine machine = curve.machine ? *curve.machine : unknown_machine(curve.devices_per_node);
+  double scale = 1 / curve.clock_s;
+  for (size_t i = 0; i < curve.points.size(); ++i) {
+    const RowStep& row = steps.rows[i];
+    Measured& point = curve.points[i].measured;
+    const double samples = row.samples.value_or(steps.assumed_samples * point.size.work);
+    const double sequence = row.sequence > 0 ? row.sequence : kUsualSequence;
+    const LayerMessages messages = layer_messages(works[i], machine, curve.devices_per_node,
+                                                  {.tokens = row.tokens.value_or(samples * sequence),
+                                                   .sequence = sequence,
+                                                   .num_micro = std::max(1.0, num_micro(curve, samples))});
+    if (i == 0) {
+      const double total_s =
+          scale * (messages.link_s + messages.wire_s / (kWireEfficiency * machine.network_efficiency.value));
+      if (total_s > kMostOfAStep * point.step_s) scale *= kMostOfAStep * point.step_s / total_s;
+    }
+    point.size.layers_s = scale * messages.link_s;
+    point.size.layers_wire_s = scale * messages.wire_s;
+  }
+}
+
 void add_points(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
                 MeasuredCurve& curve) {
   const char* size = size_column(context);
@@ -268,8 +339,10 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
     curve.work.facts.push_back(
         {"batch", fmt::format("{:.3g} samples a device", steps.assumed_samples), "not known: a usual one"});
   }
+  std::vector<WorkFacts> rows_work;
   for (size_t i = 0; i < sorted.size(); ++i) {
     const double devices = devices_at(context, curve.devices_per_node, sorted[i]);
+    WorkFacts at_row = work_at(context, sorted[i], curve.work);
     double work = steps.rows[i].units / steps.rows.front().units;
     if (std::fabs(work - 1) < kSameWork) work = 1;
     curve.is_strong = curve.is_strong || work < 1;
@@ -278,11 +351,14 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
                                                   .devices = devices,
                                                   .work = work,
                                                   .bubble = bubble_of(curve, samples),
-                                                  .traffic = passes_of(curve, samples)},
+                                                  .traffic = passes_of(curve, samples),
+                                                  .expert_ranks = static_cast<double>(at_row.ep)},
                                          .step_s = steps.rows[i].step},
                             .size = context.at(sorted[i], size).value,
                             .line = context.table.lines[sorted[i]]});
+    rows_work.push_back(std::move(at_row));
   }
+  add_layer_messages(steps, rows_work, curve);
 }
 
 /// Batches that neither stay with a device nor with all of them belong to their own rows alone.
@@ -311,7 +387,7 @@ void assume_layout(const FormulaContext& context, const std::vector<size_t>& row
   if (!work.parameters || work.tp > 1 || work.pp > 1 || work.sharding != Sharding::kReplicated) return;
   const double memory =
       curve.machine && curve.machine->memory_gbytes.value > 0 ? curve.machine->memory_gbytes.value * 1e9 : kUsualMemory;
-  const double bytes = (work.holds_parameters ? kBytesBesideStates : kBytesPerParameter) * *work.parameters;
+  const double bytes = (work.holds_parameters ? kBytesBesideStates : kBytesPerParameter) * work.held_parameters();
   if (bytes <= kFull * memory) return;
   double least_devices = HUGE_VAL;
   for (const size_t row : rows)
@@ -406,6 +482,7 @@ MeasuredCurve read_curve(const FormulaContext& context, const std::vector<std::v
   read_work_facts(row_texts(context, rows), "text of the rows", curve.work);
   read_comments(context, groups, comments, curve.work);
   if (request.model.empty()) take_parameters(context, rows, curve.work);
+  take_active_parameters(context, rows, curve.work);
   if (curve.work.has_experts) curve.work.are_parameters_certain = false;  // as gradients of a device
   for (std::string& note : layout_notes(curve.work)) curve.notes.push_back(std::move(note));
   curve.work.are_chunks_known = std::any_of(curve.work.facts.begin(), curve.work.facts.end(),
@@ -485,6 +562,8 @@ Size size_of(const MeasuredCurve& curve, double size) {
   made.devices *= ratio;
   if (curve.is_strong) {
     made.work /= ratio;
+    made.layers_s /= ratio;
+    made.layers_wire_s /= ratio;
     made.bubble *= ratio;
     made.traffic = std::max(1.0, made.traffic / ratio);
   }

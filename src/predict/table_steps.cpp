@@ -425,6 +425,9 @@ class Reader {
     const RowBatch& batch = batches_[index];
     RowStep step{.samples = batch.samples};
     if (!step.samples && batch.tokens && batch.sequence) step.samples = *batch.tokens / *batch.sequence;
+    step.sequence = batch.sequence.value_or(0);
+    step.tokens = batch.tokens;
+    if (!step.tokens && batch.samples && batch.sequence) step.tokens = *batch.samples * *batch.sequence;
     const double amount = batch.samples ? *batch.samples : batch.tokens.value_or(plain_units(row));
     step.units = amount * model_ratio(context_, rows_, row);
     if (speed_.kind == SpeedKind::kStepTime || speed_.kind == SpeedKind::kSteps) {
@@ -464,7 +467,7 @@ class Reader {
 
   /// What the speed itself tells of the clock in seconds, where a unit is so many samples; 0: nothing.
   double clock_of_speed(double samples_per_unit, double sequence) const {
-    const double flops = 6 * *work_.parameters * sequence;
+    const double flops = 6 * work_.active() * sequence;
     // Samples that are no sequences of so many tokens: no device computes that fast.
     constexpr double kMostFlops = 2e15;
     if (is_language_model() && flops / sequence * tokens_per_s(sequence) > kMostFlops) return 0;
@@ -484,7 +487,7 @@ class Reader {
   double usual_seconds(double samples, double sequence) const {
     constexpr double kLanguageShare = 0.4, kOtherShare = 0.2, kUsualPeak = 200;  // of the peak; TFLOP/s
     const bool is_text = is_language_model() || (!work_.forward_gflops && has_text_model());
-    const double flops = work_.forward_gflops ? 3e9 * *work_.forward_gflops : 6 * *work_.parameters * sequence;
+    const double flops = work_.forward_gflops ? 3e9 * *work_.forward_gflops : 6 * work_.active() * sequence;
     if (!work_.forward_gflops && !is_text) return 0;
     return samples * flops / (peak_tflops().value_or(kUsualPeak) * 1e12 * (is_text ? kLanguageShare : kOtherShare));
   }

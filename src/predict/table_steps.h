@@ -27,6 +27,8 @@ struct RowStep {
   double step = 0;                  ///< In units of the clock.
   double units = 1;                 ///< Work of a device, comparable between the rows of a curve.
   std::optional<double> samples{};  ///< Of a device and step; not where they were assumed.
+  std::optional<double> tokens{};   ///< Of a device and step, where batch and length are told.
+  double sequence = 0;              ///< Tokens of a sample; 0: not told.
 };
 
 /// How the rows of one curve tell their steps.

@@ -274,6 +274,52 @@ std::optional<int64_t> told_degree(std::string_view text, std::string_view word)
   return std::nullopt;
 }
 
+namespace {
+std::optional<int64_t> whole_number(const Token& token, double least, double most) {
+  if (!token.number || *token.number < least || *token.number > most || *token.number != std::floor(*token.number))
+    return std::nullopt;
+  return static_cast<int64_t>(*token.number);
+}
+}  // namespace
+
+ToldExperts told_experts(std::string_view text) {
+  constexpr double kMostExperts = 4096, kMostOfAToken = 64, kBillion = 1e9;
+  // Of a model with one expert, what belongs to that expert.
+  constexpr double kExpertShare = 0.75;
+  const std::vector<Token> tokens = tokens_of(text);
+  ToldExperts told;
+  const auto word_at = [&](size_t at) { return at < tokens.size() ? std::string_view(tokens[at].word) : ""; };
+  for (size_t at = 0; at < tokens.size(); ++at) {
+    const Token& one = tokens[at];
+    if (word_at(at) == "experts") {
+      const bool has_kind = at > 1 && is_one_of(tokens[at - 1].word, {"routed", "local", "total"});
+      const Token before = at > 0 ? tokens[has_kind ? at - 2 : at - 1] : Token{};
+      const auto in_front = before.is_in_name ? std::nullopt : whole_number(before, 2, kMostExperts);
+      const auto behind = at + 1 < tokens.size() ? whole_number(tokens[at + 1], 2, kMostExperts) : std::nullopt;
+      if (in_front)
+        told.num_experts = in_front;
+      else if (behind)
+        told.num_experts = behind;
+    }
+    if (is_one_of(one.word, {"top", "topk"})) {
+      const size_t next = at + (word_at(at + 1) == "k" ? 2 : 1);
+      if (next < tokens.size() && word_at(next + 1) != "accuracy" && word_at(next + 1) != "acc")
+        if (const auto count = whole_number(tokens[next], 1, kMostOfAToken)) told.top_k = count;
+    }
+    const bool is_billions = one.number && word_at(at + 1) == "b";
+    if (is_billions && one.is_in_name && at > 0 && tokens[at - 1].word == "a")
+      told.active_parameters = *one.number * kBillion;
+    if (is_billions && is_one_of(std::string(word_at(at + 2)), {"active", "activated"}))
+      told.active_parameters = *one.number * kBillion;
+    if (is_billions && at > 1 && tokens[at - 1].word == "x")
+      if (const auto count = whole_number(tokens[at - 2], 2, kMostExperts)) {
+        told.num_experts = count;
+        told.parameters = *one.number * kBillion * (1 + kExpertShare * static_cast<double>(*count - 1));
+      }
+  }
+  return told;
+}
+
 std::optional<double> told_sequence(std::string_view text) {
   const std::vector<Token> tokens = tokens_of(text);
   Agreed lengths;

@@ -19,6 +19,15 @@ ToldBatch told_batch(std::string_view text);
 /// 8", "pipeline stages: 12", "8-way tensor parallelism", "12 pipeline stages".
 std::optional<int64_t> told_degree(std::string_view text, std::string_view word);
 
+/// What a text tells of a model's experts.
+struct ToldExperts {
+  std::optional<int64_t> num_experts{};       ///< "64 experts", "num_experts=8", the 8 of "8x7B"
+  std::optional<int64_t> top_k{};             ///< "top-2", "top_k=8"
+  std::optional<double> active_parameters{};  ///< "A22B", "22B active"
+  std::optional<double> parameters{};         ///< Of "8x7B": eight experts beside what models of 7B would share.
+};
+ToldExperts told_experts(std::string_view text);
+
 /// Tokens of a sequence: "sequence length 2048", "context of 8k", "seq_len=4096", "sequences of 2048 tokens".
 std::optional<double> told_sequence(std::string_view text);
 

@@ -93,8 +93,9 @@ Setting setting_of(const MeasuredCurve& curve, const std::vector<Measured>& meas
   setting.are_virtual_stages_known = curve.work.are_chunks_known || curve.work.pp == 1;
   const double scale = curve.clock_s > 0 ? 1 / curve.clock_s : reference;
   setting.clock_s = 1 / scale;
-  for (double* part : {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s,
-                       &setting.between_rings_s, &setting.gather_s, &setting.gather_hop_s, &setting.logits_s})
+  for (double* part :
+       {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s, &setting.between_rings_s,
+        &setting.expert_s, &setting.gather_s, &setting.gather_hop_s, &setting.logits_s})
     *part *= scale;
   if (setting.fixed_s) *setting.fixed_s *= scale;
   return setting;

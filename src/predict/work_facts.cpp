@@ -88,6 +88,23 @@ std::string dashed(std::string_view text) {
   return out;
 }
 
+/// Experts of a layer: as told, at least one for each expert rank; 0: not known.
+double known_experts(const WorkFacts& work) {
+  const auto told = static_cast<double>(work.num_experts.value_or(0));
+  return work.parameters ? std::max(told, work.ep > 1 ? static_cast<double>(work.ep) : 0.0) : 0;
+}
+
+/// Of all experts together. Where the active parameters are not told, three quarters of a layer with one expert are
+/// that expert's: two matrices of four times the width, beside the four of attention and the embedding.
+double parameters_of_experts(const WorkFacts& work) {
+  constexpr double kExpertOverShared = 3;
+  const double experts = known_experts(work), idle = 1 - work.experts_of_a_token() / experts;
+  if (experts < 2) return 0;
+  if (work.active_parameters && idle > 0)
+    return std::clamp((*work.parameters - *work.active_parameters) / idle, 0.0, *work.parameters);
+  return *work.parameters * kExpertOverShared * experts / (1 + kExpertOverShared * experts);
+}
+
 /// Devices of one data-parallel group that a node holds.
 double ranks_per_node(const WorkFacts& work, double devices_per_node) {
   return std::max(1.0, devices_per_node / work.replica_devices());
@@ -108,9 +125,6 @@ void add_contrastive_loss(const WorkFacts& work, const Machine& machine, double 
                      kLogitPasses * kDirections * kFeatureBytes * logits / memory;
 }
 
-/// Blocks of a transformer of so many parameters, as the known GPT shapes have them (1.3B: 24, 70B: 73, 175B: 95).
-double num_layers(double parameters) { return std::max(12.0, 24 * std::pow(parameters / 1.3e9, 0.28)); }
-
 /// Of sharded parameters: three passes along rings over all data ranks, under all of the compute. Where each group of
 /// ranks holds a copy of the model the rings are its own, inside a node that holds the group, and gradients are
 /// all-reduced between groups.
@@ -126,7 +140,7 @@ void shard_parameters(const WorkFacts& work, double node_ranks, double pass_s, S
     setting.inter_s = 0;
     return;
   }
-  setting.ring_latency_s = kShardedPasses * num_layers(*work.parameters) * kRingHop;
+  setting.ring_latency_s = kShardedPasses * usual_layers(work.active()) * kRingHop;
   setting.latency_s = 0;
 }
 
@@ -145,11 +159,15 @@ std::optional<int64_t> find_setting(const std::string& lower, std::string_view w
   return std::nullopt;
 }
 
+bool is_gpt_name(const std::string& found) {
+  const std::vector<std::string> gpts = config::gpt_model_names();
+  return std::find(gpts.begin(), gpts.end(), found) != gpts.end();
+}
+
 /// Of a language model or a published one of our lists.
 std::optional<double> parameters_of(const std::string& found) {
   if (const config::PublishedModel* model = config::find_published_model(found)) return model->parameters;
-  const std::vector<std::string> gpts = config::gpt_model_names();
-  if (std::find(gpts.begin(), gpts.end(), found) == gpts.end()) return std::nullopt;
+  if (!is_gpt_name(found)) return std::nullopt;
   return static_cast<double>(config::gpt_cost(config::resolve_gpt_shape(found)).parameters);
 }
 /// Traffic between nodes of a model that is not known: the faster a device computes and the slower its network is, the
@@ -162,6 +180,27 @@ double unknown_traffic_share(const std::optional<Machine>& machine, double devic
   return std::clamp(kUnknownTrafficShare * peak / network, kLeast, kMost);
 }
 }  // namespace
+
+double usual_layers(double parameters) { return std::max(12.0, 24 * std::pow(parameters / 1.3e9, 0.28)); }
+
+double WorkFacts::experts_of_a_token() const {
+  constexpr double kUsual = 2;
+  return top_k ? static_cast<double>(*top_k) : kUsual;
+}
+
+double WorkFacts::active() const {
+  const double experts = known_experts(*this);
+  if (active_parameters) return *active_parameters;
+  if (experts < 2) return parameters.value_or(0);
+  return *parameters - parameters_of_experts(*this) * (1 - std::min(1.0, experts_of_a_token() / experts));
+}
+
+double WorkFacts::expert_parameters() const { return ep > 1 ? parameters_of_experts(*this) : 0; }
+
+double WorkFacts::held_parameters() const {
+  const double experts = expert_parameters();
+  return parameters.value_or(0) - experts + experts / static_cast<double>(ep);
+}
 
 bool take_model(const std::string& name, const std::string& source, WorkFacts& facts) {
   const auto take = [&](double parameters, bool is_certain, const std::string& how) {
@@ -177,6 +216,11 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
   if (const auto named = parameters_of(found); count && named && *count >= 1e9 && (*count > 2 * *named)) found.clear();
   const config::PublishedModel* published = config::find_published_model(found);
   if (published != nullptr && published->forward_gflops > 0) facts.forward_gflops = published->forward_gflops;
+  if (is_gpt_name(found)) {
+    const config::GptShape shape = config::resolve_gpt_shape(found);
+    facts.layers = shape.layers, facts.hidden = shape.hidden;
+    facts.key_width = shape.query_groups * shape.head_width;
+  }
   if (const auto parameters = parameters_of(found))
     return take(*parameters, true,
                 fmt::format("{} {}", published != nullptr ? "published for" : "counted from", found));
@@ -187,7 +231,29 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
     facts.forward_gflops = (cost.image_or_audio_forward_flops + cost.text_forward_flops) / 1e9;
     return take(static_cast<double>(cost.parameters), true, fmt::format("counted from {}", found));
   }
+  if (const ToldExperts experts = told_experts(name); experts.parameters) {
+    if (!facts.num_experts) facts.num_experts = experts.num_experts;
+    return take(*experts.parameters, false, fmt::format("read off '{}'", name.substr(0, 40)));
+  }
   return count ? take(*count, false, fmt::format("read off '{}'", name.substr(0, 40))) : false;
+}
+
+/// "64 experts", "top-2", "A22B": what a text tells of experts, once it tells that there are some.
+void take_experts(const std::string& text, const std::string& source, WorkFacts& facts) {
+  const ToldExperts told = told_experts(text);
+  facts.has_experts = facts.has_experts || facts.ep > 1 || facts.num_experts.value_or(0) > 1 || told.num_experts ||
+                      told.active_parameters ||
+                      holds_any(core::to_lower_ascii(text), {"moe", "mixture of experts", "mixture-of-experts"});
+  if (!facts.has_experts) return;
+  const auto take = [&](const auto& value, const char* name, const std::string& shown, auto& field) {
+    if (!value || field) return;
+    field = *value;
+    facts.facts.push_back({name, shown, source});
+  };
+  take(told.num_experts, "experts", fmt::format("{}", told.num_experts.value_or(0)), facts.num_experts);
+  take(told.top_k, "experts of a token", fmt::format("{}", told.top_k.value_or(0)), facts.top_k);
+  take(told.active_parameters, "active parameters", core::format_count(told.active_parameters.value_or(0)),
+       facts.active_parameters);
 }
 
 void read_work_facts(const std::string& text, const std::string& source, WorkFacts& facts) {
@@ -221,8 +287,7 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
     take({"cp", "context_parallel_size", "context parallel size", "context parallel"}, "context ranks", facts.cp);
   if (facts.ep == 1)
     take({"ep", "expert_parallel_size", "expert parallel size", "expert parallel"}, "expert ranks", facts.ep);
-  facts.has_experts = facts.has_experts || facts.ep > 1 || holds_word(lower, "moe") ||
-                      holds_any(lower, {"mixture of experts", "mixture-of-experts"});
+  take_experts(text, source, facts);
   if (facts.sharding == Sharding::kReplicated && names_full_sharding(text)) {
     facts.sharding = Sharding::kFull;
     facts.facts.push_back({"sharding", "full: three passes of the parameters", source});
@@ -238,17 +303,31 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
   }
 }
 
+namespace {
+std::string experts_note(const WorkFacts& facts) {
+  if (facts.ep == 1)
+    return "The model has experts, and no expert ranks are told: every device is taken to hold all of them" +
+           std::string(known_experts(facts) < 2 && !facts.active_parameters
+                           ? ", and all parameters to work on each token (columns num_experts and top_k tell more)."
+                           : ".");
+  return fmt::format(
+      "{} expert ranks share {} experts{}: tokens travel to {:g} of them and back in every layer, and nothing hides "
+      "it. Uneven loads, tokens that are dropped or sent once to several experts of a node, and layers without experts "
+      "have no term.",
+      facts.ep, facts.num_experts ? fmt::format("{}", *facts.num_experts) : "at least as many",
+      facts.num_experts ? "" : " (not told)", facts.experts_of_a_token());
+}
+}  // namespace
+
 std::vector<std::string> layout_notes(const WorkFacts& facts) {
   std::vector<std::string> notes;
   if (facts.cp > 1)
-    notes.push_back(
-        fmt::format("{} context ranks share the tokens of a sample: their messages have no term of their "
-                    "own, only what the calibrated steps hold of them.",
-                    facts.cp));
-  if (facts.has_experts)
-    notes.emplace_back(
-        "The model has experts: they are counted as parameters that all devices share and all tokens use, and the "
-        "messages between them have no term of their own.");
+    notes.push_back(fmt::format(
+        "{} context ranks share the tokens of a sample: they pass keys and values around a ring, of which attention "
+        "hides what runs beside it.{} Gathering them instead, and ranks with more work under the causal mask, have no "
+        "term.",
+        facts.cp, facts.key_width ? "" : " A quarter as many key heads as heads is taken."));
+  if (facts.has_experts) notes.push_back(experts_note(facts));
   if (facts.is_sharded_in_groups && !facts.group_ranks && facts.sharding == Sharding::kFull)
     notes.emplace_back(
         "Parameters are sharded in groups whose size is not told: each is taken to be a node's devices (\"FSDP=16\" "
@@ -315,22 +394,34 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
     return setting;
   }
   const double ranks = ranks_per_node(work, devices_per_node);
-  const double bytes = *work.parameters / work.replica_devices() *
-                       (work.replica_devices() > 1 || work.sharding == Sharding::kFull ? 2 : 4);
+  const double bytes_each = (work.replica_devices() > 1 || work.sharding == Sharding::kFull ? 2 : 4);
+  const double bytes = work.held_parameters() / work.replica_devices() * bytes_each;
+  const double all_experts = work.expert_parameters() / work.replica_devices() * bytes_each,
+               own_experts = all_experts / static_cast<double>(work.ep);
   const double passes = work.sharding == Sharding::kFull ? 3 : 2;
-  setting.inter_s = passes * bytes / (machine.node_gbytes_per_s.value * 1e9 * ranks / devices_per_node);
-  setting.intra_s = ranks > 1 ? passes * bytes / (machine.link_gbytes_per_s.value * 1e9) : 0;
+  const double node_bytes_per_s = machine.node_gbytes_per_s.value * 1e9 * ranks / devices_per_node;
+  setting.inter_s = passes * (bytes - own_experts) / node_bytes_per_s;
+  setting.expert_s = passes * all_experts / node_bytes_per_s;
+  const bool has_copies_in_node = static_cast<double>(work.ep) < ranks;
+  setting.intra_s =
+      ranks > 1 ? passes * (has_copies_in_node ? bytes : bytes - own_experts) / (machine.link_gbytes_per_s.value * 1e9)
+                : 0;
   setting.latency_s = std::clamp(std::ceil(bytes / kBucketBytes), 1.0, kMaxBuckets) * kCollectiveLatency;
   const bool is_sharded = work.sharding == Sharding::kFull;
   const double holders = std::max(work.replica_devices(), is_sharded ? devices_per_node : 1);
   const double memory_tbytes_per_s =
       machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kUnknownMemoryTbytes;
-  setting.fixed_s = kHostStep + kUpdateBytes * *work.parameters / holders / (memory_tbytes_per_s * 1e12);
+  setting.fixed_s = kHostStep + kUpdateBytes * work.held_parameters() / holders / (memory_tbytes_per_s * 1e12);
   if (is_sharded) shard_parameters(work, ranks, setting.inter_s / passes, setting);
   setting.traffic_log_sd = work.are_parameters_certain ? kCertainSd : kReadOffSd;
   if (!is_step_certain) setting.traffic_log_sd = std::hypot(setting.traffic_log_sd, kUnknownSd);
   if (work.feature_width && work.local_batch) add_contrastive_loss(work, machine, devices_per_node, setting);
-  facts.push_back({"gradients", core::format_bytes(bytes) + " a device", "parameters over tensor and pipeline ranks"});
+  facts.push_back({"gradients", core::format_bytes(bytes) + " a device",
+                   work.ep > 1 ? "parameters over tensor and pipeline ranks, experts over expert ranks, too"
+                               : "parameters over tensor and pipeline ranks"});
+  if (work.has_experts && !work.active_parameters && work.active() < *work.parameters)
+    facts.push_back(
+        {"active parameters", core::format_count(work.active()), "parameters, experts, and those of a token"});
   facts.push_back(
       {"network", fmt::format("{:g} GB/s a node", machine.node_gbytes_per_s.value), machine.node_gbytes_per_s.source});
   facts.push_back({"network efficiency",

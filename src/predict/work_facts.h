@@ -30,11 +30,14 @@ struct WorkFacts {
   std::optional<int64_t> feature_width{};  ///< Of a contrastive loss: features are gathered from all devices.
   /// Passes of features between devices: there, and their gradients back (OpenCLIP's --gather-with-grad).
   int64_t feature_passes = 2;
-  int64_t tp = 1, pp = 1, chunks = 1;    ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
-  bool are_chunks_known = true;          ///< Else a told pipeline may have more virtual stages than are taken.
-  bool is_layout_assumed = false;        ///< Nothing tells tensor and pipeline ranks.
-  int64_t cp = 1, ep = 1;                ///< Ranks that share the tokens of a sample, and experts.
-  bool has_experts = false;              ///< Then not all parameters work on each token.
+  int64_t tp = 1, pp = 1, chunks = 1;             ///< Tensor and pipeline ranks, virtual stages per pipeline rank.
+  bool are_chunks_known = true;                   ///< Else a told pipeline may have more virtual stages than are taken.
+  bool is_layout_assumed = false;                 ///< Nothing tells tensor and pipeline ranks.
+  int64_t cp = 1, ep = 1;                         ///< Ranks that share the tokens of a sample, and experts.
+  bool has_experts = false;                       ///< Then not all parameters work on each token.
+  std::optional<int64_t> num_experts{}, top_k{};  ///< Of a layer; that a token goes to.
+  std::optional<double> active_parameters{};      ///< That work on each token, where told.
+  std::optional<int64_t> layers{}, hidden{}, key_width{};  ///< Of a transformer; all key heads together.
   bool holds_parameters = false;         ///< Told: no more than the optimizer's states and gradients are sharded.
   bool is_sharded_in_groups = false;     ///< Full sharding, with a copy of the model in each group (HSDP).
   std::optional<int64_t> group_ranks{};  ///< Data ranks of such a group; not told: those of a node.
@@ -45,6 +48,10 @@ struct WorkFacts {
 
   double replica_devices() const { return static_cast<double>(tp * pp); }
   double sample_devices() const { return replica_devices() * static_cast<double>(cp); }  ///< That share a sample.
+  double expert_parameters() const;   ///< Of all experts, where expert ranks share them; else 0.
+  double experts_of_a_token() const;  ///< As told, else 2, the usual number of large experts.
+  double active() const;              ///< Parameters that work on each token.
+  double held_parameters() const;     ///< With the device's own experts alone, over all tensor ranks and stages.
 };
 
 /// Reads what a text tells of model and layout: "HTSAT-tiny + RoBERTa-base", "CLIP g/14", "175B", "TP=8 PP=8 VP=12
@@ -53,12 +60,15 @@ void read_work_facts(const std::string& text, const std::string& source, WorkFac
 
 /// Does a text say that parameters are sharded over the data ranks: "FSDP", "ZeRO-3"?
 bool names_full_sharding(std::string_view text);
-/// What was read of a layout and has no term in the model, in sentences.
+/// What a layout leaves out of the model, or takes without having been told, in sentences.
 std::vector<std::string> layout_notes(const WorkFacts& facts);
 
 /// Takes parameters (and the width of contrastive features) of a model found by config::find_model_name, or of a number
 /// with B or M ("1.3B"). False where neither is there.
 bool take_model(const std::string& name, const std::string& source, WorkFacts& facts);
+
+/// Blocks of a transformer of so many parameters, as the known GPT shapes have them (1.3B: 24, 70B: 73, 175B: 95).
+double usual_layers(double parameters);
 
 /// The system of the table that a text names, or nullptr.
 const hw::SystemSpec* find_system_in(std::string_view text);

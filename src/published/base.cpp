@@ -41,9 +41,26 @@ bool has_numbers(const core::CsvTable& table, const std::string& name) {
 
 /// Numbers that say what ran, as a text would: parameters, shape and sequence length.
 bool is_setting_column(const std::string& name) {
-  static const std::set<std::string> kNames = {
-      "sequence_length", "seq_length",  "seq_len", "seqlen",           "seqlen_t",   "sequence",   "context_length",
-      "hidden",          "hidden_size", "layers",  "number_of_layers", "num_layers", "image_size", "resolution"};
+  static const std::set<std::string> kNames = {"sequence_length",
+                                               "seq_length",
+                                               "seq_len",
+                                               "seqlen",
+                                               "seqlen_t",
+                                               "sequence",
+                                               "context_length",
+                                               "hidden",
+                                               "hidden_size",
+                                               "layers",
+                                               "number_of_layers",
+                                               "num_layers",
+                                               "image_size",
+                                               "resolution",
+                                               "tp",
+                                               "pp",
+                                               "cp",
+                                               "ep",
+                                               "num_experts",
+                                               "top_k"};
   const std::string plain = core::plain_name(name);
   return kNames.contains(plain) || plain.find("param") != std::string::npos ||
          plain.find("model_size") != std::string::npos;

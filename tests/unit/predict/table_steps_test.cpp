@@ -429,6 +429,67 @@ TEST(TableSteps, LayoutsWithoutATermAreNoted) {
   EXPECT_NEAR(bubble("TP=2 PP=2 CP=2 MBS=1") * 2, bubble("TP=2 PP=2 MBS=1"), 1e-12) << "twice the micro-batches";
 }
 
+// 56 billion parameters, of which eight experts have 48: two of them work on each token.
+constexpr const char* kExpertTable =
+    "# GPT 56B MoE on DGX H100, sequence length 4096\nnodes,gpus,tp,{},gbs,step_time_s\n2,16,2,{},64,4\n"
+    "4,32,2,{},128,4.05\n";
+
+TEST(TableSteps, ExpertsAndContextRanksHaveMessages) {
+  const auto read_with = [](const std::string& columns, const std::string& first, const std::string& second) {
+    return read(fmt::format(fmt::runtime(kExpertTable), columns, first, second));
+  };
+  const auto layers_s = [](const MeasuredCurve& curve, size_t row) {
+    const Size& size = curve.points[row].measured.size;
+    return size.layers_s + size.layers_wire_s;
+  };
+  const MeasuredCurve none = read_with("ep,cp,num_experts,top_k", "1,1,8,2", "1,1,8,2");
+  EXPECT_EQ(layers_s(none, 0), 0);
+  EXPECT_EQ(none.work.num_experts, 8);
+  EXPECT_EQ(none.work.top_k, 2);
+  EXPECT_NEAR(none.work.active(), 56e9 * (1 + 24 * 2.0 / 8) / 25, 1e6) << "a share of 1, and 3 for each expert";
+  EXPECT_EQ(read_with("ep,active params (B)", "1,14", "1,14").work.active(), 14e9);
+  EXPECT_EQ(read_with("ep,active params (B)", "1,14", "1,14").work.parameters, 56e9) << "not those of the column";
+
+  const MeasuredCurve experts = read_with("ep,num_experts,top_k", "8,8,2", "8,8,2");
+  const Size& size = experts.points[0].measured.size;
+  EXPECT_EQ(size.expert_ranks, 8);
+  EXPECT_GT(size.layers_s, 0);
+  EXPECT_GT(size.layers_wire_s, 0) << "four of eight expert ranks share a node";
+  EXPECT_EQ(layers_s(experts, 1), layers_s(experts, 0)) << "weak scaling";
+  EXPECT_EQ(read_with("ep,num_experts", "4,8", "4,8").points[0].measured.size.layers_wire_s, 0);
+  EXPECT_GT(layers_s(read_with("cp,seq_len", "8,4096", "8,4096"), 0), 0);
+
+  const MeasuredCurve growing = read_with("ep,num_experts", "4,16", "16,16");
+  EXPECT_EQ(growing.points[0].measured.size.expert_ranks, 4);
+  EXPECT_EQ(growing.points[1].measured.size.expert_ranks, 16);
+  EXPECT_GT(layers_s(growing, 1), layers_s(growing, 0)) << "more of them lie in other nodes";
+}
+
+TEST(TableSteps, WorkOfAModelWithExpertsIsThatOfItsActiveParameters) {
+  const MeasuredCurve curve = read(
+      "# Qwen3 235B-A22B, 8 GPUs a node, sequence length 4096\nGPUs,gbs,ep,TFLOP/s/GPU\n64,256,8,300\n"
+      "128,512,8,295\n");
+  EXPECT_NEAR(curve.points[0].measured.step_s * curve.clock_s, 4 * 6 * 22e9 * 4096 / 300e12, 1e-3);
+}
+
+TEST(TableSteps, LayoutsInNumbersPartTheCurves) {
+  const auto curves = read_all(
+      "# GPT 56B MoE\nnodes,gpus,ep,gbs,step_time_s\n2,16,4,64,4\n4,32,4,128,4.05\n2,16,8,64,5\n"
+      "4,32,8,128,5.1\n");
+  ASSERT_EQ(curves.size(), 2u);
+  EXPECT_EQ(curves[0].work.ep, 4);
+  EXPECT_EQ(curves[1].work.ep, 8);
+}
+
+TEST(TableSteps, OneExpertOrContextRankIsAsNone) {
+  const std::string row = "\nnodes,gpus,gbs,step_time_s\n1,8,64,4\n2,16,128,4.05\n4,32,256,4.1\n";
+  const MeasuredCurve plain = read("# GPT 7B, A100, TP=4" + row), one = read("# GPT 7B, A100, TP=4 EP=1 CP=1" + row);
+  const auto forecast_of = [](const MeasuredCurve& curve) {
+    return prediction_json(validate_curve(curve, 2).prediction);
+  };
+  EXPECT_EQ(forecast_of(plain).at("predicted"), forecast_of(one).at("predicted"));
+}
+
 TEST(TableSteps, ThroughputsAndSizesInOtherPlacesAreRead) {
   const auto sides = read_all(
       "GPUs,Mixed Precision Throughput,TF32 Throughput,Memory throughput,Throughput speedup\n1,100,50,9,2\n"

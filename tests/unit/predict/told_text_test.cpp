@@ -69,6 +69,23 @@ TEST(ToldText, Degrees) {
     EXPECT_EQ(told_degree(text, "tensor"), std::nullopt) << text;
 }
 
+TEST(ToldText, Experts) {
+  for (const char* text : {"64 experts", "64 routed experts, EP=8", "num_experts=64", "experts: 64, 512 GPUs"})
+    EXPECT_EQ(told_experts(text).num_experts, 64) << text;
+  for (const char* text : {"8-way expert parallelism", "EP=8", "expert parallel size 8", "all experts", "8x A100 80GB"})
+    EXPECT_FALSE(told_experts(text).num_experts) << text;
+  for (const char* text : {"top-2", "top_k=2", "topk 2", "MoE with top-2 routing"})
+    EXPECT_EQ(told_experts(text).top_k, 2) << text;
+  EXPECT_FALSE(told_experts("trained to 76.1 % top-1 accuracy").top_k);
+  for (const char* text : {"Qwen3-235B-A22B", "235B parameters, 22B active", "22B activated"})
+    EXPECT_EQ(told_experts(text).active_parameters, 22e9) << text;
+  EXPECT_FALSE(told_experts("A100 40GB, 22B").active_parameters);
+  const ToldExperts mixtral = told_experts("Mixtral 8x7B on 8xH100");
+  EXPECT_EQ(mixtral.num_experts, 8);
+  EXPECT_NEAR(mixtral.parameters.value_or(0), 46.7e9, 0.1 * 46.7e9) << "as published";
+  EXPECT_FALSE(told_experts("8x80GB").parameters);
+}
+
 TEST(ToldText, Sequences) {
   for (const char* text : {"sequence length 2048", "seq_len=2048", "sequences of 2048 tokens", "context length: 2,048"})
     EXPECT_EQ(told_sequence(text), 2048) << text;
