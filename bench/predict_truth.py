@@ -308,6 +308,13 @@ def score(rows):
     return {key: round(value, 3) for key, value in out.items()}
 
 
+def score_at(rows, times):
+    """The same of points at so many times the largest calibrated size."""
+    near = [dict(row, rivals={}, judged=[p for p in row["judged"] if abs(p["times"] / times - 1) < 0.01])
+            for row in rows]
+    return score([row for row in near if row["judged"]])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lockstep", default="build/lockstep")
@@ -334,7 +341,8 @@ def main():
                     rows.append({"count": count, "table": path.name, "mean_error_pct": one["mean_error_pct"],
                                  "rivals": one["rivals"],
                                  "judged": [{"error_pct": p["error_pct"], "in50": p["in_50"], "in90": p["in_90"],
-                                             "half_width_pct": half_width_pct(p["predicted_s"])}
+                                             "half_width_pct": half_width_pct(p["predicted_s"]),
+                                             "times": p["size"] / up_to}
                                             for p in one["judged"]]})
             everything += rows
             results[family] = score(rows)
@@ -343,8 +351,11 @@ def main():
                 if part:
                     results[f"{family}, {count} calibrated"] = score(part)
     results["all"] = score(everything)
+    results["all, 8 times"] = score_at(everything, 8)
     for count in (1, 2, 3):
-        results[f"all, {count} calibrated"] = score([row for row in everything if row["count"] == count])
+        part = [row for row in everything if row["count"] == count]
+        results[f"all, {count} calibrated"] = score(part)
+        results[f"all, {count} calibrated, 8 times"] = score_at(part, 8)
     print(f"{'family':34} {'pts':>4} {'mean':>6} {'bias':>6} {'worst':>6} {'in50':>5} {'in90':>5} {'half':>6}"
           f" {'/const':>6} {'/amd':>6} {'/log':>6}")
     for name, one in results.items():

@@ -49,7 +49,7 @@ LayerMessages expert_messages(const WorkFacts& work, const LayerShape& shape, co
 }  // namespace
 
 std::optional<LayerShape> layer_shape(const WorkFacts& work) {
-  if (!work.parameters) return std::nullopt;
+  if (!work.parameters && !(work.layers && work.hidden)) return std::nullopt;
   constexpr double kParametersPerLayer = 12;  // of hidden squared
   LayerShape shape{.layers = work.layers ? static_cast<double>(*work.layers) : usual_layers(work.active())};
   shape.hidden =

@@ -11,7 +11,7 @@ struct LayerShape {
 };
 
 /// As told, else as known shapes of so many active parameters have them, with a quarter as many key heads as heads.
-/// Nothing where parameters are not known.
+/// Nothing where neither is known.
 std::optional<LayerShape> layer_shape(const WorkFacts& work);
 
 /// What a step of one device works on.

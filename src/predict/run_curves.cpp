@@ -56,8 +56,25 @@ void take_logged_shape(const std::map<std::string, std::string>& options, WorkFa
   work.model = fmt::format("GPT of {} layers of {}", shape->layers, shape->hidden);
   work.parameters = static_cast<double>(config::gpt_cost(*shape).parameters);
   work.are_parameters_certain = true;
+  work.layers = shape->layers, work.hidden = shape->hidden;
+  work.key_width = shape->query_groups * shape->head_width;
   work.facts.push_back(
       {"parameters", core::format_count(*work.parameters), "counted from the shape in the log's arguments"});
+}
+
+/// Layout and shape of a model with experts, of which the arguments in a log of Megatron tell no parameters.
+void take_logged_experts(const std::map<std::string, std::string>& options, WorkFacts& work) {
+  const auto count = [&](const char* name) {
+    const auto found = options.find(name);
+    const auto value = found == options.end() ? std::nullopt : core::parse_int(found->second);
+    return value && *value > 0 ? value : std::nullopt;
+  };
+  work.num_experts = count("num_experts");
+  if (work.num_experts.value_or(1) == 1) return;
+  work.has_experts = true;
+  work.top_k = count("moe_router_topk");
+  work.ep = count("expert_model_parallel_size").value_or(1);
+  work.layers = count("num_layers"), work.hidden = count("hidden_size");
 }
 
 void take_work(const analysis::RunSummary& run, const TableRequest& request, WorkFacts& work) {
@@ -65,6 +82,7 @@ void take_work(const analysis::RunSummary& run, const TableRequest& request, Wor
   const std::string& model = request.model.empty() ? setup.model : request.model;
   if (!model.empty()) take_model(model, request.model.empty() ? "record of the runs" : "--model", work);
   if (!work.parameters) take_logged_shape(run.options, work);
+  take_logged_experts(run.options, work);
   read_work_facts(setup.layout, "layout of the record", work);
   if (setup.accum && setup.samples_per_device && *setup.accum > 0 && work.replica_devices() > 1)
     work.micro_batch = std::max<int64_t>(1, *setup.samples_per_device / *setup.accum);
@@ -82,6 +100,7 @@ MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point>
   curve.rate_per_device = first_samples.value_or(1);
   if (const auto& length = points.front().setup.sequence_length) curve.tokens_per_sample = static_cast<double>(*length);
   if (!curve.work.local_batch) curve.work.local_batch = first_samples;
+  std::vector<DeviceTokens> tokens;
   for (const analysis::Point& point : points) {
     const double devices = devices_of(point, curve.devices_per_node);
     const auto samples = samples_of(point, curve.devices_per_node);
@@ -92,10 +111,17 @@ MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point>
                                                   .devices = devices,
                                                   .work = work,
                                                   .bubble = bubble_of(curve, samples.value_or(0)),
-                                                  .traffic = passes_of(curve, samples.value_or(0))},
+                                                  .traffic = passes_of(curve, samples.value_or(0)),
+                                                  .expert_ranks = static_cast<double>(curve.work.ep)},
                                          .step_s = point.estimate.median_ms / 1000},
                             .size = static_cast<double>(point.size)});
+    const double sequence = curve.tokens_per_sample.value_or(0);
+    tokens.push_back({.tokens = samples.value_or(0) * sequence,
+                      .sequence = sequence,
+                      .num_micro = std::max(1.0, num_micro(curve.work, samples.value_or(0)))});
   }
+  add_layer_messages(std::vector<WorkFacts>(points.size(), curve.work), tokens, curve);
+  for (std::string& note : layout_notes(curve.work)) curve.notes.push_back(std::move(note));
   if (runs.shares_cores)
     curve.notes.emplace_back(
         "These runs share the processor cores of one machine: what they lose to each other is no loss of a network.");

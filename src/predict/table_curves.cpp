@@ -277,40 +277,9 @@ void take_machine(const FormulaContext& context, const std::vector<size_t>& rows
   curve.work.facts.push_back({is_guessed ? "device" : "system", curve.machine->name, source});
 }
 
-/// Micro-batches of a step; 0: not known.
-double num_micro(const MeasuredCurve& curve, double samples) {
-  const double micro_batch = static_cast<double>(curve.work.micro_batch.value_or(1));
-  return curve.work.pp == 1 && !curve.work.micro_batch ? 0 : samples * curve.work.sample_devices() / micro_batch;
-}
-
-/// Messages of experts and of context ranks. What would be more than half of the smallest size's step is hidden
-/// somewhere.
-void add_layer_messages(const CurveSteps& steps, const std::vector<WorkFacts>& works, MeasuredCurve& curve) {
-  constexpr double kMostOfAStep = 0.5, kWireEfficiency = 0.96, kUsualSequence = 2048;
-  if (curve.clock_s <= 0) return;
-  const Machine machine = curve.machine ? *curve.machine : unknown_machine(curve.devices_per_node);
-  double scale = 1 / curve.clock_s;
-  for (size_t i = 0; i < curve.points.size(); ++i) {
-    const RowStep& row = steps.rows[i];
-    Measured& point = curve.points[i].measured;
-    const double samples = row.samples.value_or(steps.assumed_samples * point.size.work);
-    const double sequence = row.sequence > 0 ? row.sequence : kUsualSequence;
-    const LayerMessages messages = layer_messages(works[i], machine, curve.devices_per_node,
-                                                  {.tokens = row.tokens.value_or(samples * sequence),
-                                                   .sequence = sequence,
-                                                   .num_micro = std::max(1.0, num_micro(curve, samples))});
-    if (i == 0) {
-      const double total_s =
-          scale * (messages.link_s + messages.wire_s / (kWireEfficiency * machine.network_efficiency.value));
-      if (total_s > kMostOfAStep * point.step_s) scale *= kMostOfAStep * point.step_s / total_s;
-    }
-    point.size.layers_s = scale * messages.link_s;
-    point.size.layers_wire_s = scale * messages.wire_s;
-  }
-}
-
 void add_points(const FormulaContext& context, const std::vector<size_t>& rows, const TableRequest& request,
                 MeasuredCurve& curve) {
+  constexpr double kUsualSequence = 2048;
   const char* size = size_column(context);
   std::vector<size_t> sorted = rows;
   std::stable_sort(sorted.begin(), sorted.end(),
@@ -340,6 +309,7 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
         {"batch", fmt::format("{:.3g} samples a device", steps.assumed_samples), "not known: a usual one"});
   }
   std::vector<WorkFacts> rows_work;
+  std::vector<DeviceTokens> rows_tokens;
   for (size_t i = 0; i < sorted.size(); ++i) {
     const double devices = devices_at(context, curve.devices_per_node, sorted[i]);
     WorkFacts at_row = work_at(context, sorted[i], curve.work);
@@ -356,9 +326,13 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
                                          .step_s = steps.rows[i].step},
                             .size = context.at(sorted[i], size).value,
                             .line = context.table.lines[sorted[i]]});
+    const double sequence = steps.rows[i].sequence > 0 ? steps.rows[i].sequence : kUsualSequence;
+    rows_tokens.push_back({.tokens = steps.rows[i].tokens.value_or(samples * sequence),
+                           .sequence = sequence,
+                           .num_micro = std::max(1.0, num_micro(at_row, samples))});
     rows_work.push_back(std::move(at_row));
   }
-  add_layer_messages(steps, rows_work, curve);
+  add_layer_messages(rows_work, rows_tokens, curve);
 }
 
 /// Batches that neither stay with a device nor with all of them belong to their own rows alone.
@@ -499,15 +473,39 @@ MeasuredCurve read_curve(const FormulaContext& context, const std::vector<std::v
 
 }  // namespace
 
+double num_micro(const WorkFacts& work, double samples) {
+  const double micro_batch = static_cast<double>(work.micro_batch.value_or(1));
+  return work.pp == 1 && !work.micro_batch ? 0 : samples * work.sample_devices() / micro_batch;
+}
+
 double bubble_of(const MeasuredCurve& curve, double samples) {
   if (curve.work.pp == 1 || samples <= 0) return 0;
   return static_cast<double>(curve.work.pp - 1) /
-         (static_cast<double>(curve.work.chunks) * std::max(1.0, num_micro(curve, samples)));
+         (static_cast<double>(curve.work.chunks) * std::max(1.0, num_micro(curve.work, samples)));
 }
 
 /// Sharded parameters are gathered again for each micro-batch.
 double passes_of(const MeasuredCurve& curve, double samples) {
-  return curve.work.sharding == Sharding::kFull ? std::max(1.0, num_micro(curve, samples)) : 1;
+  return curve.work.sharding == Sharding::kFull ? std::max(1.0, num_micro(curve.work, samples)) : 1;
+}
+
+void add_layer_messages(const std::vector<WorkFacts>& works, const std::vector<DeviceTokens>& tokens,
+                        MeasuredCurve& curve) {
+  constexpr double kMostOfAStep = 0.5, kWireEfficiency = 0.96;
+  if (curve.clock_s <= 0) return;
+  const Machine machine = curve.machine ? *curve.machine : unknown_machine(curve.devices_per_node);
+  double scale = 1 / curve.clock_s;
+  for (size_t i = 0; i < curve.points.size(); ++i) {
+    Measured& point = curve.points[i].measured;
+    const LayerMessages messages = layer_messages(works[i], machine, curve.devices_per_node, tokens[i]);
+    if (i == 0) {
+      const double total_s =
+          scale * (messages.link_s + messages.wire_s / (kWireEfficiency * machine.network_efficiency.value));
+      if (total_s > kMostOfAStep * point.step_s) scale *= kMostOfAStep * point.step_s / total_s;
+    }
+    point.size.layers_s = scale * messages.link_s;
+    point.size.layers_wire_s = scale * messages.wire_s;
+  }
 }
 
 std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, const TableRequest& request) {

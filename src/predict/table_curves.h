@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "predict/layer_messages.h"
 #include "predict/posterior.h"
 #include "predict/table_steps.h"
 
@@ -43,6 +44,14 @@ std::vector<MeasuredCurve> read_table_curves(const std::filesystem::path& path, 
 
 /// The same of a table that was read before.
 std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& table, const TableRequest& request = {});
+
+/// Micro-batches of a step where a device has so many samples; 0: not known.
+double num_micro(const WorkFacts& work, double samples);
+
+/// Adds the messages of experts and of context ranks to the points, by the layout and the tokens of each. What would be
+/// more than half of the first point's step is hidden somewhere.
+void add_layer_messages(const std::vector<WorkFacts>& works, const std::vector<DeviceTokens>& tokens,
+                        MeasuredCurve& curve);
 
 /// Idle time of the pipeline over its work, and passes of gradient traffic, where a device has so many samples a step
 /// (0: not known).

@@ -10,6 +10,7 @@
 #include "analysis/sources.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/strings.h"
 #include "predict/describe_machine.h"
 #include "predict/machine_file.h"
 #include "predict/report_section.h"
@@ -75,6 +76,50 @@ TEST(RunCurves, AMegatronLogTellsTheShapeThatIsTrained) {
   EXPECT_NEAR(*curve.work.parameters, 12.0 * 24 * 2048 * 2048 + (51200.0 + 2048) * 2048, 1e-3 * 1.3e9);
   EXPECT_TRUE(curve.work.are_parameters_certain);
   EXPECT_EQ(curve.tokens_per_sample, 2048) << "which a budget of tokens is counted by";
+}
+
+TEST(RunCurves, AMegatronLogTellsExpertsAndContextRanks) {
+  const auto read = [](const std::string& arguments, int context_ranks) {
+    core::TempDir folder;
+    for (const int nodes : {2, 4}) {
+      std::string text = "------------------------ arguments ------------------------\n" + arguments +
+                         "  num_layers ...................................... 24\n"
+                         "  hidden_size ..................................... 2048\n"
+                         "  num_attention_heads ............................. 16\n"
+                         "  seq_length ...................................... 2048\n"
+                         "  max_position_embeddings ......................... 2048\n"
+                         "  padded_vocab_size ............................... 51200\n"
+                         "-------------------- end of arguments ---------------------\n";
+      text += fmt::format(
+          "using world size: {}, data-parallel size: {}, context-parallel size: {}, tensor-model-parallel size: 1, "
+          "pipeline-model-parallel size: 1\n",
+          8 * nodes, 8 * nodes / context_ranks, context_ranks);
+      for (int step = 1; step <= 40; ++step)
+        text += fmt::format(
+            " iteration {} / 40 | consumed samples: {} | elapsed time per iteration (ms): {:.1f} | "
+            "global batch size: {} | lm loss: 5.0E+00 |\n",
+            step, step * 64 * nodes, 800.0 + nodes, 64 * nodes);
+      core::write_file_atomic(folder.path() / fmt::format("n{}.log", nodes), text);
+    }
+    return read_run_curves({folder.path().string()}, {.devices_per_node = 8}).at(0);
+  };
+  const MeasuredCurve experts = read(
+      "  num_experts ..................................... 16\n"
+      "  moe_router_topk ................................. 4\n"
+      "  expert_model_parallel_size ...................... 16\n",
+      1);
+  EXPECT_EQ(experts.work.num_experts, 16);
+  EXPECT_EQ(experts.work.top_k, 4);
+  const Size& size = experts.points.at(0).measured.size;
+  EXPECT_EQ(size.expert_ranks, 16);
+  EXPECT_GT(size.layers_s, 0);
+  EXPECT_GT(size.layers_wire_s, 0) << "16 ranks on two nodes";
+  EXPECT_NE(core::join(experts.notes, " ").find("16 expert ranks"), std::string::npos);
+  const MeasuredCurve context = read("", 16);
+  EXPECT_EQ(context.work.cp, 16);
+  EXPECT_EQ(context.work.key_width, 2048);
+  EXPECT_GT(context.points.at(0).measured.size.layers_wire_s, 0);
+  EXPECT_EQ(read("", 1).points.at(0).measured.size.layers_s, 0);
 }
 
 TEST(RunCurves, RepeatsOfASizeAreTheirGeometricMeanAsInReports) {
