@@ -358,9 +358,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   if (first.task == "clip" || first.task == "clap") {
     take_model(first.model, "the command", work);
     work.facts.clear();
-    // Each rank computes the gradients of its own features from those of all and their log-sum-exps: two gathers, and
-    // no features on the way back (models/contrastive_loss.cpp).
-    work.feature_passes = 1;
+    work.feature_passes = kOwnFeaturePasses;
     work.local_batch = static_cast<double>(first.global_batch) / static_cast<double>(first.num_ranks);
   }
   const auto per_node = static_cast<double>(machine.devices_per_node);

@@ -83,6 +83,7 @@ void take_work(const analysis::RunSummary& run, const TableRequest& request, Wor
   if (!model.empty()) take_model(model, request.model.empty() ? "record of the runs" : "--model", work);
   if (!work.parameters) take_logged_shape(run.options, work);
   take_logged_experts(run.options, work);
+  if (run.format == "lockstep") work.feature_passes = kOwnFeaturePasses;
   read_work_facts(setup.layout, "layout of the record", work);
   if (setup.accum && setup.samples_per_device && *setup.accum > 0 && work.replica_devices() > 1)
     work.micro_batch = std::max<int64_t>(1, *setup.samples_per_device / *setup.accum);

@@ -21,6 +21,10 @@ struct KnownFact {
   std::string name{}, value{}, source{};
 };
 
+/// Of this program: each rank computes the gradients of its own features from those of all and their log-sum-exps (two
+/// gathers), and sends no features back (models/contrastive_loss.cpp).
+inline constexpr int64_t kOwnFeaturePasses = 1;
+
 /// What is known of the work of a step without measuring it. Absent values widen the prediction.
 struct WorkFacts {
   std::string model{};

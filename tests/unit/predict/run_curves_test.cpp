@@ -131,6 +131,18 @@ TEST(RunCurves, RepeatsOfASizeAreTheirGeometricMeanAsInReports) {
   EXPECT_NEAR(curve.points[0].measured.step_s, std::cbrt(0.4 * 0.5 * 0.8), 1e-3);
 }
 
+// Of this program's own runs features travel once, as in the plan of a recipe.
+TEST(RunCurves, FeaturesTravelAsTheProgramSendsThem) {
+  core::TempDir folder;
+  for (const int nodes : {1, 2})
+    core::write_file_atomic(folder.path() / fmt::format("n{}.csv", nodes),
+                            core::replace_all(log_of(nodes, 1024 * nodes, 400), "ResNet-50", "ViT-B-32"));
+  auto runs = analysis::analyse(analysis::load_sources(analysis::find_sources({folder.path().string()}), {}), {});
+  EXPECT_EQ(curves_of(runs, {}).at(0).work.feature_passes, 2) << "as OpenCLIP sends them";
+  for (analysis::RunSummary& run : runs.runs) run.format = "lockstep";
+  EXPECT_EQ(curves_of(runs, {}).at(0).work.feature_passes, 1);
+}
+
 TEST(RunCurves, DevicesOfANodeThatTheUserTellsMakeNodes) {
   core::TempDir folder;
   for (const int devices : {8, 16, 32}) {
