@@ -1,8 +1,10 @@
 // :::MLLOG {"namespace": "", "time_ms": 1717236672345, "event_type": "POINT_IN_TIME", "key": "tracked_stats",
 //           "value": {"throughput": 1234.5, "train_step_time": 0.83, "loss": 7.1}, "metadata": {"step": 100}}
 //
-// Step times stand in tracked_stats under three spellings. Where there are none, blocks and epochs give them: time
-// between start and stop over the steps in between, counted by metadata (samples_count, step) and the global batch.
+// Step times stand in tracked_stats under three spellings. Where there are none, blocks give them: time between start
+// and stop over the steps in between, counted by metadata (samples_count, step) and the global batch; else epochs, as
+// events of their own or counted by blocks (epoch_count), without the evaluations inside, by train_samples over the
+// global batch.
 // The step of metadata may be the samples so far: it is where every one is a multiple of the global batch and the steps
 // would have taken far longer than the clock allows.
 // `throughput` may count launches instead of finished steps: kept, not used. Whether a step time is the mean since the
@@ -77,8 +79,51 @@ class MlperfParser : public LogParser {
     }
     if (stats_.empty())  // no program that measures steps itself: the blocks between evaluations do
       for (const Block& block : blocks_) builder_.add({.text = {}, .rank = {}, .time_s = block.time_s}, block.row);
+    if (stats_.empty() && blocks_.empty()) add_epochs();
     stats_.clear();
     blocks_.clear();
+    epochs_.clear();
+    block_epochs_.clear();
+  }
+
+  /// Training time of one epoch or several.
+  struct Epochs {
+    double count = 1, seconds = 0, stop_s = 0;
+  };
+
+  /// Rows of whole epochs, where the log tells their samples and the batch; else what it lacks.
+  void add_epochs() {
+    const std::vector<Epochs>& epochs = epochs_.empty() ? block_epochs_ : epochs_;
+    if (epochs.empty()) {
+      if (has_evaluations_)
+        builder_.count_problem(
+            "it tells evaluations, and neither steps (tracked_stats), blocks with their samples nor epochs "
+            "(epoch_start, epoch_stop): the time of training cannot be told");
+      return;
+    }
+    const auto batch = known_batch();
+    if (!train_samples_ || !batch) {
+      builder_.count_problem(fmt::format(
+          "it tells the times of {} epochs and not {}: without it there is no step time and no throughput",
+          epochs.size(),
+          train_samples_ ? "the batch of all devices (global_batch_size; --global-batch gives it)"
+          : batch        ? "the samples of an epoch (train_samples)"
+                         : "the samples of an epoch (train_samples) and the batch of all devices (global_batch_size)"));
+      return;
+    }
+    const double per_epoch = *train_samples_ / static_cast<double>(*batch);
+    double num_done = 0;
+    for (const Epochs& one : epochs) {
+      const double before = std::round(num_done);
+      num_done += one.count * per_epoch;
+      constexpr double kMostSteps = 1e9;
+      const double num_steps = std::round(num_done) - before;
+      if (num_steps < 1 || num_steps > kMostSteps) continue;
+      LogRow row{.step = static_cast<int64_t>(before + num_steps) - 1, .num_steps = static_cast<int32_t>(num_steps)};
+      row.step_ms = one.seconds * kMsPerSecond / (one.count * per_epoch);
+      row.samples = static_cast<double>(*batch);
+      builder_.add({.text = {}, .rank = {}, .time_s = one.stop_s}, row);
+    }
   }
 
   /// Is it what a program logs when it starts, behind measurements of the same rank?
@@ -98,6 +143,8 @@ class MlperfParser : public LogParser {
     builder_.run().state.clear(), builder_.run().message.clear();
     measured_ranks_.clear();
     block_start_ = {};
+    epoch_start_s_.reset(), eval_start_s_.reset();
+    block_num_epochs_ = evaluated_s_ = 0;
     is_start_ = false;
   }
 
@@ -116,7 +163,17 @@ class MlperfParser : public LogParser {
     if (is_restart(line, key, value)) begin_start();
     if (key == "tracked_stats") return read_stats(line, value, metadata);
     if (key == "block_start" || key == "block_stop") return read_block(line, key == "block_stop", metadata);
+    if (key == "epoch_start" || key == "epoch_stop") return read_epoch(line, key == "epoch_stop");
     if (key == "run_start" && line.time_s) is_start_ = true;
+    if (key == "eval_start") eval_start_s_ = line.time_s;
+    if (key == "eval_stop") {
+      has_evaluations_ = true;
+      if (const auto start = std::exchange(eval_start_s_, {}); start && line.time_s && *line.time_s > *start)
+        evaluated_s_ += *line.time_s - *start;
+    }
+    if (key == "train_samples" && !train_samples_ && value.is_number() && value.get<double>() >= 1 &&
+        value.get<double>() < 1e15)
+      train_samples_ = value.get<double>();
     if (key == "run_stop") read_end(metadata);
     if (key == "eval_accuracy" || key == "eval_error" || key == "eval_loss")
       read_evaluation(line, key, value, metadata);
@@ -219,9 +276,13 @@ class MlperfParser : public LogParser {
     if (!line.time_s) return LineUse::kRejected;
     if (!is_stop) {
       block_start_ = {done, *line.time_s};
+      block_num_epochs_ = number_in(metadata, {"epoch_count"}).value_or(0);
+      evaluated_s_ = 0;
       return LineUse::kUsed;
     }
     const auto start = std::exchange(block_start_, {});
+    if (const double count = std::exchange(block_num_epochs_, 0); count > 0)
+      keep_epochs({count, *line.time_s - start.second - evaluated_s_, *line.time_s}, block_epochs_);
     if (!start.first || !done || *done <= *start.first || *line.time_s <= start.second)
       return LineUse::kUsed;  // tells nothing about steps
     const int64_t num_steps = std::min<int64_t>(*done - *start.first, 1'000'000'000);
@@ -230,6 +291,24 @@ class MlperfParser : public LogParser {
     if (batch > 0) block.row.samples = static_cast<double>(batch);
     blocks_.push_back(block);
     return LineUse::kUsed;
+  }
+
+  /// Evaluations inside an epoch are not training.
+  LineUse read_epoch(const LogLine& line, bool is_stop) {
+    begin_measurements(line);
+    if (!line.time_s) return LineUse::kRejected;
+    if (!is_stop) {
+      epoch_start_s_ = line.time_s;
+      evaluated_s_ = 0;
+    } else if (const auto start = std::exchange(epoch_start_s_, {})) {
+      keep_epochs({1, *line.time_s - *start - evaluated_s_, *line.time_s}, epochs_);
+    }
+    return LineUse::kUsed;
+  }
+
+  static void keep_epochs(const Epochs& one, std::vector<Epochs>& all) {
+    constexpr double kMostEpochs = 1e6;
+    if (one.seconds > 0 && one.count <= kMostEpochs) all.push_back(one);
   }
 
   void read_end(const Json& metadata) {
@@ -263,6 +342,10 @@ class MlperfParser : public LogParser {
   bool is_start_ = false;
   std::vector<Block> blocks_{};
   std::pair<std::optional<int64_t>, double> block_start_{};  // steps done and time
+  std::vector<Epochs> epochs_{}, block_epochs_{};            // by events of their own, and by blocks
+  std::optional<double> train_samples_{}, epoch_start_s_{}, eval_start_s_{};
+  double evaluated_s_ = 0, block_num_epochs_ = 0;  // since the start of the epoch or block, and of it
+  bool has_evaluations_ = false;
 };
 
 }  // namespace

@@ -333,6 +333,56 @@ TEST(Logs, MlperfStatsUnderThreeSpellingsAndBlocks) {
   EXPECT_EQ(blocks.state, "failed");
 }
 
+/// A log of MLPerf without steps: `facts` in front, then epochs of 30 s with an evaluation of 4 s inside, or behind.
+std::string mlperf_epochs(const std::string& facts, const char* start, const char* stop, bool is_inside) {
+  int64_t time_ms = 1'700'000'000'000;
+  const auto event = [&](const std::string& key, const std::string& value, const std::string& metadata) {
+    return fmt::format(R"(:::MLLOG {{"time_ms": {}, "key": "{}", "value": {}, "metadata": {}}})", time_ms, key, value,
+                       metadata) +
+           "\n";
+  };
+  std::string text;
+  for (const std::string& fact : core::split(facts, " "))
+    if (!fact.empty()) text += event(fact.substr(0, fact.find('=')), fact.substr(fact.find('=') + 1), "{}");
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    text += event(start, "null", fmt::format(R"({{"first_epoch_num": {}, "epoch_count": 1}})", epoch));
+    time_ms += 30'000;
+    const std::string end = event(stop, "null", "{}");
+    if (!is_inside) text += end;
+    text += event("eval_start", "null", "{}");
+    time_ms += 4'000;
+    text += event("eval_accuracy", "0.5", "{}") + event("eval_stop", "null", "{}");
+    if (is_inside) text += event(stop, "null", "{}");
+  }
+  return text;
+}
+
+TEST(Logs, MlperfEpochsTellTheThroughputWhereTheirSamplesAreTold) {
+  const core::TempDir folder;
+  const auto path = folder.path() / "epochs.log";
+  const auto read = [&](const std::string& text) {
+    core::write_file_atomic(path, text);
+    return read_one(path);
+  };
+  for (const bool is_inside : {false, true})
+    for (const auto& [start, stop] : {std::pair{"epoch_start", "epoch_stop"}, {"block_start", "block_stop"}}) {
+      const record::RunData run =
+          read(mlperf_epochs("global_batch_size=1000 train_samples=2500", start, stop, is_inside));
+      EXPECT_EQ(run.steps.step, (Steps{2, 4, 7})) << start << ": 2.5 steps an epoch, whole in three";
+      ASSERT_EQ(run.steps.size(), 3u);
+      for (size_t row = 0; row < 3; ++row)
+        EXPECT_NEAR(run.steps.samples[row] / run.steps.step_ms[row] * 1e3, 2500.0 / 30, 1e-6) << start << is_inside;
+    }
+  const auto problem = [&](const std::string& facts, const char* start = "epoch_start") {
+    return core::join(read(mlperf_epochs(facts, start, "epoch_stop", false)).problems, "\n");
+  };
+  for (const auto& [facts, words] : {std::pair{"global_batch_size=1000", "not the samples of an epoch (train_samples)"},
+                                     {"train_samples=2500", "not the batch of all devices (global_batch_size"},
+                                     {"", "(train_samples) and the batch of all devices (global_batch_size)"}})
+    EXPECT_NE(problem(facts).find(words), std::string::npos) << problem(facts);
+  EXPECT_NE(problem("global_batch_size=1000", "unknown").find("evaluations, and neither steps"), std::string::npos);
+}
+
 TEST(Logs, TfCnnMeansBecomeIntervals) {
   const record::RunData run = read_one(golden("tf_cnn.log"));
   EXPECT_EQ(run.setup.model, "resnet50");
