@@ -91,6 +91,13 @@ class LayoutJudge {
 std::string layout_text(const Advice& advice) {
   return advice.flags.empty() ? "as given" : core::join(advice.flags, " ");
 }
+
+/// The first of the layouts that is the command as given, told by flags; nullptr: none is.
+const Advice* given_among(const AdviceList& list) {
+  const auto found = std::find_if(list.ranked.begin(), list.ranked.end(),
+                                  [&](const Advice& one) { return one.plan == list.as_given.plan; });
+  return found == list.ranked.end() ? nullptr : &*found;
+}
 }  // namespace
 
 AdviceList advise(const AdviseRequest& request, const Machine& machine) {
@@ -132,7 +139,10 @@ draw::Table advice_table(const AdviceList& list, const Machine& machine) {
                           {.text = layout_text(one)}});
   };
   add(list.as_given);
-  for (size_t i = 0; i < std::min(kMostShown, list.ranked.size()); ++i) add(list.ranked[i]);
+  const Advice* given = given_among(list);
+  if (given != nullptr) table.rows.back().back().text += ": " + layout_text(*given);
+  for (const Advice& one : list.ranked)
+    if (&one != given && table.rows.size() <= kMostShown) add(one);
   table.notes.push_back(fmt::format(
       "{} layouts tried at a global batch of {}: {} are not legal, {} do not fit, {} fit. {}", list.num_tried,
       list.as_given.plan.global_batch, list.num_refused, list.num_too_large, list.ranked.size(),
@@ -157,7 +167,10 @@ core::Json advice_json(const AdviceList& list) {
   for (const MeasuredStep& one : list.measured)
     json["calibration"].push_back({{"size", one.nodes}, {"step_s", one.step_s}});
   json["ranked"] = core::Json::array();
-  for (const Advice& one : list.ranked) json["ranked"].push_back(one_json(one));
+  for (const Advice& one : list.ranked) {
+    json["ranked"].push_back(one_json(one));
+    json["ranked"].back()["is_as_given"] = &one == given_among(list);
+  }
   return json;
 }
 

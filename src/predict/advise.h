@@ -18,7 +18,7 @@ struct Advice {
 };
 
 struct AdviceList {
-  std::vector<Advice> ranked{};  ///< Those that fit, fastest first.
+  std::vector<Advice> ranked{};  ///< Those that fit, fastest first; the command as given may be among them.
   Advice as_given{};
   size_t num_tried = 0, num_refused = 0, num_too_large = 0;
   std::vector<MeasuredStep> measured{};  ///< Of the command as given; empty: the steps are the prior's.

@@ -35,6 +35,8 @@ struct PlannedStep {
   double pipe_message_bytes = 0;       ///< The largest.
   std::optional<int64_t> num_steps{};  ///< Of the whole training, where the command tells.
   double memory_bytes = 0;             ///< Of the fullest rank: memory_bytes of the dry run.
+
+  bool operator==(const PlannedStep&) const = default;
 };
 
 /// Reads a dry run's page. LOCKSTEP_CHECK that the page has what every task's page has.

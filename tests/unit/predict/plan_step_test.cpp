@@ -367,6 +367,11 @@ TEST(Advise, StepsAreThoseOfThePredictionOfTheSamePlans) {
              one.plan.recompute_factor == list.as_given.plan.recompute_factor;
     });
     EXPECT_TRUE(same != list.ranked.end() && std::fabs(same->step_s / list.as_given.step_s - 1) < 1e-9);
+    const draw::Table table = advice_table(list, machine);
+    EXPECT_EQ(table.rows.front().back().text, "as given: " + core::join(same->flags, " "));
+    EXPECT_TRUE(std::none_of(table.rows.begin() + 1, table.rows.end(), [&](const auto& row) {
+      return row.back().text == core::join(same->flags, " ");
+    })) << "the layout as given stands there once";
     return list;
   };
   const AdviceList blind = list_by({}), measured = list_by({{16, 9.2}});
