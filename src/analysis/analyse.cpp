@@ -95,6 +95,7 @@ void fill_times(Point& point, const std::vector<RunSummary>& runs) {
   point.estimate = stats::combine_runs(series, allocations);
   drop_empty_interval(point, series);
   point.is_of_table = runs[point.runs.front()].format == kTableRow;
+  point.work_time = runs[point.runs.front()].work_time;
   for (const size_t index : point.runs) point.has_step_time = point.has_step_time && runs[index].has_step_time;
   if (point.is_of_table) {
     point.num_steps = point.num_window_steps = 0;
@@ -177,7 +178,8 @@ void fill_flops(Point& point, const std::vector<RunSummary>& runs, const Analysi
 void fill_cost(Point& point, const AnalysisOptions& options) {
   const bool is_tokens = is_token_task(point);
   const double rate = is_tokens ? point.tokens_per_s : point.samples_per_s.value;
-  const double budget = budget_of(point, options);
+  const bool has_clock = !point.work_time || point.work_time->unit_s > 0;
+  const double budget = has_clock ? budget_of(point, options) : record::kUnknown;
   const double nodes = point.nodes > 0 ? static_cast<double>(point.nodes) : record::kUnknown;
   point.node_hours_per_sample = nodes / 3600 / point.samples_per_s.value;
   point.budget_days = budget / rate / kSecondsPerDay;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "analysis/settings.h"
 #include "core/strings.h"
@@ -122,18 +123,25 @@ draw::Column text_column(std::string title, std::string key) {
 }
 
 std::string work_text(const Point& point, const AnalysisOptions& options) {
+  if (point.work_time)
+    return fmt::format("{:g} {}{}", options.budget_runs, point.work_time->is_step ? "step" : "run",
+                       options.budget_runs == 1 ? "" : "s");
   return fmt::format("{} {}", power_text(budget_of(point, options)),
                      is_token_task(point) ? "tokens" : point.setup.sample_unit);
 }
 
 bool is_work_given(const Point& point, const AnalysisOptions& options) {
+  if (point.work_time) return options.is_runs_budget_given;
   return is_token_task(point) ? options.is_tokens_budget_given || has_budget_of_samples(point, options)
                               : options.is_samples_budget_given;
 }
 
 std::string work_source(const Point& point, const AnalysisOptions& options) {
   if (!is_work_given(point, options))
-    return fmt::format("default; give --budget-{}", is_token_task(point) ? "tokens or --budget-samples" : "samples");
+    return fmt::format("default; give --budget-{}", point.work_time        ? "runs"
+                                                    : is_token_task(point) ? "tokens or --budget-samples"
+                                                                           : "samples");
+  if (point.work_time) return "given with --budget-runs";
   if (has_budget_of_samples(point, options))
     return fmt::format("{} samples of {} tokens, given with --budget-samples", power_text(options.budget_samples),
                        figure_text(tokens_of_sample(point)));
@@ -141,19 +149,24 @@ std::string work_source(const Point& point, const AnalysisOptions& options) {
 }
 
 std::string work_note(const Point& point, const AnalysisOptions& options) {
-  return is_work_given(point, options) ? ""
-                                       : fmt::format(" The amount is the default; --budget-{} changes it.",
-                                                     is_token_task(point) ? "tokens" : "samples");
+  return is_work_given(point, options)
+             ? ""
+             : fmt::format(" The amount is the default; --budget-{} changes it.", point.work_time        ? "runs"
+                                                                                  : is_token_task(point) ? "tokens"
+                                                                                                         : "samples");
 }
 
 std::optional<BilledUnit> billed_unit(const Point& point) {
   const auto devices = static_cast<double>(point.devices);
-  if (point.devices <= 0) return std::nullopt;
+  if (point.devices <= 0 || point.device_word == std::string_view("rank")) return std::nullopt;
+  if (point.device_word == std::string_view("core")) return BilledUnit{"core-hours", devices};
   if (!is_on_cpu(point.setup)) return BilledUnit{"GPU-hours", devices};
   if (!point.setup.threads_per_device) return std::nullopt;
   return BilledUnit{"core-hours", devices * static_cast<double>(*point.setup.threads_per_device)};
 }
 
-std::string rate_unit(const Point& point) { return point.setup.sample_unit + "/s"; }
+std::string rate_unit(const Point& point) {
+  return point.setup.sample_unit + (point.work_time && point.work_time->unit_s == 0 ? "/unit of time" : "/s");
+}
 
 }  // namespace lockstep::analysis

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "analysis/cells.h"
+#include "analysis/work_time_text.h"
 #include "stats/statistics.h"
 
 namespace lockstep::analysis {
@@ -38,7 +39,7 @@ draw::Axis size_axis(const Curves& curves) {
   std::map<int64_t, std::set<int64_t>> devices;
   for (const Curve* curve : curves)
     for (const Point& point : curve->points) devices[point.size].insert(point.devices);
-  draw::Axis axis{.title = curves.front()->is_by_devices ? "devices" : "nodes", .scale = draw::Scale::kLog2};
+  draw::Axis axis{.title = unit_name(*curves.front()) + "s", .scale = draw::Scale::kLog2};
   bool is_known = !curves.front()->is_by_devices;
   for (const auto& [size, counts] : devices) {
     axis.ticks.push_back(static_cast<double>(size));
@@ -46,7 +47,7 @@ draw::Axis size_axis(const Curves& curves) {
     is_known = is_known && counts.size() == 1 && *counts.begin() > 0;
   }
   if (is_known)
-    axis.title = "nodes (below: devices)";
+    axis.title = fmt::format("nodes (below: {}s)", device_word(*curves.front()));
   else
     axis.tick_notes.clear();
   return axis;
@@ -81,8 +82,7 @@ const char* rates_of(const Curves& curves) {
 /// What is drawn in one of several charts of a kind: its only curve, else unit and sizes.
 std::string group_name(const Curves& group) {
   if (group.size() == 1) return group.front()->name;
-  return fmt::format("{} over {}", rate_unit(group.front()->points.front()),
-                     group.front()->is_by_devices ? "devices" : "nodes");
+  return fmt::format("{} over {}", rate_unit(group.front()->points.front()), unit_name(*group.front()) + "s");
 }
 
 /// Titles of several charts of a kind tell what is in each; where that is the same in two, they are counted.
@@ -92,32 +92,6 @@ void name_groups(const std::vector<std::string>& names, std::vector<draw::Chart>
     const auto count = std::count(names.begin(), names.end(), names[i]);
     charts[i].title += ": " + names[i] + (count > 1 ? fmt::format(" ({} of {})", ++seen[names[i]], count) : "");
   }
-}
-
-/// One chart per group, with a suffix in the id from the second on; charts without a single point are left out.
-std::vector<draw::Chart> charts_of(const std::vector<Curve>& curves, const char* id,
-                                   const std::function<void(const Curves&, draw::Chart&)>& fill) {
-  std::vector<draw::Chart> charts;
-  std::vector<std::string> names;
-  const std::vector<Curves> groups = chart_groups(curves);
-  for (const Curves& group : groups) {
-    draw::Chart chart;
-    chart.id = charts.empty() ? id : fmt::format("{}-{}", id, charts.size() + 1);
-    chart.x = size_axis(group);
-    fill(group, chart);
-    std::erase_if(chart.series, [](const draw::Series& series) { return series.x.empty(); });  // no name without a line
-    const bool has_points = std::any_of(chart.series.begin(), chart.series.end(),
-                                        [](const draw::Series& series) { return !series.is_reference; });
-    if (!has_points) continue;
-    if (std::any_of(chart.series.begin(), chart.series.end(),
-                    [](const draw::Series& series) { return !series.low.empty(); }))
-      chart.caption += std::string(chart.caption.empty() || chart.caption.back() == ' ' ? "" : " ") +
-                       "Bars are 95 % intervals where steps and repeats allow one.";
-    names.push_back(group_name(group));
-    charts.push_back(std::move(chart));
-  }
-  if (groups.size() > 1) name_groups(names, charts);
-  return charts;
 }
 
 draw::Series reference_line(std::string name, const draw::Axis& axis, const std::function<double(double)>& y) {
@@ -188,6 +162,31 @@ void add_efficiency(const Curve& curve, draw::Chart& chart) {
 }
 }  // namespace
 
+std::vector<draw::Chart> charts_over_sizes(const std::vector<Curve>& curves, const char* id,
+                                           const std::function<void(const Curves&, draw::Chart&)>& fill) {
+  std::vector<draw::Chart> charts;
+  std::vector<std::string> names;
+  const std::vector<Curves> groups = chart_groups(curves);
+  for (const Curves& group : groups) {
+    draw::Chart chart;
+    chart.id = charts.empty() ? id : fmt::format("{}-{}", id, charts.size() + 1);
+    chart.x = size_axis(group);
+    fill(group, chart);
+    std::erase_if(chart.series, [](const draw::Series& series) { return series.x.empty(); });  // no name without a line
+    const bool has_points = std::any_of(chart.series.begin(), chart.series.end(),
+                                        [](const draw::Series& series) { return !series.is_reference; });
+    if (!has_points) continue;
+    if (std::any_of(chart.series.begin(), chart.series.end(),
+                    [](const draw::Series& series) { return !series.low.empty(); }))
+      chart.caption += std::string(chart.caption.empty() || chart.caption.back() == ' ' ? "" : " ") +
+                       "Bars are 95 % intervals where steps and repeats allow one.";
+    names.push_back(group_name(group));
+    charts.push_back(std::move(chart));
+  }
+  if (groups.size() > 1) name_groups(names, charts);
+  return charts;
+}
+
 /// Measured against 1 / (1 + f (p - 1)) through the first and the last size: the line from first to last is no measure,
 /// since a constant serial fraction f bows above it by up to 0.56 of the loss over large ranges.
 std::optional<size_t> knee_of(const Curve& curve) {
@@ -216,11 +215,12 @@ std::optional<size_t> knee_of(const Curve& curve) {
 }
 
 std::vector<draw::Chart> efficiency_charts(const std::vector<Curve>& curves, const AnalysisOptions& options) {
-  return charts_of(curves, "efficiency", [&options](const Curves& group, draw::Chart& chart) {
+  return charts_over_sizes(curves, "efficiency", [&options](const Curves& group, draw::Chart& chart) {
     chart.title = "Scaling efficiency";
     chart.summary = efficiency_summary(group);
-    chart.caption = fmt::format("Rate per {} over that of the base, at the rates of {}. ", unit_name(*group.front()),
-                                rates_of(group));
+    chart.caption = is_of_times(*group.front()) ? efficiency_of_times_text(group) + " "
+                                                : fmt::format("Rate per {} over that of the base, at the rates of {}. ",
+                                                              unit_name(*group.front()), rates_of(group));
     for (const Curve* curve : group)
       chart.caption += fmt::format("{}: {}{}. ", curve->name, scaling_name(curve->kind),
                                    curve->shares_cores ? "; the ranks shared the cores of one machine" : "");
@@ -235,13 +235,14 @@ std::vector<draw::Chart> efficiency_charts(const std::vector<Curve>& curves, con
 }
 
 std::vector<draw::Chart> throughput_charts(const std::vector<Curve>& curves) {
-  return charts_of(curves, "throughput", [](const Curves& group, draw::Chart& chart) {
+  return charts_over_sizes(curves, "throughput", [](const Curves& group, draw::Chart& chart) {
+    if (is_of_times(*group.front())) return;
     const std::string unit = rate_unit(group.front()->points.front());
     chart.title = "Throughput";
     chart.summary = fmt::format(
         "Rate against the number of {}; the number at each marker is the efficiency, since a double logarithmic plot "
         "hides losses.",
-        group.front()->is_by_devices ? "devices" : "nodes");
+        unit_name(*group.front()) + "s");
     chart.caption = "Grey lines: ideal from each base. Numbers: efficiency in %.";
     chart.y = {.title = unit, .scale = draw::Scale::kLog10};
     for (const Curve* curve : group) {
@@ -269,7 +270,7 @@ std::vector<draw::Chart> utilisation_charts(const std::vector<Curve>& curves) {
     return std::all_of(curve->points.begin(), curve->points.end(),
                        [](const Point& point) { return std::isfinite(point.mfu); });
   };
-  std::vector<draw::Chart> charts = charts_of(curves, "mfu", [&](const Curves& group, draw::Chart& chart) {
+  std::vector<draw::Chart> charts = charts_over_sizes(curves, "mfu", [&](const Curves& group, draw::Chart& chart) {
     chart.title = "Model FLOPs utilisation";
     chart.y = {.title = "MFU (%)", .min = 0};
     chart.caption = "MFU = model FLOPs per step / (seconds x devices x peak), training = 3 x forward.";
@@ -285,7 +286,8 @@ std::vector<draw::Chart> utilisation_charts(const std::vector<Curve>& curves) {
                       percent_text(curve->points.back().mfu), size_text(*curve, curve->points.back().size));
     }
   });
-  const auto rates = charts_of(curves, "per-device", [](const Curves& group, draw::Chart& chart) {
+  const auto rates = charts_over_sizes(curves, "per-device", [](const Curves& group, draw::Chart& chart) {
+    if (is_of_times(*group.front())) return;
     chart.title = "Rate per device";
     chart.summary = "A flat line is ideal.";
     chart.y = {.title = rate_unit(group.front()->points.front()) + " per device", .min = 0};
@@ -299,7 +301,7 @@ std::vector<draw::Chart> utilisation_charts(const std::vector<Curve>& curves) {
 }
 
 std::vector<draw::Chart> speedup_charts(const std::vector<Curve>& curves) {
-  return charts_of(curves, "speedup", [](const Curves& group, draw::Chart& chart) {
+  return charts_over_sizes(curves, "speedup", [](const Curves& group, draw::Chart& chart) {
     chart.title = "Speed-up";
     chart.y = {.title = "speed-up", .scale = draw::Scale::kLog2};
     for (const Curve* curve : group) {
@@ -307,13 +309,20 @@ std::vector<draw::Chart> speedup_charts(const std::vector<Curve>& curves) {
       const Point& base = curve->points[*curve->base];
       chart.series.push_back(series_of(*curve, speedup_estimate));
       if (!std::isfinite(base.samples_per_s.value)) continue;
-      chart.caption += fmt::format("{}: base {} with {} {}. ", curve->name, size_text(*curve, base.size),
-                                   figure_text(base.samples_per_s.value), rate_unit(base));
+      chart.caption += fmt::format(
+          "{}: base {} with {}. ", curve->name, size_text(*curve, base.size),
+          base.work_time ? work_time_text(base) : figure_text(base.samples_per_s.value) + " " + rate_unit(base));
       chart.summary += fmt::format("{}: {:.2f} times the base at {}. ", curve->name, curve->points.back().speedup,
                                    size_text(*curve, curve->points.back().size));
     }
-    const double first = chart.x.ticks.front();
-    chart.series.push_back(reference_line("ideal", chart.x, [&](double size) { return size / first; }));
+    std::set<int64_t> bases;
+    for (const Curve* curve : group)
+      if (curve->base) bases.insert(curve->points[*curve->base].size);
+    for (const int64_t base : bases) {
+      const std::string name = bases.size() == 1 ? "ideal" : fmt::format("ideal from {}", base);
+      chart.series.push_back(
+          reference_line(name, chart.x, [base](double size) { return size / static_cast<double>(base); }));
+    }
   });
 }
 
@@ -323,7 +332,7 @@ std::vector<draw::Chart> time_charts(const std::vector<Curve>& curves, const Ana
     chart.title = fmt::format("{} for {}", title, work_text(point, options));
     chart.caption = fmt::format("At the rate of {}.{}", rates_of(group), work_note(point, options));
   };
-  std::vector<draw::Chart> charts = charts_of(curves, "time", [&](const Curves& group, draw::Chart& chart) {
+  std::vector<draw::Chart> charts = charts_over_sizes(curves, "time", [&](const Curves& group, draw::Chart& chart) {
     add_work(group, "Time to solution", chart);
     chart.summary = "Days that this work takes.";
     chart.y = {.title = "days", .scale = draw::Scale::kLog10};
@@ -331,7 +340,7 @@ std::vector<draw::Chart> time_charts(const std::vector<Curve>& curves, const Ana
       chart.series.push_back(
           series_of(*curve, [](const Point& point) { return inverse(point.budget_days, point.samples_per_s); }));
   });
-  const auto costs = charts_of(curves, "node-hours", [&](const Curves& group, draw::Chart& chart) {
+  const auto costs = charts_over_sizes(curves, "node-hours", [&](const Curves& group, draw::Chart& chart) {
     add_work(group, "Node-hours", chart);
     chart.summary = group.front()->is_by_devices
                         ? "Hours of the one node that holds all devices: the lower, the better they fill it."

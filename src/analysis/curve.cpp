@@ -45,7 +45,11 @@ std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point) {
   return IdealStep{share, "longer than the base's step shared out evenly over this size"};
 }
 
-const char* unit_name(const Curve& curve) { return curve.is_by_devices ? "device" : "node"; }
+const char* device_word(const Curve& curve) {
+  return curve.points.empty() ? "device" : curve.points.front().device_word;
+}
+
+std::string unit_name(const Curve& curve) { return curve.is_by_devices ? device_word(curve) : "node"; }
 
 std::string size_text(const Curve& curve, int64_t size) {
   if (size == 0) return "unknown size";
@@ -67,9 +71,21 @@ bool has_budget_of_samples(const Point& point, const AnalysisOptions& options) {
 }
 
 double budget_of(const Point& point, const AnalysisOptions& options) {
+  if (point.work_time) return options.budget_runs * point.samples_per_step;
   if (has_budget_of_samples(point, options)) return options.budget_samples * tokens_of_sample(point);
   return is_token_task(point) ? options.budget_tokens : options.budget_samples;
 }
+
+Estimate work_seconds(const Point& point) {
+  constexpr double kMsPerSecond = 1e3;
+  if (!point.work_time) return {.value = record::kUnknown};
+  const auto& interval = point.estimate.median_interval;
+  Estimate seconds{.value = point.estimate.median_ms / kMsPerSecond};
+  if (!interval || !(interval->low > 0) || !std::isfinite(interval->high)) return seconds;
+  return {seconds.value, interval->low / kMsPerSecond, interval->high / kMsPerSecond, true};
+}
+
+bool is_of_times(const Curve& curve) { return !curve.points.empty() && curve.points.front().work_time.has_value(); }
 
 bool is_of_table(const Curve& curve) { return !curve.points.empty() && curve.points.front().is_of_table; }
 

@@ -42,11 +42,13 @@ struct Point {
   /// Why there is no interval: runs, or the steps of the only one, vary so much that it would say nothing. Empty
   /// otherwise.
   std::string no_interval{};
-  int64_t num_steps = 0;         ///< Optimiser steps behind the estimate, of all runs.
-  int64_t num_window_steps = 0;  ///< With those between lines that no line tells.
-  double steps_per_row = 1;      ///< Above 1: `estimate` is of means over so many steps each.
-  bool is_of_table = false;      ///< Its runs are rows of a table: values without steps, quantiles and pauses.
-  bool has_step_time = true;     ///< False: the table tells rates only.
+  int64_t num_steps = 0;                ///< Optimiser steps behind the estimate, of all runs.
+  int64_t num_window_steps = 0;         ///< With those between lines that no line tells.
+  double steps_per_row = 1;             ///< Above 1: `estimate` is of means over so many steps each.
+  bool is_of_table = false;             ///< Its runs are rows of a table: values without steps, quantiles and pauses.
+  bool has_step_time = true;            ///< False: the table tells rates only.
+  std::optional<WorkTime> work_time{};  ///< Its rows are times of a whole piece of work; `estimate` is of these.
+  const char* device_word = "device";   ///< "core" where a table counts those.
   double samples_per_step = 0, tokens_per_step = 0;  ///< NaN: unknown.
   double p50_ms = 0, p95_ms = 0, p99_ms = 0;         ///< Over the steps of all runs; p99 is NaN below 100 of them.
   std::vector<stats::WeightedValue> distribution{};  ///< The same steps, ascending, each run by its number of steps.
@@ -147,14 +149,21 @@ Estimate step_estimate(const Point& point);
 /// Speed-up with the range of the efficiency.
 Estimate speedup_estimate(const Point& point);
 
+/// Seconds of the whole work, with their interval; in units of the table where it names none. NaN: it is no row of
+/// times.
+Estimate work_seconds(const Point& point);
+
 /// Nothing at the base, without a base, and where scaling is neither weak nor strong.
 std::optional<IdealStep> ideal_step(const Curve& curve, const Point& point);
 
 /// Are its points rows of a table of results?
 bool is_of_table(const Curve& curve);
+/// Are they rows of times of a whole piece of work, without rates?
+bool is_of_times(const Curve& curve);
 
 const char* scaling_name(ScalingKind kind);               ///< "weak scaling", ...
-const char* unit_name(const Curve& curve);                ///< Of its sizes: "node" or "device".
+const char* device_word(const Curve& curve);              ///< "device", or "core" in a table of those.
+std::string unit_name(const Curve& curve);                ///< Of its sizes: "node" or "device".
 std::string size_text(const Curve& curve, int64_t size);  ///< "1 node", "4 nodes", "2 devices"
 bool is_token_task(const Point& point);                   ///< Rates are told in tokens.
 /// The work of --budget-*: tokens where rates are told in tokens, else samples. Samples that were given for a language

@@ -55,7 +55,7 @@ void add_run(std::vector<Group>& groups, const RunSummary& run, size_t index, co
       point.runs.push_back(index);
       return;
     }
-  Point point;
+  Point point{.work_time = run.work_time, .device_word = run.device_word};
   point.nodes = nodes;
   point.devices = devices;
   point.size = is_by_devices ? devices : nodes;
@@ -142,6 +142,10 @@ void label_curve(Curve& curve, const std::vector<std::string>& differing) {
   } else if (!differing.empty()) {
     curve.kind = ScalingKind::kMixed;
     curve.kind_reason = fmt::format("these change along the curve: {}", core::join(differing, "; "));
+  } else if (const auto& times = curve.points.front().work_time) {
+    curve.kind = times->grows ? ScalingKind::kWeak : ScalingKind::kStrong;
+    curve.kind_reason = fmt::format(
+        "{}, {}", times->grows ? "the work grows with the size" : "the work is the same at every size", times->why);
   } else if (all_equal(curve.points, global)) {
     curve.kind = ScalingKind::kStrong;
     curve.kind_reason =

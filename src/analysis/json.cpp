@@ -192,6 +192,10 @@ Json to_json(const Point& point, const std::vector<RunSummary>& runs) {
             {"step_p99_ms", number(point.p99_ms)},
             {"olympic_mean_ms", optional_json(point.estimate.olympic_mean_ms)}};
   add_rates(json, point);
+  if (point.work_time) {
+    json["work_time"] = number(work_seconds(point).value);
+    json["work_time_unit"] = point.work_time->unit_s > 0 ? Json("s") : Json(nullptr);
+  }
   json["checks"] = std::move(codes);
   add_measured(json, point);
   return json;

@@ -19,7 +19,11 @@ struct AnalysisOptions {
   double efficiency_target = 0.8;
   double budget_samples = 1e9, budget_tokens = 1e12;  ///< For days and node-hours of a budget.
   bool is_samples_budget_given = false, is_tokens_budget_given = false;
+  double budget_runs = 1;  ///< The same for tables of times: how often the whole work is done.
+  bool is_runs_budget_given = false;
   std::optional<double> price_per_node_hour{};
+  std::string currency{};    ///< Of the price; empty: not told.
+  std::string scaling{};     ///< "weak" or "strong", of tables that tell no batches; empty: as they tell.
   bool keeps_steps = false;  ///< Measured step times stay in the summaries (comparisons of single runs need them).
   std::vector<Protocol> protocols{};  ///< Named estimators shown beside ours.
 };

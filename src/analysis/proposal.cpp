@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "analysis/tables.h"
 #include "analysis/tables_runs.h"
 #include "analysis/text.h"
+#include "analysis/work_times.h"
 #include "core/counted.h"
 #include "core/strings.h"
 #include "stats/statistics.h"
@@ -30,7 +32,7 @@ const Point* nearest_point(const Curve& curve, int64_t size) {
   return &curve.points.back();
 }
 
-const char* unit_of(const Curve& curve) { return curve.is_by_devices ? "devices" : "nodes"; }
+std::string unit_of(const Curve& curve) { return unit_name(curve) + "s"; }
 /// Ranks that share the cores of one machine take that machine, however many they are.
 bool is_one_machine(const Curve& curve) { return curve.is_by_devices && curve.shares_cores; }
 bool is_in_device_hours(const Curve& curve) { return curve.is_by_devices && !is_one_machine(curve); }
@@ -42,7 +44,9 @@ std::optional<BilledUnit> billed_per_hour(const Curve& curve, const Point& point
   if (!unit || places <= 0 || unit->count == places) return std::nullopt;
   return BilledUnit{unit->name, unit->count / places};
 }
-const char* hours_of(const Curve& curve) { return is_in_device_hours(curve) ? "device-hours" : "node-hours"; }
+std::string hours_of(const Curve& curve) {
+  return is_in_device_hours(curve) ? std::string(device_word(curve)) + "-hours" : "node-hours";
+}
 
 /// What a ratio of times adds, never below 0; NaN: unknown.
 double lost_share(double ratio) { return std::isfinite(ratio) ? std::max(0.0, ratio - 1) : NAN; }
@@ -78,6 +82,12 @@ void fill_extrapolation(const Curve& curve, const ProposalOptions& options, Reso
 
 void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
   const Point& point = *estimate.measured_at;
+  estimate.restart_share = options.restart_share.value_or(0) / 100;
+  estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for";
+  if (point.work_time) {  // which hold all of this
+    estimate.slow_source = estimate.pause_source = "in the times of the table, which are of the whole work";
+    return;
+  }
   estimate.slow_share = lost_share(point.slow_ratio);
   constexpr double kLess = 0.995;  // what is less is told
   const bool has_untold = point.tells_some_steps && point.slow_ratio * kLess > 1;
@@ -127,8 +137,6 @@ void fill_factors(const Curve& curve, const ProposalOptions& options, ResourceEs
                             : "the logs tell no times of day that fit the step times");
     }
   }
-  estimate.restart_share = options.restart_share.value_or(0) / 100;
-  estimate.restart_source = options.restart_share ? "given with --restart-share" : "none allowed for";
 }
 
 /// Seconds to the first step, the median over the runs of a size; NaN where no record tells.
@@ -164,9 +172,13 @@ std::optional<ResourceEstimate> estimate_at(const Curve& curve, const Analysis& 
   const double nodes = static_cast<double>(estimate.size);
   fill_extrapolation(curve, options, estimate);
   estimate.optimistic_rate_per_s = rate_of(point) * nodes / static_cast<double>(point.size);
-  if (!std::isfinite(estimate.optimistic_rate_per_s)) return std::nullopt;
+  if (!std::isfinite(estimate.optimistic_rate_per_s) || (point.work_time && point.work_time->unit_s == 0))
+    return std::nullopt;
   estimate.rate_per_s = estimate.optimistic_rate_per_s * (std::isfinite(estimate.kept) ? estimate.kept : 1);
-  const double hours = budget_of(point, analysis.options) / estimate.rate_per_s / 3600;
+  const bool has_growing_work = point.work_time && point.work_time->grows;
+  const double work =
+      budget_of(point, analysis.options) * (has_growing_work ? nodes / static_cast<double>(point.size) : 1);
+  const double hours = work / estimate.rate_per_s / 3600;
   estimate.days = hours / 24;
   estimate.node_hours = (is_one_machine(curve) ? 1 : nodes) * hours;
   fill_factors(curve, options, estimate);
@@ -203,11 +215,82 @@ std::string pause_note(const Point& point, int64_t num_steps) {
       point.num_pauses, num_steps, static_cast<double>(num_steps) / static_cast<double>(point.num_pauses));
 }
 
-draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
-                           const ProposalOptions& options) {
+/// Why the start-up of jobs is not in the total; empty where it is.
+std::string startup_doubt(const ResourceEstimate& estimate, const ProposalOptions& options) {
+  if (estimate.num_jobs > 0) return "";
+  return options.job_hours
+             ? fmt::format("; not in the total: a job of {:g} h is shorter than its start-up", *options.job_hours)
+             : "; not in the total: the wall time of a job is not given (--job-hours)";
+}
+
+using AddRow = std::function<void(std::string item, const draw::Cell& value, std::string unit, std::string source)>;
+
+/// What the estimate is in the unit that a site bills, and its price.
+void add_billed_rows(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
+                     const AddRow& add) {
+  if (const auto unit = billed_per_hour(curve, *estimate.measured_at))
+    add(fmt::format("total in {}", unit->name), figure_cell(unit->count * estimate.total_node_hours), unit->name,
+        fmt::format("{:g} to a {}", unit->count, is_in_device_hours(curve) ? device_word(curve) : "node"));
+  if (analysis.price_per_node_hour && !is_in_device_hours(curve))
+    add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), analysis.currency,
+        fmt::format("{:g}{} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour,
+                    analysis.currency.empty() ? "" : " " + analysis.currency));
+}
+
+/// Where the total of an estimate is from, if it was not measured.
+std::string total_source(const ResourceEstimate& estimate) {
+  if (estimate.predicted)
+    return fmt::format("predicted, not measured: 90 % interval {} to {}", figure_text(estimate.low_total_node_hours, 4),
+                       figure_text(estimate.high_total_node_hours, 4));
+  return estimate.kept_source.empty() ? "" : "extrapolated, not measured";
+}
+
+std::string size_source(const ResourceEstimate& estimate) {
+  return estimate.predicted              ? "predicted, not measured (M15)"
+         : !estimate.kept_source.empty() ? "extrapolated, not measured (M15)"
+         : estimate.is_prediction        ? "not measured: a prediction (M15)"
+                                         : "measured";
+}
+
+/// Of a curve of times: the time of one run holds its start and its pauses.
+draw::Table work_estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
+                                const ProposalOptions& options) {
   const Point& point = *estimate.measured_at;
   draw::Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
-  table.caption = std::string(hours_of(curve)) +
+  table.caption = hours_of(curve) +
+                  " = N x T(N) x runs x (1 + restarts) + tests, with T(N) the time of the table in hours; every factor "
+                  "with its source.";
+  if (curve.is_by_devices)
+    table.caption += " The table does not tell nodes: --job-nodes and --sweep-node-hours are not counted.";
+  table.columns = {text_column("item", "item"), column("value", "value"), text_column("unit", "unit"),
+                   text_column("source", "source")};
+  const AddRow add = [&](std::string item, const draw::Cell& value, std::string unit, std::string source) {
+    table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
+  };
+  const std::string thing = point.work_time->is_step ? "step" : "run";
+  add("job size", count_cell(estimate.size), unit_of(curve), size_source(estimate));
+  add("work", figure_cell(analysis.budget_runs, 3), thing + "s", work_source(point, analysis));
+  add("time of one " + thing, figure_cell(24 * estimate.days / analysis.budget_runs), "h",
+      !estimate.kept_source.empty() ? estimate.kept_source
+                                    : fmt::format("{} of the table at {}{}", core::counted(point.runs.size(), "row"),
+                                                  size_text(curve, point.size),
+                                                  estimate.is_prediction ? ", the same rate per node assumed" : ""));
+  add("computing", figure_cell(estimate.node_hours), hours_of(curve), "job size x work x time");
+  add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
+  if (!is_in_device_hours(curve))
+    add("scaling tests and tuning", figure_cell(options.sweep_node_hours), hours_of(curve),
+        options.sweep_node_hours > 0 ? "given with --sweep-node-hours" : "none");
+  add("total", figure_cell(estimate.total_node_hours), hours_of(curve), total_source(estimate));
+  add_billed_rows(curve, estimate, analysis, add);
+  return table;
+}
+
+draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
+                           const ProposalOptions& options) {
+  if (is_of_times(curve)) return work_estimate_table(curve, estimate, analysis, options);
+  const Point& point = *estimate.measured_at;
+  draw::Table table{.id = "estimate-" + curve.id, .title = "Resource estimate: " + curve.name};
+  table.caption = hours_of(curve) +
                   " = N x (budget / X(N) / 3600) x (1 + slow steps) x (1 + pauses) x (1 + restarts) + jobs x N x "
                   "start-up + tests; every factor with its source.";
   if (is_one_machine(curve))
@@ -220,7 +303,7 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
         "--sweep-node-hours are not counted.";
   table.columns = {text_column("item", "item"), column("value", "value"), text_column("unit", "unit"),
                    text_column("source", "source")};
-  const auto add = [&](std::string item, const draw::Cell& value, std::string unit, std::string source) {
+  const AddRow add = [&](std::string item, const draw::Cell& value, std::string unit, std::string source) {
     table.rows.push_back({text_cell(std::move(item)), value, text_cell(std::move(unit)), text_cell(std::move(source))});
   };
   const bool is_extrapolated = !estimate.kept_source.empty();
@@ -229,11 +312,7 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
                   point.is_of_table ? core::counted(point.runs.size(), "row") + " of the table"
                                     : "median step over " + core::counted(point.runs.size(), "run"),
                   size_text(curve, point.size));
-  add("job size", count_cell(estimate.size), unit_of(curve),
-      estimate.predicted       ? "predicted, not measured (M15)"
-      : is_extrapolated        ? "extrapolated, not measured (M15)"
-      : estimate.is_prediction ? "not measured: a prediction (M15)"
-                               : "measured");
+  add("job size", count_cell(estimate.size), unit_of(curve), size_source(estimate));
   add("work", figure_cell(budget_of(point, analysis), 3), is_token_task(point) ? "tokens" : point.setup.sample_unit,
       work_source(point, analysis));
   add("rate", figure_cell(estimate.rate_per_s), is_token_task(point) ? "tokens/s" : rate_unit(point),
@@ -261,36 +340,20 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
   if (std::isfinite(estimate.startup_s))
     add("start-up of a job", figure_cell(estimate.startup_s, 3), "s",
-        fmt::format("measured: to the first step, median of the runs at {}", size_text(curve, point.size)));
+        fmt::format("measured: to the first step, median of the runs at {}{}", size_text(curve, point.size),
+                    startup_doubt(estimate, options)));
   else
-    add("start-up of a job", missing_cell("no record tells it"), "s", "not measured");
+    add("start-up of a job", missing_cell("no record tells it"), "s", "not measured, and not in the total");
   if (estimate.num_jobs > 0)
     add("jobs", figure_cell(estimate.num_jobs, 3), "jobs",
         fmt::format("of {:g} h each, given with --job-hours", *options.job_hours));
-  else
-    add("jobs",
-        missing_cell(!options.job_hours ? "the wall time of a job is not given: --job-hours"
-                     : !std::isfinite(estimate.startup_s)
-                         ? "no record tells the start-up of a job"
-                         : fmt::format("a job of {:g} h is shorter than its start-up", *options.job_hours)),
-        "jobs", "start-up is not in the total");
   add("scaling tests and tuning", figure_cell(is_in_device_hours(curve) ? 0 : options.sweep_node_hours),
       hours_of(curve),
       options.sweep_node_hours <= 0 ? "none"
       : is_in_device_hours(curve)   ? "given in node-hours: not counted"
                                     : "given with --sweep-node-hours");
-  add("total", figure_cell(estimate.total_node_hours), hours_of(curve),
-      estimate.predicted
-          ? fmt::format("predicted, not measured: 90 % interval {} to {}",
-                        figure_text(estimate.low_total_node_hours, 4), figure_text(estimate.high_total_node_hours, 4))
-      : is_extrapolated ? "extrapolated, not measured"
-                        : "");
-  if (const auto unit = billed_per_hour(curve, point))
-    add(fmt::format("total in {}", unit->name), figure_cell(unit->count * estimate.total_node_hours), unit->name,
-        fmt::format("{:g} to a {}", unit->count, is_in_device_hours(curve) ? "device" : "node"));
-  if (analysis.price_per_node_hour && !is_in_device_hours(curve))
-    add("price", figure_cell(estimate.total_node_hours * *analysis.price_per_node_hour), "",
-        fmt::format("{:g} per node-hour, given with --price-per-node-hour", *analysis.price_per_node_hour));
+  add("total", figure_cell(estimate.total_node_hours), hours_of(curve), total_source(estimate));
+  add_billed_rows(curve, estimate, analysis, add);
   if (is_extrapolated)
     add("total, optimistic", figure_cell(estimate.optimistic_total_node_hours), hours_of(curve),
         "if the rate per node did not fall any further");
@@ -310,7 +373,11 @@ draw::Table alternatives_table(const Curve& curve, const Analysis& analysis, con
   draw::Table table{.id = "alternatives-" + curve.id,
                     .title = "Alternatives: " + curve.name,
                     .caption = "The same work at every measured size and the one applied for, with the same factors."};
-  table.columns = {column(unit_of(curve), unit_of(curve)), column("days", "days"),
+  const bool has_times = is_of_times(curve);  // of runs that mostly take less than a day
+  if (has_times && curve.kind == ScalingKind::kWeak)
+    table.caption = "As many runs at every measured size and the one applied for; their work grows with the size.";
+  table.columns = {column(unit_of(curve), unit_of(curve)),
+                   has_times ? column("hours", "hours") : column("days", "days"),
                    column(hours_of(curve), is_in_device_hours(curve) ? "device_hours" : "node_hours"),
                    column("efficiency (%)", "efficiency_pct")};
   const auto billed = curve.points.empty() ? std::nullopt : billed_per_hour(curve, curve.points.front());
@@ -325,7 +392,7 @@ draw::Table alternatives_table(const Curve& curve, const Analysis& analysis, con
     const auto estimate = estimate_at(curve, analysis, at);
     if (!estimate) continue;
     std::vector<draw::Cell> row = {count_cell(size),
-                                   figure_cell(estimate->days * (1 + estimate->slow_share) *
+                                   figure_cell((has_times ? 24 : 1) * estimate->days * (1 + estimate->slow_share) *
                                                (1 + estimate->pause_share) * (1 + estimate->restart_share)),
                                    figure_cell(estimate->total_node_hours)};
     if (billed) {
@@ -368,18 +435,25 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
                  : " The input was real data.";
   texts.push_back(first + " " + core::join(conclusions_of(curve, analysis.options), " "));
   std::string second = core::join(limits_of(curve), " ");
+  if (estimate && is_of_times(curve))
+    second +=
+        fmt::format("{}For {} at {} the estimate is {} {} in all: {} of computing and {:.1f} % for restarts ({}).",
+                    second.empty() ? "" : " ", work_text(*estimate->measured_at, analysis.options),
+                    size_text(curve, estimate->size), figure_text(estimate->total_node_hours, 4), hours_of(curve),
+                    figure_text(estimate->node_hours, 4), 100 * estimate->restart_share, estimate->restart_source);
   if (estimate) {
     const Point& point = *estimate->measured_at;
-    second += fmt::format(
-        "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % {}, {} for pauses ({}), {:.1f} % "
-        "for "
-        "restarts ({}).",
-        second.empty() ? "" : " ", work_text(point, analysis.options), size_text(curve, estimate->size),
-        figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4),
-        100 * std::abs(estimate->slow_share),
-        estimate->slow_share < 0 ? "less for steps faster than the median one" : "for slow steps",
-        estimate->is_pause_known ? fmt::format("{:.1f} %", 100 * estimate->pause_share) : "nothing",
-        estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
+    if (!is_of_times(curve))
+      second += fmt::format(
+          "{}For {} at {} the estimate is {} {} in all: {} of pure training, {:.1f} % {}, {} for pauses ({}), {:.1f} % "
+          "for "
+          "restarts ({}).",
+          second.empty() ? "" : " ", work_text(point, analysis.options), size_text(curve, estimate->size),
+          figure_text(estimate->total_node_hours, 4), hours_of(curve), figure_text(estimate->node_hours, 4),
+          100 * std::abs(estimate->slow_share),
+          estimate->slow_share < 0 ? "less for steps faster than the median one" : "for slow steps",
+          estimate->is_pause_known ? fmt::format("{:.1f} %", 100 * estimate->pause_share) : "nothing",
+          estimate->pause_source, 100 * estimate->restart_share, estimate->restart_source);
     if (estimate->predicted)
       second +=
           fmt::format(" The 90 % interval of this is {} to {} {}.", figure_text(estimate->low_total_node_hours, 4),
@@ -411,6 +485,10 @@ draw::Section curve_section(const Curve& curve, const Analysis& analysis, const 
   add_block(section, efficiency_charts({curve}, analysis.options));
   add_block(section, scaling_table(curve));
   add_block(section, throughput_charts({curve}));
+  if (is_of_times(curve)) {
+    add_block(section, speedup_charts({curve}));
+    add_block(section, work_time_charts({curve}));
+  }
   add_block(section, cdf_charts(curve, analysis.runs));
   if (auto chart = breakdown_chart(curve)) add_block(section, std::vector<draw::Chart>{*chart});
   if (!estimate) add_text(section, {"No resource estimate: " + missing_estimate(curve) + "."}, Kind::kWarning);
@@ -440,6 +518,8 @@ std::optional<ResourceEstimate> estimate_resources(const Curve& curve, const Ana
 std::string missing_estimate(const Curve& curve) {
   if (curve.points.empty()) return "no size was measured";
   if (!curve.base) return curve.base_reason;
+  if (is_of_times(curve))
+    return "the times of the table name no unit; call the column walltime_s, walltime_min or walltime_h";
   return "the samples of a step are unknown, and with them the rate; give --global-batch";
 }
 
@@ -477,13 +557,19 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis, const Pr
     for (const Point& point : curve.points)
       if (!is_work_given(point, analysis.options))
         missing.insert(fmt::format("the budget (the proposal takes the default, {}): give --budget-{}",
-                                   work_text(point, analysis.options), is_token_task(point) ? "tokens" : "samples"));
+                                   work_text(point, analysis.options),
+                                   point.work_time        ? "runs"
+                                   : is_token_task(point) ? "tokens"
+                                                          : "samples"));
+  if (analysis.options.price_per_node_hour && analysis.options.currency.empty())
+    missing.insert("the currency of the price: give --currency, for example EUR");
   return {missing.begin(), missing.end()};
 }
 
 draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {
   draw::Document document{.title = "Evidence for an application for computing time", .subtitle = {}};
-  document.subtitle = fmt::format("{} in {}", core::counted(analysis.runs.size(), "run"),
+  const bool has_rows = std::all_of(analysis.curves.begin(), analysis.curves.end(), is_of_table);
+  document.subtitle = fmt::format("{} in {}", core::counted(analysis.runs.size(), has_rows ? "row" : "run"),
                                   core::counted(analysis.curves.size(), "configuration"));
   for (const Curve& curve : analysis.curves) document.sections.push_back(curve_section(curve, analysis, options));
   draw::Section method{.id = "method", .title = "Method and reproduction"};

@@ -59,6 +59,14 @@ struct NetworkUse {
 /// The format of a run that is a row of a table of results: one value, whatever steps are behind it.
 inline constexpr const char* kTableRow = "table";
 
+/// What the one value of a row of a table of times is: the time of a whole piece of work.
+struct WorkTime {
+  double unit_s = 0;     ///< Seconds of the unit that the table tells; 0: none, so that ratios alone count.
+  bool is_step = false;  ///< The work is one step or iteration.
+  bool grows = false;    ///< The work grows with the size (weak scaling); else it is the same at every size.
+  std::string why{};     ///< What tells that.
+};
+
 /// A run without its raw columns: what points, tables and charts need, of bounded size whatever the number of steps.
 struct RunSummary {
   std::string name{};
@@ -81,8 +89,10 @@ struct RunSummary {
   double logged_tflops_per_device = NAN;             ///< Median of what the program itself printed; NaN: nothing.
   double steps_per_row = 1;                          ///< Above 1: the source logs means over so many steps.
   bool is_unit_guessed = false;                      ///< The source does not tell the unit of its step times.
-  bool has_step_time = true;       ///< False: a row of a table that tells a rate only; its step is one sample.
-  int64_t num_steps = 0;           ///< Optimiser steps, of all attempts.
+  bool has_step_time = true;            ///< False: a row of a table that tells a rate only; its step is one sample.
+  std::optional<WorkTime> work_time{};  ///< Of a row of times without a rate: its step is the whole work.
+  const char* device_word = "device";   ///< "core" where the sizes of a table count those.
+  int64_t num_steps = 0;                ///< Optimiser steps, of all attempts.
   int64_t num_measured_steps = 0;  ///< Whose time is told, of the measured attempt after its warm-up, as all below.
   int64_t num_window_steps = 0;    ///< In all, with those between lines that no line tells.
   /// Sum of step times after warm-up and what was done in it; steps that the source does not tell count as those that

@@ -11,6 +11,7 @@
 
 #include "analysis/cells.h"
 #include "analysis/column_table.h"
+#include "analysis/work_times.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
 
@@ -27,7 +28,8 @@ Columns size_columns(const Curve& curve) {
   Columns columns;
   if (!curve.is_by_devices)
     columns.push_back({column("nodes", "nodes"), [](const Point& point) { return size_count(point.nodes); }});
-  columns.push_back({column("devices", "devices"), [](const Point& point) { return size_count(point.devices); }});
+  const std::string places = std::string(device_word(curve)) + "s";
+  columns.push_back({column(places, places), [](const Point& point) { return size_count(point.devices); }});
   return columns;
 }
 
@@ -211,6 +213,7 @@ std::string values_text(const Curve& curve) {
 }  // namespace
 
 draw::Table scaling_table(const Curve& curve) {
+  if (is_of_times(curve)) return work_time_table(curve);
   const bool has_rows = is_of_table(curve);
   draw::Table table{.id = "scaling-" + curve.id, .title = fmt::format("{}: {}", curve.name, scaling_name(curve.kind))};
   table.caption = fmt::format("{} {} {}", sentence(curve.kind_reason), base_rate_text(curve), values_text(curve));
@@ -387,10 +390,16 @@ draw::Table rate_table(const Curve& curve) {
 draw::Table cost_table(const Curve& curve, const AnalysisOptions& options) {
   draw::Table table{.id = "cost-" + curve.id, .title = "Cost: " + curve.name};
   const std::string budget = curve.points.empty() ? "" : work_text(curve.points[0], options);
-  table.caption = fmt::format(
-      "Days and node-hours are those of {} at the rate of {}, without start-up, evaluation, checkpoints and restarts. "
-      "Node-hours per million samples = N / (3600 X) x 10^6.",
-      budget, rate_source(curve));
+  const bool has_times = is_of_times(curve);
+  table.caption = has_times ? fmt::format(
+                                  "Days and node-hours are those of {} by the times of the table, without "
+                                  "restarts.",
+                                  budget)
+                            : fmt::format(
+                                  "Days and node-hours are those of {} at the rate of {}, without start-up, "
+                                  "evaluation, checkpoints and restarts. "
+                                  "Node-hours per million samples = N / (3600 X) x 10^6.",
+                                  budget, rate_source(curve));
   if (!curve.points.empty()) table.caption += work_note(curve.points[0], options);
   if (curve.is_by_devices && !curve.points.empty() && curve.points[0].nodes == 1)
     table.caption += " N is 1 at every size: all devices are of one node.";
@@ -398,8 +407,9 @@ draw::Table cost_table(const Curve& curve, const AnalysisOptions& options) {
   const auto add = [&](const std::string& title, const char* key, std::function<draw::Cell(const Point&)> cell) {
     columns.push_back({column(title, key), std::move(cell)});
   };
-  add("node-h per 10^6 samples", "node_hours_per_million",
-      [](const Point& point) { return figure_cell(point.node_hours_per_sample * 1e6); });
+  if (!has_times)
+    add("node-h per 10^6 samples", "node_hours_per_million",
+        [](const Point& point) { return figure_cell(point.node_hours_per_sample * 1e6); });
   add(fmt::format("days for {}", budget), "budget_days",
       [](const Point& point) { return figure_cell(point.budget_days); });
   add("node-hours", "budget_node_hours", [](const Point& point) { return figure_cell(point.budget_node_hours); });
@@ -409,10 +419,15 @@ draw::Table cost_table(const Curve& curve, const AnalysisOptions& options) {
       return own ? figure_cell(point.budget_days * 24 * own->count) : draw::Cell{};
     });
   if (options.price_per_node_hour)
-    add(fmt::format("price at {:g} per node-hour", *options.price_per_node_hour), "price",
-        [price = *options.price_per_node_hour](const Point& point) {
+    add(fmt::format("price at {:g}{} per node-hour", *options.price_per_node_hour,
+                    options.currency.empty() ? "" : " " + options.currency),
+        "price", [price = *options.price_per_node_hour](const Point& point) {
           return figure_cell(point.budget_node_hours * price);
         });
+  if (has_times) {
+    fill_table(table, columns, curve.points);
+    return table;
+  }
   add("J per sample", "joules_per_sample", [](const Point& point) {
     if (!point.energy) return missing_cell("no energy meter was read");
     draw::Cell joules = figure_cell(point.energy->joules / point.energy->samples);

@@ -56,9 +56,10 @@ draw::Table run_table(const Analysis& analysis) {
                           text_cell(run.state.empty() ? "unknown" : run.state, run.message), text_cell(run.allocation),
                           count_cell(run.num_attempts),
                           run.format == kTableRow ? missing_cell("a row of a table") : count_cell(run.num_steps),
-                          !run.has_step_time ? missing_cell("a rate only")
-                          : run.series       ? figure_cell(run.series->median_ms)
-                                             : missing_cell(run.unusable),
+                          run.work_time        ? missing_cell("the time of a whole work")
+                          : !run.has_step_time ? missing_cell("a rate only")
+                          : run.series         ? figure_cell(run.series->median_ms)
+                                               : missing_cell(run.unusable),
                           count_cell(run.num_rejected_lines), text_cell(run.source.string())});
   return table;
 }

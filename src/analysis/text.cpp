@@ -10,6 +10,7 @@
 
 #include "analysis/cells.h"
 #include "analysis/curve_names.h"
+#include "analysis/work_time_text.h"
 #include "core/counted.h"
 #include "core/strings.h"
 #include "stats/series_interval.h"
@@ -71,17 +72,19 @@ std::string single_text(const Curve& curve) {
     text += fmt::format(", a step takes {} ms ({} of {} in {})", figure_text(point.estimate.median_ms),
                         point.runs.size() > 1 ? "geometric mean of the medians" : "median", measured_text(point),
                         core::counted(point.runs.size(), "run"));
-  if (std::isfinite(point.samples_per_s.value))
+  if (point.work_time)
+    text += ", " + work_time_text(point);
+  else if (std::isfinite(point.samples_per_s.value))
     text += fmt::format(", {} {}", figure_text(point.samples_per_s.value), rate_unit(point));
   if (std::isfinite(point.mfu)) text += fmt::format(", MFU {}", percent(point.mfu));
   return text + ".";
 }
 
 std::string scaling_text(const Curve& curve) {
+  if (is_of_times(curve)) return work_time_sentence(curve);
   const Point& last = curve.points.back();
-  std::string text =
-      fmt::format("{} was measured at {} {} ({}: {}).", curve.name, size_list(curve),
-                  curve.is_by_devices ? "devices" : "nodes", scaling_name(curve.kind), curve.kind_reason);
+  std::string text = fmt::format("{} was measured at {} {} ({}: {}).", curve.name, size_list(curve),
+                                 unit_name(curve) + "s", scaling_name(curve.kind), curve.kind_reason);
   if (!curve.base || !std::isfinite(last.efficiency.value)) return text;
   const Point& base = curve.points[*curve.base];
   if (base.size == last.size)
@@ -171,7 +174,7 @@ std::vector<std::string> conclusions_of(const Curve& curve, const AnalysisOption
   std::vector<std::string> texts = {scaling_text(curve)};
   if (curve.base && (curve.kind == ScalingKind::kWeak || curve.kind == ScalingKind::kStrong))
     texts.push_back(recommendation_text(curve, options));
-  if (curve.kind == ScalingKind::kWeak)
+  if (curve.kind == ScalingKind::kWeak && !is_of_times(curve))
     texts.push_back(
         "Weak scaling says how fast samples pass, not how many of them a larger global batch needs for the same "
         "result.");

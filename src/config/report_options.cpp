@@ -90,7 +90,19 @@ void declare_analysis(core::OptionSet& set, ReportOptions& options) {
       {.help = "Work for which days and node-hours are given.", .unit = "samples", .min = 0, .is_min_excluded = true});
   set.add("budget-tokens", &options.budget_tokens,
           {.help = "The same for language models.", .unit = "tokens", .min = 0, .is_min_excluded = true});
-  set.add("price-per-node-hour", &options.price_per_node_hour, {.help = "Adds a column of prices.", .min = 0});
+  set.add("budget-runs", &options.budget_runs,
+          {.help = "The same for tables of times without rates: how often the whole work is done.",
+           .unit = "runs",
+           .min = 0,
+           .is_min_excluded = true});
+  set.add("price-per-node-hour", &options.price_per_node_hour,
+          {.help = "Adds a column of prices, in the unit of --currency.", .min = 0});
+  set.add("currency", &options.currency,
+          {.help = "What --price-per-node-hour counts, for example EUR.", .metavar = "NAME", .unset_text = "not told"});
+  set.add("scaling", &options.scaling,
+          {.help = "Whether the work behind the times of a table grows with the size (weak) or stays (strong), where "
+                   "the table tells no batches; auto: by its words, else by whether the times fall.",
+           .choices = {"auto", "weak", "strong"}});
   set.add(
       "protocol", &options.protocols,
       {.help =

@@ -29,8 +29,10 @@ struct ReportOptions {
   std::optional<double> fwd_gflops, peak_tflops, measured_peak_tflops;
   std::optional<int64_t> base_nodes, warmup_steps;
   double target_efficiency = 80;  // percent
-  double budget_samples = 1e9, budget_tokens = 1e12;
+  double budget_samples = 1e9, budget_tokens = 1e12, budget_runs = 1;
   std::optional<double> price_per_node_hour;
+  std::string currency;          // --currency: of the price
+  std::string scaling = "auto";  // --scaling: of tables that tell no batches
   std::vector<std::string> protocols;
 
   bool proposal = false;

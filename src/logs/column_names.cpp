@@ -40,7 +40,14 @@ constexpr Synonyms kQuantities[] = {
     {"devices", ColumnUse::kBoth,
      "devices n_devices num_devices device_count world_size ranks n_ranks num_ranks accelerators gcds num_gcds n_gcds "
      "number_of_gcds of_gcds num_accelerators number_of_accelerators number_of_devices of_devices chips num_chips "
-     "tpus processes num_processes tasks n_tasks num_tasks ntasks mpi_ranks"},
+     "tpus processes num_processes tasks n_tasks num_tasks ntasks mpi_ranks mpi_tasks mpi_processes mpi_procs "
+     "number_of_tasks number_of_ranks number_of_processes number_of_mpi_ranks number_of_mpi_tasks "
+     "number_of_mpi_processes"},
+    {"cores", ColumnUse::kResults,
+     "cores n_cores ncores num_cores core_count number_of_cores of_cores no_of_cores total_cores cores_total cpu_cores "
+     "num_cpu_cores number_of_cpu_cores total_cpu_cores cpus n_cpus ncpus num_cpus cpu_count number_of_cpus processors "
+     "num_processors number_of_processors procs n_procs nprocs num_procs physical_cores total_number_of_cores "
+     "number_cores"},
     {"devices_per_node", ColumnUse::kSteps, "devices_per_node gpus_per_node ranks_per_node"},
     {"global_batch", ColumnUse::kBoth,
      "global_batch global_batch_size gbs globalbatchsize total_batch total_batch_size batch_size_global global_bs "
@@ -110,7 +117,9 @@ constexpr Synonyms kDurations[] = {
     {"step_time", ColumnUse::kSteps, "elapsed_time_per_iteration train_step_timing train_step_timing_in"},
     {"step_time", ColumnUse::kResults,
      "time avg_step_time mean_step_time median_step_time step_duration time_per_iteration time_per_iter "
-     "time_per_batch time_per_global_batch average_step_time train_step_timing elapsed_time_per_iteration"},
+     "time_per_batch time_per_global_batch average_step_time train_step_timing elapsed_time_per_iteration "
+     "time_per_timestep time_per_time_step time_timestep wall_time_per_step walltime_per_step wall_time_per_iteration "
+     "walltime_per_iteration runtime_per_step wall_time_per_timestep walltime_per_timestep"},
     {"data_wait", ColumnUse::kSteps, "data_wait data_time data"},
 };
 
@@ -171,23 +180,51 @@ int step_time_decimals(std::string_view plain_name) {
   return unit && !find_duration(unit->stem, ColumnUse::kResults).empty() ? unit->decimals : -1;
 }
 
+double time_unit_s(std::string_view word) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 86400;
+  if (word == "ms") return 1e-3;
+  if (holds_word("s sec secs second seconds hms", word)) return 1;
+  if (holds_word("min mins minute minutes", word)) return kMinute;
+  if (holds_word("h hr hrs hour hours", word)) return kHour;
+  return holds_word("d day days", word) ? kDay : 0;
+}
+
 namespace {
-/// "wall_time", "wall_time_s", "time_to_solution_h": ratios of them need no unit.
+/// Words that name the time of a whole run and no part of it: "wall_time", "total_execution_time", "elapsed".
+bool names_whole_time(std::string_view stem) {
+  bool has_time = false;
+  for (const std::string& word : core::split(std::string(stem), "_"))
+    if (holds_word("time walltime wallclock wtime runtime elapsed duration", word))
+      has_time = true;
+    else if (!holds_word("wall clock total run execution exec solution solver solve job to train training simulation "
+                         "sim application app loop main average avg mean median measured the of taken",
+                         word))
+      return false;
+  return (has_time && stem != "time") || stem == "wall_clock";
+}
+
+/// "wall_time", "wall_time_s", "time_to_solution_h", "time_min": ratios of them need no unit. "time" and "time_s" may
+/// be of a step.
 bool is_solution_time(std::string_view plain_name) {
-  constexpr std::string_view kNames =
-      "wall_time walltime wall_clock_time wallclock_time wall_clock time_to_solution time_to_train solution_time "
-      "runtime "
-      "run_time total_time total_runtime execution_time elapsed_time elapsed training_time job_time";
   for (const std::string_view clock : {"_d_hh_mm_ss", "_hh_mm_ss", "_h_mm_ss", "_mm_ss", "_hms"})
-    if (core::ends_with(plain_name, clock))
-      return is_solution_time(plain_name.substr(0, plain_name.size() - clock.size()));
-  if (holds_word(kNames, plain_name)) return true;
+    if (core::ends_with(plain_name, clock)) {
+      const std::string_view stem = plain_name.substr(0, plain_name.size() - clock.size());
+      return stem == "time" || names_whole_time(stem);
+    }
+  if (names_whole_time(plain_name)) return true;
   const size_t unit = plain_name.rfind('_');
-  return unit != std::string_view::npos &&
-         holds_word("s sec secs seconds ms min mins minutes h hr hrs hours d days", plain_name.substr(unit + 1)) &&
-         holds_word(kNames, plain_name.substr(0, unit));
+  if (unit == std::string_view::npos || time_unit_s(plain_name.substr(unit + 1)) == 0) return false;
+  const std::string_view stem = plain_name.substr(0, unit);
+  return names_whole_time(stem) || (stem == "time" && time_unit_s(plain_name.substr(unit + 1)) > 1);
 }
 }  // namespace
+
+bool may_be_whole_time(std::string_view plain_name) {
+  if (holds_word("time times t seconds secs minutes mins hours hrs", plain_name)) return true;
+  const size_t unit = plain_name.rfind('_');
+  return unit != std::string_view::npos && holds_word("time times t", plain_name.substr(0, unit)) &&
+         time_unit_s(plain_name.substr(unit + 1)) > 0;
+}
 
 namespace {
 /// What a word of a column of sizes counts; empty: nothing.
@@ -291,7 +328,7 @@ bool is_result_table(const std::filesystem::path& path) {
       return find_quantity(core::plain_name(column), ColumnUse::kSteps) == "step";
     });
     if (has_steps) return false;
-    if (has({"nodes", "gpus", "devices", "global_batch"})) return true;
+    if (has({"nodes", "gpus", "devices", "cores", "global_batch"})) return true;
     // Steps without a number have nothing but their times.
     return columns->size() > 1 && std::none_of(columns->begin(), columns->end(), [](const std::string& name) {
              const std::string lower = core::to_lower_ascii(name);

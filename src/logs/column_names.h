@@ -29,6 +29,11 @@ inline constexpr std::string_view kStepTimeColumn = "step_time_s";
 /// The known name of a column of times to a solution, whatever their unit: the same in all rows.
 inline constexpr std::string_view kSolutionTimeColumn = "time_to_solution";
 
+/// Seconds of a unit of time as a word of a plain name: 60 of "min"; 0 for other words.
+double time_unit_s(std::string_view word);
+/// Is this a time that names neither a step nor a whole run: "time", "time_s", "seconds"?
+bool may_be_whole_time(std::string_view plain_name);
+
 /// Is this a CSV of results over sizes, rather than of steps? False for what cannot be read.
 bool is_result_table(const std::filesystem::path& path);
 

@@ -50,7 +50,8 @@ draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget)
                    {"95 %", "hours_p95"},
                    {"node-hours", "node_hours"}};
   if (has_energy) table.columns.push_back({"kWh", "kwh"});
-  if (budget.price_per_node_hour) table.columns.push_back({"price", "price"});
+  if (budget.price_per_node_hour)
+    table.columns.push_back({budget.currency.empty() ? "price" : "price (" + budget.currency + ")", "price"});
   if (budget.deadline_hours) table.columns.push_back({"in time", "meets_deadline", true});
   for (const GoalCost& one : costs) {
     std::vector<draw::Cell> row = {{.text = fmt::format("{:g}", one.size), .value = one.size},
@@ -62,6 +63,9 @@ draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget)
     if (budget.deadline_hours) row.push_back({.text = in_time_text(one)});
     table.rows.push_back(std::move(row));
   }
+  if (budget.price_per_node_hour && budget.currency.empty())
+    table.notes.emplace_back(
+        "The price is in the unit of --price-per-node-hour; --currency (for example EUR) names it.");
   table.notes.emplace_back(
       "Training steps alone: start-up, evaluation, checkpoints and restarts come on top, and convergence at other "
       "batches is not predicted.");

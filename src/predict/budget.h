@@ -18,6 +18,7 @@ struct Budget {
   std::string size_name = "nodes";  ///< What the sizes count.
   std::optional<double> deadline_hours{};
   std::optional<double> price_per_node_hour{};
+  std::string currency{};  ///< Of the price; empty: not told.
 };
 
 /// A goal at one size. Steps alone: no start-up, evaluation, checkpoints or restarts.

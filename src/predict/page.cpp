@@ -34,6 +34,7 @@ Interval rate_interval(const CurvePrediction& prediction, size_t index) {
 /// How fast a curve is, as its table tells it: a rate, or the time of the whole work.
 Interval speed_interval(const CurvePrediction& prediction, size_t index) {
   const Interval rates = rate_interval(prediction, index);
+  if (prediction.curve.has_growing_work) return prediction.forecast.steps[index].step_s;
   if (prediction.curve.time_name.empty()) return rates;
   return {1 / rates.p95, 1 / rates.p75, 1 / rates.p50, 1 / rates.p25, 1 / rates.p5};
 }
@@ -258,7 +259,11 @@ std::string score_text(const Validation& validation) {
 
 core::Json prediction_json(const CurvePrediction& prediction) {
   const MeasuredCurve& curve = prediction.curve;
-  core::Json json = {{"curve", curve.name}, {"size_unit", curve.size_name}, {"has_seconds", curve.has_seconds}};
+  core::Json json = {{"curve", curve.name},
+                     {"size_unit", curve.size_name},
+                     {"has_seconds", curve.has_seconds},
+                     {"scaling", curve.is_strong ? "strong" : "weak"}};
+  if (!curve.scaling_source.empty()) json["scaling_source"] = curve.scaling_source;
   for (const CurvePoint& point : prediction.calibration)
     json["calibration"].push_back({{"size", point.size},
                                    {"line", point.line},
@@ -279,6 +284,8 @@ core::Json prediction_json(const CurvePrediction& prediction) {
                       {"efficiency", interval_json(efficiency_of(prediction, i))}};
     if (!curve.rate_unit.empty())
       one["rate"] = interval_json(rate_interval(prediction, i)), one["rate"]["unit"] = curve.rate_unit;
+    if (!curve.time_name.empty())
+      one["time"] = interval_json(speed_interval(prediction, i)), one["time"]["name"] = curve.time_name;
     for (size_t part = 0; part < kNumParts; ++part)
       one["parts_s"][std::string(part_name(static_cast<Part>(part)))] = step.parts_s[part];
     json["predicted"].push_back(std::move(one));

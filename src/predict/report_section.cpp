@@ -122,7 +122,9 @@ std::map<std::string, MeasuredCurve> curves_of_tables(const analysis::Analysis& 
   std::map<std::string, MeasuredCurve> curves;
   for (const published::PublishedTable& table : tables) {
     try {
-      const std::vector<MeasuredCurve> read = curves_of_table({.table = table.printed, .given = table.given});
+      TableRequest request;
+      if (!rows.options.scaling.empty()) request.is_strong = rows.options.scaling == "strong";
+      const std::vector<MeasuredCurve> read = curves_of_table({.table = table.printed, .given = table.given}, request);
       const bool has_one = read.size() == 1 && rows.curves.size() == 1;  // a single size looks like any other
       for (const MeasuredCurve& curve : read)
         for (const analysis::Curve& shown : rows.curves)

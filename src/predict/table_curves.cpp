@@ -298,6 +298,8 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   curve.assumed_samples = steps.assumed_samples;
   curve.rate_unit = steps.rate_unit;
   curve.time_name = steps.time_name;
+  curve.has_growing_work = steps.has_growing_work;
+  curve.scaling_source = steps.scaling_source;
   curve.rate_per_device = steps.rate_per_device;
   curve.is_strong = steps.is_strong;
   std::move(steps.notes.begin(), steps.notes.end(), std::back_inserter(curve.notes));
@@ -467,6 +469,8 @@ MeasuredCurve read_curve(const FormulaContext& context, const std::vector<std::v
   of_speed.speed = speed;
   add_points(context, rows, of_speed, curve);
   judge_scaling(curve);
+  if (!curve.scaling_source.empty())
+    curve.work.facts.push_back({"scaling", curve.is_strong ? "strong" : "weak", curve.scaling_source});
   if (const std::string doubt = doubt_of(curve); !doubt.empty()) curve.notes.push_back(doubt);
   return curve;
 }

@@ -23,6 +23,8 @@ struct MeasuredCurve {
   std::string size_name{};           ///< "nodes", "GPUs", "devices"
   std::string rate_unit{};           ///< "samples/s", "tokens/s", "TFLOP/s"; empty where no rate is told.
   std::string time_name{};           ///< "walltime (s)", where the rate is one over such times of the whole work.
+  bool has_growing_work = false;     ///< Those times are of work that grows with the size: a time is a step.
+  std::string scaling_source{};      ///< What tells weak or strong scaling: "the batches", "--scaling".
   std::vector<CurvePoint> points{};  ///< By size.
   WorkFacts work{};
   std::optional<Machine> machine{};

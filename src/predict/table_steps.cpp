@@ -250,8 +250,9 @@ class Reader {
         std::all_of(batches_.begin(), batches_.end(), [](const RowBatch& one) { return one.samples || one.tokens; });
     if (!has_batches) {
       for (RowBatch& batch : batches_) batch.samples.reset(), batch.tokens.reset();
-      if (!request_.is_strong) infer_strong();
+      set_scaling();
     }
+    has_growing_work_ = is_time_of_growing_work(has_batches);
     for (size_t i = 0; i < rows_.size(); ++i) steps_.rows.push_back(step_of(i));
     set_rate();
     steps_.has_batches = has_batches;
@@ -300,6 +301,7 @@ class Reader {
       case SpeedKind::kRelative:
         steps_.rate_unit = "relative rate";
         if (speed_.is_time) steps_.time_name = time_name();
+        steps_.has_growing_work = has_growing_work_;
         return;
       case SpeedKind::kSamples: steps_.rate_unit = "samples/s"; return;
       case SpeedKind::kStepTime:
@@ -314,6 +316,7 @@ class Reader {
   /// The column's name, and seconds where "1:02:03" was read as such.
   std::string time_name() const {
     std::string name = context_.given_name(speed_.column.c_str());
+    if (name.find("', '") != std::string::npos) name = context_.solution_unit_s == 1 ? "time (s)" : "time";
     const std::string last_word = core::split(core::plain_name(name), "_").back();
     const bool names_seconds = last_word == "s" || core::starts_with(last_word, "sec");
     if (speed_.column == "time_to_solution" && context_.solution_unit_s == 1 && !names_seconds) name += " (s)";
@@ -386,7 +389,7 @@ class Reader {
     switch (speed_.of) {
       case SpeedOf::kDevice: return value;
       case SpeedOf::kNode: return value / devices_per_node_;
-      case SpeedOf::kAll: return is_constant_total() ? value : value / devices(row);
+      case SpeedOf::kAll: return is_constant_total() || has_growing_work_ ? value : value / devices(row);
     }
     return value;
   }
@@ -399,17 +402,49 @@ class Reader {
            std::sqrt(devices(last) / devices(first));
   }
 
-  /// Step times alone that fall as the devices grow: the batch of all devices stays.
-  void infer_strong() {
-    if (is_told_strong_ || num_known_ < 2) return;
-    if (speed_.kind != SpeedKind::kStepTime && speed_.kind != SpeedKind::kSteps) return;
+  /// Times of steps or of whole works, not of epochs and trainings: their data stay, and the batch of a device may,
+  /// too.
+  bool tells_times() const {
+    if (speed_.kind == SpeedKind::kStepTime || speed_.kind == SpeedKind::kSteps) return true;
+    return speed_.kind == SpeedKind::kRelative && speed_.is_time &&
+           !has_any(core::plain_name(context_.given_name(speed_.column.c_str())), {"epoch", "train", "training"});
+  }
+
+  /// The first known time over the last, where the devices grow between them.
+  std::optional<double> gain() const {
+    if (num_known_ < 2 || !tells_times()) return std::nullopt;
     const size_t first = rows_.front(), last = rows_[num_known_ - 1];
-    const double growth = devices(last) / devices(first);
-    if (growth <= 1 || seconds_of(last) * std::sqrt(growth) > seconds_of(first)) return;
+    return devices(last) > devices(first) ? std::optional(seconds_of(first) / seconds_of(last)) : std::nullopt;
+  }
+
+  /// Without batches scaling is what the user or the words say; else times that fall as the devices grow are of work
+  /// that stays.
+  void set_scaling() {
+    std::string& source = steps_.scaling_source;
+    source = request_.is_strong ? "--scaling" : is_told_strong_ || is_told_weak_ ? "words of the table" : "";
+    if (!source.empty()) return;
+    const auto fall = gain();
+    source = fall ? "assumed: the times do not fall as the devices grow" : "assumed: nothing tells it";
+    if (!fall || *fall <= published::kLeastGainOfEqualWork) {
+      if (fall && speed_.kind == SpeedKind::kRelative)
+        steps_.notes.emplace_back(
+            "The times do not fall as the devices grow: weak scaling is taken, with work that grows with the devices "
+            "(--scaling strong says otherwise).");
+      return;
+    }
     is_told_strong_ = true;
-    steps_.notes.emplace_back(
-        "The steps get shorter as the devices grow and the table tells no batches: strong scaling is taken (--scaling "
-        "weak says otherwise).");
+    source = "assumed: the times fall as the devices grow";
+    steps_.notes.emplace_back(fmt::format(
+        "The {} get shorter as the devices grow and the table tells no batches: strong scaling is taken (--scaling "
+        "weak says otherwise).",
+        speed_.kind == SpeedKind::kRelative ? "times" : "steps"));
+  }
+
+  /// Are the times those of work that grows with the devices, so that a time is the step of a device?
+  bool is_time_of_growing_work(bool has_batches) const {
+    const auto fall = gain();
+    return speed_.kind == SpeedKind::kRelative && fall && *fall <= published::kLeastGainOfEqualWork && !has_batches &&
+           !is_told_strong_;
   }
 
   double seconds_of(size_t row) const {
@@ -541,7 +576,7 @@ class Reader {
   ToldBatch told_;
   std::optional<double> told_sequence_;
   Speed speed_;
-  bool is_told_strong_ = false, is_told_weak_ = false;
+  bool is_told_strong_ = false, is_told_weak_ = false, has_growing_work_ = false;
   std::vector<RowBatch> batches_{};
   CurveSteps steps_{};
 };

@@ -33,11 +33,13 @@ struct RowStep {
 
 /// How the rows of one curve tell their steps.
 struct CurveSteps {
-  std::vector<RowStep> rows{};  ///< In the order of the sizes given.
-  std::string rate_unit{};      ///< "samples/s"; empty where work is not told.
-  double rate_per_device = 1;   ///< Units of the rate of a device and step, at the first size.
-  std::string time_name{};      ///< "walltime (s)", where the rate is one over such times of the whole work.
-  bool has_batches = false;     ///< Columns or words tell the batch of every row.
+  std::vector<RowStep> rows{};    ///< In the order of the sizes given.
+  std::string rate_unit{};        ///< "samples/s"; empty where work is not told.
+  double rate_per_device = 1;     ///< Units of the rate of a device and step, at the first size.
+  std::string time_name{};        ///< "walltime (s)", where the rate is one over such times of the whole work.
+  bool has_growing_work = false;  ///< Those times are of work that grows with the size.
+  std::string scaling_source{};   ///< What tells weak or strong scaling, where no batches do.
+  bool has_batches = false;       ///< Columns or words tell the batch of every row.
   bool has_seconds = false;
   double clock_s = 0;          ///< Seconds of one unit of the clock: 1, or an assumption; 0 where nothing is known.
   double assumed_samples = 0;  ///< Of a device and step at the first size, where an assumption was needed and possible.

@@ -59,7 +59,8 @@ void add_devices(ResultTable& result) {
 
 void add_sizes(ResultTable& result) {
   core::CsvTable& table = result.table;
-  if (table.rows.empty() || table.find("nodes") || table.find("gpus") || table.find("devices")) return;
+  if (table.rows.empty() || table.find("nodes") || table.find("gpus") || table.find("devices") || table.find("cores"))
+    return;
   for (size_t column = 0; column < table.columns.size(); ++column) {
     std::vector<std::pair<std::string, std::string>> parts;  // number and what it counts
     bool are_gpus = false;

@@ -130,9 +130,10 @@ std::vector<std::string> parted_by(const std::vector<std::string>& keys, const s
 }
 
 bool is_positive_column(const std::string& name) {
-  static const std::set<std::string> kNames = {
-      "nodes", "gpus",         "devices",     "layers",           "hidden",     "sequence",       "vocab",
-      "heads", "query_groups", "step_time_s", "framework_fp16_s", "trt_fp16_s", "tflops_per_gpu", "time_to_solution"};
+  static const std::set<std::string> kNames = {"nodes",      "gpus",           "devices",         "cores",
+                                               "layers",     "hidden",         "sequence",        "vocab",
+                                               "heads",      "query_groups",   "step_time_s",     "framework_fp16_s",
+                                               "trt_fp16_s", "tflops_per_gpu", "time_to_solution"};
   return kNames.contains(name) || is_batch_column(name) || name.find("per_s") != std::string::npos;
 }
 }  // namespace
@@ -146,6 +147,8 @@ FormulaContext make_context(const ResultTable& result, const analysis::AnalysisO
                          .given = result.given,
                          .solution_unit_s = result.solution_unit_s,
                          .base_nodes = options.base_nodes};
+  if (options.scaling == "strong") context.asked_work = TimedWork::kEqual;
+  if (options.scaling == "weak") context.asked_work = TimedWork::kGrowsWithSize;
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;
   const std::vector<double> sizes = table.numbers(size);
@@ -212,7 +215,7 @@ std::string FormulaContext::row_name(size_t row) const {
   std::vector<std::string> parts;
   for (const char* column : {"system", "precision", "model", "term"})
     if (has(column)) parts.push_back(table.text(row, column));
-  for (const char* column : {"nodes", "gpus", "devices", "batch"})
+  for (const char* column : {"nodes", "gpus", "devices", "cores", "batch"})
     if (has(column)) {
       parts.push_back(fmt::format("{} {}", column, table.text(row, column)));
       break;

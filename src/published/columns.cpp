@@ -18,6 +18,7 @@
 #include "published/added_columns.h"
 #include "published/field_texts.h"
 #include "published/rate_names.h"
+#include "published/time_columns.h"
 
 namespace lockstep::published {
 namespace {
@@ -105,64 +106,6 @@ std::string scaled(const std::string& text, double scale) {
   return core::replace_all(core::replace_all(number, "e+0", "e"), "e+", "e");
 }
 
-/// "01:30:00", "1-02:00:00" and "47:10" (minutes and seconds) in seconds; nothing for other texts.
-std::optional<double> clock_seconds(const std::string& text) {
-  std::string rest = text;
-  double days = 0;
-  const size_t dash = rest.find('-');
-  if (dash != std::string::npos) {
-    const auto value = core::parse_double(rest.substr(0, dash));
-    if (!value || *value < 0 || *value != std::floor(*value)) return std::nullopt;
-    days = *value;
-    rest.erase(0, dash + 1);
-  }
-  const std::vector<std::string> parts = core::split(rest, ":");
-  if (parts.size() < 2 || parts.size() > 3 || (dash != std::string::npos && parts.size() != 3)) return std::nullopt;
-  double seconds = 0;
-  for (size_t at = 0; at < parts.size(); ++at) {
-    const auto value = core::parse_double(parts[at]);
-    const bool is_last = at + 1 == parts.size();
-    if (!value || *value < 0 || (!is_last && *value != std::floor(*value)) || (at > 0 && *value >= 60))
-      return std::nullopt;
-    seconds = 60 * seconds + *value;
-  }
-  return 86400 * days + seconds;
-}
-
-/// Turns times such as sacct's "01:30:00" into seconds, and says so. False where no cell of the column is a time;
-/// DataError for one that is none beside others that are.
-bool take_clock_times(ResultTable& result, size_t column) {
-  core::CsvTable& table = result.table;
-  std::optional<size_t> first, other;
-  for (size_t row = 0; row < table.rows.size(); ++row) {
-    const std::string& text = table.rows[row][column];
-    if (clock_seconds(text)) {
-      if (!first) first = row;
-    } else if (!is_absent(text) && !other) {
-      other = row;
-    }
-  }
-  const auto has_number = [&](const auto& row) { return core::parse_double(row[column]).has_value(); };
-  const bool has_numbers = std::any_of(table.rows.begin(), table.rows.end(), has_number);
-  if (!first && !has_numbers) {
-    result.notes.push_back(fmt::format("Column '{}' was not read: no field of it is a time.", table.columns[column]));
-    return false;
-  }
-  if (!first)
-    other =
-        static_cast<size_t>(std::find_if(table.rows.begin(), table.rows.end(),
-                                         [&](const auto& row) { return !has_number(row) && !is_absent(row[column]); }) -
-                            table.rows.begin());
-  if (other)
-    throw DataError(
-        fmt::format("report: '{}' line {}, column '{}': '{}' is no time like those beside it", table.source.string(),
-                    table.lines.at(*other), table.columns[column], table.rows.at(*other)[column]),
-        "write the whole column as numbers, or as HH:MM:SS (D-HH:MM:SS, MM:SS)");
-  for (auto& row : table.rows)
-    if (const auto seconds = clock_seconds(row[column])) row[column] = fmt::format("{}", *seconds);
-  return true;
-}
-
 /// "512" in ms -> "0.512": as many digits as were printed.
 std::string in_seconds(const std::string& text, int decimals) {
   const auto value = core::parse_double(text);
@@ -182,20 +125,6 @@ bool take_percent_signs(core::CsvTable& table, size_t column) {
     has_sign = true;
   }
   return has_sign;
-}
-
-/// Seconds of the unit that the name of a column of times ends with: 3600 of "Wall time [h]"; 0 where it names none.
-double solution_unit_s(const std::string& column) {
-  const std::vector<std::string> words = core::split(core::plain_name(column), "_");
-  const std::string& unit = words.back();
-  for (const auto& [names, seconds] :
-       std::initializer_list<std::pair<std::vector<std::string>, double>>{{{"ms"}, 1e-3},
-                                                                          {{"s", "sec", "secs", "seconds", "hms"}, 1},
-                                                                          {{"min", "mins", "minutes"}, 60},
-                                                                          {{"h", "hr", "hrs", "hours"}, 3600},
-                                                                          {{"d", "days"}, 86400}})
-    if (std::find(names.begin(), names.end(), unit) != names.end()) return seconds;
-  return 0;
 }
 
 /// Shares instead of percent, recognised by a plain name ("efficiency") and values that are all small.
@@ -265,17 +194,20 @@ bool is_vital(const std::string& known) {
   return known == kStepTimeColumn || known == "tflops_per_gpu" || known.find("per_s") != std::string::npos;
 }
 
+bool is_size(const std::string& known) {
+  return known == "nodes" || known == "gpus" || known == "devices" || known == "cores";
+}
+
 /// What follows from other columns may be missing in a row; sizes, batches, rates and times may not.
 bool is_needed(const std::string& known) {
-  return known == "nodes" || known == "gpus" || known == "devices" || known == "global_batch" ||
-         known == "local_batch" || known == "samples_per_s" || known == "tokens_per_s" ||
-         known == "samples_per_s_per_gpu" || known == "tokens_per_s_per_gpu" || known == "tflops_per_gpu" ||
-         known == kStepTimeColumn;
+  return is_size(known) || known == "global_batch" || known == "local_batch" || known == "samples_per_s" ||
+         known == "tokens_per_s" || known == "samples_per_s_per_gpu" || known == "tokens_per_s_per_gpu" ||
+         known == "tflops_per_gpu" || known == kStepTimeColumn;
 }
 
 /// Sizes of a name that no row has a number for are names of a device ("GPU": "h100_80gb").
 bool is_name_of_device(const core::CsvTable& table, size_t column, const std::string& known) {
-  if (known != "nodes" && known != "gpus" && known != "devices") return false;
+  if (!is_size(known)) return false;
   return std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
     return core::parse_double(row[column]) || core::has_ambiguous_comma(row[column]) || is_absent(row[column]);
   });
@@ -293,6 +225,18 @@ bool tells_several_batches(const core::CsvTable& table, size_t column, const std
   return !table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
     return !core::parse_double(row[column]) && num_numbers(row[column]) > 1;
   });
+}
+
+/// What to write instead of a field that is no number.
+const char* number_hint(const std::string& text) {
+  const size_t end = number_end(text);
+  const std::string rest(core::trim(std::string_view(text).substr(end)));
+  if (end > 0 && text.find(',') < end) return core::kCommaHint;
+  if (end > 0 && (rest == "k" || rest == "K" || rest == "m" || rest == "M"))
+    return "write the number in full: a prefix is read in rates and in batches of all devices alone (k, K, M)";
+  if (end > 0 && rest.size() > 1 && rest.front() == '(')
+    return "write one number; an uncertainty is written '2495 +- 12', and '2495(12)' may mean anything";
+  return "write a number only; its unit belongs into the name of the column";
 }
 
 /// Leaves out the rows that lack what all else follows from, and refuses words in columns of numbers.
@@ -315,8 +259,7 @@ void drop_incomplete_rows(ResultTable& result) {
       if (!is_needed(whole.columns[column]) && !is_derived && !is_only_time) continue;
       if (const auto value = core::parse_double(text); value && std::isfinite(*value)) continue;
       if (!is_absent(text))
-        throw DataError(fmt::format("report: {} is no finite number", place(row, column)),
-                        "write a number only; its unit belongs into the name of the column");
+        throw DataError(fmt::format("report: {} is no finite number", place(row, column)), number_hint(text));
       if (is_derived) continue;
       is_whole = false;
       result.notes.push_back(fmt::format("Left out: {} is no value.", place(row, column)));
@@ -363,18 +306,23 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   core::CsvTable& table = result.table;
   result.given = table.columns;
   take_unit_row(result);
+  take_uncertainties(result);
+  take_counted_things(result);
   take_gaps(result);
   take_decimal_commas(result);
   take_units(result);
   take_thousands(result);
   refuse_commas(table);
+  take_times_side_by_side(result);
   const KnownRate unit = throughput_unit(table);
+  const std::optional<size_t> whole_time = find_whole_time(result);
   std::map<std::string, std::string> taken;  // known name -> as given
   for (const std::string& name : table.columns)
     if (known_column(name) == name) taken[name] = name;
   for (size_t column = 0; column < table.columns.size(); ++column) {
     const std::string given = table.columns[column];
-    const auto [known, scale] = known_of(given, unit);
+    auto [known, scale] = known_of(given, unit);
+    if (column == whole_time) known = kSolutionTimeColumn;
     refuse_mixed_shares(table, column, known);
     const bool has_percent = core::ends_with(known, "_pct") && take_percent_signs(table, column);
     const bool is_clock = known == kSolutionTimeColumn && !is_numeric(table, column);

@@ -11,6 +11,7 @@
 #include "core/characters.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "logs/column_names.h"
 #include "published/rate_names.h"
 
 namespace lockstep::published {
@@ -73,9 +74,11 @@ std::optional<std::string> name_with_unit(const std::string& column, const std::
   const std::string plain = core::plain_name(column), plain_unit = "_" + core::plain_name(unit);
   const RateName rate = parse_rate_name(unit), own = parse_rate_name(column);
   const bool is_rate = rate.is_whole && rate.thing != RateThing::kNone && rate.has_period;
-  const bool is_time = core::find_time_unit(plain_unit).has_value();
+  const bool is_time = logs::time_unit_s(core::plain_name(unit)) > 0 || core::find_time_unit(plain_unit).has_value();
   if (unit == "x" || ((is_rate || is_time) && core::ends_with("_" + plain, plain_unit))) return column;
-  const bool has_own = is_rate ? own.thing != RateThing::kNone : core::find_time_unit(plain).has_value();
+  const bool has_own =
+      is_rate ? own.thing != RateThing::kNone
+              : core::find_time_unit(plain).has_value() || logs::time_unit_s(core::split(plain, "_").back()) > 0;
   const bool is_same = own.thing == rate.thing && own.scale == rate.scale && own.of == rate.of;
   if ((!is_rate && !is_time) || (has_own && !(is_rate && is_same))) return std::nullopt;
   return has_own ? column : fmt::format("{} ({})", column, unit);
@@ -266,17 +269,98 @@ void refuse_commas(const core::CsvTable& table) {
   }
 }
 
+namespace {
+/// The place of a sign of uncertainty and its length; nothing without one.
+std::optional<std::pair<size_t, size_t>> find_plus_minus(const std::string& text) {
+  for (const std::string_view sign : {"\xc2\xb1", "+/-", "+-", "\\pm"})
+    if (const size_t at = text.find(sign); at != std::string::npos) return std::pair(at, sign.size());
+  return std::nullopt;
+}
+
+/// "2495" of "2495 +- 12", "0.51 s" of "0.51 +- 0.02 s"; nothing where either is no number.
+std::optional<std::string> without_uncertainty(const std::string& text) {
+  const auto sign = find_plus_minus(text);
+  if (!sign) return std::nullopt;
+  const std::string value(core::trim(std::string_view(text).substr(0, sign->first))),
+      spread(core::trim(std::string_view(text).substr(sign->first + sign->second)));
+  const size_t end = number_end(value), spread_end = number_end(spread);
+  if (end == 0 || spread_end == 0) return std::nullopt;
+  const std::string own_unit(core::trim(std::string_view(value).substr(end))),
+      unit(core::trim(std::string_view(spread).substr(spread_end)));
+  if (!own_unit.empty() && !unit.empty() && own_unit != unit && unit != "%") return std::nullopt;
+  return own_unit.empty() && !unit.empty() && unit != "%" ? value + " " + unit : value;
+}
+
+/// The one thing that all fields of a column count: "nodes" of "1 node", "4 nodes"; empty where there is none.
+std::string counted_thing(const core::CsvTable& table, size_t column) {
+  std::string thing;
+  for (const auto& row : table.rows) {
+    if (is_absent(row[column])) continue;
+    const size_t end = number_end(row[column]);
+    const std::string word(core::trim(std::string_view(row[column]).substr(end)));
+    const std::string known = word.empty() ? "" : logs::known_column(core::to_lower_ascii(word));
+    if (end == 0 || (known != "nodes" && known != "gpus" && known != "devices" && known != "cores")) return {};
+    if (!thing.empty() && thing != known) return {};
+    thing = known;
+  }
+  return thing;
+}
+}  // namespace
+
+void take_uncertainties(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    std::string example;
+    for (auto& row : table.rows) {
+      auto value = without_uncertainty(row[column]);
+      if (!value) continue;
+      if (example.empty()) example = fmt::format("'{}' was read as {}", row[column], *value);
+      row[column] = std::move(*value);
+    }
+    if (!example.empty())
+      result.note_doubt(
+          fmt::format("Column '{}': {}. What an uncertainty means (a deviation, an interval) a table does not tell, so "
+                      "it is not used; repeats as rows of their own give intervals.",
+                      table.columns[column], example));
+  }
+}
+
+void take_counted_things(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    const std::string thing = counted_thing(table, column);
+    if (thing.empty()) continue;
+    const std::string known = logs::known_column(table.columns[column]);
+    const bool is_size = known == "nodes" || known == "gpus" || known == "devices" || known == "cores";
+    const bool is_known = known != table.columns[column];
+    if (is_size && known != thing)
+      throw DataError(
+          fmt::format("report: '{}' line {}, column '{}': '{}' counts something else than its column",
+                      table.source.string(), table.lines.front(), table.columns[column], table.rows.front()[column]),
+          "name the column by what its fields count, or write numbers alone");
+    if (!is_size && (is_known || table.find(thing))) continue;
+    for (auto& row : table.rows)
+      if (!is_absent(row[column])) row[column].resize(number_end(row[column]));
+    result.notes.push_back(fmt::format("The fields of column '{}' count {}.", table.columns[column], thing));
+    if (!is_size) table.columns[column] = thing;
+  }
+}
+
 void take_prefixes(ResultTable& result, size_t column, const std::string& known) {
-  if (known != "global_batch") return;
+  const bool is_rate = known.find("per_s") != std::string::npos;
+  if (known != "global_batch" && !is_rate) return;
   std::string example;
   for (auto& row : result.table.rows) {
     std::string& text = row[column];
     const size_t end = number_end(text);
     const auto value = core::parse_double(std::string_view(text).substr(0, end));
-    if (!value || end + 1 != text.size()) continue;
-    const char prefix = text.back();
+    const std::string rest(core::trim(std::string_view(text).substr(end)));
+    if (!value || rest.size() != 1) continue;
+    const char prefix = rest.front();
     if (prefix != 'k' && prefix != 'K' && prefix != 'M') continue;
-    const std::string number = fmt::format("{:.15g}", *value * (prefix == 'M' ? 1e6 : 1e3));
+    const int power = prefix == 'M' ? 6 : 3;
+    const std::string number = is_rate ? fmt::format("{}e{}", text.substr(0, end), power)  // with the digits printed
+                                       : fmt::format("{:.15g}", *value * (prefix == 'M' ? 1e6 : 1e3));
     if (example.empty()) example = fmt::format("'{}' was read as {}", text, number);
     text = number;
   }

@@ -13,9 +13,9 @@ namespace {
 constexpr double kSecondsPerDay = 86400;
 
 bool is_count_column(const std::string& column) {
-  static const std::set<std::string> kCounts = {"nodes",       "gpus",  "devices",     "global_batch", "micro_batch",
-                                                "local_batch", "batch", "layers",      "hidden",       "sequence",
-                                                "vocab",       "heads", "query_groups"};
+  static const std::set<std::string> kCounts = {"nodes",       "gpus",        "devices", "cores",       "global_batch",
+                                                "micro_batch", "local_batch", "batch",   "layers",      "hidden",
+                                                "sequence",    "vocab",       "heads",   "query_groups"};
   return kCounts.contains(column);
 }
 
@@ -81,7 +81,7 @@ Formula speedup_formula(const Rate& rate) {
 }
 
 Formula efficiency_formula(const Rate& rate, const char* size) {
-  const std::string unit = std::string(size) == "nodes" ? "node" : std::string(size) == "gpus" ? "GPU" : "device";
+  const std::string of = size, unit = of == "nodes" ? "node" : of == "gpus" ? "GPU" : of == "cores" ? "core" : "device";
   return {"efficiency_pct", fmt::format("{} per {} over that of the base x 100", rate.name, unit),
           [at = rate.at, size](const FormulaContext& c, size_t row) {
             return exact(100) * (at(c, row) / c.at(row, size)) / (c.at_base(row, "rate", at) / c.at_base(row, size));

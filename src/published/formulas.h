@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -40,6 +41,9 @@ struct GroupBases {
   std::map<std::pair<size_t, std::string>, Printed> values{};
 };
 
+/// What one time of a table stands for at every size of its curve.
+enum class TimedWork : uint8_t { kEqual, kGrowsWithSize };
+
 /// A table with what its formulas need.
 struct FormulaContext {
   const core::CsvTable& table;
@@ -53,11 +57,15 @@ struct FormulaContext {
   std::vector<std::string> parting{};  ///< Text columns that part the rows, beside model, system and precision.
   /// The base asked for, of the column nodes where there is one; else the smallest size.
   std::optional<int64_t> base_nodes{};
-  std::vector<std::string> notes{};  ///< What was left out of account, in sentences.
+  std::optional<TimedWork> asked_work{};  ///< By the user; wins over what the table says.
+  std::vector<std::string> notes{};       ///< What was left out of account, in sentences.
 
   const std::string& given_name(const char* column) const { return given.at(table.column(column)); }
   bool has(const char* column) const { return table.find(column).has_value(); }
-  const char* device_column() const { return has("gpus") ? "gpus" : has("devices") ? "devices" : nullptr; }
+  /// GPUs, else devices, else the cores of processors.
+  const char* device_column() const {
+    return has("gpus") ? "gpus" : has("devices") ? "devices" : has("cores") ? "cores" : nullptr;
+  }
   /// Devices, else nodes; nullptr: no sizes.
   const char* size_column() const {
     return device_column() != nullptr ? device_column() : has("nodes") ? "nodes" : nullptr;
@@ -121,9 +129,31 @@ std::vector<Formula> formulas_of(const FormulaContext& context);
 /// What can be computed beyond the printed columns (efficiency, node-hours): column names that the table lacks.
 std::vector<Formula> additions_to(const FormulaContext& context);
 
-/// Speed-up and efficiency of a table of times without a rate, in that order, and what a time costs: of times to a
-/// solution, and of step times where a comment or the file's name says "strong scaling" or "weak scaling". Empty where
-/// the two would differ.
+/// Work of the times of one curve and what tells it: "as asked for", "its times fall as the sizes grow".
+struct ToldWork {
+  TimedWork work = TimedWork::kEqual;
+  std::string why{};
+  bool is_assumed = false;  ///< By the times alone.
+  bool is_in_row = false;   ///< A field of the row tells it.
+};
+/// Times whose first is more than so many times the last are of equal work: weak scaling would be above 110 %.
+inline constexpr double kLeastGainOfEqualWork = 1.1;
+/// By the times alone: equal work where they fall from the first row to the last, else it grows. `rows` are those of
+/// one curve by size, two or more sizes.
+ToldWork work_of_times(const FormulaContext& context, const std::vector<size_t>& rows, const char* column);
+
+/// The times of a table without rates, and by row the work they stand for.
+struct TableTimes {
+  const char* column = nullptr;
+  std::vector<std::optional<ToldWork>> work{};  ///< Nothing: the row's curve has one size.
+};
+/// Nothing where a rate is known or no time is, or where a batch that is not that of all devices changes the work.
+std::optional<TableTimes> times_of(const FormulaContext& context);
+/// "As strong scaling: ..." for each work that was assumed.
+std::vector<std::string> assumed_work(const FormulaContext& context);
+
+/// Speed-up and efficiency of a table of times without a rate, in that order, and what a time to a solution costs.
+/// Empty where the work is not known.
 std::vector<Formula> time_formulas_of(const FormulaContext& context);
 /// What a table of times without a rate does not tell, as in missing_in; "" for other tables.
 std::string missing_beside_times(const FormulaContext& context);

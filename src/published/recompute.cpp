@@ -236,11 +236,21 @@ PublishedTable check_published(const fs::path& path, const analysis::AnalysisOpt
   table.doubts = impossible_values(context, table);
   table.recomputed.notes.insert(table.recomputed.notes.begin(), context.notes.begin(), context.notes.end());
   table.recomputed.notes.insert(table.recomputed.notes.begin(), result.notes.begin(), result.notes.end());
+  table.assumed = assumed_work(context);
+  table.recomputed.notes.insert(table.recomputed.notes.end(), table.assumed.begin(), table.assumed.end());
   table.missing = missing_in(context);
   if (!table.missing.empty())
     table.recomputed.notes.push_back("The table does not tell " + core::join(table.missing, "; ") + ".");
   table.differences = difference_table(source, table.cells);
   return table;
+}
+
+std::vector<std::string> limits_of_rows(const analysis::Analysis& rows) {
+  std::vector<std::string> all;
+  for (const analysis::Curve& curve : rows.curves)
+    for (std::string& text : analysis::limits_of(curve))
+      if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(std::move(text));
+  return all;
 }
 
 analysis::Analysis rows_of(const std::vector<PublishedTable>& tables, const analysis::AnalysisOptions& options) {
@@ -300,7 +310,8 @@ void add_table(draw::Section& section, draw::Table table, const std::string& suf
 }
 
 bool is_cost_asked(const analysis::AnalysisOptions& options) {
-  return options.is_samples_budget_given || options.is_tokens_budget_given || options.price_per_node_hour.has_value();
+  return options.is_samples_budget_given || options.is_tokens_budget_given || options.is_runs_budget_given ||
+         options.price_per_node_hour.has_value();
 }
 
 /// Every row with its columns by key: the number, else the text.
@@ -346,12 +357,12 @@ draw::Document published_document(const std::vector<PublishedTable>& tables) {
           {fmt::format("{} {} what the text calls {}, whatever its arithmetic; the remarks say why.", remarks,
                        remarks == 1 ? "cell is not" : "cells are not", remarks == 1 ? "it" : "them")},
           draw::Paragraph::Kind::kNote);
+    if (!table.assumed.empty()) analysis::add_text(section, table.assumed, draw::Paragraph::Kind::kNote);
     if (!table.missing.empty())
       analysis::add_text(section, {"The table does not tell " + core::join(table.missing, "; ") + "."},
                          draw::Paragraph::Kind::kNote);
     if (!table.doubts.empty()) analysis::add_text(section, table.doubts, draw::Paragraph::Kind::kWarning);
-    for (const analysis::Curve& curve : table.rows.curves)
-      analysis::add_text(section, analysis::limits_of(curve), draw::Paragraph::Kind::kNote);
+    analysis::add_text(section, limits_of_rows(table.rows), draw::Paragraph::Kind::kNote);
     const std::string suffix = "-" + table.source.stem().string();
     analysis::add_block(section, row_charts(table.rows, suffix));
     for (const analysis::Curve* curve : curves_with_repeats(table.rows))

@@ -23,6 +23,7 @@ struct PublishedTable {
   analysis::Analysis rows{};  ///< The rows as runs; no curves where the table has no rate over sizes.
   /// M09: efficiency or MFU that cannot be, as printed, recomputed or combined, in sentences.
   std::vector<std::string> doubts{};
+  std::vector<std::string> assumed{};  ///< What was assumed of the work behind its times, in sentences.
   /// What it lacks and what could be computed with it: "the devices (a column gpus): ...".
   std::vector<std::string> missing{};
 };
@@ -30,6 +31,9 @@ struct PublishedTable {
 /// Recomputes a table; FLOPs and peak of the options win over those in its comments. DataError with file, line and
 /// column for what cannot be read.
 PublishedTable check_published(const std::filesystem::path& path, const analysis::AnalysisOptions& options = {});
+
+/// What the curves of a table do not show; what holds for several of them stands there once.
+std::vector<std::string> limits_of_rows(const analysis::Analysis& rows);
 
 /// The rows of all tables as one analysis, for an application.
 analysis::Analysis rows_of(const std::vector<PublishedTable>& tables, const analysis::AnalysisOptions& options);

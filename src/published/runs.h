@@ -9,7 +9,8 @@
 namespace lockstep::published {
 
 /// The rows of a table as runs of one value each, so that repeats are combined, drawn and applied with as measurements
-/// are. Empty where the table has no rate over sizes, or its batches contradict each other.
+/// are. Times without a rate are rows of the whole work. Empty where the table has neither over sizes, or its batches
+/// contradict each other.
 std::vector<analysis::RunSummary> rows_as_runs(const FormulaContext& context, const analysis::AnalysisOptions& options);
 
 /// UsageError for a budget that was given in what the rates of the rows cannot count: samples beside tokens/s without a

@@ -427,7 +427,37 @@ TEST(ReportCommand, OwnTablesAreAppliedWithAndRefuseWhatTheyCannotTell) {
   core::write_file_atomic(table, "nodes,loss\n1,2.5\n2,2.4\n");
   const ProgramResult no_rate = run_lockstep({"report", table.string(), "-o", out.string(), "--proposal"});
   EXPECT_EQ(no_rate.exit_code, 2);
-  EXPECT_NE(no_rate.err.find("--proposal needs rates"), std::string::npos) << no_rate.err;
+  EXPECT_NE(no_rate.err.find("--proposal needs times or rates"), std::string::npos) << no_rate.err;
+}
+
+TEST(ReportCommand, AProposalOfWalltimesHasTableChartsAndEstimate) {
+  core::TempDir folder;
+  const fs::path table = folder.path() / "mine.csv", out = folder.path() / "out";
+  core::write_file_atomic(table,
+                          "nodes,cores,walltime_s\n1,128,3600\n2,256,1840\n4,512,960\n8,1024,520\n16,2048,310\n");
+  const ProgramResult result =
+      run_lockstep({"report", table.string(), "-o", out.string(), "--proposal", "--budget-runs", "40",
+                    "--restart-share", "5", "--price-per-node-hour", "2", "--currency", "EUR"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(flat(result.out).find("Read as strong scaling"), std::string::npos) << result.out;
+  const std::string text = read_or_empty(out / "proposal" / "report.md");
+  for (const char* words :
+       {"| nodes | cores | time (s) | speed-up | ideal speed-up | efficiency (%) | node-hours | core-hours |",
+        "| 8 | 1024 | 520.0 | 6.92 | 8.00 | 86.5 | 1.156 | 147.9 |", "For 40 runs at 8 nodes", "| EUR |",
+        "given with --budget-runs"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
+  for (const char* words : {"nan", "samples", "optimiser step", "pauses"})
+    EXPECT_EQ(text.find(words), std::string::npos) << words << "\n" << text;
+  size_t num_figures = 0;
+  for (const char* name : {"efficiency", "speedup", "walltime"})
+    for (const fs::directory_entry& file : fs::directory_iterator(out / "proposal" / "figures"))
+      num_figures += file.path().extension() == ".svg" && file.path().stem().string().starts_with(name);
+  EXPECT_EQ(num_figures, 3u);
+  EXPECT_TRUE(fs::exists(out / "proposal" / "report.html"));
+  const ProgramResult samples =
+      run_lockstep({"report", table.string(), "-o", out.string(), "--proposal", "--budget-samples", "1e9"});
+  EXPECT_EQ(samples.exit_code, 2);
+  EXPECT_NE(samples.err.find("--budget-runs"), std::string::npos) << samples.err;
 }
 
 TEST(ReportCommand, TheProposalIsAFolderOfItsOwn) {

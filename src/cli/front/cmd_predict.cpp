@@ -39,7 +39,7 @@ struct PredictFlags {
   std::optional<double> calibrate_up_to, samples_per_device;
   std::optional<int64_t> devices_per_node;
   std::vector<std::string> measured;
-  std::string change;
+  std::string change, currency;
   std::optional<double> budget_samples, budget_tokens, deadline_hours, price_per_node_hour;
   bool validate = false, advise = false, systems = false, describe = false, json = false;
 };
@@ -79,7 +79,7 @@ core::OptionSet declare_predict(PredictFlags& flags) {
            .is_min_excluded = true});
   set.add("scaling", &flags.scaling,
           {.help = "Whether the batch of a device (weak) or of all devices (strong) stays, where the table has no "
-                   "batches; auto: by its words, else weak.",
+                   "batches; auto: by its words, else strong where its times fall, else weak.",
            .choices = {"auto", "weak", "strong"}});
   set.add("devices-per-node", &flags.devices_per_node, {.help = "Where the table lacks it.", .min = 1});
   set.add("measured", &flags.measured,
@@ -106,7 +106,10 @@ core::OptionSet declare_predict(PredictFlags& flags) {
            .unit = "hours",
            .min = 0,
            .is_min_excluded = true});
-  set.add("price-per-node-hour", &flags.price_per_node_hour, {.help = "Adds a column of prices.", .min = 0});
+  set.add("price-per-node-hour", &flags.price_per_node_hour,
+          {.help = "Adds a column of prices, in the unit of --currency.", .min = 0});
+  set.add("currency", &flags.currency,
+          {.help = "What --price-per-node-hour counts, for example EUR.", .metavar = "NAME", .unset_text = "not told"});
   set.group("Output");
   set.add("output", &flags.output,
           {.help = "Folder for a page with plots and tables (report.html).",
@@ -172,7 +175,7 @@ void refuse_flags_of_recipes(const core::OptionSet& set, const PredictFlags& fla
   refuse_given(set, {"advise", "measured", "change"}, "is for recipes: a table or runs bring their own measured steps",
                "leave it out, or give a recipe and --system NAME");
   if (flags.validate)
-    refuse_given(set, {"nodes", "budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour"},
+    refuse_given(set, {"nodes", "budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour", "currency"},
                  "says nothing to --validate, which judges the rows above --calibrate-up-to",
                  "leave it out, or leave --validate out to predict other sizes");
 }
@@ -189,7 +192,7 @@ void refuse_flags_of_tables(const core::OptionSet& set, const PredictFlags& flag
   if (!flags.advise) return;
   refuse_given(set, {"change"}, "says nothing to --advise, which seeks layouts of the recipe as it is given",
                "put the flags behind --, or leave --advise out");
-  refuse_given(set, {"budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour", "output"},
+  refuse_given(set, {"budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour", "currency", "output"},
                "says nothing to --advise, which lists layouts of one size", "leave it out, or leave --advise out");
 }
 
@@ -239,7 +242,9 @@ std::vector<predict::Target> targets_of(const predict::MeasuredCurve& curve, con
 std::optional<predict::Budget> asked_budget(const PredictFlags& flags) {
   if (flags.budget_samples && flags.budget_tokens)
     throw UsageError("predict: --budget-samples and --budget-tokens are both given", "give one of them");
-  predict::Budget budget{.deadline_hours = flags.deadline_hours, .price_per_node_hour = flags.price_per_node_hour};
+  predict::Budget budget{.deadline_hours = flags.deadline_hours,
+                         .price_per_node_hour = flags.price_per_node_hour,
+                         .currency = flags.currency};
   if (flags.budget_tokens) {
     budget.units = *flags.budget_tokens, budget.unit = "tokens";
     return budget;
@@ -491,6 +496,8 @@ int cmd_predict(const commands::ParsedCommand& command) {
   if (std::find(words.begin(), words.end(), "--systems") != words.end()) return list_systems(words);
   const auto dashes = std::find(words.begin(), words.end(), "--");
   set.parse(std::span(words.begin(), dashes));
+  if (!flags.price_per_node_hour)
+    refuse_given(set, {"currency"}, "says what a price counts, and there is none", "add --price-per-node-hour N");
   const std::vector<std::string> more(dashes == words.end() ? dashes : dashes + 1, words.end());
   if (set.wants_help()) {
     core::print("{}", set.help_text());

@@ -48,7 +48,11 @@ analysis::AnalysisOptions analysis_options(const ReportOptions& options, const c
   analysis.budget_tokens = options.budget_tokens;
   analysis.is_samples_budget_given = set.is_given("budget-samples");
   analysis.is_tokens_budget_given = set.is_given("budget-tokens");
+  analysis.budget_runs = options.budget_runs;
+  analysis.is_runs_budget_given = set.is_given("budget-runs");
   analysis.price_per_node_hour = options.price_per_node_hour;
+  analysis.currency = options.currency;
+  if (options.scaling != "auto") analysis.scaling = options.scaling;
   for (const std::string& name : options.protocols) analysis.protocols.push_back(analysis::parse_protocol(name));
   return analysis;
 }
@@ -174,13 +178,13 @@ void print_table(const published::PublishedTable& table) {
   core::print("{}\n", draw::to_text(table.recomputed));
   for (const analysis::Curve* curve : published::curves_with_repeats(table.rows))
     core::print("{}\n", draw::to_text(analysis::scaling_table(*curve)));
-  for (const analysis::Curve& curve : table.rows.curves) {
+  for (const analysis::Curve& curve : table.rows.curves)
     if (curve.points.size() > 1)
       for (const std::string& text : analysis::conclusions_of(curve, table.rows.options)) print_wrapped("", text);
-    for (const std::string& text : analysis::limits_of(curve)) print_wrapped("note: ", text);
-  }
+  for (const std::string& text : published::limits_of_rows(table.rows)) print_wrapped("note: ", text);
   for (const published::CheckedCell& cell : table.cells)
     if (cell.verdict != published::CellVerdict::kExact) print_wrapped("", published::difference_text(cell));
+  for (const std::string& text : table.assumed) print_wrapped("note: ", text);
   for (const std::string& doubt : table.doubts) print_wrapped("", doubt);
 }
 
@@ -207,8 +211,9 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
   if (options.proposal) {
     const analysis::Analysis rows = published::rows_of(tables, analysis);
     if (rows.runs.empty())
-      throw UsageError("report: --proposal needs rates over sizes; no table here tells any",
-                       "give tables with columns nodes (or gpus) and samples_per_s (or a batch and a step time)");
+      throw UsageError("report: --proposal needs times or rates over sizes; no table here tells any",
+                       "give tables with columns nodes (or cores, gpus) and walltime_s, or samples_per_s, or a batch "
+                       "and a step time");
     write_proposal(rows, options, args, tables);
   } else {
     warn_of_old_proposal(options);
@@ -228,6 +233,8 @@ int cmd_report(const commands::ParsedCommand& command) {
   const ReportOptions& options = *command.report;
   const std::span<const std::string> args = command.rest;
   refuse_options_of_proposal(set, options);
+  if (!options.price_per_node_hour)
+    refuse_given(set, {"currency"}, "says what a price counts, and there is none", "add --price-per-node-hour N");
   const std::vector<analysis::Source> sources = analysis::find_sources(options.inputs);
   // Published latencies are laid beside measured ones; alone they are a table like any other.
   const bool has_benchmarks = std::any_of(sources.begin(), sources.end(), [](const analysis::Source& source) {
@@ -242,6 +249,8 @@ int cmd_report(const commands::ParsedCommand& command) {
   const auto num_damaged = static_cast<size_t>(std::count_if(sources.begin(), sources.end(), is_damaged));
   if (num_tables > 0 && num_tables + num_damaged == sources.size()) return report_tables(sources, options, set, args);
   if (num_tables > 0) refuse_mixture(sources);
+  refuse_given(set, {"budget-runs", "scaling"}, "is for tables of times without rates; the inputs are runs",
+               "leave it out; --budget-samples or --budget-tokens tell the work of runs");
   const analysis::Analysis analysis =
       analysis::analyse(analysis::load_sources(sources, load_options(options, set)), analysis_options(options, set));
   core::end_progress();

@@ -539,14 +539,26 @@ TEST(Proposal, EveryJobStartsUpAndThePriceIsToldWithThePlannedSize) {
 
 TEST(Proposal, WhyJobsAreNotCountedIsSaidAsItIs) {
   Analysis analysis = sweep();
-  const auto text = [&](const ProposalOptions& options) { return notes_of(make_proposal(analysis, options)); };
+  const auto text = [&](const ProposalOptions& options) { return text_of(make_proposal(analysis, options)); };
   const std::string unmeasured = text({.job_size = 64, .job_hours = 24});
-  EXPECT_NE(unmeasured.find("no record tells the start-up of a job"), std::string::npos) << unmeasured;
-  EXPECT_EQ(unmeasured.find("the wall time of a job is not given"), std::string::npos) << unmeasured;
-  EXPECT_NE(text({.job_size = 64}).find("the wall time of a job is not given"), std::string::npos);
+  EXPECT_NE(unmeasured.find("not measured, and not in the total"), std::string::npos) << unmeasured;
+  EXPECT_EQ(unmeasured.find("start-up is not in the total"), std::string::npos) << "a row without a number:\n"
+                                                                                << unmeasured;
   for (RunSummary& run : analysis.runs) run.startup.push_back({.attempt = 1, .phases_ms = {{"start", 3600e3}}});
+  EXPECT_NE(text({.job_size = 64}).find("the wall time of a job is not given (--job-hours)"), std::string::npos);
   EXPECT_NE(text({.job_size = 64, .job_hours = 0.5}).find("a job of 0.5 h is shorter than its start-up"),
             std::string::npos);
+}
+
+TEST(Proposal, APriceHasTheUnitThatTheUserGivesElseItIsAskedFor) {
+  Analysis analysis = sweep();
+  analysis.options.price_per_node_hour = 2.5;
+  const auto missing = [&] { return core::join(missing_for_proposal(analysis, {}), "\n"); };
+  EXPECT_NE(missing().find("the currency of the price: give --currency"), std::string::npos) << missing();
+  analysis.options.currency = "EUR";
+  EXPECT_EQ(missing().find("--currency"), std::string::npos);
+  const std::string text = text_of(make_proposal(analysis, {.job_size = 64}));
+  EXPECT_NE(text.find("| EUR | 2.5 EUR per node-hour"), std::string::npos) << text;
 }
 
 TEST(Proposal, TheNoteTellsOnWhichPausesTheShareRests) {

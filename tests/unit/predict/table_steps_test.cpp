@@ -595,6 +595,46 @@ TEST(TableSteps, StepsThatFallAreStrongScaling) {
   EXPECT_FALSE(read(text, {.is_strong = false}).is_strong);
 }
 
+TEST(TableSteps, WholeTimesThatFallAreStrongScalingAndOthersWeak) {
+  const auto source = [](const MeasuredCurve& curve) {
+    const auto fact = std::find_if(curve.work.facts.begin(), curve.work.facts.end(),
+                                   [](const KnownFact& one) { return one.name == "scaling"; });
+    return fact == curve.work.facts.end() ? std::string() : fact->value + ", " + fact->source;
+  };
+  for (const char* header : {"nodes,walltime_s", "nodes,time", "Nodes,Seconds", "nodes,LAMMPS (s)", "cores,time (s)"}) {
+    const std::string falling = header + std::string("\n1,3600\n2,1840\n4,960\n");
+    const MeasuredCurve strong = read(falling);
+    EXPECT_TRUE(strong.is_strong) << header;
+    EXPECT_DOUBLE_EQ(strong.points[2].measured.size.work, 0.25) << header;
+    EXPECT_NEAR(strong.points[2].measured.step_s / strong.points[0].measured.step_s, 960.0 / 3600, 1e-9) << header;
+    EXPECT_NE(core::join(strong.notes, " ").find("strong scaling is taken"), std::string::npos) << header;
+    EXPECT_EQ(source(strong), "strong, assumed: the times fall as the devices grow");
+    EXPECT_EQ(source(read(falling, {.is_strong = false})), "weak, --scaling");
+    const MeasuredCurve weak = read(header + std::string("\n1,100\n2,101\n4,104\n"));
+    EXPECT_FALSE(weak.is_strong) << header;
+    EXPECT_DOUBLE_EQ(weak.points[2].measured.size.work, 1) << header;
+    EXPECT_NEAR(weak.points[2].measured.step_s / weak.points[0].measured.step_s, 1.04, 1e-9) << header;
+    EXPECT_EQ(source(weak), "weak, assumed: the times do not fall as the devices grow");
+  }
+  EXPECT_EQ(source(read("# strong scaling\nnodes,walltime_s\n1,3600\n2,1840\n")), "strong, words of the table");
+  EXPECT_FALSE(read("nodes,time per epoch (s)\n1,3600\n2,1840\n").is_strong) << "the batch of a device may stay";
+}
+
+TEST(TableSteps, WholeTimesArePredictedAsTimesInTheirUnit) {
+  const auto times_at_16 = [](const std::string& text) {
+    const MeasuredCurve curve = read(text);
+    const CurvePrediction prediction = predict_curve(curve, {}, {{16, size_of(curve, 16)}});
+    const core::Json json = prediction_json(prediction);
+    EXPECT_TRUE(json.contains("scaling") && json.contains("scaling_source"));
+    return json.at("predicted").at(0).at("time").at("p50").get<double>();
+  };
+  const double strong = times_at_16("nodes,walltime_s\n1,3600\n2,1840\n4,960\n8,520\n"),
+               weak = times_at_16("nodes,walltime_s\n1,100\n2,101\n4,102\n8,103\n");
+  EXPECT_GT(strong, 3600.0 / 16);
+  EXPECT_LT(strong, 420);
+  EXPECT_NEAR(weak, 104, 2);
+}
+
 TEST(TableSteps, TokensOfABatchThatStaysAreStrongScaling) {
   const MeasuredCurve curve = read("# GPT 1.3B, 8 GPUs a node\nGPUs,gbs,tokens/s\n8,512,100000\n16,512,195000\n");
   EXPECT_TRUE(curve.is_strong);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "analysis/text.h"
@@ -530,9 +531,10 @@ TEST(Published, ColumnsAreKnownByTheNamesThatPeopleWrite) {
   // A step time without the batch is no rate, and a batch of nobody knows whom is none.
   core::write_file_atomic(path, "nodes,gpus,batch,time_s\n1,4,64,0.5\n2,8,64,0.51\n");
   const PublishedTable bare = check_published(path);
-  EXPECT_NE(core::join(bare.missing, " ").find("a step time alone is no rate"), std::string::npos)
+  EXPECT_NE(core::join(bare.missing, " ").find("no samples/s, node-hours and MFU"), std::string::npos)
       << core::join(bare.missing, " ");
-  EXPECT_TRUE(bare.rows.curves.empty());
+  ASSERT_EQ(bare.rows.curves.size(), 1u);
+  EXPECT_NE(core::join(bare.assumed, " ").find("Read as weak scaling"), std::string::npos) << "its times do not fall";
 }
 
 TEST(Published, ColumnsThatOnlyLookLikeSizesAndBatchesAreLeftAsTheyAre) {
@@ -810,20 +812,104 @@ TEST(Published, TimesToASolutionGiveSpeedUpAndEfficiency) {
     EXPECT_NE(core::join(table_of(unknown).missing, " ").find("no samples/s, node-hours and MFU"), std::string::npos);
 }
 
-TEST(Published, TimesOfUnknownWorkGiveSpeedUpOnlyWhereTheTableSaysWhichScaling) {
+TEST(Published, TimesOfUnknownWorkAreReadByWhetherTheyFallUnlessTheTableSays) {
   const std::string rows = "nodes,step_time_s\n1,4.0\n2,5.0\n";
-  const PublishedTable unsaid = table_of(rows), growing = table_of("nodes,runtime,gbs\n1,4.0,64\n2,5.0,128\n");
-  for (const PublishedTable* table : {&unsaid, &growing}) {
-    for (const draw::Column& column : table->recomputed.columns) EXPECT_NE(column.key, "speedup");
-    EXPECT_NE(core::join(table->missing, " ").find("'# strong scaling' or '# weak scaling'"), std::string::npos)
-        << core::join(table->missing, " ");
-  }
+  const PublishedTable growing = table_of("nodes,runtime,gbs\n1,4.0,64\n2,5.0,128\n");
+  for (const draw::Column& column : growing.recomputed.columns) EXPECT_NE(column.key, "speedup");
+  EXPECT_NE(core::join(growing.missing, " ").find("'# strong scaling' or '# weak scaling'"), std::string::npos)
+      << core::join(growing.missing, " ");
+  EXPECT_TRUE(growing.rows.curves.empty());
   const PublishedTable strong = table_of("# Strong scaling of GPT\n" + rows),
-                       weak = table_of("# weak-scaling\n" + rows);
-  EXPECT_NEAR(number_of(strong, "speedup", 1), 0.8, 1e-9);
-  EXPECT_NEAR(number_of(strong, "efficiency_pct", 1), 40, 1e-9);
-  EXPECT_NEAR(number_of(weak, "speedup", 1), 1.6, 1e-9);
-  EXPECT_NEAR(number_of(weak, "efficiency_pct", 1), 80, 1e-9);
+                       weak = table_of("# weak-scaling\n" + rows), unsaid = table_of(rows),
+                       asked = table_of(rows, {.scaling = "strong"});
+  for (const PublishedTable* table : {&strong, &asked}) {
+    EXPECT_NEAR(number_of(*table, "speedup", 1), 0.8, 1e-9);
+    EXPECT_NEAR(number_of(*table, "efficiency_pct", 1), 40, 1e-9);
+    EXPECT_TRUE(table->assumed.empty());
+  }
+  for (const PublishedTable* table : {&weak, &unsaid}) {
+    EXPECT_NEAR(number_of(*table, "speedup", 1), 1.6, 1e-9);
+    EXPECT_NEAR(number_of(*table, "efficiency_pct", 1), 80, 1e-9);
+    EXPECT_EQ(table->rows.curves.at(0).kind, analysis::ScalingKind::kWeak);
+  }
+  ASSERT_EQ(unsaid.assumed.size(), 1u);
+  EXPECT_NE(unsaid.assumed[0].find("--scaling strong"), std::string::npos) << unsaid.assumed[0];
+  const PublishedTable falling = table_of("nodes,walltime_s\n1,100\n2,60\n");
+  EXPECT_NEAR(number_of(falling, "efficiency_pct", 1), 100 * 100.0 / 120, 1e-9);
+  EXPECT_NE(falling.assumed.at(0).find("Read as strong scaling"), std::string::npos);
+}
+
+TEST(Published, CurvesOfTimesHaveTheNumbersOfTheirFormulas) {
+  for (const char* text :
+       {"nodes,walltime_s\n1,3600\n2,2000\n4,1200\n", "nodes,time\n1,3600\n2,2000\n4,1200\n",
+        "Nodes;Seconds\n1;3600\n2;2000\n4;1200\n", "nodes,Time [min]\n1,60\n2,33.3333333\n4,20\n",
+        "nodes,elapsed\n1,1:00:00\n2,33:20\n4,20:00\n", "nodes,runtime\n1,1h00m\n2,33m20s\n4,20m00s\n",
+        "nodes,time\n1 node,3600 s\n2 nodes,2000 s\n4 nodes,1200 s\n", "cores,GROMACS (s)\n1,3600\n2,2000\n4,1200\n",
+        "size,walltime\n1 node,3600 ± 5 s\n2 nodes,2000 ± 4 s\n4 nodes,1200 ± 9 s\n",
+        "nodes,walltime (s)\n1,\"3,600\"\n2,\"2,000\"\n4,\"1,200\"\n"}) {
+    const PublishedTable table = table_of(text);
+    ASSERT_EQ(table.rows.curves.size(), 1u) << text;
+    const analysis::Curve& curve = table.rows.curves[0];
+    ASSERT_EQ(curve.points.size(), 3u) << text;
+    EXPECT_EQ(curve.kind, analysis::ScalingKind::kStrong) << text;
+    EXPECT_NEAR(curve.points[2].speedup, 3, 1e-6) << text;
+    EXPECT_NEAR(curve.points[2].efficiency.value, 0.75, 1e-6) << text;
+    EXPECT_NEAR(analysis::work_seconds(curve.points[2]).value, 1200, 1e-6) << text;
+    std::set<std::string> ids;
+    for (const draw::Chart& chart : row_charts(table.rows, "")) ids.insert(chart.id);
+    EXPECT_EQ(ids, (std::set<std::string>{"efficiency", "speedup", "walltime"})) << text;
+  }
+}
+
+TEST(Published, TimesOfSeveralCodesAreACurveEach) {
+  const PublishedTable beside = table_of("nodes,GROMACS (s),LAMMPS (s)\n1,1000,2000\n2,520,1010\n4,280,-\n");
+  ASSERT_EQ(beside.rows.curves.size(), 2u);
+  std::map<std::string, size_t> num_sizes;
+  for (const analysis::Curve& curve : beside.rows.curves) num_sizes[curve.name] = curve.points.size();
+  EXPECT_EQ(num_sizes, (std::map<std::string, size_t>{{"mine, code GROMACS", 3}, {"mine, code LAMMPS", 2}}));
+  const PublishedTable both = table_of("nodes,Strong (s),Weak (s)\n1,100,100\n2,52,101\n4,28,103\n");
+  ASSERT_EQ(both.rows.curves.size(), 2u);
+  for (const analysis::Curve& curve : both.rows.curves) {
+    const bool is_strong = curve.name.find("Strong") != std::string::npos;
+    EXPECT_EQ(curve.kind, is_strong ? analysis::ScalingKind::kStrong : analysis::ScalingKind::kWeak) << curve.name;
+  }
+  for (const char* other : {"nodes,step_time_s,compute (s),comm (s)\n1,10,8,2\n2,10,8,2\n",
+                            "nodes,samples_per_s,forward (s),backward (s)\n1,10,8,2\n2,10,8,2\n",
+                            "nodes,walltime_s,Ideal (s),Node hours\n1,100,100,1\n2,60,50,2\n"})
+    EXPECT_EQ(table_of(other).rows.curves.size(), 1u) << other << ": parts and ideals are no codes";
+}
+
+TEST(Published, SpeedUpsOfOtherBasesHaveIdealLinesOfTheirOwn) {
+  const PublishedTable table = table_of("case,nodes,walltime_s\nsmall,1,100\nsmall,2,52\nlarge,2,900\nlarge,4,460\n");
+  for (const draw::Chart& chart : row_charts(table.rows, "")) {
+    if (chart.id != "speedup") continue;
+    std::map<std::string, double> ideal_at_4;
+    for (const draw::Series& series : chart.series)
+      if (series.is_reference) ideal_at_4[series.name] = series.y.back();
+    EXPECT_EQ(ideal_at_4, (std::map<std::string, double>{{"ideal from 1", 4}, {"ideal from 2", 2}}));
+  }
+  EXPECT_EQ(limits_of_rows(table.rows).size(), 1u) << "what holds for both curves is said once";
+}
+
+TEST(Published, FieldsWithWhatPeopleWriteBesideANumberAreReadOrRefused) {
+  const PublishedTable spread = table_of("nodes,samples_per_s\n1 node,2495 +- 12\n2 nodes,4900 +/- 30\n");
+  EXPECT_EQ(spread.printed.text(0, "samples_per_s"), "2495");
+  EXPECT_NE(notes_of_table(spread).find("'2495 +- 12' was read as 2495"), std::string::npos) << notes_of_table(spread);
+  EXPECT_NEAR(number_of(spread, "speedup", 1), 4900.0 / 2495, 1e-9);
+  const PublishedTable thousands = table_of("nodes,throughput\n1,2.5k\n2,4.9K\n4,9800\n");
+  EXPECT_NEAR(number_of(thousands, "speedup", 2), 9800.0 / 2500, 1e-9);
+  struct Refused {
+    const char* text;
+    const char* place;
+  };
+  for (const Refused& one :
+       {Refused{"nodes,samples_per_s\n1,2495(12)\n2,4900(30)\n", "line 2, column 'samples_per_s': '2495(12)'"},
+        Refused{"nodes,walltime_s\n1,90\n2,5m\n", "line 3, column 'walltime_s': '5m'"},
+        Refused{"nodes,samples_per_s\n1k,100\n2k,190\n", "line 2, column 'nodes': '1k'"},
+        Refused{"nodes,samples_per_s\n4 GPUs,100\n8 GPUs,190\n", "line 2, column 'nodes': '4 GPUs'"},
+        Refused{"nodes;samples_per_s\n1;1,024\n2;1,900\n", "line 2, column 'samples_per_s': '1,024'"},
+        Refused{"nodes,samples_per_s\n1,12 +- x\n2,24 +- 1\n", "line 2, column 'samples_per_s': '12 +- x'"}})
+    EXPECT_NE(error_of(one.text).find(one.place), std::string::npos) << one.text << error_of(one.text);
 }
 
 TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
