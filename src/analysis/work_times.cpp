@@ -88,7 +88,10 @@ draw::Table work_time_table(const Curve& curve) {
     add(places, places, [](const Point& point) { return count_cell(point.devices); });
   add(time_title(curve), "time", [](const Point& point) { return figure_cell(time_in_unit(point)); });
   add("speed-up", "speedup", [](const Point& point) { return fixed_cell(speedup_estimate(point), 2); });
-  add("ideal speed-up", "ideal_speedup", [&](const Point& point) { return figure_cell(size_growth(curve, point), 3); });
+  add("ideal speed-up", "ideal_speedup", [&](const Point& point) {
+    const double growth = size_growth(curve, point);
+    return std::isfinite(growth) ? draw::Cell{.text = fmt::format("{:.4g}", growth), .value = growth} : draw::Cell{};
+  });
   add("efficiency (%)", "efficiency_pct", [](const Point& point) { return percent_cell(point.efficiency); });
   add_cost_columns(curve, columns);
   if (has_repeats)

@@ -90,24 +90,27 @@ void declare_analysis(core::OptionSet& set, ReportOptions& options) {
       {.help = "Work for which days and node-hours are given.", .unit = "samples", .min = 0, .is_min_excluded = true});
   set.add("budget-tokens", &options.budget_tokens,
           {.help = "The same for language models.", .unit = "tokens", .min = 0, .is_min_excluded = true});
+  set.add("price-per-node-hour", &options.price_per_node_hour, {.help = "Adds a column of prices.", .min = 0});
+  set.add(
+      "protocol", &options.protocols,
+      {.help =
+           "Estimators of published benchmarks shown beside ours: clap, nemotron, epicure-vision, epicure-language.",
+       .metavar = "NAME"});
+}
+
+/// What tables alone tell or lack.
+void declare_tables(core::OptionSet& set, ReportOptions& options) {
   set.add("budget-runs", &options.budget_runs,
-          {.help = "The same for tables of times without rates: how often the whole work is done.",
+          {.help = "Work for tables of times without rates: how often the whole work is done.",
            .unit = "runs",
            .min = 0,
            .is_min_excluded = true});
-  set.add("price-per-node-hour", &options.price_per_node_hour,
-          {.help = "Adds a column of prices, in the unit of --currency.", .min = 0});
   set.add("currency", &options.currency,
           {.help = "What --price-per-node-hour counts, for example EUR.", .metavar = "NAME", .unset_text = "not told"});
   set.add("scaling", &options.scaling,
           {.help = "Whether the work behind the times of a table grows with the size (weak) or stays (strong), where "
                    "the table tells no batches; auto: by its words, else by whether the times fall.",
            .choices = {"auto", "weak", "strong"}});
-  set.add(
-      "protocol", &options.protocols,
-      {.help =
-           "Estimators of published benchmarks shown beside ours: clap, nemotron, epicure-vision, epicure-language.",
-       .metavar = "NAME"});
 }
 
 void declare_proposal(core::OptionSet& set, ReportOptions& options) {
@@ -159,7 +162,10 @@ core::OptionSet declare_report_options(ReportOptions& options) {
   set.add("from", &options.from, {.help = "Format of logs.", .metavar = "FORMAT", .unset_text = "guessed"});
   declare_facts(set, options);
   declare_analysis(set, options);
-  if (!options.is_compare) declare_proposal(set, options);
+  if (!options.is_compare) {
+    declare_tables(set, options);
+    declare_proposal(set, options);
+  }
   return set;
 }
 

@@ -49,7 +49,7 @@ analysis::AnalysisOptions analysis_options(const ReportOptions& options, const c
   analysis.is_samples_budget_given = set.is_given("budget-samples");
   analysis.is_tokens_budget_given = set.is_given("budget-tokens");
   analysis.budget_runs = options.budget_runs;
-  analysis.is_runs_budget_given = set.is_given("budget-runs");
+  analysis.is_runs_budget_given = !options.is_compare && set.is_given("budget-runs");
   analysis.price_per_node_hour = options.price_per_node_hour;
   analysis.currency = options.currency;
   if (options.scaling != "auto") analysis.scaling = options.scaling;
