@@ -84,6 +84,7 @@ class MlperfParser : public LogParser {
     blocks_.clear();
     epochs_.clear();
     block_epochs_.clear();
+    has_evaluations_ = false;
   }
 
   /// Training time of one epoch or several.
@@ -295,7 +296,7 @@ class MlperfParser : public LogParser {
 
   /// Evaluations inside an epoch are not training.
   LineUse read_epoch(const LogLine& line, bool is_stop) {
-    begin_measurements(line);
+    if (is_stop) begin_measurements(line);
     if (!line.time_s) return LineUse::kRejected;
     if (!is_stop) {
       epoch_start_s_ = line.time_s;

@@ -194,20 +194,16 @@ bool is_vital(const std::string& known) {
   return known == kStepTimeColumn || known == "tflops_per_gpu" || known.find("per_s") != std::string::npos;
 }
 
-bool is_size(const std::string& known) {
-  return known == "nodes" || known == "gpus" || known == "devices" || known == "cores";
-}
-
 /// What follows from other columns may be missing in a row; sizes, batches, rates and times may not.
 bool is_needed(const std::string& known) {
-  return is_size(known) || known == "global_batch" || known == "local_batch" || known == "samples_per_s" ||
+  return counts_places(known) || known == "global_batch" || known == "local_batch" || known == "samples_per_s" ||
          known == "tokens_per_s" || known == "samples_per_s_per_gpu" || known == "tokens_per_s_per_gpu" ||
          known == "tflops_per_gpu" || known == kStepTimeColumn;
 }
 
 /// Sizes of a name that no row has a number for are names of a device ("GPU": "h100_80gb").
 bool is_name_of_device(const core::CsvTable& table, size_t column, const std::string& known) {
-  if (!is_size(known)) return false;
+  if (!counts_places(known)) return false;
   return std::none_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
     return core::parse_double(row[column]) || core::has_ambiguous_comma(row[column]) || is_absent(row[column]);
   });

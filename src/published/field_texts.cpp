@@ -16,6 +16,10 @@
 
 namespace lockstep::published {
 
+bool counts_places(const std::string& known) {
+  return known == "nodes" || known == "gpus" || known == "devices" || known == "cores";
+}
+
 size_t number_end(const std::string& text) {
   size_t end = 0;
   while (end < text.size() && (core::is_digit(text[end]) || (end > 0 && (text[end] == '.' || text[end] == ',')))) ++end;
@@ -298,8 +302,12 @@ std::string counted_thing(const core::CsvTable& table, size_t column) {
     if (is_absent(row[column])) continue;
     const size_t end = number_end(row[column]);
     const std::string word(core::trim(std::string_view(row[column]).substr(end)));
-    const std::string known = word.empty() ? "" : logs::known_column(core::to_lower_ascii(word));
-    if (end == 0 || (known != "nodes" && known != "gpus" && known != "devices" && known != "cores")) return {};
+    if (end == 0 || word.empty()) return {};
+    std::string known;
+    for (const char* ending : {"s", ""})  // "1 core", "4 cores"
+      if (known.empty() && counts_places(logs::known_column(core::to_lower_ascii(word) + ending)))
+        known = logs::known_column(core::to_lower_ascii(word) + ending);
+    if (known.empty()) return {};
     if (!thing.empty() && thing != known) return {};
     thing = known;
   }
@@ -331,7 +339,7 @@ void take_counted_things(ResultTable& result) {
     const std::string thing = counted_thing(table, column);
     if (thing.empty()) continue;
     const std::string known = logs::known_column(table.columns[column]);
-    const bool is_size = known == "nodes" || known == "gpus" || known == "devices" || known == "cores";
+    const bool is_size = counts_places(known);
     const bool is_known = known != table.columns[column];
     if (is_size && known != thing)
       throw DataError(

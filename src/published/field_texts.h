@@ -6,6 +6,8 @@
 
 namespace lockstep::published {
 
+/// Is this the known name of a column of sizes: nodes, GPUs, devices or cores?
+bool counts_places(const std::string& known);
 /// Where the number that a field begins with ends: 3 of "432 img/s", 0 of "A100".
 size_t number_end(const std::string& text);
 /// Are all fields of a column numbers, whatever their commas, and some there?

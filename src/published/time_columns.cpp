@@ -101,10 +101,6 @@ double solution_unit_s(const std::string& column) {
 }
 
 namespace {
-bool counts_places(const std::string& known) {
-  return known == "nodes" || known == "gpus" || known == "devices" || known == "cores";
-}
-
 /// Does another column tell how fast a row was, or how much it did?
 bool tells_speed_or_work(const std::string& name) {
   const std::string plain = core::plain_name(name);
@@ -146,9 +142,9 @@ bool is_named_time(const core::CsvTable& table, size_t column) {
   if (name.find('/') != std::string::npos || logs::known_column(name) != name || !holds_times(table, column))
     return false;
   const std::vector<std::string> words = core::split(core::plain_name(name), "_");
-  constexpr const char* kOthers[] = {"per",    "epoch",     "step",      "steps", "iteration", "iter",
-                                     "ideal",  "linear",    "stamp",     "start", "end",       "date",
-                                     "limit",  "node",      "core",      "nodes", "cores",     "expected",
+  constexpr const char* kOthers[] = {"per",    "epoch",     "step",      "steps", "iteration", "iter",  "ideal",
+                                     "linear", "stamp",     "queue",     "wait",  "waiting",   "start", "end",
+                                     "date",   "limit",     "node",      "core",  "nodes",     "cores", "expected",
                                      "device", "requested", "predicted", "error", "std",       "stddev"};
   const auto is_other = [&](const std::string& word) {
     return std::find(std::begin(kOthers), std::end(kOthers), word) != std::end(kOthers);

@@ -845,6 +845,7 @@ TEST(Published, CurvesOfTimesHaveTheNumbersOfTheirFormulas) {
         "Nodes;Seconds\n1;3600\n2;2000\n4;1200\n", "nodes,Time [min]\n1,60\n2,33.3333333\n4,20\n",
         "nodes,elapsed\n1,1:00:00\n2,33:20\n4,20:00\n", "nodes,runtime\n1,1h00m\n2,33m20s\n4,20m00s\n",
         "nodes,time\n1 node,3600 s\n2 nodes,2000 s\n4 nodes,1200 s\n", "cores,GROMACS (s)\n1,3600\n2,2000\n4,1200\n",
+        "partition,time\n1 core,3600 s\n2 cores,2000 s\n4 cores,1200 s\n",
         "size,walltime\n1 node,3600 ± 5 s\n2 nodes,2000 ± 4 s\n4 nodes,1200 ± 9 s\n",
         "nodes,walltime (s)\n1,\"3,600\"\n2,\"2,000\"\n4,\"1,200\"\n"}) {
     const PublishedTable table = table_of(text);
