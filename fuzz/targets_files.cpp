@@ -48,11 +48,16 @@ void read_clip_vocab(Bytes bytes) {
 void read_shard_list(Bytes bytes) {
   const std::string_view text = text_of(bytes);
   const size_t end = std::min(text.find('\n'), text.size());
-  const data::ExpandLimits limits{.max_count = 10'000, .max_bytes = 1 << 20};  // the usual ones take a second
+  const data::ExpandLimits limits{.max_count = 1'000, .max_bytes = 128 << 10};  // the usual ones take a second
+  size_t count = 0, shard_bytes = 0;
   for (const data::ShardSource& source :
-       data::parse_shard_sources(text.substr(0, end), text.substr(std::min(end + 1, text.size())), limits))
-    LOCKSTEP_CHECK(source.shards.size() <= limits.max_count && source.factor > 0, "{} shards, factor {}",
-                   source.shards.size(), source.factor);
+       data::parse_shard_sources(text.substr(0, end), text.substr(std::min(end + 1, text.size())), limits)) {
+    LOCKSTEP_CHECK(source.factor > 0, "factor {}", source.factor);
+    count += source.shards.size();
+    for (const std::string& shard : source.shards) shard_bytes += shard.size();
+  }
+  LOCKSTEP_CHECK(count <= limits.max_count && shard_bytes <= std::max(limits.max_bytes, bytes.size()),
+                 "{} shards of {} bytes", count, shard_bytes);
 }
 
 /// sizes.json where it begins as an object does, else __len__.

@@ -192,11 +192,21 @@ bool is_streamed(std::string_view shard) { return is_pipe(shard) || remote::is_u
 std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors,
                                              const ExpandLimits& limits) {
   std::vector<ShardSource> sources;
+  size_t count = 0, bytes = 0;
   for (const std::string& part : core::split(spec, "::")) {
     if (core::trim(part).empty())
       throw UsageError(fmt::format("data: empty source in '{}'", spec),
                        "join sources as 'A/{000..099}.tar::B/{000..049}.tar'");
     sources.push_back({.spec = part, .shards = expand_braces(part, limits), .factor = 1});
+    count += sources.back().shards.size();
+    for (const std::string& shard : sources.back().shards) bytes += shard.size();
+    if (sources.size() > 1 && (count > limits.max_count || bytes > limits.max_bytes))
+      throw UsageError(
+          fmt::format(
+              "data: the first {} sources of '{}' have more shards than is allowed: count={} (at most {}), bytes={} "
+              "(at most {})",
+              sources.size(), spec.substr(0, 300), count, limits.max_count, bytes, limits.max_bytes),
+          "check the ranges; is a digit too many in one of them?");
   }
   if (factors.empty()) return sources;
   const std::vector<std::string> numbers = core::split(factors, "::");

@@ -25,7 +25,7 @@ struct ShardSource {
 };
 
 /// Splits at "::", expands each part, and attaches the "::"-joined factors ("" for none; else one positive number per
-/// source). The limits hold for each source.
+/// source). The limits hold for all sources together.
 std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors,
                                              const ExpandLimits& limits = {});
 

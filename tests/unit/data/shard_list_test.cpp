@@ -83,6 +83,15 @@ TEST(ShardList, WhatStandsBesideALongRangeCountsForEachOfItsPaths) {
   EXPECT_EQ(expand_braces("{0..9}" + beside, limits).size(), 10u);
 }
 
+TEST(ShardList, TheLimitsHoldForAllSourcesTogether) {
+  const ExpandLimits limits{.max_count = 100, .max_bytes = 1'000};
+  const std::string forty = "{10..49}.tar", long_name(400, 'x');  // 240 bytes
+  EXPECT_EQ(parse_shard_sources(forty + "::" + forty, "", limits).size(), 2u);
+  EXPECT_THROW(parse_shard_sources(forty + "::" + forty + "::" + forty, "", limits), UsageError);
+  EXPECT_EQ(parse_shard_sources(long_name + "::" + long_name, "", limits).size(), 2u);
+  EXPECT_THROW(parse_shard_sources(long_name + "::" + long_name + "::" + long_name, "", limits), UsageError);
+}
+
 TEST(ShardList, SplitsSourcesAndFactors) {
   const auto sources = parse_shard_sources("a/{0..2}.tar::b/{0..1}.tar", "2::0.5");
   ASSERT_EQ(sources.size(), 2u);
