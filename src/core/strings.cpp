@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <numeric>
@@ -74,10 +75,9 @@ template <typename Number> std::optional<Number> parse_number(std::string_view t
   return value;
 }
 
-/// Edits that make one text of the other; `limit` (> 0) where they are not fewer. What is as far from the diagonal is
-/// not looked at.
+/// Edits that make one text of the other, whose lengths differ by less than `limit`; `limit` where they are not fewer.
+/// What is as far from the diagonal is not looked at.
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
-  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= limit) return limit;
   std::vector<size_t> row(b.size() + 1, limit);
   std::iota(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(std::min(limit, row.size())), size_t{0});
   for (size_t ia = 1; ia <= a.size(); ++ia) {
@@ -94,6 +94,24 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   }
   return std::min(row.back(), limit);
 }
+
+/// How many characters of other texts a text has as well, each as often as it has it: what takes as long as reading
+/// them tells most names that are far from it.
+class SharedCharacters {
+ public:
+  explicit SharedCharacters(std::string_view text) {
+    for (const unsigned char c : text) ++left_[c];
+  }
+  size_t count(std::string_view other) {
+    size_t num_shared = 0;
+    for (const unsigned char c : other) num_shared += left_[c]-- > 0;
+    for (const unsigned char c : other) ++left_[c];
+    return num_shared;
+  }
+
+ private:
+  std::array<int64_t, 256> left_{};
+};
 }  // namespace
 
 std::optional<int64_t> parse_int(std::string_view text) { return parse_number<int64_t>(text); }
@@ -101,10 +119,15 @@ std::optional<double> parse_double(std::string_view text) { return parse_number<
 
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names) {
   const std::string wanted = to_lower_ascii(typed);
+  SharedCharacters shared(wanted);
   const std::string* best = nullptr;
   size_t best_distance = std::max<size_t>(2, typed.size() / 3) + 1;
   for (const std::string& name : names) {
-    const size_t distance = edit_distance(wanted, to_lower_ascii(name), best_distance);
+    const size_t longer = std::max(wanted.size(), name.size());
+    if (longer - std::min(wanted.size(), name.size()) >= best_distance) continue;
+    const std::string known = to_lower_ascii(name);
+    if (longer - shared.count(known) >= best_distance) continue;  // each other character is an edit
+    const size_t distance = edit_distance(wanted, known, best_distance);
     if (distance < best_distance) {
       best_distance = distance;
       best = &name;
