@@ -16,6 +16,7 @@
 #include "core/strings.h"
 
 namespace lockstep::commands {
+using config::borrow_flags;
 namespace {
 struct CaseText {
   const char* command;
@@ -38,11 +39,6 @@ CaseText case_text(BenchCaseName which) {
   return {};
 }
 
-/// Flags that mean the same in `train clip`.
-void borrow(core::OptionSet& set, BenchOptions& o, std::initializer_list<config::BorrowedFlag> flags) {
-  config::borrow_flags(set, tasks::declare_contrastive_options(o.train), flags);
-}
-
 bool is_among(const std::string& model, const std::vector<std::string>& names) {
   return std::find(names.begin(), names.end(), model) != names.end();
 }
@@ -52,7 +48,7 @@ bool reads_captions(const std::string& model) {
   return !is_among(model, config::classifier_names()) && !is_among(model, config::gpt_model_names());
 }
 
-void declare_run(core::OptionSet& set, BenchOptions& o) {
+void declare_run(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   set.group("Run and output");
   set.add("mode", &o.mode,
           {.help = "list: what would be measured. verify: check the results, no timing. time: check, then time.",
@@ -68,10 +64,10 @@ void declare_run(core::OptionSet& set, BenchOptions& o) {
           {.help = "Iterations before the measured ones.", .min = 0, .max = 1e6, .aliases = {"w"}});
   set.add("iters", &o.num_iterations,
           {.help = "Measured iterations; each is one sample.", .min = 1, .max = 1e7, .aliases = {"n"}});
-  borrow(set, o, {"device", "dist-backend", "dist-timeout", "join-timeout", "threads"});
+  borrow_flags(set, clip, {"device", "dist-backend", "dist-timeout", "join-timeout", "threads"});
   const bool has_model = o.which == BenchCaseName::kStep || o.which == BenchCaseName::kLatency;
   if (o.which != BenchCaseName::kStep) o.train.gpu_math = {};
-  if (has_model || o.which == BenchCaseName::kOp) borrow(set, o, {"tf32", "cudnn-tf32", "cudnn-benchmark"});
+  if (has_model || o.which == BenchCaseName::kOp) borrow_flags(set, clip, {"tf32", "cudnn-tf32", "cudnn-benchmark"});
 }
 
 void declare_collective(core::OptionSet& set, BenchOptions& o) {
@@ -119,8 +115,8 @@ void declare_collective(core::OptionSet& set, BenchOptions& o) {
 }
 
 /// --dataset-type of `train clip`, and the kinds that have labels alone.
-void declare_loader_datasets(core::OptionSet& set, BenchOptions& o) {
-  core::OptionSpec spec = tasks::declare_contrastive_options(o.train).find("dataset-type")->spec;
+void declare_loader_datasets(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
+  core::OptionSpec spec = clip.find("dataset-type")->spec;
   spec.group.clear();
   spec.help =
       "Kind of data set. auto goes by the name: .tar and pipe: are webdataset, .csv and .tsv csv; with a classifier "
@@ -132,10 +128,10 @@ void declare_loader_datasets(core::OptionSet& set, BenchOptions& o) {
   set.add("dataset-type", &o.train.dataset_type, std::move(spec));
 }
 
-void declare_loader(core::OptionSet& set, BenchOptions& o) {
+void declare_loader(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   set.group("Data");
-  borrow(
-      set, o,
+  borrow_flags(
+      set, clip,
       {{"train-data",
         {},
         "Pictures with captions as in `train clip`, sounds with captions as in `train clap`, or with a classifier as "
@@ -144,41 +140,42 @@ void declare_loader(core::OptionSet& set, BenchOptions& o) {
         "none: made-up data"},
        "train-data-upsampling-factors",
        "train-num-samples"});
-  declare_loader_datasets(set, o);
-  borrow(set, o,
-         {"dataset-resampled",
-          "csv-separator",
-          "csv-img-key",
-          {"csv-caption-key", {}, "CSV column with the caption; a classifier reads --csv-label-key instead."}});
+  declare_loader_datasets(set, o, clip);
+  borrow_flags(set, clip,
+               {"dataset-resampled",
+                "csv-separator",
+                "csv-img-key",
+                {"csv-caption-key", {}, "CSV column with the caption; a classifier reads --csv-label-key instead."}});
   set.add("csv-label-key", &o.csv_label_key,
           {.help = "With a classifier as --model: CSV column with the number of the class.", .metavar = "COLUMN"});
-  borrow(set, o,
-         {"image-key",
-          {"text-key",
-           {},
-           "WebDataset members that hold the caption, joined with ';'; with a CLAP model json;txt unless given. A "
-           "classifier reads the label in .cls."}});
+  borrow_flags(
+      set, clip,
+      {"image-key",
+       {"text-key",
+        {},
+        "WebDataset members that hold the caption, joined with ';'; with a CLAP model json;txt unless given. A "
+        "classifier reads the label in .cls."}});
   set.add(
       "audio-ext", &o.train.audio_ext,
       {.help = "With a CLAP model: WebDataset members that hold the sound, joined with ';'.", .metavar = "EXT;EXT"});
-  borrow(set, o,
-         {"batch-size", "data-order", "data-lanes", "shuffle", "on-bad-sample", "max-bad-samples", "index-dir",
-          "max-image-pixels", "seed"});
+  borrow_flags(set, clip,
+               {"batch-size", "data-order", "data-lanes", "shuffle", "on-bad-sample", "max-bad-samples", "index-dir",
+                "max-image-pixels", "seed"});
   set.group("Image and text preparation");
-  borrow(set, o,
-         {{"model",
-           {},
-           "An OpenCLIP or CLAP model or its JSON file, whose pictures or sounds and texts are prepared, or a "
-           "classifier (resnet50), whose pictures are."},
-          "force-image-size",
-          "force-context-length",
-          "train-transform",
-          "aug-cfg"});
+  borrow_flags(set, clip,
+               {{"model",
+                 {},
+                 "An OpenCLIP or CLAP model or its JSON file, whose pictures or sounds and texts are prepared, or a "
+                 "classifier (resnet50), whose pictures are."},
+                "force-image-size",
+                "force-context-length",
+                "train-transform",
+                "aug-cfg"});
   config::declare_image_options(set,
                                 {&o.train.image_mean, &o.train.image_std, &o.train.image_interpolation,
                                  &o.train.image_resize_mode, &o.train.resize_order},
                                 config::PicturesOf::kClipOrClassifier);
-  borrow(set, o, {"tokenizer-vocab"});
+  borrow_flags(set, clip, {"tokenizer-vocab"});
   set.add("jpeg-decode", &o.jpeg_decode,
           {.help = "With a classifier as --model: as in `train imagenet`.", .choices = {"exact", "scaled"}});
   set.group("Load");
@@ -220,33 +217,33 @@ void declare_op(core::OptionSet& set, BenchOptions& o) {
           {.help = "Size of one array of copy and triad; several times the last cache.", .metavar = "BYTES"});
 }
 
-void declare_step(core::OptionSet& set, BenchOptions& o) {
+void declare_step(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   set.group("Model and step");
-  borrow(set, o,
-         {"model",
-          "batch-size",
-          "accum-freq",
-          "precision",
-          "grad-checkpointing",
-          "force-image-size",
-          "force-context-length",
-          "force-quick-gelu",
-          "force-patch-dropout",
-          "use-bn-sync",
-          "local-loss",
-          "gather-with-grad",
-          "grad-sync",
-          "bucket-mb",
-          "accumulate-allreduce-grads-in-fp32",
-          "grad-clip-norm",
-          "lr",
-          "beta1",
-          "beta2",
-          "eps",
-          "wd",
-          "pretrained",
-          "cuda-graphs",
-          "seed"});
+  borrow_flags(set, clip,
+               {"model",
+                "batch-size",
+                "accum-freq",
+                "precision",
+                "grad-checkpointing",
+                "force-image-size",
+                "force-context-length",
+                "force-quick-gelu",
+                "force-patch-dropout",
+                "use-bn-sync",
+                "local-loss",
+                "gather-with-grad",
+                "grad-sync",
+                "bucket-mb",
+                "accumulate-allreduce-grads-in-fp32",
+                "grad-clip-norm",
+                "lr",
+                "beta1",
+                "beta2",
+                "eps",
+                "wd",
+                "pretrained",
+                "cuda-graphs",
+                "seed"});
   set.add("batches", &o.batches,
           {.help = "Inputs instead of random ones: safetensors with image.N (B x 3 x pixels x pixels, normalised) and "
                    "text.N (B x tokens) for "
@@ -274,15 +271,15 @@ void declare_step(core::OptionSet& set, BenchOptions& o) {
            .unset_text = "CPU: what is free (control group, machine); CUDA: the device"});
 }
 
-void declare_checkpoint(core::OptionSet& set, BenchOptions& o) {
+void declare_checkpoint(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   set.group("Checkpoint");
-  borrow(set, o, {"model", "precision", "force-image-size", "force-context-length", "seed"});
+  borrow_flags(set, clip, {"model", "precision", "force-image-size", "force-context-length", "seed"});
   set.add(
       "dir", &o.directory,
       {.help = "Storage to measure: a folder in which a folder is made, and removed at the end.", .metavar = "DIR"});
 }
 
-void declare_latency(core::OptionSet& set, BenchOptions& o) {
+void declare_latency(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   o.train.model = "ViT-B-32";
   o.num_iterations = 200;
   o.precisions = {"fp32"};
@@ -313,8 +310,9 @@ void declare_latency(core::OptionSet& set, BenchOptions& o) {
   set.add("images", &o.images,
           {.help = "Pictures to decode.", .metavar = "DIR", .unset_text = "made-up ones of 500 x 375 pixels"});
   set.add("texts", &o.texts, {.help = "Texts, one per line.", .metavar = "FILE", .unset_text = "made-up token ids"});
-  borrow(set, o,
-         {"pretrained", "force-image-size", "force-context-length", "force-quick-gelu", "tokenizer-vocab", "seed"});
+  borrow_flags(
+      set, clip,
+      {"pretrained", "force-image-size", "force-context-length", "force-quick-gelu", "tokenizer-vocab", "seed"});
   set.add(
       "seconds", &o.latency_seconds,
       {.help = "A measurement ends after --iters calls, or with the first call that ends behind this time, but never "
@@ -469,15 +467,16 @@ std::span<const std::string> bench_collective_names() {
 core::OptionSet declare_bench_options(BenchOptions& options) {
   const CaseText text = case_text(options.which);
   core::OptionSet set(text.command, text.summary);
+  const core::OptionSet clip = tasks::declare_contrastive_options(options.train);  // flags that mean the same there
   switch (options.which) {
     case BenchCaseName::kCollective: declare_collective(set, options); break;
-    case BenchCaseName::kLoader: declare_loader(set, options); break;
+    case BenchCaseName::kLoader: declare_loader(set, options, clip); break;
     case BenchCaseName::kOp: declare_op(set, options); break;
-    case BenchCaseName::kStep: declare_step(set, options); break;
-    case BenchCaseName::kCheckpoint: declare_checkpoint(set, options); break;
-    case BenchCaseName::kLatency: declare_latency(set, options); break;
+    case BenchCaseName::kStep: declare_step(set, options, clip); break;
+    case BenchCaseName::kCheckpoint: declare_checkpoint(set, options, clip); break;
+    case BenchCaseName::kLatency: declare_latency(set, options, clip); break;
   }
-  declare_run(set, options);
+  declare_run(set, options, clip);
   return set;
 }
 

@@ -41,17 +41,31 @@ constexpr PublishedModel kPublishedModels[] = {{"ResNet-18", 11.690e6, 3.6},    
                                                {"BERT-large", 336e6, 0},         {"BERT-base", 110e6, 0},
                                                {"RoBERTa-base", 125e6, 0},       {"RoBERTa-large", 355e6, 0}};
 
-std::vector<std::string> known_names() {
-  std::vector<std::string> names = clap_model_names();
-  for (auto* list : {&clip_model_names, &gpt_model_names})
-    for (std::string& name : list()) names.push_back(std::move(name));
-  for (const PublishedModel& model : kPublishedModels) names.emplace_back(model.name);
-  return names;
+/// A model with the form in which texts are searched for it.
+struct KnownName {
+  std::string name, key;
+};
+
+/// Made once: a table is asked for the models of each of its rows.
+const std::vector<KnownName>& known_names() {
+  static const std::vector<KnownName> known = [] {
+    std::vector<std::string> names = clap_model_names();
+    for (auto* list : {&clip_model_names, &gpt_model_names})
+      for (std::string& name : list()) names.push_back(std::move(name));
+    for (const PublishedModel& model : kPublishedModels) names.emplace_back(model.name);
+    std::vector<KnownName> list;
+    for (std::string& name : names) {
+      std::string key = compact(name);
+      list.push_back({std::move(name), std::move(key)});
+    }
+    return list;
+  }();
+  return known;
 }
 
 bool is_known_name(const std::string& name) {
-  const std::vector<std::string> names = known_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
+  const std::vector<KnownName>& known = known_names();
+  return std::any_of(known.begin(), known.end(), [&](const KnownName& one) { return one.name == name; });
 }
 
 /// "CLIP g/14" -> "ViT-g-14", where there is such a model.
@@ -87,17 +101,18 @@ const PublishedModel* find_published_model(std::string_view name) {
 std::string find_model_name(std::string_view text) {
   if (std::string tower = find_clip_tower(text); !tower.empty()) return tower;
   const std::string wanted = compact(text);
-  std::string best;
-  for (const std::string& name : known_names()) {
-    const std::string key = compact(name);
+  const KnownName* best = nullptr;
+  for (const KnownName& known : known_names()) {
+    const std::string& key = known.key;
     constexpr size_t kLeastLetters = 4;
-    const size_t at = key.size() < kLeastLetters ? std::string::npos : wanted.find(key);
-    if (at == std::string::npos || key.size() <= compact(best).size()) continue;
+    if (key.size() < kLeastLetters || (best != nullptr && key.size() <= best->key.size())) continue;
+    const size_t at = wanted.find(key);
+    if (at == std::string::npos) continue;
     const size_t end = at + key.size();
     if (end < wanted.size() && is_digit(key.back()) && is_digit(wanted[end])) continue;  // "ResNet-50" in "ResNet-500"
-    best = name;
+    best = &known;
   }
-  return best;
+  return best == nullptr ? "" : best->name;
 }
 
 std::optional<FlopCount> forward_by_name(std::string_view text, SampleKind kind, int64_t sequence) {

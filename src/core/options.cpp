@@ -136,7 +136,10 @@ std::string Option::metavar() const {
 }
 
 OptionSet::OptionSet(std::string command, std::string summary)
-    : command_(std::move(command)), summary_(std::move(summary)) {}
+    : command_(std::move(command)), summary_(std::move(summary)) {
+  constexpr size_t kUsual = 64;  // to move an option takes a good part of the time of declaring it
+  options_.reserve(kUsual);
+}
 
 void OptionSet::index_name(const std::string& name, size_t index) {
   const bool is_new = !foreign_.contains(name) && index_.emplace(name, index).second;

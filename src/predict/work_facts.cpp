@@ -213,7 +213,8 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
   std::string found = config::find_model_name(name);
   // "GPT-2 8.3B", "BERT 3.9B": a family's name beside the size of another member.
   const auto count = find_parameter_count(name);
-  if (const auto named = parameters_of(found); count && named && *count >= 1e9 && (*count > 2 * *named)) found.clear();
+  auto named = parameters_of(found);
+  if (count && named && *count >= 1e9 && *count > 2 * *named) found.clear(), named.reset();
   const config::PublishedModel* published = config::find_published_model(found);
   if (published != nullptr && published->forward_gflops > 0) facts.forward_gflops = published->forward_gflops;
   if (is_gpt_name(found)) {
@@ -221,9 +222,8 @@ bool take_model(const std::string& name, const std::string& source, WorkFacts& f
     facts.layers = shape.layers, facts.hidden = shape.hidden;
     facts.key_width = shape.query_groups * shape.head_width;
   }
-  if (const auto parameters = parameters_of(found))
-    return take(*parameters, true,
-                fmt::format("{} {}", published != nullptr ? "published for" : "counted from", found));
+  if (named)
+    return take(*named, true, fmt::format("{} {}", published != nullptr ? "published for" : "counted from", found));
   if (!found.empty()) {
     const auto shape = config::resolve_contrastive_shape(found, config::is_clap_model(found), {});
     facts.feature_width = shape.clip() != nullptr ? shape.clip()->embed_dim : shape.clap()->embed_dim;
@@ -343,18 +343,26 @@ bool names_full_sharding(std::string_view text) {
 }
 
 const hw::SystemSpec* find_system_in(std::string_view text) {
-  const std::string words = "-" + dashed(text) + "-";
-  const hw::SystemSpec* best = nullptr;
-  size_t longest = 0;
-  for (const hw::SystemSpec& system : hw::system_specs()) {
-    std::vector<std::string> names = core::split(system.aliases, " ");
-    names.emplace_back(system.name);
-    for (const std::string& name : names) {
-      const std::string key = "-" + dashed(name) + "-";
-      if (name.size() > longest && words.find(key) != std::string::npos) best = &system, longest = name.size();
+  struct Key {
+    const hw::SystemSpec* system;
+    std::string words;
+  };
+  static const std::vector<Key> keys = [] {
+    std::vector<Key> list;
+    for (const hw::SystemSpec& system : hw::system_specs()) {
+      std::vector<std::string> names = core::split(system.aliases, " ");
+      names.emplace_back(system.name);
+      for (const std::string& name : names)
+        if (!name.empty()) list.push_back({&system, "-" + dashed(name) + "-"});
     }
-  }
-  return best;
+    return list;
+  }();
+  const std::string words = "-" + dashed(text) + "-";
+  const Key* best = nullptr;
+  for (const Key& key : keys)
+    if ((best == nullptr || key.words.size() > best->words.size()) && words.find(key.words) != std::string::npos)
+      best = &key;
+  return best == nullptr ? nullptr : best->system;
 }
 
 Machine unknown_machine(double devices_per_node) {

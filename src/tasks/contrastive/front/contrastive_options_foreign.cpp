@@ -1,5 +1,8 @@
 #include "tasks/contrastive/front/contrastive_options_foreign.h"
 
+#include <array>
+#include <vector>
+
 #include "config/option_checks.h"
 #include "config/run_options.h"
 
@@ -118,12 +121,15 @@ void declare_openclip_foreign_flags(core::OptionSet& set, bool is_clap) {
     set.refuse(name, is_clap ? "`train clap` reads sounds, no pictures" : "`train clip` reads pictures, no sounds",
                is_clap ? "drop it; pictures are trained on by `lockstep train clip`"
                        : "drop it; sounds are trained on by `lockstep train clap`");
-  config::refuse_flags(set, release_flags());
-  config::refuse_flags(set, development_flags());
-  config::ignore_flags(set, ignored_flags());
+  static const std::array refused = {release_flags(), development_flags()};
+  static const std::vector<config::IgnoredFlags> ignored = ignored_flags();
+  for (const auto& groups : refused) config::refuse_flags(set, groups);
+  config::ignore_flags(set, ignored);
   if (!is_clap) return;
-  config::refuse_flags(set, laion_flags());
-  config::ignore_flags(set, laion_ignored_flags());
+  static const std::vector<config::RefusedFlags> refused_of_laion = laion_flags();
+  static const std::vector<config::IgnoredFlags> ignored_of_laion = laion_ignored_flags();
+  config::refuse_flags(set, refused_of_laion);
+  config::ignore_flags(set, ignored_of_laion);
 }
 
 }  // namespace lockstep::tasks

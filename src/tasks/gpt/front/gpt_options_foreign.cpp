@@ -1,4 +1,6 @@
 // Flags of Megatron-LM that `train gpt` has no field for: refused with what to use instead, or taken without effect.
+#include <array>
+
 #include "config/option_checks.h"
 #include "tasks/gpt/front/gpt_options_groups.h"
 
@@ -302,11 +304,12 @@ std::vector<config::IgnoredFlags> ignored_parts_of_refused() {
 
 void declare_megatron_foreign_flags(core::OptionSet& set) {
   config::refuse_guessed_flags(set);
-  for (const auto& groups : {refused_parallelism(), refused_model(), refused_training(), refused_surroundings()})
-    config::refuse_flags(set, groups);
-  for (const auto& groups :
-       {ignored_implementation(), ignored_communication(), ignored_surroundings(), ignored_parts_of_refused()})
-    config::ignore_flags(set, groups);
+  static const std::array refused = {refused_parallelism(), refused_model(), refused_training(),
+                                     refused_surroundings()};
+  static const std::array ignored = {ignored_implementation(), ignored_communication(), ignored_surroundings(),
+                                     ignored_parts_of_refused()};
+  for (const auto& groups : refused) config::refuse_flags(set, groups);
+  for (const auto& groups : ignored) config::ignore_flags(set, groups);
 }
 
 }  // namespace lockstep::tasks
