@@ -4,6 +4,7 @@
  *   eio 0      the same and fsync and rename, with EIO
  *   slow MS    each write takes MS milliseconds longer
  *   stall 0    each write waits until the trigger is gone
+ *   slowread MS   opening a file for reading takes MS milliseconds longer
  *   noread E   looking at a path, listing it and opening it for reading fail with the error number E: 5 is EIO, 116 ESTALE
  *   nolock 0   flock fails with ENOLCK
  *   nothread N each process can start N threads, then pthread_create fails with EAGAIN
@@ -90,6 +91,12 @@ static int read_fails(const char *path) {
   return error;
 }
 
+static void delay_reading(const char *path) {
+  char word[16];
+  long number;
+  if (is_below(path) && trigger(word, &number) && strcmp(word, "slowread") == 0) sleep_ms(number);
+}
+
 static int look(const char *path, struct stat *info, int flags) {
   return read_fails(path) ? -1 : (int)syscall(SYS_newfstatat, AT_FDCWD, path, info, flags);
 }
@@ -139,6 +146,7 @@ int rename(const char *from, const char *to) {
 static int open_at(int folder, const char *path, int flags, mode_t mode) {
   const int is_reading = (flags & O_ACCMODE) == O_RDONLY;
   if (is_reading && read_fails(path)) return -1;
+  if (is_reading) delay_reading(path);
   FAIL_IF(!is_reading && is_below(path), 0);
   return (int)syscall(SYS_openat, folder, path, flags, mode);
 }

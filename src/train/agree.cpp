@@ -47,11 +47,12 @@ std::optional<std::string> differing_fact(const core::Json& own, const core::Jso
   return std::nullopt;
 }
 
-void succeed_together(comm::Comm& world, const std::function<void()>& body) {
+void succeed_together(comm::Comm& world, const std::function<void()>& body, const std::function<void()>& wait_for_all) {
   const std::string mine = outcome_of([&] {
     body();
     return std::string();
   });
+  if (wait_for_all) wait_for_all();
   const auto all = world.gather_strings(mine);
   text_or_throw(mine, "");  // the own error first: it has the fullest context
   for (size_t rank = 0; rank < all.size(); ++rank) text_or_throw(all[rank], fmt::format("rank {}: ", rank));

@@ -18,7 +18,10 @@ std::string decide_on_rank_zero(comm::Comm& world, const std::function<std::stri
 std::optional<std::string> differing_fact(const core::Json& own, const core::Json& other);
 
 /// Runs `body` on every rank; if it throws anywhere, every rank throws the error of the first such rank. Collective.
-void succeed_together(comm::Comm& world, const std::function<void()>& body);
+/// `wait_for_all`, where given, is what all ranks call behind bodies that may take longer than collectives wait
+/// (World::wait_for_all).
+void succeed_together(comm::Comm& world, const std::function<void()>& body,
+                      const std::function<void()>& wait_for_all = {});
 
 /// Runs `body`, in which the host reads what collectives of a device left. CommError where a rank is known to have
 /// failed by then, whatever `body` threw: what it read may be anything (Comm::check_alive).

@@ -243,23 +243,19 @@ ReadCounts Checkpointer::read_once(comm::Comm* replicas, const std::vector<at::T
                                    const std::function<ReadCounts()>& read) {
   ReadCounts counts;
   const bool is_sent = replicas != nullptr && replicas->size() > 1;
-  succeed_together(world_, [&] {
-    std::exception_ptr failure;
-    try {
-      if (!is_sent || replicas->rank() == 0) counts = read();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    if (config_.waits.for_all) config_.waits.for_all();
-    if (failure) std::rethrow_exception(failure);
-  });
+  succeed_together(
+      world_,
+      [&] {
+        if (!is_sent || replicas->rank() == 0) counts = read();
+      },
+      config_.waits.for_all);
   if (is_sent) broadcast_all(tensors, *replicas);
   return counts;
 }
 
 RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   ReadCounts counts;
-  const auto head = decide_on_rank_zero(world_, [&] {
+  const auto read_head = [&] {
     const auto manifest = checkpoint::read_manifest(folder);
     const PartsIndex parts = PartsIndex::of_manifest(manifest.extra);
     if (!state_.layout.holds_part)
@@ -267,7 +263,8 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
     if (!is_in_parts(state_))
       counts.add(read_optimizer({.folder = folder, .files = optimizer_files(manifest), .parts = parts}, state_));
     return head_of(manifest).dump();
-  });
+  };
+  const auto head = decide_on_rank_zero(world_, read_head, config_.waits.for_rank_zero);
   const auto parsed = core::parse_json(head, folder.string());
   const PartsIndex parts = PartsIndex::of_manifest(parsed.at("extra"));
   std::error_code failure;

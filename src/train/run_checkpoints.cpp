@@ -148,9 +148,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   config.is_held = [this](const std::string& name) { return held_.is_held(name); };
   config.code_version = run_.versions.lockstep;
   config.who = {{"host", core::host_name()}, {"job", run_.ranks.info.job_id}, {"pid", ::getpid()}};
-  config.waits = {
-      .for_rank_zero = [this] { run_.ranks.world.wait_for_rank_zero("it works on the files of a checkpoint"); },
-      .for_all = [this] { run_.ranks.world.wait_for_all("they read a checkpoint"); }};
+  config.waits = run_.long_waits();
   checkpointer_ = std::make_unique<Checkpointer>(config, checkpoint_state(training), run_.world());
   if (run_.ranks.is_first()) checkpoint::set_aside_damaged_ranking(run_.folder.path);
   if (steps_per_epoch > 0) checkpointer_->warn_without_room();
@@ -189,12 +187,13 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
 
 RestoredCheckpoint RunCheckpoints::import_openclip(const Training& training) {
   const auto folder = run_.folder.path / "imported_checkpoint";
-  decide_on_rank_zero(run_.world(), [&] {
+  const auto import = [&] {
     std::filesystem::remove_all(folder);  // of an earlier start
     import_openclip_checkpoint(run_.folder.resume_path, folder, checkpoint_state(training),
                                {.steps = steps_per_epoch_, .samples = steps_per_epoch_ * run_.batch.global_batch});
     return std::string();
-  });
+  };
+  decide_on_rank_zero(run_.world(), import, run_.long_waits().for_rank_zero);
   RestoredCheckpoint restored = checkpointer_->load(folder);
   decide_on_rank_zero(run_.world(), [&] {
     std::filesystem::remove_all(folder);  // the run's next own checkpoint holds all of it

@@ -5,6 +5,7 @@
 #include "plan/batch_plan.h"
 #include "train/joined_ranks.h"
 #include "train/run_folder.h"
+#include "train/shared_hashing.h"
 #include "train/train_request.h"
 
 namespace lockstep::train {
@@ -22,6 +23,12 @@ struct RunContext {
   const config::RunOptions& options() const { return request.options; }
   const config::RunFacts& facts() const { return request.facts; }
   comm::Comm& world() { return ranks.world.comm(); }
+  /// For reading and writing of weights and checkpoints, which may take longer than a collective. For this run's life.
+  LongWaits long_waits() {
+    comm::World& world = ranks.world;
+    return {.for_rank_zero = [&world] { world.wait_for_rank_zero("it works on files of weights or checkpoints"); },
+            .for_all = [&world] { world.wait_for_all("they read weights or checkpoints"); }};
+  }
 };
 
 }  // namespace lockstep::train

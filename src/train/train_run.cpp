@@ -139,6 +139,7 @@ TrainRun::TrainRun(const TrainRequest& request, const SoftwareVersions& versions
                                       .fault = parse_fault(core::env("LOCKSTEP_FAULT").value_or("")),
                                       .is_restored = run_.folder.has_checkpoint,
                                       .adamw = checkpoints_.find_adamw(snapshot_),
+                                      .waits = run_.long_waits(),
                                       .snapshot = snapshot_,
                                       .recorder = recorder_.get(),
                                       .on_recording = [this](const std::string& what) {

@@ -17,6 +17,7 @@
 #include "train/fault_injection.h"
 #include "train/phase_clock.h"
 #include "train/precision.h"
+#include "train/shared_hashing.h"
 #include "train/step_runner.h"
 #include "train/stored_tensors.h"
 
@@ -93,6 +94,7 @@ struct TrainingHooks {
   bool is_restored = false;  ///< A checkpoint of this run will fill everything: no other weights are read.
   /// What AdamW goes on with instead of what the flags say: that of a file of OpenCLIP, see RunCheckpoints::find_adamw.
   std::optional<optim::AdamWConfig> adamw = std::nullopt;
+  LongWaits waits = {};                  ///< While files of weights are read.
   Snapshot snapshot = {};                ///< Else: where weights alone come from, unless it is restored, too.
   nn::WorkRecorder* recorder = nullptr;  ///< Of its steps, of which there is one rank; outlives the training.
   std::function<void(const std::string&)> on_recording = {};  ///< See StepRunnerParts.

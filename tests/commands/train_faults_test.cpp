@@ -167,6 +167,33 @@ TEST_F(TrainFaults, StorageThatFailsIsNoNewBeginning) {
   EXPECT_NE(done.err.find("continuing after step 2 from"), std::string::npos) << done.err;
 }
 
+/// Two ranks whose collectives wait for three seconds. Writing a checkpoint takes longer, and opening a file of
+/// weights.
+TEST_F(TrainFaults, FilesMayTakeLongerThanCollectivesWait) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  const FaultyFiles faulty;
+  const auto on_two_ranks = [&](const std::string& name, std::vector<std::string> more, const EnvChanges& changes) {
+    more.insert(more.end(), {"--dist-timeout", "3"});
+    auto args = train_args(name, more);
+    args.insert(args.begin(), {"launch", "--nproc-per-node", "2", "--"});
+    const auto ended = run_lockstep(args, changes);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return losses(name).size();
+  };
+  const auto slow_to_open = [&](const char* file) {
+    return faulty.environment(newest_checkpoint("run") / file, "slowread 4000");
+  };
+  EXPECT_EQ(
+      on_two_ranks("run", {"--max-steps", "2"}, faulty.environment(logs_.path() / "run" / "checkpoints", "slow 20")),
+      2u);
+  EXPECT_EQ(
+      on_two_ranks("run", {"--max-steps", "3", "--resume", "latest", "--grad-sync", "zero1"}, slow_to_open("model")),
+      3u);
+  EXPECT_EQ(on_two_ranks("other", {"--max-steps", "1", "--pretrained", newest_checkpoint("run").string()},
+                         slow_to_open("model")),
+            1u);
+}
+
 /// With one thread more each time, until the run has all that it starts.
 TEST_F(TrainFaults, AThreadThatCannotBeStartedIsAnError) {
   if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";

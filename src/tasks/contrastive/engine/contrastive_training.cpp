@@ -44,12 +44,14 @@ void add_feature_caches(const ContrastiveOptions& options, const config::Contras
 }
 
 std::unique_ptr<models::TwoTowers> build_teacher(const ContrastiveOptions& options, const train::Precision& precision,
-                                                 comm::Comm& data_axis, at::Device device) {
+                                                 comm::Comm& data_axis, at::Device device,
+                                                 const std::function<void()>& wait_for_reader) {
   auto teacher = build_towers(teacher_shape_of(options), {.precision = &precision,
                                                           .device = device,
                                                           .pretrained = options.distill_pretrained,
                                                           .pretrained_flag = "--distill-pretrained",
-                                                          .broadcast_from = &data_axis});
+                                                          .broadcast_from = &data_axis,
+                                                          .wait_for_reader = wait_for_reader});
   for (const auto& parameter : teacher->named_parameters()) parameter.tensor->set_requires_grad(false);
   return teacher;
 }
@@ -114,7 +116,8 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
               .grad_checkpointing = options.grad_checkpointing,
               .freezes_batch_norm = options.lock_image_freeze_bn_stats,
               .batch_norm_ranks = options.use_bn_sync ? &data_axis : nullptr,
-              .broadcast_from = &data_axis});
+              .broadcast_from = &data_axis,
+              .wait_for_reader = hooks.waits.for_rank_zero});
   training.towers = towers.get();
   lock_towers(*towers, config::frozen_parameters(shape, options.tower_locks()));
   models::ContrastiveTaskOptions task{
@@ -122,7 +125,9 @@ ContrastiveTraining build_contrastive_training(const ContrastiveOptions& options
       .has_sigmoid_loss = options.siglip,
       .contrastive_weight = options.coca_contrastive_loss_weight,
       .caption_weight = options.coca_caption_loss_weight,
-      .teacher = options.has_teacher() ? build_teacher(options, *training.precision, data_axis, device) : nullptr,
+      .teacher = options.has_teacher()
+                     ? build_teacher(options, *training.precision, data_axis, device, hooks.waits.for_rank_zero)
+                     : nullptr,
       .teacher_packs_texts = options.has_teacher() && teacher_shape_of(options).packs_texts()};
   add_feature_caches(options, shape, device, task);
   training.task = std::make_unique<models::ContrastiveTask>(std::move(towers), data_axis, std::move(task));

@@ -82,7 +82,7 @@ void load_weights_of(const MadeTowers& towers, const config::ContrastiveShape& s
     load();
     return;
   }
-  train::decide_on_rank_zero(*config.broadcast_from, load);
+  train::decide_on_rank_zero(*config.broadcast_from, load, config.wait_for_reader);
   models::broadcast_weights(*towers.network, *config.broadcast_from);
 }
 

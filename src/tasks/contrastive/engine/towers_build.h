@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,8 @@ struct TowersConfig {
   comm::Comm* batch_norm_ranks = nullptr;
   /// Rank 0 of this group reads the files and sends it to the others; nullptr: this process reads.
   comm::Comm* broadcast_from = nullptr;
+  /// What all ranks call while it reads (World::wait_for_rank_zero), which may take longer than a collective.
+  std::function<void()> wait_for_reader = {};
 };
 
 /// A CLIP or CLAP network on its device with its parameters: from a file or drawn, in the types of the precision.

@@ -204,11 +204,12 @@ void load_weights(const GptOptions& options, const train::TrainingHooks& hooks, 
   if (options.load.empty() || hooks.is_restored ||
       (!snapshot.folder.empty() && snapshot.use == train::SnapshotUse::kAll))
     return;  // the Checkpointer restores all of it
-  train::succeed_together(world, [&] {
+  const auto load = [&] {
     if (snapshot.folder.empty()) return load_foreign_weights(*training.stage, options.load);
     train::read_model_of(snapshot.folder,
                          {.tensors = training.task->network().named_parameters(), .layout = training.layout});
-  });
+  };
+  train::succeed_together(world, load, hooks.waits.for_all);
 }
 
 /// The folder of a checkpoint; "" where --load is no such thing.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "config/imagenet_models.h"
@@ -41,9 +42,10 @@ std::string keep_own_head(models::Classifier& network, models::WeightFile& weigh
                      core::counted(num_now, "class", "classes"));
 }
 
-void load_pretrained_classifier(models::Classifier& network, const ImagenetOptions& options, comm::Comm& data_axis) {
+void load_pretrained_classifier(models::Classifier& network, const ImagenetOptions& options, comm::Comm& data_axis,
+                                const std::function<void()>& wait_for_reader) {
   const std::string& path = options.pretrained;
-  train::decide_on_rank_zero(data_axis, [&] {
+  const auto load = [&] {
     if (!std::filesystem::exists(path))
       throw UsageError(fmt::format("train: --pretrained '{}' does not exist", path),
                        "nothing is downloaded: fetch the weights and give the path of the .pth or .safetensors file");
@@ -54,18 +56,20 @@ void load_pretrained_classifier(models::Classifier& network, const ImagenetOptio
         core::log_warning("{}", left_out);
     models::load_weights(network, weights);
     return std::string();
-  });
+  };
+  train::decide_on_rank_zero(data_axis, load, wait_for_reader);
   models::broadcast_weights(network, data_axis);
 }
 
 std::unique_ptr<models::Classifier> build_classifier(const ImagenetOptions& options, comm::Comm& data_axis,
-                                                     at::Device device, bool is_restored) {
+                                                     at::Device device, const train::TrainingHooks& hooks) {
   auto network =
       models::make_classifier(classifier_of(options), {.tensors = at::TensorOptions(device),
                                                        .batch_norm_ranks = options.sync_bn ? &data_axis : nullptr,
                                                        .freezes_statistics = options.freeze_bn});
   nn::initialize(*network, classifier_params_of(options), static_cast<uint64_t>(options.seed));
-  if (!options.pretrained.empty() && !is_restored) load_pretrained_classifier(*network, options, data_axis);
+  if (!options.pretrained.empty() && !hooks.is_restored)
+    load_pretrained_classifier(*network, options, data_axis, hooks.waits.for_rank_zero);
   return network;
 }
 
@@ -75,7 +79,7 @@ ImagenetTraining build_imagenet_training(const ImagenetOptions& options, comm::C
                                          const train::TrainingHooks& hooks) {
   ImagenetTraining training;
   training.precision = std::make_unique<train::Precision>(options.precision, device.type());
-  auto network = build_classifier(options, data_axis, device, hooks.is_restored);
+  auto network = build_classifier(options, data_axis, device, hooks);
   training.classifier = network.get();
   training.task = std::make_unique<models::ClassifierTask>(
       std::move(network), data_axis,
