@@ -72,31 +72,40 @@ bool has_infiniband(const Question& question) {
 
 }  // namespace
 
+void check_libtorch(const Question& question, Report& report) {
+  if (!question.find_libtorch)
+    return report.note("this program was built without the engine, which loads LibTorch",
+                       "where a run is to compute, use a build of both programs (./run makes it)");
+  report.ok("LibTorch is in " + question.find_libtorch());  // throws what is wrong, with what to do
+}
+
 void check_gpus(const Question& question, Report& report) {
+  if (question.device == "cpu") return report.ok("none is needed: the command computes on the CPU (--device cpu)");
   const hw::GpuMachine machine{.presence = hw::find_gpus(question.roots), .driver = hw::ask_driver()};
   const auto& visible = question.visible_devices;
-  if (!machine.presence.any() && machine.driver.gpus.empty()) {
-    if (visible && !hw::hides_all_gpus(visible))
-      return report.error(fmt::format("CUDA_VISIBLE_DEVICES={}, but no GPU is here", *visible),
-                          "ask the job for GPUs (--gpus-per-node), or unset it to compute on the CPU");
-    return report.ok("no GPU of NVIDIA is here: runs compute on the CPU");
-  }
-  if (hw::hides_all_gpus(visible))
-    return report.warning(fmt::format("CUDA_VISIBLE_DEVICES='{}' hides every GPU of this machine, which has {}",
-                                      *visible, machine.presence.most()),
-                          "unset it, or ask the job for GPUs (--gpus-per-node), unless the CPU is meant");
-  if (question.needed_cuda == 0)
-    return report.note(
-        fmt::format("{} GPUs are here; this program was built without LibTorch's CUDA", machine.presence.most()),
-        "run the doctor of a build with the engine");
+  const bool is_hidden = hw::hides_all_gpus(visible), is_here = machine.presence.any() || !machine.driver.gpus.empty();
   const hw::RankInfo place = place_or_single(question);
-  const hw::GpuQuestion gpus{.num_usable = usable_gpus(question, machine),
+  const hw::GpuQuestion gpus{.request = question.device,
+                             .backend = question.backend,
+                             .num_usable = is_here && !is_hidden ? usable_gpus(question, machine) : 0,
                              .needed_cuda = question.needed_cuda,
                              .visible_devices = visible,
                              .local_rank = place.local_rank,
                              .local_world_size = place.local_world_size,
                              .world_size = place.world_size};
+  if (!is_here && visible && !is_hidden)
+    return report.error(fmt::format("CUDA_VISIBLE_DEVICES={}, but no GPU is here", *visible),
+                        "ask the job for GPUs (--gpus-per-node), or unset it to compute on the CPU");
+  if (is_here && !is_hidden && question.needed_cuda == 0)
+    return report.note(
+        fmt::format("{} GPUs are here; this program was built without LibTorch's CUDA", machine.presence.most()),
+        "run the doctor of a build with the engine");
   const hw::DeviceChoice choice = hw::choose_device(gpus, machine);  // throws what is wrong, with what to do
+  if (!is_here) return report.ok("no GPU of NVIDIA is here: runs compute on the CPU");
+  if (is_hidden)
+    return report.warning(fmt::format("CUDA_VISIBLE_DEVICES='{}' hides every GPU of this machine, which has {}",
+                                      *visible, machine.presence.most()),
+                          "unset it, or ask the job for GPUs (--gpus-per-node), unless the CPU is meant");
   if (const std::string hidden = hw::hidden_peers(gpus, machine); !hidden.empty())
     report.warning(hidden.substr(0, hidden.find("; ")), hidden.substr(hidden.find("; ") + 2));
   const std::string name = machine.driver.gpus.empty() ? "GPU" : machine.driver.gpus.front().name;

@@ -19,7 +19,11 @@ constexpr CheckInfo kChecks[] = {
      ExitCode::kEnvironment, check_variables},
     {"infiniband", "InfiniBand ports that are not active, cards that NCCL_IB_HCA names and that are not here",
      ExitCode::kCommunication, check_infiniband},
-    {"gpus", "GPUs that cannot be used: driver missing or older than LibTorch's CUDA needs, hidden or too few GPUs",
+    {"libtorch", "a LibTorch that the engine does not find, or that is not the one it was built for",
+     ExitCode::kEnvironment, check_libtorch},
+    {"gpus",
+     "GPUs that cannot be used or that the command asks for in vain: driver missing or older than LibTorch's CUDA "
+     "needs, hidden or too few GPUs, none",
      ExitCode::kEnvironment, check_gpus},
     {"limits", "too few open files or processes, too little locked memory", ExitCode::kEnvironment, check_limits},
     {"shm", "a /dev/shm that is missing, small or full", ExitCode::kEnvironment, check_shared_memory},

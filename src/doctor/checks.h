@@ -36,6 +36,7 @@ void check_master(const Question& question, Report& report);
 void check_interfaces(const Question& question, Report& report);
 void check_variables(const Question& question, Report& report);
 void check_infiniband(const Question& question, Report& report);
+void check_libtorch(const Question& question, Report& report);
 void check_gpus(const Question& question, Report& report);
 void check_limits(const Question& question, Report& report);
 void check_shared_memory(const Question& question, Report& report);

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,7 +32,9 @@ struct Question {
   hw::SystemRoots roots = hw::SystemRoots::here();
   std::optional<std::string> visible_devices = hw::visible_devices();  ///< `env` takes an empty one for none.
   ProgramIdentity program{};
-  int needed_cuda = 0;                       ///< That LibTorch was built for: 13000; 0: without CUDA, or not known.
+  int needed_cuda = 0;  ///< That LibTorch was built for: 13000; 0: without CUDA, or not known.
+  /// Says where the engine finds LibTorch, and throws what a command of the engine would; empty: there is no engine.
+  std::function<std::string()> find_libtorch{};
   std::filesystem::path folder{};            ///< Where runs write (--logs).
   std::vector<std::string> data{};           ///< Files and folders that a run reads.
   size_t num_data_left_out = 0;              ///< Of a list too long to be looked at whole.
@@ -42,6 +45,8 @@ struct Question {
   std::string system{};                      ///< Name of a known system; "": by the names of host and cluster.
   ExpectedRates expected{};                  ///< Of that system, or of one of a file.
   std::string command{};                     ///< Command whose run is looked at ("train clip"); may be empty.
+  std::string device = "auto";               ///< Its --device.
+  std::string backend = "auto";              ///< Its --dist-backend.
   core::Json options{};                      ///< Its options, which all ranks must share.
   double memory_planned_bytes = 0;           ///< Of its fullest rank; 0: not known.
   double memory_here_bytes = 0;              ///< What the device of a rank has for it; 0: not known.

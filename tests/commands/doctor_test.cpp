@@ -184,6 +184,55 @@ TEST(Doctor, GpusThatAVariableHides) {
   }
 }
 
+/// The run ends with the same message and exit code (hw::choose_device).
+TEST(Doctor, GpusThatTheCommandAsksForInVain) {
+  const core::TempDir folder;
+  const fs::path gpu = folder.path() / "sys/bus/pci/devices/0000:0a:00.0";
+  fs::create_directories(gpu);
+  fs::create_directories(folder.path() / "dev/shm");
+  core::write_file_atomic(gpu / "vendor", "0x10de\n");
+  core::write_file_atomic(gpu / "class", "0x030200\n");
+  const auto asking = [&](const Args& flags, EnvChanges changes) {
+    Args args{"--logs",    folder.path().string(), "--", "train",        "clip", "--dataset-type",
+              "synthetic", "--train-num-samples",  "16", "--batch-size", "4"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    return doctor(args, changes);
+  };
+  const EnvChanges hidden{{"LOCKSTEP_SYSTEM_ROOT", folder.path().string()}, {"CUDA_VISIBLE_DEVICES", ""}};
+  for (const auto& [flag, value] : {std::pair("--device", "cuda"), std::pair("--dist-backend", "nccl")}) {
+    const Examined result = asking({flag, value}, hidden);
+    EXPECT_EQ(result.exit_code, 6) << result.report.dump(1);
+    EXPECT_TRUE(holds(result.found("error", "gpus"),
+                      fmt::format("{} {}, but CUDA_VISIBLE_DEVICES='' hides every GPU", flag, value)))
+        << result.report.dump(1);
+  }
+  EXPECT_TRUE(holds(asking({}, hidden).found("warning", "gpus"), "hides every GPU"));
+  EXPECT_EQ(asking({"--device", "cpu"}, hidden).found("warning", "gpus"), "");
+  if (!holds(doctor({}).found("ok", "gpus"), "no GPU of NVIDIA is here")) GTEST_SKIP() << "the rest is for no GPU";
+  for (const auto& [flag, value] : {std::pair("--device", "cuda"), std::pair("--dist-backend", "nccl")}) {
+    const Examined result = asking({flag, value}, {});
+    EXPECT_EQ(result.exit_code, 6) << result.report.dump(1);
+    EXPECT_TRUE(holds(result.found("error", "gpus"),
+                      fmt::format("{} {} was asked for, and this machine shows no GPU", flag, value)))
+        << result.report.dump(1);
+  }
+}
+
+TEST(Doctor, LibTorchThatTheEngineDoesNotFind) {
+  const Examined result = doctor({}, {{"LOCKSTEP_TORCH_DIR", "/no/such/folder"}});
+  const ProgramResult version = run_lockstep({"--version", "--json"});
+  if (core::parse_json(version.out, "version").at("libtorch").is_null()) {
+    EXPECT_EQ(result.exit_code, 0) << result.report.dump(1);
+    EXPECT_TRUE(holds(result.found("note", "libtorch"), "built without the engine")) << result.report.dump(1);
+    return;
+  }
+  EXPECT_EQ(result.exit_code, 6) << result.report.dump(1);
+  EXPECT_TRUE(holds(result.found("error", "libtorch"), "LOCKSTEP_TORCH_DIR '/no/such/folder' holds neither"))
+      << result.report.dump(1);
+  const Examined found = doctor({}, {{"LOCKSTEP_TORCH_DIR", std::nullopt}});
+  EXPECT_TRUE(holds(found.found("ok", "libtorch"), "LibTorch is in '")) << found.report.dump(1);
+}
+
 TEST(Doctor, VariablesThatAreKnownFaults) {
   const Examined known = doctor({"--strict"}, {{"TORCH_NCCL_BLOCKING_WAIT", "1"}, {"SLURM_CLUSTER_NAME", "leonardo"}});
   EXPECT_EQ(known.exit_code, 6) << "--strict counts warnings";

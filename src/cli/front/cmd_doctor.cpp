@@ -124,6 +124,7 @@ void take_command(doctor::Question& question, const Args& words) {
     throw UsageError(fmt::format("doctor: `{}` behind -- is no command of training", command.info->name),
                      fmt::format("for example: lockstep doctor -- {} ...", commands::default_train_command()));
   question.command = command.info->name;
+  question.device = run->device, question.backend = run->dist_backend;
   if (!run->logs.empty()) question.folder = run->logs;
   if (!run->remote_sync.empty()) question.remote_sync = remote::parse_address(run->remote_sync).child(run->name).text();
   question.options = core::Json::object();
@@ -165,6 +166,7 @@ doctor::Question question_of(const DoctorOptions& values, const Args& command) {
       .timeout = std::chrono::milliseconds(static_cast<int64_t>(values.timeout_s * 1000))};
   if (const auto cuda = core::parse_double(version.cuda))
     question.needed_cuda = static_cast<int>(*cuda * 1000 + 0.5);  // "13.0": 13000
+  if (!version.libtorch.empty()) question.find_libtorch = [] { return libtorch_of_engine().place; };
   for (const std::string& path : values.train_data) add_data(question, path);
   if (!command.empty()) take_command(question, command);
   return question;

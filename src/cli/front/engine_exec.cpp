@@ -77,10 +77,17 @@ std::optional<fs::path> cache_folder(const EnvLookup& env) {
   return std::nullopt;
 }
 
-bool holds_torch(const std::vector<std::string>& folders) {
-  return std::any_of(folders.begin(), folders.end(), [](const std::string& folder) {
+/// The first of these folders in which LibTorch is, or "".
+std::string folder_with_torch(const std::vector<std::string>& folders) {
+  const auto found = std::find_if(folders.begin(), folders.end(), [](const std::string& folder) {
     return !folder.empty() && fs::exists(fs::path(folder) / kTorchLibrary);
   });
+  return found == folders.end() ? "" : *found;
+}
+
+LibTorch checked_wheel(const fs::path& torch, const std::string& named_by) {
+  check_wheel(torch);
+  return {.folders = library_folders(torch), .place = fmt::format("'{}' ({})", torch.string(), named_by)};
 }
 }  // namespace
 
@@ -88,23 +95,23 @@ fs::path own_program() { return fs::read_symlink("/proc/self/exe"); }
 
 fs::path engine_path() { return own_program().parent_path() / "lockstep-engine"; }
 
-std::vector<std::string> engine_library_folders(const fs::path& engine, const EnvLookup& env) {
+LibTorch find_libtorch(const fs::path& engine, const EnvLookup& env) {
   if (const auto given = env("LOCKSTEP_TORCH_DIR")) {
     const auto torch = torch_folder(fs::absolute(*given));
     if (!torch)
       throw EnvironmentError(fmt::format("cli: LOCKSTEP_TORCH_DIR '{}' holds neither lib/{} nor torch/lib/{}", *given,
                                          kTorchLibrary, kTorchLibrary),
                              "name the torch package folder, or the site-packages folder above it");
-    check_wheel(*torch);
-    return library_folders(*torch);
+    return checked_wheel(*torch, "LOCKSTEP_TORCH_DIR");
   }
-  if (holds_torch(core::read_elf(engine).run_path)) return {};
-  if (const auto path = env("LD_LIBRARY_PATH"); path && holds_torch(core::split(*path, ":"))) return {};
+  if (const std::string folder = folder_with_torch(core::read_elf(engine).run_path); !folder.empty())
+    return {.place = fmt::format("'{}' (the run path of lockstep-engine)", folder)};
+  const std::string path = env("LD_LIBRARY_PATH").value_or("");
+  if (const std::string folder = folder_with_torch(core::split(path, ":")); !folder.empty())
+    return {.place = fmt::format("'{}' (LD_LIBRARY_PATH)", folder)};
   const auto cache = cache_folder(env);
-  if (const auto torch = cache ? torch_folder(*cache) : std::nullopt) {
-    check_wheel(*torch);
-    return library_folders(*torch);
-  }
+  if (const auto torch = cache ? torch_folder(*cache) : std::nullopt)
+    return checked_wheel(*torch, "the user's cache folder");
   throw EnvironmentError(
       fmt::format(
           "cli: LibTorch ({}) is not found: LOCKSTEP_TORCH_DIR is not set, and it is neither in the run path of '{}', "
@@ -114,7 +121,7 @@ std::vector<std::string> engine_library_folders(const fs::path& engine, const En
                   release_of(version_info().libtorch)));
 }
 
-void exec_engine(std::span<const std::string> args) {
+LibTorch libtorch_of_engine() {
   const fs::path engine = engine_path();
   if (!fs::exists(engine))
     throw EnvironmentError(fmt::format("cli: '{}' is missing, which does the work of this command", engine.string()),
@@ -122,7 +129,12 @@ void exec_engine(std::span<const std::string> args) {
   if (version_info().libtorch.empty())
     throw EnvironmentError("cli: this lockstep was built without its engine, and cannot tell which LibTorch fits",
                            "build both programs together (./run does)");
-  const auto folders = engine_library_folders(engine, [](const std::string& name) { return core::env(name.c_str()); });
+  return find_libtorch(engine, [](const std::string& name) { return core::env(name.c_str()); });
+}
+
+void exec_engine(std::span<const std::string> args) {
+  const fs::path engine = engine_path();
+  const std::vector<std::string> folders = libtorch_of_engine().folders;
   if (!folders.empty()) {
     const std::string caller = core::env("LD_LIBRARY_PATH").value_or("");
     // A program that this variable reaches was itself started below an engine: the first caller's value is the one to
