@@ -593,7 +593,7 @@ TEST(OptionCommands, UsageErrorsNeedNoEngine) {
 TEST(OptionCommands, TheEngineIsExecutedWithLibTorchOnItsPath) {
   const std::string release = built_torch_release();
   const FakeEngine fake;
-  const auto site = fake.make_torch(release.empty() ? "1.2.3" : release + "+cpu");
+  const auto site = fake.make_torch(release.empty() ? "1.2.3" : release + "+local");  // which says nothing of CUDA
   const std::string folders = (site / "torch" / "lib").string() + ":" + (site / "nvidia" / "nccl" / "lib").string();
   for (const auto& torch_dir : {site, site / "torch"}) {
     const ProgramResult result = run_program({fake.program(), "ckpt", "export", "a b", "c"},
@@ -622,6 +622,23 @@ TEST(OptionCommands, AnUnfittingLibTorchIsAnEnvironmentError) {
   const ProgramResult empty = run_program(args, {{"LOCKSTEP_TORCH_DIR", (fake.path() / "nowhere").string()}});
   EXPECT_EQ(empty.exit_code, 6);
   EXPECT_TRUE(holds(empty.err, "holds neither lib/libtorch_cpu.so nor torch/lib/libtorch_cpu.so")) << empty.err;
+}
+
+TEST(OptionCommands, LibTorchForAnotherCudaIsAnEnvironmentError) {
+  const Json version = Json::parse(run_lockstep({"--version", "--json"}).out);
+  if (version["cuda"].is_null()) GTEST_SKIP() << "built without CUDA";
+  const FakeEngine fake;
+  const std::string tag = "+cu" + core::replace_all(version["cuda"].get<std::string>(), ".", "");
+  const auto run_with = [&](const std::string& other_tag) {
+    const auto site = fake.make_torch(built_torch_release() + other_tag);
+    return run_program({fake.program(), "ckpt", "export", "a", "b"}, {{"LOCKSTEP_TORCH_DIR", site.string()}});
+  };
+  const ProgramResult other = run_with("+cu90");
+  EXPECT_EQ(other.exit_code, 6) << other.err;
+  EXPECT_TRUE(holds(other.err, "this build needs " + tag + ", found +cu90")) << other.err;
+  EXPECT_TRUE(holds(other.err, "cuda-compat-")) << other.err;
+  EXPECT_EQ(run_with(tag).exit_code, 42);
+  EXPECT_EQ(run_with(tag + ".with.pypi.cudnn").exit_code, 42);
 }
 
 TEST(OptionCommands, LibTorchThatIsNowhereIsAnEnvironmentError) {

@@ -22,8 +22,16 @@ constexpr const char* kTorchLibrary = "libtorch_cpu.so";
 constexpr const char* kKinetoSilent = "5";      // one above its errors
 constexpr const char* kBarrierSpins = "10000";  // at most half a millisecond
 
-/// "2.11.0" of "2.11.0+cu130": builds of one release differ behind the plus sign.
+/// "2.11.0" of "2.11.0+cu130".
 std::string release_of(const std::string& version) { return version.substr(0, version.find('+')); }
+
+/// "cu130" of "2.11.0+cu130", "" of a version without such a tag. Some builders say more behind a dot.
+std::string cuda_tag_of(const std::string& version) {
+  const size_t plus = version.find('+');
+  const std::string tag = plus == std::string::npos ? "" : core::split(version.substr(plus + 1), ".").front();
+  const bool is_of_cuda = tag.size() > 2 && core::starts_with(tag, "cu") && core::parse_int(tag.substr(2));
+  return is_of_cuda ? tag : "";
+}
 
 /// The torch package folder at or below `folder`, if LibTorch is there.
 std::optional<fs::path> torch_folder(const fs::path& folder) {
@@ -56,6 +64,14 @@ void check_wheel(const fs::path& torch) {
         fmt::format("cli: LibTorch in '{}' has no CUDA half (lib/libtorch_cuda.so), which this build needs",
                     torch.string()),
         fmt::format("install the CUDA {} build of torch {}", info.cuda, release_of(info.libtorch)));
+  const std::string needed_tag = "cu" + core::replace_all(info.cuda, ".", ""), found_tag = cuda_tag_of(found);
+  if (!info.cuda.empty() && !found_tag.empty() && found_tag != needed_tag)
+    throw EnvironmentError(
+        fmt::format("cli: LibTorch in '{}' is for another CUDA: this build needs +{}, found +{}", torch.string(),
+                    needed_tag, found_tag),
+        fmt::format("pip install --target FOLDER torch=={}; where the driver is too old for CUDA {}, NVIDIA's package "
+                    "cuda-compat-{} (data centre GPUs) in LD_LIBRARY_PATH helps, another wheel does not",
+                    release_of(info.libtorch), info.cuda, core::replace_all(info.cuda, ".", "-")));
 }
 
 /// torch/lib, and the libraries of NVIDIA's own packages beside it.

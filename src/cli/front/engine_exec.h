@@ -22,8 +22,8 @@ struct LibTorch {
 
 /// Looked for in this order: LOCKSTEP_TORCH_DIR (the torch package folder or the site-packages folder above it; alone,
 /// when set), the engine's own run path, LD_LIBRARY_PATH, lockstep/torch-VERSION in the user's cache folder. Throws
-/// EnvironmentError that names the places when it is in none, or has another version or no CUDA half where the engine
-/// was built with one.
+/// EnvironmentError that names the places when it is in none, or has another version, or another CUDA or no CUDA half
+/// where the engine was built with one.
 LibTorch find_libtorch(const std::filesystem::path& engine, const EnvLookup& env);
 
 /// That of the engine beside this program, by the variables of this process; throws as find_libtorch, and where there
