@@ -1,5 +1,4 @@
 // Who this process is, and where the ranks meet.
-#include <algorithm>
 #include <optional>
 
 #include "core/env.h"
@@ -23,12 +22,6 @@ std::optional<hw::RankInfo> known_place(const Question& question) {
   } catch (const Error&) {
     return std::nullopt;
   }
-}
-
-bool is_here(const std::vector<std::string>& addresses) {
-  const auto own = own_addresses();
-  return std::any_of(addresses.begin(), addresses.end(),
-                     [&](const auto& address) { return std::find(own.begin(), own.end(), address) != own.end(); });
 }
 
 /// Rank 0 opens the port, the launcher of torchrun has opened it: of each the port must be as it expects.
@@ -95,7 +88,7 @@ void check_master(const Question& question, Report& report) {
   if (place->world_size == 1)
     return report.ok(fmt::format("the master address {} is {}", place->master_addr, addresses.front()));
   if (place->rank != 0) return check_way_to_master(*place, report);
-  if (!is_here(addresses))
+  if (!are_own(addresses))
     return report.error(fmt::format("the master address {} ({}) is not an address of {}, where rank 0 runs",
                                     place->master_addr, addresses.front(), core::host_name()),
                         "set MASTER_ADDR to the name of the host of rank 0: the other ranks wait elsewhere");

@@ -159,6 +159,12 @@ std::vector<std::string> own_addresses() {
   return addresses;
 }
 
+bool are_own(const std::vector<std::string>& addresses) {
+  const auto own = own_addresses();
+  return std::any_of(addresses.begin(), addresses.end(),
+                     [&](const auto& address) { return std::find(own.begin(), own.end(), address) != own.end(); });
+}
+
 std::string address_of_interface(const std::string& name) {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) return "";

@@ -34,6 +34,9 @@ std::vector<std::string> resolve(const std::string& host, std::string& reason);
 /// Numerical addresses of this machine's interfaces.
 std::vector<std::string> own_addresses();
 
+/// Whether one of these numerical addresses is this machine's.
+bool are_own(const std::vector<std::string>& addresses);
+
 /// The first address of an interface; "" where it has none.
 std::string address_of_interface(const std::string& name);
 

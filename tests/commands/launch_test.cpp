@@ -116,11 +116,32 @@ TEST(Launch, RanksKnowWhoTheyAre) {
 }
 
 TEST(Launch, OneNodeOfSeveral) {
-  const Args flags{"--nproc_per_node=2", "--nnodes", "3", "--node-rank", "2", "--rdzv-endpoint", "head:29500"};
+  const Args flags{"--nproc_per_node=2", "--nnodes", "3", "--node-rank", "2", "--rdzv-endpoint", "192.0.2.1:29500"};
   const CommandResult result = run(launch(flags, kShowRanks + ":$MASTER_PORT"));
-  EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"[rank 4] 4/6 local 0/2 node 2 at head:29500",
-                                                           "[rank 5] 5/6 local 1/2 node 2 at head:29500"}))
+  EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"[rank 4] 4/6 local 0/2 node 2 at 192.0.2.1:29500",
+                                                           "[rank 5] 5/6 local 1/2 node 2 at 192.0.2.1:29500"}))
       << result.err;
+}
+
+TEST(Launch, AnAddressThatLeadsNowhereIsToldBeforeThereAreRanks) {
+  const auto at = [](const std::string& node, const std::string& host) {
+    return run(launch({"--nnodes", "2", "--node-rank", node, "--rdzv-endpoint", host + ":29513"}, "echo started"));
+  };
+  for (const std::string node : {"0", "1"}) {
+    const CommandResult unknown = at(node, "no-such-host.invalid");
+    EXPECT_EQ(unknown.status.shell_code(), 3) << unknown.err;
+    EXPECT_NE(unknown.err.find("'no-such-host.invalid', where the ranks are to meet, cannot be resolved"),
+              std::string::npos)
+        << unknown.err;
+    EXPECT_EQ(unknown.out, "");
+  }
+  const std::string warning = "'192.0.2.1' (192.0.2.1) is no address of this machine";  // of no machine (RFC 5737)
+  const CommandResult elsewhere = at("0", "192.0.2.1");
+  EXPECT_EQ(elsewhere.status.shell_code(), 0) << elsewhere.err;
+  EXPECT_NE(elsewhere.err.find(warning), std::string::npos) << elsewhere.err;
+  EXPECT_NE(elsewhere.out.find("started"), std::string::npos) << "an address may be translated";
+  EXPECT_EQ(at("0", "127.0.0.1").err.find("is no address"), std::string::npos);
+  EXPECT_EQ(at("1", "192.0.2.1").err.find("is no address"), std::string::npos) << "of another node";
 }
 
 using Variables = decltype(ProcessOptions::env_changes);
@@ -158,21 +179,21 @@ TEST(Launch, AnEndpointOnThisMachineServesSeveralNodes) {
 }
 
 TEST(Launch, VariablesStandInForMissingFlagsOfSeveralNodes) {
-  const Variables variables{{"MASTER_ADDR", "head"}, {"MASTER_PORT", "29512"}, {"NODE_RANK", "1"}};
+  const Variables variables{{"MASTER_ADDR", "192.0.2.1"}, {"MASTER_PORT", "29512"}, {"NODE_RANK", "1"}};
   EXPECT_EQ(lines_with({"--nnodes=2"}, variables),
-            (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at head:29512"}));
-  EXPECT_EQ(lines_with({"--nnodes=3", "--node_rank=2", "--rdzv_endpoint=other:1234"}, variables),
-            (std::multiset<std::string>{"[rank 2] 2/3 local 0/1 node 2 at other:1234"}))
+            (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at 192.0.2.1:29512"}));
+  EXPECT_EQ(lines_with({"--nnodes=3", "--node_rank=2", "--rdzv_endpoint=192.0.2.2:1234"}, variables),
+            (std::multiset<std::string>{"[rank 2] 2/3 local 0/1 node 2 at 192.0.2.2:1234"}))
       << "flags win";
-  EXPECT_EQ(lines_with({"--nnodes=2"}, {{"MASTER_ADDR", "head"}, {"NODE_RANK", "1"}}),
-            (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at head:29500"}))
+  EXPECT_EQ(lines_with({"--nnodes=2"}, {{"MASTER_ADDR", "192.0.2.1"}, {"NODE_RANK", "1"}}),
+            (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at 192.0.2.1:29500"}))
       << "torchrun's port";
-  EXPECT_EQ(
-      lines_with(
-          {},
-          {{"PET_NNODES", "2"}, {"PET_NPROC_PER_NODE", "2"}, {"PET_NODE_RANK", "1"}, {"PET_RDZV_ENDPOINT", "head:7"}}),
-      (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at head:7",
-                                  "[rank 3] 3/4 local 1/2 node 1 at head:7"}));
+  EXPECT_EQ(lines_with({}, {{"PET_NNODES", "2"},
+                            {"PET_NPROC_PER_NODE", "2"},
+                            {"PET_NODE_RANK", "1"},
+                            {"PET_RDZV_ENDPOINT", "192.0.2.1:7"}}),
+            (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at 192.0.2.1:7",
+                                        "[rank 3] 3/4 local 1/2 node 1 at 192.0.2.1:7"}));
   ProcessOptions alone = launch({}, "echo $MASTER_ADDR");
   alone.env_changes.insert(alone.env_changes.end(), variables.begin(), variables.end());
   EXPECT_EQ(run(alone).out, "127.0.0.1\n") << "on one node they may be left over";
@@ -203,13 +224,13 @@ TEST(Launch, TakesNodesFromASlurmStepOfLaunchers) {
                                                         {"SLURM_LOCALID", "0"},
                                                         {"SLURM_STEP_NUM_TASKS", "2"},
                                                         {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
-                                                        {"SLURM_STEP_NODELIST", "node[08-09]"}})
+                                                        {"SLURM_STEP_NODELIST", "localhost,node09"}})
     options.env_changes.emplace_back(name, value);
-  EXPECT_EQ(lines(run(options).out), (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at node08",
-                                                                 "[rank 3] 3/4 local 1/2 node 1 at node08"}));
-  ProcessOptions with_nodes = launch({"--nnodes", "2", "--rdzv-endpoint", "head:7"}, kShowRanks);
+  EXPECT_EQ(lines(run(options).out), (std::multiset<std::string>{"[rank 2] 2/4 local 0/2 node 1 at localhost",
+                                                                 "[rank 3] 3/4 local 1/2 node 1 at localhost"}));
+  ProcessOptions with_nodes = launch({"--nnodes", "2", "--rdzv-endpoint", "192.0.2.1:7"}, kShowRanks);
   with_nodes.env_changes = options.env_changes;
-  EXPECT_EQ(lines(run(with_nodes).out), (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at head"}))
+  EXPECT_EQ(lines(run(with_nodes).out), (std::multiset<std::string>{"[rank 1] 1/2 local 0/1 node 1 at 192.0.2.1"}))
       << "scripts for torchrun name nodes and endpoint, and leave the index of the node to SLURM";
   options.env_changes.emplace_back("SLURM_STEP_TASKS_PER_NODE", "2");
   options.env_changes.emplace_back("SLURM_NODEID", "0");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "doctor/sockets.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
 #include "hw/signs_of_life.h"
@@ -272,6 +274,30 @@ NodePlace find_place(const LaunchOptions& values) {
   return place;
 }
 
+/// Of several nodes: ranks would wait minutes for a host that nobody knows. A name is asked for some seconds, since
+/// clusters that start node 0 at the same time may not know it at once.
+void check_address(const NodePlace& place) {
+  if (place.num_nodes == 1) return;
+  constexpr int kTries = 11;
+  constexpr std::chrono::milliseconds kPause{500};
+  std::string reason;
+  std::vector<std::string> addresses;
+  for (int attempt = 0; attempt < kTries && addresses.empty(); ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(kPause);
+    addresses = doctor::resolve(place.address, reason);
+  }
+  if (addresses.empty())
+    throw CommError(fmt::format("launch: the host '{}', where the ranks are to meet, cannot be resolved: {}",
+                                place.address, reason),
+                    "name node 0 in --rdzv-endpoint (or MASTER_ADDR) as this node knows it, or by its address");
+  if (place.node_rank == 0 && !doctor::are_own(addresses))
+    core::log_warning(
+        "launch: '{}' ({}) is no address of this machine, on which rank 0 runs: the other nodes wait elsewhere, unless "
+        "it leads here (as into a container); else name this host in --rdzv-endpoint, or start its node with "
+        "--node-rank 0",
+        place.address, addresses.front());
+}
+
 /// Makes sure that rank 0 can listen, where rank 0 runs on this node.
 void settle_port(NodePlace& place) {
   if (place.port == 0)
@@ -369,6 +395,7 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
   if (values.program.empty())
     if (const auto code = answer_without_ranks(command, place.num_nodes * local_size, local_size)) return *code;
   const core::TempDir error_folder("lockstep-launch");
+  check_address(place);
   settle_port(place);
   settle_secret(place);
   std::vector<RankCommand> ranks;
