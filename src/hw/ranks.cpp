@@ -209,11 +209,13 @@ std::optional<RankInfo> from_slurm_or_inner_mpi(const Variables& env) {
 RankInfo single_rank(const Variables& env) {
   RankInfo info;
   const auto tasks = env.text("SLURM_JOB_ID") ? env.count("SLURM_NTASKS") : std::nullopt;
-  if (tasks && *tasks > 1)
+  if (tasks && *tasks > 1) {
+    info.num_unused_tasks = *tasks;
     info.warnings.push_back(
         fmt::format("hw: this is the batch shell of a job with SLURM_NTASKS={}, not a task of srun: running as one "
                     "process; start with `srun lockstep ...` to use all of them",
                     *tasks));
+  }
   return info;
 }
 

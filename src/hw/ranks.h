@@ -36,6 +36,7 @@ struct RankInfo {
   int attempt = 0;  ///< Restarts so far (torchrun's or SLURM's count): prefix keys of the store with it.
   /// Above 0 for a requeued SLURM job, whoever started the ranks: implies --resume latest.
   int slurm_restart_count = 0;
+  int num_unused_tasks = 0;             ///< Tasks of a SLURM job in whose batch shell this is one process; 0 elsewhere.
   std::string job_id{};                 ///< SLURM's, empty elsewhere.
   std::string source = "single";        ///< "flags", "torchrun", "slurm", "openmpi", "pmi" or "single".
   std::vector<std::string> warnings{};  ///< For the log of the run.

@@ -575,6 +575,22 @@ TEST(OptionCommands, RecipesOfLargeClipModelsFitTheirDevices) {
   }
 }
 
+TEST(OptionCommands, ADryRunInTheShellOfASlurmJobWarnsAsTheRunDoes) {
+  const auto warnings_with = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> args = {"train",        "clip", "--dataset-type", "synthetic", "--train-num-samples", "64",
+                                     "--batch-size", "4",    "--dry-run",      "--json"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    const ProgramResult result = run_lockstep(
+        args, {{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", std::nullopt}, {"RANK", std::nullopt}});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out)["warnings"].dump();
+  };
+  const std::string warnings = warnings_with({});
+  EXPECT_TRUE(holds(warnings, "SLURM_NTASKS=8, not a task of srun")) << warnings;
+  EXPECT_TRUE(holds(warnings, "--world-size 8 here plans for all of them")) << warnings;
+  EXPECT_FALSE(holds(warnings_with({"--world-size", "8"}), "SLURM_NTASKS"));
+}
+
 TEST(OptionCommands, AMissingEngineIsAnEnvironmentError) {
   const FakeEngine fake;
   std::filesystem::remove(fake.path() / "lockstep-engine");

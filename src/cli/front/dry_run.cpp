@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/options.h"
@@ -14,14 +16,19 @@ namespace {
 
 constexpr size_t kPageWidth = 80;
 
-/// --world-size, or what `lockstep launch`, explicit flags, another launcher or SLURM say.
-tasks::WorldSize guess_world(const config::RunOptions& options, const std::optional<tasks::WorldSize>& launched) {
+/// --world-size, or what `lockstep launch`, explicit flags, another launcher or SLURM say; with the warnings of a run.
+tasks::WorldSize guess_world(const config::RunOptions& options, const std::optional<tasks::WorldSize>& launched,
+                             std::vector<std::string>& warnings) {
   if (options.world_size) return {*options.world_size, "--world-size", 0};
   if (launched) return *launched;
   hw::RankFlags flags;
   if (options.dist_rank) flags.rank = static_cast<int>(*options.dist_rank);
   if (options.dist_world_size) flags.world_size = static_cast<int>(*options.dist_world_size);
   const hw::RankInfo info = hw::discover_ranks(flags, hw::process_env());
+  for (const std::string& warning : info.warnings)
+    warnings.push_back(info.num_unused_tasks == 0 ? warning
+                                                  : fmt::format("{}; --world-size {} here plans for all of them",
+                                                                warning, info.num_unused_tasks));
   return {info.world_size, info.source, info.local_world_size};
 }
 
@@ -39,8 +46,9 @@ std::string option_entry(const core::Option& option) {
 
 int print_dry_run(const commands::ParsedCommand& command, const std::optional<tasks::WorldSize>& launched) {
   const config::RunOptions& options = command.task->options();
-  tasks::DryRunPage page = command.task->dry_run(*command.set, guess_world(options, launched));
-  page.warnings.insert(page.warnings.begin(), command.warnings.begin(), command.warnings.end());
+  std::vector<std::string> warnings = command.warnings;
+  tasks::DryRunPage page = command.task->dry_run(*command.set, guess_world(options, launched, warnings));
+  page.warnings.insert(page.warnings.begin(), warnings.begin(), warnings.end());
   page.warnings.insert(page.warnings.end(), page.missing.begin(), page.missing.end());
   // A question about another machine is answered all the same: what it needs may lie there.
   const bool is_asked_of_here = !options.world_size;
