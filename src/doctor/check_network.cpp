@@ -1,4 +1,6 @@
 // Interfaces, InfiniBand, and the variables that NCCL and Gloo read.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -239,6 +241,17 @@ bool names_a_card(std::string text, const std::vector<Port>& ports) {
   return false;
 }
 
+/// Why the library that NCCL and others speak to InfiniBand with cannot be loaded; "" where it can.
+std::string verbs_problem() {
+  void* library = ::dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library != nullptr) {
+    ::dlclose(library);
+    return "";
+  }
+  const char* reason = ::dlerror();
+  return reason == nullptr ? "the loader does not say why" : reason;
+}
+
 }  // namespace
 
 const hw::SystemSpec* system_here(const Question& question) {
@@ -299,6 +312,9 @@ void check_infiniband(const Question& question, Report& report) {
     report.ok(list);
   if (disabled == "1" && num_active > 0)
     report.warning("NCCL_IB_DISABLE=1 although InfiniBand is active: NCCL uses TCP", "set NCCL_IB_DISABLE=0");
+  else if (const std::string problem = num_active > 0 ? verbs_problem() : ""; !problem.empty())
+    report.warning(fmt::format("InfiniBand is active, but its library cannot be loaded ({}): NCCL uses TCP", problem),
+                   "install libibverbs1 and ibverbs-providers (their names on Debian), in containers into the image");
 }
 
 }  // namespace lockstep::doctor

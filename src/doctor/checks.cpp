@@ -17,7 +17,9 @@ constexpr CheckInfo kChecks[] = {
      ExitCode::kCommunication, check_interfaces},
     {"variables", "variables of NCCL, Gloo, CUDA and OpenMP that are known faults, here or on the system",
      ExitCode::kEnvironment, check_variables},
-    {"infiniband", "InfiniBand ports that are not active, cards that NCCL_IB_HCA names and that are not here",
+    {"infiniband",
+     "InfiniBand ports that are not active, cards that NCCL_IB_HCA names and that are not here, a libibverbs that "
+     "cannot be loaded",
      ExitCode::kCommunication, check_infiniband},
     {"libtorch", "a LibTorch that the engine does not find, or that is not the one it was built for",
      ExitCode::kEnvironment, check_libtorch},

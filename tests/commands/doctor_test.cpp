@@ -1,7 +1,9 @@
 // `lockstep doctor`: each fault is made, and must be found with what was measured and what to change.
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -164,6 +166,32 @@ TEST(Doctor, InterfacesAndCards) {
   EXPECT_TRUE(holds(absent.found("warning", "infiniband"), "1 of 2 InfiniBand ports are active"));
   EXPECT_TRUE(holds(with({{"NCCL_IB_HCA", "hfi1"}}).found("error", "infiniband"), "names no InfiniBand card"));
   EXPECT_TRUE(holds(with({{"NCCL_IB_DISABLE", "1"}}).found("warning", "infiniband"), "NCCL uses TCP"));
+}
+
+/// Containers often have none: NCCL then uses TCP without a word.
+TEST(Doctor, InfiniBandWithoutItsLibrary) {
+  const core::TempDir folder;
+  const fs::path port = folder.path() / "sys/class/infiniband/mlx5_0/ports/1", library = folder.path() / "lib";
+  fs::create_directories(port);
+  fs::create_directories(folder.path() / "dev/shm");
+  fs::create_directories(library);
+  core::write_file_atomic(port / "state", "4: ACTIVE\n");
+  core::write_file_atomic(library / "libibverbs.so.1", "no library");
+  const auto found = [&](const std::string& disabled) {
+    return doctor({}, {{"LOCKSTEP_SYSTEM_ROOT", folder.path().string()},
+                       {"LD_LIBRARY_PATH", library.string()},
+                       {"NCCL_IB_DISABLE", disabled}})
+        .found("warning", "infiniband");
+  };
+  const std::string broken = found("0");
+  EXPECT_TRUE(holds(broken, "InfiniBand is active, but its library cannot be loaded (")) << broken;
+  EXPECT_TRUE(holds(broken, "-> install libibverbs1 and ibverbs-providers")) << broken;
+  EXPECT_FALSE(holds(found("1"), "its library cannot be loaded")) << "NCCL does not ask for it";
+  Dl_info standard_library{};  // any that loads will do
+  ASSERT_NE(::dladdr(reinterpret_cast<const void*>(&::getpid), &standard_library), 0);
+  fs::remove(library / "libibverbs.so.1");
+  fs::create_symlink(fs::canonical(standard_library.dli_fname), library / "libibverbs.so.1");
+  EXPECT_EQ(found("0"), "");
 }
 
 TEST(Doctor, GpusThatAVariableHides) {
