@@ -178,12 +178,13 @@ void note_first_failure(const fs::path& folder, const FirstFailure& failure) {
     Json status = core::read_json_file(path);
     if (!status.is_object()) return;
     status["first_failing_rank"] = failure.rank;
-    const std::string cause = fmt::format("rank {} ended with {}", failure.rank, failure.text);
+    const std::string cause = failure.text.empty() ? fmt::format("rank {} was lost", failure.rank)
+                                                   : fmt::format("rank {} ended with {}", failure.rank, failure.text);
     const core::Json state = status.value("state", core::Json(nullptr));
     if (state == to_text(RunState::kRunning)) {
       end_in_failure(status, folder, failure.exit_code, cause);
     } else if (status.value("exit_code", core::Json(nullptr)) == static_cast<int>(ExitCode::kCommunication) &&
-               failure.rank != 0) {  // rank 0 only noticed it
+               failure.rank != 0 && !failure.text.empty()) {  // rank 0 only noticed it
       status["exit_code"] = failure.exit_code;
       const core::Json noticed = status.value("message", core::Json(nullptr));
       status["message"] = noticed.is_string() ? fmt::format("{}; then {}", cause, noticed.get<std::string>()) : cause;

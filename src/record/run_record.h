@@ -31,12 +31,12 @@ struct RunEnd {
 struct FirstFailure {
   int rank = 0;
   int exit_code = 1;
-  std::string text{};  ///< "exit code 4, data error", "signal 9"
+  std::string text{};  ///< "exit code 4, data error", "signal 9"; "": how it ended is not known.
 };
 
 /// Adds to status.json which rank failed first; a run that still says it is running (its rank 0 died without a word)
-/// becomes a failed one, and one whose rank 0 only lost its peer (code 3) gets the code and message of the cause. Only
-/// after all ranks have ended. Nothing happens where there is no status.json that can be read.
+/// becomes a failed one, and one whose rank 0 only lost its peer (code 3) gets the code and message of the cause, where
+/// that is known. Only after all ranks have ended. Nothing happens where there is no status.json that can be read.
 void note_first_failure(const std::filesystem::path& folder, const FirstFailure& failure);
 
 /// What another rank does where there is no launcher: a run that says it is running, but whose rank 0 is gone from this

@@ -414,6 +414,26 @@ TEST(Launch, ARecordWhoseWriterIsStoppedIsEnded) {
   EXPECT_NE(log.find(why), std::string::npos) << log;
 }
 
+/// The other launcher is gone with its node: only what rank 0 says tells which rank was lost.
+TEST(Launch, ARankLostOnAnotherNodeIsNotedWithWhatToDo) {
+  const core::TempDir folder;
+  const std::string run_folder = folder.path().string(), status = run_folder + "/status.json";
+  const std::string script = "printf %s " + run_folder +
+                             " > $LOCKSTEP_RUN_FOLDER_FILE; echo '{\"state\": \"failed\", \"exit_code\": 3, " +
+                             "\"message\": \"lost\"}' > " + status +
+                             "; echo 'error: comm: all_reduce #4 failed after 3.0 s; rank 1 (pid 7 on n9) does not "
+                             "answer any more' >&2; exit 3";
+  const CommandResult result =
+      run(launch({"--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "127.0.0.1:29514"}, script));
+  EXPECT_EQ(result.status.code, 3) << result.err;
+  EXPECT_NE(result.err.find("was the first here to lose another rank"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("\n  hint: "), std::string::npos) << result.err;
+  const core::Json found = core::parse_json(core::read_file(status), status);
+  EXPECT_EQ(found.at("first_failing_rank"), 1) << found.dump();
+  EXPECT_EQ(found.at("message"), "lost") << found.dump();
+  EXPECT_EQ(found.at("exit_code"), 3) << found.dump();
+}
+
 TEST(Launch, ARankThatIgnoresSigtermIsKilledWithItsChildren) {
   const core::TempDir folder;
   const std::string ready = (folder.path() / "ready").string();

@@ -152,6 +152,17 @@ std::string message_of_tail(const std::deque<std::string>& tail) {
   return message;
 }
 
+/// The first rank that the message of another one names as silent (comm/rank_report.cpp).
+std::optional<int64_t> silent_rank_of(const std::string& message) {
+  constexpr std::string_view kName = "rank ";
+  const size_t end = message.find(") does not answer any more");
+  const size_t pid = end == std::string::npos ? end : message.rfind(" (pid ", end);
+  const size_t name = pid == std::string::npos ? pid : message.rfind(kName, pid);
+  if (name == std::string::npos) return std::nullopt;
+  const size_t number = name + kName.size();
+  return core::parse_int(std::string_view(message).substr(number, pid - number));
+}
+
 class RankGroup {
  public:
   RankGroup(const std::vector<RankCommand>& commands, const GroupConfig& config);
@@ -406,11 +417,12 @@ std::string flags_to_resume(const std::filesystem::path& run_folder) {
   return config::flags_to_resume(given_name, given_save, run_folder.filename().string());
 }
 
-/// What to do about a run that lost a rank to no error of its own.
+/// What to do about a run that lost a rank, here or on another node, to no error of its own.
 std::string RankGroup::advice(const Rank& first) const {
   std::error_code failure;
   const bool is_run = !config_.run_folder_file.empty() && std::filesystem::exists(config_.run_folder_file, failure);
-  if (!is_run || (first.status && first.status->signal == 0)) return "";
+  const bool has_own_error = first.status && first.status->signal == 0 && first.verdict != Verdict::kLostPeer;
+  if (!is_run || has_own_error) return "";
   const std::filesystem::path run_folder = core::read_file(config_.run_folder_file);
   return "\n  hint: " + checkpoint::how_to_continue(run_folder, flags_to_resume(run_folder));
 }
@@ -462,10 +474,16 @@ void RankGroup::note_in_record(const Rank& first) const {
   if (first.is_silent()) told.text = fmt::format("{}: {}", first.status->text(), first.accusation);
   if (first.verdict == Verdict::kLostPeer) {  // who failed first was on another node, or is silent
     const Rank& writer = ranks_.front();
-    if (writer.rank != 0 || !writer.was_killed) return;
-    told = {.rank = 0,
-            .exit_code = writer.status->shell_code(),
-            .text = writer.status->text() + ": it was still there after SIGTERM and was killed by launch"};
+    if (writer.rank != 0) return;
+    if (writer.was_killed) {
+      told = {.rank = 0,
+              .exit_code = writer.status->shell_code(),
+              .text = writer.status->text() + ": it was still there after SIGTERM and was killed by launch"};
+    } else {
+      const auto lost = silent_rank_of(message_of(first));
+      if (!lost) return;
+      told = {.rank = static_cast<int>(*lost), .exit_code = kLostPeerCode};
+    }
   }
   record::note_first_failure(run_folder, told);
 }
