@@ -35,9 +35,7 @@ hw::RankInfo place_or_single(const Question& question) {
 /// How many GPUs LibTorch would count with the driver that answers.
 int usable_gpus(const Question& question, const hw::GpuMachine& machine) {
   if (machine.driver.cuda_version / 1000 < question.needed_cuda / 1000) return 0;
-  const auto& visible = question.visible_devices;
-  const int num_gpus = static_cast<int>(machine.driver.gpus.size());
-  return visible ? std::min(num_gpus, static_cast<int>(core::split(*visible, ",").size())) : num_gpus;
+  return hw::num_visible_gpus(question.visible_devices, machine.driver);
 }
 
 std::string limit_text(rlim_t value) { return value == RLIM_INFINITY ? "unlimited" : fmt::format("{}", value); }
@@ -87,7 +85,7 @@ void check_gpus(const Question& question, Report& report) {
   const hw::RankInfo place = place_or_single(question);
   const hw::GpuQuestion gpus{.request = question.device,
                              .backend = question.backend,
-                             .num_usable = is_here && !is_hidden ? usable_gpus(question, machine) : 0,
+                             .num_usable = usable_gpus(question, machine),
                              .needed_cuda = question.needed_cuda,
                              .visible_devices = visible,
                              .local_rank = place.local_rank,

@@ -251,6 +251,12 @@ bool hides_all_gpus(const std::optional<std::string>& visible_devices) {
   return text.empty() || text == "-1" || text == "NoDevFiles" || text == "void";
 }
 
+int num_visible_gpus(const std::optional<std::string>& visible_devices, const DriverAnswer& driver) {
+  if (hides_all_gpus(visible_devices)) return 0;
+  const int num_gpus = static_cast<int>(driver.gpus.size());
+  return visible_devices ? std::min(num_gpus, static_cast<int>(core::split(*visible_devices, ",").size())) : num_gpus;
+}
+
 std::string oldest_driver(int cuda_version) {
   constexpr int kMajor = 1000;
   switch (cuda_version / kMajor) {

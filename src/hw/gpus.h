@@ -76,6 +76,9 @@ std::optional<std::string> visible_devices();
 /// Whether CUDA_VISIBLE_DEVICES hides every GPU: "", "-1" and what SLURM sets where a job asked for none.
 bool hides_all_gpus(const std::optional<std::string>& visible_devices);
 
+/// How many of the driver's GPUs CUDA_VISIBLE_DEVICES leaves.
+int num_visible_gpus(const std::optional<std::string>& visible_devices, const DriverAnswer& driver);
+
 /// The oldest branch of drivers for a version of CUDA (13000): "580". Source: CUDA Toolkit release notes, minimum
 /// driver for minor version compatibility.
 std::string oldest_driver(int cuda_version);

@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/process.h"
 #include "core/strings.h"
+#include "hw/device.h"
 #include "hw/signs_of_life.h"
 
 namespace lockstep {
@@ -113,6 +114,26 @@ TEST(Launch, RanksKnowWhoTheyAre) {
   EXPECT_EQ(lines(result.out), (std::multiset<std::string>{"0/3 local 0/3 node 0 at 127.0.0.1",
                                                            "[rank 1] 1/3 local 1/3 node 0 at 127.0.0.1",
                                                            "[rank 2] 2/3 local 2/3 node 0 at 127.0.0.1"}));
+}
+
+TEST(Launch, RanksAreCountedByCoresOrGpusAsTorchrunDoes) {
+  const CommandResult cores = run(launch({"--nproc_per_node=cpu"}, "echo $LOCAL_WORLD_SIZE"));
+  EXPECT_EQ(cores.status.shell_code(), 0) << cores.err;
+  const auto num_cores = static_cast<size_t>(hw::usable_cpu_cores());
+  EXPECT_EQ(lines(cores.out).size(), num_cores) << cores.out;
+  ProcessOptions by_variable = launch({}, "echo $LOCAL_WORLD_SIZE");
+  by_variable.env_changes.emplace_back("PET_NPROC_PER_NODE", "cpu");
+  EXPECT_EQ(lines(run(by_variable).out).size(), num_cores);
+  ProcessOptions hidden = launch({"--nproc-per-node", "gpu"}, "echo started");
+  hidden.env_changes.emplace_back("CUDA_VISIBLE_DEVICES", "");
+  const CommandResult without = run(hidden);
+  EXPECT_EQ(without.status.shell_code(), 6) << without.err;
+  EXPECT_NE(without.err.find("--nproc-per-node gpu was asked for, and this machine shows no GPU"), std::string::npos)
+      << without.err;
+  EXPECT_EQ(without.out, "");
+  const CommandResult automatic = run(launch({"--nproc-per-node", "auto"}, "echo started"));
+  EXPECT_EQ(automatic.status.shell_code(), 2) << automatic.err;
+  EXPECT_NE(automatic.err.find("hint: write gpu for one rank on each GPU"), std::string::npos) << automatic.err;
 }
 
 TEST(Launch, OneNodeOfSeveral) {

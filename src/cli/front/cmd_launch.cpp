@@ -27,6 +27,7 @@
 #include "core/strings.h"
 #include "doctor/sockets.h"
 #include "hw/device.h"
+#include "hw/gpus.h"
 #include "hw/ranks.h"
 #include "hw/signs_of_life.h"
 #include "tasks/tasks.h"
@@ -35,7 +36,7 @@ namespace lockstep::cli {
 namespace {
 
 struct LaunchOptions {
-  int64_t nproc_per_node = 1;
+  std::string nproc_per_node = "1";
   std::optional<int64_t> nnodes{};
   std::optional<int64_t> node_rank{};
   std::string rdzv_endpoint{};
@@ -53,7 +54,9 @@ core::OptionSet declare_options(LaunchOptions& values) {
       "The command follows after --: lockstep launch --nproc-per-node 4 -- train clip ...");
   options.group("Ranks");
   options.add("nproc-per-node", &values.nproc_per_node,
-              {.help = "Ranks to start on this node.", .unit = "ranks", .min = 1, .max = 4096});
+              {.help = "Ranks to start on this node: a number, gpu (one for each visible GPU) or cpu (one for each "
+                       "core that may be used).",
+               .metavar = "N|gpu|cpu"});
   options.add("nnodes", &values.nnodes,
               {.help = "Nodes that take part; each runs its own launcher with the same options. Inside a SLURM step "
                        "with one task per "
@@ -129,9 +132,8 @@ void fill_number(std::optional<int64_t>& field, std::initializer_list<const char
 /// Flags that are missing, from variables: torchrun's own (PET_NNODES and so on), and with several nodes those that
 /// scripts for it set. On one node MASTER_ADDR and MASTER_PORT may be leftovers of another job.
 void fill_from_environment(LaunchOptions& values, bool has_nproc) {
-  std::optional<int64_t> nproc;
-  if (!has_nproc) fill_number(nproc, {"PET_NPROC_PER_NODE"}, 1, 4096);
-  if (nproc) values.nproc_per_node = *nproc;
+  if (const auto nproc = first_variable({"PET_NPROC_PER_NODE"}); nproc && !has_nproc)
+    values.nproc_per_node = core::trim(nproc->second);
   fill_number(values.nnodes, {"PET_NNODES"}, 1, 100000);
   const bool is_several = values.nnodes.value_or(1) > 1, has_endpoint = !values.rdzv_endpoint.empty();
   if (!has_endpoint)
@@ -144,6 +146,24 @@ void fill_from_environment(LaunchOptions& values, bool has_nproc) {
   fill_number(values.master_port, {"PET_MASTER_PORT", "MASTER_PORT"}, 1, 65535);
   constexpr int64_t kTorchrunPort = 29500;
   if (!values.master_addr.empty() && !values.master_port) values.master_port = kTorchrunPort;
+}
+
+/// Of --nproc-per-node, as torchrun takes it but for `auto`, which hides that a node's GPUs are missing.
+int num_local_ranks(const std::string& text) {
+  constexpr int64_t kMost = 4096;
+  if (text == "cpu") return hw::usable_cpu_cores();
+  if (text == "gpu") {
+    const int num_gpus = hw::num_visible_gpus(hw::visible_devices(), hw::ask_driver());
+    if (num_gpus == 0) throw hw::without_gpu("--nproc-per-node gpu", "a number of ranks");
+    return num_gpus;
+  }
+  const auto number = core::parse_int(text);
+  if (!number || *number < 1 || *number > kMost)
+    throw UsageError(
+        fmt::format("launch: --nproc-per-node '{}' is neither an integer in [1, {}] nor gpu or cpu", text, kMost),
+        text == "auto" ? "write gpu for one rank on each GPU, cpu for one on each core, or how many ranks are wanted"
+                       : "for example --nproc-per-node 4, or --nproc-per-node gpu");
+  return static_cast<int>(*number);
 }
 
 /// Splits the arguments into our flags and the command, at "--" or at the first word that is no flag's value.
@@ -391,7 +411,7 @@ int cmd_launch(const commands::ParsedCommand& parsed_command) {
   fill_from_environment(values, options.is_given("nproc-per-node"));
   const std::vector<std::string> argv = command_line(values, command);
   NodePlace place = find_place(values);
-  const int local_size = static_cast<int>(values.nproc_per_node);
+  const int local_size = num_local_ranks(values.nproc_per_node);
   if (values.program.empty())
     if (const auto code = answer_without_ranks(command, place.num_nodes * local_size, local_size)) return *code;
   const core::TempDir error_folder("lockstep-launch");

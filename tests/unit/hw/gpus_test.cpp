@@ -234,6 +234,16 @@ TEST(ChosenDevice, MoreLocalRanksThanGpusAreRefused) {
   EXPECT_EQ(refusal(question, machine_with({kGpu, kOther})), "");
 }
 
+TEST(VisibleGpus, AreThoseOfTheDriverThatTheVariableLeaves) {
+  const DriverAnswer both = machine_with({kGpu, kOther}).driver;
+  EXPECT_EQ(num_visible_gpus(std::nullopt, both), 2);
+  EXPECT_EQ(num_visible_gpus("1", both), 1);
+  EXPECT_EQ(num_visible_gpus("0,1", both), 2);
+  EXPECT_EQ(num_visible_gpus("", both), 0);
+  EXPECT_EQ(num_visible_gpus("-1", both), 0);
+  EXPECT_EQ(num_visible_gpus(std::nullopt, {}), 0);
+}
+
 TEST(GpuKey, IsTheSameForTheSameGpuOnly) {
   const DriverAnswer both = machine_with({kGpu, kOther}).driver, first = machine_with({kGpu}).driver;
   EXPECT_NE(gpu_key(0, std::nullopt, both), gpu_key(1, std::nullopt, both));
