@@ -12,6 +12,7 @@ struct ForwardContext {
   bool updates_statistics = true;
   /// The micro-batch ran before in this step: the features of a teacher are there already, and nothing counts twice.
   bool is_rerun = false;
+  bool keeps_padding = false;  ///< Tokens for a decoder come for all columns of texts, trailing padding among them.
 };
 
 }  // namespace lockstep::models

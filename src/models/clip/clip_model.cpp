@@ -63,7 +63,9 @@ at::Tensor ClipModel::next_token_logits(const at::Tensor& image_BSD, const at::T
 CaptionedPairs ClipModel::encode_pairs(const at::Tensor& image_BCYX, const at::Tensor& text_BT, CountedTokens counted) {
   LOCKSTEP_CHECK(decoder_ != nullptr, "captions of a model without a decoder");
   const ImageFeatures image = visual_->forward_with_tokens(image_BCYX, context());
-  const TextFeatures text = text_->forward_with_tokens(text_BT, context());
+  ForwardContext text_context = context();
+  text_context.keeps_padding = counted == CountedTokens::kAll;
+  const TextFeatures text = text_->forward_with_tokens(text_BT, text_context);
   const int64_t num_targets = text.tokens_BTD.size(1) - 1;
   const at::Tensor hidden_BTD = decoder_->forward(image.tokens_BTD, text.tokens_BTD.narrow(1, 0, num_targets));
   const at::Tensor target_BT = text_BT.narrow(1, 1, num_targets);

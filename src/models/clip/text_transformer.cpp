@@ -94,11 +94,11 @@ at::Tensor TextTransformer::class_token_mask(const at::Tensor& text_BT, const at
       .masked_fill(is_seen_BS.logical_not().view({batch, 1, 1, rows}), hidden);
 }
 
-TextFeatures TextTransformer::forward_with_tokens(const at::Tensor& text_BT, const ForwardContext&) {
+TextFeatures TextTransformer::forward_with_tokens(const at::Tensor& text_BT, const ForwardContext& context) {
   LOCKSTEP_CHECK(shape_.has_class_token, "tokens are asked of a text tower without a class token");
   LOCKSTEP_CHECK(text_BT.dim() == 2 && text_BT.size(1) <= shape_.context_length, "{} columns, expected at most {}",
                  text_BT.size(1), shape_.context_length);
-  const at::Tensor used_BT = without_padding(text_BT);
+  const at::Tensor used_BT = context.keeps_padding ? text_BT : without_padding(text_BT);
   const at::Tensor embedded_BSD = embed(used_BT);
   const at::Tensor x_BSD = transformer_.forward(embedded_BSD, class_token_mask(used_BT, embedded_BSD.options()));
   const at::Tensor class_BD = x_BSD.select(1, used_BT.size(1));
