@@ -430,7 +430,8 @@ TEST(DoctorOfRanks, ARankWithAnotherProgram) {
   ASSERT_FALSE(commit.empty());
   ASSERT_NE(program.find(commit), std::string::npos);
   program = core::replace_all(program, commit, other_commit);
-  const fs::path copy = folder.path() / "lockstep";
+  const fs::path copy = folder.path() / "lockstep", engine = LOCKSTEP_BUILD_DIR "/lockstep-engine";
+  if (fs::exists(engine)) fs::create_symlink(engine, folder.path() / "lockstep-engine");
   core::write_file_atomic(copy, program);
   fs::permissions(copy, fs::perms::owner_all);
   const Examined result =

@@ -381,7 +381,7 @@ TEST(CheckpointCounts, CallsToTheStoreAreNoneInSteps) {
       const int64_t n = 2 * dp, of_world = n * (2 * n + 1), of_tensors = n / 2 * 2 * 5, of_data = 2 * dp * (2 * dp + 1);
       EXPECT_EQ(use.total("joining"), 9 * n + of_world);
       EXPECT_EQ(use.total("groups"), of_tensors + of_data);
-      EXPECT_EQ(use.total("restoring"), is_resume ? 3 * n + 5 : 1);
+      EXPECT_EQ(use.total("restoring"), is_resume ? 3 * n + 6 : 1);
       EXPECT_EQ(use.total("saving"), is_resume ? 0 : 1);
       EXPECT_EQ(use.total("building"), 0);
       EXPECT_EQ(use.total("steps"), 0);
