@@ -468,8 +468,8 @@ std::string instead_of_damaged(const std::filesystem::path& folder) {
   const std::filesystem::path checkpoints = (folder / "").lexically_normal().parent_path().parent_path();
   if (checkpoints.filename() != "checkpoints") return "copy it again, or name another checkpoint";
   const std::string run = checkpoints.parent_path().string();
-  return fmt::format("copy it again, or name another checkpoint of this run: `lockstep ckpt list {}` shows them",
-                     "'" + (run.empty() ? "." : run) + "'");
+  return fmt::format("copy it again, or name another checkpoint of this run: `lockstep ckpt list '{}'` shows them",
+                     run.empty() ? "." : run);
 }
 
 }  // namespace lockstep::checkpoint

@@ -256,6 +256,13 @@ class AcceleratorFixture : public TrainFixture {
             << metric;
       }
   }
+  /// Of the run "fault", in which another rank failed: this one ended for that reason, and the record says so.
+  void expect_noticed(const ProgramResult& survivor, const char* text) const {
+    EXPECT_FALSE(survivor.timed_out);
+    EXPECT_EQ(survivor.exit_code, 3) << survivor.err;
+    EXPECT_NE(survivor.err.find(text), std::string::npos) << survivor.err;
+    EXPECT_EQ(record::read_status(logs_.path() / "fault").state, "failed");
+  }
   /// The last checkpoints hold the same files of tensors, those of each rank among them, with the same bytes.
   void expect_same_files(const std::string& name, const std::string& want) const {
     const auto tensors = [&](const std::string& run) {

@@ -220,7 +220,7 @@ TEST(Doctor, GpusThatTheCommandAsksForInVain) {
   fs::create_directories(folder.path() / "dev/shm");
   core::write_file_atomic(gpu / "vendor", "0x10de\n");
   core::write_file_atomic(gpu / "class", "0x030200\n");
-  const auto asking = [&](const Args& flags, EnvChanges changes) {
+  const auto asking = [&](const Args& flags, const EnvChanges& changes) {
     Args args{"--logs",    folder.path().string(), "--", "train",        "clip", "--dataset-type",
               "synthetic", "--train-num-samples",  "16", "--batch-size", "4"};
     args.insert(args.end(), flags.begin(), flags.end());

@@ -104,12 +104,6 @@ class NcclFaults : public NcclRanks {
         2, clip_args("fault", {"--local-loss", "--gather-with-grad", "--dist-timeout", timeout_s}),
         {{"LOCKSTEP_FAULT", fmt::format("{} rank={} from=2", kind, rank)}, {"LOCKSTEP_RUN_FOLDER_FILE", {}}});
   }
-  void expect_noticed(const ProgramResult& survivor, const char* text) const {
-    EXPECT_FALSE(survivor.timed_out);
-    EXPECT_EQ(survivor.exit_code, 3) << survivor.err;
-    EXPECT_NE(survivor.err.find(text), std::string::npos) << survivor.err;
-    EXPECT_EQ(record::read_status(logs_.path() / "fault").state, "failed");
-  }
 };
 
 TEST_F(NcclFaults, RankThatThrows) {

@@ -77,9 +77,6 @@ EncodedSet encode_all(const EncoderContext& context, data::Loader& loader, at::D
   const auto device = context.engine.mover().device();
   EncodedSet set;
   set.num_samples = total_over_ranks(parts.num_samples, context.data_axis, device);
-  if (context.engine.network().has_captions() && set.num_samples > 0)
-    set.caption_loss =
-        total_over_ranks(parts.caption_loss_sum, context.data_axis, device) / static_cast<double>(set.num_samples);
   const auto join = [&](const std::vector<at::Tensor>& own, bool wanted, at::IntArrayRef row, at::ScalarType dtype) {
     if (!wanted || set.num_samples == 0) return at::Tensor();
     const auto rows = concatenated(own, row, at::TensorOptions(dtype).device(device));
@@ -96,6 +93,9 @@ EncodedSet encode_all(const EncoderContext& context, data::Loader& loader, at::D
   set.image_NE = join(parts.image, w[0] > 0, {w[0]}, at::kFloat);
   set.text_NE = join(parts.text, w[1] > 0, {w[1]}, at::kFloat);
   set.label_N = join(parts.label, w[2] > 0, {}, at::kLong);
+  if (context.engine.network().has_captions() && set.image_NE.defined() && set.text_NE.defined())
+    set.caption_loss =
+        total_over_ranks(parts.caption_loss_sum, context.data_axis, device) / static_cast<double>(set.num_samples);
   return set;
 }
 

@@ -3,8 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <exception>
 #include <optional>
+#include <string>
 
 #include "comm/mesh_groups.h"
 #include "config/option_checks.h"
@@ -61,16 +61,14 @@ class GptTrainingTask final : public train::TrainingTask {
 
   data::EpochSize open_data() override {
     const auto open = [&] { data_.emplace(options_, layout_, groups_.mesh.point(), device_); };
+    const auto open_first = [&] {
+      open();
+      return std::string();
+    };
     // Rank 0 makes the indices; the others find them, also on file systems without locks.
-    std::exception_ptr failure;
-    try {
-      if (world_.rank() == 0) open();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    world_.wait_for_rank_zero("it makes the indices of the tokens");
+    train::decide_on_rank_zero(world_.comm(), open_first,
+                               [&] { world_.wait_for_rank_zero("it makes the indices of the tokens"); });
     train::succeed_together(world_.comm(), [&] {
-      if (failure) std::rethrow_exception(failure);
       if (world_.rank() != 0) open();
     });
     if (world_.rank() == 0)
