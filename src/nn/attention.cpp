@@ -20,8 +20,8 @@
 
 #include "config/attention_kernel.h"
 #include "core/error.h"
-#include "nn/causal_attention.h"
 #include "nn/compute_type.h"
+#include "nn/cpu_attention.h"
 #include "nn/gpu_kernels.h"
 #include "nn/product.h"
 
@@ -112,8 +112,8 @@ at::Tensor attention(const at::Tensor& q_BHLK, const at::Tensor& k_BHTK, const a
     return at::scaled_dot_product_attention(q_BHLK, k_BHTK, v_BHTK, optional_mask, std::max(dropout.probability, 0.0),
                                             is_causal, std::nullopt, is_grouped);
   }
-  if (is_causal && has_causal_attention(q_BHLK.device(), compute_type_of(q_BHLK)))
-    return causal_attention_on_cpu(q_BHLK, k_BHTK, v_BHTK, dropout);
+  if (!mask.defined() && has_cpu_attention(q_BHLK.device(), compute_type_of(q_BHLK)))
+    return attention_on_cpu(q_BHLK, k_BHTK, v_BHTK, is_causal, dropout);
   return plain_attention(q_BHLK, k_BHTK, v_BHTK, mask, is_causal, dropout);
 }
 

@@ -14,6 +14,7 @@ namespace lockstep::nn {
 inline constexpr int64_t kFloatLanes = 16;
 using FloatVector = float __attribute__((vector_size(kFloatLanes * sizeof(float))));
 using WordVector = uint32_t __attribute__((vector_size(kFloatLanes * sizeof(uint32_t))));
+using IntVector = int32_t __attribute__((vector_size(kFloatLanes * sizeof(int32_t))));
 using HalfWordVector = uint16_t __attribute__((vector_size(kFloatLanes * sizeof(uint16_t))));
 
 template <typename To, typename From> LOCKSTEP_ALWAYS_INLINE To same_bits(const From& from) {
@@ -47,14 +48,15 @@ LOCKSTEP_ALWAYS_INLINE void store_lanes(Bfloat16Bits* to, const FloatVector& val
   std::memcpy(to, &halves, sizeof(halves));
 }
 
+LOCKSTEP_ALWAYS_INLINE IntVector lane_numbers() {
+  return IntVector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
+
 /// The first `count` numbers alone, the others `rest`.
 template <typename T> LOCKSTEP_ALWAYS_INLINE FloatVector load_some(const T* from, int64_t count, float rest = 0) {
-  FloatVector value;
   T numbers[kFloatLanes] = {};
   std::memcpy(numbers, from, static_cast<size_t>(count) * sizeof(T));
-  value = load_lanes(numbers);
-  for (int64_t lane = count; lane < kFloatLanes; ++lane) value[lane] = rest;
-  return value;
+  return lane_numbers() < static_cast<int32_t>(count) ? load_lanes(numbers) : FloatVector{} + rest;
 }
 template <typename T> LOCKSTEP_ALWAYS_INLINE void store_some(T* to, const FloatVector& value, int64_t count) {
   T numbers[kFloatLanes];
@@ -62,13 +64,24 @@ template <typename T> LOCKSTEP_ALWAYS_INLINE void store_some(T* to, const FloatV
   std::memcpy(to, numbers, static_cast<size_t>(count) * sizeof(T));
 }
 
+/// Lane i holds lane i ^ bits.
+LOCKSTEP_ALWAYS_INLINE FloatVector exchange_lanes(const FloatVector& value, int32_t bits) {
+  return __builtin_shuffle(value, lane_numbers() ^ bits);
+}
+
 /// In pairs, so that the rounding error does not grow with the number of lanes.
-LOCKSTEP_ALWAYS_INLINE float sum_lanes(const FloatVector& value) {
-  float lanes[kFloatLanes];
-  std::memcpy(lanes, &value, sizeof(value));
-  for (int64_t half = kFloatLanes / 2; half > 0; half /= 2)
-    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  return lanes[0];
+LOCKSTEP_ALWAYS_INLINE float sum_lanes(FloatVector value) {
+  for (int32_t half = kFloatLanes / 2; half > 0; half /= 2) value += exchange_lanes(value, half);
+  return value[0];
+}
+
+/// Of numbers that are not NaN.
+LOCKSTEP_ALWAYS_INLINE float largest_lane(FloatVector value) {
+  for (int32_t half = kFloatLanes / 2; half > 0; half /= 2) {
+    const FloatVector other = exchange_lanes(value, half);
+    value = other > value ? other : value;
+  }
+  return value[0];
 }
 
 /// exp(x) within two units in the last place: 0 below -87.3, 2.4e38 above 88.4, NaN of NaN. x = n ln 2 + r with a whole

@@ -22,9 +22,7 @@ template <typename T> LOCKSTEP_ALWAYS_INLINE float largest_of(const T* logits, i
     const FloatVector value = load_lanes(logits + i);
     top = value > top ? value : top;
   }
-  float largest = kLeast;
-  for (int64_t lane = 0; lane < kFloatLanes; ++lane) largest = std::max(largest, top[lane]);
-  return largest;
+  return largest_lane(top);
 }
 
 template <typename T> LOCKSTEP_ALWAYS_INLINE float sum_of_exp(const T* logits, int64_t used, float top) {
@@ -77,6 +75,29 @@ LOCKSTEP_ALWAYS_INLINE int64_t counted_keys(const ScoreRows& shape, int64_t row)
   return shape.first_query + row % shape.queries + 1;
 }
 
+/// The vectors of a row of `used` numbers: whole ones from number 0 on, and a last one that ends with the row. It holds
+/// numbers of the whole ones again, so that rows of at least one vector are read and written by vectors alone.
+struct RowVectors {
+  LOCKSTEP_ALWAYS_INLINE explicit RowVectors(int64_t count)
+      : used(count), whole(count / kFloatLanes * kFloatLanes), last(std::max<int64_t>(0, count - kFloatLanes)) {}
+
+  template <typename T> LOCKSTEP_ALWAYS_INLINE FloatVector load_last(const T* row, float rest) const {
+    return used < kFloatLanes ? load_some(row, used, rest) : load_lanes(row + last);
+  }
+  template <typename T> LOCKSTEP_ALWAYS_INLINE void store_last(T* row, const FloatVector& value) const {
+    if (used < kFloatLanes)
+      store_some(row, value, used);
+    else
+      store_lanes(row + last, value);
+  }
+  /// 0 in place of what the whole vectors hold already.
+  LOCKSTEP_ALWAYS_INLINE FloatVector only_new(const FloatVector& value) const {
+    return lane_numbers() < static_cast<int32_t>(whole - last) ? FloatVector{} : value;
+  }
+
+  int64_t used, whole, last;
+};
+
 template <typename T>
 LOCKSTEP_ALWAYS_INLINE void causal_softmax_of(const ScoreRows& shape, int64_t begin, int64_t end, T* scores) {
   constexpr float kLeast = -std::numeric_limits<float>::infinity();
@@ -84,19 +105,25 @@ LOCKSTEP_ALWAYS_INLINE void causal_softmax_of(const ScoreRows& shape, int64_t be
   for (int64_t row = begin; row < end; ++row) {
     T* at = scores + row * shape.width;
     float* exp = exps.data();
-    const int64_t used = counted_keys(shape, row), whole = used / kFloatLanes * kFloatLanes, left = used - whole;
-    const float top = largest_of(at, used) * shape.scale;
-    FloatVector sum = exp_of(load_some(at + whole, left, kLeast) * shape.scale - top);
-    store_lanes(exp + whole, sum);
-    for (int64_t i = 0; i < whole; i += kFloatLanes) {
+    const RowVectors vectors(counted_keys(shape, row));
+    const FloatVector last = vectors.load_last(at, kLeast);
+    FloatVector most = last;
+    for (int64_t i = 0; i < vectors.whole; i += kFloatLanes) {
+      const FloatVector value = load_lanes(at + i);
+      most = value > most ? value : most;
+    }
+    const float top = largest_lane(most) * shape.scale;
+    const FloatVector last_exp = exp_of(last * shape.scale - top);
+    FloatVector sum = vectors.only_new(last_exp);
+    for (int64_t i = 0; i < vectors.whole; i += kFloatLanes) {
       const FloatVector value = exp_of(load_lanes(at + i) * shape.scale - top);
       store_lanes(exp + i, value);
       sum += value;
     }
     const float factor = 1.0f / sum_lanes(sum);
-    for (int64_t i = 0; i < whole; i += kFloatLanes) store_lanes(at + i, load_lanes(exp + i) * factor);
-    if (left > 0) store_some(at + whole, load_lanes(exp + whole) * factor, left);
-    std::fill(at + used, at + shape.width, T{});
+    for (int64_t i = 0; i < vectors.whole; i += kFloatLanes) store_lanes(at + i, load_lanes(exp + i) * factor);
+    vectors.store_last(at, last_exp * factor);
+    std::fill(at + vectors.used, at + shape.width, T{});
   }
 }
 
@@ -106,15 +133,15 @@ LOCKSTEP_ALWAYS_INLINE void causal_softmax_backward_of(const ScoreRows& shape, i
   for (int64_t row = begin; row < end; ++row) {
     const T* p = y + row * shape.width;
     T* d = dy + row * shape.width;
-    const int64_t used = counted_keys(shape, row), whole = used / kFloatLanes * kFloatLanes, left = used - whole;
-    const FloatVector last_p = load_some(p + whole, left), last_d = load_some(d + whole, left);
-    FloatVector sum = last_p * last_d;
-    for (int64_t i = 0; i < whole; i += kFloatLanes) sum += load_lanes(p + i) * load_lanes(d + i);
+    const RowVectors vectors(counted_keys(shape, row));
+    const FloatVector last_p = vectors.load_last(p, 0), last_d = vectors.load_last(d, 0);
+    FloatVector sum = vectors.only_new(last_p * last_d);
+    for (int64_t i = 0; i < vectors.whole; i += kFloatLanes) sum += load_lanes(p + i) * load_lanes(d + i);
     const float mean = sum_lanes(sum);
-    for (int64_t i = 0; i < whole; i += kFloatLanes)
+    for (int64_t i = 0; i < vectors.whole; i += kFloatLanes)
       store_lanes(d + i, load_lanes(p + i) * (load_lanes(d + i) - mean) * shape.scale);
-    if (left > 0) store_some(d + whole, last_p * (last_d - mean) * shape.scale, left);
-    std::fill(d + used, d + shape.width, T{});
+    vectors.store_last(d, last_p * (last_d - mean) * shape.scale);
+    std::fill(d + vectors.used, d + shape.width, T{});
   }
 }
 

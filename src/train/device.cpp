@@ -76,6 +76,7 @@ at::Device pick_device(const std::string& request, const config::GpuMath& math, 
   if (choice.kind != hw::DeviceKind::kCuda) {
     if (request == "auto" && machine.presence.any())
       core::log_warning("computing on the CPU: CUDA_VISIBLE_DEVICES hides the GPUs that are here");
+    core::keep_freed_memory();
     return at::Device(at::kCPU);
   }
   if (const std::string warning = hw::hidden_peers(question, machine); !warning.empty() && rank.local_rank == 0)

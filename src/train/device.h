@@ -12,7 +12,8 @@ namespace lockstep::train {
 
 /// The device of a rank from --device {auto,cuda,cpu} and --dist-backend (hw::choose_device, with its refusals). It is
 /// current for the calling thread from then on: a thread that sets no device puts a context, some hundred MB, on GPU 0.
-/// A GPU computes by `math` from then on, in the whole process.
+/// A GPU computes by `math` from then on, in the whole process; where the device is the CPU, freed memory stays with it
+/// (core::keep_freed_memory).
 /// EnvironmentError also for a device that cannot be used now: another process holds it, or all of its memory.
 at::Device pick_device(const std::string& request, const config::GpuMath& math, const hw::RankInfo& rank = {},
                        const std::string& backend = "auto");

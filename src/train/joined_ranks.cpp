@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/heap.h"
 #include "core/host_name.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -40,7 +39,6 @@ hw::RankInfo find_rank(const config::RunOptions& options) {
 
 at::Device set_up_device(const config::RunOptions& options, const hw::RankInfo& info) {
   const at::Device device = pick_device(options.device, options.gpu_math, info, options.dist_backend);
-  if (device.is_cpu()) core::keep_freed_memory();
   if (options.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);

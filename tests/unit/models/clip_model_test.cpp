@@ -37,9 +37,11 @@ using ::lockstep::tests::TensorMap;
 // sums in fp32).
 constexpr double kClipTolerance = 4e-6, kClipGradientTolerance = 3e-5;
 
-/// As many batch norms as a FastViT has take OpenCLIP in fp32 2.7e-6 away from itself in fp64, 2.3e-5 in gradients.
+/// As many batch norms as a FastViT has take OpenCLIP in fp32 2.7e-6 away from itself in fp64, 2.3e-5 in gradients;
+/// those of the ResNet's file are 3.0e-5 away in visual.layer1.1.bn1.weight.
 double tolerance_of(std::string_view golden) { return golden.starts_with("fastvit") ? 1e-5 : kClipTolerance; }
 double gradient_tolerance_of(std::string_view golden) {
+  if (golden == "resnet") return 2 * kClipGradientTolerance;
   return golden.starts_with("fastvit") ? 1e-4 : kClipGradientTolerance;
 }
 

@@ -271,20 +271,23 @@ TEST(Softmax, CausalScoresEqualThePlainFormWithTheirGradient) {
   }
 }
 
-struct CausalCase {
+struct CpuAttentionCase {
   int64_t length;
   bool is_autocast = false;
   double dropout = 0;
   bool has_row_numbers = false;
+  int64_t num_keys = 0;  ///< 0: as many as queries, under a causal mask.
 };
 
-class CausalAttentions : public ::testing::TestWithParam<CausalCase> {};
+class CpuAttentions : public ::testing::TestWithParam<CpuAttentionCase> {};
 
 /// As a network calls it; grouped heads share their keys. The plain form draws all probabilities at once.
-TEST_P(CausalAttentions, EqualThePlainFormWithEveryGradient) {
-  const auto& [length, is_autocast, probability, has_row_numbers] = GetParam();
-  const std::vector<at::Tensor> given = {draw({2, 4, length, 8}, 1), draw({2, 2, length, 8}, 2),
-                                         draw({2, 2, length, 8}, 3)};
+TEST_P(CpuAttentions, EqualThePlainFormWithEveryGradient) {
+  const auto& [length, is_autocast, probability, has_row_numbers, other_keys] = GetParam();
+  const bool is_causal = other_keys == 0;
+  const int64_t num_keys = is_causal ? length : other_keys;
+  const std::vector<at::Tensor> given = {draw({2, 4, length, 8}, 1), draw({2, 2, num_keys, 8}, 2),
+                                         draw({2, 2, num_keys, 8}, 3)};
   const at::Tensor to_y = draw({2, 4, length, 8}, 4).detach();
   const int64_t rows = 2 * 4 * length;
   const Dropout dropped{.probability = probability,
@@ -297,33 +300,45 @@ TEST_P(CausalAttentions, EqualThePlainFormWithEveryGradient) {
     return x.permute({2, 0, 1, 3}).contiguous().permute({1, 2, 0, 3});
   };
   const at::Tensor y = attention(by_position(own.inputs[0]), by_position(own.inputs[1]), by_position(own.inputs[2]), {},
-                                 /*is_causal=*/true, dropped);
+                                 is_causal, dropped);
   {
     const c10::NoGradGuard guard;
-    EXPECT_TRUE(at::equal(y, attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, true, dropped)));
+    EXPECT_TRUE(at::equal(y, attention(own.inputs[0], own.inputs[1], own.inputs[2], {}, is_causal, dropped)));
   }
   at::autocast::set_autocast_enabled(at::kCPU, false);
   const auto of_all_heads = [](const at::Tensor& x) { return x.repeat_interleave(2, 1); };
-  const at::Tensor scores = at::matmul(plain.inputs[0], of_all_heads(plain.inputs[1]).transpose(2, 3)) / std::sqrt(8.0),
-                   kept = dropout(at::ones({2, 4, length, length}), dropped).to(at::kDouble);
-  const at::Tensor wanted =
-      at::matmul(at::softmax(scores + causal_mask(length, at::kDouble), -1) * kept, of_all_heads(plain.inputs[2]));
+  at::Tensor scores = at::matmul(plain.inputs[0], of_all_heads(plain.inputs[1]).transpose(2, 3)) / std::sqrt(8.0);
+  if (is_causal) scores = scores + causal_mask(length, at::kDouble);
+  const at::Tensor kept = dropout(at::ones({2, 4, length, num_keys}), dropped).to(at::kDouble);
+  const at::Tensor wanted = at::matmul(at::softmax(scores, -1) * kept, of_all_heads(plain.inputs[2]));
   expect_value_and_gradients(own, y, plain, wanted, to_y, is_autocast ? 2e-2 : 5e-6);
 }
 
 // Below and above what one block and what products take, in both types.
-INSTANTIATE_TEST_SUITE_P(Lengths, CausalAttentions,
-                         ::testing::Values(CausalCase{2}, CausalCase{37}, CausalCase{37, true}, CausalCase{128},
-                                           CausalCase{129}, CausalCase{300}, CausalCase{769}, CausalCase{400, true},
-                                           CausalCase{37, false, 0.2}, CausalCase{300, false, 0.2},
-                                           CausalCase{300, false, 0.2, true}, CausalCase{300, true, 0.2, true}));
+INSTANTIATE_TEST_SUITE_P(Causal, CpuAttentions,
+                         ::testing::Values(CpuAttentionCase{2}, CpuAttentionCase{37}, CpuAttentionCase{37, true},
+                                           CpuAttentionCase{128}, CpuAttentionCase{129}, CpuAttentionCase{300},
+                                           CpuAttentionCase{769}, CpuAttentionCase{400, true},
+                                           CpuAttentionCase{37, false, 0.2}, CpuAttentionCase{300, false, 0.2},
+                                           CpuAttentionCase{300, false, 0.2, true},
+                                           CpuAttentionCase{300, true, 0.2, true}));
 
-TEST(CausalAttention, AnEmptyBatchHasNoResultsAndNoGradients) {
+// One query, fewer queries than keys and more, as many; beyond what products take.
+INSTANTIATE_TEST_SUITE_P(
+    AllKeys, CpuAttentions,
+    ::testing::Values(CpuAttentionCase{1, false, 0, false, 50}, CpuAttentionCase{7, false, 0, false, 50},
+                      CpuAttentionCase{50, false, 0, false, 7}, CpuAttentionCase{50, true, 0, false, 50},
+                      CpuAttentionCase{9, false, 0, false, 2}, CpuAttentionCase{197, true, 0.2, true, 197},
+                      CpuAttentionCase{300, false, 0, false, 300}));
+
+TEST(CpuAttention, AnEmptyBatchHasNoResultsAndNoGradients) {
   const at::Tensor q = at::empty({0, 2, 5, 4}).requires_grad_(), k = at::empty({0, 2, 5, 4}), v = k.clone();
-  const at::Tensor y = attention(q, k, v, {}, /*is_causal=*/true);
-  EXPECT_EQ(y.sizes(), q.sizes());
-  y.sum().backward();
-  EXPECT_EQ(q.grad().sizes(), q.sizes());
+  for (const bool is_causal : {true, false}) {
+    const at::Tensor y = attention(q, k, v, {}, is_causal);
+    EXPECT_EQ(y.sizes(), q.sizes());
+    y.sum().backward();
+    EXPECT_EQ(q.grad().sizes(), q.sizes());
+  }
 }
 
 TEST(Softmax, InfinitiesCountAsNothingAndNanIsSeen) {

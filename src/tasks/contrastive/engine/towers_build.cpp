@@ -30,6 +30,7 @@ struct MadeTowers {
   std::string model;
   std::unique_ptr<models::TwoTowers> network;
   std::function<void(models::WeightFile&)> load;
+  bool loads_every_value = false;  ///< `load` fails or leaves nothing as it was.
 };
 
 void load_file(const MadeTowers& towers, const TowersConfig& config) {
@@ -108,7 +109,7 @@ MadeTowers make_towers(const config::ContrastiveShape& shape, const TowersConfig
       core::log_info("{}: {}", file.path.string(), told);
     models::load_weights(model, file);
   };
-  return {.model = shape.clip()->name, .network = std::move(clip), .load = load};
+  return {.model = shape.clip()->name, .network = std::move(clip), .load = load, .loads_every_value = true};
 }
 
 }  // namespace
@@ -118,7 +119,7 @@ std::unique_ptr<models::TwoTowers> build_towers(const config::ContrastiveShape& 
   MadeTowers towers = make_towers(shape, config);
   models::TwoTowers& model = *towers.network;
   const auto specs = shape.param_specs();
-  nn::initialize(model, specs, config.seed);
+  if (config.pretrained.empty() || !towers.loads_every_value) nn::initialize(model, specs, config.seed);
   load_weights_of(towers, shape, config);
   config.precision->convert_parameters(model.named_parameters(), specs);
   auto statistics = model.named_buffers();
