@@ -172,8 +172,9 @@ core::Json golden_cases() {
   return core::parse_json(core::read_file(tests::golden_path("contrastive_training/losses.json")), "losses.json");
 }
 
-/// fp32 rounding grows over ten steps of AdamW, whose first updates follow the sign of a gradient however small it is.
-constexpr double kLossTolerance = 1e-5;
+/// fp32 rounding grows over ten steps of AdamW, whose first updates follow the sign of a gradient however small it is:
+/// OpenCLIP itself is off by 8.7e-6 from its own losses on another processor (lock_text_1_layer, second step).
+constexpr double kLossTolerance = 2e-5;
 /// Beside that, what sums in another order make of it in the many batch norms of a FastViT: OpenCLIP itself is off by
 /// 2.3e-5 from its own losses with another number of threads or on another processor, at the first step.
 constexpr double kFastVitTolerance = 5e-5;
