@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -175,6 +176,17 @@ void show_progress(std::string_view text) {
   const std::scoped_lock lock(log.mutex);
   write_once(STDERR_FILENO, fmt::format("\r\033[K{}", shortened(printable_line(text), columns)));
   log.progress_shown = true;
+}
+
+std::function<void(const std::string& text)> progress_teller() {
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kDistance = std::chrono::seconds(30);
+  return [next = Clock::now() + kDistance](const std::string& text) mutable {
+    show_progress(text);
+    if (stderr_is_terminal() || Clock::now() < next) return;
+    log_info("{}", text);
+    next = Clock::now() + kDistance;
+  };
 }
 
 void end_progress() {

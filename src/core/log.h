@@ -1,6 +1,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,9 @@ void write_log(LogLevel level, std::string_view text);
 /// no terminal.
 void show_progress(std::string_view text);
 void end_progress();
+/// Tells how far long work has come: on a terminal as show_progress() at once, elsewhere as a line of the log twice a
+/// minute.
+std::function<void(const std::string& text)> progress_teller();
 /// At most so many bytes of a UTF-8 text, up to a whole character.
 std::string shortened(std::string text, size_t columns);
 bool stderr_is_terminal();

@@ -18,6 +18,7 @@ struct HostBatch {
   int64_t context_length = 0;     ///< T; 0: no text.
   std::vector<int32_t> text_BT;   ///< Token ids with the tokenizer's padding (CLIP: 0, RoBERTa: 1).
   std::vector<int64_t> label_B;   ///< Class index where the source has classes, else empty.
+  std::vector<int64_t> place_B;   ///< Of each sample among all that the loader has read since it was made or sought.
   std::vector<std::string> keys;  ///< "shard:key" or file path of each sample, for messages and file orders.
 };
 

@@ -8,6 +8,9 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <thread>
 
 #include "core/clock.h"
@@ -70,7 +73,7 @@ struct Loader::State {
 
   void start();
   void stop();
-  HostBatch next();
+  std::optional<HostBatch> next();  ///< Nothing for a batch of which all samples were left out.
   void recycle(HostBatch&& host);
 
   const LoaderConfig config_;
@@ -97,12 +100,14 @@ struct Loader::State {
   void leave_out(Task& task, const DataError& reason);
   void close_one(PendingBatch& batch);
   void account(PendingBatch& batch);
+  HostBatch without_bad(HostBatch host, const PendingBatch& batch) const;
   HostBatch trim(HostBatch host) const;
 
   std::mutex mutex_;
   std::condition_variable ready_, room_;
   std::deque<std::shared_ptr<PendingBatch>> batches_;  // in stream order
   std::vector<HostBatch> spare_;
+  int64_t next_place_ = 0;           // of the reader thread
   std::exception_ptr read_failure_;  // behind the last of the batches
   bool is_stopping_ = false, is_at_end_ = false;
   std::unique_ptr<BoundedQueue<Task>> tasks_;
@@ -112,6 +117,7 @@ struct Loader::State {
 void Loader::State::start() {
   is_stopping_ = is_at_end_ = false;
   read_failure_ = nullptr;
+  next_place_ = 0;
   tasks_ = std::make_unique<BoundedQueue<Task>>(static_cast<size_t>(std::max<int64_t>(16, 2 * config_.num_workers)));
   threads_.emplace_back([this] { read_loop(); });
   for (int64_t i = 0; i < config_.num_workers; ++i) threads_.emplace_back([this] { work_loop(); });
@@ -153,6 +159,9 @@ std::shared_ptr<PendingBatch> Loader::State::begin_batch() {
   host.audio_samples_B.assign(config_.clip_samples > 0 ? static_cast<size_t>(num) : 0, 0);
   host.text_BT.resize(static_cast<size_t>(num * config_.context_length));
   host.label_B.assign(static_cast<size_t>(num), -1);
+  host.place_B.resize(static_cast<size_t>(num));
+  std::iota(host.place_B.begin(), host.place_B.end(), next_place_);
+  next_place_ += num;
   host.keys.assign(static_cast<size_t>(num), "");
   const std::scoped_lock lock(mutex_);
   batches_.push_back(batch);
@@ -252,9 +261,7 @@ void Loader::State::decode_substitute(Task& task, const DataError& reason) {
       "run `lockstep data inspect` on the shard; most of it seems unusable");
 }
 
-/// The place of `task` has no label; its pixels, of a batch before perhaps, are nobody's business.
 void Loader::State::leave_out(Task& task, const DataError& reason) {
-  task.batch->host.label_B[static_cast<size_t>(task.slot)] = -1;
   const std::scoped_lock lock(mutex_);
   task.batch->bad.emplace_back(task.slot,
                                BadSample{task.sample.shard, task.sample.offset, task.sample.key, reason.what()});
@@ -310,6 +317,38 @@ void Loader::State::account(PendingBatch& batch) {
                                 "repair the data (`lockstep data verify`), or allow more with --max-bad-samples");
 }
 
+namespace {
+
+/// Takes the rows of these rising numbers out of x, of which `width` values are a row.
+template <typename T> void erase_rows(std::vector<T>& x, int64_t width, std::span<const int64_t> rows) {
+  if (x.empty() || width == 0) return;
+  const auto row = [&](int64_t number) { return x.begin() + number * width; };
+  auto to = row(rows.front());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto end = i + 1 < rows.size() ? row(rows[i + 1]) : x.end();
+    to = std::move(row(rows[i] + 1), end, to);
+  }
+  x.resize(static_cast<size_t>(to - x.begin()));
+}
+
+}  // namespace
+
+/// The batch of `batch` without the samples that were left out.
+HostBatch Loader::State::without_bad(HostBatch host, const PendingBatch& batch) const {
+  if (config_.on_bad_sample != OnBadSample::kLeaveOut || batch.bad.empty()) return host;
+  std::vector<int64_t> slots;
+  for (const auto& [slot, bad] : batch.bad) slots.push_back(slot);
+  erase_rows(host.image_BYXC, config_.image_pixels * config_.image_pixels * 3, slots);
+  erase_rows(host.audio_BS, config_.clip_samples, slots);
+  erase_rows(host.audio_samples_B, 1, slots);
+  erase_rows(host.text_BT, config_.context_length, slots);
+  erase_rows(host.label_B, 1, slots);
+  erase_rows(host.place_B, 1, slots);
+  erase_rows(host.keys, 1, slots);
+  host.num_samples -= std::ssize(slots);
+  return host;
+}
+
 HostBatch Loader::State::trim(HostBatch host) const {
   const auto num = static_cast<size_t>(host.num_samples);
   if (host.num_samples < config_.micro_batch_size) {
@@ -318,15 +357,15 @@ HostBatch Loader::State::trim(HostBatch host) const {
     if (config_.clip_samples > 0) host.audio_samples_B.resize(num);
     host.text_BT.resize(num * static_cast<size_t>(config_.context_length));
     host.label_B.resize(num);
+    host.place_B.resize(num);
     host.keys.resize(num);
   }
-  if (config_.on_bad_sample != OnBadSample::kLeaveOut &&
-      std::all_of(host.label_B.begin(), host.label_B.end(), [](int64_t label) { return label < 0; }))
+  if (std::all_of(host.label_B.begin(), host.label_B.end(), [](int64_t label) { return label < 0; }))
     host.label_B.clear();
   return host;
 }
 
-HostBatch Loader::State::next() {
+std::optional<HostBatch> Loader::State::next() {
   if (failure_) std::rethrow_exception(failure_);
   const auto start = std::chrono::steady_clock::now();
   std::shared_ptr<PendingBatch> batch;
@@ -358,7 +397,10 @@ HostBatch Loader::State::next() {
     failure_ = std::current_exception();
     throw;
   }
-  return trim(std::move(batch->host));
+  HostBatch kept = trim(without_bad(std::move(batch->host), *batch));
+  if (kept.num_samples > 0) return kept;
+  recycle(std::move(kept));
+  return std::nullopt;
 }
 
 void Loader::State::recycle(HostBatch&& host) {
@@ -374,7 +416,10 @@ Loader::Loader(std::unique_ptr<SampleSource> source, SampleDecoder decoder, cons
 
 Loader::~Loader() = default;
 
-HostBatch Loader::next() { return state_->next(); }
+HostBatch Loader::next() {
+  for (;;)
+    if (std::optional<HostBatch> batch = state_->next()) return std::move(*batch);
+}
 void Loader::recycle(HostBatch&& batch) { state_->recycle(std::move(batch)); }
 core::Json Loader::position() const { return state_->last_position_; }
 int64_t Loader::num_bad_samples() const { return state_->num_bad_; }

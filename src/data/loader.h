@@ -13,7 +13,7 @@ namespace lockstep::data {
 enum class OnBadSample {
   kStop,
   kSkip,     ///< Another sample takes its place. Sources of training alone have others.
-  kLeaveOut  ///< Of labelled pictures: its place in the batch has the label -1. Counted and listed as those replaced.
+  kLeaveOut  ///< The batch is a sample shorter. Counted and listed as those replaced. For evaluation.
 };
 
 struct LoaderConfig {

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "config/pretrained_weights.h"
 #include "core/hash.h"
@@ -132,14 +131,8 @@ std::string Encoder::weights_hash() const {
 
 /// Tells how far the work has come: on a terminal at once, else now and then.
 tasks::EncoderContext Encoder::context(const std::string& what, int64_t total) {
-  using Clock = std::chrono::steady_clock;
-  static constexpr auto kDistance = std::chrono::seconds(30);
-  const auto report = [what, total, next = Clock::now() + kDistance](int64_t done) mutable {
-    const std::string text = fmt::format("{} of {} {}", std::min(done, total), total, what);
-    core::show_progress(text);
-    if (core::stderr_is_terminal() || Clock::now() < next) return;
-    core::log_info("{}", text);
-    next = Clock::now() + kDistance;
+  const auto report = [what, total, tell = core::progress_teller()](int64_t done) {
+    tell(fmt::format("{} of {} {}", std::min(done, total), total, what));
   };
   return {*engine_, one_rank_, report};
 }

@@ -22,6 +22,14 @@ class TrainFaults : public TrainFixture {
     for (const auto& text : texts)
       EXPECT_NE(result.err.find(text), std::string::npos) << "'" << text << "' in: " << result.err;
   }
+
+  /// An evaluation without training; what is evaluated comes on top.
+  std::vector<std::string> evaluation_args(const std::string& name) const {
+    return {"train",        "clip", "--model",   (shared_->path() / "tiny.json").string(),
+            "--device",     "cpu",  "--threads", "1",
+            "--batch-size", "8",    "--logs",    logs_.path().string(),
+            "--name",       name};
+  }
   /// One shard of eight samples, of which one is replaced.
   std::string shard_with(const std::string& name, const std::string& key, const std::string& picture,
                          const std::string& caption) const {
@@ -327,6 +335,48 @@ TEST_F(TrainFaults, AnUndecodableTextIsRefusedOrSkippedAndCounted) {
       {"2 bad samples are more than the 1 allowed", "key='003'", "hint: ", "--max-bad-samples"});
 }
 
+/// What is measured is what the data without that sample give, on any number of ranks.
+TEST_F(TrainFaults, ABadSampleOfEvaluationEndsTheRunOrIsLeftOutAndCounted) {
+  std::string whole, damaged;
+  int number = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(shapes("heldout"))) {
+    if (!entry.is_regular_file() || number == 11) continue;
+    const std::string name = fmt::format("{:03}", number++), picture = core::read_file(entry.path());
+    const bool is_bad = number % 5 == 3;
+    const auto pair = [&](const std::string& bytes) {
+      return TarBytes::member(name + ".jpg", bytes) + TarBytes::member(name + ".txt", "shape " + name);
+    };
+    damaged += pair(is_bad ? picture.substr(0, 40) : picture);
+    if (!is_bad) whole += pair(picture);
+  }
+  ASSERT_EQ(number, 11);
+  const std::string good = write_file(logs_.path() / "good.tar", whole + TarBytes::end()),
+                    bad = write_file(logs_.path() / "bad.tar", damaged + TarBytes::end());
+  const auto metrics = [&](const std::string& name, int ranks, const std::vector<std::string>& more) {
+    auto args = evaluation_args(name);
+    args.insert(args.end(), more.begin(), more.end());
+    if (ranks > 1) args.insert(args.begin(), {"launch", "--nproc-per-node", std::to_string(ranks), "--"});
+    const auto done = run_lockstep(args);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    const auto lines = record::read_json_lines(logs_.path() / name / "results.jsonl").lines;
+    return lines.empty() ? core::Json() : lines.back().at("metrics");
+  };
+  auto refused = evaluation_args("stop");
+  refused.insert(refused.end(), {"--val-data", bad});
+  expect_error(run_lockstep(refused), 4, {"bad.tar", "key='002'", "--on-bad-sample skip"});
+  const core::Json want = metrics("good", 1, {"--val-data", good});
+  EXPECT_EQ(want.at("num_samples"), 9);
+  EXPECT_FALSE(want.contains("num_failed"));
+  for (const int ranks : {1, 3}) {
+    core::Json got = metrics(fmt::format("skip{}", ranks), ranks, {"--val-data", bad, "--on-bad-sample", "skip"});
+    EXPECT_EQ(got.at("num_failed"), 2);
+    got.erase("num_failed");
+    ASSERT_EQ(got.size(), want.size()) << got.dump();
+    for (const auto& [name, value] : want.items())
+      EXPECT_NEAR(got.at(name).get<double>(), value.get<double>(), 1e-5) << name << " of " << ranks;
+  }
+}
+
 TEST_F(TrainFaults, ACutShardStopsTheRunOrItsLostSamplesAreReplaced) {
   const fs::path folder = logs_.path() / "data";
   fs::copy(fs::path(shapes("train_shards")).parent_path(), folder);
@@ -479,34 +529,11 @@ TEST_F(TrainFaults, EvaluationCountsAndUsesBothZeroShotSets) {
     fs::create_directories(second / fmt::to_string(i));
     fs::create_symlink(picture, second / fmt::to_string(i) / "one.jpg");
   }
-  const auto done = run_lockstep({"train",
-                                  "clip",
-                                  "--model",
-                                  (shared_->path() / "tiny.json").string(),
-                                  "--device",
-                                  "cpu",
-                                  "--threads",
-                                  "1",
-                                  "--batch-size",
-                                  "8",
-                                  "--val-data",
-                                  shapes("val_shards"),
-                                  "--val-num-samples",
-                                  "50",
-                                  "--imagenet-val",
-                                  imagenet.string(),
-                                  "--imagenet-v2",
-                                  second.parent_path().string(),
-                                  "--zeroshot-data",
-                                  shapes("heldout"),
-                                  "--classnames",
-                                  shapes("class_names"),
-                                  "--templates",
-                                  templates,
-                                  "--logs",
-                                  logs_.path().string(),
-                                  "--name",
-                                  "both"});
+  auto args = evaluation_args("both");
+  args.insert(args.end(), {"--val-data", shapes("val_shards"), "--val-num-samples", "50", "--imagenet-val",
+                           imagenet.string(), "--imagenet-v2", second.parent_path().string(), "--zeroshot-data",
+                           shapes("heldout"), "--classnames", shapes("class_names"), "--templates", templates});
+  const auto done = run_lockstep(args);
   expect_error(done, 0, {"--val-data holds 48 samples, --val-num-samples says 50"});
   const auto results = core::read_file(logs_.path() / "both/results.jsonl");
   for (const char* metric :

@@ -182,7 +182,7 @@ TEST_F(LabelledSet, ABadPictureOfEvaluationIsNotToBeSkippedUnlessItMay) {
   EXPECT_TRUE(holds(may, "or leave such samples out with --on-bad-sample skip")) << may;
   config.on_bad_sample = OnBadSample::kLeaveOut;
   const std::vector<int64_t> labels = evaluated_labels(root, config);
-  EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, -1}));
+  EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2}));
   config.max_bad_samples = 0;
   EXPECT_TRUE(
       holds(message_of<DataError>([&] { evaluated_labels(root, config); }), "1 bad samples are more than the 0"));

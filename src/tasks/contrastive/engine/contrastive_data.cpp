@@ -286,7 +286,9 @@ std::unique_ptr<data::Loader> ContrastiveData::make_loader(std::unique_ptr<data:
   config.context_length = with_text ? shape_.context_length() : 0;
   config.num_workers = std::max<int64_t>(1, options_.workers);
   config.prefetch_batches = 2 * (is_train ? batch_.num_micro_batches : 1);
-  if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
+  if (options_.on_bad_sample == "skip")
+    config.on_bad_sample = is_train ? data::OnBadSample::kSkip : data::OnBadSample::kLeaveOut;
+  config.may_leave_out = true;
   if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
   return std::make_unique<data::Loader>(std::move(source), make_decoder(is_train), config);
 }

@@ -178,13 +178,13 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     return EmbeddingEngine(*training_.towers, *mover_, *training_.precision, Weights::kChanging);
   }
 
-  /// A line on a terminal: "validation: 512 of 5000 samples". `goal` 0: not known.
+  /// "validation: 512 of 5000 samples", by the first rank. `goal` 0: not known.
   std::function<void(int64_t)> progress_of(const std::string& what, const char* unit, int64_t goal) {
     const int64_t num_ranks = world_.comm().size();
     const bool is_first_rank = world_.rank() == 0;
-    return [=](int64_t mine) {
+    return [=, tell = core::progress_teller()](int64_t mine) {
       const std::string all = goal > 0 ? fmt::format(" of {}", goal) : "";
-      if (is_first_rank) core::show_progress(fmt::format("{}: {}{} {}", what, mine * num_ranks, all, unit));
+      if (is_first_rank) tell(fmt::format("{}: {}{} {}", what, mine * num_ranks, all, unit));
     };
   }
 

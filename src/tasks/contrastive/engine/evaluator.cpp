@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
 #include "data/text/class_names.h"
@@ -12,21 +13,43 @@
 namespace lockstep::tasks {
 namespace {
 
-/// Rows of all ranks, rank r's row i at r + i * size: the order of an evaluation stream. Ranks may hold one row more or
-/// less.
-at::Tensor interleave_ranks(const at::Tensor& rows, int64_t total, comm::Comm& comm) {
+/// How the rows of all ranks lie one behind the other, padded to as many of each, and in which order they are wanted.
+struct RowOrder {
+  int64_t rows_of_rank = 0;
+  std::vector<int64_t> rows;
+};
+
+/// `places`, rising: which of the samples of this rank its rows are. Rank r's sample i is sample r + i * size of all.
+/// Collective.
+RowOrder order_of_all(const std::vector<int64_t>& places, comm::Comm& comm, at::Device device) {
+  const auto options = at::TensorOptions(at::kLong).device(device);
+  auto most = at::full({1}, std::ssize(places), options);
+  comm.all_reduce(most, comm::ReduceOp::kMax).wait();
+  RowOrder order{.rows_of_rank = most.item<int64_t>(), .rows = {}};  // sync: evaluation
+  auto padded = at::full({order.rows_of_rank}, -1, at::kLong);
+  std::copy(places.begin(), places.end(), padded.mutable_data_ptr<int64_t>());
+  auto gathered = at::empty({order.rows_of_rank * comm.size()}, options);
+  comm.all_gather_into(gathered, padded.to(device)).wait();
+  const auto all = gathered.to(at::kCPU);  // sync: evaluation
+  const auto* place = all.const_data_ptr<int64_t>();
+  for (int64_t row = 0; row < all.numel(); ++row)
+    if (place[row] >= 0) order.rows.push_back(row);
+  const auto sample = [&](int64_t row) { return place[row] * comm.size() + row / order.rows_of_rank; };
+  std::sort(order.rows.begin(), order.rows.end(), [&](int64_t a, int64_t b) { return sample(a) < sample(b); });
+  return order;
+}
+
+/// Collective.
+at::Tensor gather_rows(const at::Tensor& rows, const RowOrder& order, comm::Comm& comm) {
   if (comm.size() == 1) return rows;
-  const int64_t per_rank = (total + comm.size() - 1) / comm.size();
   auto sizes = rows.sizes().vec();
-  sizes[0] = per_rank;
+  sizes[0] = order.rows_of_rank;
   auto padded = at::zeros(sizes, rows.options());
   padded.narrow(0, 0, rows.size(0)).copy_(rows);
-  sizes[0] = per_rank * comm.size();
+  sizes[0] = order.rows_of_rank * comm.size();
   auto gathered = at::empty(sizes, rows.options());
   comm.all_gather_into(gathered, padded).wait();
-  sizes[0] = per_rank;
-  sizes.insert(sizes.begin(), comm.size());
-  return gathered.view(sizes).transpose(0, 1).flatten(0, 1).narrow(0, 0, total).contiguous();
+  return gathered.index_select(0, at::tensor(order.rows, at::kLong).to(rows.device()));
 }
 
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, at::IntArrayRef row_sizes,
@@ -50,6 +73,7 @@ struct RankParts {
   std::vector<at::Tensor> image, text, label;
   double caption_loss_sum = 0;  // over samples
   int64_t num_samples = 0;
+  std::vector<int64_t> places;
 };
 
 RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
@@ -64,6 +88,7 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
     if (features.caption_loss.defined())  // sync: evaluation
       parts.caption_loss_sum += features.caption_loss.item<double>() * static_cast<double>(host.num_samples);
     parts.num_samples += host.num_samples;
+    parts.places.insert(parts.places.end(), host.place_B.begin(), host.place_B.end());
     loader.recycle(std::move(host));
     if (context.on_progress) context.on_progress(parts.num_samples);
   }
@@ -76,11 +101,13 @@ EncodedSet encode_all(const EncoderContext& context, data::Loader& loader, at::D
   const RankParts parts = encode_own(context, loader);
   const auto device = context.engine.mover().device();
   EncodedSet set;
-  set.num_samples = total_over_ranks(parts.num_samples, context.data_axis, device);
+  const RowOrder order = order_of_all(parts.places, context.data_axis, device);
+  set.num_samples = std::ssize(order.rows);
+  set.num_failed = total_over_ranks(loader.num_bad_samples(), context.data_axis, device);
   const auto join = [&](const std::vector<at::Tensor>& own, bool wanted, at::IntArrayRef row, at::ScalarType dtype) {
     if (!wanted || set.num_samples == 0) return at::Tensor();
     const auto rows = concatenated(own, row, at::TensorOptions(dtype).device(device));
-    return interleave_ranks(rows, set.num_samples, context.data_axis).to(place);
+    return gather_rows(rows, order, context.data_axis).to(place);
   };
   // A rank without samples learns from the others which parts there are and how wide they are.
   auto widths = at::zeros({3}, at::TensorOptions(at::kLong).device(device));
@@ -118,7 +145,10 @@ at::Tensor encode_texts(const EncoderContext& context, const data::TextEncoder& 
     parts.push_back(context.engine.texts(ids, context_length, samples_per_batch));
     if (context.on_progress) context.on_progress(static_cast<int64_t>(first + count));
   }
-  return interleave_ranks(at::cat(parts), total, context.data_axis).to(at::kCPU);
+  std::vector<int64_t> places(own.size());
+  std::iota(places.begin(), places.end(), 0);
+  const RowOrder order = order_of_all(places, context.data_axis, context.engine.mover().device());
+  return gather_rows(at::cat(parts), order, context.data_axis).to(at::kCPU);
 }
 
 at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextEncoder& encoder, int64_t context_length,
@@ -151,6 +181,7 @@ train::Metrics validate_pairs(const EncoderContext& context, const std::string& 
       modality == "audio" ? "clap_val_loss" : "clip_val_loss",
       batched_contrastive_loss(set.image_NE, set.text_NE, scale, samples_per_batch, context.data_axis));
   metrics.emplace_back("num_samples", static_cast<double>(set.num_samples));
+  if (set.num_failed > 0) metrics.emplace_back("num_failed", static_cast<double>(set.num_failed));
   if (set.caption_loss) metrics.emplace_back("val_generative_loss", *set.caption_loss);
   return metrics;
 }

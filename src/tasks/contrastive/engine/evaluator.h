@@ -30,6 +30,7 @@ struct EncodedSet {
   at::Tensor text_NE;
   at::Tensor label_N;  ///< int64
   int64_t num_samples = 0;
+  int64_t num_failed = 0;                ///< Samples that the loaders left out.
   std::optional<double> caption_loss{};  ///< Of a captioning model: the mean over samples of Features::caption_loss.
 };
 
@@ -49,7 +50,8 @@ at::Tensor zero_shot_classifier(const EncoderContext& context, const data::TextE
                                 int64_t samples_per_batch);
 
 /// Validation on pairs of texts and what `modality` says ("image", "audio"): retrieval, clip_val_loss or
-/// clap_val_loss, num_samples, of a captioning model val_generative_loss. Equal on every rank.
+/// clap_val_loss, num_samples, num_failed where samples were left out, of a captioning model val_generative_loss. Equal
+/// on every rank.
 train::Metrics validate_pairs(const EncoderContext& context, const std::string& modality, data::Loader& loader,
                               int64_t samples_per_batch);
 

@@ -204,9 +204,7 @@ void declare_data_order(core::OptionSet& set, ContrastiveOptions& o) {
   set.add("on-bad-sample", &o.on_bad_sample,
           {.role = OptionRole::kConfiguration,
            .help = "stop: a sample that cannot be read or decoded ends the run. skip: it is replaced, counted and "
-                   "listed in the run's folder. "
-                   "Evaluation data have no substitutes: a bad sample there ends the run when it is evaluated; "
-                   "`lockstep data inspect` finds it before.",
+                   "listed in the run's folder. Evaluation data have no substitutes: there it is left out and counted.",
            .choices = {"stop", "skip"}});
   set.add("max-bad-samples", &o.max_bad_samples,
           {.role = OptionRole::kNoInfluence,

@@ -145,11 +145,9 @@ std::unique_ptr<data::Loader> ImagenetData::make_loader(std::unique_ptr<data::Sa
   config.image_pixels = is_train ? options_.image_pixels : options_.evaluation_pixels();
   config.num_workers = std::max<int64_t>(1, options_.workers);
   config.prefetch_batches = 2 * (is_train ? batch_.num_micro_batches : 1);
-  // Evaluations of one run are compared with one another, so each has the same pictures. One that stands for itself
-  // tells how many were left out.
-  if (options_.on_bad_sample == "skip" && is_train) config.on_bad_sample = data::OnBadSample::kSkip;
-  if (options_.on_bad_sample == "skip" && options_.is_evaluate) config.on_bad_sample = data::OnBadSample::kLeaveOut;
-  config.may_leave_out = options_.is_evaluate;
+  if (options_.on_bad_sample == "skip")
+    config.on_bad_sample = is_train ? data::OnBadSample::kSkip : data::OnBadSample::kLeaveOut;
+  config.may_leave_out = true;
   config.is_quiet = tells == TellBadSamples::kNo;
   if (options_.max_bad_samples) config.max_bad_samples = *options_.max_bad_samples;
   auto decoder =

@@ -11,18 +11,6 @@
 
 namespace lockstep::tasks {
 
-namespace {
-
-/// The numbers of the rows of a batch that have a label: those without are of pictures that were left out.
-std::vector<int64_t> labelled_rows(const data::HostBatch& host) {
-  std::vector<int64_t> rows;
-  for (size_t row = 0; row < host.label_B.size(); ++row)
-    if (host.label_B[row] >= 0) rows.push_back(static_cast<int64_t>(row));
-  return rows;
-}
-
-}  // namespace
-
 train::Metrics evaluate_classifier(const ClassifierContext& context, data::Loader& loader) {
   const c10::NoGradGuard no_grad;
   const bool was_training = context.network.is_training();
@@ -32,22 +20,13 @@ train::Metrics evaluate_classifier(const ClassifierContext& context, data::Loade
   int64_t num_done = 0;
   for (data::HostBatch host = loader.next(); host.num_samples > 0; host = loader.next()) {
     models::Batch batch = context.mover.to_device(host);
-    const int64_t num_read = host.num_samples;
-    const std::vector<int64_t> rows = labelled_rows(host);
-    const auto num_samples = std::ssize(rows);
+    const int64_t num_samples = host.num_samples;
     const bool has_labels = !host.label_B.empty();
     loader.recycle(std::move(host));
     if (!has_labels)
       throw DataError("evaluation: the validation data have no labels",
                       "give one folder per class, or shards whose samples have a .cls member");
-    num_done += num_read;
-    if (num_samples < num_read) {
-      sums_5.select(0, 4).add_(static_cast<double>(num_read - num_samples));
-      if (rows.empty()) continue;
-      const at::Tensor kept_B = at::tensor(rows, at::TensorOptions(at::kLong)).to(context.mover.device());
-      batch.image_BCYX = batch.image_BCYX.index_select(0, kept_B);
-      batch.label_B = batch.label_B.index_select(0, kept_B);
-    }
+    num_done += num_samples;
     const auto autocast = context.precision.autocast();
     const at::Tensor score_BK = models::class_scores(context.network, batch.image_BCYX, context.channels_last);
     sums_5.narrow(0, 0, 2).add_(models::count_hits(score_BK, batch.label_B));
@@ -56,6 +35,7 @@ train::Metrics evaluate_classifier(const ClassifierContext& context, data::Loade
     if (context.on_progress) context.on_progress(num_done);
   }
   context.network.set_training(was_training);
+  sums_5.select(0, 4).add_(static_cast<double>(loader.num_bad_samples()));
   context.data_axis.all_reduce(sums_5).wait();
   const at::Tensor sums = sums_5.to(at::kCPU);  // sync: evaluation
   const double* sum = sums.const_data_ptr<double>();

@@ -113,7 +113,7 @@ void declare_imagenet_order(core::OptionSet& set, ImagenetOptions& o) {
   set.add("on-bad-sample", &o.on_bad_sample,
           {.role = OptionRole::kConfiguration,
            .help = "stop: a picture that cannot be read or decoded ends the run. skip: it is replaced, counted and "
-                   "listed in the run's folder. Evaluation data have no substitutes.",
+                   "listed in the run's folder. Evaluation data have no substitutes: there it is left out and counted.",
            .choices = {"stop", "skip"}});
   set.add("max-bad-samples", &o.max_bad_samples,
           {.role = OptionRole::kNoInfluence,
