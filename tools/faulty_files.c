@@ -6,7 +6,7 @@
  *   stall 0    each write waits until the trigger is gone
  *   slowread MS   opening a file for reading takes MS milliseconds longer
  *   noread E   looking at a path, listing it and opening it for reading fail with the error number E: 5 is EIO, 116 ESTALE
- *   nolock 0   flock fails with ENOLCK
+ *   nolock MS  flock fails with ENOLCK, and each write takes MS milliseconds longer: whoever does not wait begins meanwhile
  *   nothread N each process can start N threads, then pthread_create fails with EAGAIN
  *   clock S    the wall clock of this process is S seconds off, from then on
  */
@@ -72,7 +72,7 @@ static int fault(int hits_fsync_and_rename) {
   if (strcmp(word, "eio") == 0) return EIO;
   if (hits_fsync_and_rename) return 0;
   if (strcmp(word, "enospc") == 0) return ENOSPC;
-  if (strcmp(word, "slow") == 0) sleep_ms(number);
+  if (strcmp(word, "slow") == 0 || strcmp(word, "nolock") == 0) sleep_ms(number);
   while (strcmp(word, "stall") == 0 && trigger(word, &number)) sleep_ms(20);
   return 0;
 }
