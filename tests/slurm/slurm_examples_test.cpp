@@ -4,28 +4,21 @@
 
 #include <set>
 
-#include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
 #include "record/reader.h"
+#include "slurm/cluster.h"
 
 namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
-const std::string kCluster = std::string(LOCKSTEP_SOURCE_DIR) + "/tools/onebox_slurm.sh";
-
 class SlurmExamples : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const auto check = run_program({kCluster, "--check"});
-    skip_reason_ = new std::string(core::trim(check.err));
+    skip_reason_ = new std::string(reason_against_cluster());
     folder_ = new core::TempDir("lockstep_slurm_examples");
-    if (check.exit_code == 6) return;
-    ASSERT_EQ(check.exit_code, 0) << check.err;
-    *skip_reason_ =
-        fs::exists(std::string(LOCKSTEP_BUILD_DIR) + "/lockstep-engine") ? "" : "built without lockstep-engine";
     if (!skip_reason_->empty()) return;
     const auto run = run_program(
         {kCluster, "--nodes", "2", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/slurm/slurm_examples.sh",

@@ -5,34 +5,25 @@
 #include <algorithm>
 #include <set>
 
-#include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/strings.h"
 #include "record/reader.h"
+#include "slurm/cluster.h"
 
 namespace lockstep::tests {
 namespace {
 namespace fs = std::filesystem;
 
-const std::string kOnebox = std::string(LOCKSTEP_SOURCE_DIR) + "/tools/onebox_slurm.sh";
-
 /// One cluster for all tests of this file; sweep_slurm.sh does the work, the tests look at what it left.
 class SweepOnSlurm : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const auto check = run_program({kOnebox, "--check"});
-    skip_reason_ = new std::string(core::trim(check.err));
+    skip_reason_ = new std::string(reason_against_cluster());
     folder_ = new core::TempDir("lockstep_slurm");
-    if (check.exit_code == 6) return;
-    ASSERT_EQ(check.exit_code, 0) << check.err;
-    if (!fs::exists(std::string(LOCKSTEP_BUILD_DIR) + "/lockstep-engine")) {
-      *skip_reason_ = "built without lockstep-engine";
-      return;
-    }
-    *skip_reason_ = "";
+    if (!skip_reason_->empty()) return;
     const auto run =
-        run_program({kOnebox, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/slurm/sweep_slurm.sh",
+        run_program({kCluster, "--nodes", "4", "--", std::string(LOCKSTEP_SOURCE_DIR) + "/tests/slurm/sweep_slurm.sh",
                      lockstep_program(), LOCKSTEP_SOURCE_DIR, folder_->path().string()},
                     {{"SLURM_CONF", std::nullopt}}, std::chrono::minutes(30));
     ASSERT_EQ(run.exit_code, 0) << run.out << run.err << logs();
