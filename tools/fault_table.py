@@ -200,28 +200,39 @@ def stall_files(job):
         job.setup.trigger(rank).unlink()
 
 
-# Name, words, function, LOCKSTEP_FAULT, exit codes of the ranks.
+# What ranks say that lost rank 1; rank 0, by itself or by its store; the store: one of these texts.
+ONE, ZERO, STORE = ['rank 1 (pid '], ['rank 0 (pid ', ', served by rank 0'], ["the job's store at "]
+# Name, words, function, LOCKSTEP_FAULT, exit codes of the ranks, what those with code 3 say.
 FAULTS = [
-    ('forward', 'rank 1 killed in its forward pass', die_in_forward, f'die rank=1 from={FAULT_STEP}', [3, 137, 3]),
+    (
+        'forward',
+        'rank 1 killed in its forward pass',
+        die_in_forward,
+        f'die rank=1 from={FAULT_STEP}',
+        [3, 137, 3],
+        ONE,
+    ),
     (
         'collective',
         'rank 1 killed while it waits in a collective',
         die_in_collective,
         f'slow-compute rank=0 from={FAULT_STEP} to={FAULT_STEP + 1} ms=5000',
         [3, 137, 3],
+        ONE,
     ),
-    ('checkpoint', 'rank 1 killed while it writes a checkpoint', die_in_checkpoint, '', [3, 137, 3]),
-    ('stopped', 'rank 1 stopped (SIGSTOP), woken when the others have ended', stop_rank, '', [3, 3, 3]),
-    ('rank_zero', 'rank 0, which serves the store, killed', kill_rank_zero, '', [137, 3, 3]),
+    ('checkpoint', 'rank 1 killed while it writes a checkpoint', die_in_checkpoint, '', [3, 137, 3], ONE),
+    ('stopped', 'rank 1 stopped (SIGSTOP), woken when the others have ended', stop_rank, '', [3, 3, 3], ONE),
+    ('rank_zero', 'rank 0, which serves the store, killed', kill_rank_zero, '', [137, 3, 3], ZERO),
     (
         'rank_zero_stopped',
         'rank 0, which serves the store, stopped; woken when the others have ended',
         stop_rank_zero,
         '',
         [3, 3, 3],
+        ZERO,
     ),
-    ('store_gone', 'the store, served by a process of its own, killed', lose_store, '', [3, 3, 3]),
-    ('stalled_files', f'no write returns for {STALL_S} s', stall_files, '', [0, 0, 0]),
+    ('store_gone', 'the store, served by a process of its own, killed', lose_store, '', [3, 3, 3], STORE),
+    ('stalled_files', f'no write returns for {STALL_S} s', stall_files, '', [0, 0, 0], []),
 ]
 
 
@@ -236,7 +247,7 @@ def serve_store(port):
 
 
 def make_row(setup, undisturbed, fault):
-    name, words, happen, variable, codes = fault
+    name, words, happen, variable, codes, texts = fault
     port = free_port() if happen is lose_store else None
     server = serve_store(port) if port else None
     job = Job(setup, name, variable, store=port)
@@ -251,6 +262,7 @@ def make_row(setup, undisturbed, fault):
         job.end()
         file = job.run / 'status.json'
         status = json.loads(file.read_text()) if file.exists() else {}
+        said = [job.says(rank) for rank in range(NUM_RANKS)]
         row = {
             'transport': setup.transport,
             'fault': name,
@@ -259,7 +271,7 @@ def make_row(setup, undisturbed, fault):
             'exit_codes': job.codes(),
             'step': job.last_step(),
             'record': {'state': status.get('state'), 'message': (status.get('message') or '')[:300]},
-            'ranks_say': [job.says(rank)[:300] for rank in range(NUM_RANKS)],
+            'ranks_say': [text[:300] for text in said],
         }
         if late:
             row['seconds_after_waking'] = round(time.time() - began - seconds, 1)
@@ -279,7 +291,9 @@ def make_row(setup, undisturbed, fault):
             again.clean_up()
     row['same_parameters'] = tensors_of(job.run) == undisturbed
     tells_end = row['record']['state'] != 'running'  # without waiting for the heartbeat to grow old
-    row['is_right'] = row['exit_codes'] == codes and row['same_parameters'] and tells_end
+    survivors = [rank for rank in range(NUM_RANKS) if codes[rank] == 3 and rank not in late]
+    names_lost = all(any(text in said[rank] for text in texts) for rank in survivors)
+    row['is_right'] = row['exit_codes'] == codes and row['same_parameters'] and tells_end and names_lost
     return row
 
 
