@@ -428,7 +428,7 @@ MUTATIONS = [
         'groups-aborted-in-turn',
         'comm/world.cpp',
         'threads.emplace_back([backend] { backend->abort(); });',
-        'backend->abort();',
+        'static_cast<void>(threads), backend->abort();',
         ABORTED_GROUPS,
     ),
     ('signal-for-the-next-attempt', 'comm/world.cpp', '.counted_by(calls)', '', ABORTED_GROUPS),
@@ -540,35 +540,42 @@ def prepare(scratch, chosen):
         sys.exit('the sources do not build unchanged:\n' + made.stdout[-4000:])
 
 
-def failed_cases(tests, scratch):
-    """The cases that fail, with the output of all; '(none ended)' where the program itself did."""
+def failed_cases(tests, scratch, limit_s=1800):
+    """The cases that fail until the program ends or the limit is over, with the output of all; '(none ended)' where it
+    did not come to its end and no case had failed."""
+    program, cases = str(scratch / 'build' / program_of(tests)), tests.split(' ')[-1]
     try:
-        program, cases = str(scratch / 'build' / program_of(tests)), tests.split(' ')[-1]
-        done = run([program, '--gtest_filter=' + cases], timeout=1800)
-    except subprocess.TimeoutExpired:
-        return ['(none ended)'], ''
-    failed = sorted(set(re.findall(r'^\[  FAILED  \] ([^\s,]+)(?=,| \()', done.stdout, re.M)))
-    return failed or (['(none ended)'] if done.returncode else []), done.stdout
+        done = run([program, '--gtest_filter=' + cases], timeout=limit_s)
+        output, has_ended_well = done.stdout, done.returncode == 0
+    except subprocess.TimeoutExpired as late:
+        output, has_ended_well = (late.stdout or b'').decode(errors='replace'), False
+    failed = sorted(set(re.findall(r'^\[  FAILED  \] ([^\s,]+)(?=,| \()', output, re.M)))
+    return failed or ([] if has_ended_well else ['(none ended)']), output
 
 
 def check_unchanged(all_tests, scratch):
+    """How long the cases of each program may take in a mutant, which often hangs behind a case that failed."""
+    limits_s = {}
     for program in sorted({program_of(tests) for tests in all_tests}):
         tests = sorted({tests.split(' ')[-1] for tests in all_tests if program_of(tests) == program})
+        began = time.time()
         failed, output = failed_cases(program + ' ' + ':'.join(tests), scratch)
+        limits_s[program] = 60 + 10 * (time.time() - began)
         num_run = re.search(r'\[==========\] (\d+) tests? from .* ran', output)
         if failed or not num_run or int(num_run.group(1)) < len(tests):
             sys.exit(f'the unchanged program does not pass {tests}: {failed}\n{output[-4000:]}')
+    return limits_s
 
 
 def first_mistake(output):
-    for mark in ('simulated accelerator: ', 'error: ', 'Failure'):
+    for mark in ('simulated accelerator: ', 'error: ', ': Failure'):
         for line in output.splitlines():
             if mark in line and ': 0 mistakes' not in line:
                 return line.strip()[:160]
     return ''
 
 
-def mutate(name, file, old, new, tests, scratch):
+def mutate(name, file, old, new, tests, scratch, limits_s):
     path = scratch / 'src' / file
     text = path.read_text()
     result = {'name': name, 'place': f'src/{file}:{text[:text.find(old)].count(chr(10)) + 1}', 'removed': old.strip()}
@@ -579,7 +586,7 @@ def mutate(name, file, old, new, tests, scratch):
         made = build(scratch, program_of(tests))
         if made.returncode != 0:
             return result | {'result': 'does not compile', 'said': made.stdout[-600:]}
-        failed, output = failed_cases(tests, scratch)
+        failed, output = failed_cases(tests, scratch, limits_s[program_of(tests)])
         if not failed:
             failed, output = failed_cases(program_of(tests) + ' *', scratch)
     finally:
@@ -610,14 +617,14 @@ def main():
         parser.error('--scratch is needed')
     scratch = pathlib.Path(options.scratch).resolve()
     prepare(scratch, chosen)
-    check_unchanged({m[-1] for m in chosen}, scratch)
+    limits_s = check_unchanged({m[-1] for m in chosen}, scratch)
     output = pathlib.Path(options.output)
     older = json.loads(output.read_text())['mutations'] if output.exists() else []
     results = {r['name']: r for r in older if r['name'] in [m[0] for m in MUTATIONS]}
     bad = 0
     for mutation in chosen:
         began = time.time()
-        result = mutate(*mutation, scratch)
+        result = mutate(*mutation, scratch, limits_s)
         results[result['name']] = result
         bad += result['result'] != 'noticed'
         print(
