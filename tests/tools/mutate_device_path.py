@@ -10,7 +10,7 @@ All cases that are named pass on the unchanged program first. Results are added 
 Left out is what the simulated device has no part in: C10dBackend's abort and coalesced exchanges on a device
 (comm/backend_gloo.cpp) and the making of a communicator (comm/backend_nccl_cuda.cpp), which need NCCL (test_gpu).
 A mutation whose text is not found, and one that no test notices, end the script with exit code 1. That each text stands
-once in its file is held by mutations_test.py.
+once in its file, and that each has its row in the results, is held by mutations_test.py.
 """
 
 import argparse
