@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/hashed_file.h"
 #include "core/strings.h"
 
 namespace lockstep::checkpoint {
@@ -147,19 +148,6 @@ CheckpointManifest manifest_from_json(const Json& json, const std::string& where
           .files = files_from_json(fields, where)};
 }
 
-std::string hash_file(const fs::path& path, uint64_t& bytes) {
-  const core::Fd file = core::open_for_reading(path);
-  core::Xxh3 hash;
-  std::vector<std::byte> buffer(size_t{4} << 20);
-  bytes = 0;
-  while (true) {
-    const size_t count = core::read_at(file, buffer, bytes, path);
-    hash.update(std::span(buffer).first(count));
-    bytes += count;
-    if (count < buffer.size()) return hash.hex();
-  }
-}
-
 constexpr const char* kUnreadableHint =
     "whether it is good is not known: see to the storage or the permissions and start again, or move it away";
 constexpr const char* kTrashPrefix = "trash.";
@@ -290,12 +278,12 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& wher
 }
 
 CheckpointFile describe_file(const fs::path& folder, const std::string& name) {
-  uint64_t bytes = 0;
-  std::string hash = hash_file(folder / name, bytes);
-  return {name, static_cast<int64_t>(bytes), std::move(hash)};
+  core::HashedFile file = core::hash_file(folder / name);
+  return {name, file.num_bytes, std::move(file.xxh3)};
 }
 
-FileCheck verify_files(const fs::path& folder, const CheckpointManifest& manifest, VerifyDepth depth) {
+FileCheck verify_files(const fs::path& folder, const CheckpointManifest& manifest, VerifyDepth depth,
+                       const DescribeFunction& describe) {
   FileCheck check;
   std::vector<std::string>& problems = check.problems;
   for (const CheckpointFile& file : manifest.files) {
@@ -310,7 +298,7 @@ FileCheck verify_files(const fs::path& folder, const CheckpointManifest& manifes
           fmt::format("'{}' has the wrong size: bytes={}, expected={}", path.string(), bytes, file.bytes));
     } else if (depth == VerifyDepth::kHashes) {
       try {
-        const CheckpointFile seen = describe_file(folder, file.name);
+        const CheckpointFile seen = describe(folder, file.name);
         if (seen.xxh3 != file.xxh3)
           problems.push_back(
               fmt::format("'{}' was altered: xxh3={}, expected={}", path.string(), seen.xxh3, file.xxh3));

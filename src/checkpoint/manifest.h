@@ -51,14 +51,17 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& wher
 
 /// Size and hash of a file as they are now, for a manifest. `name` is taken relative to `folder`.
 CheckpointFile describe_file(const std::filesystem::path& folder, const std::string& name);
+/// What does so, and perhaps keeps what it reads.
+using DescribeFunction = std::function<CheckpointFile(const std::filesystem::path& folder, const std::string& name)>;
 
 enum class VerifyDepth { kSizes, kHashes };
 struct FileCheck {
   std::vector<std::string> problems{};  ///< One sentence each with file, value seen and value expected.
   bool is_unreadable = false;           ///< A file is there but could not be read: it may be good.
 };
-/// Compares the files with the manifest; no problems when all is well.
-FileCheck verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest, VerifyDepth depth);
+/// Compares the files with the manifest; no problems when all is well. With hashes each file is read once.
+FileCheck verify_files(const std::filesystem::path& folder, const CheckpointManifest& manifest, VerifyDepth depth,
+                       const DescribeFunction& describe = describe_file);
 /// The same by hashes.
 FileCheck verify_hashes(const std::filesystem::path& folder, const CheckpointManifest& manifest);
 /// How the files of a checkpoint are tested, for example by many processes.

@@ -55,20 +55,26 @@ std::optional<size_t> safetensors_element_bytes(std::string_view dtype) {
   return std::nullopt;
 }
 
-SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), file_(std::make_unique<MappedFile>(path)) {
+SafetensorsFile::SafetensorsFile(const fs::path& path)
+    : path_(path), file_(std::make_unique<MappedFile>(path)), bytes_(file_->bytes()) {
+  parse_header();
+  check_layout();
+}
+
+SafetensorsFile::SafetensorsFile(const fs::path& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {
   parse_header();
   check_layout();
 }
 
 void SafetensorsFile::parse_header() {
-  const auto file = file_->bytes();
   uint64_t header_bytes = 0;
-  if (file.size() < sizeof header_bytes) damaged(path_, fmt::format("file bytes={}, expected at least 8", file.size()));
-  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
-  if (header_bytes > std::min<uint64_t>(kMaxHeaderBytes, file.size() - 8))
-    damaged(path_, fmt::format("header bytes={}, file bytes={}", header_bytes, file.size()));
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, header_bytes);
-  const auto data = file.subspan(8 + header_bytes);
+  if (bytes_.size() < sizeof header_bytes)
+    damaged(path_, fmt::format("file bytes={}, expected at least 8", bytes_.size()));
+  std::memcpy(&header_bytes, bytes_.data(), sizeof header_bytes);
+  if (header_bytes > std::min<uint64_t>(kMaxHeaderBytes, bytes_.size() - 8))
+    damaged(path_, fmt::format("header bytes={}, file bytes={}", header_bytes, bytes_.size()));
+  const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + 8, header_bytes);
+  const auto data = bytes_.subspan(8 + header_bytes);
   const Json header = parse_json(text, path_.string());
   if (!header.is_object()) damaged(path_, "header is not a JSON object");
   for (const auto& [name, value] : header.items()) {
@@ -95,8 +101,8 @@ void SafetensorsFile::parse_header() {
 
 void SafetensorsFile::check_layout() {
   uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, file_->bytes().data(), sizeof header_bytes);
-  const std::byte* next = file_->bytes().data() + 8 + header_bytes;
+  std::memcpy(&header_bytes, bytes_.data(), sizeof header_bytes);
+  const std::byte* next = bytes_.data() + 8 + header_bytes;
   std::stable_sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
     return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
   });
@@ -105,9 +111,8 @@ void SafetensorsFile::check_layout() {
       damaged(path_, fmt::format("tensor '{}' overlaps another one or follows a hole", entry.name));
     next = entry.bytes.data() + entry.bytes.size();
   }
-  const auto file = file_->bytes();
-  if (next != file.data() + file.size())
-    damaged(path_, fmt::format("{} bytes follow the last tensor", file.data() + file.size() - next));
+  const std::byte* end = bytes_.data() + bytes_.size();
+  if (next != end) damaged(path_, fmt::format("{} bytes follow the last tensor", end - next));
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {

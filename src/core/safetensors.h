@@ -25,23 +25,27 @@ struct SafetensorsEntry {
 /// Bytes of one element of a safetensors dtype; nothing for a name the format does not know.
 std::optional<size_t> safetensors_element_bytes(std::string_view dtype);
 
-/// A mapped safetensors file. The header is checked before anything is handed out: sizes within the file, no overlap,
-/// no hole, no duplicate name, bytes = shape x element. A damaged file throws DataError with the path, the tensor and
-/// both numbers.
+/// A safetensors file, mapped or in memory. The header is checked before anything is handed out: sizes within the file,
+/// no overlap, no hole, no duplicate name, bytes = shape x element. A damaged file throws DataError with the path, the
+/// tensor and both numbers.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
+  /// The file that has these bytes, which outlive the object.
+  SafetensorsFile(const std::filesystem::path& path, std::span<const std::byte> bytes);
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }  ///< In file order.
   const SafetensorsEntry* find(std::string_view name) const;                 ///< nullptr when absent.
   const SafetensorsEntry& at(std::string_view name) const;  ///< DataError names the nearest tensor when absent.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  int64_t num_bytes() const { return std::ssize(bytes_); }
 
  private:
   void parse_header();
   void check_layout();
 
   std::filesystem::path path_;
-  std::unique_ptr<MappedFile> file_;
+  std::unique_ptr<MappedFile> file_;  // where it is mapped
+  std::span<const std::byte> bytes_;
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, std::string> metadata_;
 };

@@ -74,19 +74,27 @@ std::set<std::string> known_names(const CheckpointState& state) {
   return known;
 }
 
+std::vector<StateTensor> model_state(const CheckpointState& state) {
+  std::vector<StateTensor> out;
+  for (const auto& [name, tensor] : state.tensors)
+    out.push_back({name, tensor->detach(), part_of(*tensor, state.layout.places, name)});
+  return out;
+}
+
+FileParts parts_of(const std::vector<StateTensor>& tensors) {
+  FileParts parts;
+  for (const auto& [name, tensor, part] : tensors) parts.emplace(name, part);
+  return parts;
+}
+
 ReadCounts read_tensors(const StoredIn& in, const std::vector<StateTensor>& wanted,
                         const std::set<std::string>& known) {
-  FileParts parts;
-  for (const auto& [name, tensor, part] : wanted) parts.emplace(name, part);
-  const StoredTensors stored(in.folder, in.parts.files_with(parts, in.files));
+  const FileParts parts = parts_of(wanted);
+  StoredTensors stored(in.folder, in.parts.files_with(parts, in.files), in.held);
   stored.check(parts, known, in.parts.names_in(in.files));
-  ReadCounts counts{.num_files = stored.num_files()};
   const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor, part] : wanted) {
-    stored.read(name, part, flat_memory(tensor));
-    counts.num_bytes += static_cast<int64_t>(tensor.nbytes());
-  }
-  return counts;
+  for (const auto& [name, tensor, part] : wanted) stored.read(name, part, flat_memory(tensor));
+  return stored.counts();
 }
 
 std::vector<std::string> files_named(const checkpoint::CheckpointManifest& manifest, const std::string& what) {
@@ -145,10 +153,7 @@ void read_model_of(const std::filesystem::path& folder, const CheckpointState& s
 }
 
 ReadCounts read_model(const StoredIn& stored, const CheckpointState& state) {
-  std::vector<StateTensor> wanted;
-  for (const auto& [name, tensor] : state.tensors)
-    wanted.push_back({name, tensor->detach(), part_of(*tensor, state.layout.places, name)});
-  return read_tensors(stored, wanted, known_names(state));
+  return read_tensors(stored, model_state(state), known_names(state));
 }
 
 ReadCounts read_optimizer(const StoredIn& stored, const CheckpointState& state) {
@@ -164,6 +169,9 @@ ReadCounts read_optimizer(const StoredIn& stored, const CheckpointState& state) 
     for (const auto& name : known_names(state)) known.insert(kind + name);
   return read_tensors(stored, wanted, known);
 }
+
+FileParts model_parts(const CheckpointState& state) { return parts_of(model_state(state)); }
+FileParts optimizer_parts(const CheckpointState& state) { return parts_of(state_tensors(state)); }
 
 std::vector<at::Tensor> optimizer_tensors(const CheckpointState& state) {
   std::vector<at::Tensor> out;

@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.h"
 #include "train/checkpoint_state.h"
 #include "train/checkpointer_writer.h"
+#include "train/held_files.h"
 #include "train/parts_index.h"
 
 namespace lockstep::train {
@@ -34,16 +35,7 @@ struct StoredIn {
   std::filesystem::path folder;
   std::vector<std::string> files;
   const PartsIndex& parts;
-};
-
-/// What reading took.
-struct ReadCounts {
-  int64_t num_files = 0;  ///< Opened.
-  int64_t num_bytes = 0;  ///< Of the tensors that were filled.
-  void add(const ReadCounts& more) {
-    num_files += more.num_files;
-    num_bytes += more.num_bytes;
-  }
+  const HeldFiles* held = nullptr;  ///< Those of them that need not be read any more.
 };
 
 /// Fills parameters and buffers, or what the optimiser holds, from those files that hold something of it, whoever wrote
@@ -52,6 +44,10 @@ ReadCounts read_model(const StoredIn& stored, const CheckpointState& state);
 ReadCounts read_optimizer(const StoredIn& stored, const CheckpointState& state);
 /// The model of a checkpoint in `folder`.
 void read_model_of(const std::filesystem::path& folder, const CheckpointState& state);
+
+/// What they read.
+FileParts model_parts(const CheckpointState& state);
+FileParts optimizer_parts(const CheckpointState& state);
 
 /// What the optimiser holds, for sending it to ranks that hold the same.
 std::vector<at::Tensor> optimizer_tensors(const CheckpointState& state);

@@ -195,9 +195,31 @@ bool ends_epoch(const checkpoint::CheckpointManifest& manifest) {
   return steps != facts.end() && manifest.epoch > 0 && manifest.step == manifest.epoch * steps->get<int64_t>();
 }
 
+/// One of `replicas`, which hold the same, reads for all of them; nullptr: each rank reads.
+static bool reads_for(comm::Comm* replicas) { return replicas == nullptr || replicas->rank() == 0; }
+
+/// Those of which this rank reads at least half: in memory they take no more than twice what it reads.
+std::set<std::string> Checkpointer::files_to_keep(const checkpoint::CheckpointManifest& manifest) const {
+  constexpr double kLeastShare = 0.5;
+  const PartsIndex parts = PartsIndex::of_manifest(manifest.extra);
+  std::set<std::string> names;
+  const auto add = [&](const FileParts& wanted, const std::vector<std::string>& files) {
+    for (const auto& [name, share] : parts.shares_of(wanted, files))
+      if (share >= kLeastShare) names.insert(name);
+  };
+  if (state_.layout.holds_part ? reads_for(state_.replicas) : world_.rank() == 0)
+    add(model_parts(state_), model_files(manifest));
+  if (reads_for(state_.shards == nullptr ? state_.replicas : nullptr))
+    add(optimizer_parts(state_), optimizer_files(manifest));
+  return names;
+}
+
 std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
+  HeldFiles held;
+  const KeptFiles kept{.choose = [&](const auto& manifest) { return files_to_keep(manifest); }, .held = held};
   const auto chosen = decide_on_checkpoints(
-      world_, is_in_parts(state_), config_.waits, [&](const checkpoint::VerifyFunction& verify) -> std::string {
+      world_, is_in_parts(state_), config_.waits,
+      [&](const checkpoint::VerifyFunction& verify) -> std::string {
         const auto choice = checkpoint::choose_latest(config_.run_folder, verify);
         for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
         if (!choice.chosen && !choice.skipped.empty())
@@ -208,9 +230,10 @@ std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
         if (choice.chosen && !choice.skipped.empty())
           core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
         return choice.chosen ? choice.chosen->folder.string() : "";
-      });
+      },
+      &kept);
   if (chosen.empty()) return std::nullopt;
-  return load(chosen);
+  return load(chosen, held);
 }
 
 /// What to give instead of `folder`, which is no checkpoint; perhaps it is a run.
@@ -224,8 +247,11 @@ static std::string hint_of_no_checkpoint(const fs::path& folder) {
 }
 
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
+  HeldFiles held;
+  const KeptFiles kept{.choose = [&](const auto& manifest) { return files_to_keep(manifest); }, .held = held};
   decide_on_checkpoints(
-      world_, is_in_parts(state_), config_.waits, [&](const checkpoint::VerifyFunction& verify) -> std::string {
+      world_, is_in_parts(state_), config_.waits,
+      [&](const checkpoint::VerifyFunction& verify) -> std::string {
         if (!checkpoint::is_there(folder / checkpoint::kManifestName))
           throw CheckpointError(
               fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
@@ -234,34 +260,37 @@ RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
               hint_of_no_checkpoint(folder));
         require_whole(folder, /*with_optimizer=*/true, verify);
         return "";
-      });
-  return load(folder);
+      },
+      &kept);
+  return load(folder, held);
 }
 
-/// One of `replicas`, which hold the same, reads for all of them; nullptr: each rank reads. Collective over all ranks.
+/// See reads_for(). Collective over all ranks.
 ReadCounts Checkpointer::read_once(comm::Comm* replicas, const std::vector<at::Tensor>& tensors,
                                    const std::function<ReadCounts()>& read) {
   ReadCounts counts;
-  const bool is_sent = replicas != nullptr && replicas->size() > 1;
   succeed_together(
       world_,
       [&] {
-        if (!is_sent || replicas->rank() == 0) counts = read();
+        if (reads_for(replicas)) counts = read();
       },
       config_.waits.for_all);
-  if (is_sent) broadcast_all(tensors, *replicas);
+  if (replicas != nullptr && replicas->size() > 1) broadcast_all(tensors, *replicas);
   return counts;
 }
 
-RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
-  ReadCounts counts;
+RestoredCheckpoint Checkpointer::load(const fs::path& folder) { return load(folder, {}); }
+
+RestoredCheckpoint Checkpointer::load(const fs::path& folder, const HeldFiles& held) {
+  ReadCounts counts = held.counts();
   const auto read_head = [&] {
     const auto manifest = checkpoint::read_manifest(folder);
     const PartsIndex parts = PartsIndex::of_manifest(manifest.extra);
     if (!state_.layout.holds_part)
-      counts.add(read_model({.folder = folder, .files = model_files(manifest), .parts = parts}, state_));
+      counts.add(read_model({.folder = folder, .files = model_files(manifest), .parts = parts, .held = &held}, state_));
     if (!is_in_parts(state_))
-      counts.add(read_optimizer({.folder = folder, .files = optimizer_files(manifest), .parts = parts}, state_));
+      counts.add(read_optimizer({.folder = folder, .files = optimizer_files(manifest), .parts = parts, .held = &held},
+                                state_));
     return head_of(manifest).dump();
   };
   const auto head = decide_on_rank_zero(world_, read_head, config_.waits.for_rank_zero);
@@ -271,8 +300,8 @@ RestoredCheckpoint Checkpointer::load(const fs::path& folder) {
   if (fs::equivalent(folder.parent_path(), config_.run_folder / "checkpoints", failure))
     first_attempt_ = first_attempt_of(parsed.at("extra"));
   if (!state_.layout.holds_part) broadcast_all(model_tensors(state_), world_);
-  const StoredIn model{.folder = folder, .files = parsed.at("model_files"), .parts = parts};
-  const StoredIn optimizer{.folder = folder, .files = parsed.at("optimizer_files"), .parts = parts};
+  const StoredIn model{.folder = folder, .files = parsed.at("model_files"), .parts = parts, .held = &held};
+  const StoredIn optimizer{.folder = folder, .files = parsed.at("optimizer_files"), .parts = parts, .held = &held};
   if (state_.layout.holds_part)
     counts.add(read_once(state_.replicas, model_tensors(state_), [&] { return read_model(model, state_); }));
   if (is_in_parts(state_))

@@ -54,7 +54,7 @@ bool ends_epoch(const checkpoint::CheckpointManifest& manifest);
 struct RestoredCheckpoint {
   std::filesystem::path folder;
   CheckpointPosition position;
-  ReadCounts read = {};  ///< By this rank, hashing apart.
+  ReadCounts read = {};  ///< By this rank, of this checkpoint, tests included.
 };
 
 /// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}*.safetensors and manifest.json.
@@ -99,6 +99,8 @@ class Checkpointer {
  private:
   void check_shared_folder() const;
   std::vector<std::string> files_of_others() const;
+  std::set<std::string> files_to_keep(const checkpoint::CheckpointManifest& manifest) const;
+  RestoredCheckpoint load(const std::filesystem::path& folder, const HeldFiles& held);
   ReadCounts read_once(comm::Comm* replicas, const std::vector<at::Tensor>& tensors,
                        const std::function<ReadCounts()>& read);
 

@@ -202,7 +202,7 @@ std::optional<models::PtOptimizer> openclip_optimizer(const fs::path& folder, co
   }
   const auto files = optimizer_files(manifest);
   if (files.empty()) return std::nullopt;
-  const StoredTensors stored(folder, files);
+  StoredTensors stored(folder, files);
   std::set<std::string> trained;
   for (const auto& [name, tensor] : state_dict)
     if (stored.has(fmt::format("{}.{}", kMoments[0], name))) trained.insert(name);

@@ -102,24 +102,33 @@ PartsIndex PartsIndex::of_manifest(const core::Json& extra) {
   return index;
 }
 
-std::vector<std::string> PartsIndex::files_with(const FileParts& wanted, const std::vector<std::string>& files) const {
-  std::vector<const TensorPart*> by_name(names_.size(), nullptr);
+PartsIndex::Wanted PartsIndex::look_up(const FileParts& wanted) const {
+  Wanted out{.parts = std::vector<const TensorPart*>(names_.size(), nullptr),
+             .is_cut_alike = std::vector<bool>(names_.size(), false)};
   for (size_t i = 0; i < names_.size(); ++i)
-    if (const auto found = wanted.find(names_[i]); found != wanted.end()) by_name[i] = &found->second;
-  std::vector<bool> is_cut_alike(names_.size(), false), is_complete(names_.size(), false);
+    if (const auto found = wanted.find(names_[i]); found != wanted.end()) out.parts[i] = &found->second;
   for (const auto& [file, ranges] : files_)
     for (const Range& range : ranges)
-      if (by_name[range.name] != nullptr && has_same_cut(cuts_[range.cut], *by_name[range.name]))
-        is_cut_alike[range.name] = true;
-  const auto is_needed = [&](const Range& range) {
-    const TensorPart* part = by_name[range.name];
-    if (part == nullptr || is_complete[range.name]) return false;
-    const TensorPart& cut = cuts_[range.cut];
-    if (is_cut_alike[range.name]) return has_same_cut(cut, *part) && shares_range(*part, range.offset, range.count);
-    return shares_rows(*part, cut);
-  };
+      if (out.parts[range.name] != nullptr && has_same_cut(cuts_[range.cut], *out.parts[range.name]))
+        out.is_cut_alike[range.name] = true;
+  return out;
+}
+
+bool PartsIndex::has_some(const Range& range, const Wanted& wanted) const {
+  const TensorPart* part = wanted.parts[range.name];
+  if (part == nullptr) return false;
+  const TensorPart& cut = cuts_[range.cut];
+  if (wanted.is_cut_alike[range.name])
+    return has_same_cut(cut, *part) && shares_range(*part, range.offset, range.count);
+  return shares_rows(*part, cut);
+}
+
+std::vector<std::string> PartsIndex::files_with(const FileParts& wanted, const std::vector<std::string>& files) const {
+  const Wanted found = look_up(wanted);
+  std::vector<bool> is_complete(names_.size(), false);
+  const auto is_needed = [&](const Range& range) { return !is_complete[range.name] && has_some(range, found); };
   const auto has_all_of = [&](const Range& range) {
-    const TensorPart* part = by_name[range.name];
+    const TensorPart* part = found.parts[range.name];
     return part != nullptr && has_same_cut(cuts_[range.cut], *part) && range.offset <= part->offset &&
            range.offset + range.count >= part->offset + part->count;
   };
@@ -141,6 +150,27 @@ std::vector<std::string> PartsIndex::files_with(const FileParts& wanted, const s
   for (const std::string& file : files)
     if (chosen.contains(file)) out.push_back(file);
   return out;
+}
+
+std::map<std::string, double> PartsIndex::shares_of(const FileParts& wanted,
+                                                    const std::vector<std::string>& files) const {
+  const Wanted found = look_up(wanted);
+  std::map<std::string, double> shares;
+  for (const std::string& file : files_with(wanted, files)) {
+    const auto known = files_.find(file);
+    if (known == files_.end()) continue;
+    int64_t num_wanted = 0, num_all = 0;
+    for (const Range& range : known->second) {
+      num_all += range.count;
+      if (!has_some(range, found)) continue;
+      const TensorPart& part = *found.parts[range.name];
+      num_wanted += found.is_cut_alike[range.name] ? std::min(part.offset + part.count, range.offset + range.count) -
+                                                         std::max(part.offset, range.offset)
+                                                   : range.count;
+    }
+    shares[file] = static_cast<double>(num_wanted) / static_cast<double>(std::max<int64_t>(num_all, 1));
+  }
+  return shares;
 }
 
 std::vector<std::string> PartsIndex::names_in(const std::vector<std::string>& files) const {

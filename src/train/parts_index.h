@@ -25,6 +25,8 @@ class PartsIndex {
   void add(const std::string& file, const FileParts& parts);
   /// Those of `files` that hold something of what is wanted, and those that are not known here.
   std::vector<std::string> files_with(const FileParts& wanted, const std::vector<std::string>& files) const;
+  /// Which share of the elements of a file is wanted, for those of files_with() that are known here.
+  std::map<std::string, double> shares_of(const FileParts& wanted, const std::vector<std::string>& files) const;
   /// The tensors in these files.
   std::vector<std::string> names_in(const std::vector<std::string>& files) const;
 
@@ -34,6 +36,14 @@ class PartsIndex {
     size_t name, cut;
     int64_t offset, count;
   };
+  /// What is wanted of tensors, by their number here.
+  struct Wanted {
+    std::vector<const TensorPart*> parts;  // nullptr: nothing
+    std::vector<bool> is_cut_alike;        // somewhere; then only from there
+  };
+  Wanted look_up(const FileParts& wanted) const;
+  bool has_some(const Range& range, const Wanted& wanted) const;
+
   std::map<std::string, std::vector<Range>> files_;
   std::vector<std::string> names_;
   std::vector<TensorPart> cuts_;

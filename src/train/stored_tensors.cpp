@@ -28,16 +28,28 @@ std::string first_names(const std::set<std::string>& names) {
 /// Scales of FP8 layers: a run goes on with and without FP8, from scales of 1 where there are none.
 bool is_optional(const std::string& name) { return name.find(".fp8.") != std::string::npos; }
 
+/// What is read before any tensor.
+int64_t header_bytes(const core::SafetensorsFile& file) {
+  int64_t bytes = file.num_bytes();
+  for (const auto& entry : file.entries()) bytes -= std::ssize(entry.bytes);
+  return bytes;
+}
+
 }  // namespace
 
-StoredTensors::StoredTensors(const fs::path& folder, const std::vector<std::string>& files) : folder_(folder) {
+StoredTensors::StoredTensors(const fs::path& folder, const std::vector<std::string>& files, const HeldFiles* held)
+    : folder_(folder) {
   for (const auto& name : files) {
-    files_.push_back(std::make_unique<core::SafetensorsFile>(folder / name));
-    add(*files_.back(), folder / name);
+    const fs::path path = folder / name;
+    const core::HashedFile* content = held != nullptr ? held->find(path) : nullptr;
+    files_.push_back(content != nullptr ? std::make_unique<core::SafetensorsFile>(path, content->bytes())
+                                        : std::make_unique<core::SafetensorsFile>(path));
+    add(*files_.back(), path, content == nullptr);
   }
 }
 
-void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path) {
+void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path, bool is_mapped) {
+  if (is_mapped) counts_.add({.num_files = 1, .num_bytes = header_bytes(file)});
   const auto found = file.metadata().find(kPartsKey);
   const core::Json parts =
       found == file.metadata().end() ? core::Json::object() : core::parse_json(found->second, path.string());
@@ -59,7 +71,7 @@ void StoredTensors::add(const core::SafetensorsFile& file, const fs::path& path)
       throw CheckpointError(
           fmt::format("train: checkpoint file '{}' holds a part '{}' of {} elements that cannot lie where it says: {}",
                       path.string(), entry.name, tensor.numel(), describe_part(part).dump()));
-    pieces_[entry.name].push_back({.flat = tensor.reshape({-1}), .part = std::move(part)});
+    pieces_[entry.name].push_back({.flat = tensor.reshape({-1}), .part = std::move(part), .is_mapped = is_mapped});
   }
 }
 
@@ -110,11 +122,12 @@ int64_t StoredTensors::copy_overlaps(const std::vector<const Piece*>& pieces, in
     if (from >= to) continue;
     target.narrow(0, from - offset, to - from).copy_(piece->flat.narrow(0, from - piece->part.offset, to - from));
     num_copied += to - from;
+    if (piece->is_mapped) counts_.num_bytes += (to - from) * static_cast<int64_t>(piece->flat.element_size());
   }
   return num_copied;
 }
 
-void StoredTensors::read(const std::string& name, const TensorPart& wanted, const at::Tensor& target) const {
+void StoredTensors::read(const std::string& name, const TensorPart& wanted, const at::Tensor& target) {
   if (!pieces_.contains(name) && is_optional(name)) return;
   const c10::NoGradGuard no_grad;
   std::vector<const Piece*> alike;  // cut and laid out as this rank's is
@@ -138,7 +151,7 @@ void StoredTensors::read(const std::string& name, const TensorPart& wanted, cons
 /// Put together from parts, however they are cut. Where they are cut along the dimension in which a part is wanted,
 /// only its rows are there.
 at::Tensor StoredTensors::read_whole(const std::string& name, const TensorPart& wanted,
-                                     const at::TensorOptions& options) const {
+                                     const at::TensorOptions& options) {
   std::map<std::tuple<int64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>, std::vector<const Piece*>> by_cut;
   for (const Piece& piece : pieces_.at(name))
     by_cut[{piece.part.place.dim, piece.part.place.begin, piece.part.sizes, piece.part.strides}].push_back(&piece);

@@ -75,7 +75,7 @@ models::WeightFile read_input(const config::CkptOptions& options, checkpoint::Ch
 void take_averages(models::NamedValues& weights, const fs::path& folder,
                    const checkpoint::CheckpointManifest& manifest) {
   const auto files = train::optimizer_files(manifest);
-  const train::StoredTensors stored(folder, files);
+  train::StoredTensors stored(folder, files);
   int64_t num_taken = 0;
   for (auto& [name, tensor] : weights) {
     const std::string average = fmt::format("{}.{}", optim::kAverageState, name);

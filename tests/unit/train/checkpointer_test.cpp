@@ -223,7 +223,10 @@ TEST(Checkpointer, OnlyDamagedOnesAreAnError) {
   run.save();
   ASSERT_TRUE(run.checkpointer().wait());
   flip_byte(dir.path() / "checkpoints" / "step-00000001.a1" / kModelFile);
+  run.train(1);
+  const auto before = run.bits();
   EXPECT_THROW(run.restore_latest(), Error);
+  expect_equal_bits(run.bits(), before);
 }
 
 TEST(Checkpointer, KeepsTheNewest) {

@@ -70,6 +70,17 @@ TEST(PartsIndex, ANumberIsTakenFromAFileThatIsOpenedAnyhow) {
   EXPECT_EQ(index.files_with({{"unheard of", number()}}, kAll), Names{});
 }
 
+TEST(PartsIndex, TellsWhichShareOfAFileIsWanted) {
+  const PartsIndex index = four_files();
+  using Shares = std::map<std::string, double>;
+  const auto of = [&](const TensorPart& part) { return index.shares_of({{"table", part}}, kAll); };
+  EXPECT_EQ(of(rows_of_table(0, 4, 0, 6)), (Shares{{"a", 6.0 / 7}})) << "the number is not";
+  EXPECT_EQ(of(rows_of_table(4, 4, 5, 2)), (Shares{{"c", 1.0 / 7}, {"d", 1.0 / 7}}));
+  EXPECT_EQ(of(rows_of_table(0, 2, 0, 6)), (Shares{{"a", 6.0 / 7}, {"b", 6.0 / 7}})) << "another cut: read as a whole";
+  EXPECT_EQ(index.shares_of({{"table", rows_of_table(0, 4, 0, 6)}, {"steps", number()}}, kAll), (Shares{{"a", 1.0}}));
+  EXPECT_EQ(index.shares_of({{"steps", number()}}, {"a", "new"}), (Shares{{"a", 1.0 / 7}})) << "\"new\" is not known";
+}
+
 TEST(PartsIndex, AFileThatIsNotKnownIsOpened) {
   EXPECT_EQ(four_files().files_with({{"steps", number()}}, {"a", "new"}), (Names{"a", "new"}));
   EXPECT_EQ(PartsIndex().files_with({{"steps", number()}}, kAll), kAll);
@@ -148,6 +159,23 @@ TEST(SharedHashing, EachFileIsOneRanks) {
   }
 }
 
+/// A file is hashed by one of the ranks that keep it, none of which holds much more than the others.
+TEST(SharedHashing, RanksHashWhatTheyKeep) {
+  std::vector<checkpoint::CheckpointFile> files;
+  for (const char* name : {"a", "b", "c", "d", "e"}) files.push_back({.name = name, .bytes = 10});
+  files[0].bytes = 15;
+  const std::vector<std::set<std::string>> kept{{"e"}, {}, {"a", "b", "c"}, {"a", "b", "c"}};
+  const auto names_of = [&](int rank) {
+    Names names;
+    for (const auto& file : hashing_share(files, rank, 4, kept)) names.push_back(file.name);
+    return names;
+  };
+  EXPECT_EQ(names_of(2), (Names{"a", "d"})) << "nobody keeps d";
+  EXPECT_EQ(names_of(3), (Names{"b", "c"}));
+  EXPECT_EQ(names_of(0), Names{"e"});
+  EXPECT_EQ(names_of(1), Names{});
+}
+
 void make_checkpoint(const fs::path& run, int64_t step) {
   const fs::path folder = run / "checkpoints" / checkpoint::checkpoint_name(step, 1);
   fs::create_directories(folder);
@@ -157,6 +185,44 @@ void make_checkpoint(const fs::path& run, int64_t step) {
     manifest.files.push_back(checkpoint::describe_file(folder, name));
   }
   checkpoint::write_manifest(folder, manifest);
+}
+
+/// What was hashed is held, of the checkpoint that is taken alone.
+TEST(SharedHashing, KeepsTheFilesOfTheCheckpointThatIsTaken) {
+  const core::TempDir dir;
+  for (const int64_t step : {10, 20}) make_checkpoint(dir.path(), step);
+  const auto name_of = [](int rank) { return fmt::format("optimizer-{:05}-of-00002.safetensors", rank); };
+  const auto path_of = [&](int64_t step, int rank) {
+    return dir.path() / "checkpoints" / checkpoint::checkpoint_name(step, 1) / name_of(rank);
+  };
+  fs::resize_file(path_of(20, 1), 1);
+  for (const bool is_shared : {false, true}) {
+    std::vector<HeldFiles> held(2);
+    tests::run_ranks(2, [&](comm::Comm& world) {
+      HeldFiles& own = held[static_cast<size_t>(world.rank())];
+      const KeptFiles kept{.choose = [&](const auto&) { return std::set<std::string>{name_of(1 - world.rank())}; },
+                           .held = own};
+      decide_on_checkpoints(
+          world, is_shared, {},
+          [&](const checkpoint::VerifyFunction& verify) {
+            return checkpoint::choose_latest(dir.path(), verify).chosen->folder.string();
+          },
+          &kept);
+    });
+    for (const int rank : {0, 1}) {
+      SCOPED_TRACE(fmt::format("shared {}, rank {}", is_shared, rank));
+      const HeldFiles& own = held[static_cast<size_t>(rank)];
+      for (const int file : {0, 1}) {
+        const bool is_held = is_shared ? file == 1 - rank : rank == 0;
+        EXPECT_EQ(own.find(path_of(20, file)), nullptr);
+        ASSERT_EQ(own.find(path_of(10, file)) != nullptr, is_held) << file;
+        if (is_held) {
+          EXPECT_EQ(own.find(path_of(10, file))->xxh3, core::hash_file(path_of(10, file)).xxh3);
+        }
+      }
+      EXPECT_EQ(own.counts().num_files, is_shared ? 1 : rank == 0 ? 2 : 0);
+    }
+  }
 }
 
 /// What two ranks choose, each of which sees folders of its own: the checkpoint, or the message.
