@@ -11,7 +11,8 @@ namespace lockstep::comm {
 
 std::string RankReport::to_json() const {
   core::Json json = {{"beat", beat},   {"host", host},       {"pid", pid},
-                     {"state", state}, {"failure", failure}, {"gave_up_in", gave_up_in}};
+                     {"state", state}, {"failure", failure}, {"gave_up_in", gave_up_in},
+                     {"work", work}};
   json["places"] = core::Json::array();
   for (const Place& place : places)
     json["places"].push_back(
@@ -35,6 +36,7 @@ RankReport RankReport::from_json(const std::string& text) {
     report.state = json.at("state").get<std::string>();
     report.failure = json.at("failure").get<std::string>();
     report.gave_up_in = json.at("gave_up_in").get<std::string>();
+    report.work = json.at("work").get<std::string>();
     for (const auto& place : json.at("places"))
       report.places.push_back({.axis = place.at("axis").get<std::string>(),
                                .kind = place.at("kind").get<std::string>(),

@@ -258,6 +258,17 @@ std::string StoreProgress::failure_elsewhere() const {
   return impl_->failure_elsewhere;
 }
 
+void StoreProgress::tell_work(const std::string& work) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->report.work = work;
+}
+
+std::string StoreProgress::work_of(int rank) {
+  const std::lock_guard lock(impl_->store_mutex);
+  if (!impl_->store.has(report_name(rank))) return "";
+  return RankReport::from_json(impl_->store.get(report_name(rank), impl_->patience())).work;
+}
+
 std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>& global_ranks) {
   {
     const std::lock_guard lock(impl_->mutex);

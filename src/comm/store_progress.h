@@ -26,6 +26,7 @@ struct RankReport {
   std::string state = "running";  ///< "running", "left" or "failed"
   std::string failure;            ///< Its own error, where it has one.
   std::string gave_up_in;         ///< The call in which it noticed that others are missing.
+  std::string work;               ///< What it is at beside its collectives, as it said itself.
   std::vector<Place> places;      ///< One per axis on which it has communicated.
 
   std::string describe_failure(int rank) const;  ///< "rank 3 (pid 123 on node7) failed: ..."
@@ -70,6 +71,11 @@ class StoreProgress final : public Progress {
   void end(const CallMark& mark) override;
   std::string failure_elsewhere() const override;
   std::string diagnose(const CallMark& mark, const std::vector<int>& global_ranks) override;
+
+  /// What this rank is at beside its collectives, for its next reports; "" nothing.
+  void tell_work(const std::string& work);
+  /// What another rank is at, by its last report; "" where there is none. Asks the store.
+  std::string work_of(int rank);
 
   /// The name in the store under which a rank publishes its reports.
   static std::string report_name(int rank);

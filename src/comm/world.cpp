@@ -584,6 +584,14 @@ void World::wait_for_all(const std::string& what) {
   });
 }
 
+void World::tell_work(const std::string& work) {
+  if (state_->progress) state_->progress->tell_work(work);
+}
+
+bool World::is_at_work(int rank, const std::string& work) const {
+  return state_->progress && state_->progress->work_of(rank) == work;
+}
+
 void World::report_failure(const std::string& text) {
   // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put
   // 143 in its place.

@@ -63,6 +63,11 @@ class World {
   /// collectives, as long as they live. CommError that names `what` when one has failed. Every rank calls it.
   void wait_for_all(const std::string& what);
 
+  /// For work beside collectives, in any thread: what this rank is at ("": nothing), and whether a rank is at `work` by
+  /// its last sign of life, which may be seconds old. False where no such signs are given.
+  void tell_work(const std::string& work);
+  bool is_at_work(int rank, const std::string& work) const;
+
   /// Tells the others why this process ends; call it where an error of this rank is caught.
   void report_failure(const std::string& text);
   /// Ends this rank's part; the rank that serves the store waits for the others, within limits.

@@ -91,7 +91,19 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
   });
   attempt_ = first_attempt_ = static_cast<int>(core::parse_int(claimed).value());
   if (is_in_parts(state_)) check_shared_folder();
-  const auto awaited = is_in_parts(state_) ? files_of_others() : std::vector<std::string>();
+  std::vector<std::string> awaited;
+  std::map<std::string, int> rank_of_file;
+  if (is_in_parts(state_))
+    for (const auto& [name, rank] : files_of_others()) {
+      awaited.push_back(name);
+      rank_of_file.emplace(name, rank);
+    }
+  std::function<bool(const std::string&, const std::string&)> is_being_written;
+  if (config_.waits.is_at_work)
+    is_being_written = [asks = config_.waits.is_at_work, rank_of_file](const std::string& file,
+                                                                       const std::string& checkpoint) {
+      return asks(rank_of_file.at(file), checkpoint);
+    };
   if (world_.rank() == 0 || !files_to_write(state_, world_.rank(), world_.size()).empty())
     writer_ = std::make_unique<CheckpointWriter>(WriterConfig{.run_folder = config_.run_folder,
                                                               .num_kept = config_.num_kept,
@@ -103,18 +115,21 @@ Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointSta
                                                               .on_saved = config_.on_saved,
                                                               .on_removal = config_.on_removal,
                                                               .is_held = config_.is_held,
-                                                              .check_alive = [this] { world_.check_alive(); }});
+                                                              .check_alive = [this] { world_.check_alive(); },
+                                                              .is_being_written = is_being_written,
+                                                              .on_writing = config_.waits.tell_work});
 }
 
-/// Of rank 0. Collective.
-std::vector<std::string> Checkpointer::files_of_others() const {
+/// With their ranks, on rank 0. Collective.
+std::vector<std::pair<std::string, int>> Checkpointer::files_of_others() const {
   core::Json own = core::Json::array();
   for (const auto& file : files_to_write(state_, world_.rank(), world_.size())) own.push_back(file.name);
   const auto of_ranks = world_.gather_strings(own.dump());
-  std::vector<std::string> names;
-  for (size_t rank = 1; rank < of_ranks.size() && world_.rank() == 0; ++rank)
-    for (const auto& name : core::parse_json(of_ranks[rank], "files of a rank")) names.push_back(name);
-  return names;
+  std::vector<std::pair<std::string, int>> files;
+  for (int rank = 1; rank < world_.size() && world_.rank() == 0; ++rank)
+    for (const auto& name : core::parse_json(of_ranks[static_cast<size_t>(rank)], "files of a rank"))
+      files.emplace_back(name.get<std::string>(), rank);
+  return files;
 }
 
 void Checkpointer::check_shared_folder() const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/manifest.h"
@@ -98,7 +99,7 @@ class Checkpointer {
 
  private:
   void check_shared_folder() const;
-  std::vector<std::string> files_of_others() const;
+  std::vector<std::pair<std::string, int>> files_of_others() const;
   std::set<std::string> files_to_keep(const checkpoint::CheckpointManifest& manifest) const;
   RestoredCheckpoint load(const std::filesystem::path& folder, const HeldFiles& held);
   ReadCounts read_once(comm::Comm* replicas, const std::vector<at::Tensor>& tensors,

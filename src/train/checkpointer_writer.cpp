@@ -24,8 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kDescriptionSuffix = ".json";
-/// How long the first writer waits for another's file behind its own; and once its own rank is ending.
-constexpr std::chrono::minutes kPatience{10};
+/// How long the first writer waits for another's file once its own rank is ending.
 constexpr std::chrono::seconds kLastPatience{30};
 
 /// Waits until all work queued so far on the current streams of the tensors' devices is done. Whether it did.
@@ -149,20 +148,31 @@ void CheckpointWriter::tell_failure(const fs::path& folder, int64_t step, bool i
   }
 }
 
+/// Of writers but the first.
+void CheckpointWriter::write_for_first(const fs::path& folder) {
+  const auto tell = [&](const std::string& checkpoint) {
+    if (config_.on_writing) config_.on_writing(checkpoint);
+  };
+  std::exception_ptr failure;
+  tell(folder.filename().string());
+  try {
+    for (const WrittenFile& file : files_) {
+      auto problem = write_described(folder, file);
+      if (!failure) failure = std::move(problem);
+    }
+  } catch (const std::exception&) {  // not even its description: the first sees that nobody writes any more
+    failure = std::current_exception();
+  }
+  tell("");
+  if (failure) std::rethrow_exception(failure);
+  last_succeeded_ = true;
+}
+
 void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
   const auto folder = folder_of(manifest.step, manifest.attempt);
   bool is_committed = false;
   try {
-    if (!config_.is_first) {
-      std::exception_ptr failure;
-      for (const WrittenFile& file : files_) {
-        auto problem = write_described(folder, file);
-        if (!failure) failure = std::move(problem);
-      }
-      if (failure) std::rethrow_exception(failure);
-      last_succeeded_ = true;
-      return;
-    }
+    if (!config_.is_first) return write_for_first(folder);
     write_all(folder, manifest);
     commit(folder, manifest);
     is_committed = last_succeeded_ = true;
@@ -185,7 +195,7 @@ checkpoint::CheckpointFile CheckpointWriter::write_file(const fs::path& folder, 
   return {.name = file.name, .bytes = bytes, .xxh3 = xxh3};
 }
 
-/// Of writers but the first: the file, then its description, also where it cannot be written.
+/// The file, then its description, also where it cannot be written.
 std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, const WrittenFile& file) const {
   core::Json description;
   std::exception_ptr failure;
@@ -225,10 +235,15 @@ checkpoint::CheckpointFile CheckpointWriter::await_file(const fs::path& folder, 
                                                         FileParts& parts) const {
   const auto description = folder / (name + kDescriptionSuffix);
   const auto begin = std::chrono::steady_clock::now();
+  auto last_sign = begin, last_question = begin;
   while (!fs::exists(description)) {
     if (config_.check_alive) config_.check_alive();
-    if (std::chrono::steady_clock::now() - begin >
-        (is_ending_ ? std::chrono::seconds(kLastPatience) : std::chrono::seconds(kPatience)))
+    const auto now = std::chrono::steady_clock::now();
+    if (config_.is_being_written && now - last_question > config_.patience / 10) {
+      last_question = now;
+      if (config_.is_being_written(name, folder.filename().string())) last_sign = std::chrono::steady_clock::now();
+    }
+    if (is_ending_ ? now - begin > kLastPatience : now - last_sign > config_.patience)
       throw CheckpointError(fmt::format("train: another rank has not written its file '{}'", name),
                             "did that rank stop, or does it see another file system?");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

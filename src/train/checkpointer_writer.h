@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBody.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -51,6 +52,12 @@ struct WriterConfig {
   /// Throws when a rank has failed: its file would be awaited in vain, and copies from a device behind an aborted
   /// collective may be of anything.
   std::function<void()> check_alive = {};
+  /// How long the first waits for a file of another, behind its own, since it last knew that it is being written.
+  std::chrono::milliseconds patience = std::chrono::minutes(10);
+  /// Of the first: whether the rank of a file is writing its files of a checkpoint (its name). Asked seldom.
+  std::function<bool(const std::string& file, const std::string& checkpoint)> is_being_written = {};
+  /// Of the others: the checkpoint that is being written, "" when it no longer is.
+  std::function<void(const std::string& checkpoint)> on_writing = {};
 };
 
 /// Copies tensors aside and writes them as one checkpoint, or as files of one, in a background thread; one at a time.
@@ -83,6 +90,7 @@ class CheckpointWriter {
   static void copy_aside(const NamedHandles& from, NamedHandles& to);
   std::filesystem::path folder_of(int64_t step, int attempt) const;
   void write(checkpoint::CheckpointManifest manifest);
+  void write_for_first(const std::filesystem::path& folder);
   checkpoint::CheckpointFile write_file(const std::filesystem::path& folder, const WrittenFile& file) const;
   std::exception_ptr write_described(const std::filesystem::path& folder, const WrittenFile& file) const;
   void write_all(const std::filesystem::path& folder, checkpoint::CheckpointManifest& manifest) const;

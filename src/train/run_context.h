@@ -27,7 +27,9 @@ struct RunContext {
   LongWaits long_waits() {
     comm::World& world = ranks.world;
     return {.for_rank_zero = [&world] { world.wait_for_rank_zero("it works on files of weights or checkpoints"); },
-            .for_all = [&world] { world.wait_for_all("they read weights or checkpoints"); }};
+            .for_all = [&world] { world.wait_for_all("they read weights or checkpoints"); },
+            .tell_work = [&world](const std::string& work) { world.tell_work(work); },
+            .is_at_work = [&world](int rank, const std::string& work) { return world.is_at_work(rank, work); }};
   }
 };
 

@@ -18,10 +18,13 @@ std::vector<checkpoint::CheckpointFile> hashing_share(const std::vector<checkpoi
                                                       int num_ranks,
                                                       const std::vector<std::set<std::string>>& kept = {});
 
-/// What ranks call before a collective that some reach much later than others: beyond its time limit.
+/// What ranks call before a collective that some reach much later than others, beyond its time limit; and how one that
+/// waits for another's work learns that it is still under way.
 struct LongWaits {
-  std::function<void()> for_rank_zero = {};  ///< World::wait_for_rank_zero
-  std::function<void()> for_all = {};        ///< World::wait_for_all
+  std::function<void()> for_rank_zero = {};                                ///< World::wait_for_rank_zero
+  std::function<void()> for_all = {};                                      ///< World::wait_for_all
+  std::function<void(const std::string& work)> tell_work = {};             ///< World::tell_work
+  std::function<bool(int rank, const std::string& work)> is_at_work = {};  ///< World::is_at_work
 };
 
 /// Whoever reads a checkpoint once it is tested: what it hashes is kept for that.

@@ -234,6 +234,59 @@ TEST(ShardedCheckpointFiles, NobodyWaitsForThePartOfARankThatHasFailed) {
   EXPECT_FALSE(fs::exists(dir.path() / "checkpoints" / "step-00000001.a1"));
 }
 
+/// However long that takes: the first waits in vain for as long as its patience only where nothing tells that the file
+/// is being written.
+TEST(ShardedCheckpointFiles, AFileThatIsBeingWrittenIsWaitedFor) {
+  const core::TempDir dir;
+  const std::string others = "optimizer-00001-of-00002.safetensors";
+  const auto values = at::ones({100});
+  std::vector<std::string> told;
+  CheckpointWriter second({.run_folder = dir.path(),
+                           .is_first = false,
+                           .is_shared = true,
+                           .on_writing = [&](const std::string& checkpoint) { told.push_back(checkpoint); }});
+  int num_questions = 0;
+  bool is_at_work = true;
+  const auto is_being_written = [&](const std::string& file, const std::string& checkpoint) {
+    EXPECT_EQ(file, others);
+    EXPECT_EQ(checkpoint, checkpoint::checkpoint_name(is_at_work ? 1 : 2, 1));
+    if (is_at_work && ++num_questions == 20) {  // of which the patience alone allows for two or so
+      second.start({{.name = others, .tensors = {{"exp_avg.w", values}}}}, {.step = 1});
+      EXPECT_TRUE(second.wait());
+    }
+    return is_at_work;
+  };
+  CheckpointWriter first({.run_folder = dir.path(),
+                          .is_shared = true,
+                          .awaited = {others},
+                          .patience = std::chrono::milliseconds(40),
+                          .is_being_written = is_being_written});
+  const auto save = [&](int64_t step) {
+    EXPECT_EQ(first.prepare(step, 1), "");
+    first.start({{.name = "model.safetensors", .tensors = {{"w", values}}}}, {.step = step});
+    return first.wait();
+  };
+  EXPECT_TRUE(save(1));
+  EXPECT_EQ(num_questions, 20);
+  EXPECT_EQ(told, (std::vector<std::string>{"step-00000001.a1", ""}));
+  is_at_work = false;
+  EXPECT_FALSE(save(2));
+  EXPECT_EQ(checkpoint::list_checkpoints(dir.path()).at(0).step, 1);
+}
+
+/// Neither the file nor what tells of it: then the first must not wait for ever.
+TEST(ShardedCheckpointFiles, WhoCannotEvenTellOfItsFailureIsNoLongerWriting) {
+  const core::TempDir dir;
+  std::vector<std::string> told;
+  CheckpointWriter second({.run_folder = dir.path() / "gone",
+                           .is_first = false,
+                           .is_shared = true,
+                           .on_writing = [&](const std::string& checkpoint) { told.push_back(checkpoint); }});
+  second.start({{.name = "optimizer-00001-of-00002.safetensors", .tensors = {{"w", at::ones({100})}}}}, {.step = 1});
+  EXPECT_FALSE(second.wait());
+  EXPECT_EQ(told, (std::vector<std::string>{"step-00000001.a1", ""}));
+}
+
 TEST(ShardedCheckpointFiles, AnotherModelIsRefused) {
   const core::TempDir dir;
   train_on({.num_ranks = 2}, dir.path(), 2, /*saves=*/true);

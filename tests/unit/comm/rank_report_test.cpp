@@ -30,9 +30,11 @@ TEST(RankReport, SurvivesItsJson) {
   report.state = "failed";
   report.failure = "data: \"quoted\" \n text";
   report.gave_up_in = "barrier on axis 'tp'";
+  report.work = "step-00000010.a1";
   const RankReport copy = RankReport::from_json(report.to_json());
   EXPECT_EQ(copy.to_json(), report.to_json());
   EXPECT_EQ(copy.failure, report.failure);
+  EXPECT_EQ(copy.work, report.work);
   EXPECT_EQ(copy.places.at(0).sequence, 5);
   report.failure = "not \xff UTF-8";  // an error may quote foreign bytes
   EXPECT_NO_THROW(RankReport::from_json(report.to_json()));

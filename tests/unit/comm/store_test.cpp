@@ -151,6 +151,20 @@ TEST(Progress, OneFailureIsHeardByAll) {
   EXPECT_NE(first.failure_elsewhere().find("rank 1 (pid"), std::string::npos);
 }
 
+TEST(Progress, ARankTellsWhatItIsAt) {
+  const Store store = Store::in_process();
+  StoreProgress::Config config{.rank = 0, .host = "a", .store_name = "here", .interval = std::chrono::milliseconds(20)};
+  StoreProgress first(store.another_connection(), config);
+  EXPECT_EQ(first.work_of(1), "") << "no report yet";
+  config.rank = 1;
+  StoreProgress second(store.another_connection(), config);
+  for (const std::string work : {"a checkpoint", ""}) {
+    second.tell_work(work);
+    for (int i = 0; i < 1000 && first.work_of(1) != work; ++i) std::this_thread::sleep_for(config.interval);
+    EXPECT_EQ(first.work_of(1), work);
+  }
+}
+
 TEST(LocalAddress, IsNoLoopbackAddress) {
   std::string address;
   try {
