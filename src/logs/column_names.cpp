@@ -11,6 +11,8 @@
 #include "core/csv_table.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "logs/batch_names.h"
+#include "logs/speed_names.h"
 
 namespace lockstep::logs {
 namespace {
@@ -65,10 +67,10 @@ constexpr Synonyms kQuantities[] = {
      "sequences_per_s sequences_s imgs_sec imgs_per_sec img_sec img_per_sec images_second img_second "
      "sequences_per_sec sequences_per_second sequences_sec seqs_s seqs_per_s seqs_sec seq_s seq_per_s seq_per_sec "
      "seq_sec examples_s examples_per_s examples_per_sec examples_per_second pairs_s pairs_per_s total_throughput "
-     "throughput_s_s"},
+     "throughput_s_s fps"},
     {"tokens_per_s", ColumnUse::kResults,
      "tokens_per_s tokens_s tokens_per_sec tokens_per_second tokens_sec tok_s tok_per_s tokens_second tps "
-     "throughput_t_s"},
+     "throughput_t_s wps words_per_s words_per_second words_per_sec words_s words_sec"},
     {"samples_per_s_per_gpu", ColumnUse::kResults,
      "samples_per_s_per_gpu samples_s_gpu samples_per_s_gpu samples_per_second_per_gpu images_s_gpu "
      "images_per_s_per_gpu throughput_per_gpu img_s_gpu imgs_s_gpu images_sec_gpu images_per_sec_per_gpu "
@@ -77,7 +79,8 @@ constexpr Synonyms kQuantities[] = {
     {"tokens_per_s_per_gpu", ColumnUse::kResults,
      "tokens_per_s_per_gpu tokens_s_gpu tokens_per_s_gpu tokens_per_sec_per_gpu tokens_per_second_per_gpu tok_s_gpu "
      "tokens_s_device tokens_per_gpu_per_s tokens_per_gpu_per_second tokens_sec_gpu tokens_s_per_gpu tok_s_per_gpu "
-     "tokens_per_gpu_per_sec tokens_gpu_s tokens_gpu_sec tokens_second_gpu tgs throughput_t_s_gpu"},
+     "tokens_per_gpu_per_sec tokens_gpu_s tokens_gpu_sec tokens_second_gpu tgs throughput_t_s_gpu "
+     "tps_gpu tps_per_gpu tps_device tps_per_device wps_gpu wps_per_gpu"},
     {"accumulation_steps", ColumnUse::kResults,
      "accumulation_steps accumulation accum accum_steps grad_accum grad_accum_steps gradaccum grad_acc grad_acc_steps "
      "gradient_accumulation gradient_accumulation_steps gradient_accumulation_step accumulate_steps "
@@ -91,7 +94,9 @@ constexpr Synonyms kQuantities[] = {
      "model_tflop_s_gpu tflops_s_per_device tflops_per_s_per_device"},
     {"efficiency_pct", ColumnUse::kResults,
      "efficiency_pct efficiency eff scaling_efficiency parallel_efficiency efficiency_percent"},
-    {"mfu_pct", ColumnUse::kResults, "mfu_pct mfu mfu_percent"},
+    {"mfu_pct", ColumnUse::kResults,
+     "mfu_pct mfu mfu_percent model_flops_utilization model_flop_utilization "
+     "model_flops_utilisation model_flop_utilisation"},
     {"speedup", ColumnUse::kResults, "speedup speed_up"},
     {"precision", ColumnUse::kBoth, "precision dtype"},
     {"model", ColumnUse::kBoth, "model"},
@@ -116,21 +121,9 @@ constexpr Synonyms kDurations[] = {
      "time_iter time_it time_batch"},
     {"step_time", ColumnUse::kSteps, "elapsed_time_per_iteration train_step_timing train_step_timing_in"},
     {"step_time", ColumnUse::kResults,
-     "time avg_step_time mean_step_time median_step_time step_duration time_per_iteration time_per_iter "
-     "time_per_batch time_per_global_batch average_step_time train_step_timing elapsed_time_per_iteration "
-     "time_per_timestep time_per_time_step time_timestep wall_time_per_step walltime_per_step wall_time_per_iteration "
-     "walltime_per_iteration runtime_per_step wall_time_per_timestep walltime_per_timestep"},
+     "time time_per_timestep time_per_time_step time_timestep wall_time_per_timestep walltime_per_timestep"},
     {"data_wait", ColumnUse::kSteps, "data_wait data_time data"},
 };
-
-bool holds_word(std::string_view words, std::string_view word) {
-  for (size_t at = 0; at <= words.size();) {
-    const size_t end = std::min(words.find(' ', at), words.size());
-    if (words.substr(at, end - at) == word) return true;
-    at = end + 1;
-  }
-  return false;
-}
 
 /// The rows that hold a name: every column of a table is looked up several times.
 class SynonymIndex {
@@ -168,25 +161,15 @@ std::string_view find_duration(std::string_view stem, ColumnUse use) {
   return durations.find(stem, use);
 }
 
-int step_time_decimals(std::string_view plain_name) {
-  for (const auto& [prefix, decimals] :
-       {std::pair<std::string_view, int>{"ms_", 3}, {"s_", 0}, {"sec_", 0}, {"seconds_", 0}}) {
-    if (!core::starts_with(plain_name, prefix)) continue;
-    std::string_view thing = plain_name.substr(prefix.size());
-    if (core::starts_with(thing, "per_")) thing.remove_prefix(std::string_view("per_").size());
-    if (holds_word("step iteration iter it batch", thing)) return decimals;
+int step_time_decimals(const std::string& header) {
+  const SpeedName speed = read_speed_name(header);
+  if (speed.counted == Counted::kStep) {
+    if (speed.told != ToldSpeed::kTime) return -1;
+    return speed.unit_s == 1 ? 0 : speed.unit_s == 1e-3 ? 3 : speed.unit_s == 1e-6 ? 6 : -1;
   }
+  const std::string plain_name = core::plain_name(header);
   const auto unit = core::find_time_unit(plain_name);
   return unit && !find_duration(unit->stem, ColumnUse::kResults).empty() ? unit->decimals : -1;
-}
-
-double time_unit_s(std::string_view word) {
-  constexpr double kMinute = 60, kHour = 3600, kDay = 86400;
-  if (word == "ms") return 1e-3;
-  if (holds_word("s sec secs second seconds hms", word)) return 1;
-  if (holds_word("min mins minute minutes", word)) return kMinute;
-  if (holds_word("h hr hrs hour hours", word)) return kHour;
-  return holds_word("d day days", word) ? kDay : 0;
 }
 
 namespace {
@@ -220,7 +203,7 @@ bool is_solution_time(std::string_view plain_name) {
 }  // namespace
 
 bool may_be_whole_time(std::string_view plain_name) {
-  if (holds_word("time times t seconds secs minutes mins hours hrs", plain_name)) return true;
+  if (holds_word("time times t seconds secs minutes mins hours hrs days", plain_name)) return true;
   const size_t unit = plain_name.rfind('_');
   return unit != std::string_view::npos && holds_word("time times t", plain_name.substr(0, unit)) &&
          time_unit_s(plain_name.substr(unit + 1)) > 0;
@@ -232,14 +215,14 @@ std::string_view counted_by(std::string_view word) {
   if (holds_word("node nodes server servers host hosts machine machines instance instances", word)) return "nodes";
   if (holds_word("gpu gpus", word)) return "gpus";
   if (holds_word("device devices accelerator accelerators chip chips gcd gcds tpu tpus hpu hpus npu npus card cards "
-                 "rank ranks process processes",
+                 "rank ranks process processes worker workers",
                  word))
     return "devices";
   return {};
 }
 
-/// "number", "#" (plain: nothing) and "total" say that something is counted.
-bool counts(std::string_view word) { return holds_word("number num no nr n of count total", word); }
+/// "number", "#" (plain: nothing), "total" and "used" say that something is counted.
+bool counts(std::string_view word) { return holds_word("number num no nr n of count total used allocated", word); }
 
 /// "A100", "MI250X" and "DGX" name a device.
 bool names_device(std::string_view word) {
@@ -252,12 +235,21 @@ bool names_devices(std::string_view word) {
   return word.size() > 2 && word.back() == 's' && !is_digit(word.front()) && is_digit(word[word.size() - 2]);
 }
 
-/// "GPU number", "# of accelerators", "DGX A100 nodes", "number of A100s": one word that is counted, beside words that
-/// count and names of devices. "model parallel GPUs", "GPUs per node" and "GPU hours" count something else, "GPU" alone
-/// may name one.
-std::string_view counted_size(std::string_view plain_name) {
+/// "a100", "gh200", "mi250x"
+bool names_gpu(std::string_view word) {
+  const size_t digits = std::min(word.find_first_of("0123456789"), word.size());
+  return digits + 1 < word.size() && is_digit(word[digits + 1]) &&
+         holds_word("a b gb gh h k l m mi p t v", word.substr(0, digits));
+}
+
+/// "GPU number", "# of accelerators", "DGX A100 nodes", "number of A100s", "H100s", "# A100": one word that is counted,
+/// beside words that count and names of devices. "model parallel GPUs", "GPUs per node" and "GPU hours" count something
+/// else, "GPU" alone may name one, and "num_workers" mostly load data.
+std::string_view counted_size(std::string_view header, std::string_view plain_name) {
+  if (holds_word("num_workers n_workers worker", plain_name)) return {};
   std::string_view counted;
-  bool is_plural = false, is_counted = false, has_names = false;
+  const bool has_sign = core::starts_with(core::trim(header), "#");
+  bool is_plural = false, is_counted = false, has_names = false, has_gpu = false;
   for (const std::string& word : core::split(std::string(plain_name), "_")) {
     if (const std::string_view found = counted_by(word); !found.empty()) {
       if (!counted.empty()) return {};
@@ -269,8 +261,9 @@ std::string_view counted_size(std::string_view plain_name) {
       return {};
     }
     has_names = has_names || names_devices(word);
+    has_gpu = has_gpu || names_gpu(word);
   }
-  if (counted.empty() && is_counted && has_names) return "gpus";
+  if (counted.empty() && ((has_names && (is_counted || has_gpu)) || (has_sign && has_gpu))) return "gpus";
   return is_plural || is_counted ? counted : std::string_view();
 }
 }  // namespace
@@ -291,6 +284,18 @@ bool counts_devices_of_node(std::string_view plain_name) {
   return has_devices && has_node && (has_per || plain_name.find("_node") != std::string_view::npos);
 }
 
+std::string_view ranks_of(std::string_view plain_name) {
+  if (holds_word("dp dp_size data_parallel data_parallel_size data_parallelism dp_degree", plain_name)) return "dp";
+  if (holds_word("tp tp_size tensor_parallel tensor_parallel_size tensor_model_parallel_size tensor_parallelism mp",
+                 plain_name))
+    return "tp";
+  if (holds_word("pp pp_size pipeline_parallel pipeline_parallel_size pipeline_model_parallel_size "
+                 "pipeline_parallelism",
+                 plain_name))
+    return "pp";
+  return holds_word("cp cp_size context_parallel context_parallel_size", plain_name) ? "cp" : "";
+}
+
 std::string spelled_out(const std::string& plain_name) {
   std::vector<std::string> words = core::split(plain_name, "_");
   for (std::string& word : words)
@@ -300,16 +305,20 @@ std::string spelled_out(const std::string& plain_name) {
 
 std::string known_column(const std::string& header) {
   const std::string name = spelled_out(core::plain_name(header));
-  if (step_time_decimals(name) >= 0) return std::string(kStepTimeColumn);
+  if (step_time_decimals(header) >= 0) return std::string(kStepTimeColumn);
   if (is_solution_time(name)) return std::string(kSolutionTimeColumn);
   if (const std::string_view quantity = find_quantity(name, ColumnUse::kResults); !quantity.empty())
     return std::string(quantity);
+  if (const BatchName batch = read_batch_name(header); batch.scale == 1 && !batch.is_in_tokens) {
+    if (batch.of == BatchOf::kAll) return "global_batch";
+    if (batch.of == BatchOf::kDevice) return "local_batch";
+  }
   constexpr std::string_view kRate = "throughput_";
   if (core::starts_with(name, kRate)) {
     const std::string known = known_column(name.substr(kRate.size()));
     if (known.find("per_s") != std::string::npos) return known;
   }
-  if (const std::string_view size = counted_size(name); !size.empty()) return std::string(size);
+  if (const std::string_view size = counted_size(header, name); !size.empty()) return std::string(size);
   return header;
 }
 
@@ -329,6 +338,9 @@ bool is_result_table(const std::filesystem::path& path) {
     });
     if (has_steps) return false;
     if (has({"nodes", "gpus", "devices", "cores", "global_batch"})) return true;
+    if (std::any_of(columns->begin(), columns->end(),
+                    [](const std::string& column) { return ranks_of(core::plain_name(column)) == "dp"; }))
+      return true;
     // Steps without a number have nothing but their times.
     return columns->size() > 1 && std::none_of(columns->begin(), columns->end(), [](const std::string& name) {
              const std::string lower = core::to_lower_ascii(name);

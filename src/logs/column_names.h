@@ -21,16 +21,16 @@ std::string known_column(const std::string& header);
 std::string spelled_out(const std::string& plain_name);
 /// Does a column tell the devices of one node: "gpus_per_node", "GPU num per node"?
 bool counts_devices_of_node(std::string_view plain_name);
+/// "dp", "tp", "pp" or "cp" for a column of ranks of that kind: "data_parallel_size" -> "dp". Empty for others.
+std::string_view ranks_of(std::string_view plain_name);
 /// Decimals by which a results column of step times is finer than seconds; below 0 for other columns.
-int step_time_decimals(std::string_view plain_name);
+int step_time_decimals(const std::string& header);
 /// The known name of a column of step times.
 inline constexpr std::string_view kStepTimeColumn = "step_time_s";
 
 /// The known name of a column of times to a solution, whatever their unit: the same in all rows.
 inline constexpr std::string_view kSolutionTimeColumn = "time_to_solution";
 
-/// Seconds of a unit of time as a word of a plain name: 60 of "min"; 0 for other words.
-double time_unit_s(std::string_view word);
 /// Is this a time that names neither a step nor a whole run: "time", "time_s", "seconds"?
 bool may_be_whole_time(std::string_view plain_name);
 

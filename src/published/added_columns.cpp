@@ -33,6 +33,37 @@ bool begins_with_gpu(const std::string& text) {
 
 }  // namespace
 
+void take_devices_of_node(ResultTable& result) {
+  constexpr double kMostOfANode = 16;
+  core::CsvTable& table = result.table;
+  const auto nodes = table.find("nodes"), gpus = table.find("gpus"), others = table.find("devices");
+  if (!nodes || (gpus && others) || (!gpus && !others) || table.rows.size() < 2) return;
+  const size_t column = gpus ? *gpus : *others;
+  const std::string plain = "_" + core::plain_name(result.given[column]) + "_";
+  for (const char* word : {"_total_", "_world_", "_ranks_", "_all_", "_processes_"})
+    if (plain.find(word) != std::string::npos) return;
+  size_t least = 0, most = 0;
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    const auto count = core::parse_double(table.rows[row][*nodes]), each = core::parse_double(table.rows[row][column]);
+    if (!count || !each || *each < 2 || *each > kMostOfANode || table.rows[row][column] != table.rows[0][column])
+      return;
+    if (*count < table.number(least, "nodes")) least = row;
+    if (*count > table.number(most, "nodes")) most = row;
+  }
+  const double growth = table.number(most, "nodes") / table.number(least, "nodes");
+  if (growth <= 1) return;
+  for (const char* rate : {"samples_per_s", "tokens_per_s"})  // as many devices on more nodes
+    if (table.find(rate) && table.number(most, rate) < std::sqrt(growth) * table.number(least, rate)) return;
+  const std::string known = table.columns[column];
+  result.note_doubt(fmt::format("Column '{}' is {} at every number of nodes: it was read as that of a node.",
+                                result.given[column], table.rows[0][column]));
+  table.columns[column] = "gpus_per_node";
+  table.columns.push_back(known);
+  result.given.push_back(fmt::format("'{}' x '{}'", result.given[*nodes], result.given[column]));
+  for (auto& row : table.rows)
+    row.push_back(fmt::format("{:g}", *core::parse_double(row[*nodes]) * *core::parse_double(row[column])));
+}
+
 void add_devices(ResultTable& result) {
   core::CsvTable& table = result.table;
   const auto nodes = table.find("nodes");
@@ -57,10 +88,41 @@ void add_devices(ResultTable& result) {
   }
 }
 
+namespace {
+/// "DP,TP,PP" of numbers: the devices are their product, and that of context ranks.
+bool add_product_of_ranks(ResultTable& result) {
+  core::CsvTable& table = result.table;
+  std::vector<size_t> factors;
+  bool has_data = false;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    const std::string_view ranks = logs::ranks_of(core::plain_name(table.columns[column]));
+    if (ranks.empty() || !is_numeric(table, column)) continue;
+    has_data = has_data || ranks == "dp";
+    factors.push_back(column);
+  }
+  if (!has_data || factors.size() < 2) return false;
+  std::vector<std::string> counts, names;
+  for (const auto& row : table.rows) {
+    double product = 1;
+    for (const size_t column : factors) product *= core::parse_double(row[column]).value_or(0);
+    if (product < 1) return false;
+    counts.push_back(fmt::format("{:g}", product));
+  }
+  for (const size_t column : factors) names.push_back(result.given[column]);
+  const std::string product = fmt::format("'{}'", core::join(names, "' x '"));
+  result.note_doubt(fmt::format("Devices were computed: {}.", product));
+  table.columns.emplace_back("devices");
+  result.given.push_back(product);
+  for (size_t row = 0; row < table.rows.size(); ++row) table.rows[row].push_back(counts[row]);
+  return true;
+}
+}  // namespace
+
 void add_sizes(ResultTable& result) {
   core::CsvTable& table = result.table;
   if (table.rows.empty() || table.find("nodes") || table.find("gpus") || table.find("devices") || table.find("cores"))
     return;
+  if (add_product_of_ranks(result)) return;
   for (size_t column = 0; column < table.columns.size(); ++column) {
     std::vector<std::pair<std::string, std::string>> parts;  // number and what it counts
     bool are_gpus = false;

@@ -159,7 +159,9 @@ FormulaContext make_context(const ResultTable& result, const analysis::AnalysisO
       std::vector<std::string> parts;
       for (const auto& row : table.rows) parts.push_back(row[column]);
       std::vector<std::string> parted = joined(context.groups, parts);
-      if (is_named || keeps_curves(context.groups, parted, sizes)) {
+      const bool names_each_row =
+          name == "system" && rows_above_base(context.groups, sizes) > 0 && rows_above_base(parted, sizes) == 0;
+      if ((is_named && !names_each_row) || keeps_curves(context.groups, parted, sizes)) {
         context.groups = std::move(parted);
         if (!is_named) context.parting.push_back(name);
       } else

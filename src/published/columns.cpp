@@ -87,6 +87,12 @@ KnownRate known_of(const std::string& given, const KnownRate& unit) {
     return {unit.known + (core::ends_with(unit.known, "_per_gpu") ? "" : "_per_gpu"), unit.scale};
   if (plain == "throughput_per_device") return {"samples_per_s_per_gpu", 1};
   if (known != given) return {known, 1};
+  const SpeedName speed = read_speed_name(given);
+  if (speed.counted == Counted::kStep && speed.unit_s > 0) return {std::string(kStepTimeColumn), speed.unit_s};
+  if (const BatchName batch = read_batch_name(given); batch.scale != 1 && !batch.is_in_tokens) {
+    if (batch.of == BatchOf::kAll) return {"global_batch", batch.scale};
+    if (batch.of == BatchOf::kDevice) return {"local_batch", batch.scale};
+  }
   const KnownRate rate = rate_of_text(given);
   return rate.known.empty() ? KnownRate{given, 1} : rate;
 }
@@ -145,18 +151,19 @@ void rename_column(ResultTable& result, size_t column, const std::string& known,
                    std::string how) {
   core::CsvTable& table = result.table;
   const std::string given = table.columns[column], plain = core::plain_name(given);
-  if (known == kStepTimeColumn) {
-    if (const int decimals = logs::step_time_decimals(plain); decimals > 0) {
-      for (auto& row : table.rows) row[column] = in_seconds(row[column], decimals);
-      how = fmt::format(", divided by {}", decimals == 3 ? "1,000" : "1,000,000");
-    }
+  if (const int decimals = logs::step_time_decimals(given); known == kStepTimeColumn && decimals > 0) {
+    for (auto& row : table.rows) row[column] = in_seconds(row[column], decimals);
+    how = fmt::format(", divided by {}", decimals == 3 ? "1,000" : "1,000,000");
   } else if (!has_percent && core::ends_with(known, "_pct") && are_shares(table, column, plain)) {
     for (auto& row : table.rows)
       if (const auto value = core::parse_double(row[column]))
         row[column] = fmt::format("{:.{}f}", 100 * *value, std::max(0, num_decimals(row[column]) - 2));
     how = ", times 100";
   } else if (scale != 1) {
-    for (auto& row : table.rows) row[column] = scaled(row[column], scale);
+    const bool is_time = known == kStepTimeColumn;  // 60 seconds make digits that no minute had
+    for (auto& row : table.rows)
+      if (const auto value = core::parse_double(row[column]))
+        row[column] = is_time ? fmt::format("{:.15g}", *value * scale) : scaled(row[column], scale);
     how = scale > 1 ? fmt::format(", times {:g}", scale) : fmt::format(", divided by {:g}", 1 / scale);
   }
   table.columns[column] = known;
@@ -281,10 +288,21 @@ void check_size(const core::CsvTable& table) {
 
 bool tells_devices_of_node(const std::string& column) { return logs::counts_devices_of_node(core::plain_name(column)); }
 
+std::string known_name(const std::string& column) { return known_column(column); }
+
+bool is_known_name(const std::string& column) {
+  return column == kStepTimeColumn || column == kSolutionTimeColumn ||
+         logs::find_quantity(column, logs::ColumnUse::kResults) == column;
+}
+
 std::string plain_column(const std::string& column) { return logs::spelled_out(core::plain_name(column)); }
+
+bool is_time_of_nothing(const std::string& column) { return logs::may_be_whole_time(core::plain_name(column)); }
 
 bool is_step_time_without_unit(const std::string& column) {
   const std::string name = core::plain_name(column);
+  const SpeedName speed = read_speed_name(column);
+  if (speed.counted == Counted::kStep && speed.told == ToldSpeed::kTime) return speed.unit_s == 0;
   return name != "time" && name != "step" && logs::find_duration(name, logs::ColumnUse::kResults) == "step_time";
 }
 
@@ -346,6 +364,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   }
   add_sizes(result);
   drop_incomplete_rows(result);
+  take_devices_of_node(result);
   add_devices(result);
   add_accumulated_batches(result);
   return result;

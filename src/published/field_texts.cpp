@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "logs/column_names.h"
+#include "logs/speed_names.h"
 #include "published/rate_names.h"
 
 namespace lockstep::published {
@@ -59,17 +60,21 @@ bool parts_thousands(const core::CsvTable& table, size_t column) {
   return !has_others && (table.separator == ',' || writes_points(table));
 }
 
-/// What stands behind the number of every field of a column, "img/s" of "432 img/s"; empty where they differ.
+/// What stands behind the number of every field of a column, "img/s" of "432 img/s"; empty where they differ. Some
+/// fields may lack it where the column's name ends with it.
 std::string shared_unit(const core::CsvTable& table, size_t column) {
+  const std::string plain = "_" + core::plain_name(table.columns[column]);
   std::string unit;
+  bool has_bare = false;
   for (const auto& row : table.rows) {
     if (is_absent(row[column])) continue;
     const size_t end = number_end(row[column]);
     const std::string own(core::trim(std::string_view(row[column]).substr(end)));
-    if (end == 0 || own.empty() || (!unit.empty() && own != unit)) return {};
-    unit = own;
+    if (end == 0 || (!own.empty() && !unit.empty() && own != unit)) return {};
+    has_bare = has_bare || own.empty();
+    if (!own.empty()) unit = own;
   }
-  return unit;
+  return has_bare && !core::ends_with(plain, "_" + core::plain_name(unit)) ? std::string() : unit;
 }
 
 /// The name of a column that holds the unit of its fields too: a rate, a time, or the "x" of a ratio, which needs none.

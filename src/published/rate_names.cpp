@@ -7,6 +7,7 @@
 
 #include "core/csv_table.h"
 #include "core/strings.h"
+#include "logs/speed_names.h"
 
 namespace lockstep::published {
 namespace {
@@ -111,6 +112,8 @@ double letter_prefix(const std::vector<std::string>& words, size_t at, bool has_
 RateName parse_rate_name(std::string_view name) {
   RateName rate;
   const std::vector<std::string> words = words_of(name);
+  const logs::ToldSpeed told = logs::read_speed_name(name).told;
+  const bool may_be_time = told == logs::ToldSpeed::kTime || told == logs::ToldSpeed::kUnclear;
   double letters = 1, period_s = 1;
   for (size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
@@ -125,6 +128,7 @@ RateName parse_rate_name(std::string_view name) {
     } else if (const double letter = letter_prefix(words, at, rate.has_period); letter > 0) {
       letters *= letter;
     } else if (const auto seconds = seconds_of(word); seconds && rate.thing != RateThing::kNone && period_s == 1) {
+      if (may_be_time) continue;
       period_s = *seconds;
       rate.has_period = true;
     } else if (word == "node") {

@@ -19,9 +19,9 @@ struct RateName {
   bool is_whole = true;     ///< No word of it means anything else.
 };
 
-/// A time before its thing ("ms per image") is no period. Reads prefixes (k, M, "10^3", "thousands"), things, periods
-/// (ms, s, min, h, day) and whose rate it is, in any order. Single letters are prefixes right before a thing, behind
-/// the period, or alone in brackets.
+/// A time of a thing ("ms per image", "Iteration (s)") is no period. Reads prefixes (k, M, "10^3", "thousands"),
+/// things, periods (ms, s, min, h, day) and whose rate it is, in any order. Single letters are prefixes right before a
+/// thing, behind the period, or alone in brackets.
 RateName parse_rate_name(std::string_view name);
 
 /// The name under which formulas over a table know such a rate: "samples_per_s", "tokens_per_s_per_gpu",

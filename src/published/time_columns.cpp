@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "logs/column_names.h"
+#include "logs/speed_names.h"
 #include "published/field_texts.h"
 #include "published/rate_names.h"
 
