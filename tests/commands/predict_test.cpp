@@ -48,6 +48,21 @@ TEST(PredictCommand, PredictsARecipeAsJson) {
   EXPECT_EQ(json.at("goal").size(), 5u);
 }
 
+TEST(PredictCommand, APageIsWrittenBesideJson) {
+  for (const std::vector<std::string>& input :
+       {std::vector<std::string>{golden("clap_htsat_tiny_jupiter.csv")},
+        {golden("clap_htsat_tiny_jupiter.csv"), "--calibrate-up-to", "8", "--validate"},
+        {recipe("gpt_nemotron4_340b_h100.toml"), "--system", "dgx-h100", "--samples-per-device", "0.25"}}) {
+    core::TempDir folder;
+    std::vector<std::string> words = {"predict", "--json", "-o", folder.path().string()};
+    words.insert(words.end(), input.begin(), input.end());
+    const ProgramResult result = run_lockstep(words);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NO_THROW(core::parse_json(result.out, "output"));
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "report.html")) << input.front();
+  }
+}
+
 TEST(PredictCommand, OneSizeOfARecipeHasASmallerOneAsItsBase) {
   const std::vector<std::string> command = {
       "predict", recipe("gpt_nemotron4_340b_h100.toml"), "--system", "dgx-h100", "--samples-per-device", "0.25"};

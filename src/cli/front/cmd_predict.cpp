@@ -137,6 +137,7 @@ void write_page(const draw::Document& document, const PredictFlags& flags) {
   if (flags.output.empty()) return;
   const auto files = draw::write_document(document, flags.output, {"html", "csv", "svg"});
   draw::replace_report(flags.output, files);
+  if (flags.json) return;  // standard output is the document
   core::print("{}\n", std::filesystem::absolute(files.front()).lexically_normal().string());
 }
 
@@ -210,6 +211,7 @@ int validate_tables(const std::vector<predict::MeasuredCurve>& curves, const Pre
     core::Json json = core::Json::array();
     for (const predict::Validation& one : validations) json.push_back(predict::validation_json(one));
     core::print("{}\n", json.dump(2));
+    write_page(predict::validations_document(validations), flags);
     return 0;
   }
   for (const predict::Validation& one : validations) {
@@ -316,10 +318,8 @@ int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const Pred
       for (const std::string& text : predict::goal_texts(costs, *budget)) core::print("{}", draw::wrapped("", text));
   }
   for (const std::string& text : left_out) core::log_warning("predict: left out: {}", text);
-  if (flags.json)
-    core::print("{}\n", json.dump(2));
-  else
-    write_page(predict::predictions_document(predictions, goals), flags);
+  if (flags.json) core::print("{}\n", json.dump(2));
+  write_page(predict::predictions_document(predictions, goals), flags);
   return 0;
 }
 
@@ -461,6 +461,9 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
   std::erase_if(costs, [&](const predict::GoalCost& cost) {
     return std::find(sizes.begin(), sizes.end(), static_cast<int64_t>(cost.size)) == sizes.end();
   });
+  std::vector<draw::Table> tables = {predict::memory_table(steps, machine)};
+  if (budget) tables.push_back(predict::goal_table(costs, *budget));
+  const auto write = [&] { write_page(predict::predictions_document({prediction}, tables), flags); };
   if (flags.json) {
     core::Json json = predict::prediction_json(prediction);
     json["system"] = predict::machine_json(machine);
@@ -468,6 +471,7 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
     json["refused"] = refused;
     if (budget) json["goal"] = predict::goal_json(costs);
     core::print("{}\n", json.dump(2));
+    write();
     return 0;
   }
   print_steps(prediction);
@@ -477,9 +481,7 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
   for (const std::string& text : refused) core::print("{}", draw::wrapped("left out: ", text));
   if (budget)
     for (const std::string& text : predict::goal_texts(costs, *budget)) core::print("{}", draw::wrapped("", text));
-  std::vector<draw::Table> tables = {predict::memory_table(steps, machine)};
-  if (budget) tables.push_back(predict::goal_table(costs, *budget));
-  write_page(predict::predictions_document({prediction}, tables), flags);
+  write();
   return 0;
 }
 }  // namespace
