@@ -127,8 +127,9 @@ void take_columns(const FormulaContext& context, const std::vector<size_t>& rows
        work.top_k);
   take({"layers", "num_layers", "n_layers", "number_of_layers"}, "layers", work.layers);
   take({"hidden", "hidden_size", "d_model"}, "width", work.hidden);
-  take({"mbs", "micro_batch", "micro_batch_size", "microbatch_size", "microbatchsize"}, "micro-batch",
-       work.micro_batch);
+  take({"mbs", "micro_batch", "micro_batch_size", "microbatch_size", "microbatchsize", "micro_batch_per_gpu",
+        "micro_batch_size_per_gpu", "train_micro_batch_size_per_gpu"},
+       "micro-batch", work.micro_batch);
 }
 
 /// "ZeRO stage" of 1 to 3, and "Zero1" of the ranks of its groups.
@@ -229,9 +230,29 @@ void take_network(const std::string& text, MeasuredCurve& curve) {
   curve.machine->network_efficiency_sd = {kEfficiencySd, "prior for a network that is not known"};
 }
 
+/// Full nodes have one number of devices; part of one node has fewer.
+void note_nodes_that_differ(const FormulaContext& context, const std::vector<size_t>& rows, MeasuredCurve& curve) {
+  const char* devices = context.device_column();
+  if (!context.has("nodes") || devices == nullptr) return;
+  const auto of_node = [&](size_t row) { return context.at(row, devices).value / context.at(row, "nodes").value; };
+  const auto [least, most] =
+      std::minmax_element(rows.begin(), rows.end(), [&](size_t a, size_t b) { return of_node(a) < of_node(b); });
+  const bool is_part = std::all_of(rows.begin(), rows.end(), [&](size_t row) {
+    return of_node(row) == of_node(*most) || context.at(row, "nodes").value == 1;
+  });
+  if (is_part) return;
+  curve.notes.push_back(fmt::format(
+      "The nodes differ: {:g} devices each at {} {} (line {}), {:g} at {} (line {}). Are '{}' and '{}' right in every "
+      "row?",
+      of_node(*least), context.given_name("nodes"), context.table.text(*least, "nodes"), context.table.lines[*least],
+      of_node(*most), context.table.text(*most, "nodes"), context.table.lines[*most], context.given_name("nodes"),
+      context.given_name(devices)));
+}
+
 void take_devices_per_node(const FormulaContext& context, const std::vector<size_t>& rows, const std::string& comments,
                            const TableRequest& request, MeasuredCurve& curve) {
   const char* devices = context.device_column();
+  note_nodes_that_differ(context, rows, curve);
   const auto take = [&](double count, std::string source) {
     curve.devices_per_node = count;
     curve.devices_per_node_source = std::move(source);
@@ -549,7 +570,15 @@ std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& result,
         curve.name = context.given_name(speed.c_str()) + (groups.size() > 1 ? "; " + curve.name : "");
     std::move(of_speed.begin(), of_speed.end(), std::back_inserter(curves));
   }
-  for (MeasuredCurve& curve : curves) curve.notes.insert(curve.notes.end(), result.doubts.begin(), result.doubts.end());
+  const std::vector<std::string> unread = unread_columns(context);
+  for (MeasuredCurve& curve : curves) {
+    for (const std::string& note : context.notes)  // of columns that part nothing; the others are on efficiency
+      if (core::starts_with(note, "Column '")) curve.notes.push_back(note);
+    curve.notes.insert(curve.notes.end(), result.doubts.begin(), result.doubts.end());
+    if (!unread.empty())
+      curve.notes.push_back(fmt::format("Not read, since the name does not tell what it counts: {} '{}'.",
+                                        unread.size() == 1 ? "column" : "columns", core::join(unread, "', '")));
+  }
   return curves;
 }
 

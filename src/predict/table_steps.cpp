@@ -36,6 +36,7 @@ struct Speed {
 constexpr double kTypicalSequence = 2048, kTypicalTextLength = 256, kTypicalGlobalTokens = 1e6,
                  kTypicalLocalTokens = 16384;
 constexpr const char* kOtherModels[] = {"resnet", "bert", "vit", "clip", "clap"};
+constexpr double kSameBatch = 0.02;  // batches may be rounded
 constexpr double kTypicalGlobalSamples = 4096, kTypicalLocalSamples = 128;
 
 bool has_word(const std::string& name, std::string_view word) {
@@ -64,10 +65,25 @@ bool is_time_per_epoch(const std::string& name) {
          std::find(std::begin(kUnits), std::end(kUnits), words.front()) != std::end(kUnits);
 }
 
+/// "Step latency", "ms per image", "time/token": the time of one.
+std::optional<Speed> speed_of_one(const std::string& column, const published::SpeedName& name) {
+  const SpeedOf of = name.is_of_device ? SpeedOf::kDevice : SpeedOf::kAll;
+  const bool has_unit = name.unit_s > 0;
+  if (name.counted == published::Counted::kStep)
+    return Speed{
+        .column = column, .kind = SpeedKind::kStepTime, .scale = has_unit ? name.unit_s : 1, .has_unit = has_unit};
+  if (!has_unit) return Speed{column, SpeedKind::kRelative, of, true};
+  const SpeedKind kind = name.counted == published::Counted::kToken ? SpeedKind::kTokens : SpeedKind::kSamples;
+  return Speed{column, kind, of, true, name.unit_s};
+}
+
 /// Speeds whose names follow a pattern: "img/s per node", "time per epoch (min)", "steps/sec", "aggregate PFLOP/s".
 std::optional<Speed> speed_of_name(const std::string& column) {
   const std::string name = core::plain_name(column);
   const SpeedOf of = owner_of(name);
+  const published::SpeedName told = published::read_speed_name(column);
+  if (told.told == published::ToldSpeed::kUnclear) return std::nullopt;
+  if (told.told == published::ToldSpeed::kTime) return speed_of_one(column, told);
   if (has_any(name, {"tflop", "tflops", "teraflop", "teraflops"})) return Speed{column, SpeedKind::kTflops, of};
   if (has_any(name, {"pflop", "pflops", "petaflop", "petaflops"}))
     return Speed{.column = column, .kind = SpeedKind::kTflops, .of = of, .scale = 1000};
@@ -128,6 +144,13 @@ std::optional<Speed> speed_without_unit(const std::string& column) {
                .scale = published::parse_rate_name(column).scale};
 }
 
+/// "HFU (%)": with what is computed again, which is the same at every size.
+bool is_hardware_utilisation(const std::string& column) {
+  const std::string name = core::plain_name(column);
+  return has_word(name, "hfu") || core::starts_with(name, "hardware_flops_util") ||
+         core::starts_with(name, "hardware_flop_util");
+}
+
 /// Every field of the column a number above zero.
 bool is_usable(const FormulaContext& context, const std::string& column) {
   const size_t index = context.table.column(column);
@@ -161,6 +184,9 @@ std::vector<Speed> find_speeds(const FormulaContext& context) {
     }
     if (!best.empty()) return best;
   }
+  for (const std::string& column : context.table.columns)
+    if (is_hardware_utilisation(column) && !context.has("mfu_pct") && is_usable(context, column))
+      return {{column, kRelative, SpeedOf::kDevice}};
   const Speed kDerived[] = {{"mfu_pct", kRelative, SpeedOf::kDevice},
                             {"speedup", kRelative, SpeedOf::kAll},
                             {"efficiency_pct", kRelative, SpeedOf::kDevice}};
@@ -175,19 +201,40 @@ std::optional<double> sequence_length(const FormulaContext& context, size_t row,
   return of_table ? of_table : told;
 }
 
-/// A column "batch" or "batch_size", which may be of a device or of all: of all where it differs between the rows, or
-/// is more than a device works on.
-std::optional<double> doubtful_batch(const FormulaContext& context, const std::vector<size_t>& rows, size_t row,
-                                     double devices_per_node, double most_local, bool is_strong) {
+/// A batch that says whose it is, or does not, in samples; nothing where no column is such.
+struct BatchColumn {
+  std::string name{};
+  double scale = 1;
+  double at(const FormulaContext& context, size_t row) const { return scale * context.table.number(row, name); }
+};
+std::optional<BatchColumn> find_batch(const FormulaContext& context, published::BatchOf of) {
   for (const std::string& column : context.table.columns) {
-    const std::string name = published::plain_column(column);
-    if ((name != "batch" && name != "batch_size") || !is_usable(context, column)) continue;
-    const double first = context.table.number(rows.front(), column), last = context.table.number(rows.back(), column);
-    const bool is_global = is_strong || first != last || first > most_local;
-    const double value = context.table.number(row, column);
-    return is_global ? value / devices_at(context, devices_per_node, row) : value;
+    const published::BatchName batch = published::read_batch_name(column);
+    if (batch.of == of && !batch.is_in_tokens && is_usable(context, column)) return BatchColumn{column, batch.scale};
   }
   return std::nullopt;
+}
+
+/// Is a batch that does not say whose it is that of all devices, by the rate and the step time of the same row?
+bool is_batch_of_rate(const FormulaContext& context, double batch, size_t row) {
+  constexpr double kRounded = 0.1;
+  if (!context.has("samples_per_s") || !context.has("step_time_s")) return false;
+  const double samples = context.at(row, "samples_per_s").value * context.at(row, "step_time_s").value;
+  return std::fabs(samples / batch - 1) < kRounded;
+}
+
+/// A column "batch" or "mini-batch size", which may be of a device or of all: of all where it differs between the rows,
+/// is more than a device works on, or is what the devices do together.
+std::optional<double> doubtful_batch(const FormulaContext& context, const std::vector<size_t>& rows, size_t row,
+                                     double devices_per_node, double most_local, bool is_strong) {
+  const auto batch = find_batch(context, published::BatchOf::kUnsaid);
+  if (!batch) return std::nullopt;
+  const double first = batch->at(context, rows.front()), last = batch->at(context, rows.back());
+  const bool is_one_device = devices_at(context, devices_per_node, rows.front()) == 1;
+  const bool is_of_rate = !is_one_device && is_batch_of_rate(context, first, rows.front());
+  const bool is_global = is_strong || first != last || first > most_local || is_of_rate;
+  const double value = batch->at(context, row);
+  return is_global ? value / devices_at(context, devices_per_node, row) : value;
 }
 
 /// Passes of a step whose gradients are added up; 1 where no column tells them.
@@ -201,9 +248,10 @@ double accumulation_steps(const FormulaContext& context, size_t row) {
 std::optional<double> batch_tokens(const FormulaContext& context, size_t row, double devices, double devices_per_node) {
   for (const std::string& column : context.table.columns) {
     if (!counts_batch_in_tokens(column) || !is_usable(context, column)) continue;
-    const double tokens = context.table.number(row, column);
+    const published::BatchName batch = published::read_batch_name(column);
+    const double tokens = batch.scale * context.table.number(row, column);
     if (is_batch_of_device(column)) return tokens * accumulation_steps(context, row);
-    return owner_of(core::plain_name(column)) == SpeedOf::kNode ? tokens / devices_per_node : tokens / devices;
+    return batch.of == published::BatchOf::kNode ? tokens / devices_per_node : tokens / devices;
   }
   return std::nullopt;
 }
@@ -244,7 +292,10 @@ class Reader {
     if (!speed_.has_unit) take_seconds();
     is_told_strong_ = request_.is_strong.value_or(says_strong());
     is_told_weak_ = says_weak();
+    take_whole_times();
+    has_falling_steps_ = !is_told_weak_ && !request_.is_strong && gain().value_or(1) > published::kLeastGainOfEqualWork;
     for (const size_t row : rows_) batches_.push_back(batch_of(row));
+    note_falling_steps();
     if (batches_.front().is_in_words) steps_.told_batch = told_fact();
     const bool has_batches =
         std::all_of(batches_.begin(), batches_.end(), [](const RowBatch& one) { return one.samples || one.tokens; });
@@ -253,6 +304,7 @@ class Reader {
       set_scaling();
     }
     has_growing_work_ = is_time_of_growing_work(has_batches);
+    note_constant_rates();
     for (size_t i = 0; i < rows_.size(); ++i) steps_.rows.push_back(step_of(i));
     set_rate();
     steps_.has_batches = has_batches;
@@ -365,8 +417,11 @@ class Reader {
       batch.samples = context_.at(row, "global_batch").value / devices(row);
     else if (local)
       batch.samples = local->value;
+    else if (const auto of_node = find_batch(context_, published::BatchOf::kNode))
+      batch.samples = of_node->at(context_, row) / devices_per_node_;
     else
-      batch.samples = doubtful_batch(context_, rows_, row, devices_per_node_, most_local_samples(), is_told_strong_);
+      batch.samples = doubtful_batch(context_, rows_, row, devices_per_node_, most_local_samples(),
+                                     is_told_strong_ || has_falling_steps_);
     if (!batch.samples && !batch.tokens && work_.micro_batch && context_.has("accumulation_steps"))
       batch.samples =
           static_cast<double>(*work_.micro_batch) * accumulation_steps(context_, row) / work_.sample_devices();
@@ -385,7 +440,7 @@ class Reader {
   /// Speed of a device, in the column's unit.
   double per_device(size_t row) const {
     const double given = context_.table.number(row, speed_.column),
-                 value = speed_.is_time ? 1 / given : speed_.scale * given;
+                 value = speed_.is_time ? 1 / (speed_.scale * given) : speed_.scale * given;
     switch (speed_.of) {
       case SpeedOf::kDevice: return value;
       case SpeedOf::kNode: return value / devices_per_node_;
@@ -394,12 +449,46 @@ class Reader {
     return value;
   }
 
-  /// TFLOP/s that name no device and hardly grow with the devices are those of one.
+  /// TFLOP/s that name no device and hardly grow with the devices are those of one; rates of samples and tokens where
+  /// they do not grow at all, since nobody would buy those devices.
   bool is_constant_total() const {
-    if (speed_.kind != SpeedKind::kTflops || num_known_ < 2) return false;
+    constexpr double kMostGrowth = 1.05, kLeast = 0.5, kLeastDevices = 1.9;
+    const bool is_rate = !speed_.is_time && (speed_.kind == SpeedKind::kSamples || speed_.kind == SpeedKind::kTokens);
+    if ((speed_.kind != SpeedKind::kTflops && !is_rate) || speed_.of != SpeedOf::kAll || num_known_ < 2) return false;
+    const auto value = [&](size_t index) { return context_.table.number(rows_[index], speed_.column); };
+    const double growth = value(num_known_ - 1) / value(0),
+                 more = devices(rows_[num_known_ - 1]) / devices(rows_.front());
+    if (!is_rate) return growth < std::sqrt(more);
+    if (names_total() || more < kLeastDevices || growth < kLeast) return false;
+    for (size_t index = 1; index < num_known_; ++index)
+      if (value(index) > kMostGrowth * value(0)) return false;
+    return true;
+  }
+
+  bool names_total() const {
+    return has_any(core::plain_name(context_.given_name(speed_.column.c_str())),
+                   {"total", "aggregate", "aggregated", "global", "overall", "cluster", "all", "system"});
+  }
+
+  /// Says what was made of rates of samples and tokens that hardly grow, or asks.
+  void note_constant_rates() {
+    constexpr double kLittle = 0.25;  // as a power of the devices
+    const bool is_rate = !speed_.is_time && (speed_.kind == SpeedKind::kSamples || speed_.kind == SpeedKind::kTokens);
+    if (!is_rate || speed_.of != SpeedOf::kAll || num_known_ < 2) return;
     const size_t first = rows_.front(), last = rows_[num_known_ - 1];
-    return context_.table.number(last, speed_.column) / context_.table.number(first, speed_.column) <
-           std::sqrt(devices(last) / devices(first));
+    const std::string &from = context_.table.text(first, speed_.column), &to = context_.table.text(last, speed_.column);
+    const std::string given = context_.given_name(speed_.column.c_str());
+    const double growth = context_.table.number(last, speed_.column) / context_.table.number(first, speed_.column),
+                 more = devices(last) / devices(first);
+    const std::string what =
+        fmt::format("Column '{}' hardly changes ({} to {}) while the devices grow from {:g} to {:g}", given, from, to,
+                    devices(first), devices(last));
+    if (is_constant_total())
+      steps_.notes.push_back(what + ": it was read as the rate of one device ('total' in its name says otherwise).");
+    else if (more > 1 && growth < std::pow(more, kLittle))
+      steps_.notes.push_back(what +
+                             ": is it the rate of one device ('per GPU' in its name says so)? It was read as "
+                             "that of all.");
   }
 
   /// Times of steps or of whole works, not of epochs and trainings: their data stay, and the batch of a device may,
@@ -415,6 +504,48 @@ class Reader {
     if (num_known_ < 2 || !tells_times()) return std::nullopt;
     const size_t first = rows_.front(), last = rows_[num_known_ - 1];
     return devices(last) > devices(first) ? std::optional(seconds_of(first) / seconds_of(last)) : std::nullopt;
+  }
+
+  /// A "time" of nothing that falls while a device has as many samples is that of work that stays: an epoch, a run.
+  void take_whole_times() {
+    const auto fall = gain();
+    const std::string& given = context_.given_name(speed_.column.c_str());
+    if (!fall || *fall <= published::kLeastGainOfEqualWork || !published::is_time_of_nothing(given)) return;
+    const auto batch = [&](size_t row) {
+      if (context_.has("global_batch")) return context_.at(row, "global_batch").value / devices(row);
+      return context_.has("local_batch") ? context_.at(row, "local_batch").value : 0;
+    };
+    const double first = batch(rows_.front()), last = batch(rows_[num_known_ - 1]);
+    if (first <= 0 || last < (1 - kSameBatch) * first) return;
+    steps_.notes.push_back(fmt::format(
+        "Column '{}' falls though a device has as many samples: it was read as the time of work that stays, as an "
+        "epoch, and not as that of a step.",
+        given));
+    speed_.kind = SpeedKind::kRelative, speed_.is_time = true;
+  }
+
+  /// Says what was made of steps that fall beside a batch, which the batch may contradict.
+  void note_falling_steps() {
+    if (!has_falling_steps_) return;
+    const size_t first = rows_.front(), last = rows_[num_known_ - 1];
+    if (const auto batch = find_batch(context_, published::BatchOf::kUnsaid)) {
+      if (batch->at(context_, first) != batch->at(context_, last)) return;
+      steps_.notes.push_back(fmt::format(
+          "The steps get shorter as the devices grow: '{}' was taken for the batch of all devices (--scaling weak says "
+          "otherwise).",
+          context_.given_name(batch->name.c_str())));
+      return;
+    }
+    const RowBatch &least = batches_.front(), &most = batches_[num_known_ - 1];
+    const bool stays = (least.samples && most.samples && *most.samples > (1 - kSameBatch) * *least.samples) ||
+                       (least.tokens && most.tokens && *most.tokens > (1 - kSameBatch) * *least.tokens);
+    if (!stays || speed_.kind == SpeedKind::kRelative) return;
+    steps_.notes.push_back(fmt::format(
+        "The steps get shorter as the devices grow ({:.3g} s at {:g} devices, {:.3g} s at {:g}) though the batch of a "
+        "device does not: is the batch that of all devices, or the time that of other work (column '{}')? Without the "
+        "batch --scaling strong takes it for work that stays.",
+        seconds_of(first), devices(first), seconds_of(last), devices(last),
+        context_.given_name(speed_.column.c_str())));
   }
 
   /// Without batches scaling is what the user or the words say; else times that fall as the devices grow are of work
@@ -449,7 +580,7 @@ class Reader {
 
   double seconds_of(size_t row) const {
     const double value = context_.table.number(row, speed_.column);
-    return speed_.kind == SpeedKind::kSteps ? 1 / (speed_.scale * value) : value;
+    return speed_.kind == SpeedKind::kSteps ? 1 / (speed_.scale * value) : speed_.scale * value;
   }
 
   /// Work of a device without batches: that of the first size, or its share of a batch of all devices.
@@ -576,7 +707,7 @@ class Reader {
   ToldBatch told_;
   std::optional<double> told_sequence_;
   Speed speed_;
-  bool is_told_strong_ = false, is_told_weak_ = false, has_growing_work_ = false;
+  bool is_told_strong_ = false, is_told_weak_ = false, has_growing_work_ = false, has_falling_steps_ = false;
   std::vector<RowBatch> batches_{};
   CurveSteps steps_{};
 };
@@ -588,9 +719,51 @@ std::vector<std::string> speed_columns(const FormulaContext& context) {
   return columns;
 }
 
+std::vector<std::string> unread_columns(const FormulaContext& context) {
+  constexpr std::string_view kSettings[] = {
+      "param", "model",      "layer", "hidden", "head",     "vocab",   "seq",  "context",    "parallel",
+      "zero",  "expert",     "micro", "stage",  "batch",    "accum",   "grad", "efficiency", "eff",
+      "speed", "linear",     "ideal", "mfu",    "hfu",      "util",    "flop", "image_size", "resolution",
+      "per_s", "throughput", "time",  "hours",  "walltime", "seconds", "days"};
+  const std::vector<std::string> speeds = speed_columns(context);
+  std::vector<std::string> unread;
+  for (size_t column = 0; column < context.table.columns.size(); ++column) {
+    const std::string &name = context.table.columns[column], plain = core::plain_name(name);
+    const bool is_number = is_usable(context, name);
+    const bool is_unclear = published::read_speed_name(name).told == published::ToldSpeed::kUnclear;
+    const published::BatchOf batch = published::read_batch_name(name).of;
+    const bool is_lost_batch = plain.find("batch") != std::string::npos && batch == published::BatchOf::kNone &&
+                               name == context.given[column] && plain.find("per_s") == std::string::npos;
+    const bool is_known = name != context.given[column] || published::known_name(name) != name ||
+                          published::is_known_name(name) || batch != published::BatchOf::kNone ||
+                          published::tells_devices_of_node(name) || speed_of_name(name) || speed_without_unit(name) ||
+                          std::find(speeds.begin(), speeds.end(), name) != speeds.end() ||
+                          has_any(plain, {"tp", "pp", "dp", "cp", "ep", "vp", "vpp", "mbs", "ga", "run", "job", "id",
+                                          "name", "repeat", "seed", "top", "topk", "d"}) ||
+                          std::any_of(std::begin(kSettings), std::end(kSettings),
+                                      [&](std::string_view part) { return plain.find(part) != std::string::npos; });
+    if (is_number && (is_unclear || is_lost_batch || !is_known)) unread.push_back(context.given[column]);
+  }
+  return unread;
+}
+
 void check_speeds(const FormulaContext& context) {
   if (!find_speeds(context).empty()) return;
   const std::string file = context.table.source.string();
+  for (size_t column = 0; column < context.table.columns.size(); ++column) {
+    const std::string& name = context.table.columns[column];
+    if (published::read_speed_name(name).told == published::ToldSpeed::kUnclear)
+      throw DataError(fmt::format("predict: '{}', column '{}': the time of a step or a number of steps per second?",
+                                  file, context.given.at(column)),
+                      "call the column step_time_s, or steps/s");
+    if (!speed_of_name(name) && !speed_without_unit(name)) continue;
+    for (size_t row = 0; row < context.table.rows.size(); ++row)
+      if (const auto value = core::parse_double(context.table.rows[row][column]); !value || *value <= 0)
+        throw DataError(
+            fmt::format("predict: '{}' line {}, column '{}': '{}' is no number above zero", file,
+                        context.table.lines[row], context.given.at(column), context.table.rows[row][column]),
+            "write numbers only; their unit belongs into the name of the column, once for all rows");
+  }
   for (size_t column = 0; column < context.table.columns.size(); ++column)
     if (names_other_unit(context.table.columns[column]))
       throw DataError(
@@ -600,13 +773,12 @@ void check_speeds(const FormulaContext& context) {
 }
 
 bool counts_batch_in_tokens(const std::string& column) {
-  const std::string name = published::plain_column(column);
-  return has_word(name, "tokens") && has_word(name, "batch") && !has_word(name, "micro");
+  const published::BatchName batch = published::read_batch_name(column);
+  return batch.is_in_tokens && batch.of != published::BatchOf::kNone && batch.of != published::BatchOf::kMicro;
 }
 
 bool is_batch_of_device(const std::string& column) {
-  const std::string name = core::plain_name(column);
-  return has_word(name, "local") || owner_of(name) == SpeedOf::kDevice;
+  return published::read_batch_name(column).of == published::BatchOf::kDevice;
 }
 
 double devices_at(const FormulaContext& context, double devices_per_node, size_t row) {

@@ -58,6 +58,9 @@ inline constexpr const char* kSpeedHint =
 /// where the table has none.
 std::vector<std::string> speed_columns(const published::FormulaContext& context);
 
+/// Columns of numbers whose names say nothing that is known, and of batches and speeds that may mean several things.
+std::vector<std::string> unread_columns(const published::FormulaContext& context);
+
 /// DataError for a table without such a column: by name, where it has a rate in a unit that is not known.
 void check_speeds(const published::FormulaContext& context);
 

@@ -586,6 +586,148 @@ TEST(TableSteps, TflopsOfAModelTellSecondsByItsFlops) {
   EXPECT_NEAR(curve.points[0].measured.step_s * curve.clock_s, 32 * 6 * 1.3e9 * 2048 / 140e12, 1e-3);
 }
 
+TEST(TableSteps, HeadersOfTimesAreNoRatesOfSteps) {
+  struct Case {
+    const char* header;
+    double first_s;  // of a field of 500
+  };
+  for (const Case& one :
+       {Case{"Iteration (s)", 500}, Case{"Iteration (ms)", 0.5}, Case{"iter_ms", 0.5}, Case{"avg step (s)", 500},
+        Case{"Train step (ms)", 0.5}, Case{"Per iteration (s)", 500}, Case{"ms/iter", 0.5},
+        Case{"Minutes per step", 30000}, Case{"steps/s", 1 / 500.0}, Case{"Training speed (it/s)", 1 / 500.0}}) {
+    const MeasuredCurve curve =
+        read(fmt::format("# weak scaling, 8 GPUs a node\nGPUs,{}\n8,500\n16,520\n", one.header));
+    EXPECT_TRUE(curve.has_seconds) << one.header;
+    EXPECT_NEAR(curve.points[0].measured.step_s, one.first_s, 1e-9 * one.first_s) << one.header;
+  }
+  for (const char* header : {"it_s", "Iterations (s)"}) {
+    try {
+      read(fmt::format("GPUs,{}\n8,1.5\n16,1.4\n", header));
+      ADD_FAILURE() << header;
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find(fmt::format("column '{}': the time of a step or", header)),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+TEST(TableSteps, TimesOfASampleAreThoseOfAllDevices) {
+  const MeasuredCurve curve =
+      read("# ResNet-50, 8 GPUs a node\nGPUs,Global batch,Image (ms)\n8,256,0.4\n16,512,0.21\n");
+  EXPECT_TRUE(curve.has_seconds);
+  EXPECT_NEAR(curve.points[0].measured.step_s, 256 * 0.4e-3, 1e-9);
+  EXPECT_NEAR(curve.points[1].measured.step_s, 512 * 0.21e-3, 1e-9);
+}
+
+TEST(TableSteps, StepsThatFallOverruleABatchOfNobody) {
+  for (const char* header : {"batch_size", "bs", "mini-batch", "train_batch_size"}) {
+    const std::string text =
+        fmt::format("nodes,gpus,{},step time (s)\n2,8,1024,3.1\n4,16,1024,1.6\n8,32,1024,0.85\n", header);
+    const MeasuredCurve curve = read(text);
+    EXPECT_TRUE(curve.is_strong) << header;
+    EXPECT_DOUBLE_EQ(curve.points[2].measured.size.work, 0.25) << header;
+    EXPECT_NE(core::join(curve.notes, " ").find("was taken for the batch of all devices (--scaling weak"),
+              std::string::npos)
+        << header;
+    EXPECT_FALSE(read(text, {.is_strong = false}).is_strong) << header;
+  }
+  const MeasuredCurve proven = read("nodes,gpus,batch_size,step_time_s,img/s\n2,8,1024,3.1,330\n4,16,1024,2.9,353\n");
+  EXPECT_TRUE(proven.is_strong) << "1024 samples a step of all devices";
+  const MeasuredCurve whole = read("nodes,gpus,total batch size,time (s)\n1,8,512,90\n2,16,1024,46\n4,32,2048,24\n");
+  EXPECT_NEAR(whole.points[2].measured.step_s / whole.points[0].measured.step_s, 24.0 * 4 / 90, 1e-9);
+  EXPECT_NE(core::join(whole.notes, " ").find("time of work that stays"), std::string::npos);
+  EXPECT_NE(
+      core::join(read("GPUs,batch per GPU,step time (s)\n8,32,1\n16,32,0.5\n").notes, " ").find("--scaling strong"),
+      std::string::npos);
+}
+
+TEST(TableSteps, BatchesInOtherUnitsAndOwnersAreRead) {
+  const MeasuredCurve tokens =
+      read("# 8 GPUs a node\nGPUs,Global batch size (M tokens),tokens/s/GPU\n64,0.5,3800\n128,1,3700\n");
+  EXPECT_NEAR(tokens.points[0].measured.step_s, 0.5e6 / 64 / 3800, 1e-9);
+  for (const char* header : {"Batch (global)", "global batch (sequences)", "samples/step"})
+    EXPECT_TRUE(read(fmt::format("# 8 GPUs a node\nGPUs,{},images/s\n8,256,2485\n16,256,4923\n", header)).is_strong)
+        << header;
+  for (const char* header : {"per_device_train_batch_size", "batch size per worker", "samples/GPU"}) {
+    const MeasuredCurve curve = read(fmt::format("# 8 GPUs a node\nGPUs,{},images/s\n8,32,2485\n16,32,4923\n", header));
+    EXPECT_NEAR(curve.points[0].measured.step_s, 256 / 2485.0, 1e-9) << header;
+  }
+  const MeasuredCurve of_node = read("nodes,gpus,Batch per node,images/s\n1,8,256,2485\n2,16,256,4923\n");
+  EXPECT_NEAR(of_node.points[1].measured.step_s, 512 / 4923.0, 1e-9);
+  EXPECT_FALSE(of_node.is_strong);
+}
+
+TEST(TableSteps, ColumnsThatNobodyKnowsAreNamed) {
+  const auto notes = [](const std::string& text) { return core::join(read(text).notes, " "); };
+  EXPECT_NE(notes("nodes,foo,total batch of GPUs,it_s,step_time_s\n1,3,64,1,1\n2,4,128,1,1.02\n")
+                .find("columns 'foo', 'total batch of GPUs', 'it_s'"),
+            std::string::npos);
+  EXPECT_EQ(notes("nodes,gpus,global_batch,step_time_s,efficiency,mfu\n1,8,64,1,1,0.4\n2,16,128,1.02,0.98,0.39\n")
+                .find("Not read"),
+            std::string::npos);
+}
+
+TEST(TableSteps, RatesThatDoNotGrowAreThoseOfADevice) {
+  const MeasuredCurve curve = read("# GPT 13B, 8 GPUs a node\nGPUs,tokens/s\n8,9100\n16,9020\n32,8930\n64,8850\n");
+  EXPECT_NEAR(curve.points[3].measured.step_s / curve.points[0].measured.step_s, 9100.0 / 8850, 1e-9);
+  EXPECT_NE(core::join(curve.notes, " ")
+                .find("'tokens/s' hardly changes (9100 to 8850) while the devices grow from 8 "
+                      "to 64: it was read as the rate of one device"),
+            std::string::npos);
+  const MeasuredCurve total = read("# 8 GPUs a node\nGPUs,total tokens/s\n8,9100\n16,9020\n");
+  EXPECT_NEAR(total.points[1].measured.step_s / total.points[0].measured.step_s, 2 * 9100.0 / 9020, 1e-9);
+  EXPECT_NE(core::join(total.notes, " ").find("is it the rate of one device"), std::string::npos);
+  const MeasuredCurve saturating = read("nodes,images/s\n1,2400\n2,4700\n4,8000\n8,9000\n16,9100\n");
+  EXPECT_EQ(core::join(saturating.notes, " ").find("hardly changes"), std::string::npos);
+  TableRequest request;
+  request.largest_known = 8;  // the rows above decide nothing
+  EXPECT_EQ(core::join(read("# 8 GPUs a node\nGPUs,tokens/s\n8,9100\n16,9020\n", request).notes, " ").find("hardly"),
+            std::string::npos);
+}
+
+TEST(TableSteps, SizesThatContradictAreNoted) {
+  const auto notes = [](const std::string& text) { return core::join(read(text).notes, " "); };
+  EXPECT_NE(notes("nodes,gpus,samples_per_s\n1,8,640\n2,16,1250\n4,64,2438\n")
+                .find("The nodes differ: 8 devices each at nodes 1 (line 2), 16 at 4 (line 4)"),
+            std::string::npos);
+  EXPECT_EQ(notes("nodes,gpus,samples_per_s\n1,1,90\n1,4,330\n1,8,640\n2,16,1250\n").find("differ"), std::string::npos);
+  const MeasuredCurve of_node = read("nodes,gpus,samples_per_s\n1,8,640\n2,8,1250\n4,8,2438\n");
+  EXPECT_DOUBLE_EQ(of_node.points[2].measured.size.devices, 32);
+  EXPECT_NE(core::join(of_node.notes, " ").find("'gpus' is 8 at every number of nodes"), std::string::npos);
+  const MeasuredCurve placed = read("nodes,gpus,samples_per_s\n1,8,640\n2,8,630\n4,8,600\n");
+  EXPECT_DOUBLE_EQ(placed.points[2].measured.size.devices, 8) << "as many devices on more nodes";
+}
+
+TEST(TableSteps, SizesAndUtilisationInOtherWordsAreRead) {
+  for (const char* text :
+       {"DP,TP,PP,step_time_s\n2,2,2,1\n4,2,2,1.02\n", "H100s,images/s\n8,100\n16,196\n",
+        "images/s,# A100\n100,8\n196,16\n", "GPUs used,FPS\n8,100\n16,196\n", "Workers,wps\n8,100\n16,196\n",
+        "GPUs,TPS/GPU\n8,100\n16,98\n", "GPUs,HFU\n8,50\n16,49\n", "GPUs,Model FLOPS utilization\n8,50\n16,49\n",
+        "GPUs,time/epoch\n8,500\n16,255\n", "GPUs,days\n8,50\n16,25.5\n"}) {
+    const MeasuredCurve curve = read(text);
+    EXPECT_DOUBLE_EQ(curve.points[0].measured.size.devices, 8) << text;
+    const Measured &first = curve.points[0].measured, &last = curve.points[1].measured;
+    EXPECT_NEAR(last.step_s / last.size.work / (first.step_s / first.size.work), 1.02, 0.001) << text;
+  }
+  const MeasuredCurve units = read("nodes,step_time_ms\n1,1010\n2,1020 ms\n4,1040\n");
+  EXPECT_NEAR(units.points[1].measured.step_s, 1.02, 1e-9);
+  try {
+    read("nodes,step time\n1,1.01\n2,1020 ms\n");
+    ADD_FAILURE();
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("line 3, column 'step time': '1020 ms'"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(TableSteps, NamesOfSystemsWithTheirSizeAreOneCurve) {
+  const MeasuredCurve curve =
+      read("ID,Nodes,System,samples/s\n2.0-1,1,dgxa100_n1,100\n2.0-2,2,dgxa100_n2,190\n2.0-3,4,dgxa100_n4,370\n");
+  EXPECT_EQ(curve.points.size(), 3u);
+  EXPECT_NE(core::join(curve.notes, " ").find("do not come back at other sizes"), std::string::npos);
+}
+
 TEST(TableSteps, StepsThatFallAreStrongScaling) {
   const std::string text = "# 8 GPUs a node\nGPUs,step time (s)\n8,1\n16,0.52\n32,0.28\n";
   const MeasuredCurve curve = read(text);
