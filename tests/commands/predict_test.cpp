@@ -277,4 +277,26 @@ TEST(PredictCommand, ChangedFlagsReachThePlan) {
   EXPECT_EQ(plan.at("global_batch"), 64);
 }
 
+/// One device was measured, the changed command needs two: it is planned on the sizes asked for alone.
+TEST(PredictCommand, AChangeMayNotFitTheSizesThatWereMeasured) {
+  core::TempDir folder;
+  const std::string system = (folder.path() / "single.toml").string();
+  core::write_file_atomic(system, "device = \"A100 SXM 80GB\"\ndevices-per-node = 1\nnode-gbytes-per-s = 25\n");
+  const std::string small = (folder.path() / "gpt_small.toml").string();
+  core::write_file_atomic(small,
+                          "num-layers = 4\nhidden-size = 256\nnum-attention-heads = 4\nseq-length = 128\n"
+                          "max-position-embeddings = 128\nvocab-size = 512\nmock-data = true\nbf16 = true\n"
+                          "micro-batch-size = 1\nglobal-batch-size = 8\ntrain-iters = 10\n");
+  for (const char* change : {"--tensor-model-parallel-size=2", "--pipeline-model-parallel-size=2"}) {
+    const auto result = run_lockstep({"predict", small, "--system", system, "--nodes", "2", "--measured", "1=0.5",
+                                      "2=0.58", std::string("--change=") + change, "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const Json json = core::parse_json(result.out, "output");
+    ASSERT_EQ(json.at("plan").size(), 1u) << change;
+    EXPECT_EQ(json.at("plan").at(0).at("ranks"), 2);
+    EXPECT_EQ(json.at("calibration").size(), 2u);
+    EXPECT_NEAR(json.at("predicted").at(0).at("step_s").at("p50").get<double>(), 0.3, 0.25) << "half of the work each";
+  }
+}
+
 }  // namespace lockstep

@@ -450,7 +450,9 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
     if (!word.empty()) asked.words.push_back(word);
   if (flags.change.find("--global-batch-size") != std::string::npos) asked.samples_per_device.reset();
   const std::vector<int64_t> sizes = predict::parse_sizes(flags.nodes.empty() ? "1-64*2" : flags.nodes);
-  const auto steps = predict::plan_sizes(asked, machine, sizes, measured, refused);
+  // What was measured is of the recipe without the change, which may not fit so few devices.
+  const auto steps = flags.change.empty() ? predict::plan_sizes(asked, machine, sizes, measured, refused)
+                                          : predict::plan_steps(asked, machine, sizes, refused);
   predict::CurvePrediction prediction = flags.change.empty()
                                             ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
                                             : predict_changed_recipe(command, machine, measured, steps);
