@@ -8,10 +8,12 @@ namespace lockstep::analysis {
 namespace {
 using Texts = std::map<std::string, std::string>;
 
-/// Is the argument given, and not as what stands for "none"?
+/// Is the argument given, and not as what stands for "none", in a log or in the record of a run?
 bool is_set(const Texts& options, const char* name) {
   const auto found = options.find(name);
-  return found != options.end() && found->second != "None" && found->second != "False" && found->second != "0";
+  if (found == options.end()) return false;
+  const std::string value = core::to_lower_ascii(found->second);
+  return value != "none" && value != "null" && value != "false" && value != "0";
 }
 
 /// A whole number above 0, or 0.
@@ -55,7 +57,7 @@ std::optional<config::GptShape> megatron_shape(const Texts& options) {
   if (shape.max_positions == 0) shape.max_positions = shape.sequence;
   if (is_text("position_embedding_type", "rope")) shape.positions = config::GptPositions::kRotary;
   if (is_text("normalization", "RMSNorm")) shape.norm = config::GptNorm::kRmsNorm;
-  shape.has_bias = !is_text("add_bias_linear", "False");
+  shape.has_bias = !is_text("add_bias_linear", "False") && !is_set(options, "disable_bias_linear");
   shape.is_head_tied = !is_set(options, "untie_embeddings_and_output_weights");
   return shape;
 }

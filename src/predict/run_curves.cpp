@@ -49,8 +49,8 @@ void take_machine(const std::vector<analysis::Point>& points, const TableRequest
     curve.work.facts.push_back({"system", curve.machine->name, request.machine ? "--system" : "named in the record"});
 }
 
-/// The model whose shape the arguments in a log of Megatron tell.
-void take_logged_shape(const std::map<std::string, std::string>& options, WorkFacts& work) {
+/// The model whose shape the arguments of a run tell, in a log of Megatron or in our record.
+void take_logged_shape(const std::map<std::string, std::string>& options, const char* source, WorkFacts& work) {
   const auto shape = analysis::megatron_shape(options);
   if (!shape) return;
   work.model = fmt::format("GPT of {} layers of {}", shape->layers, shape->hidden);
@@ -59,7 +59,7 @@ void take_logged_shape(const std::map<std::string, std::string>& options, WorkFa
   work.layers = shape->layers, work.hidden = shape->hidden;
   work.key_width = shape->query_groups * shape->head_width;
   work.facts.push_back(
-      {"parameters", core::format_count(*work.parameters), "counted from the shape in the log's arguments"});
+      {"parameters", core::format_count(*work.parameters), fmt::format("counted from the shape in {}", source)});
 }
 
 /// Layout and shape of a model with experts, of which the arguments in a log of Megatron tell no parameters.
@@ -81,7 +81,8 @@ void take_work(const analysis::RunSummary& run, const TableRequest& request, Wor
   const record::RunSetup& setup = run.setup;
   const std::string& model = request.model.empty() ? setup.model : request.model;
   if (!model.empty()) take_model(model, request.model.empty() ? "record of the runs" : "--model", work);
-  if (!work.parameters) take_logged_shape(run.options, work);
+  if (!work.parameters && (run.format != "lockstep" || setup.task == "gpt"))
+    take_logged_shape(run.options, run.format == "lockstep" ? "the record's options" : "the log's arguments", work);
   take_logged_experts(run.options, work);
   if (run.format == "lockstep") work.feature_passes = kOwnFeaturePasses;
   read_work_facts(setup.layout, "layout of the record", work);

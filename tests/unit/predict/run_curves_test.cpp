@@ -15,6 +15,7 @@
 #include "predict/machine_file.h"
 #include "predict/report_section.h"
 #include "predict/validation.h"
+#include "record/run_record.h"
 
 namespace lockstep::predict {
 namespace {
@@ -76,6 +77,41 @@ TEST(RunCurves, AMegatronLogTellsTheShapeThatIsTrained) {
   EXPECT_NEAR(*curve.work.parameters, 12.0 * 24 * 2048 * 2048 + (51200.0 + 2048) * 2048, 1e-3 * 1.3e9);
   EXPECT_TRUE(curve.work.are_parameters_certain);
   EXPECT_EQ(curve.tokens_per_sample, 2048) << "which a budget of tokens is counted by";
+}
+
+// A shape of no list is in the options of a record: its gradients are counted.
+TEST(RunCurves, ARecordOfAnUnlistedShapeTellsItsParameters) {
+  core::TempDir folder;
+  for (const int devices : {1, 2}) {
+    core::Json attempt = {{"attempt", 1}, {"task", "gpt"}};
+    attempt["options"] = {{"model", ""},
+                          {"num_layers", 2},
+                          {"hidden_size", 64},
+                          {"num_attention_heads", 4},
+                          {"seq_length", 64},
+                          {"max_position_embeddings", 64},
+                          {"vocab_size", 512},
+                          {"ffn_hidden_size", nullptr},
+                          {"group_query_attention", false},
+                          {"swiglu", false},
+                          {"normalization", nullptr},
+                          {"untie_embeddings_and_output_weights", false}};
+    attempt["model"] = {{"name", "L2 h64 a4"}, {"parameters", 136960}};
+    attempt["setup"] = {{"task", "gpt"},
+                        {"model", "L2 h64 a4"},
+                        {"nodes", devices},
+                        {"devices", devices},
+                        {"global_batch", 4 * devices},
+                        {"sequence_length", 64},
+                        {"sample_unit", "sequences"}};
+    const auto run = folder.path() / fmt::format("n{}", devices);
+    record::RunRecord record(run, attempt);
+    for (int step = 0; step < 40; ++step) record.append_step({.step = step, .step_ms = 100.0 + devices});
+    record.finish({});
+  }
+  const MeasuredCurve curve = read_run_curves({folder.path().string()}).at(0);
+  ASSERT_TRUE(curve.work.parameters);
+  EXPECT_EQ(*curve.work.parameters, 136960);
 }
 
 TEST(RunCurves, AMegatronLogTellsExpertsAndContextRanks) {
