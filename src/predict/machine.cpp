@@ -151,7 +151,8 @@ std::optional<double> Machine::peak_tflops(hw::ComputeType type) const {
 
 Machine machine_of(const hw::SystemSpec& system) {
   const hw::DeviceSpec& device = hw::device_of(system);
-  const std::string row = fmt::format("table of systems, {}", system.name), board(device.source);
+  const std::string row = fmt::format("table of systems, {}", system.name),
+                    board = fmt::format("table of devices, {}", device.name);
   Machine machine{.name = std::string(system.name),
                   .device = std::string(device.name),
                   .fabric = std::string(system.fabric),
@@ -164,6 +165,7 @@ Machine machine_of(const hw::SystemSpec& system) {
                   .memory_gbytes = {device.memory_gbytes, board},
                   .memory_tbytes_per_s = {device.memory_tbytes_per_s.value_or(0), board},
                   .peaks = device.peaks,
+                  .peak_source = std::string(device.source),
                   .group_nodes = system.nodes_per_group,
                   .network_efficiency = {0.8, "prior for a network that is not known"},
                   .network_efficiency_sd = {0.2, "prior for a network that is not known"}};

@@ -20,12 +20,13 @@ struct Machine {
   std::string name{}, device{}, fabric{};
   std::optional<int64_t> num_nodes{};
   int64_t devices_per_node = 1;
-  Sourced node_gbytes_per_s{};                            ///< Injection of a node into the network, per direction.
-  Sourced link_gbytes_per_s{};                            ///< Of a device to the others of its node, per direction.
-  Sourced link_latency_us{};                              ///< Of a small all-reduce between devices of a node.
-  Sourced memory_gbytes{};                                ///< Of a device.
-  Sourced memory_tbytes_per_s{};                          ///< Of a device.
-  std::vector<hw::Peak> peaks{};                          ///< Dense, of a device.
+  Sourced node_gbytes_per_s{};    ///< Injection of a node into the network, per direction.
+  Sourced link_gbytes_per_s{};    ///< Of a device to the others of its node, per direction.
+  Sourced link_latency_us{};      ///< Of a small all-reduce between devices of a node.
+  Sourced memory_gbytes{};        ///< Of a device.
+  Sourced memory_tbytes_per_s{};  ///< Of a device.
+  std::vector<hw::Peak> peaks{};  ///< Dense, of a device.
+  std::string peak_source{};
   std::optional<int64_t> group_nodes{};                   ///< Nodes of the network's first group or island.
   Sourced network_efficiency{}, network_efficiency_sd{};  ///< Of collectives against the rate of the wires.
   Sourced node_watts{};                                   ///< Under training load.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/csv_table.h"
 #include "core/error.h"
 #include "core/error_lines.h"
 #include "core/files.h"
@@ -149,6 +150,40 @@ void check_deviation(const MachineKeys& keys, const Machine& machine, const std:
                    "it is a standard deviation, as a share: 0.2 is wide");
 }
 
+/// Numbers far below those of the table's device: mostly in another unit.
+std::vector<std::string> slow_parts_of(const MachineKeys& keys, const hw::DeviceSpec& device, const Machine& usual,
+                                       const Machine& machine) {
+  constexpr double kLeastLink = 0.1, kLeastWatts = 0.2, kLeastNetwork = 0.13;  // an eighth, rounded
+  std::vector<std::string> doubts;
+  if (keys.link_gbytes_per_s && device.link_gbytes_per_s &&
+      *keys.link_gbytes_per_s < kLeastLink * *device.link_gbytes_per_s)
+    doubts.push_back(fmt::format("link-gbytes-per-s is {:g}, the links of a {} have {:g}: is it in another unit?",
+                                 *keys.link_gbytes_per_s, device.name, *device.link_gbytes_per_s));
+  if (keys.node_watts && *keys.node_watts < kLeastWatts * usual.node_watts.value)
+    doubts.push_back(fmt::format("node-watts is {:g}, such nodes draw about {:.0f} W: is it in kW, or of one device?",
+                                 *keys.node_watts, usual.node_watts.value));
+  const double of_device = machine.node_gbytes_per_s.value / static_cast<double>(machine.devices_per_node);
+  if (const auto node = usual_machine_in(device.name)) {
+    const double usual_of_device = node->node_gbytes_per_s.value / static_cast<double>(node->devices_per_node);
+    if (of_device < kLeastNetwork * usual_of_device)
+      doubts.push_back(fmt::format(
+          "{:g} GB/s of network a node are {:.3g} a device, where a {} mostly has {:g}: is nic-gbits-per-s in GB/s, or "
+          "num-nics too small?",
+          machine.node_gbytes_per_s.value, of_device, device.name, usual_of_device));
+  }
+  return doubts;
+}
+
+/// The name that the file gives where it is no name of the device that it was taken for: "H100X" for an H100.
+std::optional<std::string> other_name_text(const std::string& given, const hw::DeviceSpec& device) {
+  const std::string chip = core::split(core::plain_name(std::string(device.name)), "_").at(0);
+  for (const std::string& word : core::split(core::plain_name(given), "_"))
+    if (core::starts_with(word, chip) && word != chip)
+      return fmt::format("device \"{}\" is not in the table: it is taken as {}, whose peaks may be others.", given,
+                         device.name);
+  return std::nullopt;
+}
+
 /// What may be right and mostly is a slip: told with every prediction.
 std::vector<std::string> doubts_of(const Machine& machine) {
   constexpr double kFastestCards = 100;  // GB/s a device: 800 Gbit/s
@@ -265,6 +300,10 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   take(keys.node_watts, machine.node_watts);
   check_deviation(keys, machine, path);
   for (std::string& doubt : doubts_of(machine)) machine.remarks.push_back(std::move(doubt));
+  if (device == nullptr) return machine;
+  for (std::string& doubt : slow_parts_of(keys, *device, machine_of(row), machine))
+    machine.remarks.push_back(std::move(doubt));
+  if (auto doubt = other_name_text(keys.device, *device)) machine.remarks.push_back(std::move(*doubt));
   return machine;
 }
 
@@ -333,6 +372,7 @@ core::Json machine_json(const Machine& machine) {
     json[name] = sourced(*number);
   for (const hw::Peak& peak : machine.peaks)
     json["peak_tflops"][std::string(hw::compute_type_name(peak.type))] = peak.tflops;
+  json["peak_source"] = machine.peak_source;
   json["remarks"] = machine.remarks;
   return json;
 }

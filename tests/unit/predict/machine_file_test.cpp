@@ -110,6 +110,23 @@ TEST(MachineFile, NumbersThatAreProbablySlipsAreRemarkedOn) {
   EXPECT_EQ(remarks(swapped + "devices-at-a-time = 8\n"), "") << "a processor's, as measured";
 }
 
+TEST(MachineFile, NumbersFarBelowThoseOfTheDeviceAreRemarkedOn) {
+  const auto remarks = [](const std::string& more) {
+    const Machine machine = parse_machine("devices-per-node = 8\n" + more, "mine.toml");
+    return core::join(machine.remarks, "\n");
+  };
+  const std::string board = "device = \"H100 SXM 80GB\"\n", cards = "num-nics = 8\nnic-gbits-per-s = 400\n";
+  EXPECT_EQ(remarks(board + cards + "link-gbytes-per-s = 200\nnode-watts = 7000\n"), "");
+  EXPECT_EQ(remarks(board + "num-nics = 8\nnic-gbits-per-s = 100\n"), "") << "what clouds give";
+  EXPECT_NE(remarks(board + cards + "link-gbytes-per-s = 0.001\n").find("have 450: is it in another unit"),
+            std::string::npos);
+  EXPECT_NE(remarks(board + "num-nics = 8\nnic-gbits-per-s = 50\n").find("6.25 a device"), std::string::npos);
+  EXPECT_NE(remarks(board + cards + "node-watts = 10.2\n").find("is it in kW"), std::string::npos);
+  const std::string other = remarks("device = \"H100X\"\n" + cards);
+  EXPECT_NE(other.find("\"H100X\" is not in the table: it is taken as H100 SXM 80GB"), std::string::npos) << other;
+  EXPECT_EQ(remarks("device = \"NVIDIA H100 80GB HBM3\"\n" + cards), "");
+}
+
 TEST(MachineFile, KeysOfManyPartsAreRefused) {
   std::string key = "a";
   for (int i = 0; i < 200'000; ++i) key += ".a";
@@ -143,6 +160,14 @@ TEST(MachineFile, DamagedFilesNeverDoMoreThanThrow) {
   }
   EXPECT_GT(num_taken, 0);
   EXPECT_LT(num_taken, 3000);
+}
+
+// The source of a peak is none of the links and of the memory.
+TEST(Machines, NumbersOfADeviceNameTheTableAndPeaksTheirOwnSource) {
+  const core::Json json = machine_json(find_machine("leonardo"));
+  for (const char* number : {"link_gbytes_per_s", "memory_gbytes", "memory_tbytes_per_s"})
+    EXPECT_EQ(json.at(number).at("source").get<std::string>().rfind("table of devices, ", 0), 0u) << number;
+  EXPECT_NE(json.at("peak_source").get<std::string>().find("124/108"), std::string::npos);
 }
 
 TEST(Machines, EveryRowOfTheTableIsComplete) {
