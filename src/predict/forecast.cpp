@@ -44,23 +44,32 @@ std::vector<Learned> learned_of(const Setting& setting, std::span<const Draw> dr
 }  // namespace
 
 Forecast forecast(const Setting& setting, double reference_step_s, std::span<const Draw> draws,
-                  std::span<const Size> sizes, double calibrated_nodes, uint64_t seed) {
+                  std::span<const Size> sizes, double calibrated_nodes, const std::optional<Plateau>& plateau,
+                  uint64_t seed) {
   const CostModel model(setting, reference_step_s, sizes);
   Forecast forecast{.learned = learned_of(setting, draws)};
   core::CounterRng rng(core::stream_key(seed, "predict forecast"));
   std::vector<double> errors(draws.size()), noises(draws.size());  // one error of the model for all sizes of a draw
   for (size_t draw = 0; draw < draws.size(); ++draw) errors[draw] = rng.normal(), noises[draw] = rng.normal();
+  std::vector<bool> is_limited(draws.size());
+  core::CounterRng limit_rng(core::stream_key(seed, "predict plateau"));
+  for (size_t draw = 0; plateau && draw < draws.size(); ++draw) is_limited[draw] = limit_rng.uniform() < plateau->share;
   std::vector<double> totals(draws.size()), ratios(draws.size()), first(draws.size());
   std::array<std::vector<double>, kNumParts> parts;
   for (std::vector<double>& values : parts) values.resize(draws.size());
   for (size_t index = 0; index < sizes.size(); ++index) {
     const double sd = discrepancy_sd(setting, sizes[index], calibrated_nodes);
+    const double least_s = plateau && sizes[index].devices >= plateau->devices ? plateau->step_s(sizes[index]) : 0;
     for (size_t draw = 0; draw < draws.size(); ++draw) {
       const Draw& one = draws[draw];
       Terms terms = model.terms(one.latents, index);
       for (const Part part : {kCompute, kBubble, kSkew}) terms.parts[part] *= one.compute_s;
       double total = 0;
       for (size_t part = 0; part < kNumParts; ++part) total += parts[part][draw] = terms.parts[part];
+      if (is_limited[draw] && total < least_s) {
+        parts[kUnexplained][draw] += least_s - total;
+        total = least_s;
+      }
       if (index == 0) first[draw] = total;
       totals[draw] = total * std::exp(sd * errors[draw] + CostModel::noise(one.latents) * noises[draw]);
     }

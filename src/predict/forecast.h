@@ -1,9 +1,11 @@
 #pragma once
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "predict/plateau.h"
 #include "predict/posterior.h"
 
 namespace lockstep::predict {
@@ -38,8 +40,9 @@ struct Forecast {
 
 /// Predicts the steps at `sizes` from draws of sample_posterior for the same setting and reference. `calibrated_nodes`:
 /// the largest measured size; beyond it the interval widens with every doubling, and more where the network's first
-/// group is left.
+/// group is left. A plateau limits the draws that its probability says, at all sizes from its own on.
 Forecast forecast(const Setting& setting, double reference_step_s, std::span<const Draw> draws,
-                  std::span<const Size> sizes, double calibrated_nodes, uint64_t seed = 1);
+                  std::span<const Size> sizes, double calibrated_nodes,
+                  const std::optional<Plateau>& plateau = std::nullopt, uint64_t seed = 1);
 
 }  // namespace lockstep::predict

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -123,7 +124,7 @@ draw::Table rates_table(const CurvePrediction& prediction) {
 std::string parts_doubt(const CurvePrediction& prediction) {
   const MeasuredCurve& curve = prediction.curve;
   if (curve.has_seconds) return "";
-  if (curve.has_batches)
+  if (curve.has_batches && curve.work.parameters)
     return "Nothing tells the seconds of a step: the parts follow from the parameters of the model and what such "
            "devices usually reach.";
   if (curve.assumed_samples > 0 && curve.clock_s > 0)
@@ -237,10 +238,14 @@ draw::Table score_table(const std::vector<Validation>& validations) {
         number_cell(one.worst_error_pct, fmt::format("{:.2f}", one.worst_error_pct)),
         text_cell(fmt::format("{:.0f} of {:.0f}", one.coverage90 * count, count)),
         number_cell(one.median_half_width_pct, fmt::format("{:.1f}", one.median_half_width_pct))};
+    const auto& points = one.prediction.calibration;
+    const bool has_two = std::any_of(points.begin(), points.end(), [&](const CurvePoint& point) {
+      return point.measured.size.nodes != points.front().measured.size.nodes;
+    });
     for (const RivalScore& score : one.rivals)
       row.push_back(score.mean_error_pct
                         ? number_cell(*score.mean_error_pct, fmt::format("{:.2f}", *score.mean_error_pct))
-                        : draw::Cell{.note = "needs two sizes"});
+                        : draw::Cell{.note = has_two ? "its line gives no time above zero" : "needs two sizes"});
     row.push_back(text_cell(one.beats_rivals() ? "model" : "rival"));
     table.rows.push_back(std::move(row));
   }

@@ -303,6 +303,8 @@ PlannedStep plan_one(std::vector<std::string> words, int64_t nodes, int64_t rank
   PlannedStep step = planned_step(words.at(1), page, nodes, num_ranks);
   step.tokens_per_sample = tokens_of(*parsed.set, step);
   step.recompute_factor = recompute_factor_of(*parsed.set);
+  // Micro-batches of a contrastive loss pass forward twice: once for the features of the whole batch.
+  if ((step.task == "clip" || step.task == "clap") && step.num_micro > 1) step.recompute_factor += 1.0 / 3;
   if (const core::Option* sync = parsed.set->find("grad-sync"); sync != nullptr && sync->value_json() == "zero1")
     step.is_gradient_sharded = true;
   if (const core::Option* fp8 = parsed.set->find("fp8-format"); fp8 != nullptr && fp8->value_json().is_string())
@@ -337,6 +339,11 @@ std::vector<bool> fit_memory(const std::vector<PlannedStep>& steps, const Machin
   std::vector<bool> fits;
   for (const PlannedStep& step : steps) fits.push_back(step.memory_bytes <= usable_memory_bytes(machine));
   return fits;
+}
+
+std::string fits_text(const PlannedStep& step, const Machine& machine) {
+  const double usable = usable_memory_bytes(machine);
+  return step.memory_bytes <= usable ? "yes" : fmt::format("no, {:.1f} too much", (step.memory_bytes - usable) / kGiB);
 }
 
 PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& machine) {
@@ -422,6 +429,14 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
   }
   calibration.draws =
       points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, calibration.reference_s, points);
+  if (points.empty()) return calibration;
+  calibration.plateau = plateau_of(points);
+  std::vector<Size> known;
+  for (const Measured& one : points) known.push_back(one.size);
+  const Forecast fitted =
+      forecast(model.setting, calibration.reference_s, calibration.draws, known, calibration.largest_nodes);
+  const MeasuredCurve curve{.size_name = "nodes", .has_seconds = true};
+  for (std::string& text : unfit_texts(curve, calibration.points, fitted)) calibration.notes.push_back(std::move(text));
   return calibration;
 }
 
@@ -438,8 +453,8 @@ CurvePrediction predict_calibrated(const PlannedModel& model, const std::vector<
                       .clock_s = 1};
   if (!calibration.points.empty()) prediction.curve.notes = doubts_of(prediction.curve, calibration.points);
   prediction.curve.notes.insert(prediction.curve.notes.end(), calibration.notes.begin(), calibration.notes.end());
-  prediction.forecast =
-      forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes, calibration.largest_nodes);
+  prediction.forecast = forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes,
+                                 calibration.largest_nodes, calibration.plateau);
   for (size_t i = 0; i < steps.size(); ++i)
     prediction.targets.push_back({static_cast<double>(steps[i].nodes), model.sizes[i]});
   if (std::string text = far_sizes_text(prediction); !text.empty()) prediction.curve.notes.push_back(std::move(text));
@@ -462,7 +477,9 @@ CurvePrediction predict_changed(const PlannedStep& base, const Calibration& cali
   PlannedModel model = model_of(changed, machine);
   const double base_s = median_compute_s(calibration.draws);
   for (size_t i = 0; i < changed.size(); ++i) take_work(changed[i], base, base_s, machine, model.sizes[i]);
-  CurvePrediction prediction = predict_calibrated(model, changed, calibration);
+  Calibration of_rates = calibration;
+  of_rates.plateau.reset();  // of the command as it was: what limits it may be what is changed
+  CurvePrediction prediction = predict_calibrated(model, changed, of_rates);
   prediction.curve.rate_per_device /= model.sizes.front().work;
   return prediction;
 }
@@ -480,9 +497,7 @@ draw::Table memory_table(const std::vector<PlannedStep>& steps, const Machine& m
          {.text = fmt::format("{}", step.global_batch), .value = static_cast<double>(step.global_batch)},
          {.text = fmt::format("{} x {} x {}", step.tp, step.pp, step.dp)},
          {.text = fmt::format("{:.1f}", step.memory_bytes / kGiB), .value = step.memory_bytes / kGiB},
-         {.text = step.memory_bytes <= usable
-                      ? "yes"
-                      : fmt::format("no, {:.1f} too much", (step.memory_bytes - usable) / kGiB)}});
+         {.text = fits_text(step, machine)}});
   table.notes.push_back(fmt::format("A rank of {} has {:.1f} GiB; kernels, messages and libraries come on top.",
                                     machine.device.empty() ? machine.name : machine.device, usable / kGiB));
   return table;

@@ -66,6 +66,9 @@ double usable_memory_bytes(const Machine& machine);
 /// By step.
 std::vector<bool> fit_memory(const std::vector<PlannedStep>& steps, const Machine& machine);
 
+/// "yes", or how much too much a rank of the step holds.
+std::string fits_text(const PlannedStep& step, const Machine& machine);
+
 /// The model's view of planned steps: prior, sizes and compute at the first of them.
 struct PlannedModel {
   Setting setting{};
@@ -88,6 +91,7 @@ struct Calibration {
   std::vector<CurvePoint> points{};
   double largest_nodes = 0, reference_s = 0;
   std::vector<Draw> draws{};
+  std::optional<Plateau> plateau{};
   std::vector<std::string> notes{};
 };
 Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>& steps,

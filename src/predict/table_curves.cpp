@@ -43,7 +43,8 @@ std::string row_texts(const FormulaContext& context, const std::vector<size_t>& 
   for (size_t column = 0; column < context.table.columns.size(); ++column) {
     const std::string& value = context.table.rows[rows.front()][column];
     const bool counts_tokens = core::plain_name(context.table.columns[column]).find("tokens") != std::string::npos;
-    if (!core::parse_double(value) && !value.empty() && !counts_tokens) texts.push_back(value);
+    const bool is_share = core::ends_with(value, "%") && core::parse_double(value.substr(0, value.size() - 1));
+    if (!core::parse_double(value) && !value.empty() && !counts_tokens && !is_share) texts.push_back(value);
   }
   return core::join(texts, "; ");
 }
@@ -457,6 +458,9 @@ void read_comments(const FormulaContext& context, const std::vector<std::vector<
 /// What is not known of the seconds of a step, and what that does to the prediction.
 std::string doubt_of(const MeasuredCurve& curve) {
   if (curve.has_seconds) return "";
+  if (curve.has_batches && !curve.work.parameters)
+    return "The table tells no seconds of a step, and the model is not known (--model NAME, or its parameters): "
+           "traffic is a guess, a share of the step, and the interval is wider.";
   if (curve.has_batches)
     return "The rate tells no seconds of itself: they follow from the parameters, and the interval is wider.";
   return fmt::format(

@@ -35,7 +35,7 @@ struct Speed {
 
 constexpr double kTypicalSequence = 2048, kTypicalTextLength = 256, kTypicalGlobalTokens = 1e6,
                  kTypicalLocalTokens = 16384;
-constexpr const char* kOtherModels[] = {"resnet", "bert", "vit", "clip", "clap"};
+constexpr const char* kOtherModels[] = {"resnet", "bert", "vit", "clip", "clap", "vgg", "inception", "alexnet"};
 constexpr double kSameBatch = 0.02;  // batches may be rounded
 constexpr double kTypicalGlobalSamples = 4096, kTypicalLocalSamples = 128;
 
@@ -675,7 +675,7 @@ class Reader {
 
   bool is_language_model() const {
     const std::string model = core::to_lower_ascii(work_.model);
-    return !work_.feature_width &&
+    return !work_.feature_width && !work_.forward_gflops &&
            std::none_of(std::begin(kOtherModels), std::end(kOtherModels),
                         [&](const char* name) { return model.find(name) != std::string::npos; });
   }

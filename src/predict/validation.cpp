@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "predict/layout_doubts.h"
 #include "stats/statistics.h"
 
 namespace lockstep::predict {
@@ -122,14 +123,30 @@ std::vector<std::string> doubts_of(const MeasuredCurve& curve, const std::vector
   }
   for (const auto& [size, range] : ranges)
     if (range.second > range.first * (1 + kMostSpread))
-      notes.push_back(
-          fmt::format("Points at {:g} {} contradict each other ({:.4g} to {:.4g} s): the interval is wider; "
-                      "look for a difference between the runs.",
-                      size, curve.size_name, range.first, range.second));
+      notes.push_back(fmt::format(
+          "Points at {:g} {} contradict each other ({:.4g} to {:.4g} {}): the interval is wider; "
+          "look for a difference between the runs.",
+          size, curve.size_name, range.first, range.second, curve.has_seconds ? "s" : "device seconds a unit of work"));
+  if (std::string text = plateau_text(curve, points); !text.empty()) notes.push_back(std::move(text));
   if (points.size() == 1)
     notes.emplace_back(
         "One calibration point fixes the compute alone: how the step grows is the prior's, nothing was learned of it.");
   return notes;
+}
+
+std::vector<std::string> unfit_texts(const MeasuredCurve& curve, const std::vector<CurvePoint>& points,
+                                     const Forecast& fitted) {
+  std::vector<std::string> texts;
+  const char* unit = curve.has_seconds ? " s" : "";
+  for (size_t i = 0; i < points.size(); ++i) {
+    const Interval& step = fitted.steps.at(i).step_s;
+    if (step.covers90(points[i].measured.step_s)) continue;
+    texts.push_back(fmt::format(
+        "The fit does not follow the point at {:g} {}: {:.4g}{} was measured, {:.4g}{} is fitted ({:.4g} to {:.4g} "
+        "with 90 % probability). Measure it again, or look for what is different there.",
+        points[i].size, curve.size_name, points[i].measured.step_s, unit, step.p50, unit, step.p5, step.p95));
+  }
+  return texts;
 }
 
 std::string far_sizes_text(const CurvePrediction& prediction) {
@@ -187,8 +204,16 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
     wanted.back().work /= reference_work;
   }
   const std::vector<Draw> draws = sample_posterior(setting, reference, measured);
-  prediction.forecast = forecast(setting, reference, draws, wanted, measured.back().size.nodes);
+  for (std::string& note : layout_doubts(curve, prediction.calibration))
+    prediction.curve.notes.push_back(std::move(note));
+  const double calibrated_nodes = measured.back().size.nodes;
+  prediction.forecast = forecast(setting, reference, draws, wanted, calibrated_nodes, plateau_of(measured));
+  std::vector<Size> known;
+  for (const Measured& one : measured) known.push_back(one.size);
+  const Forecast fitted = forecast(setting, reference, draws, known, calibrated_nodes);
   for (std::string& note : doubts_of(curve, prediction.calibration)) prediction.curve.notes.push_back(std::move(note));
+  for (std::string& note : unfit_texts(curve, prediction.calibration, fitted))
+    prediction.curve.notes.push_back(std::move(note));
   for (std::string text : {far_sizes_text(prediction), thin_sizes_text(prediction)})
     if (!text.empty()) prediction.curve.notes.push_back(std::move(text));
   return prediction;

@@ -28,6 +28,10 @@ struct CurvePrediction {
 /// faster as they get more, one point alone.
 std::vector<std::string> doubts_of(const MeasuredCurve& curve, const std::vector<CurvePoint>& points);
 
+/// Names the calibration points outside the 90 % interval of their own fit: `fitted` are their predicted steps.
+std::vector<std::string> unfit_texts(const MeasuredCurve& curve, const std::vector<CurvePoint>& points,
+                                     const Forecast& fitted);
+
 /// Names the targets beyond 32 times the largest calibrated size, which no measurement bounds; "" where there are none,
 /// or where nothing calibrated.
 std::string far_sizes_text(const CurvePrediction& prediction);

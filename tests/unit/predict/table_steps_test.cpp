@@ -957,5 +957,13 @@ TEST(WorkFacts, AFamilysNameDoesNotHideTheSize) {
   EXPECT_EQ(parameters("ResNet-101"), 44.549e6);
 }
 
+// Networks of pictures are no language models: their usual batch is that of pictures.
+TEST(TableSteps, NetworksOfPicturesAreNoLanguageModels) {
+  for (const char* model : {"VGG-16", "Inception v3", "AlexNet", "ResNet-50"}) {
+    const MeasuredCurve curve = read(fmt::format("# {}, P100, 4 GPUs a node\ngpus,images/s\n4,500\n8,980\n", model));
+    EXPECT_EQ(curve.assumed_samples, 128) << model;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::predict

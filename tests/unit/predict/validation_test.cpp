@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/files.h"
+#include "core/strings.h"
 #include "predict/machine_file.h"
 #include "predict/page.h"
 #include "predict/plan_step.h"
@@ -288,10 +289,80 @@ TEST(TableCurves, UntoldVirtualStagesMakeTheBubbleUncertain) {
   EXPECT_GT(width(""), 1.2 * width(" VP=1"));
 }
 
+// Notes name the unit of the numbers in them, and what is missing is not called known.
+TEST(TableCurves, NotesOfTablesWithoutSecondsSayWhatIsMissing) {
+  const auto curve = curves_of("nodes,batch_per_gpu,s/epoch\n1,64,340\n1,64,530\n2,64,200\n").at(0);
+  const std::string notes = core::join(predict_curve(curve, {}, {}).curve.notes, "\n");
+  EXPECT_NE(notes.find("contradict each other"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("device seconds a unit of work"), std::string::npos) << notes;
+  EXPECT_EQ(notes.find("follow from the parameters"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("the model is not known (--model NAME"), std::string::npos) << notes;
+}
+
+// Two sizes whose line falls below zero are two sizes.
+TEST(TableCurves, ARivalWithoutATimeSaysSo) {
+  const auto curve = curves_of("nodes,gpus,global_batch,step_time_s\n1,8,64,4.0\n2,16,64,1.5\n16,128,64,0.3\n").at(0);
+  const draw::Table table = score_table({validate_curve(curve, 2)});
+  std::string notes;
+  for (const draw::Cell& cell : table.rows.at(0)) notes += cell.note;
+  EXPECT_EQ(notes.find("needs two sizes"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("its line gives no time above zero"), std::string::npos) << notes;
+}
+
 TEST(TableCurves, OnePointSaysWhatIsNotLearned) {
   const auto curve = curves_of("nodes,gpus,global_batch,step_time_s\n1,8,64,1.00\n").at(0);
   const CurvePrediction prediction = predict_curve(curve, {}, {{16, size_of(curve, 16)}});
   EXPECT_NE(prediction.curve.notes.back().find("nothing was learned"), std::string::npos);
+}
+
+// What a table tells of its layout may not fit its devices: a slip, of the layout or of the device.
+TEST(TableCurves, LayoutsThatCannotBeAreDoubted) {
+  const auto notes = [](const std::string& comment, const char* rows) {
+    const auto curve = curves_of("# " + comment + "\nnodes,gpus,global_batch,step_time_s\n" + rows).at(0);
+    return core::join(predict_curve(curve, {}, {}).curve.notes, "\n");
+  };
+  const char* rows = "1,8,32,10\n2,16,64,10.2\n";
+  const std::string memory = notes("175B, A100 40GB, TP=8 PP=1", rows);
+  EXPECT_NE(memory.find("about 394 GB a device"), std::string::npos) << memory;
+  EXPECT_NE(memory.find("A100 SXM 40GB has 40 GB"), std::string::npos) << memory;
+  const std::string ranks = notes("1.3B, A100 40GB, TP=16 PP=1", rows);
+  EXPECT_NE(ranks.find("needs 16 devices for a copy of the model"), std::string::npos) << ranks;
+  EXPECT_NE(ranks.find("its smallest calibrated size has 8"), std::string::npos) << ranks;
+  const std::string good = notes("1.3B, A100 40GB, TP=8 PP=1", rows);
+  EXPECT_EQ(good.find("a device ("), std::string::npos) << good;
+  EXPECT_EQ(good.find("copy of the model"), std::string::npos) << good;
+}
+
+// A point that the fit overrules is named, with what was measured and what is fitted.
+TEST(TableCurves, APointOutsideItsOwnFitIsNamed) {
+  const auto notes = [](const char* rows) {
+    const auto curve = curves_of(std::string("nodes,step_time_s\n") + rows).at(0);
+    return core::join(predict_curve(curve, {}, {{8, size_of(curve, 8)}}).curve.notes, "\n");
+  };
+  const std::string far = notes("1,1.0\n2,1.02\n4,10.5\n");
+  EXPECT_NE(far.find("does not follow the point at 4 nodes: 10.5 s was measured"), std::string::npos) << far;
+  EXPECT_NE(far.find("From 2 to 4 nodes all devices together got slower"), std::string::npos) << far;
+  const std::string near = notes("1,1.0\n2,1.02\n4,1.05\n");
+  EXPECT_EQ(near.find("does not follow"), std::string::npos) << near;
+  EXPECT_EQ(near.find("From 2 to 4"), std::string::npos) << near;
+}
+
+// What more devices did not speed up may stay where it is: intervals of larger sizes hold that.
+TEST(TableCurves, IntervalsBehindAPlateauReachIt) {
+  const auto saturated = curves_of("nodes,images/s\n1,2400\n2,4700\n4,8000\n8,9000\n16,9100\n32,9150\n").at(0);
+  const Validation validation = validate_curve(saturated, 16);
+  EXPECT_EQ(validation.coverage90, 1) << score_text(validation);
+  const std::string notes = core::join(validation.prediction.curve.notes, "\n");
+  EXPECT_NE(notes.find("From 8 to 16 nodes all devices together gained nothing (1.01 times"), std::string::npos);
+  EXPECT_NE(notes.find("the rate is that of one device"), std::string::npos) << notes;
+  // A point that something disturbed: what it told of larger sizes is not ruled out.
+  const auto slower = curves_of("nodes,step_time_s\n1,1.0\n2,1.02\n4,10.5\n").at(0);
+  EXPECT_GE(predict_curve(slower, {}, {{8, size_of(slower, 8)}}).forecast.steps[0].step_s.p95, 21);
+  // A rate that still grows is no plateau.
+  const auto growing = curves_of("nodes,images/s\n1,2400\n2,4700\n4,8000\n").at(0);
+  EXPECT_EQ(
+      core::join(predict_curve(growing, {}, {{8, size_of(growing, 8)}}).curve.notes, " ").find("all devices together"),
+      std::string::npos);
 }
 
 TEST(TableCurves, TablesWithoutSizesOrTimesAreRefused) {
