@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "predict/machine_notes.h"
 #include "tasks/tasks.h"
 
 namespace lockstep::predict {
@@ -92,6 +93,49 @@ std::string layout_text(const Advice& advice) {
   return advice.flags.empty() ? "as given" : core::join(advice.flags, " ");
 }
 
+/// Where nothing fits: a layout of twice, four or eight times the nodes that does.
+void seek_more_nodes(const AdviseRequest& request, const Machine& machine, AdviceList& list) {
+  constexpr int64_t kMostTimes = 8;
+  for (int64_t times = 2; times <= kMostTimes && !list.on_more_nodes; times *= 2) {
+    const int64_t nodes = times * request.nodes;
+    if (!has_nodes(machine, static_cast<double>(nodes))) return;
+    list.most_nodes_tried = nodes;
+    PlannedStep larger = list.as_given.plan;
+    larger.num_ranks *= times;
+    const tasks::LayoutChoices choices = choices_of(larger, machine);
+    std::vector<std::string> fixed = request.words;
+    fixed.insert(fixed.end(), choices.fixed.begin(), choices.fixed.end());
+    for (const Flags& flags : choices.layouts) {
+      std::vector<std::string> words = fixed;
+      words.insert(words.end(), flags.begin(), flags.end());
+      try {
+        Advice advice{.flags = flags, .plan = plan_one(std::move(words), nodes, machine.devices_per_node)};
+        if (!fit_memory({advice.plan}, machine).front()) continue;
+        advice.fits = true;
+        list.on_more_nodes = std::move(advice);
+        break;
+      } catch (const UsageError&) {  // no legal layout
+      }
+    }
+  }
+}
+
+/// What would fit, where nothing does.
+std::string remedy_text(const AdviceList& list, const Machine& machine) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  std::string text = "Nothing fits on so many nodes.";
+  if (list.least)
+    text += fmt::format(" The least that a rank needs is {:.1f} GiB of {:.1f}, by {}.",
+                        list.least->plan.memory_bytes / kGiB, usable_memory_bytes(machine) / kGiB,
+                        layout_text(*list.least));
+  if (list.on_more_nodes)
+    return text + fmt::format(" On {} nodes this would fit: {}.", list.on_more_nodes->plan.nodes,
+                              layout_text(*list.on_more_nodes));
+  const std::string other = "a smaller model, shorter samples or devices with more memory would.";
+  if (list.most_nodes_tried == 0) return text + fmt::format(" {} has no twice as many: {}", machine.name, other);
+  return text + fmt::format(" Nor does any of these layouts fit on up to {} nodes: {}", list.most_nodes_tried, other);
+}
+
 /// The first of the layouts that is the command as given, told by flags; nullptr: none is.
 const Advice* given_among(const AdviceList& list) {
   const auto found = std::find_if(list.ranked.begin(), list.ranked.end(),
@@ -111,16 +155,22 @@ AdviceList advise(const AdviseRequest& request, const Machine& machine) {
     ++list.num_tried;
     try {
       Advice advice = judge.judge(fixed, flags);
-      if (advice.fits)
+      if (advice.fits) {
         list.ranked.push_back(std::move(advice));
-      else
+      } else {
         ++list.num_too_large;
+        if (!list.least || advice.plan.memory_bytes < list.least->plan.memory_bytes) list.least = std::move(advice);
+      }
     } catch (const UsageError&) {
       ++list.num_refused;  // no legal layout: it does not divide
     }
   }
   std::stable_sort(list.ranked.begin(), list.ranked.end(),
                    [](const Advice& a, const Advice& b) { return a.samples_per_s > b.samples_per_s; });
+  if (!list.ranked.empty())
+    list.least.reset();
+  else if (!choices.layouts.empty())
+    seek_more_nodes(request, machine, list);
   return list;
 }
 
@@ -141,13 +191,18 @@ draw::Table advice_table(const AdviceList& list, const Machine& machine) {
   add(list.as_given);
   const Advice* given = given_among(list);
   if (given != nullptr) table.rows.back().back().text += ": " + layout_text(*given);
-  for (const Advice& one : list.ranked)
-    if (&one != given && table.rows.size() <= kMostShown) add(one);
+  // Flags that change nothing, as ZeRO-1 of one data rank, make no row of their own.
+  for (size_t i = 0; i < list.ranked.size() && table.rows.size() <= kMostShown; ++i) {
+    const Advice& one = list.ranked[i];
+    const bool is_shown = one.plan == list.as_given.plan || (i > 0 && one.plan == list.ranked[i - 1].plan);
+    if (&one != given && !is_shown) add(one);
+  }
   table.notes.push_back(fmt::format(
       "{} layouts tried at a global batch of {}: {} are not legal, {} do not fit, {} fit. {}", list.num_tried,
       list.as_given.plan.global_batch, list.num_refused, list.num_too_large, list.ranked.size(),
       list.measured.empty() ? "Steps are medians of the priors, which are far wider than small gains."
                             : "Steps are medians by what was measured of the command as given."));
+  if (list.ranked.empty() && list.num_tried > 0) table.notes.push_back(remedy_text(list, machine));
   return table;
 }
 
@@ -166,6 +221,11 @@ core::Json advice_json(const AdviceList& list) {
   json["calibration"] = core::Json::array();
   for (const MeasuredStep& one : list.measured)
     json["calibration"].push_back({{"size", one.nodes}, {"step_s", one.step_s}});
+  if (list.least) json["least"] = one_json(*list.least);
+  if (list.on_more_nodes) {
+    json["on_more_nodes"] = one_json(*list.on_more_nodes);
+    json["on_more_nodes"]["nodes"] = list.on_more_nodes->plan.nodes;
+  }
   json["ranked"] = core::Json::array();
   for (const Advice& one : list.ranked) {
     json["ranked"].push_back(one_json(one));

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,10 @@ struct AdviceList {
   std::vector<Advice> ranked{};  ///< Those that fit, fastest first; the command as given may be among them.
   Advice as_given{};
   size_t num_tried = 0, num_refused = 0, num_too_large = 0;
-  std::vector<MeasuredStep> measured{};  ///< Of the command as given; empty: the steps are the prior's.
+  std::vector<MeasuredStep> measured{};   ///< Of the command as given; empty: the steps are the prior's.
+  std::optional<Advice> least{};          ///< Where nothing fits: the layout that needs the least memory.
+  std::optional<Advice> on_more_nodes{};  ///< Likewise: a layout of the fewest nodes tried that fits, without a step.
+  int64_t most_nodes_tried = 0;           ///< For that; 0: the machine has no more.
 };
 
 /// The command that layouts are sought for.
@@ -34,7 +38,8 @@ struct AdviseRequest {
 
 /// Tries every layout that the command's task says this version has (FrontTaskRow::layouts), on so many nodes and at
 /// the same global batch. The step as given is that of predict_steps for the same plans and measurements; those of
-/// layouts stand to it as their predictions do, by the same draws.
+/// layouts stand to it as their predictions do, by the same draws. Where none fits, doublings of the nodes are looked
+/// at.
 AdviceList advise(const AdviseRequest& request, const Machine& machine);
 
 /// The best ones, with the gain over the command as given.

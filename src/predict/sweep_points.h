@@ -20,6 +20,7 @@ struct PredictedPoint {
   SweepPoint point{};
   PlannedStep plan{};
   Interval step_s{};
+  bool fits = true;                             ///< The memory of the machine's devices.
   std::optional<double> hours{}, node_hours{};  ///< Of all its steps, by the median; where the command tells them.
 };
 

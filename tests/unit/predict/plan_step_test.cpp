@@ -284,6 +284,21 @@ TEST(PlanStep, PointsOfASweepKeepTheirOwnNodesAndPrecision) {
   EXPECT_THROW(predict_points({{"x", words, 16, 8}}, find_machine("lumi")), UsageError);  // no fp8 there
 }
 
+TEST(PlanStep, PointsOfASweepThatDoNotFitAreMarked) {
+  const Machine machine = find_machine("dgx-h100");
+  std::vector<std::string> words = nemotron().words, larger = words;
+  words.emplace_back("--global-batch-size=32");
+  larger.emplace_back("--global-batch-size=128");
+  auto points = predict_points({{"small", words, 16, 8}, {"large", larger, 64, 8}}, machine);
+  const auto cells = [&](size_t row) { return sweep_table(points, machine).rows.at(row).back().text; };
+  EXPECT_EQ(cells(0), "no, 1.8 too much");
+  EXPECT_EQ(cells(1), "yes");
+  EXPECT_EQ(sweep_json(points).at(0).at("fits"), false);
+  for (PredictedPoint& one : points) one.hours.reset(), one.node_hours.reset();
+  const std::string note = sweep_table(points, machine).notes.at(0);
+  EXPECT_EQ(note.rfind("Node-hours are not known", 0), 0u) << note;
+}
+
 AdviceList advised(const std::vector<std::string>& words, const Machine& machine, int64_t nodes) {
   return advise({.words = words, .nodes = nodes, .steps = {plan_one(words, nodes, machine.devices_per_node)}}, machine);
 }
@@ -305,6 +320,82 @@ TEST(Advise, RanksWhatFitsAndIsLegal) {
     EXPECT_EQ(one.plan.tp * one.plan.pp * one.plan.dp, 128);
     EXPECT_LE(one.samples_per_s, list.ranked[i > 0 ? i - 1 : 0].samples_per_s);
   }
+}
+
+// Where nothing fits the answer says how much the least layout needs, and on how many nodes one does fit.
+TEST(Advise, SaysWhatWouldFitWhereNothingDoes) {
+  Machine machine = find_machine("dgx-h100");
+  const std::vector<std::string> words = {"train", "clip", "--config", recipe("clip_vitg14_dgx.toml")};
+  const auto with_usable = [&](double bytes) {
+    machine.memory_gbytes.value *= bytes / usable_memory_bytes(machine);
+    return advised(words, machine, 1);
+  };
+  const AdviceList tiny = with_usable(1e9);
+  EXPECT_TRUE(tiny.ranked.empty());
+  ASSERT_TRUE(tiny.least);
+  EXPECT_FALSE(tiny.on_more_nodes);
+  EXPECT_EQ(tiny.most_nodes_tried, 8);
+  EXPECT_NE(core::join(advice_table(tiny, machine).notes, " ").find("Nor does any of these layouts fit on up to 8"),
+            std::string::npos);
+  const AdviceList close = with_usable(0.999 * tiny.least->plan.memory_bytes);
+  EXPECT_TRUE(close.ranked.empty());
+  ASSERT_TRUE(close.on_more_nodes);
+  EXPECT_LE(close.on_more_nodes->plan.memory_bytes, usable_memory_bytes(machine));
+  EXPECT_GT(close.on_more_nodes->plan.nodes, 1);
+  const std::string notes = core::join(advice_table(close, machine).notes, " ");
+  EXPECT_NE(notes.find("Nothing fits on so many nodes. The least that a rank needs is"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("nodes this would fit: --grad-sync="), std::string::npos) << notes;
+  EXPECT_EQ(advice_json(close).at("on_more_nodes").at("nodes"), close.on_more_nodes->plan.nodes);
+}
+
+// Larger buckets, and a batch that does not fit in parts, at the same global batch.
+TEST(Advise, ContrastiveCommandsGetBucketsAndMicroBatches) {
+  const Machine machine = find_machine("dgx-h100");
+  const auto list_of = [&](const char* batch) {
+    return advised({"train", "clip", "--config", recipe("clip_vitg14_dgx.toml"), batch}, machine, 64);
+  };
+  const AdviceList list = list_of("--batch-size=80");
+  const auto has = [](const Advice& one, const char* flag) {
+    return std::find(one.flags.begin(), one.flags.end(), flag) != one.flags.end();
+  };
+  const auto zero1 = std::find_if(list.ranked.begin(), list.ranked.end(), [&](const Advice& one) {
+    return has(one, "--grad-sync=zero1") && has(one, "--no-grad-checkpointing") && has(one, "--bucket-mb=100");
+  });
+  ASSERT_NE(zero1, list.ranked.end());
+  EXPECT_LT(zero1->step_s, 0.75 * list.as_given.step_s);
+  EXPECT_NEAR(zero1->plan.memory_bytes / list.as_given.plan.memory_bytes, 1, 0.02);
+  const AdviceList large = list_of("--batch-size=1280");
+  EXPECT_FALSE(large.as_given.fits);
+  ASSERT_FALSE(large.ranked.empty());
+  for (const Advice& one : large.ranked) EXPECT_EQ(one.plan.global_batch, 1280 * 512);
+  EXPECT_TRUE(std::any_of(large.ranked.begin(), large.ranked.end(), [](const Advice& one) {
+    return one.plan.num_micro > 1 && one.plan.recompute_factor > 1.3;
+  })) << "micro-batches cost a second forward pass";
+}
+
+TEST(Advise, GptMayKeepTheOptimizerWithEveryDataRank) {
+  const std::vector<std::string> words = {"train",
+                                          "gpt",
+                                          "--num-layers=4",
+                                          "--hidden-size=256",
+                                          "--num-attention-heads=4",
+                                          "--seq-length=128",
+                                          "--max-position-embeddings=128",
+                                          "--vocab-size=512",
+                                          "--mock-data",
+                                          "--bf16",
+                                          "--micro-batch-size=1",
+                                          "--global-batch-size=64",
+                                          "--train-iters=10"};
+  const AdviceList list = advised(words, find_machine("dgx-h100"), 2);
+  double sharded = 0, kept = 0;
+  for (const Advice& one : list.ranked) {
+    if (one.plan.dp != 16 || one.plan.num_micro != 4) continue;
+    const bool is_kept = one.flags.back() == "--no-use-distributed-optimizer";
+    (is_kept ? kept : sharded) = one.plan.memory_bytes;
+  }
+  EXPECT_GT(sharded, 0);
+  EXPECT_GT(kept, sharded);
 }
 
 // 2048 pictures a device do not fit 64 GB: the same global batch goes in the largest micro-batches that do.

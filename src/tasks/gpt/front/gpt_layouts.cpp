@@ -20,7 +20,12 @@ LayoutChoices gpt_layouts(const LayoutQuestion& run) {
                                         {"--no-recompute-activations", "--recompute-granularity=selective"},
                                         {"--no-recompute-activations", "--recompute-granularity=full",
                                          "--recompute-method=uniform", "--recompute-num-layers=1"}};
-  return {.layouts = combinations({tensor, pipeline, chunks, micro, recompute, {{"--use-distributed-optimizer"}}}),
+  return {.layouts = combinations({tensor,
+                                   pipeline,
+                                   chunks,
+                                   micro,
+                                   recompute,
+                                   {{"--use-distributed-optimizer"}, {"--no-use-distributed-optimizer"}}}),
           .fixed = {fmt::format("--global-batch-size={}", run.global_batch)}};
 }
 
