@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/tokenizer/cases.jsonl.gz: awkward strings with OpenCLIP's cleaned text and token ids.
+"""Writes tests/golden/tokenizer/cases.jsonl.gz: awkward strings with OpenCLIP's cleaned text and token ids. Beside it
+cleanings.jsonl.gz: some of them, and strings of punctuation, with those of the cleanings that are not the default.
 
 Needs open_clip_torch==3.3.0, ftfy==6.3.1, regex, torch (PyPI) and a Python with Unicode 14 (3.11 or 3.12: see
 docs/tokenizer.md):
@@ -14,6 +15,7 @@ import html.entities
 import json
 import os
 import random
+import string
 import unicodedata
 
 from open_clip import tokenizer as reference
@@ -23,6 +25,11 @@ ENCODINGS = ["latin-1", "sloppy-windows-1252", "sloppy-windows-1251", "sloppy-wi
 STRINGS = os.path.join(os.path.dirname(__file__), "../tests/golden/tokenizer/strings.json")
 LONG = ["a" * 300, "ab" * 5000, "1" * 200, "\u00e9" * 150, "<start_of_text>" * 90, "&amp;" * 50, "&" + "amp;" * 30,
         "\u0130" * 40]
+PUNCTUATION = ["A_cat's  (red) HAT... &amp; more!", "!?", "_", "snake_case __init__", "a - b, c/d; e: f",
+               "x<y>z & &lt;b&gt;", "50% of $3.99 (ca. 2 EUR)",
+               "\u0391\u03a3.\u0391 \u0391\u03a3-\u0391 \u0391\u03a3",
+               "\u00ab\u00bfqu\u00e9?\u00bb \u2026 \u2014", "<start_of_text> I'LL <end_of_text>", "\u0130.I",
+               "don't DON'T we've", "\u3002\uff01a_\u00a0_b", string.punctuation]
 
 
 class Maker:
@@ -131,12 +138,25 @@ class Maker:
             self.add(self.words(60, 120))
 
 
+def write_lines(path, lines):
+    with open(path, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="", compresslevel=9) as out:
+        for line in lines:
+            out.write((json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+
+
+def write_cleanings(path, texts):
+    tokenizers = {clean: reference.SimpleTokenizer(clean=clean) for clean in ("whitespace", "canonicalize")}
+    write_lines(path, [{"text": text, **{clean: {"clean": one.clean_fn(text), "ids": one.encode(text)}
+                                         for clean, one in tokenizers.items()}} for text in texts])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__),
                                                       "../tests/golden/tokenizer/cases.jsonl.gz"))
+    parser.add_argument("--every", type=int, default=25, help="cleanings.jsonl.gz has one of so many strings")
     options = parser.parse_args()
     maker = Maker(options.seed, options.scale)
     if options.seed == 1:
@@ -151,6 +171,8 @@ def main():
             if len(case["ids"]) < 60 and len(tokenizer.cache) > 200_000:
                 tokenizer.cache = {t: t for t in ("<start_of_text>", "<end_of_text>")}
             out.write((json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+    write_cleanings(os.path.join(os.path.dirname(os.path.abspath(options.out)), "cleanings.jsonl.gz"),
+                    PUNCTUATION + [text for text in dict.fromkeys(maker.cases) if len(text) < 60][::options.every])
     print(f"{options.out}: {len(dict.fromkeys(maker.cases))} cases, {os.path.getsize(options.out)} bytes")
 
 

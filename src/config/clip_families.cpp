@@ -237,7 +237,7 @@ ClipShape make(const SiglipRow& row) {
   text.pool = TextPool::kLast;
   text.projection = row.name == kNoProjection ? TextProjection::kNone : TextProjection::kLinear;
   text.tokens = is_second ? TextTokens::kGemma : TextTokens::kSentencePiece;
-  text.is_canonicalized = true;
+  text.cleaning = TextCleaning::kCanonical;
   return shape;
 }
 
@@ -306,7 +306,7 @@ ClipShape make_worldwide(const RelatedRow& row, const PlainClip& plain) {
   const bool is_small = row.plain == "ViT-L-14";
   shape.text.vocab_size = is_small ? 250100 : 901629;
   shape.text.tokens = is_small ? TextTokens::kMt5 : TextTokens::kXlmRoberta;
-  shape.text.is_canonicalized = is_small;
+  if (is_small) shape.text.cleaning = TextCleaning::kCanonical;
   shape.text.pool = TextPool::kEndId;
   shape.text.eos_id = is_small ? 1 : 2;
   return shape;

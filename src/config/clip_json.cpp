@@ -234,6 +234,30 @@ TextTokens tokens_of(JsonSection& section, const Json& tokenizer) {
                tokenizer);
 }
 
+/// One of the arguments of OpenCLIP's tokenizers: whether it says something that is done here.
+bool read_tokenizer_argument(const std::string& key, const Json& value, TextShape& text) {
+  if (key == "clean" && value == "lower") text.cleaning = TextCleaning::kLower;
+  if (key == "clean" && value == "whitespace") text.cleaning = TextCleaning::kWhiteSpace;
+  if (key == "clean" && value == "canonicalize") text.cleaning = TextCleaning::kCanonical;
+  if (key == "clean") return text.cleaning.has_value();
+  if (key == "language" && value.is_string() && text.tokens == TextTokens::kNllb) {
+    text.language = value.get<std::string>();
+    return true;
+  }
+  // What follows may only say what is done anyway. Python takes "", [] and null alike.
+  if (key == "reduction_mask" || key == "additional_special_tokens")
+    return text.tokens == TextTokens::kClip && (value.is_null() || value.empty() || value == "");
+  return key == "strip_sep_token" && text.tokens != TextTokens::kClip &&
+         value == (text.tokens == TextTokens::kWordPiece);
+}
+
+/// What to do about an argument that read_tokenizer_argument does not know.
+std::string argument_hint(const std::string& key) {
+  if (key == "reduction_mask") return "texts that are too long are cut at their end: drop it";
+  if (key == "context_length") return "it belongs into text_cfg itself: \"context_length\"";
+  return "drop it: clean and, of NLLB's tokenizer, language are all that a model can choose here";
+}
+
 void read_tokenizer(JsonSection& section, TextShape& text) {
   if (const Json* tokenizer = section.find("hf_tokenizer_name")) text.tokens = tokens_of(section, *tokenizer);
   section.only("tokenizer_mode", nullptr, "texts are tokenized as the tokenizer's files say");
@@ -243,18 +267,13 @@ void read_tokenizer(JsonSection& section, TextShape& text) {
   if (text.tokens == TextTokens::kWordPiece && !strips)
     section.fail("tokenizer_kwargs", "{\"strip_sep_token\": true}, as CLIPA has it", kwargs ? *kwargs : Json());
   if (kwargs == nullptr) return;
-  for (const auto& [key, value] : kwargs->items()) {
-    const bool is_clean = key == "clean" && value == "canonicalize";
-    const bool is_strip = key == "strip_sep_token" && value == true && text.tokens == TextTokens::kWordPiece;
-    const bool is_language = key == "language" && value.is_string() && text.tokens == TextTokens::kNllb;
-    if (!is_clean && !is_strip && !is_language)
-      section.fail("tokenizer_kwargs",
-                   "{\"clean\": \"canonicalize\"}, of BERT's {\"strip_sep_token\": true}, of NLLB's {\"language\": "
-                   "\"eng_Latn\"} or another",
-                   *kwargs);
-    if (is_language) text.language = value.get<std::string>();
-    text.is_canonicalized = text.is_canonicalized || is_clean;
-  }
+  for (const auto& [key, value] : kwargs->items())
+    if (!read_tokenizer_argument(key, value, text))
+      section.fail(
+          "tokenizer_kwargs",
+          "{\"clean\": \"lower\", \"whitespace\" or \"canonicalize\"}, of BERT's {\"strip_sep_token\": true}, of "
+          "NLLB's {\"language\": \"eng_Latn\"} or another",
+          *kwargs, argument_hint(key));
 }
 
 /// Sizes that a key of ours, "hf_config", gives under the names of Hugging Face's config.json.

@@ -130,6 +130,13 @@ enum class TextTokens {
   kWordPiece,      ///< BERT's.
 };
 
+/// What is done to a text before it is cut, by OpenCLIP's names of `clean`.
+enum class TextCleaning {
+  kLower,       ///< White space and case.
+  kWhiteSpace,  ///< White space alone.
+  kCanonical,   ///< "canonicalize": punctuation, white space and case (SigLIP).
+};
+
 /// The text tower: of which kind (text_towers.h), and its sizes. Defaults are those of OpenAI's CLIP: a causal
 /// transformer, pooled at the end-of-text token.
 struct TextShape {
@@ -149,14 +156,17 @@ struct TextShape {
   TextPool pool = TextPool::kLargestId;
   TextProjection projection = TextProjection::kMatrix;
   TextTokens tokens = TextTokens::kClip;
-  bool is_canonicalized = false;            ///< Texts lose case and punctuation before they are cut (SigLIP).
-  RobertaShape roberta = {};                ///< Of the tower "roberta".
-  T5Shape t5 = {};                          ///< Of the tower "t5".
-  M2m100Shape m2m100 = {};                  ///< Of the tower "m2m_100".
-  std::string language = "eng_Latn";        ///< Of texts, as TextTokens::kNllb name it.
-  ProjectionShape encoder_projection = {};  ///< Of these towers.
+  std::optional<TextCleaning> cleaning = std::nullopt;  ///< none: the tokenizer's own.
+  RobertaShape roberta = {};                            ///< Of the tower "roberta".
+  T5Shape t5 = {};                                      ///< Of the tower "t5".
+  M2m100Shape m2m100 = {};                              ///< Of the tower "m2m_100".
+  std::string language = "eng_Latn";                    ///< Of texts, as TextTokens::kNllb name it.
+  ProjectionShape encoder_projection = {};              ///< Of these towers.
 
   int64_t mlp_width() const { return static_cast<int64_t>(static_cast<double>(width) * mlp_ratio); }
+  TextCleaning used_cleaning() const {
+    return cleaning.value_or(tokens == TextTokens::kClip ? TextCleaning::kLower : TextCleaning::kWhiteSpace);
+  }
   int64_t positions() const { return context_length + (has_class_token ? 1 : 0); }
   int64_t feature_width() const;                                  ///< Of its tokens.
   bool is_encoder() const { return tower != TextShape().tower; }  ///< One of Hugging Face's.

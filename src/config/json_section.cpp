@@ -93,9 +93,10 @@ void JsonSection::finish() const {
   }
 }
 
-void JsonSection::fail(const std::string& key, std::string_view expected, const Json& seen) const {
+void JsonSection::fail(const std::string& key, std::string_view expected, const Json& seen,
+                       const std::string& hint) const {
   throw UsageError(
-      fmt::format("{}: '{}': {} must be {}, found {}", format_.kind, where_, path(key), expected, brief(seen)));
+      fmt::format("{}: '{}': {} must be {}, found {}", format_.kind, where_, path(key), expected, brief(seen)), hint);
 }
 
 std::string JsonSection::path(const std::string& key) const {

@@ -36,7 +36,8 @@ class JsonSection {
   void only(const std::string& key, const core::Json& default_value, std::string_view reason);
   void finish() const;
 
-  [[noreturn]] void fail(const std::string& key, std::string_view expected, const core::Json& seen) const;
+  [[noreturn]] void fail(const std::string& key, std::string_view expected, const core::Json& seen,
+                         const std::string& hint = "") const;
 
  private:
   std::string path(const std::string& key) const;

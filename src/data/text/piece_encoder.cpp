@@ -45,26 +45,7 @@ int32_t language_id(const std::string& language, int64_t num_ids) {
   return static_cast<int32_t>(num_ids + (found - languages.begin()));
 }
 
-bool is_ascii_punctuation(char letter) {
-  return (letter >= '!' && letter <= '/') || (letter >= ':' && letter <= '@') || (letter >= '[' && letter <= '`') ||
-         (letter >= '{' && letter <= '~');
-}
-
 }  // namespace
-
-std::string canonical_text(std::string_view utf8) {
-  std::string out;
-  for (const char letter : clean_text(utf8)) {
-    if (is_ascii_punctuation(letter) && letter != '_') continue;
-    const bool is_space = letter == '_' || letter == ' ';
-    if (!is_space)
-      out += letter;
-    else if (!out.empty() && out.back() != ' ')
-      out += ' ';
-  }
-  if (!out.empty() && out.back() == ' ') out.pop_back();
-  return out;
-}
 
 TextEncoder make_piece_encoder(const PieceEncoderConfig& config) {
   const std::string path = config.model.string();
@@ -83,10 +64,8 @@ TextEncoder make_piece_encoder(const PieceEncoderConfig& config) {
     throw UsageError(
         fmt::format("data: the tokenizer '{}' has {} ids, the model takes {}", path, num_ids, config.vocab_size),
         "give the tokenizer that belongs to --model");
-  const bool is_canonical = config.cleaning == PieceCleaning::kCanonical;
-  return [pieces, frame, is_canonical](std::string_view utf8, std::span<int32_t> out) {
-    std::vector<int32_t> ids =
-        pieces->encode(is_canonical ? canonical_text(utf8) : clean_text(utf8, LetterCase::kKept));
+  return [pieces, frame, cleaning = config.cleaning](std::string_view utf8, std::span<int32_t> out) {
+    std::vector<int32_t> ids = pieces->encode(clean_text(utf8, cleaning));
     if (frame.is_shifted) std::transform(ids.begin(), ids.end(), ids.begin(), shifted);
     const size_t before = frame.start ? 1 : 0;
     LOCKSTEP_CHECK(out.size() > before, "context length {} leaves no place for the end", out.size());

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "data/text/text_clean.h"
 #include "data/text/text_encoder.h"
 
 namespace lockstep::data {
@@ -17,13 +18,10 @@ enum class PieceFrame {
   kXlmRoberta,  ///< <s> (0) pieces </s> (2), padded with 1; numbers are those of Hugging Face, one above the model's.
 };
 
-/// What is done to a text before it is cut: OpenCLIP's cleanings "whitespace" and "canonicalize".
-enum class PieceCleaning { kWhiteSpace, kCanonical };
-
 struct PieceEncoderConfig {
   std::filesystem::path model;  ///< A SentencePiece .model file.
   PieceFrame frame = PieceFrame::kT5;
-  PieceCleaning cleaning = PieceCleaning::kWhiteSpace;
+  TextCleaning cleaning = TextCleaning::kWhiteSpace;
   int64_t vocab_size = 0;             ///< Of the text tower: a model with more pieces is a UsageError.
   std::string language = "eng_Latn";  ///< Of kNllb. UsageError for one that it does not know.
 };
@@ -32,8 +30,5 @@ struct PieceEncoderConfig {
 /// others with the slow (SentencePiece) tokenizers of Hugging Face. Texts that
 /// are too long are cut, and keep their end. UsageError or DataError for a file that is no such model.
 TextEncoder make_piece_encoder(const PieceEncoderConfig& config);
-
-/// OpenCLIP's cleaning "canonicalize": as clean_text in lower case, without ASCII punctuation, "_" a space.
-std::string canonical_text(std::string_view utf8);
 
 }  // namespace lockstep::data

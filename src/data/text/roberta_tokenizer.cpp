@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "core/error.h"
-#include "data/text/text_clean.h"
 #include "data/text/text_utf8.h"
 
 namespace lockstep::data {
@@ -24,7 +23,7 @@ int32_t require_token(const ByteBpe& bpe, const char* name, const fs::path& path
 
 }  // namespace
 
-RobertaTokenizer::RobertaTokenizer(const fs::path& path, RobertaCleaning cleaning)
+RobertaTokenizer::RobertaTokenizer(const fs::path& path, std::optional<TextCleaning> cleaning)
     : bpe_(open_bpe_model(path, {"<s>", "</s>", "<pad>", "<unk>", "<mask>"})), cleaning_(cleaning) {
   start_id_ = require_token(bpe_, "<s>", path);
   end_id_ = require_token(bpe_, "</s>", path);
@@ -32,7 +31,7 @@ RobertaTokenizer::RobertaTokenizer(const fs::path& path, RobertaCleaning cleanin
 }
 
 std::string RobertaTokenizer::cleaned(std::string_view text) const {
-  return cleaning_ == RobertaCleaning::kWhiteSpace ? clean_text(text, LetterCase::kKept) : std::string(text);
+  return cleaning_ ? clean_text(text, *cleaning_) : std::string(text);
 }
 
 size_t RobertaTokenizer::encode(std::string_view text, std::span<int32_t> out) const {

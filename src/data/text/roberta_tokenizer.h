@@ -1,18 +1,16 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/text/byte_bpe.h"
+#include "data/text/text_clean.h"
 
 namespace lockstep::data {
-
-/// What is done to a text before it is tokenized: nothing (Hugging Face, LAION CLAP) or OpenCLIP's cleaning
-/// "whitespace".
-enum class RobertaCleaning { kNone, kWhiteSpace };
 
 /// RoBERTa's tokenizer as the text towers of CLAP use it; ids equal those of Hugging Face's RobertaTokenizer with
 /// padding="max_length" and truncation. All members are const and thread safe.
@@ -21,8 +19,9 @@ class RobertaTokenizer {
   static constexpr size_t kDefaultContextLength = 77;
 
   /// `path`: a tokenizer.json, or a folder that holds one, or else vocab.json and merges.txt. Throws UsageError where
-  /// there is none, DataError when it is damaged or lacks <s>, </s> or <pad>.
-  explicit RobertaTokenizer(const std::filesystem::path& path, RobertaCleaning cleaning = RobertaCleaning::kNone);
+  /// there is none, DataError when it is damaged or lacks <s>, </s> or <pad>. `cleaning`: of texts, before they are
+  /// tokenized (OpenCLIP); none for Hugging Face and LAION CLAP.
+  explicit RobertaTokenizer(const std::filesystem::path& path, std::optional<TextCleaning> cleaning = std::nullopt);
 
   /// Fills `out` (the context length, at least 2): <s>, ids, </s>, padding. Too many ids are cut at the end; </s>
   /// stays. Returns how many places are no padding.
@@ -39,7 +38,7 @@ class RobertaTokenizer {
   std::string cleaned(std::string_view text) const;
 
   ByteBpe bpe_;
-  RobertaCleaning cleaning_;
+  std::optional<TextCleaning> cleaning_;
   int32_t start_id_ = 0, end_id_ = 0, padding_id_ = 0;
 };
 

@@ -120,7 +120,7 @@ bool is_plain(std::string_view text) {
                      [](char c) { return (c >= 0x20 && c < 0x7F && c != '&') || c == '\t' || c == '\n' || c == '\f'; });
 }
 
-std::string collapse_plain(std::string_view text, LetterCase letters) {
+std::string collapse_plain(std::string_view text, bool is_lower) {
   std::string out;
   out.reserve(text.size());
   bool gap = false;
@@ -131,8 +131,28 @@ std::string collapse_plain(std::string_view text, LetterCase letters) {
     }
     if (gap && !out.empty()) out.push_back(' ');
     gap = false;
-    out.push_back(letters == LetterCase::kLower && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+    out.push_back(is_lower && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
   }
+  return out;
+}
+
+bool is_ascii_punctuation(char letter) {
+  return (letter >= '!' && letter <= '/') || (letter >= ':' && letter <= '@') || (letter >= '[' && letter <= '`') ||
+         (letter >= '{' && letter <= '~');
+}
+
+/// Of a text whose only white space is single spaces: "_" is one, other punctuation of ASCII goes.
+std::string without_punctuation(std::string_view text) {
+  std::string out;
+  for (const char letter : text) {
+    if (is_ascii_punctuation(letter) && letter != '_') continue;
+    const bool is_space = letter == '_' || letter == ' ';
+    if (!is_space)
+      out += letter;
+    else if (!out.empty() && out.back() != ' ')
+      out += ' ';
+  }
+  if (!out.empty() && out.back() == ' ') out.pop_back();
   return out;
 }
 
@@ -167,12 +187,15 @@ std::u32string fix_text(std::u32string_view text) {
   return out;
 }
 
-std::string clean_text(std::string_view utf8, LetterCase letters) {
+std::string clean_text(std::string_view utf8, TextCleaning cleaning) {
+  if (cleaning == TextCleaning::kCanonical)  // lower case last: whether a sigma ends a word hangs on what follows it
+    return to_lower_utf8(without_punctuation(clean_text(utf8, TextCleaning::kWhiteSpace)));
   if (utf8.size() > kMaxTextBytes) {
     throw DataError(fmt::format("data: text of {} bytes, expected at most {}", utf8.size(), kMaxTextBytes),
                     "check that this is a caption and not another file");
   }
-  if (is_plain(utf8)) return collapse_plain(utf8, letters);
+  const bool is_lower = cleaning == TextCleaning::kLower;
+  if (is_plain(utf8)) return collapse_plain(utf8, is_lower);
   std::u32string text;
   if (!decode_utf8(utf8, text)) {
     const size_t at = find_invalid_utf8(utf8);
@@ -182,7 +205,7 @@ std::string clean_text(std::string_view utf8, LetterCase letters) {
   }
   text = unescape_html(unescape_html(fix_text(text)));
   const std::string clean = encode_utf8(collapse_white_space(text));
-  return letters == LetterCase::kLower ? to_lower_utf8(clean) : clean;
+  return is_lower ? to_lower_utf8(clean) : clean;
 }
 
 }  // namespace lockstep::data

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/text/text_clean.h"
 #include "data/text/text_pattern.h"
 #include "data/text/text_utf8.h"
 #include "data/text/tokenizer_vocabulary.h"
@@ -25,7 +24,7 @@ constexpr const char* kWordPattern =
 }  // namespace
 
 struct ClipTokenizer::State {
-  explicit State(const std::filesystem::path& path) : vocabulary(path) {}
+  State(const std::filesystem::path& path, TextCleaning how) : vocabulary(path), cleaning(how) {}
 
   void append_word(std::string_view word, std::vector<int32_t>& ids) {
     if (word == kStartText) return ids.push_back(kStartOfText);
@@ -38,7 +37,7 @@ struct ClipTokenizer::State {
 
   /// Ids of the cleaned text; may stop once there are `enough`.
   std::vector<int32_t> ids(std::string_view utf8, size_t enough) {
-    const std::string text = clean_text(utf8);
+    const std::string text = clean_text(utf8, cleaning);
     TextPattern::Scan words(pattern, text);
     std::vector<int32_t> ids;
     for (TextPattern::Match word; ids.size() < enough && words.next(word);)
@@ -47,13 +46,15 @@ struct ClipTokenizer::State {
   }
 
   const BpeVocabulary vocabulary;
+  const TextCleaning cleaning;
   const TextPattern pattern{kWordPattern, TextPattern::Case::kIgnored, TextPattern::Input::kUtf8};
   WordCache cache;
 };
 
 static_assert(BpeVocabulary::kNumIds == ClipTokenizer::kVocabularySize);
 
-ClipTokenizer::ClipTokenizer(const std::filesystem::path& vocabulary) : state_(std::make_unique<State>(vocabulary)) {}
+ClipTokenizer::ClipTokenizer(const std::filesystem::path& vocabulary, TextCleaning cleaning)
+    : state_(std::make_unique<State>(vocabulary, cleaning)) {}
 ClipTokenizer::~ClipTokenizer() = default;
 
 void ClipTokenizer::encode(std::string_view utf8, std::span<int32_t> out) const {

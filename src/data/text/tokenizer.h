@@ -7,9 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "data/text/text_clean.h"
+
 namespace lockstep::data {
 
-/// The byte-pair encoding of CLIP; ids equal those of OpenCLIP 3.3.0's SimpleTokenizer with its default cleaning.
+/// The byte-pair encoding of CLIP; ids equal those of OpenCLIP 3.3.0's SimpleTokenizer.
 /// All members are const and thread safe: workers share one tokenizer.
 class ClipTokenizer {
  public:
@@ -21,7 +23,7 @@ class ClipTokenizer {
 
   /// Reads bpe_simple_vocab_16e6.txt, gzipped or plain. A damaged file throws DataError with the line, an unreadable
   /// one EnvironmentError.
-  explicit ClipTokenizer(const std::filesystem::path& vocabulary);
+  explicit ClipTokenizer(const std::filesystem::path& vocabulary, TextCleaning cleaning = TextCleaning::kLower);
   ~ClipTokenizer();
   ClipTokenizer(const ClipTokenizer&) = delete;
   ClipTokenizer& operator=(const ClipTokenizer&) = delete;

@@ -160,15 +160,15 @@ void WordPieces::append_word(const std::u32string& word, std::vector<int32_t>& i
   ids.push_back(unknown_id_);
 }
 
-TextEncoder make_word_piece_encoder(const fs::path& path, int64_t vocab_size) {
+TextEncoder make_word_piece_encoder(const fs::path& path, int64_t vocab_size, TextCleaning cleaning) {
   const auto pieces = std::make_shared<const WordPieces>(path);
   if (pieces->vocab_size() > vocab_size)
     throw UsageError(fmt::format("data: the vocabulary '{}' has {} pieces, the model takes {}", path.string(),
                                  pieces->vocab_size(), vocab_size),
                      "give the vocabulary that belongs to --model");
-  return [pieces](std::string_view utf8, std::span<int32_t> out) {
+  return [pieces, cleaning](std::string_view utf8, std::span<int32_t> out) {
     LOCKSTEP_CHECK(out.size() >= 2, "context length {} leaves no place for start and end", out.size());
-    std::vector<int32_t> ids = pieces->ids(clean_text(utf8, LetterCase::kKept));
+    std::vector<int32_t> ids = pieces->ids(clean_text(utf8, cleaning));
     ids.resize(std::min(ids.size(), out.size() - 2));  // the end has a place of its own, though padding fills it
     std::replace(ids.begin(), ids.end(), pieces->end_id(), 0);
     out[0] = pieces->start_id();

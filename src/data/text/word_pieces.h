@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/text/added_tokens.h"
+#include "data/text/text_clean.h"
 #include "data/text/text_encoder.h"
 
 namespace lockstep::data {
@@ -39,6 +40,7 @@ class WordPieces {
 
 /// Texts of CLIPA, as OpenCLIP 3.3.0 prepares them ("strip_sep_token"): cleaned, [CLS], pieces, then padding, also in
 /// the place of [SEP]. Too many pieces are cut. UsageError where the vocabulary has more than `vocab_size` pieces.
-TextEncoder make_word_piece_encoder(const std::filesystem::path& path, int64_t vocab_size);
+TextEncoder make_word_piece_encoder(const std::filesystem::path& path, int64_t vocab_size,
+                                    TextCleaning cleaning = TextCleaning::kWhiteSpace);
 
 }  // namespace lockstep::data

@@ -84,7 +84,7 @@ TEST(ClipShape, EveryOpenClipConfigurationIsKnownOrRefusedByName) {
     EXPECT_EQ(parsed.vision.pooler_heads, shape.vision.pooler_heads);
     EXPECT_EQ(parsed.text.tower, shape.text.tower);
     EXPECT_EQ(parsed.text.tokens, shape.text.tokens);
-    EXPECT_EQ(parsed.text.is_canonicalized, shape.text.is_canonicalized);
+    EXPECT_EQ(parsed.text.used_cleaning(), shape.text.used_cleaning());
     EXPECT_EQ(parsed.text.pool, shape.text.pool);
     EXPECT_EQ(parsed.text.is_causal, shape.text.is_causal);
     EXPECT_EQ(parsed.text.has_tanh_gelu, shape.text.has_tanh_gelu);
@@ -253,6 +253,24 @@ TEST(ClipShape, ReadsAJsonFile) {
             std::string::npos);
 }
 
+TEST(ClipShape, JsonSaysHowTextsAreCleaned) {
+  const auto cleaning = [](const std::string& more) {
+    return parse_clip_shape(core::replace_all(std::string(kSmall), R"("heads": 2)", R"("heads": 2)" + more), "s")
+        .text.used_cleaning();
+  };
+  const auto kwargs = [](const std::string& inner) { return R"(, "tokenizer_kwargs": {)" + inner + "}"; };
+  const std::string roberta = R"(, "hf_tokenizer_name": "roberta-base")";
+  EXPECT_EQ(cleaning(""), TextCleaning::kLower);
+  EXPECT_EQ(cleaning(roberta), TextCleaning::kWhiteSpace);
+  for (const std::string& tokenizer : {std::string(), roberta}) {
+    EXPECT_EQ(cleaning(tokenizer + kwargs(R"("clean": "lower")")), TextCleaning::kLower);
+    EXPECT_EQ(cleaning(tokenizer + kwargs(R"("clean": "whitespace")")), TextCleaning::kWhiteSpace);
+    EXPECT_EQ(cleaning(tokenizer + kwargs(R"("clean": "canonicalize")")), TextCleaning::kCanonical);
+  }
+  EXPECT_EQ(cleaning(kwargs(R"("reduction_mask": "", "additional_special_tokens": null)")), TextCleaning::kLower)
+      << "as they are without";
+}
+
 TEST(ClipShape, JsonErrorsNameTheKey) {
   struct Case {
     std::string from, to, expected;
@@ -265,7 +283,11 @@ TEST(ClipShape, JsonErrorsNameTheKey) {
         Case{R"("heads": 2)", R"("heads": 2, "norm_kwargs": {"eps": 0})", "'text_cfg.norm_kwargs'"},
         Case{R"("heads": 2)", R"("heads": 2, "act_kwargs": {"approximate": "erf"})", "'text_cfg.act_kwargs'"},
         Case{R"("heads": 2)", R"("heads": 2, "hf_tokenizer_name": "google/gemma")", "'text_cfg.hf_tokenizer_name'"},
-        Case{R"("heads": 2)", R"("heads": 2, "tokenizer_kwargs": {"clean": "lower"})", "'text_cfg.tokenizer_kwargs'"},
+        Case{R"("heads": 2)", R"("heads": 2, "tokenizer_kwargs": {"clean": "lowercase"})",
+             "'text_cfg.tokenizer_kwargs'"},
+        Case{R"("heads": 2)", R"("heads": 2, "tokenizer_kwargs": {"reduction_mask": "simple"})", "cut at their end"},
+        Case{R"("heads": 2)", R"("heads": 2, "tokenizer_kwargs": {"additional_special_tokens": ["<x>"]})", "drop it"},
+        Case{R"("heads": 2)", R"("heads": 2, "tokenizer_kwargs": {"context_length": 9})", "belongs into text_cfg"},
         Case{R"("heads": 2)", R"("heads": 2, "hf_tokenizer_name": "bert-base", "tokenizer_kwargs": 3)",
              "'text_cfg.tokenizer_kwargs' must be an object, found 3"},
         Case{R"("heads": 2)",

@@ -275,7 +275,7 @@ TEST(RobertaTokenizer, EncodesAndCutsAsHuggingFaceDoes) {
 }
 
 TEST(RobertaTokenizer, CleansAsOpenClipWhenAsked) {
-  const RobertaTokenizer plain(golden_bpe("roberta")), cleaning(golden_bpe("roberta"), RobertaCleaning::kWhiteSpace);
+  const RobertaTokenizer plain(golden_bpe("roberta")), cleaning(golden_bpe("roberta"), TextCleaning::kWhiteSpace);
   EXPECT_EQ(cleaning.ids("  A &amp;amp; B \n c\xC3\x83\xC2\xA9 "), plain.ids("A & B c\xC3\xA9"));
   EXPECT_NE(plain.ids("  A &amp;amp; B \n c\xC3\x83\xC2\xA9 "), plain.ids("A & B c\xC3\xA9"));
   EXPECT_NE(cleaning.ids("Abc"), cleaning.ids("abc"));

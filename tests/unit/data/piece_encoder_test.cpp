@@ -15,16 +15,16 @@ TEST(PieceEncoder, IdsAreThoseOfTheHuggingFaceTokenizers) {
     const char* name;
     PieceFrame frame;
     const char* model = "small.model";
-    PieceCleaning cleaning = PieceCleaning::kWhiteSpace;
+    TextCleaning cleaning = TextCleaning::kWhiteSpace;
     const char* language = "eng_Latn";
   };
   const std::vector<Case> cases = {
-      {"t5", PieceFrame::kT5, "small.model", PieceCleaning::kCanonical},
-      {"gemma", PieceFrame::kGemma, "small.model", PieceCleaning::kCanonical},
+      {"t5", PieceFrame::kT5, "small.model", TextCleaning::kCanonical},
+      {"gemma", PieceFrame::kGemma, "small.model", TextCleaning::kCanonical},
       {"xlm", PieceFrame::kXlmRoberta},
       {"mt5", PieceFrame::kMt5, "mt5.model"},
       {"nllb", PieceFrame::kNllb, "nllb.model"},
-      {"nllb_fra", PieceFrame::kNllb, "nllb.model", PieceCleaning::kWhiteSpace, "fra_Latn"}};
+      {"nllb_fra", PieceFrame::kNllb, "nllb.model", TextCleaning::kWhiteSpace, "fra_Latn"}};
   size_t num_cut = 0, num_padded = 0;
   for (const auto& [name, frame, model, cleaning, language] : cases) {
     const TextEncoder encode = make_piece_encoder(
@@ -42,8 +42,8 @@ TEST(PieceEncoder, IdsAreThoseOfTheHuggingFaceTokenizers) {
 }
 
 TEST(PieceEncoder, CanonicalTextHasNeitherCaseNorPunctuation) {
-  EXPECT_EQ(canonical_text("  A_cat's  (red) HAT... &amp; more! "), "a cats red hat more");
-  EXPECT_EQ(canonical_text("!?"), "");
+  EXPECT_EQ(clean_text("  A_cat's  (red) HAT... &amp; more! ", TextCleaning::kCanonical), "a cats red hat more");
+  EXPECT_EQ(clean_text("!?", TextCleaning::kCanonical), "");
 }
 
 TEST(PieceEncoder, RefusesWhatDoesNotFit) {

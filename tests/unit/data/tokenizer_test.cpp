@@ -56,6 +56,37 @@ TEST_F(ClipTokenizerTest, IdsEqualOpenClipOnAwkwardStrings) {
   EXPECT_GT(num_ids, 20000u);
 }
 
+/// What ref/make_tokenizer_goldens.py wrote of the cleanings that are not the default.
+std::vector<nlohmann::json> read_cleanings() {
+  return read_golden_lines(std::string(LOCKSTEP_GOLDEN_DIR) + "/tokenizer/cleanings.jsonl.gz");
+}
+constexpr std::pair<const char*, TextCleaning> kOtherCleanings[] = {{"whitespace", TextCleaning::kWhiteSpace},
+                                                                    {"canonicalize", TextCleaning::kCanonical}};
+
+TEST(CleanText, OtherCleaningsEqualOpenClips) {
+  const auto cases = read_cleanings();
+  ASSERT_GE(cases.size(), 150u);
+  size_t num_different = 0;
+  for (const auto& one : cases)
+    for (const auto& [name, cleaning] : kOtherCleanings) {
+      const std::string text = one.at("text"), want = one.at(name).at("clean");
+      EXPECT_EQ(clean_text(text, cleaning), want) << name << ": " << escaped(text);
+      num_different += clean_text(text) != want ? 1 : 0;
+    }
+  EXPECT_GT(num_different, 100u);
+}
+
+TEST_F(ClipTokenizerTest, IdsOfOtherCleaningsEqualOpenClips) {
+  for (const auto& [name, cleaning] : kOtherCleanings) {
+    const ClipTokenizer tokenizer(assets_.vocabulary(), cleaning);
+    for (const auto& one : read_cleanings()) {
+      const std::string text = one.at("text");
+      EXPECT_EQ(tokenizer.ids(text), one.at(name).at("ids").get<std::vector<int32_t>>())
+          << name << ": " << escaped(text);
+    }
+  }
+}
+
 TEST_F(ClipTokenizerTest, EncodesPadsAndCuts) {
   std::array<int32_t, 6> out;
   tokenizer_->encode("a photo of a dog", std::span(out).first(4));

@@ -31,9 +31,16 @@ data::AugmentConfig make_augment(const std::vector<std::string>& aug_cfg) {
           .grey_probability = config.gray_scale_prob};
 }
 
-data::TextEncoder load_clip_text_encoder(const std::string& path) {
+data::TextCleaning cleaning_of(const config::TextShape& text) {
+  using config::TextCleaning;
+  const TextCleaning cleaning = text.used_cleaning();
+  if (cleaning == TextCleaning::kCanonical) return data::TextCleaning::kCanonical;
+  return cleaning == TextCleaning::kLower ? data::TextCleaning::kLower : data::TextCleaning::kWhiteSpace;
+}
+
+data::TextEncoder load_clip_text_encoder(const std::string& path, data::TextCleaning cleaning) {
   const auto tokenizer = std::make_shared<const data::ClipTokenizer>(
-      path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path));
+      path.empty() ? data::find_clip_assets().vocabulary() : std::filesystem::path(path), cleaning);
   return [tokenizer](std::string_view utf8, std::span<int32_t> out) { tokenizer->encode(utf8, out); };
 }
 
@@ -48,7 +55,7 @@ data::TextEncoder made_up_texts(int64_t context_length, int64_t vocab_size, int6
 }
 
 data::TextEncoder load_roberta_text_encoder(const std::string& path, const config::RobertaShape& shape,
-                                            data::RobertaCleaning cleaning) {
+                                            std::optional<data::TextCleaning> cleaning) {
   const auto tokenizer = std::make_shared<const data::RobertaTokenizer>(path, cleaning);
   if (tokenizer->vocab_size() > shape.vocab_size || tokenizer->padding_id() != shape.pad_id)
     throw UsageError(
@@ -67,12 +74,11 @@ data::TextEncoder load_piece_encoder(const std::string& path, const config::Text
                            : text.tokens == TextTokens::kMt5      ? PieceFrame::kMt5
                            : text.tokens == TextTokens::kNllb     ? PieceFrame::kNllb
                                                                   : PieceFrame::kT5;
-  return data::make_piece_encoder(
-      {.model = path,
-       .frame = frame,
-       .cleaning = text.is_canonicalized ? data::PieceCleaning::kCanonical : data::PieceCleaning::kWhiteSpace,
-       .vocab_size = config::num_text_ids(text),
-       .language = text.language});
+  return data::make_piece_encoder({.model = path,
+                                   .frame = frame,
+                                   .cleaning = cleaning_of(text),
+                                   .vocab_size = config::num_text_ids(text),
+                                   .language = text.language});
 }
 
 /// What --tokenizer-vocab must be for a model whose tokens are not CLIP's.
@@ -96,14 +102,15 @@ const char* tokenizer_hint(config::TextTokens tokens) {
 data::TextEncoder load_clip_model_text_encoder(const std::string& path, const config::ClipShape& shape) {
   const config::TextShape& text = shape.text;
   check_text_ids(shape);
-  if (text.tokens == config::TextTokens::kClip) return load_clip_text_encoder(path);
+  if (text.tokens == config::TextTokens::kClip) return load_clip_text_encoder(path, cleaning_of(text));
   if (path.empty())
     return [name = shape.name, tokens = text.tokens](std::string_view, std::span<int32_t>) {
       throw UsageError(fmt::format("train: texts of model '{}' need --tokenizer-vocab", name), tokenizer_hint(tokens));
     };
   if (text.tokens == config::TextTokens::kRoberta)
-    return load_roberta_text_encoder(path, text.roberta, data::RobertaCleaning::kWhiteSpace);
-  if (text.tokens == config::TextTokens::kWordPiece) return data::make_word_piece_encoder(path, text.vocab_size);
+    return load_roberta_text_encoder(path, text.roberta, cleaning_of(text));
+  if (text.tokens == config::TextTokens::kWordPiece)
+    return data::make_word_piece_encoder(path, text.vocab_size, cleaning_of(text));
   return load_piece_encoder(path, text);
 }
 
@@ -161,7 +168,7 @@ data::TextEncoder load_text_encoder(const std::string& path, const config::Contr
   if (const auto* clip = shape.clip()) return load_clip_model_text_encoder(path, *clip);
   const config::RobertaShape& text = shape.clap()->text;
   return path.empty() ? made_up_texts(text.context_length, text.vocab_size, text.pad_id)
-                      : load_roberta_text_encoder(path, text, data::RobertaCleaning::kNone);
+                      : load_roberta_text_encoder(path, text, std::nullopt);
 }
 
 data::TextEncoder ContrastiveData::open_text_encoder() const {

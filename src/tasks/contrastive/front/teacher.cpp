@@ -44,7 +44,7 @@ void check_texts(const ContrastiveOptions& o, const config::TextShape& teacher, 
                     fmt::format("--distill-model {} takes texts of {} tokens, --model {} of {}", o.distill_model,
                                 teacher.context_length, o.model, student.context_length),
                     fmt::format("give --force-context-length {}, or another teacher", teacher.context_length));
-  const bool cuts_alike = teacher.tokens == student.tokens && teacher.is_canonicalized == student.is_canonicalized &&
+  const bool cuts_alike = teacher.tokens == student.tokens && teacher.used_cleaning() == student.used_cleaning() &&
                           (teacher.tokens != config::TextTokens::kNllb || teacher.language == student.language);
   config::refuse_if(!cuts_alike,
                     fmt::format("--distill-model {} and --model {} have different tokenizers: both see the same tokens",
