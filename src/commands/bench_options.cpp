@@ -173,7 +173,7 @@ void declare_loader(core::OptionSet& set, BenchOptions& o, const core::OptionSet
                 "aug-cfg"});
   config::declare_image_options(set,
                                 {&o.train.image_mean, &o.train.image_std, &o.train.image_interpolation,
-                                 &o.train.image_resize_mode, &o.train.resize_order},
+                                 &o.train.image_resize_mode, &o.train.image_fill_color, &o.train.resize_order},
                                 config::PicturesOf::kClipOrClassifier);
   borrow_flags(set, clip, {"tokenizer-vocab"});
   set.add("jpeg-decode", &o.jpeg_decode,

@@ -31,6 +31,12 @@ void declare_image_options(core::OptionSet& set, const ImageFields& fields, Pict
            .help = "Evaluation: shortest side to size and cut out the centre, longest side to size and pad, or squash.",
            .unset_text = "shortest",
            .choices = {"shortest", "longest", "squash"}});
+  set.add("image-fill-color", fields.fill_color,
+          {.role = OptionRole::kConfiguration,
+           .help = "Evaluation: all three channels of what --image-resize-mode longest pads with.",
+           .unset_text = "0",
+           .min = 0,
+           .max = 255});
   set.add(
       "resize-order", fields.resize_order,
       {.role = OptionRole::kConfiguration,
@@ -71,6 +77,7 @@ void fill_from_weights(core::OptionSet& set, const std::string& model, std::stri
   fill("image-std", *fields.std, preparation.std, !preparation.std.empty());
   fill("image-interpolation", *fields.interpolation, preparation.interpolation, preparation.interpolation.has_value());
   fill("image-resize-mode", *fields.resize_mode, preparation.resize_mode, preparation.resize_mode.has_value());
+  fill("image-fill-color", *fields.fill_color, preparation.fill_color, preparation.fill_color.has_value());
 }
 
 void check_image_options(const std::vector<double>& mean, const std::vector<double>& std,

@@ -14,6 +14,7 @@ struct ImageFields {
   std::vector<double>* std;
   std::optional<std::string>* interpolation;
   std::optional<std::string>* resize_mode;
+  std::optional<int64_t>* fill_color;
   std::string* resize_order;
 };
 /// Fields of the options that change a named model's shape.

@@ -164,7 +164,7 @@ core::OptionSet declare_infer_options(InferOptions& options) {
   set.group("Image, sound and text preparation");
   declare_image_options(set,
                         {&options.image_mean, &options.image_std, &options.image_interpolation,
-                         &options.image_resize_mode, &options.resize_order},
+                         &options.image_resize_mode, &options.image_fill_color, &options.resize_order},
                         options.job == InferJob::kClassify ? PicturesOf::kClipOrClassifier : PicturesOf::kClip);
   if (options.job == InferJob::kClassify)
     set.add("val-resize-size", &options.resize_pixels,
@@ -198,8 +198,8 @@ static void check_classifier_options(const InferOptions& options, const core::Op
             "use infer classify, or an OpenCLIP model");
   need_flag(set, options.images.empty(), "--images DIR", "give the folder to classify");
   need_flag(set, options.pretrained.empty(), "--pretrained FILE", "without weights the result would be noise");
-  for (const char* flag : {"sounds", "templates", "tokenizer-vocab", "image-resize-mode", "force-context-length",
-                           "force-quick-gelu", "resize-order"})
+  for (const char* flag : {"sounds", "templates", "tokenizer-vocab", "image-resize-mode", "image-fill-color",
+                           "force-context-length", "force-quick-gelu", "resize-order"})
     refuse_if(set.is_given(flag), fmt::format("--{} does not belong to the classifier '{}'", flag, options.model),
               "drop it");
   check_image_options(options.image_mean, options.image_std, options.force_image_size);
@@ -222,7 +222,7 @@ void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
   if (is_clap) return;
   fill_from_weights(set, options.model, options.pretrained,
                     {&options.image_mean, &options.image_std, &options.image_interpolation, &options.image_resize_mode,
-                     &options.resize_order});
+                     &options.image_fill_color, &options.resize_order});
 }
 
 void check_infer_options(const InferOptions& options, const core::OptionSet& set) {

@@ -44,6 +44,7 @@ struct InferOptions {
   std::string tokenizer_vocab;                     // --tokenizer-vocab FILE
   std::optional<std::string> image_interpolation;  // --image-interpolation {bicubic,bilinear}
   std::optional<std::string> image_resize_mode;    // --image-resize-mode {shortest,longest,squash}
+  std::optional<int64_t> image_fill_color;         // --image-fill-color, 0 to 255
   std::string resize_order = "pillow13";           // --resize-order {pillow13,horizontal}
   std::optional<int64_t> force_context_length;
   std::vector<int64_t> force_image_size;

@@ -377,6 +377,18 @@ PicturePreparation preparation_of_tag(std::string_view tag, std::string_view mod
   return {};
 }
 
+/// `fill_color` of a preprocess_cfg: none where it is absent or null.
+std::optional<int64_t> read_fill_color(const core::Json& given, const fs::path& path) {
+  const core::Json value = given.value("fill_color", core::Json());
+  if (value.is_null()) return std::nullopt;
+  const auto number = core::integer_of(value);
+  if (!value.is_number_integer() || !number || *number < 0 || *number > 255)
+    throw UsageError(fmt::format("options: '{}': 'preprocess_cfg.fill_color' is {}, expected an integer from 0 to 255",
+                                 path.string(), value.dump()),
+                     "drop it from the file and give --image-fill-color");
+  return number;
+}
+
 PicturePreparation preparation_of_config(const HubConfig& config) {
   const core::Json given = config.json.value("preprocess_cfg", core::Json::object());
   PicturePreparation preparation;
@@ -390,6 +402,7 @@ PicturePreparation preparation_of_config(const HubConfig& config) {
         fmt::format("options: '{}': 'preprocess_cfg' cannot be read: {}", config.path.string(), error.what()),
         "mend the file, or drop 'preprocess_cfg' from it and give --image-mean and the flags beside it");
   }
+  preparation.fill_color = read_fill_color(given, config.path);
   const auto require_known = [&](const std::optional<std::string>& value,
                                  std::initializer_list<std::string_view> known) {
     if (value && std::find(known.begin(), known.end(), *value) == known.end())

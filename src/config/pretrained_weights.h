@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -25,10 +26,11 @@ std::string gelu_warning(const std::string& named, std::string_view model, bool 
 
 /// How pictures must be prepared for some weights, as far as that is not OpenAI's way (its mean and standard deviation,
 /// bicubic, the shortest side to size): values of --image-mean, --image-std, --image-interpolation,
-/// --image-resize-mode.
+/// --image-resize-mode, --image-fill-color.
 struct PicturePreparation {
   std::vector<double> mean, std;  ///< None or 3 values.
   std::optional<std::string> interpolation, resize_mode;
+  std::optional<int64_t> fill_color = std::nullopt;  ///< 0 to 255.
 };
 /// Of a tag as OpenCLIP 3.3.0 lists it for `model`; of "hf-hub:ORG/NAME" and "local-dir:DIR" as `preprocess_cfg` of
 /// their open_clip_config.json says. Empty for files, which do not tell. UsageError for such a file that cannot be

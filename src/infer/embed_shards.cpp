@@ -153,6 +153,7 @@ class ShardEmbedding {
                        {"audio_trunc", options_.audio_trunc},
                        {"context_length", encoder_.shape().context_length()}}},
                      {"shards", folder_.shards()}};
+    if (transform.fill_color != 0) facts["preparation"]["fill_color"] = transform.fill_color;
     for (const auto& [name, keys] :
          {std::pair("image_key", &options_.image_key), std::pair("audio_ext", &options_.audio_ext),
           std::pair("text_key", &options_.text_key)})

@@ -81,8 +81,8 @@ data::TransformConfig Encoder::make_transform() const {
   data::TransformConfig transform;
   if (is_audio()) return transform;
   transform.image_pixels = static_cast<int>(shape_.clip()->vision.image_size);
-  tasks::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.resize_order,
-                            options_.image_mean, options_.image_std, options_.max_image_pixels},
+  tasks::apply_preparation({options_.image_interpolation, options_.image_resize_mode, options_.image_fill_color,
+                            options_.resize_order, options_.image_mean, options_.image_std, options_.max_image_pixels},
                            transform);
   return transform;
 }

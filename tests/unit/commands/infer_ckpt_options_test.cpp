@@ -171,9 +171,27 @@ TEST(Commands, AnExportReplacesNoFileUnasked) {
   }
 }
 
+TEST(Commands, PicturesArePreparedAsTheConfigurationBesideTheWeightsSays) {
+  const core::TempDir folder;
+  core::write_file_atomic(folder.path() / "open_clip_config.json", R"({"model_cfg": {"embed_dim": 32,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 64, "patch_size": 16},
+    "text_cfg": {"context_length": 16, "vocab_size": 64, "width": 64, "heads": 1, "layers": 2}},
+    "preprocess_cfg": {"resize_mode": "longest", "fill_color": 128}})");
+  const std::string model = "local-dir:" + folder.path().string();
+  const auto embed = [&](Args more) {
+    more.insert(more.begin(), {"infer", "embed", "--images", "d", "--output", "e.npy", "--model", model});
+    return parse_command(more);
+  };
+  EXPECT_EQ(embed({}).infer->image_resize_mode, "longest");
+  EXPECT_EQ(embed({}).infer->image_fill_color, 128);
+  EXPECT_EQ(embed({"--image-fill-color", "3"}).infer->image_fill_color, 3);
+  EXPECT_TRUE(holds(line_error("infer embed --images d --output e.npy --image-fill-color 256"), "--image-fill-color"));
+}
+
 TEST(Commands, AModelIsTakenFromTheRunOfAnOpenClipFile) {
   const core::TempDir folder;
-  const core::Json attempt = {{"task", "clip"}, {"options", {{"model", "ViT-B-32"}, {"image_mean", {0.5}}}}};
+  const core::Json attempt = {{"task", "clip"},
+                              {"options", {{"model", "ViT-B-32"}, {"image_mean", {0.5}}, {"image_fill_color", 7}}}};
   core::write_file_atomic(
       folder.path() / "run.json",
       core::Json{{"record_version", record::kRecordVersion}, {"attempts", core::Json::array({attempt})}}.dump());
@@ -188,6 +206,7 @@ TEST(Commands, AModelIsTakenFromTheRunOfAnOpenClipFile) {
   };
   EXPECT_EQ(caption(file).infer->model, "ViT-B-32");
   EXPECT_EQ(caption(file).infer->image_mean, std::vector<double>{0.5});
+  EXPECT_EQ(caption(file).infer->image_fill_color, 7);
   EXPECT_TRUE(caption(file).warnings.empty());
   EXPECT_EQ(caption((folder.path() / "checkpoints/epoch_latest.pt").string()).infer->model, "ViT-B-32");
   EXPECT_EQ(caption(file, {"--model", "RN101"}).infer->model, "RN101");

@@ -159,7 +159,7 @@ TEST_F(PretrainedWeights, AModelOfTheHubBringsItsConfigurationWeightsAndPreparat
     "vision_cfg": {"image_size": 32, "layers": 2, "width": 64, "patch_size": 16},
     "text_cfg": {"context_length": 16, "vocab_size": 64, "width": 64, "heads": 1, "layers": 2}},
     "preprocess_cfg": {"mean": [0.5, 0.25, 0.125], "std": [1, 1, 1], "interpolation": "bilinear",
-                       "resize_mode": "squash"}})";
+                       "resize_mode": "squash", "fill_color": 128}})";
   const fs::path of_hub = put(hub + "open_clip_config.json", config);
   const fs::path weights = put(hub + "open_clip_model.safetensors");
   const fs::path folder = put("own/open_clip_config.json", config).parent_path();
@@ -174,6 +174,7 @@ TEST_F(PretrainedWeights, AModelOfTheHubBringsItsConfigurationWeightsAndPreparat
     EXPECT_EQ(preparation.mean, (std::vector<double>{0.5, 0.25, 0.125}));
     EXPECT_EQ(preparation.interpolation, "bilinear");
     EXPECT_EQ(preparation.resize_mode, "squash");
+    EXPECT_EQ(preparation.fill_color, 128);
   }
   EXPECT_EQ(pretrained_file("--pretrained", "hf-hub:a/b", "hf-hub:a/b"), weights);
   EXPECT_EQ(pretrained_file("--pretrained", "local-dir:" + folder.string(), ""),
@@ -192,6 +193,19 @@ TEST_F(PretrainedWeights, AModelOfTheHubBringsItsConfigurationWeightsAndPreparat
   EXPECT_NE(text_of("hf-hub:a/b").find("has no 'model_cfg'"), std::string::npos) << text_of("hf-hub:a/b");
   put(hub + "open_clip_config.json", R"({"model_cfg": {}, "preprocess_cfg": {"resize_mode": "stretch"}})");
   EXPECT_THROW(preparation_of_weights("hf-hub:a/b", ""), UsageError);
+  for (const char* color : {"\"grey\"", "1.5", "-1", "256", "[0, 0, 0]", "true"}) {
+    put(hub + "open_clip_config.json",
+        fmt::format(R"({{"model_cfg": {{}}, "preprocess_cfg": {{"fill_color": {}}}}})", color));
+    try {
+      preparation_of_weights("hf-hub:a/b", "");
+      ADD_FAILURE() << color << " is accepted";
+    } catch (const UsageError& error) {
+      EXPECT_NE(error.text().find("'preprocess_cfg.fill_color' is "), std::string::npos) << error.text();
+      EXPECT_NE(error.text().find("--image-fill-color"), std::string::npos) << error.text();
+    }
+  }
+  put(hub + "open_clip_config.json", R"({"model_cfg": {}, "preprocess_cfg": {"fill_color": null}})");
+  EXPECT_FALSE(preparation_of_weights("hf-hub:a/b", "").fill_color) << "as OpenCLIP reads null";
 }
 
 }  // namespace

@@ -33,5 +33,14 @@ TEST(ContrastiveData, TextsAreCleanedAsTheModelSays) {
   EXPECT_NE(ids_of("A red dogs ball", config::TextCleaning::kWhiteSpace), plain);
 }
 
+TEST(ContrastiveData, PicturesArePaddedWithTheColourOfTheOptions) {
+  ContrastiveOptions options;
+  options.image_resize_mode = "longest";
+  const config::ClipShape shape = config::resolve_clip_shape("ViT-B-32");
+  EXPECT_EQ(make_transform(options, shape, /*is_train=*/false).fill_color, 0);
+  options.image_fill_color = 128;
+  EXPECT_EQ(make_transform(options, shape, /*is_train=*/false).fill_color, 128);
+}
+
 }  // namespace
 }  // namespace lockstep::tasks

@@ -120,6 +120,7 @@ void apply_preparation(const PreparationOptions& options, data::TransformConfig&
   if (options.interpolation == "bilinear") transform.filter = data::ResizeFilter::kBilinear;
   if (options.resize_mode == "longest") transform.resize_mode = data::ResizeMode::kLongest;
   if (options.resize_mode == "squash") transform.resize_mode = data::ResizeMode::kSquash;
+  if (options.fill_color) transform.fill_color = static_cast<uint8_t>(*options.fill_color);
   if (options.resize_order == "horizontal") transform.pass_order = data::PassOrder::kHorizontalFirst;
   transform.limits.max_pixels = options.max_image_pixels;
   transform.mean = data::per_colour(options.mean, transform.mean);
@@ -135,8 +136,8 @@ data::TransformConfig make_transform(const ContrastiveOptions& options, const co
   transform.scale_max = augmentation.scale_max;
   transform.ratio_min = augmentation.ratio_min;
   transform.ratio_max = augmentation.ratio_max;
-  apply_preparation({options.image_interpolation, options.image_resize_mode, options.resize_order, options.image_mean,
-                     options.image_std, options.max_image_pixels},
+  apply_preparation({options.image_interpolation, options.image_resize_mode, options.image_fill_color,
+                     options.resize_order, options.image_mean, options.image_std, options.max_image_pixels},
                     transform);
   if (is_train) transform.filter = data::ResizeFilter::kBicubic;  // OpenCLIP's random crops have no other
   return transform;

@@ -62,6 +62,7 @@ class ContrastiveData {
 struct PreparationOptions {
   const std::optional<std::string>& interpolation;
   const std::optional<std::string>& resize_mode;
+  const std::optional<int64_t>& fill_color;
   const std::string& resize_order;
   const std::vector<double>& mean;
   const std::vector<double>& std;

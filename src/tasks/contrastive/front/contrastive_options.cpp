@@ -251,8 +251,8 @@ void declare_preparation(core::OptionSet& set, ContrastiveOptions& o) {
                    "color_jitter=(BRIGHTNESS,CONTRAST,SATURATION,HUE) with color_jitter_prob=P; gray_scale_prob=P.",
            .metavar = "KEY=VALUE",
            .unset_text = "scale=(0.9,1.0) ratio=(0.75,1.3333)"});
-  config::declare_image_options(
-      set, {&o.image_mean, &o.image_std, &o.image_interpolation, &o.image_resize_mode, &o.resize_order});
+  config::declare_image_options(set, {&o.image_mean, &o.image_std, &o.image_interpolation, &o.image_resize_mode,
+                                      &o.image_fill_color, &o.resize_order});
   set.add("tokenizer-vocab", &o.tokenizer_vocab,
           {.role = OptionRole::kConfiguration,
            .help = "Byte-pair vocabulary in the format of OpenAI's bpe_simple_vocab_16e6.txt.gz; for models with other "

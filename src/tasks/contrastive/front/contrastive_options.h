@@ -59,6 +59,7 @@ struct ContrastiveOptions : config::RunOptions, ContrastiveGroups {
   std::vector<double> image_mean, image_std;       // --image-mean, --image-std: none, 1 or 3 values
   std::optional<std::string> image_interpolation;  // --image-interpolation {bicubic,bilinear}
   std::optional<std::string> image_resize_mode;    // --image-resize-mode {shortest,longest,squash}
+  std::optional<int64_t> image_fill_color;         // --image-fill-color, 0 to 255
   std::vector<std::string> aug_cfg;                // --aug-cfg KEY=VALUE...; see aug_cfg.h
   std::string tokenizer_vocab;                     // --tokenizer-vocab
 

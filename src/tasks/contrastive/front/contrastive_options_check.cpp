@@ -216,7 +216,7 @@ void fill_contrastive_defaults(ContrastiveOptions& options, core::OptionSet& set
   if (!options.is_clap())
     config::fill_from_weights(set, options.model, options.pretrained,
                               {&options.image_mean, &options.image_std, &options.image_interpolation,
-                               &options.image_resize_mode, &options.resize_order});
+                               &options.image_resize_mode, &options.image_fill_color, &options.resize_order});
   if (!options.has_made_up_data())
     config::fill_text_vocabulary(set, options.tokenizer_vocab, [&] { return contrastive_shape_of(options); });
   fill_optimizer_defaults(options, set);

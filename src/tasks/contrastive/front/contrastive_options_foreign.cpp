@@ -112,10 +112,10 @@ void declare_openclip_foreign_flags(core::OptionSet& set, bool is_clap) {
   config::refuse_guessed_flags(set);
   set.refuse("mock-data", "made-up input has another name here", "use --dataset-type synthetic --train-num-samples N");
   const std::vector<const char*> foreign =
-      is_clap ? std::vector{"image-key",    "csv-caption-key",  "max-image-pixels",    "aug-cfg",
-                            "image-mean",   "image-std",        "image-interpolation", "image-resize-mode",
-                            "resize-order", "force-image-size", "force-quick-gelu",    "force-patch-dropout",
-                            "imagenet-val", "imagenet-v2"}
+      is_clap ? std::vector{"image-key",           "csv-caption-key", "max-image-pixels",    "aug-cfg",
+                            "image-mean",          "image-std",       "image-interpolation", "image-resize-mode",
+                            "image-fill-color",    "resize-order",    "force-image-size",    "force-quick-gelu",
+                            "force-patch-dropout", "imagenet-val",    "imagenet-v2"}
               : std::vector{"audio-ext", "audio-fill", "audio-trunc", "audio-int16-normalize"};
   for (const char* name : foreign)
     set.refuse(name, is_clap ? "`train clap` reads sounds, no pictures" : "`train clip` reads pictures, no sounds",

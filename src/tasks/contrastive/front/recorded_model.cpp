@@ -6,9 +6,9 @@ namespace lockstep::tasks {
 namespace {
 
 constexpr const char* kModelFlags[] = {
-    "model",       "force-context-length",  "force-image-size",  "force-quick-gelu", "image-mean",
-    "image-std",   "image-interpolation",   "image-resize-mode", "resize-order",     "audio-fill",
-    "audio-trunc", "audio-int16-normalize", "tokenizer-vocab"};
+    "model",      "force-context-length", "force-image-size",      "force-quick-gelu", "image-mean",
+    "image-std",  "image-interpolation",  "image-resize-mode",     "image-fill-color", "resize-order",
+    "audio-fill", "audio-trunc",          "audio-int16-normalize", "tokenizer-vocab"};
 
 }  // namespace
 
