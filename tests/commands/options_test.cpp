@@ -413,10 +413,10 @@ TEST(OptionCommands, DryRunSaysHowToFetchWeightsThatAreMissing) {
   const auto dry_run = [&](const std::string& weights) {
     return run_lockstep({"train", "clip", "--dataset-type", "synthetic", "--train-num-samples", "1000", "--model",
                          "ViT-B-32", "--pretrained", weights, "--dry-run"},
-                        {{"HF_HOME", home.path().string()}, {"HOME", home.path().string()}})
-        .out;
+                        {{"HF_HOME", home.path().string()}, {"HOME", home.path().string()}});
   };
-  const std::string known = words_of(dry_run("laion2b_s34b_b79k")), unknown = words_of(dry_run("laion9b"));
+  for (const char* weights : {"laion2b_s34b_b79k", "laion9b"}) EXPECT_EQ(dry_run(weights).exit_code, 2) << weights;
+  const std::string known = words_of(dry_run("laion2b_s34b_b79k").out), unknown = words_of(dry_run("laion9b").out);
   EXPECT_TRUE(holds(known, "`hf download laion/CLIP-ViT-B-32-laion2B-s34B-b79K`")) << known;
   EXPECT_TRUE(holds(unknown, "'laion9b' does not exist")) << unknown;
   EXPECT_TRUE(holds(unknown, "tags of model 'ViT-B-32': openai")) << unknown;
@@ -552,6 +552,27 @@ TEST(OptionCommands, ADryRunOnDataThatCannotBeUsedEndsAsTheRunWould) {
   const auto elsewhere = with({"--world-size", "4"});
   EXPECT_EQ(elsewhere.exit_code, 0) << elsewhere.err;
   EXPECT_TRUE(holds(core::replace_all(elsewhere.out, "\n", " "), "holds no picture")) << elsewhere.out;
+}
+
+TEST(OptionCommands, ADryRunWithOtherClassesThanFoldersEndsAsTheRunWould) {
+  const core::TempDir folder;
+  for (const char* name : {"ant", "bee"}) std::filesystem::create_directories(folder.path() / "val" / name);
+  const std::string names = folder.path() / "names.txt", val = folder.path() / "val";
+  const auto dry_run = [&](const std::string& lines, const std::vector<std::string>& more) {
+    core::write_file_atomic(names, lines);
+    std::vector<std::string> words = {
+        "train", "clip",      "--dataset-type", "synthetic", "--train-num-samples", "1000", "--imagenet-val",
+        val,     "--dry-run", "--classnames",   names};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_lockstep(words);
+  };
+  const auto refused = dry_run("ant\nbee\ncat\n", {});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out;
+  EXPECT_TRUE(holds(refused.err, "has 2 class folders, but there are 3 class names")) << refused.err;
+  EXPECT_TRUE(holds(refused.out, "memory of a rank")) << "the plan all the same: " << refused.out;
+  EXPECT_EQ(dry_run("bee\nant\n", {}).exit_code, 2) << "another order";
+  EXPECT_EQ(dry_run("bee\nant\n", {"--zeroshot-frequency", "0"}).exit_code, 0) << "the run does not look at them";
+  EXPECT_EQ(dry_run("ant\nbee\n", {}).exit_code, 0);
 }
 
 /// NVIDIA's table of NeMo CLIP on DGX nodes: micro-batch and global batch on 32 GPUs of 80 GB.

@@ -7,7 +7,6 @@
 #include "config/pretrained_weights.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "data/shards/source_rows.h"
 #include "data/text/class_names.h"
 #include "data/text/clip_assets.h"
 #include "optim/schedule.h"
@@ -19,18 +18,12 @@
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
 #include "tasks/contrastive/front/teacher.h"
 #include "tasks/contrastive/front/text_ids.h"
+#include "tasks/contrastive/front/zero_shot_sets.h"
 #include "train/agree.h"
 #include "train/memory_fit.h"
 
 namespace lockstep::tasks {
 namespace {
-
-/// Labelled pictures or sounds of zero-shot evaluation; their metrics begin with `prefix`.
-struct ZeroShotSet {
-  std::string prefix, flag, spec;
-  std::vector<std::string> class_names;
-  bool has_numbered_folders = false;
-};
 
 class ContrastiveTrainingTask final : public train::TrainingTask {
  public:
@@ -154,26 +147,6 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
     });
   }
 
-  /// The n-th folder by name is the n-th class: another number of folders would make every label wrong, and so would
-  /// another order of their names.
-  static void check_classes(const ZeroShotSet& set) {
-    std::error_code code;
-    if (!std::filesystem::is_directory(set.spec, code)) return;
-    const std::vector<std::string> folders = data::image_folder_classes(set.spec);
-    if (folders.size() != set.class_names.size())
-      throw UsageError(
-          fmt::format("evaluation: {} '{}' has {} class folders, but there are {} class names", set.flag, set.spec,
-                      folders.size(), set.class_names.size()),
-          "give --classnames FILE with one line for each class folder, in the sorted order of the folders");
-    const auto wrong = set.has_numbered_folders ? std::nullopt : data::first_in_other_order(folders, set.class_names);
-    if (wrong)
-      throw UsageError(
-          fmt::format("evaluation: the class names are in another order than the folders of {} '{}': folder {} of them "
-                      "is '{}', line {} of the names is '{}'",
-                      set.flag, set.spec, *wrong + 1, folders[*wrong], *wrong + 1, set.class_names[*wrong]),
-          "sort --classnames as the folders are (`LC_ALL=C ls`)");
-  }
-
   EmbeddingEngine make_engine() const {
     return EmbeddingEngine(*training_.towers, *mover_, *training_.precision, Weights::kChanging);
   }
@@ -212,22 +185,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
         set.prefix, encode_all({engine, world_.comm(), progress_of(set.prefix, "samples", 0)}, *loader), class_KE);
   }
 
-  /// With --zeroshot-data --classnames are its own.
   void read_prompts() {
     if (!options_.has_zero_shot()) return;
-    const bool has_own_names = !options_.classnames.empty() && options_.zeroshot_data.empty();
-    const auto imagenet_names = [&] {
-      return data::read_class_names(has_own_names ? std::filesystem::path(options_.classnames)
-                                                  : data::find_clip_assets().imagenet_class_names());
-    };
-    if (!options_.imagenet_val.empty())
-      zero_shot_sets_.push_back({kImagenetPrefix, "--imagenet-val", options_.imagenet_val, imagenet_names()});
-    if (!options_.imagenet_v2.empty())
-      zero_shot_sets_.push_back(
-          {kImagenetV2Prefix, "--imagenet-v2", imagenet_v2_pictures(options_.imagenet_v2), imagenet_names(), true});
-    if (!options_.zeroshot_data.empty())
-      zero_shot_sets_.push_back(
-          {kZeroShotPrefix, "--zeroshot-data", options_.zeroshot_data, data::read_class_names(options_.classnames)});
+    zero_shot_sets_ = zero_shot_sets(options_);
     if (options_.templates.empty() && shape_.clap() != nullptr)
       templates_ = {kSoundTemplate};
     else

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "config/contrastive_shape.h"
 #include "config/precision_names.h"
@@ -16,6 +18,7 @@
 #include "tasks/contrastive/front/contrastive_dry_run_memory.h"
 #include "tasks/contrastive/front/teacher.h"
 #include "tasks/contrastive/front/text_ids.h"
+#include "tasks/contrastive/front/zero_shot_sets.h"
 #include "tasks/front/batch_facts.h"
 #include "tasks/front/length_facts.h"
 
@@ -136,6 +139,22 @@ std::vector<std::string> missing_inputs(const ContrastiveOptions& options) {
   return missing;
 }
 
+/// The error with which the run would refuse class folders that are here; what is not here is in missing_inputs.
+std::optional<Error> zero_shot_failure(const ContrastiveOptions& options) {
+  std::error_code ignored;
+  if (options.zeroshot_frequency_epochs == 0) return std::nullopt;
+  if (!options.classnames.empty() && !fs::exists(options.classnames, ignored)) return std::nullopt;
+  const auto specs = {options.imagenet_val, options.imagenet_v2, options.zeroshot_data};
+  const auto is_folder = [&](const std::string& spec) { return fs::is_directory(spec, ignored); };
+  if (std::none_of(specs.begin(), specs.end(), is_folder)) return std::nullopt;
+  try {
+    for (const ZeroShotSet& set : zero_shot_sets(options)) check_classes(set);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::OptionSet& set, const WorldSize& world) {
@@ -158,7 +177,10 @@ DryRunPage contrastive_dry_run(const ContrastiveOptions& options, const core::Op
   if (const config::ClipShape* clip = shape.clip()) check_text_ids(*clip);
   if (options.has_teacher()) check_teacher(options, *shape.clip());
   page.warnings = shape_warnings(options, shape);
-  if (world.asks_for_inputs) page.missing = missing_inputs(options);
+  if (world.asks_for_inputs) {
+    page.missing = missing_inputs(options);
+    page.failure = zero_shot_failure(options);
+  }
   return page;
 }
 
