@@ -20,6 +20,9 @@ using core::Json;
 
 constexpr JsonFormat kClipFormat{"clip", "OpenCLIP 3.3.0 has no such key either"};
 constexpr std::string_view kBlock = "the towers have plain pre-norm blocks";
+constexpr const char* kSizesHint =
+    "give the sizes of another of this kind as \"hf_config\", under the names of its config.json; other kinds of "
+    "encoders are not here";
 
 /// norm_kwargs: {"eps": number}.
 void read_norm(JsonSection& section, double& epsilon) {
@@ -231,7 +234,9 @@ TextTokens tokens_of(JsonSection& section, const Json& tokenizer) {
   if (has("bert-")) return TextTokens::kWordPiece;
   if (has("nllb")) return TextTokens::kNllb;
   section.fail("hf_tokenizer_name", "a tokenizer of RoBERTa, XLM-RoBERTa, SigLIP, SigLIP2, mT5, NLLB or BERT",
-               tokenizer);
+               tokenizer,
+               "its name says which (roberta, xlm-, SigLIP, SigLIP2, mt5, nllb, bert- in it); without the key texts "
+               "are cut by CLIP's");
 }
 
 /// One of the arguments of OpenCLIP's tokenizers: whether it says something that is done here.
@@ -347,7 +352,7 @@ void read_roberta(JsonSection& section, const std::string& name, const std::stri
     section.fail("hf_model_name",
                  "roberta-base, roberta-large, xlm-roberta-base, xlm-roberta-large, google/mt5-base or "
                  "facebook/nllb-200-distilled-600M",
-                 name);
+                 name, kSizesHint);
   if (sizes != nullptr) read_roberta_sizes(*sizes, where, text.roberta);
   text.roberta.pooler = read_pooler(section, TextPooler::kClass);
   text.pad_id = text.roberta.pad_id;
@@ -359,7 +364,7 @@ void read_t5(JsonSection& section, const std::string& name, const std::string& w
   text.tokens = TextTokens::kMt5;
   const Json* sizes = section.find("hf_config");
   if (!set_t5(text.t5, name) && sizes == nullptr)
-    section.fail("hf_model_name", "google/mt5-small, -base, -large, -xl or -xxl", name);
+    section.fail("hf_model_name", "google/mt5-small, -base, -large, -xl or -xxl", name, kSizesHint);
   if (sizes != nullptr) read_t5_sizes(*sizes, where, text.t5);
   text.t5.pooler = read_pooler(section, TextPooler::kClassHidden);
   text.pad_id = text.t5.pad_id;
@@ -370,7 +375,8 @@ void read_m2m100(JsonSection& section, const std::string& name, const std::strin
   text.tokens = TextTokens::kNllb;
   const Json* sizes = section.find("hf_config");
   if (!set_m2m100(text.m2m100, name) && sizes == nullptr)
-    section.fail("hf_model_name", "facebook/nllb-200-distilled-600M or facebook/nllb-200-distilled-1.3B", name);
+    section.fail("hf_model_name", "facebook/nllb-200-distilled-600M or facebook/nllb-200-distilled-1.3B", name,
+                 kSizesHint);
   if (sizes != nullptr) read_m2m100_sizes(*sizes, where, text.m2m100);
   text.m2m100.pooler = read_pooler(section, TextPooler::kClassHidden);
   text.pad_id = text.m2m100.pad_id;

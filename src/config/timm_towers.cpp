@@ -330,12 +330,15 @@ void set_timm_tower(VisionShape& vision, std::string_view name, const std::strin
                                                               : fmt::format("timm/{}.{}", name, default_weights(name));
     return;
   }
+  std::vector<std::string_view> convnexts;
+  for (const ConvNextRow& row : kConvNexts) convnexts.push_back(row.name);
   throw UsageError(
       fmt::format("clip: '{}': 'vision_cfg.timm_model_name' is \"{}\", which is not supported", where, name),
-      "towers of timm that are here: vit_*_siglip_*, convnext_*, swin_base_patch4_window7_224, fastvit_mci*, "
-      "eva02_*_clip_*, eva_giant_patch14_224, vit_pe_core_*, vitamin_*, vit_large_patch14_clip_224, "
-      "vit_medium_patch16_gap_256, vit_relpos_medium_patch16_cls_224, "
-      "vit_base_mci_224");
+      fmt::format("towers of timm that are here are those of OpenCLIP's models: {}, swin_base_patch4_window7_224, "
+                  "fastvit_mci*, eva02_*_clip_*, eva_giant_patch14_224, vit_*_siglip_*, vit_pe_core_*, vitamin_*, "
+                  "vit_large_patch14_clip_224, vit_medium_patch16_gap_256, vit_relpos_medium_patch16_cls_224, "
+                  "vit_base_mci_224",
+                  fmt::join(convnexts, ", ")));
 }
 
 void add_timm_head(ParamList& list, const VisionShape& vision, int64_t width, int64_t embed_dim) {

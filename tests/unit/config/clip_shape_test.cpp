@@ -278,11 +278,13 @@ TEST(ClipShape, JsonErrorsNameTheKey) {
   for (const Case& c :
        {Case{R"("patch_size": 8)", R"("patchsize": 8)", "unknown key 'vision_cfg.patchsize'"},
         Case{R"("heads": 2)", R"("heads": 2, "pool_type": "mean")", "'text_cfg.pool_type' must be \"argmax\""},
-        Case{R"("heads": 2)", R"("heads": 2, "hf_model_name": "google/flan-t5-base")", "'text_cfg.hf_model_name'"},
+        Case{R"("heads": 2)", R"("heads": 2, "hf_model_name": "google/flan-t5-base")",
+             "other kinds of encoders are not"},
         Case{R"("heads": 2)", R"("heads": 2, "hf_proj_type": "mlp")", "'text_cfg.hf_proj_type'"},
         Case{R"("heads": 2)", R"("heads": 2, "norm_kwargs": {"eps": 0})", "'text_cfg.norm_kwargs'"},
         Case{R"("heads": 2)", R"("heads": 2, "act_kwargs": {"approximate": "erf"})", "'text_cfg.act_kwargs'"},
-        Case{R"("heads": 2)", R"("heads": 2, "hf_tokenizer_name": "google/gemma")", "'text_cfg.hf_tokenizer_name'"},
+        Case{R"("heads": 2)", R"("heads": 2, "hf_tokenizer_name": "google/gemma")",
+             "without the key texts are cut by CLIP's"},
         Case{R"("heads": 2)", R"("heads": 2, "tokenizer_kwargs": {"clean": "lowercase"})",
              "'text_cfg.tokenizer_kwargs'"},
         Case{R"("heads": 2)", R"("heads": 2, "tokenizer_kwargs": {"reduction_mask": "simple"})", "cut at their end"},
@@ -311,6 +313,9 @@ TEST(ClipShape, JsonErrorsNameTheKey) {
         Case{R"("embed_dim": 24)", R"("embed_dim": 24, "custom_text": true, "multimodal_cfg": {"width": 64})",
              "a captioning model needs a text tower with embed_cls"},
         Case{R"("embed_dim": 24,)", "", "needs 'embed_dim', 'vision_cfg' and 'text_cfg'"},
+        Case{R"("width": 32, "head)", R"("width": 32, "timm_model_name": "convnext_atto", "head)",
+             "those of OpenCLIP's models: convnext_tiny, convnext_small, convnext_base, convnext_large, "
+             "convnext_xlarge, convnext_xxlarge, swin_"},
         Case{R"("width": 32, "head)", R"("width": 32, "timm_model_name": "vit_x", "head)",
              "'vision_cfg.timm_model_name' is \"vit_x\", which is not supported"}}) {
     SCOPED_TRACE(c.to);
