@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "checkpoint/openclip_files.h"
 #include "config/weights_config.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -17,12 +18,16 @@ fs::path checkpoint_folder(const fs::path& named) {
     return named;
   }
   const auto choice = checkpoint::choose_latest(named);
-  if (!choice.chosen)
+  if (!choice.chosen) {
+    const fs::path of_openclip = checkpoint::newest_openclip_file(named);
     throw CheckpointError(
         fmt::format("checkpoints: '{}' holds no whole checkpoint{}", named.string(),
                     choice.skipped.empty() ? "" : ": " + choice.skipped.front()),
-        "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>) or of Hugging Face's "
-        "save_pretrained (config.json with model.safetensors); `lockstep ckpt verify` says what is wrong");
+        of_openclip.empty()
+            ? "give a file of weights, a checkpoint, or the folder of a run (<logs>/<name>) or of Hugging Face's "
+              "save_pretrained (config.json with model.safetensors); `lockstep ckpt verify` says what is wrong"
+            : fmt::format("weights in OpenCLIP's format lie there: give their file, '{}'", of_openclip.string()));
+  }
   for (const auto& reason : choice.skipped) core::log_warning("checkpoints: passed over: {}", reason);
   core::log_info("taking {}, the newest checkpoint of {}", choice.chosen->folder.filename().string(), named.string());
   return choice.chosen->folder;

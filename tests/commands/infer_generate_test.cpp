@@ -300,6 +300,11 @@ TEST_F(Generate, RunsThatHoldNoWholeGptAreNamed) {
   expect_refused(path("unrecorded"), {"--prompt", "5"}, 2, "the run's run.json is not there");
   fs::create_directories(folder_.path() / "fresh/checkpoints");
   expect_refused(path("fresh"), {"--prompt", "5"}, 5, "holds no whole checkpoint");
+  for (const char* name : {"epoch_2.pt", "epoch_10.pt"})
+    core::write_file_atomic(path("fresh/checkpoints/") + name, "x");
+  expect_refused(
+      path("fresh"), {"--prompt", "5"}, 5,
+      "weights in OpenCLIP's format lie there: give their file, '" + path("fresh/checkpoints/epoch_10.pt") + "'");
 }
 
 }  // namespace
