@@ -283,7 +283,7 @@ TEST(RobertaTokenizer, CleansAsOpenClipWhenAsked) {
 
 TEST(RobertaTokenizer, NeedsItsSpecialTokens) {
   try {
-    RobertaTokenizer{golden_bpe("gpt2.json")};
+    const RobertaTokenizer refused(golden_bpe("gpt2.json"));
     ADD_FAILURE() << "accepted";
   } catch (const DataError& error) {
     EXPECT_NE(error.text().find("no token <s>"), std::string::npos) << error.text();
