@@ -62,16 +62,17 @@ TEST(RobertaLayer, PaddedAttentionIsThatByLength) {
                                    .layers = 1,
                                    .mlp_width = 20,
                                    .context_length = 12};
-  RobertaLayer layer(shape, 0, at::TensorOptions());
-  int64_t number = 0;
-  for (auto& [name, parameter] : layer.named_parameters())
-    parameter->detach().copy_(
-        at::arange(parameter->numel()).add(++number).mul(0.7).sin().mul(0.3).view(parameter->sizes()));
   const at::Tensor text = made_up_texts({7, 2, 12, 7, 3, 1});
   for (const bool only_first : {false, true}) {
-    const auto run = [&](TextAttention attention) {
+    const auto run = [&](TextAttention attention, at::ScalarType type) {
+      RobertaLayer layer(shape, 0, at::TensorOptions(type));
+      int64_t number = 0;
+      for (auto& [name, parameter] : layer.named_parameters())
+        parameter->detach().copy_(
+            at::arange(parameter->numel()).add(++number).mul(0.7).sin().mul(0.3).view(parameter->sizes()));
       const TextPacking packing = pack_texts(text, 1, 12, at::kCPU, attention);
-      const at::Tensor x = packing.id_N.unsqueeze(1).mul(at::arange(1, 13)).to(at::kFloat).sin().requires_grad_(true);
+      const at::Tensor x =
+          packing.id_N.unsqueeze(1).mul(at::arange(1, 13)).to(at::kFloat).sin().to(type).requires_grad_(true);
       const at::Tensor y = only_first ? layer.forward_first(x, packing, {}) : layer.forward(x, packing, {});
       std::vector<at::Tensor> inputs{x};
       for (auto& [name, parameter] : layer.named_parameters()) inputs.push_back(*parameter);
@@ -79,14 +80,18 @@ TEST(RobertaLayer, PaddedAttentionIsThatByLength) {
       results.insert(results.begin(), y.detach());
       return results;
     };
-    const auto want = run(TextAttention::kByLength), got = run(TextAttention::kPadded);
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < want.size(); ++i) {
-      if (want[i].abs().max().item<double>() < 1e-6) {  // the keys' bias, which no softmax sees
-        EXPECT_LT(got[i].abs().max().item<double>(), 1e-6) << i;
-        continue;
+    const auto want = run(TextAttention::kPadded, at::kDouble);
+    for (const TextAttention attention : {TextAttention::kByLength, TextAttention::kPadded}) {
+      const auto got = run(attention, at::kFloat);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        if (want[i].abs().max().item<double>() < 1e-6) {  // the keys' bias, which no softmax sees
+          EXPECT_LT(got[i].abs().max().item<double>(), 1e-6) << i;
+          continue;
+        }
+        expect_close(got[i].to(at::kDouble), want[i], 5e-6,
+                     fmt::format("first {} tensor {} padded {}", only_first, i, attention == TextAttention::kPadded));
       }
-      expect_close(got[i], want[i], 5e-6, fmt::format("first {} tensor {}", only_first, i));
     }
   }
 }
