@@ -12,14 +12,7 @@
 namespace lockstep::published {
 namespace {
 
-bool is_among(std::string_view words, std::string_view word) {
-  for (size_t at = 0; at < words.size();) {
-    const size_t end = std::min(words.find(' ', at), words.size());
-    if (words.substr(at, end - at) == word) return true;
-    at = end + 1;
-  }
-  return false;
-}
+using logs::holds_word;
 
 /// A thing, and how many of its known unit one of it is: "pflop" -> 1000 TFLOP.
 struct Thing {
@@ -29,19 +22,20 @@ struct Thing {
 };
 
 Thing thing_of(std::string_view word) {
-  if (is_among("samples sample images image imgs img sequences sequence seqs seq pairs pair examples example sentences "
-               "sentence clips clip pictures picture",
-               word))
+  if (holds_word(
+          "samples sample images image imgs img sequences sequence seqs seq pairs pair examples example sentences "
+          "sentence clips clip pictures picture",
+          word))
     return {RateThing::kSamples};
-  if (is_among("tokens token toks tok", word)) return {RateThing::kTokens};
-  if (is_among("steps step iterations iteration iters iter its it batches", word)) return {RateThing::kSteps};
+  if (holds_word("tokens token toks tok", word)) return {RateThing::kTokens};
+  if (holds_word("steps step iterations iteration iters iter its it batches", word)) return {RateThing::kSteps};
   for (const auto& [prefix, scale] : {std::pair<std::string_view, double>{"t", 1},
                                       {"tera", 1},
                                       {"p", 1e3},
                                       {"peta", 1e3},
                                       {"g", 1e-3},
                                       {"giga", 1e-3}})
-    if (core::starts_with(word, prefix) && is_among("flop flops", word.substr(prefix.size())))
+    if (core::starts_with(word, prefix) && holds_word("flop flops", word.substr(prefix.size())))
       return {RateThing::kTflop, scale, word.back() == 's'};
   return {};
 }
@@ -55,23 +49,23 @@ Thing prefixed_thing_of(std::string_view word) {
 }
 
 std::optional<double> prefix_of(std::string_view word) {
-  if (is_among("thousand thousands kilo x1000 1e3", word)) return 1e3;
-  if (is_among("million millions mega mio 1e6", word)) return 1e6;
-  if (is_among("billion billions 1e9", word)) return 1e9;
+  if (holds_word("thousand thousands kilo x1000 1e3", word)) return 1e3;
+  if (holds_word("million millions mega mio 1e6", word)) return 1e6;
+  if (holds_word("billion billions 1e9", word)) return 1e9;
   return std::nullopt;
 }
 
 std::optional<double> seconds_of(std::string_view word) {
-  if (is_among("s sec secs second seconds", word)) return 1;
-  if (is_among("ms millisecond milliseconds", word)) return 1e-3;
-  if (is_among("min mins minute minutes", word)) return 60;
-  if (is_among("h hr hrs hour hours", word)) return 3600;
-  if (is_among("d day days", word)) return 86400;
+  if (holds_word("s sec secs second seconds", word)) return 1;
+  if (holds_word("ms millisecond milliseconds", word)) return 1e-3;
+  if (holds_word("min mins minute minutes", word)) return 60;
+  if (holds_word("h hr hrs hour hours", word)) return 3600;
+  if (holds_word("d day days", word)) return 86400;
   return std::nullopt;
 }
 
 bool is_filler(std::string_view word) {
-  return is_among(
+  return holds_word(
       "per a of in the throughput rate total aggregate aggregated global average avg mean median training train speed "
       "overall measured performance processing processed cluster all",
       word);
@@ -133,7 +127,7 @@ RateName parse_rate_name(std::string_view name) {
       rate.has_period = true;
     } else if (word == "node") {
       rate.of = RateOf::kNode;
-    } else if (is_among("gpu device gcd chip accelerator rank card tpu", word)) {
+    } else if (holds_word("gpu device gcd chip accelerator rank card tpu", word)) {
       rate.of = RateOf::kDevice;
     } else if (!is_filler(word)) {
       rate.is_whole = false;

@@ -72,7 +72,6 @@ constexpr int64_t kBatchesAtOnce = 16;  // of texts
 struct RankParts {
   std::vector<at::Tensor> image, text, label;
   double caption_loss_sum = 0;  // over samples
-  int64_t num_samples = 0;
   std::vector<int64_t> places;
 };
 
@@ -87,10 +86,9 @@ RankParts encode_own(const EncoderContext& context, data::Loader& loader) {
     if (features.label_B.defined()) parts.label.push_back(features.label_B);
     if (features.caption_loss.defined())  // sync: evaluation
       parts.caption_loss_sum += features.caption_loss.item<double>() * static_cast<double>(host.num_samples);
-    parts.num_samples += host.num_samples;
     parts.places.insert(parts.places.end(), host.place_B.begin(), host.place_B.end());
     loader.recycle(std::move(host));
-    if (context.on_progress) context.on_progress(parts.num_samples);
+    if (context.on_progress) context.on_progress(std::ssize(parts.places));
   }
 }
 
