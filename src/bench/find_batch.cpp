@@ -43,7 +43,7 @@ ChildEnd watch(core::Process& child, const ProbeLimits& limits) {
   while (is_out_open || is_err_open) {
     if (is_out_open) is_out_open = drain(child.out(), end.out, 10ms);
     if (is_err_open) is_err_open = drain(child.err(), end.err, is_out_open ? 0ms : 10ms);
-    end.peak_bytes = std::max(end.peak_bytes, resident_bytes(child.pid()));
+    end.peak_bytes = std::max(end.peak_bytes, anonymous_bytes(child.pid()));
     if (limits.memory_bytes > 0 && end.peak_bytes > limits.memory_bytes) {
       end.is_over_limit = true;
       child.kill_group();

@@ -13,6 +13,6 @@ int64_t peak_memory_bytes(at::Device device) {
   return at::accelerator::getDeviceStats(device.index()).reserved_bytes[kAggregate].peak;
 }
 
-int64_t resident_bytes(pid_t pid) { return hw::kilobyte_field(fmt::format("/proc/{}/status", pid), "VmRSS"); }
+int64_t anonymous_bytes(pid_t pid) { return hw::kilobyte_field(fmt::format("/proc/{}/status", pid), "RssAnon"); }
 
 }  // namespace lockstep::bench

@@ -9,7 +9,8 @@ namespace lockstep::bench {
 /// Most memory that this process has held so far: resident on the CPU, in LibTorch's allocator on an accelerator.
 int64_t peak_memory_bytes(at::Device device);
 
-/// Resident memory of a process now; 0 when it is gone.
-int64_t resident_bytes(pid_t pid);
+/// Memory of a process now that is no page of a file: its own, not that of the libraries, which the kernel can drop and
+/// of which a process that ends reads many more. 0 when the process is gone.
+int64_t anonymous_bytes(pid_t pid);
 
 }  // namespace lockstep::bench
