@@ -11,8 +11,6 @@
 
 #include "bench/latency_subject.h"
 #include "bench/sample_stats.h"
-#include "config/gpt_shape.h"
-#include "config/imagenet_models.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/strings.h"
@@ -59,17 +57,13 @@ class StageTimes {
   std::map<std::string, std::vector<double>> samples_;
 };
 
-bool is_gpt(const std::string& model) {
-  const std::vector<std::string> names = config::gpt_model_names();
-  return std::count(names.begin(), names.end(), model) > 0;
-}
-
 std::unique_ptr<LatencySubject> make_subject(const BenchContext& context) {
-  const std::string& model = context.options.train.model;
-  const std::vector<std::string> classifiers = config::classifier_names();
-  if (std::count(classifiers.begin(), classifiers.end(), model) > 0) return make_classifier_subject(context);
-  if (is_gpt(model)) return make_gpt_subject(context);
-  return make_contrastive_subject(context);
+  switch (commands::bench_model_of(context.options.train.model)) {
+    case commands::BenchModel::kContrastive: return make_contrastive_subject(context);
+    case commands::BenchModel::kClassifier: return make_classifier_subject(context);
+    case commands::BenchModel::kGpt: return make_gpt_subject(context);
+  }
+  LOCKSTEP_CHECK(false, "--model {}", context.options.train.model);
 }
 
 /// Those of `asked` that the model has; all of them unknown to it: UsageError. None asked for: its first.
@@ -118,7 +112,7 @@ class LatencyCase final : public BenchCase {
                     "the host, one call after the other",
                     o.num_warmup, o.num_iterations, o.latency_seconds,
                     std::min<int64_t>(o.num_iterations, kLeastSamples)),
-        is_gpt(o.train.model)
+        commands::bench_model_of(o.train.model) == commands::BenchModel::kGpt
             ? fmt::format("a call: {} tokens behind a prompt of {}; first: until the first of them; tokens/s: of the "
                           "others; intervals, processor time and cold start: --json",
                           o.new_tokens, o.text_tokens)
@@ -128,7 +122,8 @@ class LatencyCase final : public BenchCase {
   }
 
   std::vector<TableColumn> columns() override {
-    const bool has_towers = !is_gpt(options().train.model);  // a GPT has the time to its first token instead
+    const bool has_towers = commands::bench_model_of(options().train.model) !=
+                            commands::BenchModel::kGpt;  // a GPT has the time to its first token instead
     return {{.key = "model", .title = "model", .is_in_table = false},
             {.key = "precision", .title = "type", .is_in_table = false},
             {.key = "from", .title = "from", .is_in_table = false},

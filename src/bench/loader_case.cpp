@@ -6,7 +6,6 @@
 
 #include "bench/loader_drive.h"
 #include "bench/sample_stats.h"
-#include "config/imagenet_models.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/hash.h"
@@ -52,8 +51,7 @@ class CaptionedData final : public MeasuredData {
 };
 
 bool is_classifier(const std::string& model) {
-  const std::vector<std::string> names = config::classifier_names();
-  return std::find(names.begin(), names.end(), model) != names.end();
+  return commands::bench_model_of(model) == commands::BenchModel::kClassifier;
 }
 
 /// The flags of `bench loader` as `train imagenet` has them.

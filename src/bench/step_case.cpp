@@ -1,13 +1,12 @@
 #include "bench/step_case.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <numeric>
 
 #include "bench/device_peak.h"
 #include "bench/find_batch.h"
@@ -15,8 +14,7 @@
 #include "bench/process_memory.h"
 #include "bench/sample_stats.h"
 #include "bench/sample_timer.h"
-#include "config/flops.h"
-#include "config/optimizers.h"
+#include "bench/step_subject.h"
 #include "config/option_checks.h"
 #include "core/counted.h"
 #include "core/error.h"
@@ -24,91 +22,28 @@
 #include "core/strings.h"
 #include "core/units.h"
 #include "hw/machine_memory.h"
-#include "models/weights.h"
 #include "nn/work_recorder.h"
 #include "plan/batch_plan.h"
 #include "stats/statistics.h"
-#include "tasks/contrastive/engine/contrastive_training.h"
-#include "tasks/contrastive/front/memory_plan.h"
 
 namespace lockstep::bench {
 namespace {
 
-/// Where the model's text tower takes its ids from.
-at::Device device_of_texts(const config::ContrastiveShape& shape, at::Device device) {
-  return shape.packs_texts() ? at::Device(at::kCPU) : device;
-}
-
-/// Random pictures or sounds, and texts that use every position.
-models::Batch make_batch(const config::ContrastiveShape& shape, const train::Precision& precision, at::Device device,
-                         int64_t samples, uint64_t seed) {
-  const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  const auto ids = [&](int64_t end, int64_t tokens) {
-    return at::randint(0, end, {samples, tokens}, generator, at::TensorOptions().dtype(at::kLong));
-  };
-  models::Batch batch;
-  batch.num_samples = samples;
-  if (const auto* clip = shape.clip()) {
-    const int64_t pixels = clip->vision.image_size;
-    batch.image_BCYX = at::randn({samples, 3, pixels, pixels}, generator, at::TensorOptions().dtype(at::kFloat))
-                           .to(device, precision.input_type())
-                           .contiguous(at::MemoryFormat::ChannelsLast);
-    const int64_t end_of_text = clip->text.vocab_size - 1;
-    at::Tensor text_BT = ids(end_of_text, clip->text.context_length);
-    text_BT.select(1, -1).fill_(end_of_text);
-    batch.text_BT = text_BT.to(device_of_texts(shape, device));
-  } else {
-    const auto& clap = *shape.clap();
-    batch.audio_BS = at::rand({samples, clap.audio.clip_samples}, generator, at::TensorOptions().dtype(at::kFloat))
-                         .mul_(2)
-                         .sub_(1)
-                         .to(device);
-    const at::Tensor text_BT = ids(clap.text.vocab_size - 1, clap.text.context_length);
-    batch.text_BT = text_BT + text_BT.ge(clap.text.pad_id);  // any id but the padding; packed on the host
+std::unique_ptr<StepSubject> make_subject(const BenchContext& context) {
+  switch (commands::bench_model_of(context.options.train.model)) {
+    case commands::BenchModel::kContrastive: return make_contrastive_steps(context);
+    case commands::BenchModel::kClassifier: return make_classifier_steps(context);
+    case commands::BenchModel::kGpt: return make_gpt_steps(context);
   }
-  return batch;
-}
-
-/// Tensors image.N [B,C,Y,X] or audio.N [B,S], and text.N [B,T], of a safetensors file.
-std::vector<models::Batch> read_batches(const std::string& path, const config::ContrastiveShape& shape,
-                                        const train::Precision& precision, at::Device device) {
-  const auto file = models::read_weights(path);
-  const std::map<std::string, at::Tensor> tensors(file.tensors.begin(), file.tensors.end());
-  std::vector<models::Batch> batches;
-  for (size_t index = 0;; ++index) {
-    const auto image = tensors.find(fmt::format("image.{}", index)),
-               audio = tensors.find(fmt::format("audio.{}", index)), text = tensors.find(fmt::format("text.{}", index));
-    if ((image == tensors.end()) == (audio == tensors.end()) || text == tensors.end()) break;
-    models::Batch batch;
-    if (image != tensors.end())
-      batch.image_BCYX = image->second.to(device, precision.input_type()).contiguous(at::MemoryFormat::ChannelsLast);
-    if (audio != tensors.end()) batch.audio_BS = audio->second.to(device, at::kFloat);
-    batch.text_BT = text->second.to(device_of_texts(shape, device), at::kLong);
-    batch.num_samples = batch.text_BT.size(0);
-    batches.push_back(batch);
-  }
-  if (batches.empty())
-    throw DataError(fmt::format("bench: '{}' holds no text.0 with either image.0 or audio.0", path),
-                    "see --batches in the help");
-  const auto other = [](const models::Batch& batch) {
-    return batch.image_BCYX.defined() ? batch.image_BCYX : batch.audio_BS;
-  };
-  for (const auto& batch : batches)
-    if (batch.num_samples != batches[0].num_samples || other(batch).size(0) != batch.num_samples)
-      throw DataError(fmt::format("bench: the batches in '{}' have {} and {} samples", path, batches[0].num_samples,
-                                  batch.num_samples),
-                      "all of them, pictures or sounds and texts, must have one size");
-  return batches;
+  LOCKSTEP_CHECK(false, "--model {}", context.options.train.model);
 }
 
 class StepCase final : public BenchCase {
  public:
   explicit StepCase(const BenchContext& context) : context_(context) {
-    shape_ = tasks::contrastive_shape_of(train_options());
-    forward_ = config::contrastive_cost(shape_).forward;
-    if (!options().batches.empty())
-      batches_ = read_batches(options().batches, shape_,
-                              train::Precision(train_options().precision, context_.device.type()), context_.device);
+    subject_ = make_subject(context_);
+    forward_ = subject_->forward();
+    batches_ = subject_->given_batches();
     plan_ = plan_of(batches_.empty() ? train_options().micro_batch_size : batches_[0].num_samples);
     if (!batches_.empty() && static_cast<int64_t>(batches_.size()) % plan_.num_micro_batches != 0)
       throw UsageError(fmt::format("bench: --accum-freq {} does not divide the {} batches of '{}'",
@@ -119,22 +54,16 @@ class StepCase final : public BenchCase {
   }
 
   std::vector<core::Json> points() override {
-    const auto memory = memory_plan(plan_.micro_batch_size);
+    core::Json memory = core::Json::object();
+    for (const auto& [part, bytes] : subject_->memory_parts(plan_)) memory[part] = bytes;
     return {{{"part", "step"},
              {"model", train_options().model},
              {"precision", train_options().precision},
              {"micro_batch_size", plan_.micro_batch_size},
              {"num_micro", plan_.num_micro_batches},
              {"global_batch", plan_.global_batch},
-             {"planned_memory_bytes", memory.total()},
-             {"memory_plan",
-              {{"parameters", memory.parameters},
-               {"gradients", memory.gradients},
-               {"optimizer", memory.optimizer},
-               {"masters", memory.masters},
-               {"activations", memory.activations},
-               {"batch", memory.batch},
-               {"logits", memory.logits}}}}};
+             {"planned_memory_bytes", planned_bytes(plan_)},
+             {"memory_plan", memory}}};
   }
 
   std::vector<std::string> preamble() override {
@@ -143,8 +72,8 @@ class StepCase final : public BenchCase {
                     core::counted(world().size(), "rank"), context_.device.str(),
                     core::counted(at::get_num_threads(), "thread")),
         fmt::format("{} parameters, {}FLOP a sample and forward pass, a training step counts three: {}",
-                    core::format_count(static_cast<double>(config::contrastive_cost(shape_).parameters)),
-                    core::format_count(forward_.flops), forward_.formula),
+                    core::format_count(subject_->num_parameters()), core::format_count(forward_.flops),
+                    forward_.formula),
         peak_ ? fmt::format("peak of a device: {:.4g} TFLOP/s ({})", peak_->tflops, peak_->source)
               : "peak of a device: not known; --peak-from or --peak-tflops gives it",
         fmt::format(
@@ -155,25 +84,25 @@ class StepCase final : public BenchCase {
       lines.push_back(fmt::format("batch {:>6}: {} (peak {}, planned {})", probe.samples,
                                   probe.fits ? "fits" : "does not fit: " + probe.reason,
                                   core::format_bytes(static_cast<double>(probe.peak_bytes)),
-                                  core::format_bytes(memory_plan(probe.samples).total())));
+                                  core::format_bytes(planned_bytes(plan_of(probe.samples)))));
     lines.emplace_back();
     return lines;
   }
 
   std::vector<TableColumn> columns() override {
     return {{.key = "model", .title = "model", .is_in_table = false},
-            {.key = "precision", .title = "type", .width = 8},
+            {.key = "precision", .title = "type", .width = 11},
             {.key = "micro_batch_size", .title = "batch", .width = 5},
             {.key = "num_micro", .title = "accum", .width = 5},
             {.key = "global_batch", .title = "global", .is_in_table = false},
-            {.key = "step_ms", .title = "step", .unit = "ms", .width = 8},
+            {.key = "step_ms", .title = "step", .unit = "ms", .width = 7},
             {.key = "p90_ms", .title = "p90", .is_in_table = false},
             {.key = "samples_per_s", .title = "rate", .unit = "samples/s", .width = 11},
             {.key = "tflops_per_s_per_device", .title = "rate", .unit = "TFLOP/s", .width = 9, .decimals = 4},
             {.key = "mfu_percent", .title = "MFU", .unit = "%", .width = 6},
             {.key = "mfu_measured_peak_percent", .title = "of gemm", .is_in_table = false},
             {.key = "peak_gbytes", .title = "peak", .unit = "GB", .width = 5},
-            {.key = "planned_gbytes", .title = "planned", .unit = "GB", .width = 7},
+            {.key = "planned_gbytes", .title = "plan", .unit = "GB", .width = 5},
             {.key = "wrong", .title = "#wrong", .width = 6}};
   }
 
@@ -253,7 +182,7 @@ class StepCase final : public BenchCase {
       probes.push_back({{"samples", probe.samples},
                         {"fits", probe.fits},
                         {"peak_memory_bytes", probe.peak_bytes},
-                        {"planned_memory_bytes", memory_plan(probe.samples).total()},
+                        {"planned_memory_bytes", planned_bytes(plan_of(probe.samples))},
                         {"reason", probe.reason}});
     const bool is_cut = search_.best >= context_.options.find_most;
     return {{.key = "largest_batch",
@@ -271,30 +200,21 @@ class StepCase final : public BenchCase {
         world().size(), {.micro_batch_size = micro_batch_size, .num_micro_batches = train_options().accum_freq});
   }
 
-  tasks::MemoryPlan memory_plan(int64_t micro_batch_size) const {
-    const auto& o = train_options();
-    const bool is_zero1 = tasks::grad_sync_kind(o, plan_.num_data_ranks) == config::GradSyncKind::kZero1;
-    return tasks::plan_contrastive_memory(
-        shape_, {.precision = o.precision,
-                 .num_moments = config::optimizer_info(o.opt).num_moments,
-                 .optimizer_shards = is_zero1 ? plan_.num_data_ranks : 1,
-                 .has_fp32_gradients = o.fp32_gradients,
-                 .micro_batch_size = micro_batch_size,
-                 .global_batch = micro_batch_size * plan_.num_micro_batches * plan_.num_data_ranks,
-                 .grad_checkpointing = o.grad_checkpointing,
-                 .keeps_attention = context_.device.is_cpu()});
+  double planned_bytes(const plan::BatchPlan& plan) const {
+    const auto parts = subject_->memory_parts(plan);
+    return std::accumulate(parts.begin(), parts.end(), 0.0,
+                           [](double sum, const auto& part) { return sum + part.second; });
   }
 
   void build() {
-    if (training_) return;
+    if (training_ != nullptr) return;
     try {
       if (world().size() == 1) recorder_ = nn::make_work_recorder(train_options().cuda_graphs, context_.device);
-      training_.emplace(tasks::build_contrastive_training(train_options(), shape_, world(), context_.device,
-                                                          plan_.num_micro_batches, {.recorder = recorder_.get()}));
+      training_ = &subject_->build(plan_, recorder_.get());
       const auto seed = static_cast<uint64_t>(train_options().seed), rank = static_cast<uint64_t>(world().rank());
       for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro_batches; ++micro)
-        batches_.push_back(make_batch(shape_, *training_->precision, context_.device, plan_.micro_batch_size,
-                                      core::stream_key({seed, rank, static_cast<uint64_t>(micro)})));
+        batches_.push_back(
+            subject_->make_batch(plan_.micro_batch_size, core::stream_key({seed, rank, static_cast<uint64_t>(micro)})));
     } catch (const c10::OutOfMemoryError&) {
       throw_out_of_memory();
     }
@@ -392,14 +312,14 @@ class StepCase final : public BenchCase {
   }
 
   BenchContext context_;
-  config::ContrastiveShape shape_;
+  std::unique_ptr<StepSubject> subject_;
   config::FlopCount forward_;
   plan::BatchPlan plan_;
   std::optional<DevicePeak> peak_;
   BatchSearch search_;
   int64_t limit_bytes_ = 0;
   std::unique_ptr<nn::WorkRecorder> recorder_;  // of the training's steps
-  std::optional<tasks::ContrastiveTraining> training_;
+  train::Training* training_ = nullptr;         // the subject's, once it is built
   std::vector<models::Batch> batches_;
   std::vector<at::Tensor> losses_;
   int64_t num_steps_ = 0;

@@ -13,7 +13,10 @@
 #include "config/inference_options.h"
 #include "config/option_checks.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
 #include "core/strings.h"
+#include "tasks/gpt/front/gpt_options.h"
 
 namespace lockstep::commands {
 using config::borrow_flags;
@@ -32,7 +35,8 @@ CaseText case_text(BenchCaseName which) {
               "Time the data path by itself. With a classifier as --model (resnet50) --train-data is read as in `train "
               "imagenet`: class folders, an LMDB, shards with .cls members or a table with labels."};
     case BenchCaseName::kOp: return {"bench op", "Check and time matrix products and other operators."};
-    case BenchCaseName::kStep: return {"bench step", "Time whole training steps on made-up data."};
+    case BenchCaseName::kStep:
+      return {"bench step", "Time whole training steps of CLIP, CLAP, a classifier or a GPT on made-up data."};
     case BenchCaseName::kCheckpoint: return {"bench checkpoint", "Time saving and loading of checkpoints."};
     case BenchCaseName::kLatency: return {"bench latency", "Time single calls of a trained model, stage by stage."};
   }
@@ -43,10 +47,20 @@ bool is_among(const std::string& model, const std::vector<std::string>& names) {
   return std::find(names.begin(), names.end(), model) != names.end();
 }
 
-/// Whether it is a model of CLIP or CLAP.
-bool reads_captions(const std::string& model) {
-  return !is_among(model, config::classifier_names()) && !is_among(model, config::gpt_model_names());
+/// Whether it is a configuration of Hugging Face's, which has the width at the top. Who reads it tells what is wrong.
+bool is_gpt_file(const std::string& name) {
+  std::error_code unreadable;
+  if (!core::ends_with(name, ".json") || !std::filesystem::is_regular_file(name, unreadable)) return false;
+  try {
+    const core::Json config = core::parse_json(core::read_file(name), name);
+    return config.is_object() && (config.contains("n_embd") || config.contains("hidden_size"));
+  } catch (const Error&) {
+    return false;
+  }
 }
+
+/// Whether it is a model of CLIP or CLAP.
+bool reads_captions(const std::string& model) { return bench_model_of(model) == BenchModel::kContrastive; }
 
 void declare_run(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   set.group("Run and output");
@@ -219,31 +233,37 @@ void declare_op(core::OptionSet& set, BenchOptions& o) {
 
 void declare_step(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   set.group("Model and step");
-  borrow_flags(set, clip,
-               {"model",
-                "batch-size",
-                "accum-freq",
-                "precision",
-                "grad-checkpointing",
-                "force-image-size",
-                "force-context-length",
-                "force-quick-gelu",
-                "force-patch-dropout",
-                "use-bn-sync",
-                "local-loss",
-                "gather-with-grad",
-                "grad-sync",
-                "bucket-mb",
-                "accumulate-allreduce-grads-in-fp32",
-                "grad-clip-norm",
-                "lr",
-                "beta1",
-                "beta2",
-                "eps",
-                "wd",
-                "pretrained",
-                "cuda-graphs",
-                "seed"});
+  borrow_flags(
+      set, clip,
+      {{"model",
+        {},
+        "An OpenCLIP or CLAP model or its JSON file, a classifier (resnet50), or a GPT (gpt2) or its config.json."},
+       {"batch-size", {}, "Samples of a rank and micro-batch; of GPTs sequences."},
+       "accum-freq",
+       "precision",
+       "grad-checkpointing",
+       "force-image-size",
+       "force-context-length",
+       "force-quick-gelu",
+       "force-patch-dropout",
+       "use-bn-sync",
+       "local-loss",
+       "gather-with-grad",
+       "grad-sync",
+       "bucket-mb",
+       "accumulate-allreduce-grads-in-fp32",
+       "grad-clip-norm",
+       "lr",
+       "beta1",
+       "beta2",
+       "eps",
+       "wd",
+       "pretrained",
+       "cuda-graphs",
+       "seed"});
+  set.add(
+      "seq-length", &o.sequence_length,
+      {.help = "GPT: tokens of a sequence.", .unit = "tokens", .unset_text = "by the model", .min = 1, .max = 1 << 24});
   set.add("batches", &o.batches,
           {.help = "Inputs instead of random ones: safetensors with image.N (B x 3 x pixels x pixels, normalised) and "
                    "text.N (B x tokens) for "
@@ -284,9 +304,11 @@ void declare_latency(core::OptionSet& set, BenchOptions& o, const core::OptionSe
   o.num_iterations = 200;
   o.precisions = {"fp32"};
   set.group("What is measured");
-  set.add("model", &o.train.model,
-          {.help = "An OpenCLIP or CLAP model or its JSON file, a classifier (resnet50) or a GPT (gpt2).",
-           .metavar = "NAME|FILE.json"});
+  set.add(
+      "model", &o.train.model,
+      {.help =
+           "An OpenCLIP or CLAP model or its JSON file, a classifier (resnet50), or a GPT (gpt2) or its config.json.",
+       .metavar = "NAME|FILE.json"});
   set.add(
       "from", &o.latency_from,
       {.help = "Where a call begins. pictures: encoded pictures or recordings, and texts. pixels: decoded and resized "
@@ -351,8 +373,7 @@ void check_loader(const BenchOptions& o, const core::OptionSet& set) {
   if (o.train.train_data.empty() && !o.train.has_made_up_data())
     throw UsageError("options: 'bench loader' needs --train-data SPEC",
                      "or --dataset-type synthetic with --train-num-samples");
-  const std::vector<std::string> classifiers = config::classifier_names();
-  const bool has_classifier = std::find(classifiers.begin(), classifiers.end(), o.train.model) != classifiers.end();
+  const bool has_classifier = bench_model_of(o.train.model) == BenchModel::kClassifier;
   std::error_code ignored;
   if (!has_classifier && (o.train.dataset_type == "imagefolder" || o.train.dataset_type == "lmdb"))
     throw UsageError(
@@ -389,19 +410,55 @@ void check_op(BenchOptions& o) {
   config::parse_bytes(o.array_bytes, "--array-bytes");
 }
 
-/// Flags that a kind of model has no use for.
-void refuse_flags_of_other_models(const BenchOptions& o, const core::OptionSet& set) {
-  const bool is_classifier = is_among(o.train.model, config::classifier_names()),
-             is_gpt = is_among(o.train.model, config::gpt_model_names());
-  const auto refuse = [&](const char* flag, const std::string& why, const std::string& expected) {
+/// Refuses those of `flags` that were given, as a kind of model has no use for them.
+void refuse_flags(const BenchOptions& o, const core::OptionSet& set, std::initializer_list<const char*> flags,
+                  const std::string& why, const std::string& hint) {
+  for (const char* flag : flags)
     if (set.is_given(flag))
-      throw UsageError(fmt::format("options: --{} with --model {}, {}", flag, o.train.model, why),
-                       "leave it out, or give " + expected);
-  };
-  if (is_classifier)
-    for (const char* flag : {"text-length", "texts", "force-context-length", "tokenizer-vocab"})
-      refuse(flag, "a classifier, which reads no texts", "a model with a text tower (ViT-B-32)");
-  if (!is_gpt) refuse("new-tokens", "which generates none", "a GPT (gpt2)");
+      throw UsageError(fmt::format("options: --{} with --model {}, {}", flag, o.train.model, why), hint);
+}
+
+void refuse_latency_flags_of_other_models(const BenchOptions& o, const core::OptionSet& set) {
+  const BenchModel model = bench_model_of(o.train.model);
+  if (model == BenchModel::kClassifier)
+    refuse_flags(o, set, {"text-length", "texts", "force-context-length", "tokenizer-vocab"},
+                 "a classifier, which reads no texts", "leave it out, or give a model with a text tower (ViT-B-32)");
+  if (model != BenchModel::kGpt)
+    refuse_flags(o, set, {"new-tokens"}, "which generates none", "leave it out, or give a GPT (gpt2)");
+}
+
+/// --precision as the training command of this kind of model has it.
+void check_step_precision(const BenchOptions& o, const std::vector<std::string>& known, const char* command,
+                          const std::string& hint) {
+  if (!is_among(o.train.precision, known))
+    throw UsageError(fmt::format("options: '--precision {}' with --model {}: `{}` has {}", o.train.precision,
+                                 o.train.model, command, core::join_or(known)),
+                     hint);
+}
+
+void check_step_model(const BenchOptions& o, const core::OptionSet& set) {
+  const BenchModel model = bench_model_of(o.train.model);
+  if (model != BenchModel::kGpt)
+    refuse_flags(o, set, {"seq-length"}, "which is no GPT", "leave it out, or give a GPT (gpt2)");
+  if (model == BenchModel::kContrastive) return;
+  const std::string leave = "leave it out, or give a contrastive model (ViT-B-32)";
+  if (model == BenchModel::kClassifier) {
+    refuse_flags(o, set,
+                 {"force-context-length", "force-quick-gelu", "force-patch-dropout", "local-loss", "gather-with-grad",
+                  "accumulate-allreduce-grads-in-fp32", "grad-checkpointing", "batches"},
+                 "a classifier, which has no such thing", leave);
+    refuse_flags(o, set, {"beta1", "beta2", "eps"}, "which SGD trains", "leave it out");
+    return check_step_precision(o, {"fp32", "amp", "amp_bf16"}, "train imagenet", "");
+  }
+  refuse_flags(o, set, {"force-context-length"}, "a GPT", "give the tokens of a sequence with --seq-length");
+  refuse_flags(o, set,
+               {"force-image-size", "force-quick-gelu", "force-patch-dropout", "use-bn-sync", "local-loss",
+                "gather-with-grad", "bucket-mb", "pretrained", "batches"},
+               "a GPT, whose steps do not know it", leave);
+  if (o.train.grad_sync == "none")
+    throw UsageError("options: '--grad-sync none' with a GPT, expected auto, ddp or zero1", "leave it out");
+  check_step_precision(o, {"fp32", "bf16_master", "fp16_master"}, "train gpt",
+                       "bf16_master is --bf16 there, fp16_master --fp16");
 }
 
 void check_latency(BenchOptions& o, const core::OptionSet& set) {
@@ -411,11 +468,12 @@ void check_latency(BenchOptions& o, const core::OptionSet& set) {
   o.latency_from = resolve_names("--from", o.latency_from, froms, true);
   o.latency_towers = resolve_names("--towers", o.latency_towers, towers, true);
   o.precisions = resolve_names("--precisions", o.precisions, precisions, true);
-  refuse_flags_of_other_models(o, set);
+  refuse_latency_flags_of_other_models(o, set);
 }
 
 void check_step(BenchOptions& o, const core::OptionSet& set) {
   config::check_image_options({}, {}, o.train.force_image_size);
+  check_step_model(o, set);
   if (!o.find_batch.empty()) {
     constexpr std::string_view kKey = "multiple=";
     const auto multiple = core::starts_with(o.find_batch, kKey)
@@ -456,7 +514,35 @@ void check_collective(BenchOptions& o) {
   if (o.mode == "verify" && o.num_checks == 0)
     throw UsageError("options: --mode verify with --check 0 does nothing", "leave --check out");
 }
+
+/// What the training command of a model that is not contrastive takes where nothing was said.
+void fill_step_defaults(BenchOptions& o, core::OptionSet& set) {
+  const tasks::GptOptions gpt;
+  const bool is_gpt = bench_model_of(o.train.model) == BenchModel::kGpt;
+  const auto fill = [&](const char* flag, auto& field, const auto& value) {
+    if (set.is_given(flag)) return;
+    field = value;
+    set.mark_derived(flag, "the model");
+  };
+  constexpr double kGptLearningRate = 1e-4;  // `train gpt` asks for one
+  constexpr double kClassifierLearningRate = 0.1, kClassifierDecay = 1e-4;
+  fill("precision", o.train.precision, "fp32");
+  fill("lr", o.train.lr, is_gpt ? kGptLearningRate : kClassifierLearningRate);
+  fill("wd", o.train.wd, is_gpt ? gpt.weight_decay : kClassifierDecay);
+  if (!is_gpt) return;
+  fill("beta1", o.train.beta1, gpt.adam_beta1);
+  fill("beta2", o.train.beta2, gpt.adam_beta2);
+  fill("eps", o.train.eps, gpt.adam_eps);
+  fill("grad-clip-norm", o.train.grad_clip_norm, gpt.clip_grad);
+}
+
 }  // namespace
+
+BenchModel bench_model_of(const std::string& name) {
+  if (is_among(name, config::classifier_names())) return BenchModel::kClassifier;
+  const bool is_gpt = is_among(name, config::gpt_model_names()) || is_gpt_file(name);
+  return is_gpt ? BenchModel::kGpt : BenchModel::kContrastive;
+}
 
 std::span<const std::string> bench_collective_names() {
   static const std::array<std::string, 6> names = {"all-reduce", "all-gather", "reduce-scatter",
@@ -496,7 +582,12 @@ void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
       set.mark_derived("text-length", "the model");
     }
   }
-  if (options.which == BenchCaseName::kStep) tasks::fill_optimizer_defaults(options.train, set);
+  if (options.which == BenchCaseName::kStep) {
+    if (reads_captions(options.train.model))
+      tasks::fill_optimizer_defaults(options.train, set);
+    else
+      fill_step_defaults(options, set);
+  }
   if (options.which == BenchCaseName::kCheckpoint) {  // its optimiser never takes a step
     options.train.beta1 = 0.9;
     options.train.beta2 = 0.98;

@@ -11,6 +11,10 @@
 
 namespace lockstep::commands {
 
+/// What a value of --model stands for: a file is a GPT's where it is a configuration of Hugging Face's.
+enum class BenchModel { kContrastive, kClassifier, kGpt };
+BenchModel bench_model_of(const std::string& name);
+
 enum class BenchCaseName { kCollective, kLoader, kOp, kStep, kCheckpoint, kLatency };
 
 /// Options of `bench CASE`. Fields of other cases keep their defaults.
@@ -50,14 +54,15 @@ struct BenchOptions {
   std::string array_bytes = "256M";                        // --array-bytes
 
   // step
-  std::string batches;                // --batches FILE
-  std::string find_batch;             // --find-batch multiple=N
-  int64_t find_multiple = 0;          // N of --find-batch, 0 = off; set by check_bench_options
-  int64_t find_most = 65536;          // --find-most
-  std::string memory_limit;           // --memory-limit
-  std::optional<double> peak_tflops;  // --peak-tflops
-  std::string peak_file;              // --peak-from FILE, result of `bench op --json`
-  bool skips_products = false;        // --skip-products
+  std::optional<int64_t> sequence_length;  // --seq-length, of GPTs
+  std::string batches;                     // --batches FILE
+  std::string find_batch;                  // --find-batch multiple=N
+  int64_t find_multiple = 0;               // N of --find-batch, 0 = off; set by check_bench_options
+  int64_t find_most = 65536;               // --find-most
+  std::string memory_limit;                // --memory-limit
+  std::optional<double> peak_tflops;       // --peak-tflops
+  std::string peak_file;                   // --peak-from FILE, result of `bench op --json`
+  bool skips_products = false;             // --skip-products
 
   // latency; --precisions is shared with op
   std::vector<std::string> latency_from;                // --from; empty: the model's usual starting point

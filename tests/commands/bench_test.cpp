@@ -214,6 +214,101 @@ TEST_F(Bench, StepWithTheMeasuredPeakHasAnMfu) {
   EXPECT_NE(missing.err.find("/summary/measured_peak_tflops/bf16"), std::string::npos) << missing.err;
 }
 
+/// What `lockstep train ... --dry-run` says of the same step.
+core::Json planned_step(std::vector<std::string> args) {
+  args.insert(args.begin(), "train");
+  args.insert(args.end(), {"--device", "cpu", "--dry-run", "--json"});
+  const auto result = run_lockstep(args, kNoJob, 60s);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return core::parse_json(result.out, "output");
+}
+
+/// A GPT of 64 tokens of vocabulary, as Hugging Face writes its configuration.
+std::string tiny_gpt(const core::TempDir& folder) {
+  const auto path = folder.path() / "config.json";
+  core::write_file_atomic(path, R"({"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16,
+                                    "vocab_size": 64, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})");
+  return path.string();
+}
+
+TEST_F(Bench, StepsOfAGptAreThoseThatTrainGptPlans) {
+  const core::TempDir folder;
+  const std::string model = tiny_gpt(folder);
+  std::string table;
+  const auto json = document_of({"step", "--model", model, "--seq-length", "12", "--batch-size", "3", "--accum-freq",
+                                 "2", "-n", "3", "-w", "1", "--device", "cpu"},
+                                "bench_gpt", &table);
+  const auto plan = planned_step({"gpt", "--model", model, "--seq-length", "12", "--micro-batch-size", "3",
+                                  "--global-batch-size", "6", "--mock-data", "--train-iters", "1", "--lr", "1e-4"});
+  const auto& row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("wrong"), 0);
+  EXPECT_EQ(row.at("precision"), "fp32") << "that of train gpt";
+  EXPECT_EQ(row.at("global_batch"), 6);
+  EXPECT_EQ(row.at("planned_memory_bytes"), plan.at("memory_bytes"));
+  EXPECT_NEAR(3 * 6 * row.at("forward_flops_per_sample").get<double>(), plan.at("flops_per_step").get<double>(), 1);
+  const std::vector<double> losses = row.at("losses");
+  ASSERT_EQ(losses.size(), 2u + 1u + 3u);
+  EXPECT_NEAR(losses.front(), std::log(64.0), 0.3);
+  EXPECT_LT(losses.back(), losses.front()) << "the same two micro-batches in each step";
+  EXPECT_TRUE(row.contains("mfu_measured_peak_percent"));
+  EXPECT_NE(table.find("Of matrix products"), std::string::npos) << table;
+
+  const auto narrow = document_of({"step", "--model", model, "--batch-size", "2", "--precision", "bf16_master", "-n",
+                                   "1", "-w", "0", "--device", "cpu", "--grad-checkpointing"},
+                                  "bench_gpt_bf16");
+  const auto narrow_plan = planned_step({"gpt", "--model", model, "--micro-batch-size", "2", "--mock-data",
+                                         "--train-iters", "1", "--lr", "1e-4", "--bf16", "--recompute-granularity",
+                                         "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"});
+  EXPECT_EQ(narrow.at("rows").at(0).at("planned_memory_bytes"), narrow_plan.at("memory_bytes"));
+}
+
+TEST_F(Bench, StepsOfAClassifierAreThoseThatTrainImagenetPlans) {
+  const auto json = document_of({"step", "--model", "resnet18", "--force-image-size", "32", "--batch-size", "2", "-n",
+                                 "2", "-w", "0", "--device", "cpu", "--skip-products"},
+                                "bench_resnet");
+  const auto plan = planned_step({"imagenet", "--arch", "resnet18", "--train-crop-size", "32", "--micro-batch-size",
+                                  "2", "--batch-size", "2", "--dummy"});
+  const auto& row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("wrong"), 0);
+  EXPECT_EQ(row.at("losses").size(), 2u + 2u);
+  EXPECT_NEAR(row.at("planned_memory_bytes").get<double>(), plan.at("memory_per_rank_bytes").at("total").get<double>(),
+              8);
+}
+
+TEST_F(Bench, StepRefusesFlagsThatTheKindOfModelDoesNotKnow) {
+  const struct {
+    std::vector<std::string> args;
+    const char* expected;
+  } cases[] = {
+      {{"--model", demo_model(), "--seq-length", "8"}, "leave it out, or give a GPT (gpt2)"},
+      {{"--model", "gpt2", "--force-context-length", "8"}, "--seq-length"},
+      {{"--model", "gpt2", "--local-loss"}, "--local-loss with --model gpt2"},
+      {{"--model", "gpt2", "--precision", "amp"}, "bf16_master is --bf16 there"},
+      {{"--model", "gpt2", "--seq-length", "4096"}, "4096"},
+      {{"--model", "resnet50", "--beta1", "0.8"}, "which SGD trains"},
+      {{"--model", "resnet50", "--precision", "bf16"}, "`train imagenet` has fp32, amp or amp_bf16"},
+  };
+  for (auto test : cases) {
+    test.args.insert(test.args.begin(), "step");
+    test.args.insert(test.args.end(), {"--device", "cpu", "-n", "1"});
+    const auto result = bench(test.args);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(test.expected), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(Bench, StepOfAGptOverTwoRanksGivesBothTheSameLoss) {
+  const core::TempDir folder;
+  for (const char* sync : {"ddp", "zero1"}) {
+    const auto result = launch_bench(2, {"step", "--model", tiny_gpt(folder), "--batch-size", "2", "--grad-sync", sync,
+                                         "-n", "2", "-w", "0", "--device", "cpu", "--skip-products", "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto row = core::parse_json(result.out, "output").at("rows").at(0);
+    EXPECT_EQ(row.at("global_batch"), 4);
+    EXPECT_EQ(row.at("wrong"), 0);
+  }
+}
+
 TEST_F(Bench, StepOverTwoRanksGivesBothTheSameLoss) {
   const auto result = launch_bench(2, {"step", "--model", demo_model(), "--batch-size", "4", "--precision", "fp32",
                                        "-n", "2", "-w", "0", "--device", "cpu", "--json"});

@@ -58,10 +58,7 @@ void add_memory_facts(const ImagenetMemory& planned, const std::optional<RankMem
                       std::vector<DryRunFact>& facts) {
   core::Json bytes = core::Json::object();
   std::vector<DryRunFact> parts;
-  for (const auto& [name, value] :
-       {std::pair("parameters", planned.parameters), std::pair("gradients", planned.gradients),
-        std::pair("optimizer", planned.optimizer), std::pair("activations", planned.activations),
-        std::pair("batch", planned.batch)}) {
+  for (const auto& [name, value] : planned.parts()) {
     bytes[name] = static_cast<int64_t>(value);
     parts.push_back({"", fmt::format("  {}", name), nullptr, core::format_bytes(value)});
   }
@@ -144,6 +141,14 @@ std::vector<std::string> missing_imagenet_inputs(const ImagenetOptions& options)
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, double>> ImagenetMemory::parts() const {
+  return {{"parameters", parameters},
+          {"gradients", gradients},
+          {"optimizer", optimizer},
+          {"activations", activations},
+          {"batch", batch}};
+}
 
 ImagenetMemory plan_imagenet_memory(const ImagenetOptions& options, const plan::BatchPlan& batch, int64_t num_ranks) {
   const config::ClassifierShape shape = classifier_of(options);

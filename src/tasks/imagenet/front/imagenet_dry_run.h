@@ -1,4 +1,8 @@
 #pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tasks/imagenet/front/imagenet_options.h"
 #include "tasks/tasks.h"
 
@@ -10,6 +14,7 @@ struct ImagenetMemory {
   double optimizer = 0;    ///< Moments, and the average of the weights; this rank's share.
   double activations = 0;  ///< Kept from forward to backward.
   double batch = 0;        ///< Pictures.
+  std::vector<std::pair<std::string, double>> parts() const;  ///< Each with its name.
   double total() const { return parameters + gradients + optimizer + activations + batch; }
 };
 
