@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/comm.h"
 
@@ -30,17 +31,19 @@ class SquareProducts {
 
   /// TFLOP/s of a device when the sizes were compared.
   double highest_tflops() const { return highest_tflops_; }
-  /// TFLOP/s of a device now, with that size: the median of `num_samples` products. All ranks call.
-  double tflops_now(int64_t num_samples);
+  /// TFLOP/s of a device now, with that size: over about a third of a second, as a step takes the processor as it is
+  /// all the time. All ranks call.
+  double tflops_now();
 
  private:
-  double median_us(OpKernel& kernel, int64_t num_warmup, int64_t num_samples);
+  std::vector<double> times_us(OpKernel& kernel, int64_t num_warmup, int64_t num_samples);
 
   comm::Comm& world_;
   at::Device device_;
   at::ScalarType type_;
   int64_t dim_ = 0;  ///< Of the matrices with the highest rate.
   double highest_tflops_ = 0;
+  int64_t num_samples_ = 0;           ///< Products of that size that tflops_now() measures.
   std::unique_ptr<OpKernel> kernel_;  ///< Of that size, since the first tflops_now().
 };
 

@@ -270,13 +270,13 @@ class StepCase final : public BenchCase {
     SquareProducts products(world(), context_.device, type);
     double rate = products.highest_tflops(), share = row["tflops_per_s_per_device"].get<double>() / rate;
     if (context_.device.is_cpu()) {
-      constexpr int64_t kMostSteps = 10, kNumProducts = 5;
+      constexpr int64_t kMostSteps = 10;
       const double tflop = row["tflops_per_s_per_device"].get<double>() * row["step_ms"].get<double>() / 1e3;
-      std::vector<double> rates = {products.tflops_now(kNumProducts)}, shares, between_ms;
+      std::vector<double> rates = {products.tflops_now()}, shares, between_ms;
       for (int64_t step = 0; step < std::min(options().num_iterations, kMostSteps); ++step) {
         const double step_s =
             combine_ranks(world(), time_samples(context_.device, 0, 1, [&] { one_step(); }), "max")[0] / 1e6;
-        rates.push_back(products.tflops_now(kNumProducts));
+        rates.push_back(products.tflops_now());
         between_ms.push_back(1e3 * step_s);
         shares.push_back(tflop / step_s / ((rates[rates.size() - 2] + rates.back()) / 2));
       }
