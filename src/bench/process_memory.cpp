@@ -8,7 +8,8 @@
 namespace lockstep::bench {
 
 int64_t peak_memory_bytes(at::Device device) {
-  if (device.is_cpu()) return hw::kilobyte_field("/proc/self/status", "VmHWM");
+  constexpr const char* kSelf = "/proc/self/status";
+  if (device.is_cpu()) return hw::kilobyte_field(kSelf, "VmHWM") - hw::kilobyte_field(kSelf, "RssFile");
   constexpr size_t kAggregate = 0;
   return at::accelerator::getDeviceStats(device.index()).reserved_bytes[kAggregate].peak;
 }

@@ -6,7 +6,8 @@
 
 namespace lockstep::bench {
 
-/// Most memory that this process has held so far: resident on the CPU, in LibTorch's allocator on an accelerator.
+/// Most memory that this process has held so far: on the CPU resident but for pages of files (libraries), which the
+/// kernel can drop; in LibTorch's allocator on an accelerator.
 int64_t peak_memory_bytes(at::Device device);
 
 /// Memory of a process now that is no page of a file: its own, not that of the libraries, which the kernel can drop and

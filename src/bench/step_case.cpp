@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "config/option_checks.h"
 #include "core/counted.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/rng.h"
 #include "core/strings.h"
 #include "core/units.h"
@@ -25,6 +27,8 @@
 #include "nn/work_recorder.h"
 #include "plan/batch_plan.h"
 #include "stats/statistics.h"
+#include "train/memory_fit.h"
+#include "train/out_of_memory.h"
 
 namespace lockstep::bench {
 namespace {
@@ -56,14 +60,18 @@ class StepCase final : public BenchCase {
   std::vector<core::Json> points() override {
     core::Json memory = core::Json::object();
     for (const auto& [part, bytes] : subject_->memory_parts(plan_)) memory[part] = bytes;
-    return {{{"part", "step"},
-             {"model", train_options().model},
-             {"precision", train_options().precision},
-             {"micro_batch_size", plan_.micro_batch_size},
-             {"num_micro", plan_.num_micro_batches},
-             {"global_batch", plan_.global_batch},
-             {"planned_memory_bytes", planned_bytes(plan_)},
-             {"memory_plan", memory}}};
+    core::Json point = {{"part", "step"},
+                        {"model", train_options().model},
+                        {"precision", train_options().precision},
+                        {"micro_batch_size", plan_.micro_batch_size},
+                        {"num_micro", plan_.num_micro_batches},
+                        {"global_batch", plan_.global_batch},
+                        {"grad_sync", train_options().grad_sync},
+                        {"lr", *train_options().lr},
+                        {"planned_memory_bytes", planned_bytes(plan_)},
+                        {"memory_plan", memory}};
+    point.update(subject_->facts());
+    return {point};
   }
 
   std::vector<std::string> preamble() override {
@@ -118,11 +126,12 @@ class StepCase final : public BenchCase {
         losses.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
       }
       for (const double loss : losses)
-        wrong += !(std::isfinite(loss) && loss == losses[0]);  // the loss is that of the global batch
-      const double norm = report.grad_norm.item<double>();     // sync: as above
-      const bool may_overflow = training_->scaler != nullptr;  // the loss scale starts too high on purpose
-      wrong += !(norm > 0) || (!std::isfinite(norm) && !may_overflow);
+        wrong += !(std::isfinite(loss) && loss == losses[0]);                 // the loss is that of the global batch
+      const double loss = losses[0], norm = report.grad_norm.item<double>();  // sync: as above
+      const bool has_overflown = training_->scaler != nullptr && !std::isfinite(norm);  // no update, a smaller scale
+      wrong += !has_overflown && !(std::isfinite(norm) && (norm > 0 || loss == 0));
     }
+    wrong += count_other_parameters();
     row["wrong"] = wrong;
     return wrong;
   }
@@ -141,6 +150,8 @@ class StepCase final : public BenchCase {
       peak = std::max(peak, core::parse_int(text).value());
     row["peak_memory_bytes"] = peak;
     row["peak_gbytes"] = static_cast<double>(peak) / 1e9;
+    if (row.contains("sequence_length"))
+      row["tokens_per_s"] = row["samples_per_s"].get<double>() * row["sequence_length"].get<double>();
     row["planned_gbytes"] = row["planned_memory_bytes"].get<double>() / 1e9;
     if (options().skips_products) return;
     add_share_of_products(row);  // their memory is not in the above
@@ -200,6 +211,17 @@ class StepCase final : public BenchCase {
         world().size(), {.micro_batch_size = micro_batch_size, .num_micro_batches = train_options().accum_freq});
   }
 
+  /// Ranks whose parameters are not those of the first one after the same updates. Collective.
+  int64_t count_other_parameters() {
+    training_->sync->wait_params();
+    const c10::NoGradGuard no_grad;
+    double sum = 0;
+    for (const auto& parameter : training_->task->network().named_parameters())
+      sum += parameter.tensor->sum(at::kDouble).item<double>();  // sync: a check
+    const auto sums = world().gather_strings(fmt::format("{}", sum));
+    return std::count_if(sums.begin(), sums.end(), [&](const std::string& of_rank) { return of_rank != sums[0]; });
+  }
+
   double planned_bytes(const plan::BatchPlan& plan) const {
     const auto parts = subject_->memory_parts(plan);
     return std::accumulate(parts.begin(), parts.end(), 0.0,
@@ -208,6 +230,12 @@ class StepCase final : public BenchCase {
 
   void build() {
     if (training_ != nullptr) return;
+    train::check_memory_fits(
+        {.model = train_options().model,
+         .bytes_of_ranks = std::vector<double>(static_cast<size_t>(world().size()), planned_bytes(plan_)),
+         .parts_of_fullest = subject_->memory_parts(plan_),
+         .hint = "lower --batch-size, or let --find-batch multiple=8 find the largest"},
+        world(), context_.device);
     try {
       if (world().size() == 1) recorder_ = nn::make_work_recorder(train_options().cuda_graphs, context_.device);
       training_ = &subject_->build(plan_, recorder_.get());
@@ -215,8 +243,9 @@ class StepCase final : public BenchCase {
       for (auto micro = static_cast<int64_t>(batches_.size()); micro < plan_.num_micro_batches; ++micro)
         batches_.push_back(
             subject_->make_batch(plan_.micro_batch_size, core::stream_key({seed, rank, static_cast<uint64_t>(micro)})));
-    } catch (const c10::OutOfMemoryError&) {
-      throw_out_of_memory();
+    } catch (const std::exception& error) {
+      if (train::is_out_of_memory(error)) throw_out_of_memory();
+      throw;
     }
   }
 
@@ -230,8 +259,9 @@ class StepCase final : public BenchCase {
       for (const auto& [name, value] : outcome.scalars)
         if (name == "loss") losses_.push_back(value);
       return {.loss = losses_.back(), .grad_norm = gradients.norm};
-    } catch (const c10::OutOfMemoryError&) {
-      throw_out_of_memory();
+    } catch (const std::exception& error) {
+      if (train::is_out_of_memory(error)) throw_out_of_memory();
+      throw;
     }
   }
 
@@ -302,8 +332,12 @@ class StepCase final : public BenchCase {
                                "-n", "1", "--skip-products", "--batch-size"})
         args.emplace_back(word);  // the last of a repeated flag counts; products would be memory beside the step
       args.push_back(std::to_string(samples));
-      return probe_in_child(args, samples, {.memory_bytes = limit_bytes_});
+      BatchProbe probe = probe_in_child(args, samples, {.memory_bytes = limit_bytes_});
+      core::show_progress(
+          fmt::format("--find-batch: {} {}", core::counted(samples, "sample"), probe.fits ? "fit" : "do not fit"));
+      return probe;
     });
+    core::end_progress();
     if (search_.best == 0)
       throw EnvironmentError(
           fmt::format("bench: not even {} samples fit: {}", options().find_multiple, search_.probes.front().reason),

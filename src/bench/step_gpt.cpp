@@ -20,9 +20,7 @@ class GptSteps final : public StepSubject {
   double num_parameters() const override { return static_cast<double>(config::gpt_cost(shape_).parameters); }
 
   config::FlopCount forward() const override {
-    config::FlopCount cost = config::gpt_model(config::gpt_dims(shape_), config::AttentionCount::kCausal);
-    cost.flops /= config::kTrainingPasses;
-    return cost;
+    return config::gpt_forward(config::gpt_dims(shape_), config::AttentionCount::kCausal);
   }
 
   std::vector<std::pair<std::string, double>> memory_parts(const plan::BatchPlan& plan) const override {
@@ -30,6 +28,8 @@ class GptSteps final : public StepSubject {
     return tasks::planned_gpt_memory(options, tasks::train_gpt_layout(options, plan.num_data_ranks), context_.device)
         .parts_of_fullest;
   }
+
+  core::Json facts() const override { return {{"sequence_length", shape_.sequence}}; }
 
   models::Batch make_batch(int64_t num_samples, uint64_t seed) const override {
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -72,6 +72,8 @@ class GptSteps final : public StepSubject {
     add("adam-beta1", *bench.beta1);
     add("adam-beta2", *bench.beta2);
     add("adam-eps", *bench.eps);
+    // Where a loss scale ends in most runs: from Megatron's first one the first dozen steps would have no update.
+    if (bench.precision == "fp16_master") add("initial-loss-scale", 65536);
     if (context_.options.sequence_length) add("seq-length", *context_.options.sequence_length);
     if (bench.grad_sync == "zero1") flags.emplace_back("--use-distributed-optimizer");
     if (bench.fp32_gradients) flags.emplace_back("--accumulate-allreduce-grads-in-fp32");

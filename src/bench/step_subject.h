@@ -20,6 +20,8 @@ class StepSubject {
   virtual double num_parameters() const = 0;
   /// Of one sample and forward pass.
   virtual config::FlopCount forward() const = 0;
+  /// What else a row tells of a step: "sequence_length", ...
+  virtual core::Json facts() const { return core::Json::object(); }
   /// Bytes that a rank must hold by the plan of the training command, by part.
   virtual std::vector<std::pair<std::string, double>> memory_parts(const plan::BatchPlan& plan) const = 0;
   /// The batches of --batches, on the device; none where the flag is not given.

@@ -436,11 +436,25 @@ void check_step_precision(const BenchOptions& o, const std::vector<std::string>&
                      hint);
 }
 
+/// An unknown name may be that of another kind of model, misspelt.
+void check_contrastive_name(const BenchOptions& o) {
+  try {
+    tasks::contrastive_shape_of(o.train);
+  } catch (const UsageError& error) {
+    std::vector<std::string> others = config::classifier_names(), gpts = config::gpt_model_names();
+    others.insert(others.end(), gpts.begin(), gpts.end());
+    const auto nearest = core::nearest_name(o.train.model, others);
+    if (!nearest) throw;
+    throw UsageError(fmt::format("options: --model '{}' is unknown", o.train.model),
+                     fmt::format("did you mean {}?", *nearest));
+  }
+}
+
 void check_step_model(const BenchOptions& o, const core::OptionSet& set) {
   const BenchModel model = bench_model_of(o.train.model);
   if (model != BenchModel::kGpt)
     refuse_flags(o, set, {"seq-length"}, "which is no GPT", "leave it out, or give a GPT (gpt2)");
-  if (model == BenchModel::kContrastive) return;
+  if (model == BenchModel::kContrastive) return check_contrastive_name(o);
   const std::string leave = "leave it out, or give a contrastive model (ViT-B-32)";
   if (model == BenchModel::kClassifier) {
     refuse_flags(o, set,
@@ -458,7 +472,7 @@ void check_step_model(const BenchOptions& o, const core::OptionSet& set) {
   if (o.train.grad_sync == "none")
     throw UsageError("options: '--grad-sync none' with a GPT, expected auto, ddp or zero1", "leave it out");
   check_step_precision(o, {"fp32", "bf16_master", "fp16_master"}, "train gpt",
-                       "bf16_master is --bf16 there, fp16_master --fp16");
+                       "bf16 and bf16_master are --bf16 there, fp16_master is --fp16");
 }
 
 void check_latency(BenchOptions& o, const core::OptionSet& set) {
@@ -524,12 +538,13 @@ void fill_step_defaults(BenchOptions& o, core::OptionSet& set) {
     field = value;
     set.mark_derived(flag, "the model");
   };
-  constexpr double kGptLearningRate = 1e-4;  // `train gpt` asks for one
-  constexpr double kClassifierLearningRate = 0.1, kClassifierDecay = 1e-4;
+  constexpr double kLearningRate = 1e-4, kClassifierDecay = 1e-4;  // small: every step has the same samples
   fill("precision", o.train.precision, "fp32");
-  fill("lr", o.train.lr, is_gpt ? kGptLearningRate : kClassifierLearningRate);
+  if (is_gpt && o.train.precision == "bf16") o.train.precision = "bf16_master";  // as `train gpt` calls it
+  fill("lr", o.train.lr, kLearningRate);
   fill("wd", o.train.wd, is_gpt ? gpt.weight_decay : kClassifierDecay);
   if (!is_gpt) return;
+  fill("batch-size", o.train.micro_batch_size, gpt.micro_batch_size);
   fill("beta1", o.train.beta1, gpt.adam_beta1);
   fill("beta2", o.train.beta2, gpt.adam_beta2);
   fill("eps", o.train.eps, gpt.adam_eps);

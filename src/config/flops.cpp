@@ -177,6 +177,11 @@ FlopCount gpt_model(const GptDims& dims, AttentionCount attention) {
                       dims.query_groups, f, q == h ? "" : fmt::format(" q={}", q), is_full ? "full" : "causal")};
 }
 
+FlopCount gpt_forward(const GptDims& dims, AttentionCount attention) {
+  FlopCount count = gpt_model(dims, attention);
+  return {count.flops / kTrainingPasses, "a third of " + count.formula};
+}
+
 FlopCount resnet50_forward() {
   return {8.18e9,
           "ResNet-50 at 224 px: 4.089 GMAC of convolutions and classifier; bound by memory and input, so images/s say "

@@ -50,6 +50,8 @@ GptDims gpt_dims(const GptShape& shape, int64_t tp = 1);
 
 /// What the model needs, with its query groups and feed-forward width.
 FlopCount gpt_model(const GptDims& dims, AttentionCount attention);
+/// A forward pass of it.
+FlopCount gpt_forward(const GptDims& dims, AttentionCount attention);
 
 /// One forward pass of ResNet-50 at 224 pixels.
 FlopCount resnet50_forward();

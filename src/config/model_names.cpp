@@ -121,8 +121,8 @@ std::optional<FlopCount> forward_by_name(std::string_view text, SampleKind kind,
     if (name.empty() || sequence < 1) return std::nullopt;
     GptShape shape = resolve_gpt_shape(name);
     shape.sequence = sequence;
-    const FlopCount trained = gpt_model(gpt_dims(shape), AttentionCount::kCausal);
-    return FlopCount{trained.flops / kTrainingPasses, fmt::format("{}: {}", name, trained.formula)};
+    const FlopCount forward = gpt_forward(gpt_dims(shape), AttentionCount::kCausal);
+    return FlopCount{forward.flops, fmt::format("{}: {}", name, forward.formula)};
   }
   if (const std::string name = same_name(text, clip_model_names()); !name.empty())
     return clip_forward(resolve_clip_shape(name));

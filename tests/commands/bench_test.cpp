@@ -283,9 +283,11 @@ TEST_F(Bench, StepRefusesFlagsThatTheKindOfModelDoesNotKnow) {
       {{"--model", demo_model(), "--seq-length", "8"}, "leave it out, or give a GPT (gpt2)"},
       {{"--model", "gpt2", "--force-context-length", "8"}, "--seq-length"},
       {{"--model", "gpt2", "--local-loss"}, "--local-loss with --model gpt2"},
-      {{"--model", "gpt2", "--precision", "amp"}, "bf16_master is --bf16 there"},
+      {{"--model", "gpt2", "--precision", "amp"}, "bf16 and bf16_master are --bf16 there"},
       {{"--model", "gpt2", "--seq-length", "4096"}, "4096"},
       {{"--model", "resnet50", "--beta1", "0.8"}, "which SGD trains"},
+      {{"--model", "resnet51"}, "did you mean resnet50?"},
+      {{"--model", "gpt2-xxl"}, "did you mean gpt2-xl?"},
       {{"--model", "resnet50", "--precision", "bf16"}, "`train imagenet` has fp32, amp or amp_bf16"},
   };
   for (auto test : cases) {
@@ -297,7 +299,39 @@ TEST_F(Bench, StepRefusesFlagsThatTheKindOfModelDoesNotKnow) {
   }
 }
 
-TEST_F(Bench, StepOfAGptOverTwoRanksGivesBothTheSameLoss) {
+TEST_F(Bench, StepsUnderALossScaleAreUpdatesAndRight) {
+  const core::TempDir folder;
+  const auto json = document_of({"step", "--model", tiny_gpt(folder), "--batch-size", "2", "--precision", "fp16_master",
+                                 "-n", "4", "-w", "1", "--device", "cpu", "--skip-products"},
+                                "bench_gpt_fp16");
+  const auto& row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("wrong"), 0);
+  EXPECT_EQ(row.at("sequence_length"), 16);
+  EXPECT_NEAR(row.at("tokens_per_s").get<double>(), 16 * row.at("samples_per_s").get<double>(), 1e-6);
+  const std::vector<double> losses = row.at("losses");
+  EXPECT_LT(losses.back(), losses.front());
+}
+
+TEST_F(Bench, OneSampleIsABatchWhoseGradientMayBeNothing) {
+  const auto json = document_of({"step", "--model", demo_model(), "--precision", "fp32", "-n", "1", "-w", "0",
+                                 "--device", "cpu", "--find-batch", "multiple=1", "--find-most", "2"},
+                                "bench_one_sample");
+  EXPECT_EQ(json.at("summary").at("largest_batch"), 2);
+  const auto one = document_of({"step", "--model", demo_model(), "--precision", "fp32", "--batch-size", "1", "-n", "1",
+                                "-w", "0", "--device", "cpu", "--skip-products"},
+                               "bench_one");
+  EXPECT_EQ(one.at("rows").at(0).at("losses").at(0), 0) << "a pair with nothing to be told from";
+  EXPECT_EQ(one.at("rows").at(0).at("wrong"), 0);
+}
+
+TEST_F(Bench, StepsBeyondTheMemoryAreRefusedWithThePlan) {
+  const auto result = bench({"step", "--model", "gpt2", "--batch-size", "20000", "-n", "1", "--device", "cpu"});
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_NE(result.err.find("most of a rank's is"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--find-batch"), std::string::npos) << result.err;
+}
+
+TEST_F(Bench, StepOfAGptOverTwoRanksLeavesThemTheSameParameters) {
   const core::TempDir folder;
   for (const char* sync : {"ddp", "zero1"}) {
     const auto result = launch_bench(2, {"step", "--model", tiny_gpt(folder), "--batch-size", "2", "--grad-sync", sync,

@@ -81,19 +81,17 @@ class GptTrainingTask final : public train::TrainingTask {
 
   train::TaskFacts facts() const override {
     const config::GptCost cost = config::gpt_cost(layout_.shape, layout_.tp());
-    config::FlopCount forward =
-        config::gpt_model(config::gpt_dims(layout_.shape, layout_.tp()), config::AttentionCount::kCausal);
-    forward.flops /= 3;  // the formula counts forward and backward
-    return {.num_parameters = cost.parameters,
-            .model = {{"virtual_stages", layout_.pipe.num_chunks},
-                      {"schedule", std::string(plan::schedule_name(layout_.pipe.kind))}},
-            .identity = gpt_model_facts(layout_.shape),
-            .forward = forward,
-            .sequence_length = layout_.shape.sequence,
-            .is_synthetic = options_.mock_data,
-            .sample_unit = "sequences",
-            .layout = fmt::format("dp={} tp={} pp={}", layout_.dp(), layout_.tp(), layout_.pp()),
-            .has_epochs = false};
+    return {
+        .num_parameters = cost.parameters,
+        .model = {{"virtual_stages", layout_.pipe.num_chunks},
+                  {"schedule", std::string(plan::schedule_name(layout_.pipe.kind))}},
+        .identity = gpt_model_facts(layout_.shape),
+        .forward = config::gpt_forward(config::gpt_dims(layout_.shape, layout_.tp()), config::AttentionCount::kCausal),
+        .sequence_length = layout_.shape.sequence,
+        .is_synthetic = options_.mock_data,
+        .sample_unit = "sequences",
+        .layout = fmt::format("dp={} tp={} pp={}", layout_.dp(), layout_.tp(), layout_.pp()),
+        .has_epochs = false};
   }
 
   train::Snapshot find_snapshot() override {
