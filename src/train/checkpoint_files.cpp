@@ -5,6 +5,7 @@
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -106,12 +107,16 @@ std::vector<std::string> files_named(const checkpoint::CheckpointManifest& manif
 
 }  // namespace
 
-void require_whole(const std::filesystem::path& folder, bool with_optimizer, const checkpoint::VerifyFunction& verify) {
-  checkpoint::CheckpointManifest manifest = checkpoint::read_manifest(folder);
-  if (!with_optimizer)
+checkpoint::VerifyFunction of_model(checkpoint::VerifyFunction verify) {
+  return [verify = std::move(verify)](const std::filesystem::path& folder, checkpoint::CheckpointManifest manifest) {
     std::erase_if(manifest.files,
                   [](const checkpoint::CheckpointFile& file) { return !core::starts_with(file.name, "model"); });
-  const auto check = verify(folder, manifest);
+    return verify(folder, manifest);
+  };
+}
+
+void require_whole(const std::filesystem::path& folder, const checkpoint::VerifyFunction& verify) {
+  const auto check = verify(folder, checkpoint::read_manifest(folder));
   if (!check.problems.empty())
     throw CheckpointError(
         fmt::format("train: checkpoint '{}' {}: {}", folder.string(),

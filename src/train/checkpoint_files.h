@@ -15,10 +15,11 @@ namespace lockstep::train {
 /// The ranks hold different things: each writes its own, and each reads what it needs.
 bool is_in_parts(const CheckpointState& state);
 
-/// CheckpointError that names the files of a checkpoint that are not what its manifest says, by size and hash. Without
-/// the optimiser those of the model alone are looked at: it may have been copied without it.
-void require_whole(const std::filesystem::path& folder, bool with_optimizer,
-                   const checkpoint::VerifyFunction& verify = checkpoint::verify_hashes);
+/// The same test of the files of the model alone: a checkpoint may have been copied without the others.
+checkpoint::VerifyFunction of_model(checkpoint::VerifyFunction verify);
+
+/// CheckpointError that names the files of a checkpoint that are not what its manifest says, as `verify` finds.
+void require_whole(const std::filesystem::path& folder, const checkpoint::VerifyFunction& verify);
 
 /// Names of the files of the model and of the optimiser in a checkpoint.
 std::vector<std::string> model_files(const checkpoint::CheckpointManifest& manifest);

@@ -1,8 +1,5 @@
 #include "train/checkpointer.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
-
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -19,71 +16,12 @@
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpointer_writer.h"
-#include "train/tensor_part.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
-namespace {
-
-/// Of what all ranks hold alike.
-void broadcast_all(const std::vector<at::Tensor>& tensors, comm::Comm& world) {
-  const c10::NoGradGuard no_grad;
-  for (const at::Tensor& tensor : tensors)
-    if (tensor.numel() > 0) world.broadcast(tensor.detach(), 0).wait();
-}
-
-std::vector<at::Tensor> model_tensors(const CheckpointState& state) {
-  std::vector<at::Tensor> out;
-  for (const auto& [name, tensor] : state.tensors) out.push_back(*tensor);
-  return out;
-}
-
-constexpr const char* kCaller = "caller";  // beside what the Checkpointer itself keeps
-
-/// What all ranks must know of a checkpoint.
-core::Json head_of(const checkpoint::CheckpointManifest& manifest) {
-  return {{"step", manifest.step},
-          {"epoch", manifest.epoch},
-          {"samples_seen", manifest.samples_seen},
-          {"data", manifest.data_position},
-          {"extra", manifest.extra},
-          {"caller", callers_extra(manifest)},
-          {"model_files", model_files(manifest)},
-          {"optimizer_files", optimizer_files(manifest)}};
-}
-
-/// Since which attempt the run of a checkpoint goes on without a break.
-int first_attempt_of(const core::Json& extra) {
-  const int64_t attempt = extra.contains(kFirstAttemptKey) ? whole_number(extra.at(kFirstAttemptKey)) : 1;
-  if (!std::in_range<int>(attempt)) throw CheckpointError(fmt::format("train: {}={}", kFirstAttemptKey, attempt));
-  return static_cast<int>(attempt);
-}
-
-optim::LossScalerState scaler_state_of(const core::Json& said, const fs::path& folder) {
-  try {
-    return {
-        .scale = said.at("scale"),
-        .growth_tracker = whole_number(said.at("growth_tracker")),
-        .hysteresis_tracker = said.contains("hysteresis_tracker") ? whole_number(said.at("hysteresis_tracker")) : 1};
-  } catch (const core::Json::exception& error) {
-    throw CheckpointError(
-        fmt::format("train: checkpoint '{}' does not say the loss scale: {}", folder.string(), error.what()));
-  }
-}
-
-RestoredCheckpoint restored_from(const fs::path& folder, const core::Json& head) {
-  return {.folder = folder,
-          .position = {.step = head.at("step"),
-                       .epoch = head.at("epoch"),
-                       .samples_seen = head.at("samples_seen"),
-                       .data = head.at("data"),
-                       .extra = head.at("caller")}};
-}
-
-}  // namespace
 
 Checkpointer::Checkpointer(const CheckpointerConfig& config, const CheckpointState& state, comm::Comm& world)
-    : config_(config), state_(state), world_(world) {
+    : config_(config), state_(state), world_(world), reader_(state, world, config.waits) {
   const auto claimed = decide_on_rank_zero(world_, [&] {
     fs::create_directories(config_.run_folder / "checkpoints");
     return fmt::format("{}",
@@ -174,7 +112,7 @@ bool Checkpointer::save(const CheckpointPosition& position) {
   manifest.created_s = core::unix_seconds();
   manifest.code_version = config_.code_version;
   manifest.data_position = position.data;
-  manifest.extra = {{kCaller, position.extra}, {kFirstAttemptKey, first_attempt_}};
+  manifest.extra = {{kCallersExtraKey, position.extra}, {kFirstAttemptKey, first_attempt_}};
   if (state_.scaler != nullptr) {
     const auto scaler = state_.scaler->state();
     manifest.extra["loss_scaler"] = {{"scale", scaler.scale},
@@ -200,55 +138,25 @@ void Checkpointer::remove_superfluous() {
   }
 }
 
-core::Json callers_extra(const checkpoint::CheckpointManifest& manifest) {
-  return manifest.extra.value(kCaller, core::Json::object());
-}
-
 bool ends_epoch(const checkpoint::CheckpointManifest& manifest) {
   const core::Json facts = callers_extra(manifest);
   const auto steps = facts.find("steps_per_epoch");
   return steps != facts.end() && manifest.epoch > 0 && manifest.step == manifest.epoch * steps->get<int64_t>();
 }
 
-/// One of `replicas`, which hold the same, reads for all of them; nullptr: each rank reads.
-static bool reads_for(comm::Comm* replicas) { return replicas == nullptr || replicas->rank() == 0; }
-
-/// Those of which this rank reads at least half: in memory they take no more than twice what it reads.
-std::set<std::string> Checkpointer::files_to_keep(const checkpoint::CheckpointManifest& manifest) const {
-  constexpr double kLeastShare = 0.5;
-  const PartsIndex parts = PartsIndex::of_manifest(manifest.extra);
-  std::set<std::string> names;
-  const auto add = [&](const FileParts& wanted, const std::vector<std::string>& files) {
-    for (const auto& [name, share] : parts.shares_of(wanted, files))
-      if (share >= kLeastShare) names.insert(name);
-  };
-  if (state_.layout.holds_part ? reads_for(state_.replicas) : world_.rank() == 0)
-    add(model_parts(state_), model_files(manifest));
-  if (reads_for(state_.shards == nullptr ? state_.replicas : nullptr))
-    add(optimizer_parts(state_), optimizer_files(manifest));
-  return names;
-}
-
 std::optional<RestoredCheckpoint> Checkpointer::restore_latest() {
-  HeldFiles held;
-  const KeptFiles kept{.choose = [&](const auto& manifest) { return files_to_keep(manifest); }, .held = held};
-  const auto chosen = decide_on_checkpoints(
-      world_, is_in_parts(state_), config_.waits,
-      [&](const checkpoint::VerifyFunction& verify) -> std::string {
-        const auto choice = checkpoint::choose_latest(config_.run_folder, verify);
-        for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
-        if (!choice.chosen && !choice.skipped.empty())
-          throw CheckpointError(
-              fmt::format("train: none of the {} checkpoints in '{}' is whole", choice.skipped.size(),
-                          (config_.run_folder / "checkpoints").string()),
-              "the warnings above say what is wrong with each; start a run of another name to begin anew");
-        if (choice.chosen && !choice.skipped.empty())
-          core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
-        return choice.chosen ? choice.chosen->folder.string() : "";
-      },
-      &kept);
-  if (chosen.empty()) return std::nullopt;
-  return load(chosen, held);
+  return continued(reader_.take([&](const checkpoint::VerifyFunction& verify) -> std::string {
+    const auto choice = checkpoint::choose_latest(config_.run_folder, verify);
+    for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint passed over: {}", reason);
+    if (!choice.chosen && !choice.skipped.empty())
+      throw CheckpointError(
+          fmt::format("train: none of the {} checkpoints in '{}' is whole", choice.skipped.size(),
+                      (config_.run_folder / "checkpoints").string()),
+          "the warnings above say what is wrong with each; start a run of another name to begin anew");
+    if (choice.chosen && !choice.skipped.empty())
+      core::log_warning("train: falling back to '{}'", choice.chosen->folder.string());
+    return choice.chosen ? choice.chosen->folder.string() : "";
+  }));
 }
 
 /// What to give instead of `folder`, which is no checkpoint; perhaps it is a run.
@@ -262,78 +170,32 @@ static std::string hint_of_no_checkpoint(const fs::path& folder) {
 }
 
 RestoredCheckpoint Checkpointer::restore(const fs::path& folder) {
-  HeldFiles held;
-  const KeptFiles kept{.choose = [&](const auto& manifest) { return files_to_keep(manifest); }, .held = held};
-  decide_on_checkpoints(
-      world_, is_in_parts(state_), config_.waits,
-      [&](const checkpoint::VerifyFunction& verify) -> std::string {
-        if (!checkpoint::is_there(folder / checkpoint::kManifestName))
-          throw CheckpointError(
-              fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
-                          checkpoint::is_there(folder) ? fmt::format("it has no {}", checkpoint::kManifestName)
-                                                       : "it does not exist"),
-              hint_of_no_checkpoint(folder));
-        require_whole(folder, /*with_optimizer=*/true, verify);
-        return "";
-      },
-      &kept);
-  return load(folder, held);
+  return restore_chosen([&](const checkpoint::VerifyFunction& verify) {
+    if (!checkpoint::is_there(folder / checkpoint::kManifestName))
+      throw CheckpointError(
+          fmt::format("train: '{}' is no checkpoint: {}", folder.string(),
+                      checkpoint::is_there(folder) ? fmt::format("it has no {}", checkpoint::kManifestName)
+                                                   : "it does not exist"),
+          hint_of_no_checkpoint(folder));
+    require_whole(folder, verify);
+    return folder.string();
+  });
 }
 
-/// See reads_for(). Collective over all ranks.
-ReadCounts Checkpointer::read_once(comm::Comm* replicas, const std::vector<at::Tensor>& tensors,
-                                   const std::function<ReadCounts()>& read) {
-  ReadCounts counts;
-  succeed_together(
-      world_,
-      [&] {
-        if (reads_for(replicas)) counts = read();
-      },
-      config_.waits.for_all);
-  if (replicas != nullptr && replicas->size() > 1) broadcast_all(tensors, *replicas);
-  return counts;
+RestoredCheckpoint Checkpointer::restore_chosen(const ChooseFunction& choose) {
+  const auto restored = continued(reader_.take(choose));
+  LOCKSTEP_CHECK(restored.has_value(), "no checkpoint was chosen");
+  return *restored;
 }
 
-RestoredCheckpoint Checkpointer::load(const fs::path& folder) { return load(folder, {}); }
+RestoredCheckpoint Checkpointer::load(const fs::path& folder) { return *continued(reader_.load(folder)); }
 
-RestoredCheckpoint Checkpointer::load(const fs::path& folder, const HeldFiles& held) {
-  ReadCounts counts = held.counts();
-  const auto read_head = [&] {
-    const auto manifest = checkpoint::read_manifest(folder);
-    const PartsIndex parts = PartsIndex::of_manifest(manifest.extra);
-    if (!state_.layout.holds_part)
-      counts.add(read_model({.folder = folder, .files = model_files(manifest), .parts = parts, .held = &held}, state_));
-    if (!is_in_parts(state_))
-      counts.add(read_optimizer({.folder = folder, .files = optimizer_files(manifest), .parts = parts, .held = &held},
-                                state_));
-    return head_of(manifest).dump();
-  };
-  const auto head = decide_on_rank_zero(world_, read_head, config_.waits.for_rank_zero);
-  const auto parsed = core::parse_json(head, folder.string());
-  const PartsIndex parts = PartsIndex::of_manifest(parsed.at("extra"));
+/// What is saved from here on goes on without a break from a checkpoint of this run.
+std::optional<RestoredCheckpoint> Checkpointer::continued(std::optional<RestoredCheckpoint> restored) {
   std::error_code failure;
-  if (fs::equivalent(folder.parent_path(), config_.run_folder / "checkpoints", failure))
-    first_attempt_ = first_attempt_of(parsed.at("extra"));
-  if (!state_.layout.holds_part) broadcast_all(model_tensors(state_), world_);
-  const StoredIn model{.folder = folder, .files = parsed.at("model_files"), .parts = parts, .held = &held};
-  const StoredIn optimizer{.folder = folder, .files = parsed.at("optimizer_files"), .parts = parts, .held = &held};
-  if (state_.layout.holds_part)
-    counts.add(read_once(state_.replicas, model_tensors(state_), [&] { return read_model(model, state_); }));
-  if (is_in_parts(state_))
-    counts.add(read_once(state_.shards == nullptr ? state_.replicas : nullptr, optimizer_tensors(state_),
-                         [&] { return read_optimizer(optimizer, state_); }));
-  else
-    broadcast_all(optimizer_tensors(state_), world_);
-  if (state_.scaler != nullptr && parsed.at("extra").contains("loss_scaler"))
-    state_.scaler->load_state(scaler_state_of(parsed.at("extra").at("loss_scaler"), folder));
-  RestoredCheckpoint restored = restored_from(folder, parsed);
-  restored.read = counts;
+  if (restored && fs::equivalent(restored->folder.parent_path(), config_.run_folder / "checkpoints", failure))
+    first_attempt_ = restored->first_attempt;
   return restored;
-}
-
-RestoredCheckpoint Checkpointer::read_position(const fs::path& folder) {
-  const auto head = decide_on_rank_zero(world_, [&] { return head_of(checkpoint::read_manifest(folder)).dump(); });
-  return restored_from(folder, core::parse_json(head, folder.string()));
 }
 
 }  // namespace lockstep::train

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "checkpoint/manifest.h"
 #include "comm/comm.h"
 #include "core/json.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint_reader.h"
 #include "train/checkpoint_state.h"
 #include "train/shared_hashing.h"
 
@@ -37,26 +36,8 @@ struct CheckpointerConfig {
   LongWaits waits = {};  ///< While checkpoints are written, tested and read.
 };
 
-/// Where a run stands between two steps. All random numbers are functions of seed and step, so there is no random
-/// state.
-struct CheckpointPosition {
-  int64_t step = 0;   ///< Optimiser steps done.
-  int64_t epoch = 0;  ///< Epochs completed.
-  int64_t samples_seen = 0;
-  core::Json data;   ///< Of the loader, joined over the ranks.
-  core::Json extra;  ///< Whatever else the caller wants back.
-};
-
-/// CheckpointPosition::extra of a checkpoint.
-core::Json callers_extra(const checkpoint::CheckpointManifest& manifest);
 /// Whether an epoch ends with the checkpoint's step; false for tasks without epochs.
 bool ends_epoch(const checkpoint::CheckpointManifest& manifest);
-
-struct RestoredCheckpoint {
-  std::filesystem::path folder;
-  CheckpointPosition position;
-  ReadCounts read = {};  ///< By this rank, of this checkpoint, tests included.
-};
 
 /// Writes and reads <run>/checkpoints/step-<n>.a<attempt>/{model,optimizer}*.safetensors and manifest.json.
 ///
@@ -87,10 +68,10 @@ class Checkpointer {
   std::optional<RestoredCheckpoint> restore_latest();
   /// A particular checkpoint folder; CheckpointError when it is damaged or of another model.
   RestoredCheckpoint restore(const std::filesystem::path& folder);
-  /// The same of one whose files have just been verified.
+  /// The one that `choose` names, which must name one.
+  RestoredCheckpoint restore_chosen(const ChooseFunction& choose);
+  /// One whose files have just been verified.
   RestoredCheckpoint load(const std::filesystem::path& folder);
-  /// Where the run stood, and nothing of its state.
-  RestoredCheckpoint read_position(const std::filesystem::path& folder);
 
   /// Warns where the file system has no room for what will be saved. Collective.
   void warn_without_room() const;
@@ -100,14 +81,12 @@ class Checkpointer {
  private:
   void check_shared_folder() const;
   std::vector<std::pair<std::string, int>> files_of_others() const;
-  std::set<std::string> files_to_keep(const checkpoint::CheckpointManifest& manifest) const;
-  RestoredCheckpoint load(const std::filesystem::path& folder, const HeldFiles& held);
-  ReadCounts read_once(comm::Comm* replicas, const std::vector<at::Tensor>& tensors,
-                       const std::function<ReadCounts()>& read);
+  std::optional<RestoredCheckpoint> continued(std::optional<RestoredCheckpoint> restored);
 
   CheckpointerConfig config_;
   CheckpointState state_;
   comm::Comm& world_;
+  CheckpointReader reader_;
   int attempt_ = 0;
   int first_attempt_ = 1;                     // since which the run goes on without a break; see kFirstAttemptKey
   std::unique_ptr<CheckpointWriter> writer_;  // of ranks that write

@@ -20,6 +20,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr const char* kSameModel = "--load takes runs of the same model";
+
 /// UsageError for a fact that a checkpoint was written with another value of.
 void require_same(const core::Json& facts, const core::Json& written, const std::string& hint) {
   if (const auto key = differing_fact(facts, written)) {
@@ -105,8 +107,7 @@ void RunCheckpoints::check_model(const Snapshot& snapshot) {
     if (run_.folder.has_checkpoint) facts["precision"] = run_.facts().precision;
     if (const auto manifest = starting_manifest(snapshot))
       require_same(facts, callers_extra(*manifest),
-                   run_.folder.has_checkpoint ? "resume with the options of the run's params.txt"
-                                              : "--load takes runs of the same model");
+                   run_.folder.has_checkpoint ? "resume with the options of the run's params.txt" : kSameModel);
     return std::string();
   });
 }
@@ -164,7 +165,7 @@ TrainerPosition RunCheckpoints::restore(const Training& training, const Snapshot
   if (!restored) {
     if (run_.folder.is_resume && run_.facts().needs_checkpoint) throw_needed_checkpoint(run_.folder);
     if (run_.folder.is_resume && run_.ranks.is_first()) say_fresh_start();
-    return start(snapshot);
+    return start(training, snapshot);
   }
   if (run_.ranks.is_first() && steps_per_epoch > 0)
     core::log_info("continuing after step {} from {}", restored->position.step, restored->folder.string());
@@ -204,15 +205,20 @@ RestoredCheckpoint RunCheckpoints::import_openclip(const Training& training) {
   return restored;
 }
 
-TrainerPosition RunCheckpoints::start(const Snapshot& snapshot) {
-  if (snapshot.folder.empty() || snapshot.use == SnapshotUse::kWeights) return {};
-  const auto restored = snapshot.use == SnapshotUse::kAll ? checkpointer_->load(snapshot.folder)
-                                                          : checkpointer_->read_position(snapshot.folder);
+TrainerPosition RunCheckpoints::start(const Training& training, const Snapshot& snapshot) {
+  if (snapshot.folder.empty()) return {};
+  const auto restored =
+      snapshot.use == SnapshotUse::kAll ? checkpointer_->restore_chosen(snapshot.choose) : training.weights_from;
+  LOCKSTEP_CHECK(restored.has_value(), "weights of '{}' were not taken", snapshot.folder.string());
+  require_same(run_.task.identity, restored->position.extra,
+               kSameModel);  // perhaps it is not the one that was looked at
+  if (snapshot.use == SnapshotUse::kWeights) return {};
   if (run_.ranks.is_first())
-    core::log_info("starting from {}, after step {} and {} samples", restored.folder.string(), restored.position.step,
-                   restored.position.samples_seen);
-  return {
-      .step = restored.position.step, .samples_seen = restored.position.samples_seen, .data = restored.position.data};
+    core::log_info("starting from {}, after step {} and {} samples", restored->folder.string(), restored->position.step,
+                   restored->position.samples_seen);
+  return {.step = restored->position.step,
+          .samples_seen = restored->position.samples_seen,
+          .data = restored->position.data};
 }
 
 /// What must not change when a run is resumed: it fixes the meaning of a step.

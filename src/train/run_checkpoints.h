@@ -50,7 +50,7 @@ class RunCheckpoints {
  private:
   std::optional<checkpoint::CheckpointManifest> starting_manifest(const Snapshot& snapshot) const;
   /// From a snapshot of another run, which may have had another global batch, or from nothing.
-  TrainerPosition start(const Snapshot& snapshot);
+  TrainerPosition start(const Training& training, const Snapshot& snapshot);
   /// From the file of OpenCLIP that --resume names.
   RestoredCheckpoint import_openclip(const Training& training);
   core::Json resume_facts() const;

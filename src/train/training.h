@@ -63,6 +63,8 @@ struct Training {
   LearningRate learning_rate;       ///< Of a training run.
   NormShare norm;
   TensorLayout layout;
+  /// Where its weights come from, if that is TrainingHooks::snapshot and nothing more is taken of it.
+  std::optional<RestoredCheckpoint> weights_from;
 
   /// See update_parameters: with the gradients that the runner left.
   optim::GradSummary update(double lr, double grad_clip_norm) {
@@ -83,8 +85,9 @@ enum class SnapshotUse { kAll, kWeightsAndPosition, kWeights };
 
 /// The checkpoint of another run that a new one begins with.
 struct Snapshot {
-  std::filesystem::path folder = {};  ///< Its files are as its manifest says. Empty: there is none.
+  std::filesystem::path folder = {};  ///< By manifests and sizes of files. Empty: there is none.
   SnapshotUse use = SnapshotUse::kAll;
+  ChooseFunction choose = {};  ///< By the files themselves: perhaps another one.
 };
 
 /// What a run adds to the steps it builds.

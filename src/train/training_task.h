@@ -48,7 +48,7 @@ class TrainingTask {
   /// before hours of training go by. Steps of one epoch; 0 steps: there are no training data, the run only evaluates.
   /// Collective.
   virtual data::EpochSize open_data() = 0;
-  /// What a new run begins with, where it begins with another one's checkpoint: found and verified. Collective.
+  /// What a new run begins with, where it begins with another one's checkpoint. Collective.
   virtual Snapshot find_snapshot() { return {}; }
   /// Network, loss, gradients, optimiser: called once, after open_data. Collective.
   virtual Training& build_training(const TrainingHooks& hooks) = 0;

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 fs::path checkpoint_folder(const fs::path& named) {
   if (fs::exists(named / checkpoint::kManifestName)) {
-    require_whole(named, /*with_optimizer=*/false);
+    require_whole(named, of_model(checkpoint::verify_hashes));
     return named;
   }
   const auto choice = checkpoint::choose_latest(named);

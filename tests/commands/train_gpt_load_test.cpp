@@ -165,11 +165,19 @@ TEST_F(TrainGptLoad, DamageIsFoundByHashesAndTheFileNamed) {
   ASSERT_EQ(back.exit_code, 0) << back.err;
   EXPECT_NE(back.err.find("passed over: "), std::string::npos) << back.err;
   EXPECT_NE(back.err.find("after step 3"), std::string::npos) << back.err;
+  const auto weights = train_on(
+      2, "weights", {"--load", run("base"), "--no-load-optim", "--train-iters", "4", "--use-distributed-optimizer"});
+  ASSERT_EQ(weights.exit_code, 0) << weights.err;
+  EXPECT_NE(weights.err.find("passed over: "), std::string::npos) << weights.err;
+  EXPECT_NE(weights.err.find("after step 3"), std::string::npos) << weights.err;
 
   damage(older / "optimizer.safetensors");
   expect_damage(train("of-older", {"--load", older.string()}), "optimizer.safetensors");
-  ASSERT_EQ(train("tuned", {"--load", older.string(), "--finetune", "--train-iters", "2"}).exit_code, 0)
-      << "the optimiser's files are not read";
+  for (const std::string& load : {older.string(), run("base")})
+    ASSERT_EQ(train("tuned-" + fs::path(load).filename().string(), {"--load", load, "--finetune", "--train-iters", "2"})
+                  .exit_code,
+              0)
+        << "the optimiser's files are not read";
   expect_damage(train("of-run", {"--load", run("base")}), "model.safetensors");
   expect_damage(run_lockstep({"infer", "generate", "--device", "cpu", "--threads", "1", "--pretrained", run("base"),
                               "--prompt", "5"}),

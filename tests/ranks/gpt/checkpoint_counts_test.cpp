@@ -319,6 +319,83 @@ TEST(CheckpointCounts, PartsOfTheModelAreReadOnce) {
   }
 }
 
+/// A new run that begins with a checkpoint of another one, on the mesh that wrote it.
+struct BegunRun {
+  std::vector<train::ReadCounts> reads;  ///< Of the ranks, in any order.
+  std::vector<double> losses;            ///< Of step `step`, on each rank.
+  int64_t step = -1;
+};
+
+BegunRun begin_from(const ScaleCase& scale, const std::filesystem::path& load, train::SnapshotUse use) {
+  tasks::GptOptions options = options_for(scale);
+  options.load = load.string();
+  options.finetune = use == train::SnapshotUse::kWeights;
+  options.no_load_optim = use == train::SnapshotUse::kWeightsAndPosition;
+  const plan::GptLayout layout = tasks::train_gpt_layout(options, scale.mesh.num_ranks());
+  const core::TempDir own;
+  BegunRun run;
+  std::mutex mutex;
+  run_mesh_groups(layout.mesh, [&](comm::MeshGroups& groups) {
+    const train::Snapshot snapshot = tasks::find_gpt_snapshot(options, groups.world);
+    tasks::GptTraining training = tasks::build_gpt_training(options, layout, groups, at::kCPU, {.snapshot = snapshot});
+    std::optional<train::RestoredCheckpoint> taken = training.weights_from;
+    if (use == train::SnapshotUse::kAll) {
+      EXPECT_FALSE(taken) << "nothing is read that is restored later";
+      train::Checkpointer checkpointer({.run_folder = own.path(), .code_version = "test", .who = {}},
+                                       train::checkpoint_state(training), groups.world);
+      taken = checkpointer.restore_chosen(snapshot.choose);
+    }
+    const int64_t step = taken.value().position.step;
+    std::vector<models::Batch> batches;
+    for (int64_t micro = 0; micro < layout.batch.num_micro_batches; ++micro)
+      batches.push_back(batch_of_step(step, (micro * layout.dp() + groups.mesh.point().dp) * scale.micro_size,
+                                      scale.micro_size, layout.shape.sequence));
+    const double loss = training.runner->run(batches, static_cast<uint64_t>(step)).scalars.at(0).second.item<double>();
+    const std::lock_guard lock(mutex);
+    run.reads.push_back(taken->read);
+    run.losses.push_back(loss);
+    run.step = step;
+  });
+  return run;
+}
+
+/// The same for --load as for a run that goes on. Weights alone are read without opening what the optimiser left.
+TEST(CheckpointCounts, ANewRunReadsTheCheckpointOfAnotherOnce) {
+  ScaleCase data{.mesh = {}, .global_batch = 8}, stages = data, tensors = data;
+  data.mesh = {.dp = 4, .is_sharded = true};
+  stages.mesh = {.pp = 2, .dp = 2, .is_tied = false, .is_sharded = true};
+  tensors.mesh = {.tp = 2, .dp = 2, .is_tied = false, .is_sharded = true};
+  for (const ScaleCase& scale : {data, stages, tensors}) {
+    SCOPED_TRACE(scale.mesh.name());
+    const core::TempDir dir;
+    const RunTrace whole = train_on(scale, dir.path(), 6, 3);
+    ASSERT_LT(whole.losses.back(), 0.99 * whole.losses.front()) << "nothing is learnt";
+    const auto entry = checkpoint::list_checkpoints(dir.path()).at(0);
+    checkpoint::CheckpointManifest all = entry.manifest.value(), model = all;
+    std::erase_if(model.files, [](const auto& file) { return !core::starts_with(file.name, "model"); });
+    ASSERT_GE(all.files.size(), model.files.size() + 2) << "each rank has a part of the optimiser";
+    for (const auto use :
+         {train::SnapshotUse::kAll, train::SnapshotUse::kWeightsAndPosition, train::SnapshotUse::kWeights}) {
+      SCOPED_TRACE(static_cast<int>(use));
+      const checkpoint::CheckpointManifest& taken = use == train::SnapshotUse::kAll ? all : model;
+      const BegunRun run = begin_from(scale, dir.path(), use);
+      ASSERT_EQ(std::ssize(run.reads), scale.mesh.num_ranks());
+      EXPECT_EQ(run.step, 3);
+      for (const double loss : run.losses) EXPECT_NEAR(loss, whole.losses[3], 2e-5 * whole.losses[3]);
+      train::ReadCounts total;
+      for (const train::ReadCounts& read : run.reads) total.add(read);
+      // What tensor ranks hold alike lies with the first, where the other opens its files beside its own.
+      const int64_t more = scale.mesh.tp == 1 ? 0 : std::ssize(taken.files) / 2;
+      EXPECT_EQ(total.num_files, std::ssize(taken.files) + more);
+      if (more == 0) {
+        EXPECT_EQ(total.num_bytes, bytes_of_files(taken)) << "each byte once";
+      } else {
+        EXPECT_LE(total.num_bytes, bytes_of_files(taken) + more * longest_header_in(entry) + whole.model_bytes / 10);
+      }
+    }
+  }
+}
+
 /// A table of 48 rows at one tensor rank has 64 at four, of which the last rank has padding alone; and a tied copy of
 /// it is in no file of its stage.
 TEST(CheckpointCounts, RowsOfPaddingAloneAreReadAsSuch) {

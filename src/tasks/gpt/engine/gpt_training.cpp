@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "checkpoint/manifest.h"
@@ -21,9 +22,9 @@
 #include "tasks/gpt/front/gpt_plan.h"
 #include "train/agree.h"
 #include "train/checkpoint_files.h"
+#include "train/checkpoint_reader.h"
 #include "train/grad_sync_choice.h"
 #include "train/recorded_step.h"
-#include "train/shared_hashing.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -197,34 +198,42 @@ void load_foreign_weights(models::GptTask& task, const std::filesystem::path& lo
   for (int64_t chunk = 0; chunk < task.num_chunks(); ++chunk) models::load_gpt_weights(task.chunk(chunk), weights);
 }
 
-/// --load, as far as it is weights alone. Collective.
-void load_weights(const GptOptions& options, const train::TrainingHooks& hooks, const GptTraining& training,
-                  comm::Comm& world) {
+/// --load, as far as it is weights alone: what they were taken of, if that is a checkpoint of lockstep. Collective.
+std::optional<train::RestoredCheckpoint> load_weights(const GptOptions& options, const train::TrainingHooks& hooks,
+                                                      const GptTraining& training, comm::Comm& world) {
   const train::Snapshot& snapshot = hooks.snapshot;
-  if (options.load.empty() || hooks.is_restored ||
-      (!snapshot.folder.empty() && snapshot.use == train::SnapshotUse::kAll))
-    return;  // the Checkpointer restores all of it
-  const auto load = [&] {
-    if (snapshot.folder.empty()) return load_foreign_weights(*training.stage, options.load);
-    train::read_model_of(snapshot.folder,
-                         {.tensors = training.task->network().named_parameters(), .layout = training.layout});
-  };
-  train::succeed_together(world, load, hooks.waits.for_all);
+  if (options.load.empty() || hooks.is_restored) return std::nullopt;  // the Checkpointer restores all of it
+  if (snapshot.folder.empty()) {
+    train::succeed_together(
+        world, [&] { load_foreign_weights(*training.stage, options.load); }, hooks.waits.for_all);
+    return std::nullopt;
+  }
+  if (snapshot.use == train::SnapshotUse::kAll) return std::nullopt;  // so it does then
+  const train::CheckpointReader reader({.tensors = training.task->network().named_parameters(),
+                                        .layout = training.layout,
+                                        .replicas = training.data_axis},
+                                       world, hooks.waits);
+  return reader.take(snapshot.choose);
 }
 
-/// The folder of a checkpoint; "" where --load is no such thing.
-std::string choose_snapshot(const GptOptions& options, const checkpoint::VerifyFunction& verify) {
+struct SnapshotChoice {
+  std::string folder{};  ///< "": --load is no such thing.
+  std::vector<std::string> passed_over{};
+};
+
+/// The checkpoint of --load.
+SnapshotChoice choose_snapshot(const GptOptions& options, const checkpoint::VerifyFunction& verify) {
   const std::filesystem::path load = options.load;
   const bool is_checkpoint = std::filesystem::exists(load / checkpoint::kManifestName);
-  if (load.empty()) return "";
+  if (load.empty()) return {};
   const auto is_run = [&] {  // or a copy of its folder checkpoints/
     return std::filesystem::exists(load / "checkpoints") ||
            (std::filesystem::is_directory(load) && !checkpoint::list_checkpoints(load).empty());
   };
-  if (!is_checkpoint && !is_run()) return "";
+  if (!is_checkpoint && !is_run()) return {};
   const auto whole = [&](const std::filesystem::path& folder) {
-    train::require_whole(folder, /*with_optimizer=*/!options.finetune && !options.no_load_optim, verify);
-    return folder.string();
+    train::require_whole(folder, verify);
+    return SnapshotChoice{.folder = folder.string()};
   };
   if (is_checkpoint) return whole(load);
   if (options.ckpt_step) {
@@ -235,11 +244,21 @@ std::string choose_snapshot(const GptOptions& options, const checkpoint::VerifyF
         "leave --ckpt-step out for the newest");
   }
   const auto choice = checkpoint::choose_latest(load, verify);
-  for (const auto& reason : choice.skipped) core::log_warning("train: checkpoint of --load passed over: {}", reason);
   if (!choice.chosen)
     throw CheckpointError(fmt::format("train: --load '{}' has no whole checkpoint{}", load.string(),
                                       choice.skipped.empty() ? "" : ": " + choice.skipped.front()));
-  return choice.chosen->folder.string();
+  return {.folder = choice.chosen->folder.string(), .passed_over = choice.skipped};
+}
+
+/// By the files themselves, and with a word on those that are passed over.
+std::string choose_whole_snapshot(const GptOptions& options, const checkpoint::VerifyFunction& verify) {
+  const SnapshotChoice choice = choose_snapshot(options, verify);
+  for (const auto& reason : choice.passed_over)
+    core::log_warning("train: checkpoint of --load passed over: {}", reason);
+  if (choice.folder.empty())
+    throw CheckpointError(
+        fmt::format("train: the checkpoint of --load '{}' is gone since this run began", options.load));
+  return choice.folder;
 }
 
 }  // namespace
@@ -261,15 +280,21 @@ core::Json gpt_model_facts(const config::GptShape& shape) {
   return facts;
 }
 
-train::Snapshot find_gpt_snapshot(const GptOptions& options, bool is_in_parts, comm::World& world) {
-  const train::LongWaits waits{.for_rank_zero = [&] { world.wait_for_rank_zero("it tests the files of --load"); },
-                               .for_all = [&] { world.wait_for_all("they test the files of --load"); }};
-  return {.folder = train::decide_on_checkpoints(
-              world.comm(), is_in_parts, waits,
-              [&](const checkpoint::VerifyFunction& verify) { return choose_snapshot(options, verify); }),
-          .use = options.finetune        ? train::SnapshotUse::kWeights
-                 : options.no_load_optim ? train::SnapshotUse::kWeightsAndPosition
-                                         : train::SnapshotUse::kAll};
+train::Snapshot find_gpt_snapshot(const GptOptions& options, comm::Comm& world) {
+  const auto use = options.finetune        ? train::SnapshotUse::kWeights
+                   : options.no_load_optim ? train::SnapshotUse::kWeightsAndPosition
+                                           : train::SnapshotUse::kAll;
+  const checkpoint::VerifyFunction sizes = [](const std::filesystem::path& folder,
+                                              const checkpoint::CheckpointManifest& manifest) {
+    return checkpoint::verify_files(folder, manifest, checkpoint::VerifyDepth::kSizes);
+  };
+  const bool is_whole = use == train::SnapshotUse::kAll;
+  return {.folder = train::decide_on_rank_zero(
+              world, [&] { return choose_snapshot(options, is_whole ? sizes : train::of_model(sizes)).folder; }),
+          .use = use,
+          .choose = [&options](const checkpoint::VerifyFunction& verify) {
+            return choose_whole_snapshot(options, verify);
+          }};
 }
 
 bool owns_parameter(const plan::MeshPoint& point, const config::ParamSpec& parameter) {
@@ -291,7 +316,7 @@ GptTraining build_gpt_training(const GptOptions& options, const plan::GptLayout&
   training.layout = {.holds_part = layout.tp() * layout.pp() > 1,
                      .places = make_places(layout, point, training.task->network(), specs),
                      .all_names = names_of_all(training.task->network(), groups.world)};
-  load_weights(options, hooks, training, groups.world);  // before copies are made of the parameters
+  training.weights_from = load_weights(options, hooks, training, groups.world);  // before they are copied
   const auto parameters = training.task->network().named_parameters();
   LOCKSTEP_CHECK(parameters.size() == specs.size(), "{} parameters, {} specs", parameters.size(), specs.size());
   training.sync = build_sync(options, layout, parameters, specs, groups);

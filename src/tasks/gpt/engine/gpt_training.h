@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <string>
 
+#include "comm/comm.h"
 #include "comm/mesh_groups.h"
-#include "comm/world.h"
 #include "core/json.h"
 #include "models/gpt/gpt_task.h"
 #include "plan/gpt_layout.h"
@@ -40,9 +40,9 @@ bool owns_parameter(const plan::MeshPoint& point, const config::ParamSpec& param
 
 /// The checkpoint of lockstep that --load names: the folder itself, or the newest whole one of a run, damaged ones
 /// passed over with warnings, or that of --ckpt-step; none where it is no such thing but weights of another program.
-/// CheckpointError where there is none or it is damaged. Ranks that read parts (`is_in_parts`) share the test of its
-/// files. Collective.
-train::Snapshot find_gpt_snapshot(const GptOptions& options, bool is_in_parts, comm::World& world);
+/// CheckpointError where there is none, or where its manifest or the sizes of its files tell of damage; what is in them
+/// is tested when it is taken. `options` outlive the result. Collective.
+train::Snapshot find_gpt_snapshot(const GptOptions& options, comm::Comm& world);
 
 /// What a model is: sizes, and what tells models of equal tensors apart (heads, positions, activation, norm).
 core::Json gpt_model_facts(const config::GptShape& shape);

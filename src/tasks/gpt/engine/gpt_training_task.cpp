@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/mesh_groups.h"
+#include "comm/world.h"
 #include "config/option_checks.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -94,9 +95,7 @@ class GptTrainingTask final : public train::TrainingTask {
         .has_epochs = false};
   }
 
-  train::Snapshot find_snapshot() override {
-    return find_gpt_snapshot(options_, layout_.tp() * layout_.pp() > 1 || layout_.is_optimizer_sharded, world_);
-  }
+  train::Snapshot find_snapshot() override { return find_gpt_snapshot(options_, world_.comm()); }
 
   std::unique_ptr<train::BatchSource> open_train(const core::Json& position) override {
     return data_->open_train(position);
