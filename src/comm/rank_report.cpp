@@ -79,9 +79,26 @@ std::string join_some(const std::vector<std::string>& parts) {
 
 }  // namespace
 
-std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::vector<int>& global_ranks,
-                               const std::vector<RankReport>& earlier, const std::vector<RankReport>& later) {
+std::string Blame::to_json() const {
+  return core::Json{{"text", text}, {"rank", rank ? core::Json(*rank) : core::Json(nullptr)}}.dump(
+      -1, ' ', false, core::Json::error_handler_t::replace);
+}
+
+Blame Blame::from_json(const std::string& text) {
+  const core::Json json = core::parse_json(text, "failure of a rank");
+  try {
+    Blame blame{.text = json.at("text").get<std::string>()};
+    if (!json.at("rank").is_null()) blame.rank = json.at("rank").get<int>();
+    return blame;
+  } catch (const core::Json::exception& error) {
+    throw CommError(fmt::format("comm: the store holds a failure of a rank that makes no sense: {}", error.what()));
+  }
+}
+
+Blame name_missing_ranks(const CallMark& mark, int own_rank, const std::vector<int>& global_ranks,
+                         const std::vector<RankReport>& earlier, const std::vector<RankReport>& later) {
   std::vector<std::string> failed, silent, left, behind, gave_up;
+  std::vector<int> lost;
   for (size_t i = 0; i < global_ranks.size(); ++i) {
     const int rank = global_ranks[i];
     const RankReport& report = later[i];
@@ -91,11 +108,12 @@ std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::ve
     if (!report.gave_up_in.empty())
       gave_up.push_back(report.describe_failure(rank));
     else if (report.state == "failed")
-      failed.push_back(report.describe_failure(rank));
+      failed.push_back(report.describe_failure(rank)), lost.push_back(rank);
     else if (report.state == "left")
       left.push_back(fmt::format("{} has left the job ({})", name, last_call(report, mark.axis)));
     else if (report.beat == earlier[i].beat)
-      silent.push_back(fmt::format("{} does not answer any more ({})", name, last_call(report, mark.axis)));
+      silent.push_back(fmt::format("{} does not answer any more ({})", name, last_call(report, mark.axis))),
+          lost.push_back(rank);
     else if (mark.sequence > 0 && (place == nullptr || place->sequence < mark.sequence))
       behind.push_back(fmt::format("{} did not come ({})", name, last_call(report, mark.axis)));
   }
@@ -103,7 +121,8 @@ std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::ve
   for (const auto* kind : {&failed, &silent, &left, &behind})
     if (!kind->empty()) kinds.push_back(join_some(*kind));
   if (kinds.empty() && !gave_up.empty()) kinds.push_back(join_some(gave_up));
-  return fmt::format("{}", fmt::join(kinds, "; "));
+  return {.text = fmt::format("{}", fmt::join(kinds, "; ")),
+          .rank = lost.size() == 1 ? std::optional(lost.front()) : std::nullopt};
 }
 
 }  // namespace lockstep::comm

@@ -43,15 +43,16 @@ struct StoreProgress::Impl {
   }
   void look_for_failure();
   void publish_failure();
-  void publish_failure(const std::string& text);
+  void publish_failure(const Blame& blame);
+  Blame first_failure();
   void look_for_trouble();
   void watch();
-  void tell(const std::string& failure);
+  void tell(const Blame& failure);
   void tell_lost_store(const std::string& how);
   void beat_until_closed(std::promise<void> ended);
   void guard_until_closed();
   void end_threads();
-  std::string read_and_name(const CallMark& mark, const std::vector<int>& global_ranks);
+  Blame read_and_name(const CallMark& mark, const std::vector<int>& global_ranks);
 
   std::mutex store_mutex;
   Store store;  // used under store_mutex only, which is held while a call is stuck
@@ -61,6 +62,8 @@ struct StoreProgress::Impl {
   std::condition_variable changed;
   RankReport report;
   std::string failure_elsewhere;
+  std::optional<int> blamed_rank;         // by this rank
+  std::optional<int> first_failing_rank;  // by the store
   bool is_closed = false;
   int num_waits_for_store = 0;  // of the guard, since the last answer
   bool has_told = false;
@@ -70,22 +73,30 @@ struct StoreProgress::Impl {
   int num_silent = 0;
 };
 
+/// Waits for it.
+Blame StoreProgress::Impl::first_failure() {
+  const Blame first = Blame::from_json(store.get(kFirstFailure, patience()));
+  const std::lock_guard lock(mutex);
+  first_failing_rank = first.rank;
+  return first;
+}
+
 /// Learns of the first rank that failed.
 void StoreProgress::Impl::look_for_failure() {
-  std::string failure;
+  Blame failure;
   {
     const std::lock_guard lock(store_mutex);
     if (!store.has(kFirstFailure)) return;
-    failure = store.get(kFirstFailure, patience());
+    failure = first_failure();
   }
   tell(failure);
 }
 
-void StoreProgress::Impl::tell(const std::string& failure) {
+void StoreProgress::Impl::tell(const Blame& failure) {
   {
     const std::lock_guard lock(mutex);
     if (std::exchange(has_told, true)) return;
-    failure_elsewhere = failure;
+    failure_elsewhere = failure.text;
   }
   if (config.on_failure) config.on_failure();
 }
@@ -93,7 +104,8 @@ void StoreProgress::Impl::tell(const std::string& failure) {
 /// Throws nothing: it is the last word of a thread.
 void StoreProgress::Impl::tell_lost_store(const std::string& how) {
   try {
-    tell(fmt::format("the job's store at {} {}, so its process or node is probably gone", config.store_name, how));
+    tell({.text = fmt::format("the job's store at {} {}, so its process or node is probably gone", config.store_name,
+                              how)});
   } catch (const std::exception& error) {
     core::log_warning("comm: {}", error.what());
   }
@@ -120,22 +132,24 @@ void StoreProgress::Impl::watch() {
   watched = now;
   if (num_silent == config.num_missed_reports)
     publish_failure(
-        fmt::format("rank {} (pid {} on {}) does not answer any more", config.watched_rank, now.pid, now.host));
+        {.text = fmt::format("rank {} (pid {} on {}) does not answer any more", config.watched_rank, now.pid, now.host),
+         .rank = config.watched_rank});
 }
 
 /// Tells all ranks, unless another rank was first.
 void StoreProgress::Impl::publish_failure() {
-  std::string text;
+  Blame blame;
   {
     const std::lock_guard lock(mutex);
-    text = report.describe_failure(config.rank);
+    blame = {.text = report.describe_failure(config.rank),
+             .rank = report.gave_up_in.empty() ? config.rank : blamed_rank};
   }
-  publish_failure(text);
+  publish_failure(blame);
 }
 
-void StoreProgress::Impl::publish_failure(const std::string& text) {
+void StoreProgress::Impl::publish_failure(const Blame& blame) {
   const std::lock_guard lock(store_mutex);
-  if (store.add(kNumFailures, 1) == 1) store.set(kFirstFailure, text);
+  if (store.add(kNumFailures, 1) == 1) store.set(kFirstFailure, blame.to_json());
 }
 
 /// Speaks for the host, which does not ask how the device's collectives are doing, and says who is missing in them.
@@ -150,10 +164,11 @@ void StoreProgress::Impl::look_for_trouble() {
       if (place.axis == trouble->axis) last.kind = place.kind, last.sequence = place.sequence;
     report.gave_up_in = fmt::format("{} on axis '{}'", last.kind, last.axis);
   }
-  const std::string missing = read_and_name(last, trouble->global_ranks);
+  const Blame missing = read_and_name(last, trouble->global_ranks);
   {
     const std::lock_guard lock(mutex);
-    report.failure = missing.empty() ? trouble->what : trouble->what + "; " + missing;
+    report.failure = missing.text.empty() ? trouble->what : trouble->what + "; " + missing.text;
+    blamed_rank = missing.rank;
   }
   publish_failure();
 }
@@ -188,7 +203,7 @@ void StoreProgress::Impl::guard_until_closed() {
     }
 }
 
-std::string StoreProgress::Impl::read_and_name(const CallMark& mark, const std::vector<int>& global_ranks) {
+Blame StoreProgress::Impl::read_and_name(const CallMark& mark, const std::vector<int>& global_ranks) {
   std::vector<std::string> keys;
   for (const int rank : global_ranks) keys.push_back(report_name(rank));
   Store own = [&] {
@@ -276,7 +291,7 @@ std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>
   }
   const std::string no_answer = fmt::format(
       "the job's store at {} does not answer, so its process or node is probably gone", impl_->config.store_name);
-  std::promise<std::string> promise;
+  std::promise<Blame> promise;
   auto answer = promise.get_future();
   try {
     std::thread([impl = impl_, mark, global_ranks, promise = std::move(promise)]() mutable {
@@ -292,13 +307,21 @@ std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>
   const auto limit = hw::kSilentReports * impl_->config.interval + impl_->patience();
   if (answer.wait_for(limit) != std::future_status::ready) return no_answer;
   try {
-    const std::string names = answer.get();
+    const Blame missing = answer.get();
     const std::lock_guard lock(impl_->mutex);
-    impl_->report.failure = names;
-    return names;
+    impl_->report.failure = missing.text;
+    impl_->blamed_rank = missing.rank;
+    return missing.text;
   } catch (const std::exception&) {
     return no_answer;
   }
+}
+
+std::optional<int> StoreProgress::first_failing_rank() const {
+  const std::lock_guard lock(impl_->mutex);
+  const bool has_noticed = impl_->has_told || !impl_->report.gave_up_in.empty();
+  if (!has_noticed) return std::nullopt;
+  return impl_->first_failing_rank ? impl_->first_failing_rank : impl_->blamed_rank;
 }
 
 bool StoreProgress::close(const std::string& state, const std::string& failure) {
@@ -317,7 +340,11 @@ bool StoreProgress::close(const std::string& state, const std::string& failure) 
     std::thread([impl = impl_, has_failed = state == "failed", published = std::move(published)]() mutable {
       try {
         impl->publish();
-        if (has_failed) impl->publish_failure();
+        if (has_failed) {
+          impl->publish_failure();
+          const std::lock_guard lock(impl->store_mutex);
+          impl->first_failure();
+        }
         published.set_value();
       } catch (...) {
         published.set_exception(std::current_exception());

@@ -34,11 +34,20 @@ struct RankReport {
   static RankReport from_json(const std::string& text);
 };
 
-/// Says in words who is to blame when `mark` does not get done: ranks that failed, do not answer (their beat stands
-/// still between the two reports), have left, or are behind. `own_rank` is left out. "" when all others are where they
-/// should be.
-std::string name_missing_ranks(const CallMark& mark, int own_rank, const std::vector<int>& global_ranks,
-                               const std::vector<RankReport>& earlier, const std::vector<RankReport>& later);
+/// Why a rank gave up, or the job ends.
+struct Blame {
+  std::string text{};         ///< In words.
+  std::optional<int> rank{};  ///< Who failed before all others, where it is known.
+
+  std::string to_json() const;
+  static Blame from_json(const std::string& text);
+};
+
+/// Says who is to blame when `mark` does not get done: ranks that failed, do not answer (their beat stands still
+/// between the two reports), have left, or are behind. `own_rank` is left out. No words when all others are where they
+/// should be; no rank unless just one failed or does not answer.
+Blame name_missing_ranks(const CallMark& mark, int own_rank, const std::vector<int>& global_ranks,
+                         const std::vector<RankReport>& earlier, const std::vector<RankReport>& later);
 
 /// Progress of this process, published to the job's store by a thread of its own. A store that is gone, or does not
 /// answer `num_missed_reports` times, counts as a failure elsewhere: nobody would hear of another one.
@@ -80,6 +89,9 @@ class StoreProgress final : public Progress {
   /// The name in the store under which a rank publishes its reports.
   static std::string report_name(int rank);
 
+  /// Which rank failed first, where this one has noticed that another did: by the store, which close() asks, else by
+  /// what this rank found out itself.
+  std::optional<int> first_failing_rank() const;
   /// Publishes at once how this process ends ("left" or "failed" with its error) and stops publishing. False when the
   /// store does not answer.
   bool close(const std::string& state, const std::string& failure);

@@ -602,6 +602,10 @@ void World::report_failure(const std::string& text) {
   if (aborted.valid()) aborted.wait_for(kStayAfterFailure);
 }
 
+std::optional<int> World::first_failing_rank() const {
+  return state_->progress ? state_->progress->first_failing_rank() : std::nullopt;
+}
+
 void World::leave() { state_->end("left", "", kStayForOthers); }
 
 }  // namespace lockstep::comm

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,9 @@ class World {
 
   /// Tells the others why this process ends; call it where an error of this rank is caught.
   void report_failure(const std::string& text);
+  /// Behind report_failure(): which rank failed first, by the store or by what this rank found out itself. Nothing
+  /// where neither knows, or where this rank noticed no failure but its own.
+  std::optional<int> first_failing_rank() const;
   /// Ends this rank's part; the rank that serves the store waits for the others, within limits.
   void leave();
 

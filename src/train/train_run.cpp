@@ -357,8 +357,11 @@ void TrainRun::note_failure(const Error& error) {
       record::note_lost_writer(run_.folder.path, run_.ranks.info.rank, error);
     return;
   }
-  record_->finish(
-      {.state = record::RunState::kFailed, .exit_code = static_cast<int>(error.code()), .message = error.what()});
+  const bool is_of_another = error.code() == ExitCode::kCommunication;  // else many may have failed in one moment
+  record_->finish({.state = record::RunState::kFailed,
+                   .exit_code = static_cast<int>(error.code()),
+                   .message = error.what(),
+                   .first_failing_rank = is_of_another ? run_.ranks.world.first_failing_rank() : std::nullopt});
   if (sync_) sync_->finish(std::min(kSyncOfFailedRun_s, run_.options().remote_sync_deadline_s));
 }
 

@@ -1,6 +1,7 @@
 // What goes wrong around a training run: each fault has its message, hint and exit code, and nothing is lost.
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -126,26 +127,49 @@ struct BoundSocket {
   }
 };
 
-/// As under srun, where nobody but the other ranks is left to say it.
-TEST_F(TrainFaults, TheOtherRanksSayInTheRecordThatRankZeroWasKilled) {
+/// Ranks without a launcher, as srun starts them; exit code 0 where each, by rank, ends with the code that is expected.
+ProgramResult start_ranks(int num_ranks, std::vector<std::string> args, const std::string& fault,
+                          const std::vector<int>& exit_codes) {
   const std::string port = BoundSocket(INADDR_LOOPBACK).port;  // free again
-  auto args = train_args("killed");
-  args.insert(args.begin(), {"/bin/sh", "-c",
-                             "RANK=0 LOCAL_RANK=0 \"$0\" \"$@\" & zero=$!; RANK=1 LOCAL_RANK=1 \"$0\" \"$@\"; one=$?; "
-                             "wait $zero; [ $? -eq 137 ] || exit 1; exit $one",
-                             lockstep_program()});
-  const auto ended = run_program(args, {{"LOCKSTEP_FAULT", "die rank=0 from=2"},
-                                        {"WORLD_SIZE", "2"},
-                                        {"LOCAL_WORLD_SIZE", "2"},
-                                        {"MASTER_ADDR", "127.0.0.1"},
-                                        {"MASTER_PORT", port},
-                                        {"LOCKSTEP_RUN_FOLDER_FILE", {}}});
-  EXPECT_EQ(ended.exit_code, 3) << "of rank 1: " << ended.err;
+  args.insert(args.begin(),
+              {"/bin/sh", "-c",
+               "ranks=$1; codes=$2; shift 2; pids=; rank=0; "
+               "while [ $rank -lt $ranks ]; do RANK=$rank LOCAL_RANK=$rank \"$0\" \"$@\" & "
+               "pids=\"$pids $!\"; rank=$((rank + 1)); done; "
+               "found=; for pid in $pids; do wait $pid; found=\"$found $?\"; done; "
+               "[ \"$found\" = \"$codes\" ] || { echo \"exit codes:$found\" >&2; exit 1; }",
+               lockstep_program(), std::to_string(num_ranks), fmt::format(" {}", fmt::join(exit_codes, " "))});
+  return run_program(args, {{"LOCKSTEP_FAULT", fault},
+                            {"WORLD_SIZE", std::to_string(num_ranks)},
+                            {"LOCAL_WORLD_SIZE", std::to_string(num_ranks)},
+                            {"MASTER_ADDR", "127.0.0.1"},
+                            {"MASTER_PORT", port},
+                            {"LOCKSTEP_RUN_FOLDER_FILE", {}}});
+}
+
+/// Nobody but the other ranks is left to say it.
+TEST_F(TrainFaults, TheOtherRanksSayInTheRecordThatRankZeroWasKilled) {
+  const auto ended = start_ranks(2, train_args("killed"), "die rank=0 from=2", {137, 3});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
   const auto status = record::read_status(logs_.path() / "killed");
   EXPECT_EQ(status.state, "failed");
   EXPECT_EQ(status.exit_code, 3);
   EXPECT_EQ(status.first_failing_rank, 0);
   EXPECT_NE(status.message.find("is gone without a word; rank 1: comm: "), std::string::npos) << status.message;
+}
+
+/// Not the rank that only noticed it, whichever of the two was told first.
+TEST_F(TrainFaults, RankZeroSaysInTheRecordWhichRankFailedFirst) {
+  for (const auto& [fault, code] : {std::pair("die", 137), {"throw", 1}}) {
+    SCOPED_TRACE(fault);
+    const auto ended = start_ranks(3, train_args(fault), fmt::format("{} rank=1 from=2", fault), {3, code, 3});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    const auto status = record::read_status(logs_.path() / fault);
+    EXPECT_EQ(status.state, "failed");
+    EXPECT_EQ(status.exit_code, 3);
+    EXPECT_EQ(status.first_failing_rank, 1) << status.message;
+    EXPECT_NE(status.message.find("rank 1 (pid "), std::string::npos) << status.message;
+  }
 }
 
 TEST_F(TrainFaults, StorageThatFailsIsNoNewBeginning) {

@@ -55,6 +55,7 @@ TEST_P(LostRanksOnSlurm, TheOthersEndAndNameIt) {
   const auto status = record::read_status(folder_.path() / "lost");
   EXPECT_EQ(status.state, "failed");
   EXPECT_EQ(status.exit_code, kLostPeerCode);
+  EXPECT_EQ(status.first_failing_rank, lost);
   EXPECT_TRUE(holds(status.message, fmt::format("rank {} (pid ", lost))) << status.message;
 }
 

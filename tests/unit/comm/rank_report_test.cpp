@@ -21,9 +21,10 @@ RankReport report_at(int64_t beat, int64_t sequence) {
 
 const CallMark kMark{.axis = "dp", .kind = "all_reduce", .sequence = 5, .bytes = 1024};
 
-std::string named(const RankReport& earlier, const RankReport& later) {
+Blame blame(const RankReport& earlier, const RankReport& later) {
   return name_missing_ranks(kMark, 0, {0, 3}, {report_at(1, 5), earlier}, {report_at(2, 5), later});
 }
+std::string named(const RankReport& earlier, const RankReport& later) { return blame(earlier, later).text; }
 
 TEST(RankReport, SurvivesItsJson) {
   RankReport report = report_at(7, 5);
@@ -75,10 +76,36 @@ TEST(MissingRanks, NamesARankThatFailedBeforeThoseThatGaveUp) {
   failed.failure = "data: shard 7 is short";
   RankReport gave_up = report_at(5, 5);
   gave_up.gave_up_in = "all_reduce on axis 'dp'";
-  const auto text =
+  const auto found =
       name_missing_ranks(kMark, 0, {0, 1, 3}, {report_at(1, 5), gave_up, failed}, {report_at(2, 5), gave_up, failed});
-  EXPECT_EQ(text, "rank 3 (pid 40 on node7) failed: data: shard 7 is short");
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_EQ(found.text, "rank 3 (pid 40 on node7) failed: data: shard 7 is short");
   EXPECT_EQ(named(gave_up, gave_up), "rank 3 (pid 40 on node7) gave up in all_reduce on axis 'dp'");
+}
+
+/// Who was first of several is not to be seen in their reports; nor has a rank failed that lives, or left in peace.
+TEST(MissingRanks, OneThatFailedOrIsSilentWasFirst) {
+  EXPECT_EQ(blame(report_at(4, 4), report_at(4, 4)).rank, 3);
+  EXPECT_EQ(blame(report_at(4, 4), report_at(5, 4)).rank, std::nullopt);
+  RankReport left = report_at(5, 4), failed = left;
+  left.state = "left", failed.state = "failed";
+  EXPECT_EQ(blame(left, left).rank, std::nullopt);
+  EXPECT_EQ(blame(failed, failed).rank, 3);
+  const RankReport silent = report_at(4, 4);
+  EXPECT_EQ(
+      name_missing_ranks(kMark, 0, {0, 1, 3}, {report_at(1, 5), silent, failed}, {report_at(2, 5), silent, failed})
+          .rank,
+      std::nullopt);
+}
+
+TEST(MissingRanks, BlameSurvivesItsJson) {
+  for (const auto& rank : {std::optional(3), std::optional<int>()}) {
+    const Blame copy = Blame::from_json(Blame{.text = "data: \"quoted\" \n text", .rank = rank}.to_json());
+    EXPECT_EQ(copy.text, "data: \"quoted\" \n text");
+    EXPECT_EQ(copy.rank, rank);
+  }
+  for (const char* damaged : {"", "rank 3", "{}", R"({"text": 1, "rank": 3})", R"({"text": "", "rank": "x"})"})
+    EXPECT_THROW(Blame::from_json(damaged), Error) << damaged;
 }
 
 TEST(MissingRanks, BlamesNobodyWhereAllHaveCome) {
@@ -99,7 +126,7 @@ TEST(MissingRanks, ManyAreCutShort) {
     ranks.push_back(rank);
     reports.push_back(report_at(1, 4));
   }
-  const auto text = name_missing_ranks(kMark, 0, ranks, reports, reports);
+  const auto text = name_missing_ranks(kMark, 0, ranks, reports, reports).text;
   EXPECT_NE(text.find("rank 8 (pid"), std::string::npos) << text;
   EXPECT_EQ(text.find("rank 9 (pid"), std::string::npos) << text;
   EXPECT_NE(text.find("; and 91 more"), std::string::npos) << text;

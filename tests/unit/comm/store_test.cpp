@@ -151,6 +151,43 @@ TEST(Progress, OneFailureIsHeardByAll) {
   EXPECT_NE(first.failure_elsewhere().find("rank 1 (pid"), std::string::npos);
 }
 
+/// The store knows who was first, also of those that this rank does not read of; and where it knows none, this rank
+/// may.
+TEST(Progress, WhoFailedFirstIsKnownToThoseThatNoticedIt) {
+  const auto config_of = [](int rank) {
+    return StoreProgress::Config{
+        .rank = rank, .host = "a", .store_name = "here", .interval = std::chrono::milliseconds(20)};
+  };
+  const CallMark mark{.axis = "dp", .kind = "all_gather", .sequence = 1, .bytes = 8};
+  {
+    const Store store = Store::in_process();
+    StoreProgress first(store.another_connection(), config_of(0)), second(store.another_connection(), config_of(1)),
+        third(store.another_connection(), config_of(2));
+    ASSERT_TRUE(third.close("failed", "data: shard 7 is short"));
+    EXPECT_EQ(third.first_failing_rank(), std::nullopt) << "its own failure is all that it knows";
+    ASSERT_TRUE(second.close("failed", "comm: it gives up"));
+    first.begin(mark);
+    first.diagnose(mark, {0, 1});
+    ASSERT_TRUE(first.close("failed", "comm: it gives up"));
+    EXPECT_EQ(first.first_failing_rank(), 2);
+  }
+  const Store store = Store::in_process();
+  RankReport silent_one;
+  silent_one.host = "b";
+  silent_one.pid = 7;
+  store.another_connection().set(StoreProgress::report_name(1), silent_one.to_json());
+  StoreProgress first(store.another_connection(), config_of(0)), other(store.another_connection(), config_of(2));
+  for (StoreProgress* rank : {&other, &first}) {
+    rank->begin(mark);
+    const std::string silent = rank->diagnose(mark, {0, 1, 2});
+    EXPECT_NE(silent.find("rank 1 (pid 7 on b) does not answer"), std::string::npos) << silent;
+  }
+  ASSERT_TRUE(other.close("failed", ""));
+  ASSERT_TRUE(first.close("failed", ""));
+  EXPECT_EQ(first.first_failing_rank(), 1) << "none of those that gave up";
+  EXPECT_EQ(other.first_failing_rank(), 1);
+}
+
 TEST(Progress, ARankTellsWhatItIsAt) {
   const Store store = Store::in_process();
   StoreProgress::Config config{.rank = 0, .host = "a", .store_name = "here", .interval = std::chrono::milliseconds(20)};
