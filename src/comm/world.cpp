@@ -151,11 +151,16 @@ class ArrivalWait {
   NoticeClock notice_;
 };
 
+/// Of a process that is none of the job's.
+struct RankIsTaken : CommError {
+  using CommError::CommError;
+};
+
 /// Refuses a process that was started with another idea of the job than rank 0, or with a rank that is taken.
 void register_rank(Store& store, const hw::RankInfo& info, ArrivalWait& wait) {
   if (store.add(fmt::format("claims/{}", info.rank), 1) > 1)
-    throw CommError(fmt::format("comm: two processes say that they are rank {} of {}", info.rank, info.world_size),
-                    "each process needs a rank of its own; is the job started twice on one port?");
+    throw RankIsTaken(fmt::format("comm: two processes say that they are rank {} of {}", info.rank, info.world_size),
+                      "each process needs a rank of its own; is the job started twice on one port?");
   if (info.rank == 0) {
     store.set("world_size", std::to_string(info.world_size));
     return;
@@ -245,9 +250,16 @@ void meet(Store& store, const hw::RankInfo& info, const WorldOptions& options) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (wait.is_over()) throw_missing(store, info, options.join_timeout);
+    std::string reason = error_text(error);
+    try {
+      if (wait.is_over()) throw_missing(store, info, options.join_timeout);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& lost) {  // with rank 0, which has waited for as long
+      reason = error_text(lost);
+    }
     throw CommError(fmt::format("comm: rank {} lost the job's store at {} while ranks were joining: {}", info.rank,
-                                store_name(info), error_text(error)),
+                                store_name(info), reason),
                     "look at the output of rank 0");
   }
 }
@@ -432,7 +444,7 @@ void World::State::end(const std::string& state, const std::string& failure, mil
   ending->has_come();
   if (has_left || !store) return;
   has_left = true;
-  if (!progress->close(state, failure)) return;
+  if (progress && !progress->close(state, failure)) return;
   std::promise<void> promise;
   auto done = promise.get_future();
   // A thread of its own, left behind where the store no longer answers.
@@ -524,7 +536,14 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   // stays in this attempt. A watchdog's signal of a failed one would end the next, in the same store, after minutes.
   const auto calls = options.store_calls ? options.store_calls : std::make_shared<StoreCalls>();
   state->store = std::make_shared<Store>(store_of_job(open_store(info, options), info).counted_by(calls));
-  meet(*state->store, info, options);
+  try {
+    meet(*state->store, info, options);
+  } catch (const RankIsTaken&) {
+    throw;
+  } catch (const std::exception&) {
+    state->end("failed", "", kStayAfterFailure);  // the others have yet to read what is wrong
+    throw;
+  }
   const auto met = Clock::now();
   const auto end_waits = [groups = state->groups, ending = state->ending, rank = info.rank, limit = options.timeout] {
     Ending::enforce(ending, rank, limit);

@@ -309,9 +309,15 @@ TEST(WorldFaults, CheckedCollectivesRefuseAMismatch) {
 }
 
 TEST(WorldFaults, MissingRanksAreNamed) {
-  const auto ends = run_job({.scenario = "good", .num_ranks = 4, .join_timeout_ms = 1500, .start = {0, 2}});
-  for (const int rank : {0, 2})
-    expect_end(ends, rank, ExitCode::kCommunication, {"not all 4 ranks came within 1 s: missing rank 1,3"});
+  for (const bool launcher_serves : {true, false}) {
+    const auto ends = run_job({.scenario = "good",
+                               .num_ranks = 4,
+                               .launcher_serves = launcher_serves,
+                               .join_timeout_ms = 1500,
+                               .start = {0, 2}});
+    for (const int rank : {0, 2})
+      expect_end(ends, rank, ExitCode::kCommunication, {"not all 4 ranks came within 1 s: missing rank 1,3"});
+  }
 }
 
 /// How often `text` stands in `all`.
@@ -360,11 +366,14 @@ TEST(WorldFaults, TwoProcessesOfOneRankAreRefused) {
   expect_end(ends, 1, ExitCode::kCommunication, {"two processes say that they are rank 1 of 2"});
 }
 
+/// The rank that serves the store stays until the others have read there what is wrong.
 TEST(WorldFaults, TwoRanksOnOneGpuAreRefusedByEveryRank) {
-  const auto ends = run_job({.scenario = "one_gpu", .num_ranks = 3});
-  for (const int rank : {0, 1, 2})
-    expect_end(ends, rank, ExitCode::kEnvironment,
-               {"ranks 0 and 2 have the same GPU (", "GPU-aaaa 0)", "NCCL", "hint: ", "--nproc-per-node"});
+  for (const bool launcher_serves : {true, false}) {
+    const auto ends = run_job({.scenario = "one_gpu", .num_ranks = 3, .launcher_serves = launcher_serves});
+    for (const int rank : {0, 1, 2})
+      expect_end(ends, rank, ExitCode::kEnvironment,
+                 {"ranks 0 and 2 have the same GPU (", "GPU-aaaa 0)", "NCCL", "hint: ", "--nproc-per-node"});
+  }
 }
 
 TEST(WorldFaults, ARankOnTheCpuBesideOthersOnGpusIsRefusedByEveryRank) {
