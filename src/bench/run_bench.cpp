@@ -137,8 +137,7 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
   for (const auto& warning : ranks.warnings) core::log_warning("{}", warning);
   const at::Device device =
       train::pick_device(options.train.device, options.train.gpu_math, ranks, options.train.dist_backend);
-  const std::string backend =
-      options.train.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.train.dist_backend;
+  const std::string backend = train::choose_backend(options.train.dist_backend, device, ranks.world_size);
   const auto ms = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
   auto world = comm::World::join(ranks, {.backend = backend,
                                          .device = device,

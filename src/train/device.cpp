@@ -89,6 +89,16 @@ at::Device pick_device(const std::string& request, const config::GpuMath& math, 
   return device;
 }
 
+std::string choose_backend(const std::string& asked, at::Device device, int num_ranks) {
+  if (asked == "auto") return device.is_cpu() ? "gloo" : "nccl";
+  if (asked == "gloo" && !device.is_cpu() && num_ranks > 1)
+    throw UsageError(
+        fmt::format("train: --dist-backend gloo connects ranks on the CPU, and these {} compute on GPUs ({})",
+                    num_ranks, device.str()),
+        "leave it out, so that NCCL connects them, or compute on the CPU with --device cpu");
+  return asked;
+}
+
 std::string gpu_key(at::Device device) {
   return device.is_cpu() ? "" : hw::gpu_key(device.index(), hw::visible_devices(), hw::ask_driver());
 }

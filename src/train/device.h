@@ -18,6 +18,10 @@ namespace lockstep::train {
 at::Device pick_device(const std::string& request, const config::GpuMath& math, const hw::RankInfo& rank = {},
                        const std::string& backend = "auto");
 
+/// "nccl" or "gloo", by --dist-backend {auto,nccl,gloo}. UsageError where several ranks on GPUs ask for Gloo, which
+/// here sends what lies on the CPU alone.
+std::string choose_backend(const std::string& asked, at::Device device, int num_ranks);
+
 /// hw::gpu_key of a rank's device; "" on the CPU.
 std::string gpu_key(at::Device device);
 

@@ -55,8 +55,7 @@ JoinedRanks join_ranks(const config::RunOptions& options) {
                        .rank = options.log_local ? info.local_rank : info.rank});
   for (const auto& warning : info.warnings) core::log_warning("{}", warning);
   const at::Device device = set_up_device(options, info);
-  const std::string backend =
-      options.dist_backend == "auto" ? (device.is_cpu() ? "gloo" : "nccl") : options.dist_backend;
+  const std::string backend = choose_backend(options.dist_backend, device, info.world_size);
   const auto ms = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
   JoinedRanks ranks{.info = info,
                     .device = device,
