@@ -278,10 +278,16 @@ void StoreProgress::tell_work(const std::string& work) {
   impl_->report.work = work;
 }
 
+/// By a thread of its own, left behind where the store does not answer.
 std::string StoreProgress::work_of(int rank) {
-  const std::lock_guard lock(impl_->store_mutex);
-  if (!impl_->store.has(report_name(rank))) return "";
-  return RankReport::from_json(impl_->store.get(report_name(rank), impl_->patience())).work;
+  std::packaged_task<std::string()> question([impl = impl_, rank] {
+    const std::lock_guard lock(impl->store_mutex);
+    if (!impl->store.has(report_name(rank))) return std::string();
+    return RankReport::from_json(impl->store.get(report_name(rank), impl->patience())).work;
+  });
+  auto answer = question.get_future();
+  std::thread(std::move(question)).detach();
+  return answer.wait_for(impl_->patience()) == std::future_status::ready ? answer.get() : "";
 }
 
 std::string StoreProgress::diagnose(const CallMark& mark, const std::vector<int>& global_ranks) {

@@ -83,7 +83,7 @@ class StoreProgress final : public Progress {
 
   /// What this rank is at beside its collectives, for its next reports; "" nothing.
   void tell_work(const std::string& work);
-  /// What another rank is at, by its last report; "" where there is none. Asks the store.
+  /// What another rank is at, by its last report; "" where there is none, or where the store does not answer.
   std::string work_of(int rank);
 
   /// The name in the store under which a rank publishes its reports.
