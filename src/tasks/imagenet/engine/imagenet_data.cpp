@@ -80,14 +80,15 @@ ImagenetData::ImagenetData(const ImagenetOptions& options, comm::World& world, c
 
 void ImagenetData::stage(comm::World& world) {
   if (options_.stage_to.empty() || !has_train()) return;
-  train::succeed_together(world.comm(), [&] {
+  const auto copy = [&] {
     const data::StageResult result = data::stage_data({.source = train_source(), .folder = options_.stage_to});
     train_spec_ = result.spec;
     if (rank_ == 0)
       core::log_info("data: {}, {}, {} '{}' in {:.1f} s", core::counted(result.num_files, "file"),
                      core::format_bytes(static_cast<double>(result.num_bytes)),
                      result.was_there ? "found in" : "copied to", options_.stage_to, result.seconds);
-  });
+  };
+  train::succeed_together(world.comm(), copy, [&] { world.wait_for_all("they copy the data to --stage-to"); });
 }
 
 bool ImagenetData::has_validation() const {
