@@ -19,10 +19,11 @@ constexpr double kPerWorkLogitSd = 1.5;  // 0: seconds stay; 1: they shrink with
 // averages over that, and unexplained seconds grow slower than the step. Published weak scaling loses 2 to 20 % a
 // doubling of the nodes in steps below half a second, about 1 % in steps of more than two.
 constexpr double kLongStep = 2;
-constexpr double kNoiseMedian = 0.008, kNoiseLogSd = 0.8;
+constexpr double kNoiseLogSd = 0.8;
 constexpr double kFixedMedian = 0.02, kFixedLogSd = 1.0;
-constexpr double kContentionLogSd = 1.5;  // a tenth of it to ten times as much
-constexpr double kVirtualLogSd = 1.0;     // one stage at 0; 2 and more beyond 0.7 on either side
+constexpr double kContentionLogSd = 1.5;   // a tenth of it to ten times as much
+constexpr double kLeastContention = 0.02;  // above 1, of a measured one
+constexpr double kVirtualLogSd = 1.0;      // one stage at 0; 2 and more beyond 0.7 on either side
 // Rings of thousands of ranks are not built: large jobs shard within groups, whether they tell it or not.
 constexpr double kLongRing = 512;
 constexpr double kLinkEfficiency = 0.8, kWireEfficiency = 0.96;
@@ -41,6 +42,15 @@ double node_share(double devices, double devices_per_node) {
   return (1 - 1 / std::min(devices, devices_per_node)) / (1 - 1 / devices_per_node);
 }
 
+/// Compute over that with contentions as they were measured.
+double slowdown(const Setting& setting, const Size& size, const Latents& z) {
+  const auto ratio = [&](const Contention& contention, Latent latent) {
+    return contention.slowdown(size.crowding, z[latent]) / contention.slowdown(size.crowding);
+  };
+  return 1 + size.product_share * (ratio(setting.product_contention, kProductContention) - 1) +
+         size.memory_share * (ratio(setting.memory_contention, kMemoryContention) - 1);
+}
+
 /// Gradients that no overlap can hide.
 double least_exposed(std::span<const double> bucket_shares, double gradients_s, double window_s) {
   return bucket_shares.empty() ? gradients_s - window_s : play_buckets(bucket_shares, gradients_s, window_s);
@@ -50,10 +60,13 @@ double least_exposed(std::span<const double> bucket_shares, double gradients_s, 
 double expected_normal_max(double n) { return n <= 1 ? 0 : stats::normal_quantile((n - 0.375) / (n + 0.25)); }
 
 std::string_view latent_name(Latent latent) {
-  constexpr std::array<std::string_view, kNumLatents> kNames{
-      "network efficiency", "latency",           "hidden share of gradients", "jitter between devices",
-      "unexplained growth", "shape of growth",   "growth with work",          "noise of measurements",
-      "gradient traffic",   "fixed time a step", "contention in a node",      "virtual stages"};
+  constexpr std::array<std::string_view, kNumLatents> kNames{"network efficiency",        "latency",
+                                                             "hidden share of gradients", "jitter between devices",
+                                                             "unexplained growth",        "shape of growth",
+                                                             "growth with work",          "noise of measurements",
+                                                             "gradient traffic",          "fixed time a step",
+                                                             "contention in a node",      "virtual stages",
+                                                             "contention of products",    "contention of memory"};
   return kNames.at(latent);
 }
 
@@ -84,11 +97,24 @@ CostModel::CostModel(const Setting& setting, double reference_step_s, std::span<
   }
 }
 
-double CostModel::noise(const Latents& latents) { return kNoiseMedian * std::exp(kNoiseLogSd * latents[kNoise]); }
+double Contention::with_all(double latent) const {
+  constexpr double kFarthest = 8;
+  if (log_sd == 0) return measured;
+  // Of a log-normal law of what is above 1 the part below `most`.
+  const double median = std::max(kLeastContention, measured - 1);
+  const double share = stats::normal_cdf(std::clamp(latent, -kFarthest, kFarthest)) *
+                       stats::normal_cdf(std::log((most - 1) / median) / log_sd);
+  return 1 + median * std::exp(log_sd * stats::normal_quantile(share));
+}
+
+double CostModel::noise(const Latents& latents) const {
+  return setting_.noise * std::exp(kNoiseLogSd * latents[kNoise]);
+}
 
 Terms CostModel::terms(const Latents& z, size_t index) const {
   const Prepared& at = sizes_.at(index);
-  const double work = at.size.compute(), traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
+  const double work = at.size.compute() * slowdown(setting_, at.size, z),
+               traffic = std::exp(setting_.traffic_log_sd * z[kGradientBytes]);
   const double efficiency = setting_.network_efficiency * std::exp(setting_.network_efficiency_sd /
                                                                    setting_.network_efficiency * z[kNetworkEfficiency]);
   const double delivered = kWireEfficiency * efficiency;  // of the wires' rate

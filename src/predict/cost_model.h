@@ -27,10 +27,25 @@ enum Latent : size_t {
   kNumCommonLatents,  ///< Those above are of every curve, those below of curves whose setting asks for them.
   kContention = kNumCommonLatents,
   kVirtualStages,
+  kNumTableLatents,  ///< Those below are of recipes on machines whose contention was measured.
+  kProductContention = kNumTableLatents,
+  kMemoryContention,
   kNumLatents
 };
 using Latents = std::array<double, kNumLatents>;
 std::string_view latent_name(Latent latent);
+
+/// How many times slower a device is than alone, while the others of its node compute.
+struct Contention {
+  double measured = 1;  ///< With all of them.
+  double log_sd = 0;    ///< How badly what is above 1 of that is known; 0: exactly.
+  double most = 1;      ///< Devices that take turns are no slower.
+  /// With all of them, as a latent says: above 1 and below `most`.
+  double with_all(double latent) const;
+  /// Where `crowding` of the others compute: as measured, and as a latent says.
+  double slowdown(double crowding) const { return 1 + (measured - 1) * crowding; }
+  double slowdown(double crowding, double latent) const { return 1 + (with_all(latent) - 1) * crowding; }
+};
 
 /// What plan and machine say of a training step, in seconds of the curve's clock. Durations are those at nominal rates.
 struct Setting {
@@ -55,14 +70,17 @@ struct Setting {
   std::optional<double> fixed_s{};  ///< Of every step whatever its work: update, host. Default: a share of the step.
   double traffic_log_sd = 0.3;      ///< How well traffic and logits are known.
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
+  double noise = 0.008;     ///< Prior median of the relative standard deviation of a measured step.
   double jitter_scale = 1;  ///< Jitter against that of a dedicated machine.
   /// Prior median of what no term explains, as a share of a reference step of at most 2 s.
   double growth_per_doubling = 0.004;
   /// Prior median of what a full node loses beside one device alone that no traffic explains, as a share of the
   /// reference step: devices share memory, buses, power and the host. 0: the curve has no part of a node.
   double contention = 0;
-  bool are_virtual_stages_known = true;  ///< Else bubbles may be parts of those given.
-  double group_nodes = 0;                ///< Nodes of the network's first group or island; 0: not known.
+  Contention product_contention{}, memory_contention{};  ///< Of a recipe's steps; of the kinds of compute in a Size.
+  bool are_virtual_stages_known = true;                  ///< Else bubbles may be parts of those given.
+  double group_nodes = 0;  ///< Nodes of the network's first group or island; 0: not known.
+  bool has_doubted_contention() const { return product_contention.log_sd > 0 || memory_contention.log_sd > 0; }
 };
 
 /// A size at which a step is asked for.
@@ -72,6 +90,9 @@ struct Size {
   double work = 1;  ///< Useful work of a device, against the reference size.
   /// Compute over work: 2 where two ranks share a core; above 1 where tensor ranks repeat what they could share.
   double compute_per_work = 1;
+  double crowding = 0;  ///< Others that compute beside a device, of all others of its node.
+  /// Of compute: what contention of products, and of memory, makes slower. The rest knows none.
+  double product_share = 0, memory_share = 0;
   double bubble = 0;   ///< Idle time of the pipeline over its work.
   double traffic = 1;  ///< Passes of gradient traffic, against the setting's.
   /// Of all gradient collectives beyond their bytes; default: the setting's, per doubling of the nodes.
@@ -79,7 +100,7 @@ struct Size {
   double layers_s = 0;       ///< Collectives inside layers and pipeline messages that nothing hides.
   double layers_wire_s = 0;  ///< The part of them between nodes, at the rate of the wires.
   double expert_ranks = 1;   ///< Data ranks that share the experts.
-  double compute() const { return work * compute_per_work; }
+  double compute() const { return work * compute_per_work; }  ///< With contentions as they were measured.
 };
 
 /// Where the time of a step goes, in seconds.
@@ -104,7 +125,7 @@ class CostModel {
   size_t num_sizes() const { return sizes_.size(); }
   Terms terms(const Latents& latents, size_t size) const;
   /// Standard deviation of single measurements, relative.
-  static double noise(const Latents& latents);
+  double noise(const Latents& latents) const;
 
  private:
   struct Prepared {

@@ -33,7 +33,9 @@ std::vector<Learned> learned_of(const Setting& setting, std::span<const Draw> dr
   std::vector<Learned> learned;
   for (size_t latent = 0; latent < kNumLatents; ++latent) {
     if ((latent == kContention && setting.contention == 0) ||
-        (latent == kVirtualStages && setting.are_virtual_stages_known))
+        (latent == kVirtualStages && setting.are_virtual_stages_known) ||
+        (latent == kProductContention && setting.product_contention.log_sd == 0) ||
+        (latent == kMemoryContention && setting.memory_contention.log_sd == 0))
       continue;
     std::vector<double> values;
     for (const Draw& draw : draws) values.push_back(draw.latents[latent]);
@@ -71,7 +73,7 @@ Forecast forecast(const Setting& setting, double reference_step_s, std::span<con
         total = least_s;
       }
       if (index == 0) first[draw] = total;
-      totals[draw] = total * std::exp(sd * errors[draw] + CostModel::noise(one.latents) * noises[draw]);
+      totals[draw] = total * std::exp(sd * errors[draw] + model.noise(one.latents) * noises[draw]);
     }
     for (size_t draw = 0; draw < draws.size(); ++draw) ratios[draw] = totals[draw] / first[draw];
     PredictedStep step{.size = sizes[index], .step_s = interval_of(totals), .over_first = interval_of(ratios)};

@@ -32,8 +32,8 @@ struct Machine {
   Sourced node_watts{};                                   ///< Under training load.
   std::optional<int64_t> devices_at_a_time{};             ///< Of the whole machine: more ranks share them (cores).
   /// Rate of a device alone over its rate while all of the node (or all at a time) compute: of matrix products, and of
-  /// the memory. 1: they do not disturb one another.
-  double product_contention = 1, memory_contention = 1;
+  /// the memory. Without a source nobody measured it, and they are taken not to disturb one another.
+  Sourced product_contention{.value = 1}, memory_contention{.value = 1};
   bool has_amd_host = false;           ///< As NCCL's tuning asks; false where the host is not known.
   std::vector<std::string> remarks{};  ///< Faults and doubts that users should know.
 

@@ -279,8 +279,6 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   machine.node_gbytes_per_s.source = source;
   machine.peaks = std::move(peaks);
   machine.devices_at_a_time = keys.devices_at_a_time;
-  machine.product_contention = keys.product_contention.value_or(1);
-  machine.memory_contention = keys.memory_contention.value_or(1);
   if (device == nullptr) {
     const std::string unknown = "not known: PCIe generation 4 and 1.5 TB/s taken";
     machine.device.clear();
@@ -293,6 +291,8 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   };
   take(keys.link_gbytes_per_s, machine.link_gbytes_per_s);
   take(keys.link_latency_us, machine.link_latency_us);
+  take(keys.product_contention, machine.product_contention);
+  take(keys.memory_contention, machine.memory_contention);
   take(keys.memory_gbytes, machine.memory_gbytes);
   take(keys.memory_tbytes_per_s, machine.memory_tbytes_per_s);
   take(keys.network_efficiency, machine.network_efficiency);

@@ -12,6 +12,7 @@
 #include "core/strings.h"
 #include "core/units.h"
 #include "hw/device_specs.h"
+#include "predict/contention.h"
 #include "predict/nccl_time.h"
 #include "stats/statistics.h"
 
@@ -19,6 +20,7 @@ namespace lockstep::predict {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kNoiseOfCores = 0.03;                                  // of steps: other programs use them, too
 constexpr double kMessageLatency = 20e-6;                               // s a call
 constexpr double kTensorEfficiency = 0.8;                               // of the links inside a node
 constexpr double kMemoryEfficiency = 0.85, kAssumedMemoryTbytes = 1.5;  // of triad's rate, in other operators; TB/s
@@ -131,12 +133,9 @@ double ranks_at_once(const PlannedStep& step, const Machine& machine) {
   return std::max(1.0, static_cast<double>(step.num_ranks) / static_cast<double>(*machine.devices_at_a_time));
 }
 
-/// How much slower a device is than alone, while as many compute as `step` has ranks on its node: between 1 and what
-/// was measured with all of them.
-double contention_of(const PlannedStep& step, const Machine& machine, double of_all) {
-  const auto all = static_cast<double>(machine.devices_at_a_time.value_or(machine.devices_per_node));
-  const double others = std::min(static_cast<double>(step.num_ranks), all) - 1;
-  return all > 1 ? 1 + (of_all - 1) * others / (all - 1) : 1;
+/// On average over the step: ranks of a pipeline that wait for one another disturb nobody.
+double crowding_of(const PlannedStep& step, const Machine& machine) {
+  return crowding_of(static_cast<double>(step.num_ranks) / (1 + step.bubble), machine);
 }
 
 /// Seconds that operators beside matrix products need for so many bytes.
@@ -157,18 +156,22 @@ double precision_ratio(const PlannedStep& step, const PlannedStep& base, const M
 void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, const Machine& machine, Size& size) {
   constexpr double kMostPasses = 0.8;
   size.work = step.flops_per_rank / base.flops_per_rank;
-  const auto slowdown = [&](double of_all) {
-    return contention_of(step, machine, of_all) / contention_of(base, machine, of_all);
+  const Contention of_products = product_contention_of(machine), of_memory = memory_contention_of(machine);
+  size.crowding = crowding_of(step, machine);
+  const double crowding_of_base = crowding_of(base, machine);
+  const auto slowdown = [&](const Contention& contention) {
+    return contention.slowdown(size.crowding) / contention.slowdown(crowding_of_base);
   };
-  const double products = step.recompute_factor / base.recompute_factor * slowdown(machine.product_contention) *
-                          precision_ratio(step, base, machine);
-  const double bytes = base.moved_bytes > 0
-                           ? step.moved_bytes / base.moved_bytes / size.work * slowdown(machine.memory_contention)
-                           : products;
-  const double share = std::min(kMostPasses, contention_of(base, machine, machine.memory_contention) *
-                                                 passes_s(base.moved_bytes, machine) / base_s);
-  size.compute_per_work =
-      (products + share * (bytes - products)) * ranks_at_once(step, machine) / ranks_at_once(base, machine);
+  const double products =
+      step.recompute_factor / base.recompute_factor * slowdown(of_products) * precision_ratio(step, base, machine);
+  const double bytes =
+      base.moved_bytes > 0 ? step.moved_bytes / base.moved_bytes / size.work * slowdown(of_memory) : products;
+  const double share =
+      std::min(kMostPasses, of_memory.slowdown(crowding_of_base) * passes_s(base.moved_bytes, machine) / base_s);
+  const double both = products + share * (bytes - products);
+  size.compute_per_work = both * ranks_at_once(step, machine) / ranks_at_once(base, machine);
+  size.memory_share = share * bytes / both;
+  size.product_share = 1 - size.memory_share;
 }
 
 /// What NCCL's choice of algorithm and protocol for each bucket takes beyond its bytes at the rate of the wires: of
@@ -350,12 +353,13 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   const PlannedStep& first = steps.front();
   const EfficiencyPrior& efficiency = efficiency_prior(first);
   const double reached = reached_share(first, machine), peak = peak_of(first, machine);
+  const Contention of_products = product_contention_of(machine), of_memory = memory_contention_of(machine);
+  const double crowding = crowding_of(first, machine);
   PlannedModel model;
   // The share of the peak holds for ranks that share all of their work; what each of them repeats comes on top.
   model.compute = {
-      contention_of(first, machine, machine.product_contention) * first.recompute_factor * first.flops_per_rank /
-              (peak * 1e12 * reached) +
-          contention_of(first, machine, machine.memory_contention) * passes_s(first.repeated_bytes, machine),
+      of_products.slowdown(crowding) * first.recompute_factor * first.flops_per_rank / (peak * 1e12 * reached) +
+          of_memory.slowdown(crowding) * passes_s(first.repeated_bytes, machine),
       efficiency.log_sd};
   WorkFacts work{.model = first.model,
                  .parameters = first.parameters_per_rank * static_cast<double>(first.tp * first.pp),
@@ -381,6 +385,12 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
        std::string(efficiency.source) + (is_amd(machine) ? ", lowered for AMD" : "") +
            (first.precision == "fp8" ? ", lowered for fp8" : "")}};
   model.setting = make_setting(work, machine, per_node, model.compute.median_s, true, model.facts);
+  model.setting.product_contention = of_products, model.setting.memory_contention = of_memory;
+  for (KnownFact& fact : contention_facts(machine)) {
+    model.contention_source = fact.source;
+    model.facts.push_back(std::move(fact));
+  }
+  if (machine.devices_at_a_time) model.setting.noise = kNoiseOfCores;
   const double group = std::max(1.0, per_node / work.replica_devices()) / per_node;
   // One data rank has no buckets: the first size that has some tells them.
   const auto found = std::find_if(steps.begin(), steps.end(),
@@ -431,6 +441,8 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
       points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, calibration.reference_s, points);
   if (points.empty()) return calibration;
   calibration.plateau = plateau_of(points);
+  for (std::string& text : contention_texts(model.setting, model.contention_source, calibration.draws))
+    calibration.notes.push_back(std::move(text));
   std::vector<Size> known;
   for (const Measured& one : points) known.push_back(one.size);
   const Forecast fitted =

@@ -74,6 +74,7 @@ struct PlannedModel {
   Setting setting{};
   std::vector<Size> sizes{};
   ComputePrior compute{};
+  std::string contention_source{};  ///< Of the setting's contentions, where the machine tells any.
   std::vector<KnownFact> facts{};
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <string>
 
 #include "core/error.h"
 #include "core/rng.h"
@@ -13,6 +14,8 @@ namespace lockstep::predict {
 namespace {
 
 constexpr int kBurnIn = 500, kNumDraws = 3000;
+// Contention, fixed time and traffic explain the same few steps: the states move slowly where all are open.
+constexpr int kSlicesOfContention = 10;
 
 /// Likelihood of one state, with compute_s integrated out, and the normal law of compute_s given the rest.
 struct Fit {
@@ -26,7 +29,7 @@ class Likelihood {
       : measured_(measured), model_(setting, reference_step_s, sizes_of(measured)) {}
 
   Fit operator()(const Latents& latents) const {
-    const double noise = CostModel::noise(latents);
+    const double noise = model_.noise(latents);
     double xx = 0, xy = 0, yy = 0;  // of relative residuals y - compute_s x
     const auto add = [&](double x, double y) { xx += x * x, xy += x * y, yy += y * y; };
     for (size_t i = 0; i < measured_.size(); ++i) {
@@ -51,13 +54,30 @@ class Likelihood {
   CostModel model_;
 };
 
+/// Standard normal numbers. Latents of some curves alone have streams of their own, so that the others do not depend on
+/// them.
+class LatentNumbers {
+ public:
+  LatentNumbers(uint64_t seed, const std::string& use)
+      : common_(core::stream_key(seed, use)), of_tables_(core::stream_key(seed, use + " of special latents")),
+        of_contention_(core::stream_key(seed, use + " of contention")) {}
+  core::CounterRng& common() { return common_; }
+  Latents latents() {
+    Latents latents;
+    for (size_t i = 0; i < latents.size(); ++i)
+      latents[i] = (i < kNumCommonLatents ? common_ : i < kNumTableLatents ? of_tables_ : of_contention_).normal();
+    return latents;
+  }
+
+ private:
+  core::CounterRng common_, of_tables_, of_contention_;
+};
+
 /// One step of elliptical slice sampling: the new state is a point of an ellipse through the old one and a draw from
 /// the prior.
-/// Latents of some curves alone have numbers of their own, so that the others do not depend on them.
-void slice(const Likelihood& likelihood, core::CounterRng& rng, core::CounterRng& special_rng, Latents& latents,
-           Fit& fit) {
-  Latents direction;
-  for (size_t i = 0; i < direction.size(); ++i) direction[i] = (i < kNumCommonLatents ? rng : special_rng).normal();
+void slice(const Likelihood& likelihood, LatentNumbers& numbers, Latents& latents, Fit& fit) {
+  const Latents direction = numbers.latents();
+  core::CounterRng& rng = numbers.common();
   const double threshold = fit.log_likelihood + std::log(1 - rng.uniform());
   double angle = rng.uniform(0, 2 * std::numbers::pi);
   double low = angle - 2 * std::numbers::pi, high = angle;
@@ -78,13 +98,11 @@ void slice(const Likelihood& likelihood, core::CounterRng& rng, core::CounterRng
 }  // namespace
 
 std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed) {
-  core::CounterRng rng(core::stream_key(seed, "predict prior"));
-  core::CounterRng special_rng(core::stream_key(seed, "predict prior of special latents"));
+  LatentNumbers numbers(seed, "predict prior");
   std::vector<Draw> draws(kNumDraws);
   for (Draw& draw : draws) {
-    for (size_t i = 0; i < draw.latents.size(); ++i)
-      draw.latents[i] = (i < kNumCommonLatents ? rng : special_rng).normal();
-    draw.compute_s = prior.median_s * std::exp(prior.log_sd * rng.normal());
+    draw.latents = numbers.latents();
+    draw.compute_s = prior.median_s * std::exp(prior.log_sd * numbers.common().normal());
   }
   return draws;
 }
@@ -93,8 +111,7 @@ std::vector<Draw> sample_posterior(const Setting& setting, double reference_step
                                    uint64_t seed) {
   LOCKSTEP_CHECK(!measured.empty(), "nothing measured");
   const Likelihood likelihood(setting, reference_step_s, measured);
-  core::CounterRng rng(core::stream_key(seed, "predict posterior"));
-  core::CounterRng special_rng(core::stream_key(seed, "predict posterior of special latents"));
+  LatentNumbers numbers(seed, "predict posterior");
   Latents latents{};
   // Measurements that no small noise explains: begin where the noise allows for them.
   Fit fit = likelihood(latents);
@@ -110,10 +127,11 @@ std::vector<Draw> sample_posterior(const Setting& setting, double reference_step
         "check the unit of the times, the parameters of the model and the system");
   std::vector<Draw> draws;
   draws.reserve(kNumDraws);
+  const int num_slices = setting.has_doubted_contention() ? kSlicesOfContention : 1;
   for (int i = 0; i < kBurnIn + kNumDraws; ++i) {
-    slice(likelihood, rng, special_rng, latents, fit);
+    for (int times = 0; times < num_slices; ++times) slice(likelihood, numbers, latents, fit);
     if (i < kBurnIn) continue;
-    double compute_s = fit.compute_s + fit.compute_sd * rng.normal();
+    double compute_s = fit.compute_s + fit.compute_sd * numbers.common().normal();
     if (compute_s <= 0) compute_s = fit.compute_s;
     draws.push_back({latents, compute_s});
   }

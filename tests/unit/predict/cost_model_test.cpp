@@ -187,7 +187,7 @@ TEST(Posterior, IntervalsCoverCurvesOfTheModel) {
     std::vector<double> steps;
     for (size_t i = 0; i < sizes.size(); ++i) {
       const Terms terms = model.terms(latents, i);
-      steps.push_back((terms.scaled + terms.constant()) * (1 + CostModel::noise(latents) * rng.normal()));
+      steps.push_back((terms.scaled + terms.constant()) * (1 + model.noise(latents) * rng.normal()));
     }
     std::vector<Measured> measured;
     for (size_t i = 0; i < 4; ++i) measured.push_back({sizes[i], steps[i]});

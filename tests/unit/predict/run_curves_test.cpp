@@ -262,9 +262,9 @@ TEST(DescribeMachine, RanksThatComputeAtOnceSlowOneAnother) {
   };
   const Machine alone = described({seed("op.json"), seed("collective.json")});
   const Machine machine = described({path, seed("op.json"), seed("collective.json")});
-  EXPECT_EQ(alone.product_contention, 1);
-  EXPECT_NEAR(machine.product_contention, 2, 1e-4);
-  EXPECT_NEAR(machine.memory_contention, 1.5, 1e-4);
+  EXPECT_EQ(alone.product_contention.value, 1);
+  EXPECT_NEAR(machine.product_contention.value, 2, 1e-4);
+  EXPECT_NEAR(machine.memory_contention.value, 1.5, 1e-4);
   EXPECT_EQ(machine.peak_tflops(hw::ComputeType::kFp32), alone.peak_tflops(hw::ComputeType::kFp32));
 }
 
