@@ -208,6 +208,7 @@ std::vector<TableLine> lines_of_table(const std::filesystem::path& path, size_t 
 struct Header {
   std::vector<std::string> names{}, comments{};  ///< Comments above it, titles among them.
   char separator = ',';
+  bool is_comment = false;
   size_t line = 0, first_row = 0;  ///< Places in the list of lines.
 };
 
@@ -225,6 +226,7 @@ std::optional<Header> find_header(const std::vector<TableLine>& lines, const std
     if (auto names = header.comments.empty() ? std::nullopt : header_in_comment(header.comments.back(), line)) {
       header.separator = separator_of(header.comments.back());
       header.names = std::move(*names);
+      header.is_comment = true;
       header.comments.pop_back();
       return header;
     }
@@ -270,7 +272,8 @@ CsvTable read_table(const std::filesystem::path& path) {
   CsvTable table{.source = path,
                  .comments = std::move(header->comments),
                  .columns = std::move(header->names),
-                 .separator = header->separator};
+                 .separator = header->separator,
+                 .is_header_comment = header->is_comment};
   for (size_t at = header->first_row; at < lines.size(); ++at) {
     const auto& [line, number] = lines[at];
     if (line.front() == '#') {

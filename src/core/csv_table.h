@@ -15,6 +15,7 @@ struct CsvTable {
   std::vector<std::vector<std::string>> rows{};  ///< As many fields as columns.
   std::vector<size_t> lines{};                   ///< Line of each row, from 1.
   char separator = ',';                          ///< Of its fields.
+  bool is_header_comment = false;                ///< A '#' stood before the first column's name.
 
   /// Number of a column, or nothing.
   std::optional<size_t> find(std::string_view column) const;

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "predict/told_text.h"
+#include "published/flat_rates.h"
 #include "published/rate_names.h"
 
 namespace lockstep::predict {
@@ -472,23 +473,16 @@ class Reader {
 
   /// Says what was made of rates of samples and tokens that hardly grow, or asks.
   void note_constant_rates() {
-    constexpr double kLittle = 0.25;  // as a power of the devices
     const bool is_rate = !speed_.is_time && (speed_.kind == SpeedKind::kSamples || speed_.kind == SpeedKind::kTokens);
     if (!is_rate || speed_.of != SpeedOf::kAll || num_known_ < 2) return;
     const size_t first = rows_.front(), last = rows_[num_known_ - 1];
-    const std::string &from = context_.table.text(first, speed_.column), &to = context_.table.text(last, speed_.column);
-    const std::string given = context_.given_name(speed_.column.c_str());
-    const double growth = context_.table.number(last, speed_.column) / context_.table.number(first, speed_.column),
-                 more = devices(last) / devices(first);
-    const std::string what =
-        fmt::format("Column '{}' hardly changes ({} to {}) while the devices grow from {:g} to {:g}", given, from, to,
-                    devices(first), devices(last));
-    if (is_constant_total())
-      steps_.notes.push_back(what + ": it was read as the rate of one device ('total' in its name says otherwise).");
-    else if (more > 1 && growth < std::pow(more, kLittle))
-      steps_.notes.push_back(what +
-                             ": is it the rate of one device ('per GPU' in its name says so)? It was read as "
-                             "that of all.");
+    const published::FlatRate rate{.column = speed_.column,
+                                   .first = first,
+                                   .last = last,
+                                   .first_size = devices(first),
+                                   .last_size = devices(last)};
+    if (std::string text = published::flat_rate_text(context_, rate, is_constant_total()); !text.empty())
+      steps_.notes.push_back(std::move(text));
   }
 
   /// Times of steps or of whole works, not of epochs and trainings: their data stay, and the batch of a device may,

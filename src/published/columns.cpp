@@ -284,6 +284,14 @@ void check_size(const core::CsvTable& table) {
                               table.source.string(), table.columns.size(), table.rows.size(), kMaxColumns, kMaxRows),
                   "keep the rows of one table of results");
 }
+
+/// "# A100,images/s" above rows of numbers: the sign before the first name counts what follows it.
+void take_counting_sign(core::CsvTable& table) {
+  if (!table.is_header_comment) return;
+  const std::string counted = "# " + table.columns.front();
+  if (!counts_places(known_column(table.columns.front())) && counts_places(known_column(counted)))
+    table.columns.front() = counted;
+}
 }  // namespace
 
 bool tells_devices_of_node(const std::string& column) { return logs::counts_devices_of_node(core::plain_name(column)); }
@@ -318,6 +326,7 @@ ResultTable read_result_table(const std::filesystem::path& path) {
   ResultTable result{.table = core::read_table(path)};
   check_size(result.table);
   core::CsvTable& table = result.table;
+  take_counting_sign(table);
   result.given = table.columns;
   take_unit_row(result);
   take_uncertainties(result);

@@ -702,7 +702,8 @@ TEST(TableSteps, SizesThatContradictAreNoted) {
 TEST(TableSteps, SizesAndUtilisationInOtherWordsAreRead) {
   for (const char* text :
        {"DP,TP,PP,step_time_s\n2,2,2,1\n4,2,2,1.02\n", "H100s,images/s\n8,100\n16,196\n",
-        "images/s,# A100\n100,8\n196,16\n", "GPUs used,FPS\n8,100\n16,196\n", "Workers,wps\n8,100\n16,196\n",
+        "images/s,# A100\n100,8\n196,16\n", "# A100,images/s\n8,100\n16,196\n",
+        "# a title\n# A100;images/s\n8;100\n16;196\n", "GPUs used,FPS\n8,100\n16,196\n", "Workers,wps\n8,100\n16,196\n",
         "GPUs,TPS/GPU\n8,100\n16,98\n", "GPUs,HFU\n8,50\n16,49\n", "GPUs,Model FLOPS utilization\n8,50\n16,49\n",
         "GPUs,time/epoch\n8,500\n16,255\n", "GPUs,days\n8,50\n16,25.5\n"}) {
     const MeasuredCurve curve = read(text);

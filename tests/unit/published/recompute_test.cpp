@@ -229,6 +229,41 @@ TEST(Published, RatesOverNodesAloneGiveSpeedUpAndEfficiencyAndSayWhatIsMissing) 
   EXPECT_EQ(core::join(more.missing, "").find("MFU"), std::string::npos) << core::join(more.missing, "");
 }
 
+// As predict asks: such a rate is mostly that of one device, and its efficiency is then no eighth.
+TEST(Published, RatesThatHardlyChangeAreAskedAbout) {
+  core::TempDir folder;
+  const auto doubts = [&](const std::string& text) {
+    core::write_file_atomic(folder.path() / "mine.csv", text);
+    return core::join(check_published(folder.path() / "mine.csv").doubts, " ");
+  };
+  const std::string flat = doubts("GPUs,tokens/s\n64,8850\n8,9100\n16,9020\n");
+  EXPECT_NE(flat.find("Column 'tokens/s' hardly changes (9100 to 8850) while the devices grow from 8 to 64: is it the "
+                      "rate of one device ('per GPU' in its name says so)? It was read as that of all."),
+            std::string::npos)
+      << flat;
+  EXPECT_NE(doubts("nodes,images/s\n1,100\n8,101\n").find("the nodes grow from 1 to 8"), std::string::npos);
+  const std::string one = doubts("model,GPUs,images/s\na,8,100\na,64,99\nb,8,100\nb,64,700\n");
+  EXPECT_EQ(one.find("hardly"), one.rfind("hardly")) << "each curve is asked about alone: " << one;
+  for (const char* text : {"GPUs,tokens/s\n8,100\n16,190\n", "GPUs,tokens/s/GPU\n8,100\n64,99\n",
+                           "nodes,images/s\n1,2400\n2,4700\n4,8000\n8,9000\n16,9100\n"})
+    EXPECT_EQ(doubts(text).find("hardly"), std::string::npos) << text;
+}
+
+// A '#' before the first name of all may begin a comment or count what follows it.
+TEST(Published, ASignThatMakesTheHeaderACommentCountsDevices) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  const auto first_column = [&](const std::string& text) {
+    core::write_file_atomic(path, text);
+    EXPECT_TRUE(logs::is_result_table(path)) << text;
+    const PublishedTable table = check_published(path);
+    return table.printed.columns.front() + " of '" + table.given.front() + "'";
+  };
+  EXPECT_EQ(first_column("# A100,images/s\n8,100\n16,196\n"), "gpus of '# A100'");
+  EXPECT_EQ(first_column("# nodes,images/s\n8,100\n16,196\n"), "nodes of 'nodes'");
+  EXPECT_EQ(first_column("# A100 40GB\ngpus,images/s\n8,100\n16,196\n"), "gpus of 'gpus'") << "another header comes";
+}
+
 TEST(Published, FlagsWinOverComments) {
   const PublishedTable half =
       check_published(kFolder / "clap_htsat_tiny_jupiter.csv", {.forward_gflops = 111.2 / 2, .peak_tflops = {}});
