@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -12,6 +14,7 @@
 namespace lockstep::predict {
 namespace {
 
+constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr size_t kMostShown = 10;
 using Flags = tasks::LayoutChoices::Flags;
 
@@ -89,6 +92,71 @@ class LayoutJudge {
   double scale_ = 1;  ///< What the plans of other sizes add to the step of one alone.
 };
 
+/// The layouts of one global batch.
+struct Search {
+  std::vector<Advice> ranked{};            ///< Those that fit, fastest first.
+  std::optional<Advice> least{};           ///< Of those that do not fit.
+  std::set<Flags> refused{}, too_large{};  ///< Not legal; legal, but too large.
+  bool has_legal() const { return !ranked.empty() || least; }
+  size_t num_tried() const { return ranked.size() + refused.size() + too_large.size(); }
+};
+
+/// Tries all `choices` but those to leave out.
+Search search_layouts(const LayoutJudge& judge, const std::vector<std::string>& words,
+                      const tasks::LayoutChoices& choices, const std::set<Flags>& leave_out = {}) {
+  Search search;
+  std::vector<std::string> fixed = words;
+  fixed.insert(fixed.end(), choices.fixed.begin(), choices.fixed.end());
+  for (const Flags& flags : choices.layouts) {
+    if (is_settled(choices, search.ranked, flags) || leave_out.count(flags) > 0) continue;
+    try {
+      Advice advice = judge.judge(fixed, flags);
+      if (advice.fits) {
+        search.ranked.push_back(std::move(advice));
+        continue;
+      }
+      search.too_large.insert(flags);
+      if (!search.least || advice.plan.memory_bytes < search.least->plan.memory_bytes) search.least = std::move(advice);
+    } catch (const UsageError&) {
+      search.refused.insert(flags);
+    }
+  }
+  std::stable_sort(search.ranked.begin(), search.ranked.end(),
+                   [](const Advice& a, const Advice& b) { return a.samples_per_s > b.samples_per_s; });
+  return search;
+}
+
+/// The best of the other batches. A layout that does not divide a multiple of a batch does not divide the batch either,
+/// and one that is too large for a batch is so for its multiples: of what `given` and other batches have shown nothing
+/// is tried again. Where no layout at all is legal the reason is another one, which may not hold for other batches.
+std::vector<BatchAdvice> seek_batches(const LayoutJudge& judge, const AdviseRequest& request, const Machine& machine,
+                                      const Search& given) {
+  const PlannedStep& plan = judge.as_given().plan;
+  std::vector<BatchAdvice> found;
+  const auto seek = [&](int64_t global_batch, const std::set<Flags>& leave_out) {
+    PlannedStep other = plan;
+    other.global_batch = global_batch;
+    const tasks::LayoutChoices choices = choices_of(other, machine);
+    Search search = search_layouts(judge, request.words, choices, leave_out);
+    if (!search.has_legal()) return std::set<Flags>{};
+    BatchAdvice advice{.best = search.ranked.empty() ? *search.least : search.ranked.front()};
+    advice.best.flags.insert(advice.best.flags.begin(), choices.fixed.begin(), choices.fixed.end());
+    advice.samples_per_device = static_cast<double>(global_batch) / static_cast<double>(plan.num_ranks);
+    advice.samples_per_s_per_node = advice.best.samples_per_s / static_cast<double>(request.nodes);
+    found.push_back(std::move(advice));
+    return search.refused;
+  };
+  std::set<Flags> leave_out = given.ranked.empty() ? std::set<Flags>{} : given.too_large;
+  for (const int64_t times : {4, 2}) leave_out.merge(seek(times * plan.global_batch, leave_out));
+  leave_out = given.has_legal() ? given.refused : std::set<Flags>{};
+  for (const int64_t parts : {2, 4})
+    if (plan.global_batch % parts == 0) leave_out.merge(seek(plan.global_batch / parts, leave_out));
+  std::stable_sort(found.begin(), found.end(), [](const BatchAdvice& a, const BatchAdvice& b) {
+    return a.samples_per_s_per_node > b.samples_per_s_per_node;
+  });
+  return found;
+}
+
 std::string layout_text(const Advice& advice) {
   return advice.flags.empty() ? "as given" : core::join(advice.flags, " ");
 }
@@ -122,7 +190,6 @@ void seek_more_nodes(const AdviseRequest& request, const Machine& machine, Advic
 
 /// What would fit, where nothing does.
 std::string remedy_text(const AdviceList& list, const Machine& machine) {
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
   std::string text = "Nothing fits on so many nodes.";
   if (list.least)
     text += fmt::format(" The least that a rank needs is {:.1f} GiB of {:.1f}, by {}.",
@@ -148,34 +215,18 @@ AdviceList advise(const AdviseRequest& request, const Machine& machine) {
   const LayoutJudge judge(request, machine);
   AdviceList list{.as_given = judge.as_given(), .measured = request.measured};
   const tasks::LayoutChoices choices = choices_of(list.as_given.plan, machine);
-  std::vector<std::string> fixed = request.words;
-  fixed.insert(fixed.end(), choices.fixed.begin(), choices.fixed.end());
-  for (const Flags& flags : choices.layouts) {
-    if (is_settled(choices, list.ranked, flags)) continue;
-    ++list.num_tried;
-    try {
-      Advice advice = judge.judge(fixed, flags);
-      if (advice.fits) {
-        list.ranked.push_back(std::move(advice));
-      } else {
-        ++list.num_too_large;
-        if (!list.least || advice.plan.memory_bytes < list.least->plan.memory_bytes) list.least = std::move(advice);
-      }
-    } catch (const UsageError&) {
-      ++list.num_refused;  // no legal layout: it does not divide
-    }
-  }
-  std::stable_sort(list.ranked.begin(), list.ranked.end(),
-                   [](const Advice& a, const Advice& b) { return a.samples_per_s > b.samples_per_s; });
-  if (!list.ranked.empty())
-    list.least.reset();
-  else if (!choices.layouts.empty())
-    seek_more_nodes(request, machine, list);
+  Search search = search_layouts(judge, request.words, choices);
+  list.num_tried = search.num_tried();
+  list.num_refused = search.refused.size(), list.num_too_large = search.too_large.size();
+  list.other_batches = seek_batches(judge, request, machine, search);
+  list.ranked = std::move(search.ranked);
+  if (!list.ranked.empty()) return list;
+  list.least = std::move(search.least);
+  if (!choices.layouts.empty()) seek_more_nodes(request, machine, list);
   return list;
 }
 
 draw::Table advice_table(const AdviceList& list, const Machine& machine) {
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
   draw::Table table{
       .id = "advice",
       .title = fmt::format("Fastest layouts of {} ranks on {}", list.as_given.plan.num_ranks, machine.name)};
@@ -206,6 +257,47 @@ draw::Table advice_table(const AdviceList& list, const Machine& machine) {
   return table;
 }
 
+draw::Table batch_table(const AdviceList& list, const Machine& machine) {
+  draw::Table table{.id = "batches", .title = "With another global batch, which trains something else"};
+  table.columns = {{"global batch", "global_batch"},
+                   {"a device", "samples_per_device"},
+                   {"step (s)", "step_s"},
+                   {"samples/s a node", "samples_per_s_per_node"},
+                   {"gain (%)", "gain_pct"},
+                   {"GiB", "memory_gib"},
+                   {"flags of its fastest layout", "flags", true}};
+  const double given_rate = list.ranked.empty() ? list.as_given.samples_per_s : list.ranked.front().samples_per_s;
+  const auto cell = [](double value, const std::string& text) { return draw::Cell{.text = text, .value = value}; };
+  for (const BatchAdvice& other : list.other_batches) {
+    const Advice& best = other.best;
+    const double gain = 100 * (best.samples_per_s / given_rate - 1), memory_gib = best.plan.memory_bytes / kGiB;
+    const auto of_fitting = [&](double value, const std::string& text) {
+      return best.fits ? cell(value, text) : draw::Cell{.note = "does not fit"};
+    };
+    table.rows.push_back({cell(static_cast<double>(best.plan.global_batch), fmt::format("{}", best.plan.global_batch)),
+                          cell(other.samples_per_device, fmt::format("{:g}", other.samples_per_device)),
+                          of_fitting(best.step_s, fmt::format("{:.4g}", best.step_s)),
+                          of_fitting(other.samples_per_s_per_node, fmt::format("{:.4g}", other.samples_per_s_per_node)),
+                          of_fitting(gain, fmt::format("{:+.1f}", gain)),
+                          cell(memory_gib, fmt::format("{:.1f}{}", memory_gib, best.fits ? "" : " too much")),
+                          {.text = layout_text(best)}});
+  }
+  table.notes.push_back(fmt::format(
+      "The gain is in samples per second over the {} at the given batch of {} ({:g} a device), not in what they teach: "
+      "another global batch makes other updates, and as many samples are another number of steps. Choose learning "
+      "rate, warm-up and number of steps or epochs anew, and compare losses at equal samples.",
+      list.ranked.empty() ? "command as given" : "fastest layout", list.as_given.plan.global_batch,
+      static_cast<double>(list.as_given.plan.global_batch) / static_cast<double>(list.as_given.plan.num_ranks)));
+  const bool has_too_large = std::any_of(list.other_batches.begin(), list.other_batches.end(),
+                                         [](const BatchAdvice& other) { return !other.best.fits; });
+  if (has_too_large)
+    table.notes.push_back(
+        fmt::format("No layout of a batch that is too much fits the {:.1f} GiB of a rank; shown is the one that "
+                    "needs the least.",
+                    usable_memory_bytes(machine) / kGiB));
+  return table;
+}
+
 core::Json advice_json(const AdviceList& list) {
   const auto one_json = [](const Advice& one) {
     return core::Json{{"flags", one.flags},
@@ -230,6 +322,14 @@ core::Json advice_json(const AdviceList& list) {
   for (const Advice& one : list.ranked) {
     json["ranked"].push_back(one_json(one));
     json["ranked"].back()["is_as_given"] = &one == given_among(list);
+  }
+  json["other_batches"] = core::Json::array();
+  for (const BatchAdvice& other : list.other_batches) {
+    core::Json row = one_json(other.best);
+    row["global_batch"] = other.best.plan.global_batch;
+    row["samples_per_device"] = other.samples_per_device;
+    row["samples_per_s_per_node"] = other.samples_per_s_per_node;
+    json["other_batches"].push_back(std::move(row));
   }
   return json;
 }

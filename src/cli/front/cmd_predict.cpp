@@ -91,8 +91,10 @@ core::OptionSet declare_predict(PredictFlags& flags) {
           {.help = "Predict the recipe with these flags changed, from steps that were --measured without them, for "
                    "example --change='--micro-batch-size=8 --tensor-model-parallel-size=2'.",
            .metavar = "FLAGS"});
-  set.add("advise", &flags.advise,
-          {.help = "Search the legal layouts of a recipe on one size: the fastest that fit, with their flags."});
+  set.add(
+      "advise", &flags.advise,
+      {.help = "Search the legal layouts of a recipe on one size: the fastest that fit, with their flags; and, apart "
+               "from them, other global batches."});
   set.group("Goal");
   set.add("budget-samples", &flags.budget_samples,
           {.help = "Work that hours, node-hours and energy are told for.",
@@ -432,6 +434,7 @@ int advise_recipe(const predict::PlannedCommand& command, const predict::Machine
     return 0;
   }
   core::print("{}", draw::to_text(predict::advice_table(list, machine)));
+  if (!list.other_batches.empty()) core::print("\n{}", draw::to_text(predict::batch_table(list, machine)));
   for (const std::string& note : notes) core::print("{}", draw::wrapped("note: ", note));
   return 0;
 }

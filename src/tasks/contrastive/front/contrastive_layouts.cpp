@@ -19,6 +19,7 @@ LayoutChoices contrastive_layouts(const LayoutQuestion& run) {
                                    {{"--no-grad-checkpointing"}, {"--grad-checkpointing"}},
                                    buckets,
                                    micro}),
+          .fixed = {fmt::format("--global-batch-size={}", run.global_batch)},
           .num_micro_flags = kMicroFlags};
 }
 

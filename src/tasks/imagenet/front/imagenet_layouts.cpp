@@ -21,6 +21,7 @@ LayoutChoices imagenet_layouts(const LayoutQuestion& run) {
            {{"--grad-sync=ddp"}, {"--grad-sync=zero1"}},
            buckets,
            micro}),
+      .fixed = {fmt::format("--global-batch-size={}", run.global_batch)},
       .num_micro_flags = kMicroFlags};
 }
 
