@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "predict/input_rates.h"
 #include "predict/machine_notes.h"
 #include "tasks/tasks.h"
 
@@ -253,6 +254,8 @@ draw::Table advice_table(const AdviceList& list, const Machine& machine) {
       list.as_given.plan.global_batch, list.num_refused, list.num_too_large, list.ranked.size(),
       list.measured.empty() ? "Steps are medians of the priors, which are far wider than small gains."
                             : "Steps are medians by what was measured of the command as given."));
+  const KnownFact input = input_fact(machine.input, "assumed free; --input-samples-per-s N tells it");
+  table.notes.push_back(fmt::format("Input: {} ({}).", input.value, input.source));
   if (list.ranked.empty() && list.num_tried > 0) table.notes.push_back(remedy_text(list, machine));
   return table;
 }

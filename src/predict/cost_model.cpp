@@ -71,8 +71,8 @@ std::string_view latent_name(Latent latent) {
 }
 
 std::string_view part_name(Part part) {
-  constexpr std::array<std::string_view, kNumParts> kNames{"compute",   "bubble", "skew",  "layers",
-                                                           "gradients", "gather", "fixed", "unexplained"};
+  constexpr std::array<std::string_view, kNumParts> kNames{"compute", "bubble", "skew",  "layers",     "gradients",
+                                                           "gather",  "fixed",  "input", "unexplained"};
   return kNames.at(part);
 }
 

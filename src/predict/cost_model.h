@@ -79,6 +79,7 @@ struct Setting {
   double contention = 0;
   Contention product_contention{}, memory_contention{};  ///< Of a recipe's steps; of the kinds of compute in a Size.
   bool are_virtual_stages_known = true;                  ///< Else bubbles may be parts of those given.
+  double waited_s = 0;     ///< Of compute at the reference size: measured waits for data.
   double group_nodes = 0;  ///< Nodes of the network's first group or island; 0: not known.
   bool has_doubted_contention() const { return product_contention.log_sd > 0 || memory_contention.log_sd > 0; }
 };
@@ -99,12 +100,13 @@ struct Size {
   std::optional<double> gradient_latency_s{};
   double layers_s = 0;       ///< Collectives inside layers and pipeline messages that nothing hides.
   double layers_wire_s = 0;  ///< The part of them between nodes, at the rate of the wires.
+  double input_s = 0;        ///< What reading the samples takes beside all else, the least of a step; 0: not known.
   double expert_ranks = 1;   ///< Data ranks that share the experts.
   double compute() const { return work * compute_per_work; }  ///< With contentions as they were measured.
 };
 
 /// Where the time of a step goes, in seconds.
-enum Part : size_t { kCompute, kBubble, kSkew, kLayers, kGradients, kGather, kFixed, kUnexplained, kNumParts };
+enum Part : size_t { kCompute, kBubble, kSkew, kLayers, kGradients, kGather, kFixed, kInput, kUnexplained, kNumParts };
 using Parts = std::array<double, kNumParts>;
 std::string_view part_name(Part part);
 

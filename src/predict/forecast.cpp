@@ -66,11 +66,17 @@ Forecast forecast(const Setting& setting, double reference_step_s, std::span<con
       const Draw& one = draws[draw];
       Terms terms = model.terms(one.latents, index);
       for (const Part part : {kCompute, kBubble, kSkew}) terms.parts[part] *= one.compute_s;
+      const double waited_s = std::min(setting.waited_s * sizes[index].work, terms.parts[kCompute]);
+      terms.parts[kCompute] -= waited_s, terms.parts[kInput] += waited_s;
       double total = 0;
       for (size_t part = 0; part < kNumParts; ++part) total += parts[part][draw] = terms.parts[part];
       if (is_limited[draw] && total < least_s) {
         parts[kUnexplained][draw] += least_s - total;
         total = least_s;
+      }
+      if (total < sizes[index].input_s) {
+        parts[kInput][draw] += sizes[index].input_s - total;
+        total = sizes[index].input_s;
       }
       if (index == 0) first[draw] = total;
       totals[draw] = total * std::exp(sd * errors[draw] + model.noise(one.latents) * noises[draw]);

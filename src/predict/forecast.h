@@ -40,7 +40,8 @@ struct Forecast {
 
 /// Predicts the steps at `sizes` from draws of sample_posterior for the same setting and reference. `calibrated_nodes`:
 /// the largest measured size; beyond it the interval widens with every doubling, and more where the network's first
-/// group is left. A plateau limits the draws that its probability says, at all sizes from its own on.
+/// group is left. A plateau limits the draws that its probability says, at all sizes from its own on. No step is
+/// shorter than its input: what devices wait for it beside all else is a part of its own.
 Forecast forecast(const Setting& setting, double reference_step_s, std::span<const Draw> draws,
                   std::span<const Size> sizes, double calibrated_nodes,
                   const std::optional<Plateau>& plateau = std::nullopt, uint64_t seed = 1);

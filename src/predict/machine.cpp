@@ -143,6 +143,13 @@ Machine machine_of(const hw::SystemSpec& system, std::string_view text) {
   return machine_of(system);
 }
 
+double InputRates::seconds(double samples, double nodes) const {
+  double seconds = 0;
+  if (node_samples_per_s) seconds = samples / (*node_samples_per_s * nodes);
+  if (storage_samples_per_s) seconds = std::max(seconds, samples / *storage_samples_per_s);
+  return seconds;
+}
+
 std::optional<double> Machine::peak_tflops(hw::ComputeType type) const {
   for (const hw::Peak& peak : peaks)
     if (peak.type == type) return peak.tflops;

@@ -15,6 +15,19 @@ struct Sourced {
   std::string source{};
 };
 
+/// How fast data arrive, where somebody told: no step is shorter than its samples take.
+struct InputRates {
+  std::optional<double> node_samples_per_s{};     ///< What the loaders of a node read, decode and batch.
+  std::optional<double> storage_samples_per_s{};  ///< What storage gives all nodes together.
+  bool is_known() const { return node_samples_per_s || storage_samples_per_s; }
+  /// Of a step whose samples so many nodes read.
+  double seconds(double samples, double nodes) const;
+  /// Is it the nodes, not the storage, that limits?
+  bool limits_by_node(double nodes) const {
+    return node_samples_per_s && (!storage_samples_per_s || *node_samples_per_s * nodes <= *storage_samples_per_s);
+  }
+};
+
 /// A system to predict for: one of the table (hw::system_specs) or of a user's file.
 struct Machine {
   std::string name{}, device{}, fabric{};
@@ -34,6 +47,7 @@ struct Machine {
   /// Rate of a device alone over its rate while all of the node (or all at a time) compute: of matrix products, and of
   /// the memory. Without a source nobody measured it, and they are taken not to disturb one another.
   Sourced product_contention{.value = 1}, memory_contention{.value = 1};
+  InputRates input{};                  ///< Of the samples that are predicted for: told by flags, never by the table.
   bool has_amd_host = false;           ///< As NCCL's tuning asks; false where the host is not known.
   std::vector<std::string> remarks{};  ///< Faults and doubts that users should know.
 

@@ -9,6 +9,7 @@
 #include "core/csv_table.h"
 #include "core/strings.h"
 #include "predict/figure.h"
+#include "predict/input_rates.h"
 
 namespace lockstep::predict {
 namespace {
@@ -291,9 +292,21 @@ core::Json prediction_json(const CurvePrediction& prediction) {
       one["rate"] = interval_json(rate_interval(prediction, i)), one["rate"]["unit"] = curve.rate_unit;
     if (!curve.time_name.empty())
       one["time"] = interval_json(speed_interval(prediction, i)), one["time"]["name"] = curve.time_name;
+    if (size.input_s > 0) {
+      const std::string limit = input_limit(curve, step);
+      one["input_s"] = size.input_s;
+      one["input_limit"] = limit.empty() ? core::Json(nullptr) : core::Json(limit);
+    }
     for (size_t part = 0; part < kNumParts; ++part)
       one["parts_s"][std::string(part_name(static_cast<Part>(part)))] = step.parts_s[part];
     json["predicted"].push_back(std::move(one));
+  }
+  if (curve.input.is_known()) {
+    const auto number = [](const std::optional<double>& value) {
+      return value ? core::Json(*value) : core::Json(nullptr);
+    };
+    json["input"] = {{"node_samples_per_s", number(curve.input.node_samples_per_s)},
+                     {"storage_samples_per_s", number(curve.input.storage_samples_per_s)}};
   }
   if (curve.assumed_samples > 0) json["assumed_samples_per_device"] = curve.assumed_samples;
   if (const std::string doubt = parts_doubt(prediction); !doubt.empty()) json["parts_doubt"] = doubt;

@@ -13,6 +13,7 @@
 #include "core/units.h"
 #include "hw/device_specs.h"
 #include "predict/contention.h"
+#include "predict/input_rates.h"
 #include "predict/nccl_time.h"
 #include "stats/statistics.h"
 
@@ -384,6 +385,8 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
       {"reached in compute", fmt::format("{:.0f} % (x / {:.2f})", 100 * reached, std::exp(efficiency.log_sd)),
        std::string(efficiency.source) + (is_amd(machine) ? ", lowered for AMD" : "") +
            (first.precision == "fp8" ? ", lowered for fp8" : "")}};
+  model.facts.push_back(input_fact(machine.input, "assumed free; --input-samples-per-s N tells it"));
+  model.input = machine.input;
   model.setting = make_setting(work, machine, per_node, model.compute.median_s, true, model.facts);
   model.setting.product_contention = of_products, model.setting.memory_contention = of_memory;
   for (KnownFact& fact : contention_facts(machine)) {
@@ -402,9 +405,12 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
   model.setting.bucket_shares = bytes > 0 ? bucket_shares(buckets) : std::vector<double>{};
   model.setting.window_micro = static_cast<double>(first.num_micro);
   for (const PlannedStep& step : steps) {
-    model.sizes.push_back({.nodes = static_cast<double>(step.nodes),
-                           .devices = static_cast<double>(step.num_ranks),
-                           .bubble = step.bubble});
+    model.sizes.push_back(
+        {.nodes = static_cast<double>(step.nodes),
+         .devices = static_cast<double>(step.num_ranks),
+         .bubble = step.bubble,
+         .input_s = machine.input.seconds(static_cast<double>(step.global_batch),
+                                          static_cast<double>(step.nodes) / static_cast<double>(step.pp))});
     take_work(step, first, model.compute.median_s, machine, model.sizes.back());
     model.sizes.back().gradient_latency_s = gradient_latency_s(step, machine);
     add_layers(step, machine, model.sizes.back());
@@ -467,8 +473,16 @@ CurvePrediction predict_calibrated(const PlannedModel& model, const std::vector<
   prediction.curve.notes.insert(prediction.curve.notes.end(), calibration.notes.begin(), calibration.notes.end());
   prediction.forecast = forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes,
                                  calibration.largest_nodes, calibration.plateau);
-  for (size_t i = 0; i < steps.size(); ++i)
-    prediction.targets.push_back({static_cast<double>(steps[i].nodes), model.sizes[i]});
+  std::vector<double> sizes;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    sizes.push_back(static_cast<double>(steps[i].nodes));
+    prediction.targets.push_back({sizes.back(), model.sizes[i]});
+  }
+  prediction.curve.input = model.input;
+  prediction.curve.work.pp = first.pp;
+  for (std::string text : {input_doubt_text(prediction.curve, prediction.calibration),
+                           input_limit_text(prediction.curve, sizes, prediction.forecast.steps)})
+    if (!text.empty()) prediction.curve.notes.push_back(std::move(text));
   if (std::string text = far_sizes_text(prediction); !text.empty()) prediction.curve.notes.push_back(std::move(text));
   return prediction;
 }

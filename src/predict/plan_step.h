@@ -76,6 +76,7 @@ struct PlannedModel {
   ComputePrior compute{};
   std::string contention_source{};  ///< Of the setting's contentions, where the machine tells any.
   std::vector<KnownFact> facts{};
+  InputRates input{};
 };
 
 /// UsageError where the machine has no peak for the precision.

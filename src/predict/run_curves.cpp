@@ -117,6 +117,8 @@ MeasuredCurve curve_of(const analysis::Curve& runs, std::vector<analysis::Point>
                                                   .expert_ranks = static_cast<double>(curve.work.ep)},
                                          .step_s = point.estimate.median_ms / 1000},
                             .size = static_cast<double>(point.size)});
+    if (std::isfinite(point.data_wait_share))
+      curve.points.back().waited_s = point.data_wait_share * curve.points.back().measured.step_s;
     const double sequence = curve.tokens_per_sample.value_or(0);
     tokens.push_back({.tokens = samples.value_or(0) * sequence,
                       .sequence = sequence,

@@ -586,6 +586,26 @@ std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& result,
   return curves;
 }
 
+namespace {
+/// Seconds that a step needs at least for its input: of a pipeline the nodes of one stage read all samples.
+double input_s_of(const MeasuredCurve& curve, const Size& size) {
+  if (!curve.input.is_known()) return 0;
+  return curve.input.seconds(*curve.work.local_batch * size.work * size.devices,
+                             size.nodes / static_cast<double>(curve.work.pp));
+}
+}  // namespace
+
+void take_input(const InputRates& rates, MeasuredCurve& curve) {
+  if (!rates.is_known()) return;
+  if (!curve.has_seconds || !curve.work.local_batch || curve.assumed_samples > 0)
+    throw UsageError(
+        fmt::format("predict: curve '{}' does not tell the samples of a step, by which input is counted", curve.name),
+        "give --samples-per-device N or a column global_batch, or leave --input-samples-per-s and "
+        "--storage-samples-per-s out");
+  curve.input = rates;
+  for (CurvePoint& point : curve.points) point.measured.size.input_s = input_s_of(curve, point.measured.size);
+}
+
 Size size_of(const MeasuredCurve& curve, double size) {
   const auto distance = [&](const CurvePoint& point) { return std::fabs(std::log(size / point.size)); };
   const CurvePoint& nearest =
@@ -602,6 +622,7 @@ Size size_of(const MeasuredCurve& curve, double size) {
     made.bubble *= ratio;
     made.traffic = std::max(1.0, made.traffic / ratio);
   }
+  made.input_s = input_s_of(curve, made);
   return made;
 }
 

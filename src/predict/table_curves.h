@@ -15,6 +15,7 @@ struct CurvePoint {
   Measured measured{};
   double size = 0;  ///< Nodes, or devices where the table has no nodes, as it counts.
   size_t line = 0;
+  std::optional<double> waited_s{};  ///< Of the step, for data; not told by tables.
 };
 
 /// Rows of a table that differ in size alone.
@@ -28,6 +29,7 @@ struct MeasuredCurve {
   std::vector<CurvePoint> points{};  ///< By size.
   WorkFacts work{};
   std::optional<Machine> machine{};
+  InputRates input{};  ///< As somebody told them (take_input).
   double devices_per_node = 0;
   std::string devices_per_node_source{};  ///< What tells them, in words.
   double rate_per_device = 0;  ///< Units of a device and step at work 1: rate = this x work x devices / step.
@@ -59,6 +61,9 @@ void add_layer_messages(const std::vector<WorkFacts>& works, const std::vector<D
 /// (0: not known).
 double bubble_of(const MeasuredCurve& curve, double samples);
 double passes_of(const MeasuredCurve& curve, double samples);
+
+/// The curve's sizes know what input they need by the rates. UsageError where it does not tell the samples of a step.
+void take_input(const InputRates& rates, MeasuredCurve& curve);
 
 /// Size of a curve at so many of its own units, with the work that weak or strong scaling from the nearest row leaves a
 /// device.

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "predict/input_rates.h"
 #include "predict/layout_doubts.h"
 #include "stats/statistics.h"
 
@@ -72,6 +73,20 @@ bool knows_network(const MeasuredCurve& curve, const std::vector<Measured>& meas
     largest = std::max(largest, one.size.nodes);
   }
   return largest > smallest;
+}
+
+/// Seconds of a device at the reference size that calibration points waited for data: as many for each sample.
+double waited_s_of(const std::vector<CurvePoint>& points, double reference_work, std::vector<KnownFact>& facts) {
+  std::vector<double> waited_s, shares;
+  for (const CurvePoint& point : points) {
+    if (!point.waited_s) continue;
+    waited_s.push_back(*point.waited_s / point.measured.size.work * reference_work);
+    shares.push_back(*point.waited_s / point.measured.step_s);
+  }
+  if (waited_s.empty()) return 0;
+  facts.push_back({"waits for data", fmt::format("{:.1f} % of the measured steps", 100 * stats::mean(shares)),
+                   "records of the runs; as long for each sample of a device at other sizes"});
+  return stats::mean(waited_s);
 }
 
 /// The curve's prior in units of its clock, of which a step takes `reference`.
@@ -197,7 +212,9 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
   const double reference = measured.back().step_s, reference_work = measured.back().size.work;
   for (Measured& one : measured) one.size.work /= reference_work;
-  const Setting setting = setting_of(prediction.curve, measured, reference, prediction.facts);
+  Setting setting = setting_of(prediction.curve, measured, reference, prediction.facts);
+  prediction.facts.push_back(input_fact(curve.input, "what it takes of the measured steps counts as compute"));
+  setting.waited_s = waited_s_of(prediction.calibration, reference_work, prediction.facts);
   std::vector<Size> wanted;
   for (const Target& target : prediction.targets) {
     wanted.push_back(target.at);
@@ -214,7 +231,11 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   for (std::string& note : doubts_of(curve, prediction.calibration)) prediction.curve.notes.push_back(std::move(note));
   for (std::string& note : unfit_texts(curve, prediction.calibration, fitted))
     prediction.curve.notes.push_back(std::move(note));
-  for (std::string text : {far_sizes_text(prediction), thin_sizes_text(prediction)})
+  std::vector<double> sizes;
+  for (const Target& target : prediction.targets) sizes.push_back(target.size);
+  for (std::string text :
+       {input_doubt_text(curve, prediction.calibration), input_limit_text(curve, sizes, prediction.forecast.steps),
+        far_sizes_text(prediction), thin_sizes_text(prediction)})
     if (!text.empty()) prediction.curve.notes.push_back(std::move(text));
   return prediction;
 }

@@ -20,6 +20,7 @@
 #include "predict/budget.h"
 #include "predict/describe_machine.h"
 #include "predict/document.h"
+#include "predict/input_rates.h"
 #include "predict/machine_file.h"
 #include "predict/machine_notes.h"
 #include "predict/page.h"
@@ -40,6 +41,7 @@ struct PredictFlags {
   std::optional<int64_t> devices_per_node;
   std::vector<std::string> measured;
   std::string change, currency;
+  predict::InputRates input;
   std::optional<double> budget_samples, budget_tokens, deadline_hours, price_per_node_hour;
   bool validate = false, advise = false, systems = false, describe = false, json = false;
 };
@@ -95,6 +97,20 @@ core::OptionSet declare_predict(PredictFlags& flags) {
       "advise", &flags.advise,
       {.help = "Search the legal layouts of a recipe on one size: the fastest that fit, with their flags; and, apart "
                "from them, other global batches."});
+  set.add(
+      "input-samples-per-s", &flags.input.node_samples_per_s,
+      {.help = "What the loaders of one node deliver, as `bench loader` by all of its ranks shows: no step is shorter "
+               "than its samples take.",
+       .unit = "samples/s",
+       .unset_text = "assumed free",
+       .min = 0,
+       .is_min_excluded = true});
+  set.add("storage-samples-per-s", &flags.input.storage_samples_per_s,
+          {.help = "What shared storage delivers to all nodes together.",
+           .unit = "samples/s",
+           .unset_text = "assumed free",
+           .min = 0,
+           .is_min_excluded = true});
   set.group("Goal");
   set.add("budget-samples", &flags.budget_samples,
           {.help = "Work that hours, node-hours and energy are told for.",
@@ -430,6 +446,7 @@ int advise_recipe(const predict::PlannedCommand& command, const predict::Machine
   if (flags.json) {
     core::Json json = predict::advice_json(list);
     json["notes"] = notes;
+    json["input"] = predict::input_fact(machine.input, "assumed free").value;
     core::print("{}\n", json.dump(2));
     return 0;
   }
@@ -443,7 +460,8 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
   refuse_flags_of_tables(set, flags);
   if (flags.system.empty())
     throw UsageError("predict: a recipe needs --system NAME", "`lockstep predict --systems` lists them");
-  const predict::Machine machine = predict::find_machine(flags.system);
+  predict::Machine machine = predict::find_machine(flags.system);
+  machine.input = flags.input;
   const predict::PlannedCommand command = command_of(flags.inputs[0], flags, more);
   if (flags.advise) return advise_recipe(command, machine, flags);
   std::vector<std::string> refused;
@@ -520,7 +538,8 @@ int cmd_predict(const commands::ParsedCommand& command) {
                      "leave them out, or give a recipe");
   refuse_flags_of_recipes(set, flags);
   const predict::TableRequest request = table_request(flags);
-  const std::vector<predict::MeasuredCurve> curves = read_curves(flags, request);
+  std::vector<predict::MeasuredCurve> curves = read_curves(flags, request);
+  for (predict::MeasuredCurve& curve : curves) predict::take_input(flags.input, curve);
   return flags.validate ? validate_tables(curves, flags) : predict_tables(curves, flags);
 }
 
