@@ -79,7 +79,7 @@ struct Setting {
   double contention = 0;
   Contention product_contention{}, memory_contention{};  ///< Of a recipe's steps; of the kinds of compute in a Size.
   bool are_virtual_stages_known = true;                  ///< Else bubbles may be parts of those given.
-  double waited_s = 0;     ///< Of compute at the reference size: measured waits for data.
+  double waited_s = 0;                                   ///< Of compute at the reference size: measured waits for data.
   double group_nodes = 0;  ///< Nodes of the network's first group or island; 0: not known.
   bool has_doubted_contention() const { return product_contention.log_sd > 0 || memory_contention.log_sd > 0; }
 };
