@@ -219,7 +219,7 @@ AdviceList advise(const AdviseRequest& request, const Machine& machine) {
   Search search = search_layouts(judge, request.words, choices);
   list.num_tried = search.num_tried();
   list.num_refused = search.refused.size(), list.num_too_large = search.too_large.size();
-  list.other_batches = seek_batches(judge, request, machine, search);
+  if (request.with_other_batches) list.other_batches = seek_batches(judge, request, machine, search);
   list.ranked = std::move(search.ranked);
   if (!list.ranked.empty()) return list;
   list.least = std::move(search.least);

@@ -44,12 +44,13 @@ struct AdviseRequest {
   int64_t nodes = 1;
   std::vector<PlannedStep> steps{};  ///< Its plans on `nodes`, on those of `measured` and on others beside them.
   std::vector<MeasuredStep> measured{};
+  bool with_other_batches = false;  ///< Which takes several times as long.
 };
 
 /// Tries every layout that the command's task says this version has (FrontTaskRow::layouts), on so many nodes and at
 /// the same global batch. The step as given is that of predict_steps for the same plans and measurements; those of
 /// layouts stand to it as their predictions do, by the same draws. Where none fits, doublings of the nodes are looked
-/// at. All layouts are tried with other global batches, too.
+/// at. If asked for, all layouts are tried with other global batches, too.
 AdviceList advise(const AdviseRequest& request, const Machine& machine);
 
 /// The best ones, with the gain over the command as given.

@@ -43,7 +43,7 @@ struct PredictFlags {
   std::string change, currency;
   predict::InputRates input;
   std::optional<double> budget_samples, budget_tokens, deadline_hours, price_per_node_hour;
-  bool validate = false, advise = false, systems = false, describe = false, json = false;
+  bool validate = false, advise = false, advise_batches = false, systems = false, describe = false, json = false;
 };
 
 core::OptionSet declare_predict(PredictFlags& flags) {
@@ -93,10 +93,11 @@ core::OptionSet declare_predict(PredictFlags& flags) {
           {.help = "Predict the recipe with these flags changed, from steps that were --measured without them, for "
                    "example --change='--micro-batch-size=8 --tensor-model-parallel-size=2'.",
            .metavar = "FLAGS"});
-  set.add(
-      "advise", &flags.advise,
-      {.help = "Search the legal layouts of a recipe on one size: the fastest that fit, with their flags; and, apart "
-               "from them, other global batches."});
+  set.add("advise", &flags.advise,
+          {.help = "Search the legal layouts of a recipe on one size: the fastest that fit, with their flags."});
+  set.add("advise-batches", &flags.advise_batches,
+          {.help = "The same, and apart from them the best layout of a quarter, half, twice and four times the global "
+                   "batch; takes several times as long."});
   set.add(
       "input-samples-per-s", &flags.input.node_samples_per_s,
       {.help = "What the loaders of one node deliver, as `bench loader` by all of its ranks shows: no step is shorter "
@@ -191,7 +192,8 @@ auto of_each(const std::vector<predict::MeasuredCurve>& curves, std::vector<std:
 
 /// Flags of recipes that a table or runs would pass over in silence.
 void refuse_flags_of_recipes(const core::OptionSet& set, const PredictFlags& flags) {
-  refuse_given(set, {"advise", "measured", "change"}, "is for recipes: a table or runs bring their own measured steps",
+  refuse_given(set, {"advise", "advise-batches", "measured", "change"},
+               "is for recipes: a table or runs bring their own measured steps",
                "leave it out, or give a recipe and --system NAME");
   if (flags.validate)
     refuse_given(set, {"nodes", "budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour", "currency"},
@@ -208,7 +210,7 @@ void refuse_flags_of_tables(const core::OptionSet& set, const PredictFlags& flag
                "--samples-per-device N is weak scaling, `-- --global-batch-size N` strong scaling");
   refuse_given(set, {"devices-per-node"}, "is for tables and runs: a recipe runs on the nodes of --system",
                "give a system file with the key devices-per-node (docs/predict.md): --system FILE.toml");
-  if (!flags.advise) return;
+  if (!flags.advise && !flags.advise_batches) return;
   refuse_given(set, {"change"}, "says nothing to --advise, which seeks layouts of the recipe as it is given",
                "put the flags behind --, or leave --advise out");
   refuse_given(set, {"budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour", "currency", "output"},
@@ -430,7 +432,8 @@ int advise_recipe(const predict::PlannedCommand& command, const predict::Machine
                      "for example --nodes 256");
   predict::AdviseRequest request{.words = predict::words_for(command, sizes[0] * machine.devices_per_node),
                                  .nodes = sizes[0],
-                                 .measured = parse_measured(flags.measured)};
+                                 .measured = parse_measured(flags.measured),
+                                 .with_other_batches = flags.advise_batches};
   try {
     std::vector<std::string> refused;
     request.steps = predict::plan_sizes(command, machine, sizes, request.measured, refused);
@@ -463,7 +466,7 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
   predict::Machine machine = predict::find_machine(flags.system);
   machine.input = flags.input;
   const predict::PlannedCommand command = command_of(flags.inputs[0], flags, more);
-  if (flags.advise) return advise_recipe(command, machine, flags);
+  if (flags.advise || flags.advise_batches) return advise_recipe(command, machine, flags);
   std::vector<std::string> refused;
   const std::vector<predict::MeasuredStep> measured = parse_measured(flags.measured);
   predict::PlannedCommand asked = command;

@@ -107,7 +107,8 @@ TEST(FlopsByName, AReportHasTheMfuOfAModelOfOurTables) {
   const record::RunSetup llama = counted("gpt", "llama3 70B", 8192);
   EXPECT_DOUBLE_EQ(llama.forward_gflops_per_sample.value_or(0),
                    config::find_nominal("lockstep", "llama3-70b").forward_gflops);
-  EXPECT_EQ(llama.flops_formula.substr(0, 43), "counted by the model's name, llama3-70b: s ") << llama.flops_formula;
+  EXPECT_EQ(llama.flops_formula.substr(0, 54), "counted by the model's name, llama3-70b: a third of s ")
+      << llama.flops_formula;
   EXPECT_TRUE(counted("clip", "ViT-B-32", {}, {{"force_image_size", "None"}}).forward_gflops_per_sample);
   EXPECT_FALSE(counted("clip", "ViT-B-32", {}, {{"force_image_size", "336"}}).forward_gflops_per_sample);
   EXPECT_FALSE(counted("gpt", "llama3 70B", {}).forward_gflops_per_sample) << "of how many tokens?";

@@ -36,7 +36,8 @@ AdviceList with_batches(const std::vector<std::string>& words, const Machine& ma
   return advise({.words = words,
                  .nodes = nodes,
                  .steps = {plan_one(words, nodes, machine.devices_per_node)},
-                 .measured = measured},
+                 .measured = measured,
+                 .with_other_batches = true},
                 machine);
 }
 
