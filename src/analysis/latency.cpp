@@ -113,24 +113,26 @@ std::vector<draw::Chart> latency_charts(const std::vector<RunSummary>& runs) {
     for (const LatencyPoint& point : run.latency_points) {
       if (point.batch < 1 || !std::isfinite(point.p50_ms)) continue;
       draw::Series& series = by_name[line_name(run, point, sources.size() > 1)];
-      const bool has_interval = std::isfinite(point.p50_low_ms);
       series.x.push_back(static_cast<double>(point.batch));
       series.y.push_back(point.p50_ms);
-      series.low.push_back(has_interval ? point.p50_low_ms : point.p50_ms);
-      series.high.push_back(has_interval ? point.p50_high_ms : point.p50_ms);
+      series.low.push_back(point.p50_low_ms);  // not finite where there is none
+      series.high.push_back(point.p50_high_ms);
     }
   std::vector<draw::Chart> charts;
   for (auto& [name, series] : by_name) {
     if (charts.empty() || charts.back().series.size() == kMaxSeries) {
       draw::Chart chart{.id = charts.empty() ? "latency-batch" : fmt::format("latency-batch-{}", charts.size() + 1),
                         .title = "Latency by batch"};
-      chart.summary = "Median latency of a call against its batch, with 95 % intervals.";
+      chart.summary =
+          "Median latency of a call against its batch, with 95 % intervals where the calls were enough for one.";
       chart.x = {.title = "batch (samples)", .scale = draw::Scale::kLog2};
       chart.y = {.title = "latency (ms)", .scale = draw::Scale::kLog10};
       charts.push_back(std::move(chart));
     }
     series.name = name;
     sort_by_batch(series);
+    if (std::none_of(series.low.begin(), series.low.end(), [](double low) { return std::isfinite(low); }))
+      series.low.clear(), series.high.clear();
     charts.back().series.push_back(std::move(series));
   }
   return charts;

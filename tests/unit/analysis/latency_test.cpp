@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep::analysis {
 namespace {
@@ -35,7 +36,22 @@ TEST(LatencyCharts, PointsOfASweepAreOneLineForEachSystem) {
   EXPECT_EQ(series[2].name, "lockstep ViT-B-32 fp32, both from pixels (yours)");
   EXPECT_EQ(series[1].x, (std::vector<double>{1, 8})) << "a line runs from small to large";
   EXPECT_EQ(series[1].y, (std::vector<double>{9, 40}));
-  EXPECT_EQ(series[1].low, (std::vector<double>{9, 40})) << "no interval: the point itself";
+}
+
+TEST(LatencyCharts, APointWithoutAnIntervalHasNoBounds) {
+  RunSummary with = point_of_sweep("0001", "mine", 8, 40);
+  with.latency_points[0].p50_low_ms = 38;
+  with.latency_points[0].p50_high_ms = 43;
+  const RunSummary without = point_of_sweep("0002", "mine", 1, 9), published = point_of_sweep("table", "theirs", 1, 4);
+  const auto charts = latency_charts({with, without, published});
+  ASSERT_EQ(charts.size(), 1u);
+  const auto& series = charts[0].series;
+  ASSERT_EQ(series.size(), 2u);
+  ASSERT_EQ(series[0].low.size(), 2u);
+  EXPECT_TRUE(std::isnan(series[0].low[0]) && std::isnan(series[0].high[0]));
+  EXPECT_EQ(series[0].low[1], 38);
+  EXPECT_EQ(series[0].high[1], 43);
+  EXPECT_TRUE(series[1].low.empty() && series[1].high.empty()) << "not one point of the line has an interval";
 }
 
 TEST(LatencyTable, APublishedRowDoesNotSayWhetherThereWasAText) {
