@@ -420,11 +420,21 @@ void refuse_flags(const BenchOptions& o, const core::OptionSet& set, std::initia
 
 void refuse_latency_flags_of_other_models(const BenchOptions& o, const core::OptionSet& set) {
   const BenchModel model = bench_model_of(o.train.model);
+  const std::string give_text = "leave it out, or give a model with a text tower (ViT-B-32)",
+                    give_image = "leave it out, or give a model that sees pictures (ViT-B-32)";
   if (model == BenchModel::kClassifier)
-    refuse_flags(o, set, {"text-length", "texts", "force-context-length", "tokenizer-vocab"},
-                 "a classifier, which reads no texts", "leave it out, or give a model with a text tower (ViT-B-32)");
+    refuse_flags(o, set, {"text-length", "texts", "force-context-length", "force-quick-gelu", "tokenizer-vocab"},
+                 "a classifier, which reads no texts", give_text);
+  if (model == BenchModel::kGpt) {
+    refuse_flags(o, set, {"images", "force-image-size"}, "a GPT, which sees no pictures", give_image);
+    refuse_flags(o, set, {"texts", "force-context-length", "force-quick-gelu", "tokenizer-vocab"},
+                 "a GPT, whose prompts are made-up tokens", "give their number with --text-length");
+  }
   if (model != BenchModel::kGpt)
     refuse_flags(o, set, {"new-tokens"}, "which generates none", "leave it out, or give a GPT (gpt2)");
+  if (model == BenchModel::kContrastive && o.train.is_clap())
+    refuse_flags(o, set, {"images", "force-image-size", "force-quick-gelu"}, "a CLAP model, which sees no pictures",
+                 give_image);
 }
 
 /// --precision as the training command of this kind of model has it.

@@ -93,6 +93,21 @@ TEST(BenchOptions, AFolderOfClassesIsNotReadForCaptions) {
   EXPECT_EQ(bench_error("loader --train-data / --model resnet50"), "");
 }
 
+TEST(BenchOptions, LatencyRefusesFlagsThatItsModelHasNoUseFor) {
+  for (const char* flag : {"--texts t.txt", "--images .", "--force-image-size 32", "--force-context-length 16",
+                           "--force-quick-gelu", "--tokenizer-vocab v"})
+    EXPECT_TRUE(holds(bench_error("latency --model gpt2 " + std::string(flag)), "with --model gpt2, a GPT")) << flag;
+  for (const char* flag : {"--images .", "--force-image-size 32", "--force-quick-gelu"})
+    EXPECT_TRUE(holds(bench_error("latency --model HTSAT-tiny-Roberta-base " + std::string(flag)),
+                      "a CLAP model, which sees no pictures"))
+        << flag;
+  for (const char* flag : {"--texts t.txt", "--force-quick-gelu"})
+    EXPECT_TRUE(holds(bench_error("latency --model resnet18 " + std::string(flag)), "which reads no texts")) << flag;
+  EXPECT_EQ(bench_error("latency --model gpt2 --text-length 16 --new-tokens 4"), "");
+  EXPECT_EQ(bench_error("latency --model HTSAT-tiny-Roberta-base --text-length 16"), "");
+  EXPECT_EQ(bench_error("latency --model ViT-B-32 --force-image-size 32 --force-quick-gelu"), "");
+}
+
 TEST(BenchOptions, ContradictionsAreRefused) {
   EXPECT_TRUE(holds(bench_error("collective --json --csv"), "JSON and CSV"));
   EXPECT_TRUE(holds(bench_error("collective -b 1M -e 1K"), "--minbytes 1M is above --maxbytes 1K"));
