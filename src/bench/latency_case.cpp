@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "bench/latency_subject.h"
@@ -25,18 +24,6 @@ double process_cpu_ms() {
   timespec now{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
-}
-
-/// {"low", "high"}: the order statistics between which the quantile lies with 95 % (binomial law, normal form), of
-/// independent samples; null where that needs more samples.
-core::Json quantile_interval(std::vector<double> samples, double percent) {
-  constexpr double kFactor = 1.96;
-  const auto count = static_cast<double>(samples.size());
-  const double share = percent / 100.0, spread = kFactor * std::sqrt(count * share * (1 - share));
-  const double low = std::floor(count * share - spread), high = std::ceil(count * share + spread);
-  if (low < 0 || high > count - 1) return nullptr;
-  std::sort(samples.begin(), samples.end());
-  return {{"low", samples[static_cast<size_t>(low)]}, {"high", samples[static_cast<size_t>(high)]}};
 }
 
 /// Times of the stages of all calls; the median of each goes into the row.
@@ -210,16 +197,16 @@ class LatencyCase final : public BenchCase {
   void add_times(core::Json& row, const std::vector<double>& samples_ms, const core::Json& stages) const {
     const bool is_gpt = stages.contains("first_token");
     const double batch = row["batch"].get<double>();
-    row["statistics_ms"] = statistics_of(samples_ms);
-    row["p50_ms"] = stats::median(samples_ms);
-    row["p90_ms"] = stats::percentile(samples_ms, 90);
-    if (row["statistics_ms"].contains("p99")) row["p99_ms"] = row["statistics_ms"]["p99"];
-    for (const auto& [key, percent] : {std::pair("p50", 50.0), std::pair("p90", 90.0), std::pair("p99", 99.0)}) {
-      const core::Json interval = quantile_interval(samples_ms, percent);
-      if (interval.is_null()) continue;
-      row[fmt::format("{}_low_ms", key)] = interval["low"];
-      row[fmt::format("{}_high_ms", key)] = interval["high"];
+    const core::Json statistics = statistics_of(samples_ms);
+    for (const auto& [key, statistic] :
+         {std::pair("p50", "median"), std::pair("p90", "p90"), std::pair("p99", "p99")}) {
+      if (statistics.contains(statistic)) row[fmt::format("{}_ms", key)] = statistics[statistic];
+      const std::string interval = fmt::format("{}_95", statistic);
+      if (!statistics.contains(interval)) continue;
+      row[fmt::format("{}_low_ms", key)] = statistics[interval]["low"];
+      row[fmt::format("{}_high_ms", key)] = statistics[interval]["high"];
     }
+    row["statistics_ms"] = statistics;
     row["per_s"] = 1e3 * batch / row["p50_ms"].get<double>();
     row["stages_ms"] = stages;
     const auto of = [&](const char* stage) { return stages.value(stage, 0.0); };

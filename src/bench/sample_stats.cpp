@@ -1,6 +1,7 @@
 #include "bench/sample_stats.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/error.h"
 #include "stats/series.h"
@@ -38,11 +39,14 @@ core::Json statistics_of(std::span<const double> samples) {
   out["min"] = *std::min_element(samples.begin(), samples.end());
   out["max"] = *std::max_element(samples.begin(), samples.end());
   out["mean"] = stats::mean(samples);
-  constexpr size_t kSingle = 1;  // else the interval is that of block means
-  if (series.median_interval && series.block_steps == kSingle)
-    out["median_95"] = {{"low", series.median_interval->low},
-                        {"high", series.median_interval->high},
-                        {"method", series.median_interval->method}};
+  constexpr size_t kSingle = 1;  // else the intervals are those of block means
+  const auto add = [&](const char* key, const std::optional<stats::Interval>& interval) {
+    if (interval && series.block_steps == kSingle)
+      out[key] = {{"low", interval->low}, {"high", interval->high}, {"method", interval->method}};
+  };
+  add("median_95", series.median_interval);
+  add("p90_95", series.p90_interval);
+  add("p99_95", series.p99_interval);
   out["notes"] = series.notes;
   return out;
 }

@@ -142,6 +142,8 @@ void apply_resolution(std::span<const double> measured, double least_rounding, S
   summary.resolution_ms =
       std::max(printed_resolution(measured, summary.median_ms), 2 * least_rounding * summary.median_ms);
   widen(summary.median_interval, summary.median_ms, summary.resolution_ms / 2);
+  widen(summary.p90_interval, summary.p90_ms, summary.resolution_ms / 2);
+  if (summary.p99_ms) widen(summary.p99_interval, *summary.p99_ms, summary.resolution_ms / 2);
   if (summary.max_ms - summary.min_ms <= summary.resolution_ms)
     widen(summary.mean_interval, summary.mean_ms, summary.resolution_ms / 2);
 }
@@ -230,7 +232,7 @@ void describe_distribution(std::span<const double> values, std::span<const doubl
                                         100 * summary.elbow));
 }
 
-/// Dependence and both intervals. Fewer values than the model needs count as independent.
+/// Dependence and all intervals. Fewer values than the model needs count as independent.
 Dependence describe_intervals(std::span<const double> values, std::span<const double> sorted,
                               std::span<const double> undisturbed, SeriesSummary& summary) {
   Dependence dependence{.dof = std::max(1.0, static_cast<double>(values.size()) - 1)};
@@ -244,6 +246,8 @@ Dependence describe_intervals(std::span<const double> values, std::span<const do
   summary.effective_steps = std::min(dependence.effective_values(), static_cast<double>(values.size()));
   summary.median_interval = median_interval(sorted, dependence);
   summary.mean_interval = mean_interval(values, dependence);
+  summary.p90_interval = quantile_interval(sorted, 90, dependence);
+  summary.p99_interval = quantile_interval(sorted, 99, dependence);
   if (!summary.median_interval)
     summary.notes.push_back(
         fmt::format("no interval: {} values worth {:.0f} independent ones are too few (at least {} and 4)",

@@ -19,7 +19,12 @@ double t_factor(double dof);
 /// assumed; the dependence is modelled (autocorrelation.h). Nothing below kMinIntervalValues values or four effective
 /// ones.
 std::optional<Interval> median_interval(std::span<const double> sorted, const Dependence& dependence);
-/// The same in words, for reports; change it with the function.
+/// Interval of a high quantile (`percent` of 50 and more): the values at the two ranks between which the quantile of
+/// as many independent values as `dependence` makes of these lies (binomial law), the tails of that law as wide as
+/// Student's t asks for. Nothing where these are too few: the 99 % quantile needs 368 independent values, the 90 %
+/// quantile 36, and more the less is known of the dependence.
+std::optional<Interval> quantile_interval(std::span<const double> sorted, double percent, const Dependence& dependence);
+/// median_interval() in words, for reports; change it with the function.
 inline constexpr const char* kMedianIntervalMethod =
     "the range between two ranks around the median, as far from it as Student's t asks for, widened by the "
     "autocorrelation time of an autoregressive model of the steps' normal scores";

@@ -55,6 +55,7 @@ struct SeriesSummary {
   double coefficient_of_variation = 0;
   std::optional<Interval> median_interval{};  ///< Absent when the steps are too few; `notes` says so.
   std::optional<Interval> mean_interval{};
+  std::optional<Interval> p90_interval{}, p99_interval{};  ///< Likewise absent; p99's needs at least 368 steps.
   double elbow = 1;      ///< Share of undisturbed steps: where the CDF bends into its tail.
   double tail_cost = 0;  ///< mean / median - 1.
   std::vector<Outlier> outliers{};

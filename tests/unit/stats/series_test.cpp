@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/error.h"
 #include "core/rng.h"
 #include "stats/autocorrelation.h"
+#include "stats/series_interval.h"
 #include "stats/series_warmup.h"
 #include "stats/statistics.h"
 #include "unit/stats/synthetic_series.h"
@@ -105,6 +107,50 @@ TEST(Series, IntervalsCoverTheTruthAndFalseAlarmsAreRare) {
     EXPECT_LE(tally.num_unsteady, kTraces * 4 / 100) << series.name;
     EXPECT_LE(tally.num_paced, kTraces / 100) << series.name;
   }
+}
+
+/// Of 2,000 steps and more, since the 99 % quantile of dependent steps has no interval of fewer.
+TEST(Series, IntervalsOfHighQuantilesCoverTheTruthOfDependentSteps) {
+  constexpr size_t kQuantileTraces = 200;
+  for (const SyntheticSeries& series : {SyntheticSeries{.name = "independent", .num_steps = 1000},
+                                        SyntheticSeries{.name = "rho 0.5", .num_steps = 2000, .rho = 0.5},
+                                        SyntheticSeries{.name = "rho 0.8", .num_steps = 4000, .rho = 0.8},
+                                        SyntheticSeries{.name = "Pareto", .num_steps = 2000, .tail = Tail::kPareto}}) {
+    size_t num_p90 = 0, num_p99 = 0, num_p99_intervals = 0;
+    for (uint64_t trace = 0; trace < kQuantileTraces; ++trace) {
+      const SeriesSummary summary = summarise_series(series.make(trace), {.min_warmup_steps = 0, .warmup_steps = 0});
+      const auto quantile = [&](double p) {
+        return 100 * (1 + series.sigma * series.quantile_of_noise(normal_quantile(p)));
+      };
+      num_p90 += covers(summary.p90_interval, quantile(0.9));
+      num_p99 += covers(summary.p99_interval, quantile(0.99));
+      num_p99_intervals += summary.p99_interval.has_value();
+    }
+    EXPECT_GE(num_p90, kQuantileTraces * 93 / 100) << series.name;
+    EXPECT_GE(num_p99, num_p99_intervals * 93 / 100) << series.name;
+    EXPECT_GE(num_p99_intervals, kQuantileTraces * 80 / 100) << series.name;
+  }
+}
+
+TEST(Series, AHighQuantileHasAnIntervalFromEnoughIndependentValuesOn) {
+  std::vector<double> sorted(368);
+  for (size_t i = 0; i < sorted.size(); ++i) sorted[i] = static_cast<double>(i + 1);
+  const auto interval = [&](size_t count, double percent, double time = 1, double dof = 1e9) {
+    return quantile_interval(std::span(sorted).first(count), percent,
+                             {.num_values = count, .time_mean = time, .time_median = time, .dof = dof});
+  };
+  // 0.99^367 = 0.02501, 0.99^368 = 0.02476: the largest of 368 lies above the quantile in all but 2.5 % of cases.
+  EXPECT_FALSE(interval(367, 99));
+  ASSERT_TRUE(interval(368, 99));
+  EXPECT_EQ(interval(368, 99)->high, 368);
+  EXPECT_FALSE(interval(368, 99, /*time=*/1, /*dof=*/10)) << "the dependence is hardly known";
+  EXPECT_FALSE(interval(368, 99, /*time=*/4.3)) << "no more than 85 independent ones";
+  // Of a binomial law with 100 and 0.9, P(K < 84) = 0.0206 and P(K >= 96) = 0.0237; one further in is above 0.025.
+  EXPECT_EQ(interval(100, 90)->low, 84);
+  EXPECT_EQ(interval(100, 90)->high, 96);
+  EXPECT_LT(interval(368, 90, /*time=*/4)->low, interval(368, 90)->low);
+  EXPECT_GT(interval(368, 90, /*time=*/4)->high, interval(368, 90)->high);
+  EXPECT_FALSE(interval(35, 90)) << "0.9^35 = 0.0250";
 }
 
 TEST(Series, WarmUpEndsWithinFiveStepsOfTheTruthAndTheRestIsCovered) {
