@@ -186,8 +186,8 @@ class LatencyCase final : public BenchCase {
     const auto index = row["index"].get<size_t>();
     if (prepared_ == index) return;
     auto begin = core::Clock::now();
-    subject_->prepare(points_[index]);
-    row["load_ms"] = core::ms_since(begin);
+    const bool has_loaded = subject_->prepare(points_[index]);
+    row["load_ms"] = has_loaded ? core::Json(core::ms_since(begin)) : core::Json();  // weights of the point before
     begin = core::Clock::now();
     subject_->run(nullptr);
     row["first_ms"] = core::ms_since(begin);

@@ -39,8 +39,9 @@ class ClassifierSubject final : public LatencySubject {
   std::vector<std::string> froms() const override { return {"pixels", "pictures", "tokens"}; }
   std::vector<std::string> towers() const override { return {"image"}; }
 
-  void prepare(const LatencyPoint& point) override {
-    if (!network_ || point_.precision != point.precision) {
+  bool prepare(const LatencyPoint& point) override {
+    const bool loads = !network_ || point_.precision != point.precision;
+    if (loads) {
       scores_ = {};  // before the weights that its recordings read
       network_.reset();
       network_ = load(point.precision);
@@ -58,6 +59,7 @@ class ClassifierSubject final : public LatencySubject {
     host_.num_samples = point.batch;
     read_pictures(nullptr);
     on_device_ = mover_->to_device(host_).image_BCYX;
+    return loads;
   }
 
   int64_t count_wrong() override {

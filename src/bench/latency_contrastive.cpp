@@ -59,8 +59,9 @@ class ContrastiveSubject final : public LatencySubject {
   std::vector<std::string> froms() const override { return {"pixels", "pictures", "tokens"}; }
   std::vector<std::string> towers() const override { return {"both", "image", "text"}; }
 
-  void prepare(const LatencyPoint& point) override {
-    if (!loaded_ || loaded_type_ != point.precision) {
+  bool prepare(const LatencyPoint& point) override {
+    const bool loads = !loaded_ || loaded_type_ != point.precision;
+    if (loads) {
       loaded_.reset();  // its memory first
       loaded_.emplace(train_options(), shape_, context_.device, point.precision, /*is_plain=*/false,
                       nn::call_recorder(options().cuda_graphs, context_.device));
@@ -73,9 +74,10 @@ class ContrastiveSubject final : public LatencySubject {
     if (has_other()) read_files(nullptr);
     if (has_text()) read_texts();
     on_device_ = {};
-    if (point.from != "tokens") return;
+    if (point.from != "tokens") return loads;
     on_device_ = loaded_->mover.to_device(host_);
-    if (has_text()) on_device_.text_BT = on_device_.text_BT.narrow(1, 0, num_used_ids()).contiguous();
+    if (has_text()) on_device_.text_BT = on_device_.text_BT.narrow(1, 0, num_columns()).contiguous();
+    return loads;
   }
 
   int64_t count_wrong() override {
@@ -102,8 +104,10 @@ class ContrastiveSubject final : public LatencySubject {
     models::Batch batch = on_device_;
     if (point_.from == "pictures") {
       if (has_other()) read_files(clock);
-      if (has_text()) read_texts();
-      if (has_text()) mark("tokenise");
+      if (has_text() && !options().texts.empty()) {
+        read_texts();
+        mark("tokenise");
+      }
     }
     if (point_.from != "tokens" && has_other()) {
       batch = loaded_->mover.to_device(host_, train::BatchMover::Texts::kLeave);
@@ -126,7 +130,10 @@ class ContrastiveSubject final : public LatencySubject {
 
   core::Json facts() const override {
     core::Json facts = core::Json::object();
-    if (has_text()) facts["text_tokens"] = num_used_ids();
+    if (has_text()) {
+      facts["text_tokens"] = num_tokens();
+      facts["text_columns"] = num_columns();
+    }
     if (context_.device.is_cuda()) facts["cuda_graphs"] = loaded_->engine->num_recorded();
     if (const auto* clip = shape_.clip(); has_other() && clip != nullptr) facts["pixels"] = clip->vision.image_size;
     return facts;
@@ -138,12 +145,38 @@ class ContrastiveSubject final : public LatencySubject {
   bool has_other() const { return point_.tower != "text"; }
   bool has_text() const { return point_.tower != "image"; }
 
-  int64_t num_used_ids() const {
-    int64_t most = 0;
+  std::span<const int32_t> text(int64_t b) const {
     const auto width = static_cast<size_t>(host_.context_length);
-    for (size_t b = 0; b < static_cast<size_t>(host_.num_samples); ++b)
-      most = std::max(most, loaded_->network->num_used_ids(std::span(host_.text_BT).subspan(b * width, width)));
+    return std::span(host_.text_BT).subspan(static_cast<size_t>(b) * width, width);
+  }
+
+  /// Columns of token ids that the text tower is given: those that the features of any text depend on.
+  int64_t num_columns() const {
+    int64_t most = 0;
+    for (int64_t b = 0; b < host_.num_samples; ++b) most = std::max(most, loaded_->network->num_used_ids(text(b)));
     return most;
+  }
+
+  /// Tokens of the longest text, start and end included, padding not.
+  int64_t num_tokens() const {
+    const auto padding = static_cast<int32_t>(pad_id());
+    int64_t most = 0;
+    for (int64_t b = 0; b < host_.num_samples; ++b) {
+      const auto ids = text(b);
+      const auto is_token = [&](int32_t id) { return id != padding; };
+      most = std::max<int64_t>(most, ids.rend() - std::find_if(ids.rbegin(), ids.rend(), is_token));
+    }
+    return std::min(most + (pads_with_end() ? 1 : 0), host_.context_length);
+  }
+
+  bool pads_with_end() const {
+    const auto* clip = shape_.clip();
+    return clip != nullptr && clip->text.tokens == config::TextTokens::kSentencePiece;
+  }
+  int64_t pad_id() const {
+    constexpr int64_t kEnd = 1;
+    if (const auto* clap = shape_.clap()) return clap->text.pad_id;
+    return pads_with_end() ? kEnd : shape_.clip()->text.pad_id;
   }
 
   void make_files() {
@@ -211,17 +244,21 @@ class ContrastiveSubject final : public LatencySubject {
       for (int64_t b = 0; b < point_.batch; ++b) encoder_(lines_[static_cast<size_t>(b) % lines_.size()], row(b));
       return;
     }
-    const auto* clap = shape_.clap();
+    const auto* clip = shape_.clip();
     const auto vocabulary =
-        static_cast<uint64_t>(clap != nullptr ? clap->text.vocab_size : shape_.clip()->text.vocab_size);
+        static_cast<uint64_t>(clip != nullptr ? config::num_text_ids(clip->text) : shape_.clap()->text.vocab_size);
     core::CounterRng rng(core::stream_key({static_cast<uint64_t>(train_options().seed), 0x74657874}));
     for (int64_t b = 0; b < point_.batch; ++b) {
       const auto ids = row(b);
       constexpr uint64_t kFirst = 4;  // behind every padding and start
-      if (clap != nullptr) std::fill(ids.begin(), ids.end(), static_cast<int32_t>(clap->text.pad_id));
+      std::fill(ids.begin(), ids.end(), static_cast<int32_t>(pad_id()));
       for (int64_t t = 0; t < options().text_tokens; ++t)
         ids[static_cast<size_t>(t)] = static_cast<int32_t>(kFirst + rng.below(vocabulary - 1 - kFirst));
-      if (clap == nullptr) ids[static_cast<size_t>(options().text_tokens - 1)] = static_cast<int32_t>(vocabulary - 1);
+      const auto last = static_cast<size_t>(options().text_tokens - 1);
+      if (pads_with_end())
+        ids[last] = static_cast<int32_t>(pad_id());
+      else if (clip != nullptr)
+        ids[last] = static_cast<int32_t>(vocabulary - 1);  // CLIP's end
     }
   }
 

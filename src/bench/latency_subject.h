@@ -43,8 +43,8 @@ class LatencySubject {
   /// Starting points and towers that this kind of model has, the default one first.
   virtual std::vector<std::string> froms() const = 0;
   virtual std::vector<std::string> towers() const = 0;
-  /// Loads the weights of the point's precision, where they are not there, and makes its inputs.
-  virtual void prepare(const LatencyPoint& point) = 0;
+  /// Loads the weights of the point's precision, where they are not there, and makes its inputs. Whether it loaded any.
+  virtual bool prepare(const LatencyPoint& point) = 0;
   /// Elements of one call's result that are not what the plain computation gives.
   virtual int64_t count_wrong() = 0;
   /// One call; its results are on the host afterwards. `clock` may be nullptr.

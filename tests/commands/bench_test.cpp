@@ -1,6 +1,8 @@
 // `lockstep bench` over real ranks, at sizes that take no time.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "commands/engine_test.h"
 #include "commands/run_program.h"
 #include "core/files.h"
@@ -126,7 +128,57 @@ TEST_F(Bench, LatencyOfEveryStartAndTowerHasStagesAndTheRightResults) {
     EXPECT_EQ(stages.contains("decode"), tower != "text" && from == "pictures") << row.dump();
     EXPECT_EQ(stages.contains("transfer"), tower != "text" && from != "tokens") << row.dump();
     EXPECT_EQ(row.value("text_tokens", 0), tower == "image" ? 0 : 9);
+    EXPECT_EQ(row.value("text_columns", 0), tower == "image" ? 0 : 9) << "causal attention: as many as tokens";
+    EXPECT_FALSE(stages.contains("tokenise")) << "made-up token ids are no texts: " << row.dump();
+    EXPECT_EQ(row.at("load_ms").is_number(), row.at("index") == 0 || row.at("index") == json.at("rows").size() / 2)
+        << "only the first row of a precision loads weights: " << row.dump();
   }
+}
+
+/// Of towers that are given every column: RoBERTa's (which leaves padding out) and CoCa's.
+TEST_F(Bench, LatencyTellsTokensOfTheTextsFromColumnsOfTheTower) {
+  const std::string picture = R"({"embed_dim": 32, "custom_text": true,
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8}, "text_cfg": )";
+  const std::map<std::string, std::string> texts = {
+      {"coca", R"({"context_length": 24, "width": 32, "heads": 2, "layers": 1, "embed_cls": true}})"},
+      {"roberta", R"({"context_length": 24, "hf_model_name": "roberta-base", "hf_proj_type": "linear",
+         "hf_config": {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+                       "intermediate_size": 64, "max_position_embeddings": 32}}})"}};
+  const core::TempDir folder;
+  const auto row_of = [&](const std::string& model, std::vector<std::string> more) {
+    std::vector<std::string> args = {"latency", "--model", model, "--towers", "text", "-n", "40", "--device", "cpu"};
+    args.insert(args.end(), more.begin(), more.end());
+    const auto json = document_of(args, "bench_latency_text");
+    EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
+    return json.at("rows").at(0);
+  };
+  for (const auto& [name, text] : texts) {
+    const auto file = folder.path() / (name + ".json");
+    core::write_file_atomic(file, picture + text);
+    const auto row = row_of(file.string(), {"--text-length", "9", "--batch-size", "2"});
+    EXPECT_EQ(row.at("text_tokens"), 9) << name;
+    EXPECT_EQ(row.at("text_columns"), 24) << name;
+    const auto& statistics = row.at("statistics_ms");
+    EXPECT_EQ(row.contains("p50_low_ms"), statistics.contains("median_95"));
+    if (statistics.contains("median_95")) {
+      EXPECT_EQ(row.at("p50_low_ms"), statistics.at("median_95").at("low")) << "the one that allows for dependence";
+      EXPECT_EQ(row.at("p50_high_ms"), statistics.at("median_95").at("high"));
+    }
+    EXPECT_FALSE(row.contains("p99_low_ms")) << "40 calls tell nothing about one in a hundred";
+  }
+  const auto lines = folder.path() / "lines.txt";
+  core::write_file_atomic(lines, "dog\na red circle\n");
+  const auto row = row_of(demo_model(), {"--texts", lines.string(), "--from", "pictures", "--batch-size", "2"});
+  EXPECT_EQ(row.at("text_tokens"), 5) << "start, three words, end";
+  EXPECT_TRUE(row.at("stages_ms").contains("tokenise"));
+}
+
+/// Of a GPT in bf16 with the same weights in fp32.
+TEST_F(Bench, LatencyChecksAGptInBf16) {
+  const auto json = document_of({"latency", "--model", "gpt2", "--batch-size", "1", "--text-length", "4",
+                                 "--new-tokens", "3", "--precisions", "bf16", "--mode", "verify", "--device", "cpu"},
+                                "bench_latency_gpt_bf16");
+  EXPECT_EQ(json.at("summary").at("num_wrong"), 0);
 }
 
 TEST_F(Bench, LatencyOfAClassifierInBf16AndWhatModelsLack) {
