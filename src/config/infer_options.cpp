@@ -226,6 +226,7 @@ void fill_infer_defaults(InferOptions& options, core::OptionSet& set) {
 }
 
 void check_infer_options(const InferOptions& options, const core::OptionSet& set) {
+  if (options.shards.empty()) need_place_of(options.output);
   if (options.job == InferJob::kCaption) return check_caption_options(options, set);
   if (options.asks_weights)
     return need_flag(set, options.images.empty(), "--images DIR", "give the folder to classify");
@@ -255,6 +256,15 @@ void check_infer_options(const InferOptions& options, const core::OptionSet& set
   need_flag(set, is_clap && options.tokenizer_vocab.empty() && (!is_embed || !options.texts.empty()),
             "--tokenizer-vocab DIR", "give the folder with roberta-base's vocab.json and merges.txt (Hugging Face)");
   check_image_options(options.image_mean, options.image_std, options.force_image_size);
+}
+
+void check_infer_ranks(const std::string& command, bool has_shards, int64_t num_ranks) {
+  refuse_if(
+      num_ranks > 1 && !has_shards,
+      fmt::format("'{}' is the work of one rank, there are {}: each would do all of it", command, num_ranks),
+      command == "infer embed"
+          ? "start it without `lockstep launch`, or with one rank; many ranks share --shards SPEC"
+          : "start it without `lockstep launch`, or with one rank; of infer only `infer embed --shards` shares work");
 }
 
 }  // namespace lockstep::config

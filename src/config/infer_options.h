@@ -69,5 +69,7 @@ core::OptionSet declare_infer_options(InferOptions& options);
 void fill_infer_defaults(InferOptions& options, core::OptionSet& set);
 /// UsageError when a needed flag is missing or flags contradict each other.
 void check_infer_options(const InferOptions& options, const core::OptionSet& set);
+/// UsageError where `command` is one that every rank would do in full, and there are several.
+void check_infer_ranks(const std::string& command, bool has_shards, int64_t num_ranks);
 
 }  // namespace lockstep::config

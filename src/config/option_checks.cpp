@@ -26,6 +26,13 @@ void need_folder_of(const std::string& file) {
             "make it first, with mkdir -p");
 }
 
+void need_place_of(const std::string& file) {
+  std::error_code ignored;
+  refuse_if(std::filesystem::is_directory(file, ignored), fmt::format("--output '{}' is a folder", file),
+            "name a file in it");
+  need_folder_of(file);
+}
+
 int64_t parse_bytes(std::string_view text, std::string_view flag) {
   std::string number = core::to_lower_ascii(text);
   for (const char* suffix : {"ib", "b"})

@@ -17,6 +17,9 @@ void need_flag(const core::OptionSet& set, bool is_missing, const char* flag, co
 /// UsageError where the folder that a file is written into does not exist.
 void need_folder_of(const std::string& file);
 
+/// The same before work whose result goes to the file, which may be "", and where it is a folder.
+void need_place_of(const std::string& file);
+
 /// A size as users of other benchmarks write it: "8", "32K", "128M", "1.5G", "1T", with or without B or iB; binary
 /// multiples. UsageError that names the flag.
 int64_t parse_bytes(std::string_view text, std::string_view flag);

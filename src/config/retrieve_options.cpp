@@ -34,6 +34,7 @@ core::OptionSet declare_retrieve_options(RetrieveOptions& options) {
 void check_retrieve_options(const RetrieveOptions& options, const core::OptionSet& set) {
   need_flag(set, options.embeddings.empty(), "--embeddings DIR", "give what `lockstep infer embed` wrote");
   need_flag(set, options.queries.empty(), "--queries DIR", "give what `lockstep infer embed` wrote");
+  need_place_of(options.output);
 }
 
 }  // namespace lockstep::config

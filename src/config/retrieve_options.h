@@ -19,7 +19,7 @@ struct RetrieveOptions {
 };
 
 core::OptionSet declare_retrieve_options(RetrieveOptions& options);
-/// UsageError when a needed flag is missing.
+/// UsageError when a needed flag is missing, or the folder of --output.
 void check_retrieve_options(const RetrieveOptions& options, const core::OptionSet& set);
 
 }  // namespace lockstep::config

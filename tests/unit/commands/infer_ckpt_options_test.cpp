@@ -40,6 +40,28 @@ TEST(Commands, HelpOfClassifyTellsTheDefaultsOfClassifiersToo) {
   }
 }
 
+TEST(Commands, OutputsOfInferenceThatCannotBeWrittenAreRefusedBeforeTheWork) {
+  for (const char* command : {"embed --pretrained w --texts t", "classify --pretrained w --images d --classnames c",
+                              "caption --pretrained w --images d", "retrieve --embeddings e --queries q"}) {
+    const std::string line = std::string("infer ") + command + " -o ";
+    EXPECT_TRUE(holds(line_error(line + "/nosuch/y"), "the folder '/nosuch' of '/nosuch/y' does not exist")) << line;
+    EXPECT_TRUE(holds(line_error(line + "/dev"), "--output '/dev' is a folder")) << line;
+    EXPECT_EQ(line_error(line + "/dev/stdout"), "") << line;
+  }
+  EXPECT_EQ(line_error("infer embed --pretrained w --shards a.tar -o /nosuch/y"), "") << "the folder will be made";
+}
+
+TEST(Commands, OfInferenceOnlyShardsAreSharedByRanks) {
+  const auto error = [](const char* command, bool has_shards, int64_t num_ranks) {
+    return tests::message_of<UsageError>([&] { check_infer_ranks(command, has_shards, num_ranks); });
+  };
+  EXPECT_TRUE(holds(error("infer embed", false, 2), "'infer embed' is the work of one rank, there are 2"));
+  EXPECT_TRUE(holds(error("infer embed", false, 2), "many ranks share --shards SPEC"));
+  EXPECT_TRUE(holds(error("infer retrieve", false, 3), "there are 3"));
+  EXPECT_NO_THROW(check_infer_ranks("infer embed", true, 2));
+  EXPECT_NO_THROW(check_infer_ranks("infer retrieve", false, 1));
+}
+
 TEST(Commands, EmbedAndClassify) {
   const ParsedCommand embed = parse_command(
       Args{"infer", "embed", "--model", "ViT-B-32", "--pretrained", "w.pt", "--images", "d", "-o", "x.safetensors"});
