@@ -222,6 +222,16 @@ std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_
   return sources;
 }
 
+std::string list_of_shard(std::string_view shard) {
+  std::string list;
+  for (size_t at = 0; at < shard.size(); ++at) {
+    const bool splits = at > 0 && shard[at] == ':' && shard[at - 1] == ':';
+    if (splits || std::string_view("{}\\").find(shard[at]) != std::string_view::npos) list += '\\';
+    list += shard[at];
+  }
+  return list;
+}
+
 std::string missing_shard_hint(std::string_view shard) {
   if (shard.find_first_of("*?") != std::string_view::npos)
     return "'*' and '?' are not expanded here: write the shards as a brace list, 'train-{000000..000099}.tar'";

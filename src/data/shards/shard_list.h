@@ -29,6 +29,9 @@ struct ShardSource {
 std::vector<ShardSource> parse_shard_sources(std::string_view spec, std::string_view factors,
                                              const ExpandLimits& limits = {});
 
+/// The list that has just this shard: braces, backslashes and "::" in it are literal text.
+std::string list_of_shard(std::string_view shard);
+
 /// How somebody finds a shard that is not there: what the shell would have expanded is no list here.
 std::string missing_shard_hint(std::string_view shard);
 

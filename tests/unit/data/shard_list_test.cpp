@@ -92,6 +92,16 @@ TEST(ShardList, TheLimitsHoldForAllSourcesTogether) {
   EXPECT_THROW(parse_shard_sources(long_name + "::" + long_name + "::" + long_name, "", limits), UsageError);
 }
 
+TEST(ShardList, TheListOfAShardHasJustThatShard) {
+  for (const std::string shard :
+       {"a/0.tar", "a{1,2}.tar", "}{", "a\\{0..3\\}.tar", "s3://b/x.tar", "a::b.tar", "a:::", "::"}) {
+    const auto sources = parse_shard_sources(list_of_shard(shard), "");
+    ASSERT_EQ(sources.size(), 1u) << shard;
+    EXPECT_EQ(sources[0].shards, List{shard});
+  }
+  EXPECT_EQ(list_of_shard("pipe:cat x"), "pipe:cat x");
+}
+
 TEST(ShardList, SplitsSourcesAndFactors) {
   const auto sources = parse_shard_sources("a/{0..2}.tar::b/{0..1}.tar", "2::0.5");
   ASSERT_EQ(sources.size(), 2u);
