@@ -67,8 +67,10 @@ void embed(const config::InferOptions& options) {
   Encoder encoder(options, hw::RankInfo{});
   at::Tensor other_NE, text_NE;
   std::vector<core::SafetensorsEntry> entries;
-  std::map<std::string, std::string> facts{
-      {"model", options.model}, {"pretrained", options.pretrained}, {"weights", encoder.weights_hash()}};
+  std::map<std::string, std::string> facts{{"model", options.model}, {"pretrained", options.pretrained}};
+  const core::Json origin = encoder.origin(!options.texts.empty());
+  for (const auto& [name, value] : origin.items())
+    facts[name] = value.is_string() ? value.get<std::string>() : value.dump();
   if (!options.input().empty()) {
     const auto files = list_files(options.input(), encoder.is_audio());
     BadSamples bad;

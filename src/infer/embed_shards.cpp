@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <optional>
 
 #include "core/clock.h"
@@ -22,19 +23,43 @@
 namespace lockstep::infer {
 namespace {
 
-constexpr int kFormatVersion = 1;
-/// What a shard lacks.
-struct ShardLosses {
+/// Keys of a stream's samples by their places; the reading thread writes them.
+class SampleKeys {
+ public:
+  void add(const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    keys_.push_back(key);
+  }
+  std::string at(int64_t place) const {
+    const std::scoped_lock lock(mutex_);
+    return keys_.at(static_cast<size_t>(place));
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> keys_;
+};
+
+/// What a shard holds and lacks.
+struct ShardNotes {
+  SampleKeys keys;
   BadSamples bad;
   std::optional<ShardDamage> damage;  // set by the reading thread before its last batch is handed out
 };
+
+std::vector<std::string> list_shards(const std::string& spec) {
+  std::vector<std::string> shards;
+  for (const data::ShardSource& source : data::parse_shard_sources(spec, ""))
+    shards.insert(shards.end(), source.shards.begin(), source.shards.end());
+  return shards;
+}
 
 /// What a shard holds, up to the first damage or failing read that nothing behind it can be read after: the stream then
 /// ends, and where is noted. A shard without a sample before that throws.
 class TolerantSource final : public data::SampleSource {
  public:
-  TolerantSource(std::unique_ptr<data::SampleSource> source, ShardLosses& losses)
-      : source_(std::move(source)), losses_(losses) {}
+  TolerantSource(std::unique_ptr<data::SampleSource> source, ShardNotes& notes)
+      : source_(std::move(source)), notes_(notes) {}
 
   std::optional<data::RawSample> next() override {
     if (is_over_) return std::nullopt;
@@ -49,12 +74,13 @@ class TolerantSource final : public data::SampleSource {
       last_.offset = sample->offset;
       last_.id = sample->id;
       has_any_ = true;
+      notes_.keys.add(sample->key);
       return sample;
     } catch (const Error& error) {
       const bool is_of_shard = error.code() == ExitCode::kData || error.code() == ExitCode::kEnvironment;
       if (!has_any_ || is_interrupted_ || !is_of_shard) throw;
       is_over_ = true;
-      losses_.damage = ShardDamage{.after = last_.key, .reason = error.what()};
+      notes_.damage = ShardDamage{.after = last_.key, .reason = error.what()};
       return std::nullopt;
     }
   }
@@ -74,12 +100,12 @@ class TolerantSource final : public data::SampleSource {
     for (const auto& [reason, count] : source_->report().skipped) {
       last_.key = fmt::format("{} of them", count);
       ++last_.id;
-      losses_.bad.add(last_, reason);
+      notes_.bad.add(last_, reason);
     }
   }
 
   std::unique_ptr<data::SampleSource> source_;
-  ShardLosses& losses_;
+  ShardNotes& notes_;
   data::RawSample last_;
   bool has_any_ = false, is_over_ = false;
   std::atomic<bool> is_interrupted_ = false;
@@ -88,17 +114,17 @@ class TolerantSource final : public data::SampleSource {
 /// One shard that is being read ahead.
 struct OpenShard {
   size_t number = 0;
-  ShardLosses losses;
-  std::unique_ptr<data::Loader> loader;  // before `losses` dies
+  ShardNotes notes;
+  std::unique_ptr<data::Loader> loader;  // before `notes` dies
 };
 
 class ShardEmbedding {
  public:
   ShardEmbedding(const config::InferOptions& options, const hw::RankInfo& ranks)
       : options_(options), ranks_(ranks), encoder_(options, ranks),
-        folder_(options.output, data::expand_braces(options.shards), encoder_.is_audio() ? "audio" : "image",
+        folder_(options.output, list_shards(options.shards), encoder_.is_audio() ? "audio" : "image",
                 options.format == "npy") {
-    folder_.open(facts());
+    folder_.open(facts(), newly_noted());
     for (size_t shard = 0; shard < folder_.shards().size(); ++shard) {
       if (static_cast<int>(shard % static_cast<size_t>(ranks.world_size)) != ranks.rank) continue;
       (folder_.has(shard) ? num_there_ : num_to_do_) += 1;
@@ -133,27 +159,15 @@ class ShardEmbedding {
 
   /// All that the numbers depend on.
   core::Json facts() const {
-    const data::TransformConfig transform = encoder_.make_transform();
-    core::Json facts{{"format_version", kFormatVersion},
+    core::Json facts{{"format_version", EmbeddingFolder::kFormatVersion},
                      {"model", options_.model},
-                     {"weights", encoder_.weights_hash()},
                      {"precision", options_.precision},
                      {"towers", options_.towers},
                      {"format", options_.format},
                      {"dtype", options_.feature_type},
-                     {"batch_size", options_.samples_per_batch},
-                     {"preparation",
-                      {{"pixels", transform.image_pixels},
-                       {"mean", transform.mean},
-                       {"std", transform.std},
-                       {"interpolation", options_.image_interpolation.value_or("")},
-                       {"resize_mode", options_.image_resize_mode.value_or("")},
-                       {"resize_order", options_.resize_order},
-                       {"audio_fill", options_.audio_fill},
-                       {"audio_trunc", options_.audio_trunc},
-                       {"context_length", encoder_.shape().context_length()}}},
-                     {"shards", folder_.shards()}};
-    if (transform.fill_color != 0) facts["preparation"]["fill_color"] = transform.fill_color;
+                     {"batch_size", options_.samples_per_batch}};
+    facts.update(encoder_.origin(has_text()));
+    facts["shards"] = folder_.shards();
     for (const auto& [name, keys] :
          {std::pair("image_key", &options_.image_key), std::pair("audio_ext", &options_.audio_ext),
           std::pair("text_key", &options_.text_key)})
@@ -165,13 +179,24 @@ class ShardEmbedding {
     return facts;
   }
 
+  /// Flags with other than their usual values that folders of format 1 do not tell.
+  std::vector<std::string> newly_noted() const {
+    const config::InferOptions usual;
+    std::vector<std::string> flags;
+    if (options_.force_quick_gelu) flags.emplace_back("--force-quick-gelu");
+    if (has_text() && !options_.tokenizer_vocab.empty()) flags.emplace_back("--tokenizer-vocab");
+    if (options_.max_image_pixels != usual.max_image_pixels) flags.emplace_back("--max-image-pixels");
+    if (options_.audio_int16_normalize != usual.audio_int16_normalize) flags.emplace_back("--audio-int16-normalize");
+    return flags;
+  }
+
   std::unique_ptr<OpenShard> open_next() {
     if (waiting_.empty()) return nullptr;
     auto shard = std::make_unique<OpenShard>();
     shard->number = waiting_.front();
     waiting_.erase(waiting_.begin());
     data::SourceConfig config;
-    config.spec = folder_.shards()[shard->number];
+    config.spec = data::list_of_shard(folder_.shards()[shard->number]);
     config.type = data::DatasetType::kWebDataset;
     config.shuffle = false;
     config.need_image = has_other() && !encoder_.is_audio();
@@ -182,8 +207,8 @@ class ShardEmbedding {
     config.text_keys = encoder_.text_keys();
     config.index = data::IndexUse::kOff;
     shard->loader = std::make_unique<data::Loader>(
-        std::make_unique<TolerantSource>(data::open_eval_source(config), shard->losses),
-        tolerant_decoder(encoder_.make_decoder(), shard->losses.bad), encoder_.loader_config(has_other(), has_text()));
+        std::make_unique<TolerantSource>(data::open_eval_source(config), shard->notes),
+        tolerant_decoder(encoder_.make_decoder(), shard->notes.bad), encoder_.loader_config(has_other(), has_text()));
     return shard;
   }
 
@@ -196,9 +221,10 @@ class ShardEmbedding {
       const auto features = encoder_.engine().embed(host);
       std::vector<int64_t> kept;
       for (int64_t row = 0; row < host.num_samples; ++row) {
-        if (host.label_B[static_cast<size_t>(row)] == kBadLabel) continue;
+        const auto at = static_cast<size_t>(row);
+        if (host.label_B.empty() || host.label_B[at] == kBadLabel) continue;  // empty: none of the batch has a label
         kept.push_back(row);
-        result.keys.push_back(host.keys[static_cast<size_t>(row)].substr(path.size() + 1));  // "shard:key"
+        result.keys.push_back(shard.notes.keys.at(host.place_B[at]));
       }
       const auto keep = [&](const at::Tensor& rows_BE, std::vector<at::Tensor>& parts) {
         if (!rows_BE.defined()) return;
@@ -220,8 +246,8 @@ class ShardEmbedding {
     };
     result.other_NE = joined(others, has_other());
     result.text_NE = joined(texts, has_text());
-    result.bad = shard.losses.bad.in_order();
-    result.damage = shard.losses.damage;
+    result.bad = shard.notes.bad.in_order();
+    result.damage = shard.notes.damage;
     constexpr int64_t kMostTold = 20;  // the files list all
     for (const data::BadSample& sample : result.bad)
       if (++num_bad_ <= kMostTold)

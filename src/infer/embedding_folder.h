@@ -42,9 +42,13 @@ class EmbeddingFolder {
   /// `other` names the tower beside the text: "image", "audio". `is_npy`: the second form.
   EmbeddingFolder(std::filesystem::path folder, std::vector<std::string> shards, std::string other, bool is_npy);
 
+  static constexpr int kFormatVersion = 2;
+
   /// Makes the folder and embed.json, or compares: UsageError where it holds embeddings of something else, with the
-  /// first difference. Any number of ranks at once, with equal facts.
-  void open(const core::Json& facts) const;
+  /// first difference. Shards may have been added behind those that embed.json lists. Any number of ranks at once, with
+  /// equal facts. `newly_noted`: flags with other than their usual values that format 1 did not note; such a folder
+  /// goes on only where there are none.
+  void open(const core::Json& facts, const std::vector<std::string>& newly_noted) const;
   bool has(size_t shard) const;  ///< As a whole.
   /// EnvironmentError when it cannot be written.
   void write(size_t shard, const ShardEmbeddings& embeddings) const;
@@ -60,12 +64,20 @@ class EmbeddingFolder {
   bool is_npy_;
 };
 
+/// How much of such a folder is there.
+struct FolderState {
+  size_t num_shards = 0, num_whole = 0, num_partial = 0;
+  bool is_complete() const { return num_whole == num_shards; }
+};
+/// Nothing where `path` is no folder with an embed.json that lists shards.
+std::optional<FolderState> folder_state(const std::filesystem::path& path);
+
 /// Rows of one tower from a file that `infer embed` wrote (either form, with or without --shards).
 struct EmbeddingFile {
   std::filesystem::path path;
   std::string shard;              ///< "": no shard.
   std::vector<std::string> keys;  ///< Of the rows; empty: they have none.
-  std::string weights;            ///< Encoder::weights_hash(); "": not told.
+  core::Json origin;              ///< Encoder::origin(), as much as is told.
   at::Tensor rows_NE;             ///< fp32, on the CPU.
 };
 
@@ -73,5 +85,9 @@ struct EmbeddingFile {
 std::vector<std::filesystem::path> embedding_files(const std::filesystem::path& path);
 /// Reads tower `key` of one of them: "image", "audio", "text". DataError for what is no such file, or lacks the tower.
 EmbeddingFile read_embeddings(const std::filesystem::path& path, const std::string& key);
+
+/// In words, what made the two of them and differs, as far as both tell it; "" where nothing does. `is_same_kind`: rows
+/// of the same tower, whose inputs must have been prepared alike.
+std::string origin_difference(const core::Json& a, const core::Json& b, bool is_same_kind);
 
 }  // namespace lockstep::infer

@@ -6,12 +6,15 @@
 #include <algorithm>
 
 #include "config/pretrained_weights.h"
+#include "config/shape_facts.h"
+#include "core/files.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/pictures/clip_decoder.h"
 #include "data/sounds/clap_decoder.h"
 #include "data/sounds/sound_caption.h"
+#include "data/text/clip_assets.h"
 #include "hw/device.h"
 #include "infer/file_list.h"
 #include "models/weights.h"
@@ -127,6 +130,45 @@ std::string Encoder::weights_hash() const {
     digests += name + core::xxh3_hex({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
   }
   return core::xxh3_hex(digests);
+}
+
+/// A folder has several files, of which the tokenizer takes some; "" where texts are made up of no file.
+std::string Encoder::vocabulary_hash() const {
+  const config::ClipShape* clip = shape_.clip();
+  std::filesystem::path path = options_.tokenizer_vocab;
+  if (path.empty() && clip != nullptr && clip->text.tokens == config::TextTokens::kClip)
+    path = data::find_clip_assets().vocabulary();
+  if (path.empty()) return "";
+  if (!std::filesystem::is_directory(path)) return core::xxh3_hex(core::read_file(path));
+  std::string digests;
+  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt"})
+    if (std::filesystem::exists(path / name)) digests += name + core::xxh3_hex(core::read_file(path / name));
+  return core::xxh3_hex(digests);
+}
+
+core::Json Encoder::preparation() const {
+  const data::TransformConfig transform = make_transform();
+  core::Json facts{{"pixels", transform.image_pixels},
+                   {"mean", transform.mean},
+                   {"std", transform.std},
+                   {"interpolation", options_.image_interpolation.value_or("bicubic")},
+                   {"resize_mode", options_.image_resize_mode.value_or("shortest")},
+                   {"resize_order", options_.resize_order},
+                   {"audio_fill", options_.audio_fill},
+                   {"audio_trunc", options_.audio_trunc},
+                   {"context_length", shape_.context_length()}};
+  if (transform.fill_color != 0) facts["fill_color"] = transform.fill_color;
+  if (is_audio())
+    facts["audio_int16_normalize"] = options_.audio_int16_normalize;
+  else
+    facts["max_image_pixels"] = options_.max_image_pixels;
+  return facts;
+}
+
+core::Json Encoder::origin(bool has_text) const {
+  core::Json facts{{"weights", weights_hash()}, {"shape", config::shape_facts(shape_)}, {"preparation", preparation()}};
+  if (const std::string hash = has_text ? vocabulary_hash() : ""; !hash.empty()) facts["vocabulary"] = hash;
+  return facts;
 }
 
 /// Tells how far the work has come: on a terminal at once, else now and then.

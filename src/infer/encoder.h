@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "config/contrastive_shape.h"
 #include "config/infer_options.h"
+#include "core/json.h"
 #include "data/loader.h"
 #include "data/pictures/transform.h"
 #include "data/text/text_encoder.h"
@@ -54,10 +55,14 @@ class Encoder {
   std::vector<std::string> text_keys() const;
   data::LoaderConfig loader_config(bool has_other, bool has_text) const;
   data::TransformConfig make_transform() const;
-  /// A hash of all parameters and buffers as they compute.
-  std::string weights_hash() const;
+  /// What embeddings depend on whatever they are of: "weights" (a hash of all parameters and buffers as they compute),
+  /// "shape", "preparation" of pictures or sounds and, with texts, "vocabulary" (a hash of its files).
+  core::Json origin(bool has_text) const;
 
  private:
+  std::string weights_hash() const;
+  std::string vocabulary_hash() const;
+  core::Json preparation() const;
   models::ClipModel& captioning_model();
   tasks::EncoderContext context(const std::string& what, int64_t total);
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
 
 #include "core/clock.h"
 #include "core/counted.h"
@@ -56,18 +55,43 @@ std::map<int64_t, core::Json> describe(const std::vector<FileRows>& files, const
   return described;
 }
 
-/// `weights`: what made them, where that is told.
-at::Tensor read_queries(const config::RetrieveOptions& options, std::vector<core::Json>& names, std::string& weights) {
+struct Queries {
+  at::Tensor rows_QE;
+  std::vector<core::Json> names;
+  core::Json origin;  // see EmbeddingFile
+};
+
+Queries read_queries(const config::RetrieveOptions& options) {
+  Queries queries;
   std::vector<at::Tensor> parts;
+  std::filesystem::path first;
   for (const auto& path : embedding_files(options.queries)) {
     const EmbeddingFile file = read_embeddings(path, options.query_key);
+    if (parts.empty()) first = path;
+    if (!parts.empty() && file.rows_NE.size(1) != parts.front().size(1))
+      throw DataError(fmt::format("infer: queries of '{}' are {} wide, those of '{}' {}", path.string(),
+                                  file.rows_NE.size(1), first.string(), parts.front().size(1)),
+                      "all must come from one model: give one file, or a folder of one start of `infer embed`");
     for (int64_t row = 0; row < file.rows_NE.size(0); ++row)
-      names.push_back(file.keys.empty() ? core::Json(std::ssize(names))
-                                        : core::Json(file.keys[static_cast<size_t>(row)]));
+      queries.names.push_back(file.keys.empty() ? core::Json(std::ssize(queries.names))
+                                                : core::Json(file.keys[static_cast<size_t>(row)]));
     parts.push_back(file.rows_NE);
-    if (!file.weights.empty()) weights = file.weights;
+    if (!file.origin.empty()) queries.origin = file.origin;
   }
-  return at::cat(parts).contiguous();
+  queries.rows_QE = at::cat(parts).contiguous();
+  return queries;
+}
+
+/// Warns where shards are missing; what each line of the result then says of it, else null.
+core::Json tell_incomplete(const std::string& folder) {
+  const auto state = folder_state(folder);
+  if (!state || state->is_complete()) return nullptr;
+  core::log_warning(
+      "infer: '{}' is not complete: {} of {} are there{}; the same start of `lockstep infer embed` embeds "
+      "what is missing",
+      folder, state->num_whole, core::counted(state->num_shards, "shard"),
+      state->num_partial > 0 ? fmt::format(", {} in part", state->num_partial) : "");
+  return {{"shards", state->num_shards}, {"whole", state->num_whole}, {"in_part", state->num_partial}};
 }
 
 }  // namespace
@@ -116,9 +140,11 @@ std::vector<std::vector<Hit>> NearestSearch::hits() const {
 
 void retrieve(const config::RetrieveOptions& options) {
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
-  std::vector<core::Json> names;
-  std::string weights;
-  const at::Tensor query_QE = read_queries(options, names, weights);
+  const Queries queries = read_queries(options);
+  const at::Tensor& query_QE = queries.rows_QE;
+  const core::Json incomplete = tell_incomplete(options.embeddings);
+  if (options.queries != options.embeddings) tell_incomplete(options.queries);
+  const bool is_same_kind = options.key == options.query_key && options.key != "text";
   bool is_warned = false;
   NearestSearch search(query_QE, options.top_k, options.tile_rows);
   std::vector<FileRows> files;
@@ -130,11 +156,13 @@ void retrieve(const config::RetrieveOptions& options) {
       throw DataError(fmt::format("infer: embeddings of '{}' are {} wide, those of '{}' {}", path.string(),
                                   file.rows_NE.size(1), options.queries, query_QE.size(1)),
                       "both must come from one model");
-    if (!weights.empty() && !file.weights.empty() && file.weights != weights && !std::exchange(is_warned, true))
+    const std::string difference = is_warned ? "" : origin_difference(queries.origin, file.origin, is_same_kind);
+    if (!difference.empty()) {
+      is_warned = true;
       core::log_warning(
-          "infer: '{}' and '{}' were made by other weights, or in another precision: their scores mean something only "
-          "where both are of one training",
-          options.queries, path.string());
+          "infer: '{}' and '{}' were made {}: their scores mean something only where both are of one training",
+          options.queries, path.string(), difference);
+    }
     search.add(file.rows_NE);
     files.push_back({path, num_rows});
     num_rows += file.rows_NE.size(0);
@@ -151,7 +179,9 @@ void retrieve(const config::RetrieveOptions& options) {
       result["score"] = hit.score;
       results.push_back(std::move(result));
     }
-    lines += core::Json{{"query", names[query]}, {"results", results}}.dump() + "\n";
+    core::Json line{{"query", queries.names[query]}, {"results", results}};
+    if (!incomplete.is_null()) line["incomplete"] = incomplete;
+    lines += line.dump() + "\n";
   }
   core::log_info("{}, {} in {}, {:.2f} s", core::counted(hits.size(), "query", "queries"),
                  core::counted(num_rows, "row"), core::counted(files.size(), "file"), core::ms_since(begin) / 1e3);

@@ -31,7 +31,8 @@ class NearestSearch {
 };
 
 /// `infer retrieve`: {"query": KEY or number, "results": [{"key": ..., "shard": ..., "row": ..., "score": ...}]} per
-/// query. `row` counts from 0 within the shard or file. DataError where there are no embeddings, or of another width.
+/// query. `row` counts from 0 within the shard or file. Where shards of the folder are missing, a warning and
+/// "incomplete" of each line tell how many. DataError where there are no embeddings, or of another width.
 void retrieve(const config::RetrieveOptions& options);
 
 }  // namespace lockstep::infer

@@ -37,6 +37,15 @@ class InferEmbed : public TrainFixture {
     return words;
   }
 
+  /// The same of other shards of the folder.
+  std::vector<std::string> args_of(const std::string& shards, const std::string& output,
+                                   std::vector<std::string> more = {}) const {
+    auto words = args(output, std::move(more));
+    words[3] = shards;
+    return words;
+  }
+  std::string small(const std::string& name) const { return (logs_.path() / "small" / name).string(); }
+
   /// Content of all files by name.
   std::map<std::string, std::string> content(const std::string& output) const {
     std::map<std::string, std::string> files;
@@ -209,6 +218,124 @@ TEST_F(InferEmbed, ABadFileAndALongTextAreToldAndHarmNoOthers) {
   EXPECT_NE(none.err.find("none of 1 file can be used"), std::string::npos) << none.err;
 }
 
+TEST_F(InferEmbed, ShardListsAreThoseOfTraining) {
+  ASSERT_EQ(run_lockstep(args_of(small("train-{000000..000002}.tar"), "range"), {}, 120s).exit_code, 0);
+  const auto joined =
+      run_lockstep(args_of(small("train-000000.tar") + "::" + small("train-{000001..000002}.tar"), "joined"), {}, 120s);
+  ASSERT_EQ(joined.exit_code, 0) << joined.err;
+  EXPECT_TRUE(content("range") == content("joined"));
+  fs::copy_file(small("train-000000.tar"), small("odd{1,2}.tar"));
+  const auto odd = run_lockstep(args_of(small("odd\\{1,2\\}.tar"), "odd"), {}, 120s);
+  ASSERT_EQ(odd.exit_code, 0) << odd.err;
+  const auto keys_in = [&](const std::string& file) {
+    return core::SafetensorsFile(logs_.path() / file).metadata().at("keys");
+  };
+  EXPECT_EQ(keys_in("odd/000000_odd_1_2_.safetensors"), keys_in("range/000000_train-000000.safetensors"));
+}
+
+TEST_F(InferEmbed, ABatchOfBadPicturesAloneHarmsNoOthers) {
+  const fs::path shard = small("train-000000.tar");
+  std::string bytes = core::read_file(shard);
+  std::vector<size_t> pictures;
+  for (size_t at = bytes.find("\xff\xd8\xff"); at != std::string::npos; at = bytes.find("\xff\xd8\xff", at + 1))
+    pictures.push_back(at);
+  ASSERT_EQ(pictures.size(), 6u);
+  for (const size_t last : {4, 5}) bytes.replace(pictures[last], 3, "no!");  // the second batch of four
+  core::write_file_atomic(shard, bytes);
+  const auto result = run_lockstep(args_of(shard.string(), "bad"), {}, 120s);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const core::SafetensorsFile file(logs_.path() / "bad/000000_train-000000.safetensors");
+  EXPECT_EQ(file.at("image").shape.at(0), 4);
+  EXPECT_EQ(core::parse_json(file.metadata().at("bad"), "bad").size(), 2u);
+}
+
+TEST_F(InferEmbed, AFolderGoesOnWithNothingThatChangesTheNumbers) {
+  const std::string three = small("train-{000000..000002}.tar");
+  ASSERT_EQ(run_lockstep(args_of(three, "folder"), {}, 120s).exit_code, 0);
+  const auto before = content("folder");
+  const fs::path lost = logs_.path() / "folder/000001_train-000001.safetensors",
+                 facts = logs_.path() / "folder/embed.json";
+  fs::remove(lost);
+  const auto refused = [&](const std::vector<std::string>& flags, const std::string& message) {
+    const auto result = run_lockstep(args_of(three, "folder", flags), {}, 120s);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(lost));
+  };
+  refused({"--force-quick-gelu"}, "holds embeddings with another shape.quick_gelu: false, now true");
+  refused({"--max-image-pixels", "1000000"}, "another preparation.max_image_pixels: 25000000, now 1000000");
+  fs::copy_file(shared_->path() / "tiny.json", logs_.path() / "same.json");
+  const auto moved =
+      run_lockstep(args_of(three, "folder", {"--model", (logs_.path() / "same.json").string()}), {}, 120s);
+  EXPECT_EQ(moved.exit_code, 0) << moved.err;
+  EXPECT_TRUE(content("folder") == before) << "the shape is the same, wherever its file lies";
+
+  core::Json old = core::read_json_file(facts);  // as it was before shape and vocabulary were noted
+  EXPECT_TRUE(old.contains("vocabulary"));
+  old["format_version"] = 1;
+  old.erase("shape");
+  old.erase("vocabulary");
+  old["preparation"].erase("max_image_pixels");
+  core::write_file_atomic(facts, old.dump());
+  fs::remove(lost);
+  refused({"--force-quick-gelu"}, "was begun by a version that did not note --force-quick-gelu");
+  const auto again = run_lockstep(args_of(three, "folder"), {}, 120s);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(core::read_file(lost), before.at(lost.filename().string()));
+  EXPECT_TRUE(core::read_json_file(facts).contains("shape"));
+}
+
+TEST_F(InferEmbed, ADataSetThatGrowsIsEmbeddedFurther) {
+  ASSERT_EQ(run_lockstep(args_of(small("train-{000000..000001}.tar"), "grown"), {}, 120s).exit_code, 0);
+  const std::string four = small("train-{000000..000003}.tar");
+  const auto more = run_lockstep(args_of(four, "grown"), {}, 120s);
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_NE(more.err.find("2 of them there already"), std::string::npos) << more.err;
+  ASSERT_EQ(run_lockstep(args_of(four, "whole"), {}, 120s).exit_code, 0);
+  EXPECT_TRUE(content("grown") == content("whole"));
+}
+
+TEST_F(InferEmbed, SearchesOfAnIncompleteFolderSaySo) {
+  for (const std::string format : {"safetensors", "npy"}) {
+    const std::string folder = (logs_.path() / format).string();
+    ASSERT_EQ(
+        run_lockstep(args_of(small("train-{000000..000003}.tar"), format, {"--format", format}), {}, 120s).exit_code,
+        0);
+    const auto search = [&] {
+      return run_lockstep({"infer", "retrieve", "--embeddings", folder, "--queries", folder, "--query-key", "image",
+                           "-k", "1", "--threads", "1"},
+                          {}, 120s);
+    };
+    const auto whole = search();
+    EXPECT_EQ(whole.err.find("is not complete"), std::string::npos) << whole.err;
+    EXPECT_EQ(whole.out.find("incomplete"), std::string::npos);
+    fs::remove(fs::path(folder) / ("000001_train-000001" + std::string(format == "npy" ? ".json" : ".safetensors")));
+    const auto part = search();
+    EXPECT_EQ(part.exit_code, 0) << part.err;
+    EXPECT_NE(part.err.find("'" + folder + "' is not complete: 3 of 4 shards are there"), std::string::npos)
+        << part.err;
+    EXPECT_EQ(core::parse_json(core::split(part.out, "\n")[0], "line").at("incomplete"),
+              (core::Json{{"shards", 4}, {"whole", 3}, {"in_part", 0}}));
+  }
+}
+
+TEST_F(InferEmbed, WorkOfOneRankIsRefusedOnTwo) {
+  core::write_file_atomic(logs_.path() / "texts.txt", "a circle\n");
+  const std::string output = (logs_.path() / "out.safetensors").string();
+  const std::vector<std::string> launch = {"launch", "--nproc-per-node", "2", "--"};
+  const std::vector<std::vector<std::string>> commands = {
+      {"infer", "embed", "--pretrained", (logs_.path() / "weights").string(), "--texts",
+       (logs_.path() / "texts.txt").string(), "-o", output, "--device", "cpu"},
+      {"infer", "retrieve", "--embeddings", "e", "--queries", "q", "-o", output}};
+  for (std::vector<std::string> words : commands) {
+    words.insert(words.begin(), launch.begin(), launch.end());
+    const auto result = run_lockstep(words, {}, 120s);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find("is the work of one rank, there are 2"), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(output));
+  }
+}
+
 TEST_F(InferEmbed, AFolderOfSomethingElseIsRefused) {
   ASSERT_EQ(run_lockstep(args("folder"), {}, 120s).exit_code, 0);
   const auto other = run_lockstep(args("folder", {"--batch-size", "8"}), {}, 120s);
@@ -252,12 +379,16 @@ TEST_F(InferEmbed, RetrieveWarnsWhereOtherWeightsMadeTheQueries) {
   ASSERT_EQ(run_lockstep(args("rows"), {}, 120s).exit_code, 0);
   ASSERT_EQ(train("others", {"--max-steps", "1", "--epochs", "1", "--seed", "7"}).exit_code, 0);
   core::write_file_atomic(logs_.path() / "queries.txt", "a red circle\na square\n");
-  const auto search = [&](const std::string& weights) {
+  const auto search = [&](const std::string& weights, const std::vector<std::string>& more = {}) {
     const std::string queries = (logs_.path() / (weights + ".safetensors")).string();
-    const auto made =
-        run_lockstep({"infer", "embed", "--pretrained", (logs_.path() / weights).string(), "--texts",
-                      (logs_.path() / "queries.txt").string(), "-o", queries, "--device", "cpu", "--threads", "1"},
-                     {}, 120s);
+    std::vector<std::string> words = {"infer",        "embed",
+                                      "--pretrained", (logs_.path() / weights).string(),
+                                      "--texts",      (logs_.path() / "queries.txt").string(),
+                                      "-o",           queries,
+                                      "--device",     "cpu",
+                                      "--threads",    "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto made = run_lockstep(words, {}, 120s);
     EXPECT_EQ(made.exit_code, 0) << made.err;
     EXPECT_NE(made.err.find("taking step-00000001.a1, the newest checkpoint of"), std::string::npos) << made.err;
     const auto found = run_lockstep({"infer", "retrieve", "--embeddings", (logs_.path() / "rows").string(), "--queries",
@@ -266,8 +397,10 @@ TEST_F(InferEmbed, RetrieveWarnsWhereOtherWeightsMadeTheQueries) {
     EXPECT_EQ(found.exit_code, 0) << found.err;
     return found.err;
   };
-  EXPECT_EQ(search("weights").find("other weights"), std::string::npos);
+  EXPECT_EQ(search("weights").find("were made"), std::string::npos);
   EXPECT_NE(search("others").find("were made by other weights, or in another precision"), std::string::npos);
+  EXPECT_NE(search("weights", {"--force-quick-gelu"}).find("were made with another shape.quick_gelu: true and false"),
+            std::string::npos);
   const auto none = run_lockstep({"infer", "retrieve", "--embeddings", (logs_.path() / "rows").string(), "--queries",
                                   (logs_.path() / "weights.safetensors").string(), "--query-key", "audio"});
   EXPECT_NE(none.exit_code, 0);

@@ -89,6 +89,114 @@ TEST(EmbeddingFile, AListOfTextsIsNoDamagedFile) {
   EXPECT_TRUE(holds(message_of<DataError>([&] { read_embeddings(gone, "text"); }), "is damaged"));
 }
 
+core::Json facts_of(const std::vector<std::string>& shards) {
+  return {{"format_version", EmbeddingFolder::kFormatVersion},
+          {"model", "a.json"},
+          {"weights", "12"},
+          {"shape", {{"quick_gelu", false}, {"width", 32}}},
+          {"preparation", {{"interpolation", "bicubic"}, {"resize_mode", "shortest"}, {"max_image_pixels", 9}}},
+          {"vocabulary", "34"},
+          {"format", "safetensors"},
+          {"shards", shards}};
+}
+
+std::string refusal(const fs::path& folder, const core::Json& facts, const std::vector<std::string>& noted = {}) {
+  return message_of<UsageError>([&] { EmbeddingFolder(folder, {}, "image", false).open(facts, noted); });
+}
+
+void open(const fs::path& folder, const core::Json& facts) {
+  EmbeddingFolder(folder, {}, "image", false).open(facts, {});
+}
+
+core::Json facts_in(const fs::path& folder) { return core::read_json_file(folder / "embed.json"); }
+
+TEST(EmbeddingFolder, ADataSetMayGrowAtItsEndOnly) {
+  const core::TempDir folder;
+  open(folder.path(), facts_of({"a.tar", "b.tar"}));
+  open(folder.path(), facts_of({"a.tar", "b.tar", "c.tar"}));
+  EXPECT_EQ(facts_in(folder.path()), facts_of({"a.tar", "b.tar", "c.tar"}));
+  EXPECT_TRUE(holds(refusal(folder.path(), facts_of({"a.tar", "b.tar"})),
+                    R"(other shards: 3 there, 2 now; number 2 is "c.tar" there, none now)"));
+  std::vector<std::string> many(50'000, "x.tar");
+  const std::string text = refusal(folder.path(), facts_of(many));
+  EXPECT_TRUE(holds(text, R"(other shards: 3 there, 50000 now; number 0 is "a.tar" there, "x.tar" now)")) << text;
+  EXPECT_EQ(facts_in(folder.path()), facts_of({"a.tar", "b.tar", "c.tar"})) << "a refusal changes nothing";
+}
+
+TEST(EmbeddingFolder, TheFirstValueThatDiffersIsNamed) {
+  const core::TempDir folder;
+  open(folder.path(), facts_of({"a.tar"}));
+  core::Json other = facts_of({"a.tar"});
+  other["shape"]["quick_gelu"] = true;
+  EXPECT_TRUE(holds(refusal(folder.path(), other), "with another shape.quick_gelu: false, now true"));
+  other = facts_of({"a.tar"});
+  other["vocabulary"] = "35";
+  EXPECT_TRUE(holds(refusal(folder.path(), other), "with another vocabulary: \"34\", now \"35\""));
+  other = facts_of({"a.tar"});
+  other["preparation"].erase("max_image_pixels");
+  EXPECT_TRUE(holds(refusal(folder.path(), other), "with another preparation.max_image_pixels: 9, now none"));
+  other = facts_of({"a.tar"});
+  other["model"] = "/elsewhere/b.json";
+  open(folder.path(), other);
+  for (const core::Json& broken : {core::Json("a"), core::Json::object(), core::Json{{"format_version", 3}}}) {
+    core::write_file_atomic(folder.path() / "embed.json", broken.dump());
+    EXPECT_TRUE(holds(refusal(folder.path(), other), "of another version")) << broken.dump();
+  }
+}
+
+TEST(EmbeddingFolder, OfFormatOneGoesOnWhereWhatItDidNotNoteIsUsual) {
+  const core::TempDir folder;
+  core::Json before = facts_of({"a.tar"});
+  before["format_version"] = 1;
+  before.erase("shape");
+  before.erase("vocabulary");
+  before["preparation"] = {{"interpolation", ""}, {"resize_mode", ""}};
+  core::write_file_atomic(folder.path() / "embed.json", before.dump());
+  EXPECT_TRUE(holds(refusal(folder.path(), facts_of({"a.tar"}), {"--force-quick-gelu"}),
+                    "begun by a version that did not note --force-quick-gelu"));
+  core::Json other = facts_of({"a.tar"});
+  other["model"] = "b.json";
+  EXPECT_TRUE(holds(refusal(folder.path(), other), "another model: \"a.json\", now \"b.json\""));
+  open(folder.path(), facts_of({"a.tar", "b.tar"}));
+  const core::Json now = facts_in(folder.path()), wanted = facts_of({"a.tar", "b.tar"});
+  EXPECT_EQ(now.size(), wanted.size());
+  for (const auto& [key, value] : wanted.items()) EXPECT_EQ(now.at(key), value) << key;
+}
+
+TEST(EmbeddingFolder, TellsHowManyShardsAreThere) {
+  const core::TempDir folder;
+  EXPECT_FALSE(folder_state(folder.path()).has_value());
+  open(folder.path(), facts_of({"x/a.tar", "x/b.tar", "x/c d.tar"}));
+  core::write_file_atomic(folder.path() / "000000_a.safetensors", "");
+  core::write_file_atomic(folder.path() / "000002_c_d.partial.safetensors", "");
+  const auto state = folder_state(folder.path());
+  ASSERT_TRUE(state.has_value());
+  EXPECT_EQ(state->num_shards, 3u);
+  EXPECT_EQ(state->num_whole, 1u);
+  EXPECT_EQ(state->num_partial, 1u);
+  core::Json npy = facts_of({"x/a.tar"});
+  npy["format"] = "npy";
+  core::write_file_atomic(folder.path() / "embed.json", npy.dump());
+  EXPECT_EQ(folder_state(folder.path())->num_whole, 0u) << "the .json tells of a shard";
+}
+
+TEST(EmbeddingFile, WhatMadeTwoOfThemIsCompared) {
+  const core::Json a = facts_of({"a.tar"});
+  core::Json b = a;
+  EXPECT_EQ(origin_difference(a, b, true), "");
+  b["preparation"]["interpolation"] = "bilinear";
+  EXPECT_EQ(origin_difference(a, b, false), "") << "pictures are prepared, texts are not";
+  EXPECT_EQ(origin_difference(a, b, true), R"(with another preparation.interpolation: "bicubic" and "bilinear")");
+  b["vocabulary"] = "35";
+  EXPECT_EQ(origin_difference(a, b, false), "with another vocabulary of the tokenizer");
+  b["shape"]["quick_gelu"] = true;
+  EXPECT_EQ(origin_difference(a, b, false), "with another shape.quick_gelu: false and true");
+  b["weights"] = "13";
+  EXPECT_EQ(origin_difference(a, b, false), "by other weights, or in another precision");
+  EXPECT_EQ(origin_difference(a, core::Json::object(), true), "") << "nothing is told";
+  EXPECT_EQ(origin_difference(core::Json(), b, true), "");
+}
+
 TEST(ClassResults, NamesSteerNoTerminalAndKeepTheirMeaning) {
   const std::string name =
       "red \xc2\x9b"

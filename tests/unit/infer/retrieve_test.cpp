@@ -4,6 +4,11 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include "core/error.h"
+#include "core/files.h"
+#include "core/safetensors.h"
+#include "support/error_text.h"
+
 namespace lockstep::infer {
 namespace {
 
@@ -38,6 +43,24 @@ TEST(NearestSearch, FewerRowsThanAskedForGiveFewerHits) {
   EXPECT_TRUE(search.hits().at(0).empty());
   search.add(whole_numbers(3, 4, 4));
   EXPECT_EQ(search.hits().at(1).size(), 3u);
+}
+
+TEST(Retrieve, QueriesOfSeveralWidthsAreRefused) {
+  const core::TempDir folder;
+  for (const int64_t width : {3, 4}) {
+    const at::Tensor rows = at::zeros({2, width});
+    const std::vector<core::SafetensorsEntry> entries{
+        {.name = "text",
+         .dtype = "F32",
+         .shape = {2, width},
+         .bytes = std::as_bytes(std::span(rows.data_ptr<float>(), static_cast<size_t>(rows.numel())))}};
+    core::write_safetensors(folder.path() / (std::to_string(width) + ".safetensors"), entries, {});
+  }
+  config::RetrieveOptions options;
+  options.embeddings = options.queries = folder.path().string();
+  const std::string text = tests::message_of<DataError>([&] { retrieve(options); });
+  EXPECT_TRUE(tests::holds(text, "4.safetensors' are 4 wide, those of '")) << text;
+  EXPECT_TRUE(tests::holds(text, "3.safetensors' 3")) << text;
 }
 
 }  // namespace
