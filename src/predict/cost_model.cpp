@@ -133,7 +133,8 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double gradients =
       at.size.traffic * (bytes_s * traffic + latency + latency_scale * setting_.ring_latency_s * at.num_hops);
   const double hidden = logistic(setting_.hidden_logit + setting_.hidden_logit_sd * z[kHiddenShare]);
-  const double window = setting_.window_share * reference_step_s_ * work / setting_.window_micro;
+  const double window =
+      setting_.window_share * reference_step_s_ * work / at.size.window_micro.value_or(setting_.window_micro);
   const double shape = std::max(0.02, logistic(kShapeLogitSd * z[kGrowthShape]));
   const double per_work = logistic(kPerWorkLogitSd * z[kGrowthPerWork]);
   const double bubble =
@@ -147,9 +148,11 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.parts[kGradients] =
       std::max((1 - hidden) * gradients, least_exposed(setting_.bucket_shares, gradients, window));
   terms.parts[kLayers] = (at.size.layers_s + at.size.layers_wire_s / delivered) * traffic;
+  // A device compares its samples with those of all: as many logits as the square of them for each node.
+  const double logits_s = setting_.logits_s * at.size.samples * at.size.samples * at.size.nodes,
+               gather_s = setting_.gather_s * at.size.samples * std::max(0.0, at.size.nodes - 1) / delivered;
   terms.parts[kGather] =
-      traffic * (setting_.logits_s * at.size.nodes + setting_.gather_s * std::max(0.0, at.size.nodes - 1) / delivered) +
-      latency_scale * setting_.gather_hop_s * (at.size.devices - 1);
+      traffic * (logits_s + gather_s) + latency_scale * setting_.gather_hop_s * (at.size.devices - 1);
   terms.parts[kFixed] =
       setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);
   terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * reference_step_s_ *

@@ -88,7 +88,8 @@ struct Setting {
 struct Size {
   double nodes = 1;  ///< May be below 1: a part of a node.
   double devices = 1;
-  double work = 1;  ///< Useful work of a device, against the reference size.
+  double work = 1;     ///< Useful work of a device, against the reference size.
+  double samples = 1;  ///< Of a device, against those whose features the setting's gather is of.
   /// Compute over work: 2 where two ranks share a core; above 1 where tensor ranks repeat what they could share.
   double compute_per_work = 1;
   double crowding = 0;  ///< Others that compute beside a device, of all others of its node.
@@ -98,10 +99,11 @@ struct Size {
   double traffic = 1;  ///< Passes of gradient traffic, against the setting's.
   /// Of all gradient collectives beyond their bytes; default: the setting's, per doubling of the nodes.
   std::optional<double> gradient_latency_s{};
-  double layers_s = 0;       ///< Collectives inside layers and pipeline messages that nothing hides.
-  double layers_wire_s = 0;  ///< The part of them between nodes, at the rate of the wires.
-  double input_s = 0;        ///< What reading the samples takes beside all else, the least of a step; 0: not known.
-  double expert_ranks = 1;   ///< Data ranks that share the experts.
+  std::optional<double> window_micro{};  ///< See Setting::window_micro, the default.
+  double layers_s = 0;                   ///< Collectives inside layers and pipeline messages that nothing hides.
+  double layers_wire_s = 0;              ///< The part of them between nodes, at the rate of the wires.
+  double input_s = 0;       ///< What reading the samples takes beside all else, the least of a step; 0: not known.
+  double expert_ranks = 1;  ///< Data ranks that share the experts.
   double compute() const { return work * compute_per_work; }  ///< With contentions as they were measured.
 };
 

@@ -79,7 +79,8 @@ Forecast forecast(const Setting& setting, double reference_step_s, std::span<con
         total = sizes[index].input_s;
       }
       if (index == 0) first[draw] = total;
-      totals[draw] = total * std::exp(sd * errors[draw] + model.noise(one.latents) * noises[draw]);
+      totals[draw] =
+          std::max(total * std::exp(sd * errors[draw] + model.noise(one.latents) * noises[draw]), sizes[index].input_s);
     }
     for (size_t draw = 0; draw < draws.size(); ++draw) ratios[draw] = totals[draw] / first[draw];
     PredictedStep step{.size = sizes[index], .step_s = interval_of(totals), .over_first = interval_of(ratios)};

@@ -176,7 +176,8 @@ Machine machine_of(const hw::SystemSpec& system) {
                   .group_nodes = system.nodes_per_group,
                   .network_efficiency = {0.8, "prior for a network that is not known"},
                   .network_efficiency_sd = {0.2, "prior for a network that is not known"}};
-  const std::string fabric = core::to_lower_ascii(system.fabric);
+  std::string fabric = core::replace_all(core::to_lower_ascii(system.fabric), "-", " ");
+  fabric = core::replace_all(fabric, "fattree", "fat tree");
   for (const FabricPrior& prior : kFabrics)
     if (fabric.find(prior.word) != std::string::npos) {
       machine.network_efficiency = {prior.mean, std::string(prior.source)};

@@ -295,6 +295,8 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   take(keys.memory_contention, machine.memory_contention);
   take(keys.memory_gbytes, machine.memory_gbytes);
   take(keys.memory_tbytes_per_s, machine.memory_tbytes_per_s);
+  if (keys.network_efficiency && !keys.network_efficiency_sd)  // the doubt is one of a share of it
+    machine.network_efficiency_sd.value *= std::min(1.0, *keys.network_efficiency / machine.network_efficiency.value);
   take(keys.network_efficiency, machine.network_efficiency);
   take(keys.network_efficiency_sd, machine.network_efficiency_sd);
   take(keys.node_watts, machine.node_watts);

@@ -157,6 +157,10 @@ double precision_ratio(const PlannedStep& step, const PlannedStep& base, const M
 void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, const Machine& machine, Size& size) {
   constexpr double kMostPasses = 0.8;
   size.work = step.flops_per_rank / base.flops_per_rank;
+  const auto samples_of_rank = [](const PlannedStep& one) {
+    return static_cast<double>(one.global_batch) / static_cast<double>(one.num_ranks);
+  };
+  size.samples = samples_of_rank(step) / samples_of_rank(base);
   const Contention of_products = product_contention_of(machine), of_memory = memory_contention_of(machine);
   size.crowding = crowding_of(step, machine);
   const double crowding_of_base = crowding_of(base, machine);
@@ -409,6 +413,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
         {.nodes = static_cast<double>(step.nodes),
          .devices = static_cast<double>(step.num_ranks),
          .bubble = step.bubble,
+         .window_micro = static_cast<double>(step.num_micro),
          .input_s = machine.input.seconds(static_cast<double>(step.global_batch),
                                           static_cast<double>(step.nodes) / static_cast<double>(step.pp))});
     take_work(step, first, model.compute.median_s, machine, model.sizes.back());

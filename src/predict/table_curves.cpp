@@ -578,6 +578,8 @@ std::vector<MeasuredCurve> curves_of_table(const published::ResultTable& result,
   for (MeasuredCurve& curve : curves) {
     for (const std::string& note : context.notes)  // of columns that part nothing; the others are on efficiency
       if (core::starts_with(note, "Column '")) curve.notes.push_back(note);
+    for (const std::string& note : result.notes)
+      if (core::starts_with(note, "Left out: ")) curve.notes.push_back(note);
     curve.notes.insert(curve.notes.end(), result.doubts.begin(), result.doubts.end());
     if (!unread.empty())
       curve.notes.push_back(fmt::format("Not read, since the name does not tell what it counts: {} '{}'.",

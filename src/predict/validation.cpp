@@ -211,14 +211,18 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
   correct_assumed_bubble(prediction, measured);
   // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
   const double reference = measured.back().step_s, reference_work = measured.back().size.work;
-  for (Measured& one : measured) one.size.work /= reference_work;
+  const auto take_reference = [&](Size& size) {  // the curve's work is that of its first size, as is the batch it tells
+    size.samples = size.work;
+    size.work /= reference_work;
+  };
+  for (Measured& one : measured) take_reference(one.size);
   Setting setting = setting_of(prediction.curve, measured, reference, prediction.facts);
   prediction.facts.push_back(input_fact(curve.input, "what it takes of the measured steps counts as compute"));
   setting.waited_s = waited_s_of(prediction.calibration, reference_work, prediction.facts);
   std::vector<Size> wanted;
   for (const Target& target : prediction.targets) {
     wanted.push_back(target.at);
-    wanted.back().work /= reference_work;
+    take_reference(wanted.back());
   }
   const std::vector<Draw> draws = sample_posterior(setting, reference, measured);
   for (std::string& note : layout_doubts(curve, prediction.calibration))

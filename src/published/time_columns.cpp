@@ -38,8 +38,9 @@ std::optional<double> spelled_seconds(const std::string& text) {
   return num_parts > 1 ? std::optional(seconds) : std::nullopt;
 }
 
-/// "01:30:00", "1-02:00:00", "47:10" (minutes and seconds) and "1h30m" in seconds; nothing for other texts.
-std::optional<double> clock_seconds(const std::string& text) {
+/// "01:30:00", "1-02:00:00", "47:10" (minutes and seconds, or else hours and minutes) and "1h30m" in seconds; nothing
+/// for other texts.
+std::optional<double> clock_seconds(const std::string& text, bool are_two_hours_and_minutes = false) {
   if (const auto spelled = spelled_seconds(text)) return spelled;
   std::string rest = text;
   double days = 0;
@@ -60,7 +61,20 @@ std::optional<double> clock_seconds(const std::string& text) {
       return std::nullopt;
     seconds = 60 * seconds + *value;
   }
+  if (parts.size() == 2 && are_two_hours_and_minutes) seconds *= 60;
   return 86400 * days + seconds;
+}
+
+/// "time (h:mm)", "walltime [hh:mm]".
+bool names_hours_and_minutes(const std::string& column) {
+  const std::string name = core::to_lower_ascii(column);
+  return name.find("h:mm") != std::string::npos && name.find("mm:ss") == std::string::npos;
+}
+
+/// "time (mm:ss)", "walltime [h:mm]".
+bool names_parts(const std::string& column) {
+  const std::string name = core::to_lower_ascii(column);
+  return name.find("mm:ss") != std::string::npos || names_hours_and_minutes(column);
 }
 
 }  // namespace
@@ -92,8 +106,19 @@ bool take_clock_times(ResultTable& result, size_t column) {
         fmt::format("report: '{}' line {}, column '{}': '{}' is no time like those beside it", table.source.string(),
                     table.lines.at(*other), table.columns[column], table.rows.at(*other)[column]),
         "write the whole column as numbers of one unit, or as HH:MM:SS (D-HH:MM:SS, MM:SS, 1h30m)");
+  const bool has_two_parts = std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return std::count(row[column].begin(), row[column].end(), ':') == 1;
+  });
+  if (has_two_parts && !names_parts(result.given[column])) {
+    result.notes.push_back(fmt::format(
+        "'{}' in column '{}' was read as minutes and seconds; where it is hours and minutes, name the column '{} "
+        "(h:mm)'.",
+        table.rows.at(*first)[column], result.given[column], result.given[column]));
+    result.doubts.push_back(result.notes.back());
+  }
   for (auto& row : table.rows)
-    if (const auto seconds = clock_seconds(row[column])) row[column] = fmt::format("{}", *seconds);
+    if (const auto seconds = clock_seconds(row[column], names_hours_and_minutes(result.given[column])))
+      row[column] = fmt::format("{}", *seconds);
   return true;
 }
 

@@ -96,6 +96,21 @@ TEST(MachineFile, NumbersThatCannotBeAreRefused) {
             "");
 }
 
+TEST(MachineFile, ADoubtIsAShareOfTheEfficiencyThatIsGiven) {
+  const auto machine = [](const std::string& more) {
+    return parse_machine(
+        "devices-per-node = 4\nmemory-gbytes = 80\nnode-gbytes-per-s = 100\npeak-bf16-tflops = 900\n" + more,
+        "mine.toml");
+  };
+  const Machine usual = machine(""), slow = machine("network-efficiency = 0.001\n");
+  EXPECT_NEAR(slow.network_efficiency_sd.value / slow.network_efficiency.value,
+              usual.network_efficiency_sd.value / usual.network_efficiency.value, 1e-12);
+  const double of_fat_tree = machine("fabric = \"fat tree\"\n").network_efficiency.value;
+  EXPECT_NE(of_fat_tree, usual.network_efficiency.value);
+  for (const char* name : {"fat-tree", "fattree", "InfiniBand NDR Fat-Tree"})
+    EXPECT_EQ(machine(std::string("fabric = \"") + name + "\"\n").network_efficiency.value, of_fat_tree) << name;
+}
+
 TEST(MachineFile, NumbersThatAreProbablySlipsAreRemarkedOn) {
   const auto remarks = [](const std::string& more) {
     const Machine machine = parse_machine("devices-per-node = 4\nmemory-gbytes = 80\n" + more, "mine.toml");

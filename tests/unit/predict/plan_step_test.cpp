@@ -134,6 +134,37 @@ TEST(PlanStep, AContrastiveCommandHasGradientsAndGathers) {
   EXPECT_NEAR(make_setting(of_table, machine, 8, 1, true, facts).gather_s, 2 * model.setting.gather_s, 1e-9);
 }
 
+TEST(PlanStep, AGatherIsOfTheSamplesThatADeviceHas) {
+  const PlannedCommand strong{.words = {"train", "clip", "--config", recipe("clip_vitb32_dgx.toml"),
+                                        "--global-batch-size=32768", "--batch-size=128"}};
+  const Machine machine = find_machine("dgx-h100");
+  const auto from_one = planned(strong, machine, {1, 32}), alone = planned(strong, machine, {32});
+  ASSERT_EQ(from_one.size(), 2u);
+  const CurvePrediction beside = predict_steps(model_of(from_one, machine), from_one, {}),
+                        single = predict_steps(model_of(alone, machine), alone, {});
+  const double gather_s = single.forecast.steps.at(0).parts_s[kGather];
+  EXPECT_GT(gather_s, 1e-3);
+  EXPECT_NEAR(beside.forecast.steps.at(1).parts_s[kGather], gather_s, 0.02 * gather_s);
+  // A sixteenth of the samples of a device, features of 32 nodes: hardly more than one node gathers of all.
+  EXPECT_LT(beside.forecast.steps.at(1).step_s.p50, beside.forecast.steps.at(0).step_s.p50 / 8);
+}
+
+TEST(PlanStep, GradientsTravelUnderTheLastMicroBatchOfTheirOwnSize) {
+  const std::vector<std::string> words = {
+      "train",       "gpt",    "--model=gpt3-1.3b", "--micro-batch-size=1", "--train-iters=50",
+      "--mock-data", "--bf16", "--lr=1e-4"};
+  PlannedCommand strong{.words = words};
+  strong.words.emplace_back("--global-batch-size=512");
+  const PlannedCommand weak{.words = words, .samples_per_device = 1};
+  const Machine machine = find_machine("dgx-a100");
+  const auto gradients_s = [&](const PlannedCommand& command) {
+    const auto steps = planned(command, machine, {1, 64});
+    EXPECT_EQ(steps.at(1).num_micro, 1) << "one sample a device";
+    return predict_steps(model_of(steps, machine), steps, {}).forecast.steps.at(1).parts_s[kGradients];
+  };
+  EXPECT_NEAR(gradients_s(strong), gradients_s(weak), 0.02 * gradients_s(weak));
+}
+
 TEST(PlanStep, MeasuredStepsNarrowTheInterval) {
   const Machine machine = find_machine("dgx-h100");
   const auto steps = planned(nemotron(), machine, {16, 32, 64});

@@ -847,6 +847,20 @@ TEST(Published, TimesToASolutionGiveSpeedUpAndEfficiency) {
     EXPECT_NE(core::join(table_of(unknown).missing, " ").find("no samples/s, node-hours and MFU"), std::string::npos);
 }
 
+TEST(Published, TwoPartsOfATimeAreWhatTheirColumnSays) {
+  const PublishedTable hours = table_of("nodes,time to train (h:mm)\n1,10:30\n2,5:24\n");
+  EXPECT_NEAR(number_of(hours, "node_hours_to_solution", 0), 10.5, 1e-9);
+  EXPECT_NEAR(number_of(hours, "node_hours_to_solution", 1), 2 * 5.4, 1e-9);
+  EXPECT_EQ(notes_of_table(hours).find("minutes and seconds"), std::string::npos) << notes_of_table(hours);
+  const PublishedTable minutes = table_of("nodes,walltime (mm:ss)\n1,10:30\n2,5:24\n");
+  EXPECT_NEAR(number_of(minutes, "node_hours_to_solution", 0), 630 / 3600.0, 1e-9);
+  EXPECT_EQ(notes_of_table(minutes).find("hours and minutes"), std::string::npos) << notes_of_table(minutes);
+  const PublishedTable unsaid = table_of("nodes,walltime\n1,10:30\n2,5:24\n");
+  EXPECT_NEAR(number_of(unsaid, "node_hours_to_solution", 0), 630 / 3600.0, 1e-9);
+  EXPECT_NE(notes_of_table(unsaid).find("name the column 'walltime (h:mm)'"), std::string::npos)
+      << notes_of_table(unsaid);
+}
+
 TEST(Published, TimesOfUnknownWorkAreReadByWhetherTheyFallUnlessTheTableSays) {
   const std::string rows = "nodes,step_time_s\n1,4.0\n2,5.0\n";
   const PublishedTable growing = table_of("nodes,runtime,gbs\n1,4.0,64\n2,5.0,128\n");
