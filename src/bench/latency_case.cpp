@@ -99,7 +99,7 @@ class LatencyCase final : public BenchCase {
                     "the host, one call after the other",
                     o.num_warmup, o.num_iterations, o.latency_seconds,
                     std::min<int64_t>(o.num_iterations, kLeastSamples)),
-        commands::bench_model_of(o.train.model) == commands::BenchModel::kGpt
+        is_gpt()
             ? fmt::format("a call: {} tokens behind a prompt of {}; first: until the first of them; tokens/s: of the "
                           "others; intervals, processor time and cold start: --json",
                           o.new_tokens, o.text_tokens)
@@ -109,8 +109,7 @@ class LatencyCase final : public BenchCase {
   }
 
   std::vector<TableColumn> columns() override {
-    const bool has_towers = commands::bench_model_of(options().train.model) !=
-                            commands::BenchModel::kGpt;  // a GPT has the time to its first token instead
+    const bool has_towers = !is_gpt();  // a GPT has the time to its first token instead
     return {{.key = "model", .title = "model", .is_in_table = false},
             {.key = "precision", .title = "type", .is_in_table = false},
             {.key = "from", .title = "from", .is_in_table = false},
@@ -180,6 +179,7 @@ class LatencyCase final : public BenchCase {
 
  private:
   const commands::BenchOptions& options() const { return context_.options; }
+  bool is_gpt() const { return commands::bench_model_of(options().train.model) == commands::BenchModel::kGpt; }
 
   /// Once per row: loading and the first call are the cold start.
   void prepare(core::Json& row) {
@@ -195,7 +195,6 @@ class LatencyCase final : public BenchCase {
   }
 
   void add_times(core::Json& row, const std::vector<double>& samples_ms, const core::Json& stages) const {
-    const bool is_gpt = stages.contains("first_token");
     const double batch = row["batch"].get<double>();
     const core::Json statistics = statistics_of(samples_ms);
     for (const auto& [key, statistic] :
@@ -214,7 +213,7 @@ class LatencyCase final : public BenchCase {
     row["move_ms"] = of("transfer");
     for (const char* tower : {"image", "text"})
       if (stages.contains(tower)) row[fmt::format("{}_ms", tower)] = of(tower);
-    if (!is_gpt) return;
+    if (!is_gpt()) return;
     row["first_token_ms"] = of("first_token");
     row["text_ms"] = of("first_token");
     row["tokens_per_s"] = 1e3 * batch * row["next_tokens"].get<double>() / of("next_tokens");

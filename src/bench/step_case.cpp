@@ -234,7 +234,8 @@ class StepCase final : public BenchCase {
         {.model = train_options().model,
          .bytes_of_ranks = std::vector<double>(static_cast<size_t>(world().size()), planned_bytes(plan_)),
          .parts_of_fullest = subject_->memory_parts(plan_),
-         .hint = "lower --batch-size, or let --find-batch multiple=8 find the largest"},
+         .hint = "lower --batch-size, or let --find-batch multiple=8 find the largest",
+         .shown_by = "--mode list"},
         world(), context_.device);
     try {
       if (world().size() == 1) recorder_ = nn::make_work_recorder(train_options().cuda_graphs, context_.device);

@@ -47,7 +47,7 @@ void refuse_beyond_memory(const PlannedMemory& plan, double planned_bytes, doubl
   throw EnvironmentError(fmt::format("plan: model '{}' laid out so takes {} of memory, {} has {}{}", plan.model,
                                      core::format_bytes(planned_bytes), device, core::format_bytes(bytes),
                                      parts.empty() ? "" : "; most of a rank's is " + parts),
-                         plan.hint + "; --dry-run shows what takes how much");
+                         fmt::format("{}; {} shows what takes how much", plan.hint, plan.shown_by));
 }
 
 void check_memory_fits(const PlannedMemory& plan, comm::Comm& world, at::Device device) {

@@ -18,7 +18,8 @@ struct PlannedMemory {
   std::string model;
   std::vector<double> bytes_of_ranks;                                 ///< Of every rank of the world.
   std::vector<std::pair<std::string, double>> parts_of_fullest = {};  ///< Name and bytes, of the rank that holds most.
-  std::string hint;  ///< What makes it smaller, with the task's own flags.
+  std::string hint;                    ///< What makes it smaller, with the task's own flags.
+  std::string shown_by = "--dry-run";  ///< The command's flag that shows the plan by part.
 };
 
 /// EnvironmentError with both sizes, and what takes most, where `planned_bytes` are beyond the memory of a device (or

@@ -381,6 +381,7 @@ TEST_F(Bench, StepsBeyondTheMemoryAreRefusedWithThePlan) {
   EXPECT_EQ(result.exit_code, 6) << result.err;
   EXPECT_NE(result.err.find("most of a rank's is"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("--find-batch"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--mode list shows what takes how much"), std::string::npos) << "there is no --dry-run";
 }
 
 TEST_F(Bench, StepOfAGptOverTwoRanksLeavesThemTheSameParameters) {
