@@ -16,6 +16,7 @@
 #include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
+#include "core/system_failure.h"
 #include "hw/device.h"
 #include "hw/ranks.h"
 #include "train/attempt_facts.h"
@@ -151,7 +152,7 @@ ExitCode run_bench(const commands::BenchOptions& options, const BenchFacts& fact
         {.options = options, .world = world.comm(), .device = device, .processes = &world, .command = facts.command},
         facts);
   } catch (const std::exception& error) {
-    world.report_failure(error.what());
+    world.report_failure(error.what(), core::exit_code_of(error));
     throw;
   }
 }

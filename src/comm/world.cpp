@@ -284,23 +284,21 @@ class Ending {
     has_come_ = true;
     changed_.notify_all();
   }
-  /// Ends the process, with the code of those who lost another rank, unless has_come() is called within `limit`.
-  static void enforce(const std::shared_ptr<Ending>& ending, int rank, milliseconds limit) {
+  /// Says `reason` and ends the process with `code` unless has_come() is called within `limit`.
+  static void enforce(const std::shared_ptr<Ending>& ending, milliseconds limit, ExitCode code, std::string reason) {
     try {
-      std::thread([ending, rank, limit] { ending->wait(rank, limit); }).detach();
+      std::thread([ending, limit, code, reason = std::move(reason)] { ending->wait(limit, code, reason); }).detach();
     } catch (const std::system_error&) {
       // no more threads here
     }
   }
 
  private:
-  void wait(int rank, milliseconds limit) {
+  void wait(milliseconds limit, ExitCode code, const std::string& reason) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, limit, [this] { return has_come_; })) return;
-    core::log_warning(
-        "comm: another rank has failed, and rank {} has not come out of what it waits for within {} s: it ends here",
-        rank, limit.count() / 1000);
-    std::_Exit(static_cast<int>(ExitCode::kCommunication));
+    core::log_warning("comm: {} within {} s: it ends here", reason, limit.count() / 1000);
+    std::_Exit(static_cast<int>(code));
   }
 
   std::mutex mutex_;
@@ -374,7 +372,8 @@ struct World::State {
   std::shared_ptr<Store> store;
   std::shared_ptr<StoreProgress> progress;
   std::shared_ptr<Groups> groups = std::make_shared<Groups>();
-  std::shared_ptr<Ending> ending = std::make_shared<Ending>();
+  std::shared_ptr<Ending> ending = std::make_shared<Ending>();   // of a wait, after another rank's failure
+  std::shared_ptr<Ending> leaving = std::make_shared<Ending>();  // of all that follows this rank's own report
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   Comm comm;
   JoinTimes join_times;
@@ -509,9 +508,10 @@ World::World(World&&) noexcept = default;
 World::~World() {
   if (!state_) return;
   if (std::uncaught_exceptions() > state_->exceptions_at_start)
-    report_failure("it ended with an error");
+    report_failure("it ended with an error", ExitCode::kInternal);
   else
     leave();
+  state_->leaving->has_come();
 }
 
 /// Gloo notices lost connections, so that reports only tell of ranks that stand still, which machines with too little
@@ -546,7 +546,8 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
   }
   const auto met = Clock::now();
   const auto end_waits = [groups = state->groups, ending = state->ending, rank = info.rank, limit = options.timeout] {
-    Ending::enforce(ending, rank, limit);
+    Ending::enforce(ending, limit, ExitCode::kCommunication,
+                    fmt::format("another rank has failed, and rank {} has not come out of what it waits for", rank));
     Groups::start_abort(groups);
   };
   state->progress = std::make_shared<StoreProgress>(
@@ -573,7 +574,7 @@ void World::connect() {
   try {
     state_->comm = state_->make_group("world", all);
   } catch (const std::exception& error) {
-    report_failure(error.what());
+    report_failure(error.what(), core::exit_code_of(error));
     throw;
   }
 }
@@ -611,7 +612,10 @@ bool World::is_at_work(int rank, const std::string& work) const {
   return state_->progress && state_->progress->work_of(rank) == work;
 }
 
-void World::report_failure(const std::string& text) {
+void World::report_failure(const std::string& text, ExitCode code) {
+  // What follows writes files and joins threads that do so, which a file system that stands still never lets come back.
+  Ending::enforce(state_->leaving, state_->options.time_to_leave, code,
+                  fmt::format("rank {} has failed and not come to its end", rank()));
   // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put
   // 143 in its place.
   std::signal(SIGTERM, SIG_IGN);

@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "comm/join_notice.h"
 #include "comm/mesh.h"
+#include "core/error.h"
 #include "hw/ranks.h"
 
 namespace lockstep::comm {
@@ -22,7 +23,10 @@ struct WorldOptions {
   std::string device_key{};                  ///< Two ranks of a host with the same one are refused; "": not known.
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};       ///< Of one collective.
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};  ///< Until all ranks have come.
-  NoticeTimes notice_times{};                                        ///< When the log says whom this rank waits for.
+  /// From a failure until the process has written what it has and ended, else it is ended: a file system may stand
+  /// still.
+  std::chrono::milliseconds time_to_leave{std::chrono::minutes(10)};
+  NoticeTimes notice_times{};                      ///< When the log says whom this rank waits for.
   std::chrono::milliseconds report_interval{500};  ///< Between two signs of life in the store; longer in big jobs.
   std::shared_ptr<StoreCalls> store_calls{};       ///< Where given: counts this rank's calls.
   /// Gloo: compare operation, size and type on all ranks before each collective (slow).
@@ -69,8 +73,9 @@ class World {
   void tell_work(const std::string& work);
   bool is_at_work(int rank, const std::string& work) const;
 
-  /// Tells the others why this process ends; call it where an error of this rank is caught.
-  void report_failure(const std::string& text);
+  /// Tells the others why this process ends; call it where an error of this rank is caught. Where the process has not
+  /// ended by itself, or this World, when WorldOptions::time_to_leave is over, it is ended with `code`.
+  void report_failure(const std::string& text, ExitCode code);
   /// Behind report_failure(): which rank failed first, by the store or by what this rank found out itself. Nothing
   /// where neither knows, or where this rank noticed no failure but its own.
   std::optional<int> first_failing_rank() const;

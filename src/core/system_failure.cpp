@@ -17,4 +17,10 @@ std::optional<EnvironmentError> system_failure_of(const std::exception& error) {
                           "use fewer: --workers, --threads, ranks per node");
 }
 
+ExitCode exit_code_of(const std::exception& error) {
+  if (const auto* known = dynamic_cast<const Error*>(&error)) return known->code();
+  const auto failure = system_failure_of(error);
+  return failure ? failure->code() : ExitCode::kInternal;
+}
+
 }  // namespace lockstep::core

@@ -10,4 +10,7 @@ namespace lockstep::core {
 /// a thread that cannot be started. Nothing for other exceptions.
 std::optional<EnvironmentError> system_failure_of(const std::exception& error);
 
+/// What the mains end with after this exception.
+ExitCode exit_code_of(const std::exception& error);
+
 }  // namespace lockstep::core

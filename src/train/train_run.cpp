@@ -350,7 +350,7 @@ void TrainRun::finish_sync(ExitCode code) {
 
 void TrainRun::note_failure(const Error& error) {
   started_.log_failure(error);  // first: a launcher may end this process while it waits for the others
-  run_.ranks.world.report_failure(error.what());
+  run_.ranks.world.report_failure(error.what(), error.code());
   list_bad_samples();
   if (!record_) {
     if (!core::env("LOCKSTEP_RUN_FOLDER_FILE"))  // `launch` knows how rank 0 ended

@@ -52,7 +52,7 @@ TEST(AbortedGroups, AFailureEndsWhatDevicesWaitForOnBothSides) {
     EXPECT_FALSE(behind.query());
     EXPECT_FALSE(behind.query()) << "the other rank has come, and nothing is shown";
     both_wait.arrive_and_wait();
-    if (rank == 1) world.report_failure("it was told to");
+    if (rank == 1) world.report_failure("it was told to", ExitCode::kInternal);
     EXPECT_TRUE(is_reached(behind)) << "the device of rank " << rank << " waits for ever";
   };
   std::thread other(run_rank, 1);
@@ -112,7 +112,7 @@ TEST(AbortedGroups, WhatAFailedAttemptLeavesInTheStoreDoesNotEndTheNext) {
       comm::World world = comm::World::join(
           info, {.backend = "nccl", .device = device, .report_interval = std::chrono::milliseconds(50)});
       both_have_joined.arrive_and_wait();
-      if (attempt == 0) world.report_failure("it was told to");
+      if (attempt == 0) world.report_failure("it was told to", ExitCode::kInternal);
     };
     auto other = std::async(std::launch::async, run_rank, 1);
     EXPECT_NO_THROW(run_rank(0)) << "attempt " << attempt;
@@ -132,7 +132,7 @@ TEST(AbortedGroups, WhatTheHostReadsBehindOneIsNoResult) {
         info, {.backend = "nccl", .device = device, .report_interval = std::chrono::milliseconds(50)});
     if (rank == 1) {
       is_waited_for.wait();
-      return world.report_failure("it was told to");
+      return world.report_failure("it was told to", ExitCode::kInternal);
     }
     for (const bool throws : {false, true}) {
       int64_t num_read = 0;

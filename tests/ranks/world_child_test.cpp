@@ -136,6 +136,12 @@ void run_scenario(const std::string& scenario, World& world) {
          if (world.rank() == 1) throw DataError("data: shard 7 is short");
          sleep_for_ever();
        }},
+      {"endless_end",  // rank 1 fails, and what it would write then never comes back
+       [&] {
+         for (int i = 0; i < 3; ++i) sum_once(world);
+         if (world.rank() == 1) throw DataError("data: shard 7 is short");
+         sum_once(world);
+       }},
       {"one_gpu", [] { throw std::logic_error("the ranks met"); }},
       {"mismatch", [&] { world.comm().all_reduce(at::ones({world.rank() == 1 ? 5 : 4})).wait(); }},
   };
@@ -163,6 +169,7 @@ int run_rank(const std::vector<std::string>& args) {
       .device_key = shares_gpu ? "GPU-aaaa 0" : "",
       .timeout = std::chrono::milliseconds(number(6)),
       .join_timeout = std::chrono::milliseconds(number(7)),
+      .time_to_leave = std::chrono::milliseconds(args.at(0) == "endless_end" ? 1500 : 60000),
       .notice_times = {.first = std::chrono::milliseconds(300), .distance = std::chrono::milliseconds(500)},
       .report_interval = std::chrono::milliseconds(200),
       .check_collectives = args.at(0) == "mismatch"};
@@ -173,7 +180,8 @@ int run_rank(const std::vector<std::string>& args) {
   try {
     run_scenario(args.at(0), world);
   } catch (const Error& error) {
-    world.report_failure(error.what());
+    world.report_failure(error.what(), error.code());
+    if (args.at(0) == "endless_end") sleep_for_ever();
     throw;
   }
   return 0;

@@ -255,6 +255,13 @@ TEST(WorldFaults, ARankThatNothingCallsOffEndsSomeTimeAfterTheFailure) {
     expect_end(ends, rank, ExitCode::kCommunication, {fmt::format("rank {} has not come out of", rank), "within 1 s"});
 }
 
+TEST(WorldFaults, AFailedRankThatDoesNotComeToItsEndIsEnded) {
+  const auto ends = run_job({.scenario = "endless_end"});
+  expect_end(ends, 1, ExitCode::kData, {"rank 1 has failed and not come to its end within 1 s"});
+  for (const int rank : {0, 2})
+    expect_end(ends, rank, ExitCode::kCommunication, {fmt::format("rank {} has failed and not come to its end", rank)});
+}
+
 TEST(WorldFaults, WhoWaitsForRankZeroLearnsOfItsEnd) {
   const auto thrown = run_job({.scenario = "wait_throw"});
   expect_end(thrown, 0, ExitCode::kData, {"data: shard 7 is short"});

@@ -132,7 +132,7 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
   }
 
   void check_evaluation() {
-    train::succeed_together(world_.comm(), [&] {
+    const auto check = [&] {
       if (options_.zeroshot_frequency_epochs > 0) read_prompts();
       if (world_.rank() != 0) return;
       if (!options_.val_data.empty() && options_.val_frequency_epochs > 0) {
@@ -144,7 +144,9 @@ class ContrastiveTrainingTask final : public train::TrainingTask {
         data_->refuse_missing(set.spec);
         data_->open_labelled(set.spec, set.has_numbered_folders)->next();
       }
-    });
+    };
+    train::succeed_together(world_.comm(), check,
+                            [&] { world_.wait_for_all("rank 0 reads from the sets to evaluate"); });
   }
 
   EmbeddingEngine make_engine() const {

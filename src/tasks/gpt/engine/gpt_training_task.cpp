@@ -69,9 +69,10 @@ class GptTrainingTask final : public train::TrainingTask {
     // Rank 0 makes the indices; the others find them, also on file systems without locks.
     train::decide_on_rank_zero(world_.comm(), open_first,
                                [&] { world_.wait_for_rank_zero("it makes the indices of the tokens"); });
-    train::succeed_together(world_.comm(), [&] {
+    const auto open_others = [&] {
       if (world_.rank() != 0) open();
-    });
+    };
+    train::succeed_together(world_.comm(), open_others, [&] { world_.wait_for_all("they open the tokens"); });
     if (world_.rank() == 0)
       core::log_info("vocabulary: {} tokens in {} rows", layout_.shape.vocab, layout_.shape.padded_vocab(layout_.tp()));
     const int64_t steps = gpt_steps_per_epoch(options_, num_steps());
