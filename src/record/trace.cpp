@@ -1,11 +1,13 @@
 #include "record/trace.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "core/error.h"
@@ -33,8 +35,19 @@ Trace read_trace(int rank, const std::filesystem::path& path) {
   return trace;
 }
 
-/// What the time stamps of a trace count from; the trace itself is not kept.
-double read_base_us(const std::filesystem::path& path) { return read_trace(0, path).base_us; }
+/// What the time stamps of a trace count from; 0 where it does not say so. Reads the file without building a tree of
+/// it, which takes many times as long.
+double read_base_us(const std::filesystem::path& path) {
+  const std::string text = core::read_file(path);
+  const simdjson::padded_string padded(text);
+  simdjson::ondemand::parser parser;
+  simdjson::ondemand::document document;
+  double base_ns = 0;
+  if (parser.iterate(padded).get(document) != simdjson::SUCCESS ||
+      document["baseTimeNanoseconds"].get(base_ns) != simdjson::SUCCESS)
+    return 0;
+  return base_ns / 1000;
+}
 
 /// The event with its process named after the rank, and its times on the common clock.
 core::Json moved(core::Json event, int rank, double shift_us) {
@@ -94,12 +107,9 @@ DeviceCollective read_kernel(const core::Json& event) {
   return call;
 }
 
-}  // namespace
-
-std::vector<DeviceCollective> device_collectives(const std::filesystem::path& trace) {
+std::vector<DeviceCollective> collectives_of(const core::Json& events) {
   std::map<std::tuple<std::string, std::string, int64_t, int>, DeviceCollective> sums;
-  const Trace read = read_trace(0, trace);
-  for (const core::Json& event : read.json.at("traceEvents")) {
+  for (const core::Json& event : events) {
     const DeviceCollective call = read_kernel(event);
     if (call.count == 0) continue;
     const auto [place, is_new] = sums.try_emplace({call.kind, call.type, call.num_elements, call.group_size}, call);
@@ -112,6 +122,39 @@ std::vector<DeviceCollective> device_collectives(const std::filesystem::path& tr
   return all;
 }
 
+std::optional<DeviceUse> use_of(const core::Json& events) {
+  std::vector<std::pair<double, double>> spans_us;  // begin and end of each kernel and copy
+  for (const core::Json& event : events) {
+    const std::string category = core::text_at(event, "cat");
+    if (category != "kernel" && category != "gpu_memcpy" && category != "gpu_memset") continue;
+    const double begin = amount_at(event, "ts"), duration = amount_at(event, "dur");
+    if (duration > 0) spans_us.emplace_back(begin, begin + duration);
+  }
+  if (spans_us.empty()) return std::nullopt;
+  std::sort(spans_us.begin(), spans_us.end());
+  constexpr double kGap_us = 1;
+  DeviceUse use;
+  double covered_to = spans_us.front().first;
+  for (const auto& [begin, end] : spans_us) {
+    if (begin - covered_to >= kGap_us) {
+      ++use.num_gaps;
+      use.longest_gap_ms = std::max(use.longest_gap_ms, (begin - covered_to) / 1000);
+    }
+    use.busy_ms += std::max(0.0, end - std::max(begin, covered_to)) / 1000;
+    covered_to = std::max(covered_to, end);
+  }
+  use.span_ms = (covered_to - spans_us.front().first) / 1000;
+  return use;
+}
+
+}  // namespace
+
+DeviceTrace read_device_trace(const std::filesystem::path& trace) {
+  const Trace read = read_trace(0, trace);
+  const core::Json& events = read.json.at("traceEvents");
+  return {.collectives = collectives_of(events), .use = use_of(events)};
+}
+
 int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& traces_by_rank,
                      const std::filesystem::path& output) {
   // Every file is read twice, so that only one at a time is in memory: as JSON it takes many times its size, and there
@@ -119,15 +162,22 @@ int64_t merge_traces(const std::vector<std::pair<int, std::filesystem::path>>& t
   double base_us = std::numeric_limits<double>::infinity();
   for (const auto& [rank, path] : traces_by_rank) base_us = std::min(base_us, read_base_us(path));
   core::AtomicFile file(output);
-  const auto write = [&](const std::string& text) { file.write(std::as_bytes(std::span(text))); };
-  write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  const auto write = [&] {
+    file.write(std::as_bytes(std::span(text)));
+    text.clear();
+  };
+  constexpr size_t kPiece = 1 << 20;  // not a call of the system for each event
   int64_t num_events = 0;
   for (const auto& [rank, path] : traces_by_rank) {
     Trace trace = read_trace(rank, path);
-    for (auto& event : trace.json["traceEvents"])
-      write((num_events++ > 0 ? ",\n" : "") + moved(std::move(event), trace.rank, trace.base_us - base_us).dump());
+    for (auto& event : trace.json["traceEvents"]) {
+      text += (num_events++ > 0 ? ",\n" : "") + moved(std::move(event), trace.rank, trace.base_us - base_us).dump();
+      if (text.size() >= kPiece) write();
+    }
   }
-  write("\n]}\n");
+  text += "\n]}\n";
+  write();
   file.commit();
   return num_events;
 }

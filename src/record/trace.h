@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,8 +23,20 @@ struct DeviceCollective {
   int64_t count = 0;
   double total_ms = 0;  ///< On the device. A kernel that waits for a slower rank counts its waiting, too.
 };
-/// Communication kernels by kind, type and size, the longest in total first. Empty where the trace holds no kernels:
-/// one of processors, or of a device whose kernels were not traced. DataError when the file is no trace.
-std::vector<DeviceCollective> device_collectives(const std::filesystem::path& trace);
+/// How the device of a trace was used from the begin of its first kernel or copy to the end of its last.
+struct DeviceUse {
+  double span_ms = 0;
+  double busy_ms = 0;    ///< With a kernel or copy on any stream.
+  int64_t num_gaps = 0;  ///< Times between them in which there was none, of 1 us and more.
+  double longest_gap_ms = 0;
+};
+struct DeviceTrace {
+  /// Communication kernels by kind, type and size, the longest in total first.
+  std::vector<DeviceCollective> collectives{};
+  std::optional<DeviceUse> use{};
+};
+/// Both are empty where the trace holds no kernels: one of processors, or of a device whose kernels were not traced.
+/// DataError when the file is no trace.
+DeviceTrace read_device_trace(const std::filesystem::path& trace);
 
 }  // namespace lockstep::record

@@ -72,6 +72,20 @@ std::string device_table(const std::vector<record::DeviceCollective>& collective
   return text + "kernel times of the first traced rank; waiting for a slower rank is in them\n";
 }
 
+/// How long the device waited for the host, or for other ranks' data, between its kernels.
+std::string use_table(const record::DeviceUse& use, int64_t num_steps, const std::filesystem::path& file) {
+  const double idle_ms = use.span_ms - use.busy_ms, idle_percent = 100 * idle_ms / use.span_ms;
+  std::ofstream csv(file);
+  csv << "span_ms,busy_ms,idle_pct,gaps,longest_gap_ms\n"
+      << fmt::format("{},{},{},{},{}\n", use.span_ms, use.busy_ms, idle_percent, use.num_gaps, use.longest_gap_ms);
+  const double steps = static_cast<double>(std::max<int64_t>(1, num_steps));
+  return fmt::format(
+      "the device ran no kernel and no copy for {:.3f} of {:.3f} ms a step ({:.1f} %): {:.0f} gaps a\n"
+      "step, the longest {:.3f} ms; of the first traced rank\n",
+      idle_ms / steps, use.span_ms / steps, idle_percent, static_cast<double>(use.num_gaps) / steps,
+      use.longest_gap_ms);
+}
+
 }  // namespace
 
 std::string write_profile_summary(const std::filesystem::path& run_folder, int64_t first_step, int64_t end_step,
@@ -85,7 +99,10 @@ std::string write_profile_summary(const std::filesystem::path& run_folder, int64
   std::string text =
       phase_table(steps, phases) + "\n" + host_table(collectives.on_host, collectives.is_device, num_steps, calls);
   if (collectives.is_device && !collectives.on_host.empty())
-    text += "\n" + device_table(collectives.on_device, num_steps, run_folder / "profile/collectives_device.csv");
+    text += "\n" +
+            device_table(collectives.on_device.collectives, num_steps, run_folder / "profile/collectives_device.csv");
+  if (collectives.on_device.use)
+    text += "\n" + use_table(*collectives.on_device.use, num_steps, run_folder / "profile/device.csv");
   return text;
 }
 

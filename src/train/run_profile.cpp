@@ -6,6 +6,7 @@
 
 #include "core/counted.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/print.h"
 #include "record/trace.h"
 #include "train/agree.h"
@@ -39,12 +40,23 @@ ProfilerConfig profiler_config(const RunContext& run) {
 RunProfile::RunProfile(RunContext& run) : run_(run), profiler_(profiler_config(run), run.ranks.world.recorder()) {}
 
 void RunProfile::finish(record::RunRecord* record) {
-  succeed_together(run_.world(), [&] { profiler_.finish(); });
-  succeed_together(run_.world(), [&] {
-    if (!run_.ranks.is_first()) return;
+  comm::World& world = run_.ranks.world;
+  // Traces of many ranks and steps take minutes, which collectives would not wait.
+  succeed_together(
+      run_.world(), [&] { profiler_.finish(); }, [&] { world.wait_for_all("they write their traces"); });
+  const auto sum_up = [&] {
     record->flush();
-    summarise();
-  });
+    try {
+      summarise();
+    } catch (const UsageError&) {
+      throw;
+    } catch (const std::exception& error) {  // no reason to fail a run that has trained all its steps
+      core::log_warning("profile: it could not be summed up: {}; traces that were written lie in {}", error.what(),
+                        (run_.folder.path / "profile").string());
+    }
+    return std::string();
+  };
+  decide_on_rank_zero(run_.world(), sum_up, [&] { world.wait_for_rank_zero("it merges the traces"); });
 }
 
 void RunProfile::summarise() {
@@ -54,7 +66,7 @@ void RunProfile::summarise() {
     if (std::filesystem::exists(trace_file(run_, rank))) traces.emplace_back(rank, trace_file(run_, rank));
   ProfiledCollectives collectives{.on_host = profiler_.collectives(), .is_device = !run_.ranks.device.is_cpu()};
   if (collectives.is_device && !traces.empty())
-    collectives.on_device = record::device_collectives(traces.front().second);
+    collectives.on_device = record::read_device_trace(traces.front().second);
   core::print(
       "{}", write_profile_summary(run_.folder.path, options.profile_step_start, options.profile_step_end, collectives));
   if (options.profile_tool != "kineto") return;

@@ -6,11 +6,13 @@
 #include <fstream>
 
 #include "commands/engine_test.h"
+#include "commands/faulty_files.h"
 #include "commands/run_program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "record/reader.h"
 #include "record/run_data.h"
+#include "support/sanitizers.h"
 
 namespace lockstep::tests {
 namespace {
@@ -80,6 +82,24 @@ TEST_F(ProfileCommand, LeavesTracesTablesAndAMark) {
   EXPECT_NE(done.out.find("ms/call is the time in flight"), std::string::npos) << done.out;
   EXPECT_TRUE(record::load_run(run_folder()).setup.is_profiled);
   EXPECT_EQ(record::read_steps(run_folder()).steps.size(), 5u);  // the run ends with the profile
+}
+
+/// Collectives wait for three seconds here.
+TEST_F(ProfileCommand, MergingTracesMayTakeLongAndFailWithoutHarmToTheRun) {
+  if (kHasAddressSanitizer) GTEST_SKIP() << "needs a preloaded library";
+  const FaultyFiles faulty;
+  for (const char* fault : {"slow 4000", "enospc 0"}) {
+    SCOPED_TRACE(fault);
+    fs::remove_all(run_folder());
+    const auto done = run({"launch", "--nproc-per-node", "2", "--", "profile", "train"},
+                          {"--profile-step-start", "2", "--profile-step-end", "3", "--dist-timeout", "3"},
+                          faulty.environment(run_folder() / "profile" / "trace.json", fault));
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(record::read_status(run_folder()).state, "finished");
+    const bool is_merged = fs::exists(run_folder() / "profile" / "trace.json");
+    EXPECT_EQ(is_merged, fault == std::string("slow 4000"));
+    EXPECT_EQ(done.err.find("profile: it could not be summed up") == std::string::npos, is_merged) << done.err;
+  }
 }
 
 TEST_F(ProfileCommand, WrongRangesAndRanksAreUsageErrors) {

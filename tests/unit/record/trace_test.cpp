@@ -57,7 +57,7 @@ TEST(DeviceCollectives, AreTheKernelsOfTheTraceByKindAndSize) {
   events +=
       R"(, {"ph": "X", "cat": "user_annotation", "name": "nccl:all_reduce", "ts": 1, "dur": 70000}, {"ph": "X", "cat": "kernel", "name": "ncclX", "dur": -1}, 7, null)";
   write(folder.path() / "trace", "{\"traceEvents\": [" + events + "]}");
-  const auto found = device_collectives(folder.path() / "trace");
+  const auto found = read_device_trace(folder.path() / "trace").collectives;
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].kind, "all_reduce");
   EXPECT_EQ(found[0].type, "BFloat16");
@@ -71,9 +71,33 @@ TEST(DeviceCollectives, AreTheKernelsOfTheTraceByKindAndSize) {
   EXPECT_EQ(found[2].num_elements, 64);
   write(folder.path() / "host",
         R"({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "gloo:all_reduce", "ts": 1, "dur": 5}]})");
-  EXPECT_TRUE(device_collectives(folder.path() / "host").empty());
+  EXPECT_TRUE(read_device_trace(folder.path() / "host").collectives.empty());
+  EXPECT_FALSE(read_device_trace(folder.path() / "host").use.has_value());
   write(folder.path() / "none", R"({"events": []})");
-  EXPECT_THROW(device_collectives(folder.path() / "none"), DataError);
+  EXPECT_THROW(read_device_trace(folder.path() / "none"), DataError);
+}
+
+TEST(DeviceUse, CountsTheTimesWithoutAKernelOrCopyOnAnyStream) {
+  const core::TempDir folder;
+  std::string events;
+  const auto add = [&](const char* category, double begin_us, double duration_us) {
+    events += std::string(events.empty() ? "" : ",") + R"({"ph": "X", "name": "x", "cat": ")" + category +
+              R"(", "ts": )" + std::to_string(begin_us) + R"(, "dur": )" + std::to_string(duration_us) + "}";
+  };
+  add("kernel", 5000, 1000);  // the last; in no order
+  add("kernel", 1000, 1000);
+  add("gpu_memcpy", 1500, 1500);  // beside it, until 3000
+  add("kernel", 1600, 100);       // within both
+  add("kernel", 3000.5, 499.5);   // half a microsecond later: no gap
+  add("gpu_memset", 4000, 10);    // after 500 us
+  add("cpu_op", 3600, 300);       // the host's
+  write(folder.path() / "trace", "{\"traceEvents\": [" + events + "]}");
+  const auto use = read_device_trace(folder.path() / "trace").use;
+  ASSERT_TRUE(use.has_value());
+  EXPECT_DOUBLE_EQ(use->span_ms, 5);
+  EXPECT_DOUBLE_EQ(use->busy_ms, 2 + 0.4995 + 0.01 + 1);
+  EXPECT_EQ(use->num_gaps, 2);
+  EXPECT_DOUBLE_EQ(use->longest_gap_ms, 0.99);
 }
 
 int64_t status_kilobytes(const std::string& key) {
