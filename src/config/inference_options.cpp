@@ -4,7 +4,9 @@ namespace lockstep::config {
 
 void declare_device_option(core::OptionSet& set, std::string* device) {
   set.add("device", device,
-          {.help = "auto: CUDA where a GPU is visible, else the CPU.", .choices = {"auto", "cuda", "cpu"}});
+          {.help = "auto: CUDA where a GPU is visible, else the CPU.",
+           .choices = {"auto", "cuda", "cpu"},
+           .choice_aliases = {{"gpu", "cuda"}}});
 }
 
 void declare_threads_option(core::OptionSet& set, int64_t* threads) {

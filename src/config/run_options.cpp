@@ -33,7 +33,8 @@ void declare_rank_flags(core::OptionSet& set, RunOptions& o) {
   set.add("device", &o.device,
           {.role = OptionRole::kSetup,
            .help = "auto: CUDA where a GPU is visible, else the CPU.",
-           .choices = {"auto", "cuda", "cpu"}});
+           .choices = {"auto", "cuda", "cpu"},
+           .choice_aliases = {{"gpu", "cuda"}}});
   set.add("dist-backend", &o.dist_backend,
           {.role = OptionRole::kConfiguration,
            .help = "auto: NCCL on CUDA, Gloo on the CPU.",

@@ -107,8 +107,9 @@ void check_gpus(const Question& question, Report& report) {
   if (const std::string hidden = hw::hidden_peers(gpus, machine); !hidden.empty())
     report.warning(hidden.substr(0, hidden.find("; ")), hidden.substr(hidden.find("; ") + 2));
   const std::string name = machine.driver.gpus.empty() ? "GPU" : machine.driver.gpus.front().name;
-  report.ok(fmt::format("{} x {}, driver {} (LibTorch needs {} or newer); this rank takes {}", gpus.num_usable, name,
-                        machine.driver.driver_version, hw::oldest_driver(question.needed_cuda), choice.index));
+  report.ok(fmt::format("{} x {}, driver {}, which serves CUDA {}.{} (LibTorch needs {}); this rank takes {}",
+                        gpus.num_usable, name, machine.driver.driver_version, machine.driver.cuda_version / 1000,
+                        machine.driver.cuda_version % 1000 / 10, question.needed_cuda / 1000, choice.index));
 }
 
 void check_limits(const Question& question, Report& report) {

@@ -97,6 +97,9 @@ bool is_too_old(const GpuQuestion& question, const GpuMachine& machine) {
          "ask for a newer driver, on data centre GPUs put NVIDIA's package cuda-compat into LD_LIBRARY_PATH");
 }
 
+/// Of the GPUs that a version of CUDA has kernels for; 0: not known. Source: CUDA 13 release notes, removed features.
+double least_capability(int cuda_version) { return cuda_version >= 13000 ? 7.5 : 0; }
+
 /// The driver's GPUs that CUDA_VISIBLE_DEVICES leaves: others of the node are nobody's business here.
 std::vector<DriverAnswer::Gpu> visible_gpus(const GpuQuestion& question, const GpuMachine& machine) {
   const auto& all = machine.driver.gpus;
@@ -135,6 +138,9 @@ std::vector<DriverAnswer::Gpu> visible_gpus(const GpuQuestion& question, const G
   if (machine.presence.num_device_files == 0)
     refuse(fmt::format("{} with driver {}, but this process has no device file /dev/nvidia0", here, driver),
            "ask the job for GPUs (--gpus-per-node), or start the container with them (--gpus all, --nv)");
+  if (machine.driver.gpus.empty() && !machine.driver.driver_version.empty())
+    refuse(fmt::format("{}, but driver {} shows this process none of them", here, driver),
+           "ask the job for GPUs (--gpus-per-node): SLURM hides those of a node that a job was not given");
   const std::vector<DriverAnswer::Gpu> gpus = visible_gpus(question, machine);
   const auto all = [&](auto what) { return !gpus.empty() && std::all_of(gpus.begin(), gpus.end(), what); };
   if (all([](const auto& gpu) { return gpu.mig_parts == 0; }))
@@ -158,13 +164,23 @@ void check_visible(const GpuQuestion& question, const GpuMachine& machine) {
   for (const auto& each : names) {
     const std::string name(core::trim(each));
     bool is_absent = false;
+    const auto none_is = [&](auto what) {
+      return std::none_of(machine.driver.gpus.begin(), machine.driver.gpus.end(), what);
+    };
+    const std::string driver = driver_of(machine);
+    if (std::count(names.begin(), names.end(), each) > 1)
+      refuse(fmt::format("CUDA_VISIBLE_DEVICES={} names device '{}' twice, and CUDA then shows none",
+                         *question.visible_devices, name),
+             "name each device once");
     if (const auto index = core::parse_int(name))
       is_absent = *index < 0 || *index >= num_here;
-    else if (core::starts_with(name, "GPU-") && !machine.driver.gpus.empty())
-      is_absent = std::none_of(machine.driver.gpus.begin(), machine.driver.gpus.end(),
-                               [&](const auto& gpu) { return core::starts_with(gpu.uuid, name); });
+    else if (machine.driver.gpus.empty())
+      is_absent = false;  // not known
+    else if (core::starts_with(name, "MIG-"))
+      is_absent = none_is([](const auto& gpu) { return gpu.mig_parts.value_or(0) > 0; });
+    else  // "GPU-..."; CUDA knows no other names
+      is_absent = none_is([&](const auto& gpu) { return !name.empty() && core::starts_with(gpu.uuid, name); });
     if (!is_absent) continue;
-    const std::string driver = driver_of(machine);
     refuse(fmt::format("CUDA_VISIBLE_DEVICES={} names device '{}', which is not here: {}{}, driver {}",
                        *question.visible_devices, name, gpus_here(machine),
                        num_here > 1 ? fmt::format(", numbered 0 to {}", num_here - 1) : "",
@@ -182,8 +198,15 @@ void check_usable(const GpuQuestion& question, const GpuMachine& machine) {
                        "of GPUs",
                        driver_of(machine), question.world_size),
            "start one rank, or end MIG mode (nvidia-smi -mig 0)");
-  if (!gpus.empty() && std::all_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return gpu.is_prohibited; }))
+  const auto all = [&](auto what) { return !gpus.empty() && std::all_of(gpus.begin(), gpus.end(), what); };
+  if (all([](const auto& gpu) { return gpu.is_prohibited; }) || all([](const auto& gpu) { return gpu.mig_parts == 0; }))
     refuse_unusable(question, machine);
+  const double least = least_capability(question.needed_cuda);
+  for (const auto& gpu : gpus)
+    if (gpu.capability > 0 && gpu.capability < least)
+      refuse(fmt::format("{} has compute capability {:.1f}; CUDA {}, which LibTorch was built for, begins with {:.1f}",
+                         gpu.name, gpu.capability, version_text(question.needed_cuda), least),
+             "let CUDA_VISIBLE_DEVICES leave it out, or build with a LibTorch for an older CUDA");
   const auto& here = machine.driver.gpus;
   if (here.size() == 1 && machine.presence.most() <= 1 && question.local_world_size > 1)
     refuse(fmt::format("{} local ranks, but only 1 GPU is here{}", question.local_world_size,
@@ -223,6 +246,7 @@ DriverAnswer ask_driver() {
     const int parts = nvml->num_mig_parts(i);
     answer.gpus.push_back({.name = nvml->name(i),
                            .uuid = nvml->uuid(i),
+                           .capability = nvml->compute_capability(i),
                            .is_prohibited = nvml->compute_mode(i) == kProhibited,
                            .is_exclusive = nvml->compute_mode(i) == kExclusive,
                            .mig_parts = parts < 0 ? std::nullopt : std::optional(parts)});
@@ -275,7 +299,9 @@ DeviceChoice choose_device(const GpuQuestion& question, const GpuMachine& machin
     if (is_here && !is_hidden) refuse_unusable(question, machine);
     const bool is_asked = question.request == "cuda";
     if (!is_asked && question.backend != "nccl") return {};
-    const std::string flag = is_asked ? "--device cuda" : "--dist-backend nccl";
+    const std::string flag = !question.asked_by.empty() ? question.asked_by
+                             : is_asked                 ? "--device cuda"
+                                                        : "--dist-backend nccl";
     if (is_here)
       refuse(fmt::format("{}, but CUDA_VISIBLE_DEVICES='{}' hides every GPU: {}", flag, *question.visible_devices,
                          gpus_here(machine)),

@@ -32,6 +32,7 @@ GpuPresence find_gpus(const SystemRoots& roots = SystemRoots::here());
 struct DriverAnswer {
   struct Gpu {
     std::string name, uuid;
+    double capability = 0;           ///< Compute capability, 9.0 of an H100; 0: not known.
     bool is_prohibited = false;      ///< Compute mode "Prohibited".
     bool is_exclusive = false;       ///< One process at a time.
     std::optional<int> mig_parts{};  ///< Of a GPU that is cut into parts: how many there are.
@@ -52,6 +53,7 @@ struct GpuMachine {
 /// What a rank asks for, and how far it gets.
 struct GpuQuestion {
   std::string request = "auto";                  ///< --device: "auto", "cuda" or "cpu"
+  std::string asked_by{};                        ///< Flag and value behind "cuda", where that is not --device cuda.
   std::string backend = "auto";                  ///< --dist-backend: "nccl" asks for a GPU as "cuda" does.
   int num_usable = 0;                            ///< GPUs that LibTorch counts.
   int needed_cuda = 0;                           ///< That LibTorch was built for: 13000; 0: without CUDA.
@@ -61,9 +63,9 @@ struct GpuQuestion {
 
 /// The device of a rank. "auto" is a GPU where there is one, and the CPU only where there is none, or where
 /// CUDA_VISIBLE_DEVICES hides all. EnvironmentError where a GPU is asked for and none is here, for a GPU that is here
-/// and cannot be used (driver missing, too old or prohibiting; parts of a GPU that NCCL cannot connect), for visible
-/// devices that are not here, and for more local ranks than GPUs: with the driver's version, the one that is needed,
-/// and what to do.
+/// and cannot be used (driver missing, too old or prohibiting; too old itself; parts of a GPU that NCCL cannot
+/// connect), for visible devices that are not here, and for more local ranks than GPUs: with the driver's version, the
+/// one that is needed, and what to do.
 DeviceChoice choose_device(const GpuQuestion& question, const GpuMachine& machine);
 
 /// Why NCCL may be slow between ranks of this node, or fail: the job shows each of them its own GPU alone, as srun's

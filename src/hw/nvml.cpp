@@ -14,6 +14,7 @@ bool Nvml::find_all() {
   find("nvmlErrorString", describe_);
   find("nvmlDeviceGetUUID", uuid_);
   find("nvmlDeviceGetComputeMode", compute_mode_);
+  find("nvmlDeviceGetCudaComputeCapability", capability_);
   find("nvmlDeviceGetMigMode", mig_mode_);
   find("nvmlDeviceGetMaxMigDeviceCount", most_mig_parts_);
   find("nvmlDeviceGetMigDeviceHandleByIndex", mig_part_);
@@ -56,6 +57,12 @@ std::string Nvml::text(Text function, size_t device) const {
 double Nvml::energy_j(size_t device) const {
   unsigned long long energy_mj = 0;
   return energy_mj_(devices_.at(device), &energy_mj) == 0 ? static_cast<double>(energy_mj) / 1e3 : -1;
+}
+
+double Nvml::compute_capability(size_t device) const {
+  int major = 0, minor = 0;
+  const bool is_known = capability_ != nullptr && capability_(devices_.at(device), &major, &minor) == 0;
+  return is_known ? major + minor / 10.0 : 0;
 }
 
 int Nvml::compute_mode(size_t device) const {

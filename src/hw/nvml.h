@@ -20,6 +20,7 @@ class Nvml {
   std::string name(size_t device) const { return text(name_, device); }
   std::string uuid(size_t device) const { return text(uuid_, device); }  ///< "GPU-5f0c..."
   double energy_j(size_t device) const;                                  ///< Since the driver was loaded.
+  double compute_capability(size_t device) const;                        ///< 9.0 of an H100; 0: not known.
   int compute_mode(size_t device) const;   ///< 0 default, 2 prohibited, 3 one process at a time.
   int num_mig_parts(size_t device) const;  ///< -1: the GPU is not cut into parts (MIG is off).
   std::string driver_version() const;      ///< "535.104.05"
@@ -42,6 +43,7 @@ class Nvml {
   int (*energy_mj_)(Device, unsigned long long*) = nullptr;
   Text name_ = nullptr, uuid_ = nullptr;
   int (*compute_mode_)(Device, int*) = nullptr;
+  int (*capability_)(Device, int*, int*) = nullptr;
   int (*mig_mode_)(Device, unsigned*, unsigned*) = nullptr;
   int (*most_mig_parts_)(Device, unsigned*) = nullptr;
   int (*mig_part_)(Device, unsigned, Device*) = nullptr;

@@ -1,5 +1,6 @@
 #include "cli/common/version.h"
 
+#include "core/strings.h"
 #include "version_info.h"
 
 namespace lockstep::cli {
@@ -13,5 +14,7 @@ VersionInfo version_info() {
           .cuda = LOCKSTEP_CUDA_VERSION,
           .nccl = LOCKSTEP_NCCL_VERSION};
 }
+
+int cuda_of_libtorch() { return static_cast<int>(core::parse_double(LOCKSTEP_CUDA_VERSION).value_or(0) * 1000 + 0.5); }
 
 }  // namespace lockstep::cli

@@ -11,4 +11,7 @@ struct VersionInfo {
 
 VersionInfo version_info();
 
+/// CUDA that LibTorch was built for as the driver counts it: 13000 is 13.0; 0: without CUDA, or without the engine.
+int cuda_of_libtorch();
+
 }  // namespace lockstep::cli

@@ -164,8 +164,7 @@ doctor::Question question_of(const DoctorOptions& values, const Args& command) {
       .system = core::ends_with(values.system, ".toml") ? "" : values.system,
       .expected = expected_rates(values.system),
       .timeout = std::chrono::milliseconds(static_cast<int64_t>(values.timeout_s * 1000))};
-  if (const auto cuda = core::parse_double(version.cuda))
-    question.needed_cuda = static_cast<int>(*cuda * 1000 + 0.5);  // "13.0": 13000
+  question.needed_cuda = cuda_of_libtorch();
   if (!version.libtorch.empty()) question.find_libtorch = [] { return libtorch_of_engine().place; };
   for (const std::string& path : values.train_data) add_data(question, path);
   if (!command.empty()) take_command(question, command);

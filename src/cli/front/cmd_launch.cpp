@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/common/version.h"
 #include "cli/front/commands.h"
 #include "cli/front/dry_run.h"
 #include "cli/front/engine_exec.h"
@@ -153,9 +154,16 @@ int num_local_ranks(const std::string& text) {
   constexpr int64_t kMost = 4096;
   if (text == "cpu") return hw::usable_cpu_cores();
   if (text == "gpu") {
-    const int num_gpus = hw::num_visible_gpus(hw::visible_devices(), hw::ask_driver());
-    if (num_gpus == 0) throw hw::without_gpu("--nproc-per-node gpu", "a number of ranks");
-    return num_gpus;
+    const hw::GpuMachine machine;
+    const hw::GpuQuestion question{.request = "cuda",
+                                   .asked_by = "--nproc-per-node gpu",
+                                   .num_usable = hw::num_visible_gpus(hw::visible_devices(), machine.driver),
+                                   .needed_cuda = cuda_of_libtorch(),
+                                   .visible_devices = hw::visible_devices()};
+    if (!machine.presence.any() && question.num_usable == 0)
+      throw hw::without_gpu("--nproc-per-node gpu", "a number of ranks");
+    hw::choose_device(question, machine);  // throws why GPUs that are here cannot be used
+    return question.num_usable;
   }
   const auto number = core::parse_int(text);
   if (!number || *number < 1 || *number > kMost)
