@@ -29,11 +29,23 @@ std::string neighbours(int64_t value, int64_t quantum) {
   return fmt::format("{} or {}", below, below + quantum);
 }
 
+/// The largest micro-batch up to `wanted` with which the global batch divides evenly; 0: none, or not looked for.
+int64_t fitting_micro_batch(int64_t num_data_ranks, int64_t global_batch, int64_t wanted) {
+  constexpr int64_t kMostTried = 1 << 20;
+  if (global_batch % num_data_ranks != 0 || wanted > kMostTried) return 0;
+  int64_t micro_batch = std::min(wanted, global_batch / num_data_ranks);
+  while (global_batch / num_data_ranks % micro_batch != 0) --micro_batch;
+  return micro_batch;
+}
+
+/// `micro_batch` would fit; 0: none would, or it was not asked for.
 [[noreturn]] void throw_misfit(int64_t global_batch, int64_t quantum, const std::string& factors,
-                               const BatchFlags& flags) {
+                               const BatchFlags& flags, int64_t micro_batch = 0) {
+  const std::string smaller =
+      micro_batch == 0 ? "" : fmt::format("{} {}, or else ", flags.micro_batch_size, micro_batch);
   throw UsageError(fmt::format("plan: the global batch does not divide evenly: {}={}, expected a multiple of {} ({})",
                                flags.global_batch, global_batch, quantum, factors),
-                   fmt::format("use {} {}", flags.global_batch, neighbours(global_batch, quantum)));
+                   fmt::format("use {}{} {}", smaller, flags.global_batch, neighbours(global_batch, quantum)));
 }
 
 BatchPlan from_global(int64_t num_data_ranks, int64_t global_batch, const BatchRequest& request,
@@ -55,7 +67,9 @@ BatchPlan from_global(int64_t num_data_ranks, int64_t global_batch, const BatchR
                                  flags.num_micro_batches, *request.num_micro_batches),
                      fmt::format("leave out one of the three flags, or use {} {}", flags.global_batch,
                                  multiply(quantum, *request.num_micro_batches)));
-  if (global_batch % quantum != 0) throw_misfit(global_batch, quantum, factors, flags);
+  if (global_batch % quantum != 0)
+    throw_misfit(global_batch, quantum, factors, flags,
+                 fitting_micro_batch(num_data_ranks, global_batch, *request.micro_batch_size));
   const int64_t num_micro_batches = global_batch / quantum;
   return {num_data_ranks, *request.micro_batch_size, num_micro_batches, global_batch};
 }

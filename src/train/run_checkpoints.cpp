@@ -27,7 +27,8 @@ void require_same(const core::Json& facts, const core::Json& written, const std:
   if (const auto key = differing_fact(facts, written)) {
     const std::string more =
         *key == "global_batch"
-            ? fmt::format("; on another number of ranks add --global-batch-size {}", written.at(*key).dump())
+            ? fmt::format("; on another number of ranks, which must divide it, add --global-batch-size {}",
+                          written.at(*key).dump())
         : *key == "steps_per_epoch"
             ? ": the length of an epoch follows from --train-num-samples or, without it, from the data"
             : "";

@@ -393,7 +393,7 @@ TEST_F(TrainResume, AnotherNumberOfRanksIsToldTheGlobalBatch) {
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
   EXPECT_NE(refused.err.find("written with global_batch=8, this run has global_batch=16"), std::string::npos)
       << refused.err;
-  EXPECT_NE(refused.err.find("on another number of ranks add --global-batch-size 8"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("which must divide it, add --global-batch-size 8"), std::string::npos) << refused.err;
 }
 
 TEST_F(TrainResume, AnotherOptimiserOrLockIsTold) {

@@ -40,6 +40,10 @@ TEST(BatchPlan, MisfitNamesBothNeighboursAndTheFlag) {
   EXPECT_NE(std::string(error.what()).find("multiple of 96"), std::string::npos) << error.what();
   EXPECT_EQ(error.hint(), "use --global-batch-size 3936 or 4032");
   EXPECT_EQ(refusal(24, {.micro_batch_size = 4, .global_batch = 5}).hint(), "use --global-batch-size 96");
+  EXPECT_EQ(refusal(4, {.micro_batch_size = 4, .global_batch = 8}).hint(),
+            "use --batch-size 2, or else --global-batch-size 16");
+  EXPECT_EQ(refusal(2, {.micro_batch_size = 8, .global_batch = 20}).hint(),
+            "use --batch-size 5, or else --global-batch-size 16 or 32");
   EXPECT_EQ(refusal(4, {.num_micro_batches = 2, .global_batch = 12}).hint(), "use --global-batch-size 8 or 16");
   EXPECT_NE(
       std::string(refusal(1, {.num_micro_batches = 2, .global_batch = 5}).what()).find("(1 rank x --accum-freq 2)"),
