@@ -24,6 +24,8 @@ Parts, each with its share of the time; one that fails ends none of the others:
     vit_h_14    likewise
     htsat_tiny  likewise, CLAP
     gpt_1_3b    likewise, GPT
+    resnet50    likewise, a classifier
+    host_gaps   how long the device waits between kernels of vit_b_32
     peers       installs OpenCLIP and transformers where PyPI is reachable;
                 where it is not, the next parts are left out
     peer_gpt    steps of Hugging Face's GPT-2 in turn with ours on the same
@@ -55,6 +57,9 @@ while [ $# -gt 0 ]; do
     *) echo "tools/gpu_day.sh: '$1' is no flag of it; --help lists them" >&2; exit 2 ;;
   esac
 done
+[[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "tools/gpu_day.sh: --minutes got '$minutes', expected a whole number" >&2; exit 2; }
+[[ $device =~ ^(cuda|cpu)$ ]] || { echo "tools/gpu_day.sh: --device got '$device', expected cuda or cpu" >&2; exit 2; }
+[ -x "$build/lockstep" ] || { echo "tools/gpu_day.sh: '$build' holds no program lockstep; ./test builds all that is needed" >&2; exit 2; }
 if [ -n "$publish" ] && { [ -n "$tiny" ] || [ "$device" != cuda ]; }; then
   echo "tools/gpu_day.sh: --publish is for numbers of a GPU; leave out --tiny and --device $device" >&2
   exit 2
@@ -72,11 +77,13 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 began=$SECONDS failed=0 part_code=0 done_parts=()
 
+wants() { [ -z "$only" ] || [[ ",$only," == *",$1,"* ]]; }
+
 # part NAME SECONDS COMMAND...: runs it within its share of what is left and writes its file.
 part() {
   local name=$1 limit=$2 left=$((minutes * 60 - SECONDS + began)) code=0 start=$SECONDS
   shift 2
-  if [ -n "$only" ] && [[ ",$only," != *",$name,"* ]]; then return; fi
+  wants "$name" || return 0
   [ "$limit" -gt "$left" ] && limit=$left
   echo "== $name: at most $limit s: $*"
   if [ "$limit" -le 0 ]; then
@@ -85,7 +92,7 @@ part() {
   else
     timeout -k 5 "$limit" "$@" > "$scratch/out" 2> "$scratch/err" || code=$?
   fi
-  python3 tools/gpu_day_part.py --name "$name" --exit-code "$code" --seconds $((SECONDS - start)) --out "$scratch/out" \
+  python3 tools/gpu_day_part.py --name "$name" --device "$device" --exit-code "$code" --seconds $((SECONDS - start)) --out "$scratch/out" \
     --err "$scratch/err" --run "$scratch/runs/$name" --xml "$scratch/$name.xml" --file "$output/gpu_$name.json" -- "$@" || code=1
   part_code=$code
   done_parts+=("$name")
@@ -94,17 +101,23 @@ part() {
 
 steps=(-w 5 -n 20)
 models=(ViT-B-32 ViT-H-14) batches=(512 64) ops=(--min-dim 4096 --max-dim 8192 --precisions fp32 bf16)
-gpt=(--model gpt3-1.3b --seq-length 2048 --vocab-size 50257 --micro-batch-size 4 --global-batch-size 4 --train-iters 25)
-clap=(--model HTSAT-tiny-Roberta-base --batch-size 64 --train-num-samples 1600) clip_precision=amp_bf16
+gpt=(--model gpt3-1.3b --seq-length 2048 --batch-size 4 --precision bf16_master) clip_precision=amp_bf16
+clap=(--model HTSAT-tiny-Roberta-base --batch-size 64 --precision amp_bf16)
+classifier=(--model resnet50 --batch-size 256 --precision amp_bf16)
+profiled=(--train-num-samples 10240 --epochs 1 --profile-step-start 12 --profile-step-end 16)
 if [ -n "$tiny" ]; then
   cat > "$scratch/tiny.json" <<'EOF'
 {"embed_dim": 32, "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
  "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}}
 EOF
   steps=(-w 1 -n 2) models=("$scratch/tiny.json" "$scratch/tiny.json") batches=(2 2) ops=(--min-dim 128 --max-dim 128 --array-bytes 1M)
-  gpt=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --vocab-size 512
-    --micro-batch-size 2 --global-batch-size 2 --train-iters 6)
-  clap=(--model examples/sounds/model.json --batch-size 4 --train-num-samples 16) clip_precision=fp32
+  cat > "$scratch/gpt.json" <<'EOF'
+{"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 64, "vocab_size": 512}
+EOF
+  gpt=(--model "$scratch/gpt.json" --seq-length 64 --batch-size 2 --precision fp32) clip_precision=fp32
+  clap=(--model examples/sounds/model.json --batch-size 4 --precision fp32)
+  classifier=(--model resnet18 --batch-size 2 --precision fp32 --force-image-size 64)
+  profiled=(--train-num-samples 12 --epochs 1 --profile-step-start 2 --profile-step-end 4)
 fi
 
 [ "$device" = cpu ] && export LOCKSTEP_GPU_TESTS=simulated
@@ -115,21 +128,31 @@ peak=()
 if [ -z "$tiny" ] && python3 tools/gpu_day_table.py --result "$output/gpu_op.json" > "$scratch/peak.json"; then
   peak=(--peak-from "$scratch/peak.json")
 fi
+bench_step() {
+  local name=$1
+  shift
+  part "$name" 60 "$lockstep" bench step "$@" "${steps[@]}" --device "$device" "${peak[@]}" --json
+}
 for i in 0 1; do
   name=$([ $i = 0 ] && echo vit_b_32 || echo vit_h_14)
-  part $name 60 "$lockstep" bench step --model "${models[$i]}" --batch-size "${batches[$i]}" --precision $clip_precision "${steps[@]}" \
-    --device "$device" "${peak[@]}" --json
+  bench_step "$name" --model "${models[$i]}" --batch-size "${batches[$i]}" --precision $clip_precision
 done
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true)
+visible=${CUDA_VISIBLE_DEVICES-all}
+[ "$visible" = all ] || gpus=$(tr ',' '\n' <<< "$visible" | grep -c . || true)
 if [ "$device" = cuda ] && [ "${gpus:-0}" -gt 1 ]; then
-  launch=("$lockstep" launch --nproc-per-node "$gpus" --no-prefix --)
-  part collective 90 "${launch[@]}" bench collective --collectives all "${steps[@]}" --json
-  part all_gpus 60 "${launch[@]}" bench step --model "${models[0]}" --batch-size "${batches[0]}" --precision $clip_precision "${steps[@]}" --json
+  launch=("$lockstep" launch --nproc-per-node gpu --no-prefix --)
+  part collective 90 "${launch[@]}" bench collective --collectives all "${steps[@]}" --device cuda --json
+  part all_gpus 60 "${launch[@]}" bench step --model "${models[0]}" --batch-size "${batches[0]}" --precision $clip_precision "${steps[@]}" \
+    --device cuda --json
+elif wants collective || wants all_gpus; then
+  echo "== collective and all_gpus are left out: they need two visible GPUs, here are ${gpus:-0}"
 fi
-part htsat_tiny 60 "$lockstep" train clap "${clap[@]}" --dataset-type synthetic --epochs 1 --workers 8 --precision amp_bf16 --device "$device" \
-  --log-every-n-steps 5 --logs "$scratch/runs" --name htsat_tiny
-part gpt_1_3b 90 "$lockstep" train gpt "${gpt[@]}" --bf16 --mock-data --lr 1e-4 --log-interval 5 --device "$device" --logs "$scratch/runs" \
-  --name gpt_1_3b --attention-dropout 0 --hidden-dropout 0
+bench_step htsat_tiny "${clap[@]}"
+bench_step gpt_1_3b "${gpt[@]}"
+bench_step resnet50 "${classifier[@]}"
+part host_gaps 60 "$lockstep" profile train clip --model "${models[0]}" --batch-size "${batches[0]}" --precision $clip_precision \
+  --dataset-type synthetic --workers 8 --device "$device" "${profiled[@]}" --logs "$scratch/runs" --name host_gaps
 
 peer_gpt=(--batch 8 --tokens 1024 --steps 30 --warm-up 10 --rounds 2) peer_clap=(--batch 64 --steps 30 --warm-up 10 --rounds 2)
 peer_clip=(--model ViT-B-32 --batch 512 --steps 40 --warm-up 15 --rounds 2 --compile) peer_precision=bf16

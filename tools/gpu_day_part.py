@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the file of one part of tools/gpu_day.sh: command, exit code, seconds, machine, and the numbers that its
-output, its run or its test results hold. Exit code 1 when a part that ended well left nothing to read, or skipped every
-test."""
+output, its run or its test results hold. Exit code 1 when a part that ended well left nothing to read, skipped every
+test, or computed on another device than was asked for."""
 
 import argparse
 import json
@@ -31,6 +31,7 @@ def test_results(path):
                 'seconds': float(case.get('time')),
                 'said': (said or '')[:400],
                 'result': 'failed' if failure is not None else 'skipped' if skipped is not None else 'passed',
+                **{one.get('name'): one.get('value') for one in case.iter('property')},
             }
         )
     return cases
@@ -41,6 +42,10 @@ def run_summary(folder):
     steps = [json.loads(line) for line in (folder / 'steps.jsonl').read_text().splitlines()]
     steps = steps[WARM_UP_STEPS:] or steps
     summary = {'num_steps': len(steps)}
+    device = folder / 'profile/device.csv'
+    if device.exists():
+        names, values = device.read_text().split()
+        summary |= {f'device_{key}': float(value) for key, value in zip(names.split(','), values.split(','))}
     for key in sorted({key for step in steps for key, value in step.items() if isinstance(value, (int, float))}):
         values = [step[key] for step in steps if isinstance(step.get(key), (int, float))]
         if key not in ('attempt', 'step'):
@@ -64,7 +69,7 @@ def planned(command):
 
 
 def how_it_ended(document):
-    """'ok', 'failed', 'out of time', or 'empty': it ended well and left nothing to read."""
+    """'ok', 'failed', 'out of time', 'empty' (nothing to read in the end), 'elsewhere' (on another device)."""
     code = document['exit_code']
     if code != 0:
         return 'out of time' if code in (124, 137) else 'failed'
@@ -73,12 +78,15 @@ def how_it_ended(document):
     # Tests that were all skipped, as they are where there is no GPU, tested nothing.
     cases = document.get('cases')
     has_nothing = all(case['result'] == 'skipped' for case in cases) if cases is not None else 'result' not in document
-    return 'empty' if has_nothing else 'ok'
+    if has_nothing:
+        return 'empty'
+    devices = {rank['device'] for rank in document.get('result', {}).get('machine', {}).get('ranks', [])}
+    return 'elsewhere' if any(not device.startswith(document['device']) for device in devices) else 'ok'
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ('name', 'out', 'err', 'run', 'xml', 'file'):
+    for name in ('name', 'device', 'out', 'err', 'run', 'xml', 'file'):
         parser.add_argument('--' + name, required=True)
     parser.add_argument('--exit-code', type=int, required=True)
     parser.add_argument('--seconds', type=int, required=True)
@@ -86,6 +94,7 @@ def main():
     options = parser.parse_args()
     document = {
         'part': options.name,
+        'device': options.device,
         'command': ' '.join(options.command),
         'exit_code': options.exit_code,
         'seconds': options.seconds,
@@ -108,7 +117,7 @@ def main():
     document['said'] = pathlib.Path(options.err).read_text(errors='replace')[-3000:]
     document['ended'] = how_it_ended(document)
     pathlib.Path(options.file).write_text(json.dumps(document, indent=1) + '\n')
-    return int(document['ended'] == 'empty')
+    return int(document['ended'] in ('empty', 'elsewhere'))
 
 
 if __name__ == '__main__':

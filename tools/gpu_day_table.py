@@ -62,6 +62,8 @@ def of_step(row):
 def of_run(summary, plan):
     told = [f'{summary[key]["median"]:.4g} {unit}' for key, unit in (('step_ms', 'ms'), ('samples_per_s', 'samples/s'))
             if key in summary]
+    if 'device_idle_pct' in summary:
+        told.append(f'device without a kernel for {summary["device_idle_pct"]:.1f} % of the profiled steps')
     planned = plan.get('memory_bytes') or plan.get('memory_per_rank_bytes', {}).get('total')
     return told + against_plan(summary.get('device_memory_bytes', {}).get('most'), planned)
 
@@ -92,9 +94,14 @@ def measured(document):
 
 
 def complaint(document):
-    """The last line that speaks of an error, else the last line."""
+    """The program's own error, else the last line that speaks of one, else the last line."""
+    if document.get('ended') == 'elsewhere':
+        return f"it did not compute on the device that was asked for, {document['device']}"
     lines = [line.strip() for text in (document.get('output', ''), document.get('said', ''))
              for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if 'lockstep: error: ' in line]
+    if own:
+        return own[0]
     of_errors = [line for line in lines if 'error' in line.lower()]
     return (of_errors or lines or ['it said nothing'])[-1]
 

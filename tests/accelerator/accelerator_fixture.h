@@ -232,11 +232,18 @@ class AcceleratorFixture : public TrainFixture {
     ASSERT_GE(want_steps.size(), 4u);
     ASSERT_EQ(got_steps.size(), want_steps.size());
     EXPECT_NE(want_steps.front().loss, want_steps.back().loss);
+    double of_losses = 0, of_norms = 0;
+    const auto difference = [](double found, double wanted) { return std::abs(found - wanted) / std::abs(wanted); };
     for (size_t i = 0; i < want_steps.size(); ++i) {
       EXPECT_NEAR(got_steps[i].loss, want_steps[i].loss, relative * want_steps[i].loss) << "step " << i;
       ASSERT_GT(want_steps[i].grad_norm.value_or(0), 0);
       EXPECT_NEAR(*got_steps[i].grad_norm, *want_steps[i].grad_norm, 10 * relative * *want_steps[i].grad_norm);
+      of_losses = std::max(of_losses, difference(got_steps[i].loss, want_steps[i].loss));
+      of_norms = std::max(of_norms, difference(*got_steps[i].grad_norm, *want_steps[i].grad_norm));
     }
+    // For the file of results: how near the limits these came.
+    ::testing::Test::RecordProperty("loss_difference", fmt::format("{:.2g} of {:.2g}", of_losses, relative));
+    ::testing::Test::RecordProperty("norm_difference", fmt::format("{:.2g} of {:.2g}", of_norms, 10 * relative));
     expect_close_evaluations(name, want, relative);
   }
   /// Losses as those of steps; ranks and shares may differ where two candidates are nearly alike.
@@ -247,12 +254,13 @@ class AcceleratorFixture : public TrainFixture {
     };
     const auto got = evaluations(name), expected = evaluations(want);
     ASSERT_EQ(got.size(), expected.size());
-    constexpr double kNearlyAlike = 0.05;
+    constexpr double kNarrow = 1e-3;  // activations of 16 bits: more candidates are nearly alike
+    const double nearly_alike = relative > kNarrow ? 0.15 : 0.05;
     for (size_t i = 0; i < expected.size(); ++i)
       for (const auto& [metric, value] : expected[i].at("metrics").items()) {
         const double wanted = value.get<double>(), found = got[i].at("metrics").at(metric).get<double>();
         const bool is_loss = core::ends_with(metric, "loss");
-        EXPECT_NEAR(found, wanted, is_loss ? relative * wanted : kNearlyAlike * std::max(1.0, std::abs(wanted)))
+        EXPECT_NEAR(found, wanted, is_loss ? relative * wanted : nearly_alike * std::max(1.0, std::abs(wanted)))
             << metric;
       }
   }

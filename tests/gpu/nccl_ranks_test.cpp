@@ -18,7 +18,7 @@ class NcclRanks : public GpuFixture {
     if (is_trial()) return run_ranks(num_ranks, args, num_ranks, more);
     args.insert(args.begin(), LOCKSTEP_BUILD_DIR "/lockstep-engine");
     const auto gpus = hw::ask_driver().gpus;
-    const bool is_shared = std::ssize(gpus) < num_ranks;
+    const bool is_shared = hw::num_visible_gpus(hw::visible_devices(), hw::ask_driver()) < num_ranks;
     const std::string port = std::to_string(free_port()), world = std::to_string(num_ranks);
     std::vector<std::future<ProgramResult>> ranks;
     for (int rank = 0; rank < num_ranks; ++rank) {

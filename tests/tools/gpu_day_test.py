@@ -31,8 +31,11 @@ case "$1 $2" in
     echo '{"rows": [{"part": "gemm", "precision": "bf16", "tflops_per_s": 700.5, "wrong": 0}]}' ;;
   "bench step")
     echo "$@" > "$(dirname "$0")/step_flags"
-    echo '{"rows": [{"part": "step", "step_ms": 50, "samples_per_s": 1000, "tflops_per_s_per_device": 300,
-      "mfu_percent": 40, "peak_memory_bytes": 20000000000, "planned_memory_bytes": 22000000000, "wrong": 0}]}' ;;
+    ranks='{"device": "cuda:0"}'
+    if [ -e "$(dirname "$0")/is_elsewhere" ]; then ranks='{"device": "cuda:0"}, {"device": "cpu"}'; fi
+    echo '{"machine": {"ranks": ['"$ranks"']}, "rows": [{"part": "step", "step_ms": 50, "samples_per_s": 1000,
+      "tflops_per_s_per_device": 300, "mfu_percent": 40, "peak_memory_bytes": 20000000000,
+      "planned_memory_bytes": 22000000000, "wrong": 0}]}' ;;
 esac
 """
 COMMITTED = '{"exit_code": 0, "seconds": 1}\n'
@@ -81,6 +84,22 @@ class GpuDay(unittest.TestCase):
         self.assertRegex(table, r"op +ok +\d+  gemm bf16 700.5 TFLOP/s")
         self.assertIn("--peak-from", (self.folder / "build/step_flags").read_text())
         self.assertEqual(json.loads((self.folder / "build/gpu_day/gpu_op.json").read_text())["ended"], "ok")
+
+    def test_a_part_that_computed_on_the_cpu_is_told_and_not_published(self):
+        (self.folder / "build/is_elsewhere").touch()
+        done, table = self.run_day("--publish")
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertRegex(table, r"vit_b_32 +elsewhere ")
+        self.assertIn("not compute on the device that was asked for, cuda", " ".join(table.split()))
+        self.assertEqual(self.committed("vit_b_32").read_text(), COMMITTED)
+
+    def test_wrong_flags_are_refused_before_anything_runs(self):
+        for flags in (("--minutes", "x"), ("--device", "cuda:1"), ("--build", "/nowhere")):
+            done = subprocess.run(["bash", str(self.folder / "tools/gpu_day.sh"), *flags], capture_output=True,
+                                  text=True, check=False, cwd="/")
+            self.assertEqual(done.returncode, 2, flags)
+            self.assertIn(flags[1], done.stderr)
+            self.assertEqual(done.stdout, "")
 
     def test_committed_results_stay_unless_they_are_asked_for_and_the_part_ended_well(self):
         self.run_day()
