@@ -119,9 +119,16 @@ class ContrastiveSteps final : public StepSubject {
   }
 
  private:
-  const tasks::ContrastiveOptions& options() const { return context_.options.train; }
+  const tasks::ContrastiveOptions& options() const { return options_; }
+
+  /// Of made-up batches it does not matter which weights a tower of Hugging Face begins with; they need not be here.
+  static tasks::ContrastiveOptions without_text_weights(tasks::ContrastiveOptions options) {
+    options.pretrained_text = "none";
+    return options;
+  }
 
   const BenchContext& context_;
+  const tasks::ContrastiveOptions options_ = without_text_weights(context_.options.train);
   config::ContrastiveShape shape_;
   std::optional<tasks::ContrastiveTraining> training_;
 };

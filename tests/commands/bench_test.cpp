@@ -327,6 +327,15 @@ TEST_F(Bench, StepsOfAClassifierAreThoseThatTrainImagenetPlans) {
               8);
 }
 
+/// Whose text tower begins with the weights of roberta-base in a training: no cache of the Hub holds them here.
+TEST_F(Bench, StepsOfAClapModelNeedNoWeightsOfItsTextTower) {
+  const auto done = run_lockstep({"bench", "step", "--model", "HTSAT-tiny-Roberta-base", "--batch-size", "2", "-w", "0",
+                                  "-n", "1", "--device", "cpu", "--json"},
+                                 {{"HF_HOME", "/nowhere"}, {"HF_HUB_CACHE", "/nowhere"}});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_GT(core::parse_json(done.out, "result").at("rows").at(0).at("step_ms").get<double>(), 0);
+}
+
 TEST_F(Bench, StepRefusesFlagsThatTheKindOfModelDoesNotKnow) {
   const struct {
     std::vector<std::string> args;
