@@ -6,7 +6,21 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <map>
+
 namespace lockstep::train {
+namespace {
+
+/// The stream of all such numbers of this thread and device: each stream of the pool would keep memory of its own.
+c10::Stream stream_of(at::Device device) {
+  thread_local std::map<c10::DeviceIndex, c10::Stream> streams;
+  const auto found = streams.find(device.index());
+  if (found != streams.end()) return found->second;
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  return streams.emplace(device.index(), stream).first->second;
+}
+
+}  // namespace
 
 NumbersInFlight NumbersInFlight::all_reduce_max(comm::Comm& world, at::Device device, const std::vector<double>& mine,
                                                 const c10::Event* after) {
@@ -25,7 +39,7 @@ NumbersInFlight::NumbersInFlight(comm::Comm& world, at::Device device, const std
     work_ = start(numbers_, own, gathers);
     return;
   }
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  const c10::Stream stream = stream_of(device);
   const c10::StreamGuard guard(stream);
   if (after != nullptr) after->block(stream);
   device_mine_ = own.pin_memory().to(device, /*non_blocking=*/true);

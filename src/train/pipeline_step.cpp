@@ -222,11 +222,14 @@ LossSum pipeline_loss(const PipelineParts& pipeline, const Precision& precision,
       at::Tensor input_TBD;
       if (stage > 0 || chunk > 0) {
         input_TBD = at::empty(pipeline.stage.boundary_shape(batch.num_samples), pipeline.boundary);
-        pipeline.stages.receive(input_TBD, (stage + num_stages - 1) % num_stages).wait();
+        const int from = (stage + num_stages - 1) % num_stages;
+        for (comm::Work& work : pipeline.stages.exchange({{.is_send = false, .tensor = input_TBD, .peer = from}}))
+          work.wait();
       }
       const models::Outputs outputs = pipeline.stage.forward_chunk(chunk, input_TBD, batch);
       if (outputs.boundary_TBD.defined()) {
-        sends.push_back(pipeline.stages.send(outputs.boundary_TBD.contiguous(), (stage + 1) % num_stages));
+        const comm::Transfer to_next{.tensor = outputs.boundary_TBD.contiguous(), .peer = (stage + 1) % num_stages};
+        for (comm::Work& work : pipeline.stages.exchange({to_next})) sends.push_back(std::move(work));
       } else {
         sum.add_(pipeline.is_mean_over_tokens ? outputs.loss_sum : pipeline.stage.loss(outputs).loss);
         weight.add_(pipeline.is_mean_over_tokens ? num_tokens_of(batch) : at::ones_like(weight));
