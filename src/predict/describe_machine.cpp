@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "hw/device_specs.h"
 
 namespace lockstep::predict {
 namespace {
@@ -149,6 +150,15 @@ std::string contention_lines(const Rates& alone, const Rates& together) {
         *together.memory_tbytes_per_s);
   return text;
 }
+/// `bench op` multiplies fp32 numbers as such; training has TF32 for them where it may. "" where that is not known.
+std::string tf32_line(const Rates& alone, const hw::DeviceSpec& board) {
+  const auto measured = alone.peaks_tflops.find("bf16");
+  const auto tf32 = hw::peak_tflops(board, hw::ComputeType::kTf32),
+             bf16 = hw::peak_tflops(board, hw::ComputeType::kBf16);
+  if (measured == alone.peaks_tflops.end() || alone.peaks_tflops.contains("tf32") || !tf32 || !bf16) return "";
+  return fmt::format("peak-tf32-tflops = {:.6g}  # not measured: as much of the data sheet's {:g} as bf16 reached\n",
+                     *tf32 * measured->second.value / *bf16, *tf32);
+}
 }  // namespace
 
 std::string describe_machine(const std::vector<std::string>& bench_documents) {
@@ -166,6 +176,7 @@ std::string describe_machine(const std::vector<std::string>& bench_documents) {
   const Rates alone = of_fewest(found.rates);
   if (alone.peaks_tflops.empty())
     throw UsageError("predict: no document tells a peak (of a matrix product by `bench op`)", kCommands);
+  const hw::DeviceSpec* board = found.num_cores > 0 ? nullptr : hw::find_device(found.device).spec;
   const size_t all = found.num_cores > 0 ? static_cast<size_t>(found.num_cores) : found.num_ranks;
   const double ranks = static_cast<double>(std::max(all, found.num_ranks));
   std::string text = fmt::format(
@@ -180,12 +191,15 @@ std::string describe_machine(const std::vector<std::string>& bench_documents) {
   else
     text += fmt::format("devices-per-node = {}\n", found.num_ranks);
   for (const auto& [type, peak] : alone.peaks_tflops) text += line_of(fmt::format("peak-{}-tflops", type), peak);
+  if (board != nullptr) text += tf32_line(alone, *board);
   if (alone.memory_tbytes_per_s) text += line_of("memory-tbytes-per-s", *alone.memory_tbytes_per_s);
   if (all > 1 && found.rates.contains(1) && found.rates.contains(all))
     text += contention_lines(found.rates.at(1), found.rates.at(all));
   else if (all > 1)
     text += "# product-contention =   # not measured: `bench op` by one rank and by all of them at once tells it\n";
-  if (found.memory_gbytes > 0)
+  if (board != nullptr)
+    text += fmt::format("memory-gbytes = {:.4g}  # {}\n", board->memory_gbytes, board->name);
+  else if (found.memory_gbytes > 0)
     text += fmt::format("memory-gbytes = {:.4g}  # of the host, over its ranks\n", found.memory_gbytes / ranks);
   if (found.link_latency_us) text += line_of("link-latency-us", *found.link_latency_us);
   if (found.link_gbytes_per_s) {

@@ -248,6 +248,19 @@ TEST(DescribeMachine, ASystemFileFromBenchDocuments) {
 }
 
 // One rank alone reaches twice what each of two reaches at once, and the memory gives it 1.5 times as much.
+/// What nobody measures of a GPU comes from the table of devices, not from its host.
+TEST(DescribeMachine, AGpuOfTheTableHasItsMemoryAndTf32) {
+  const core::TempDir kept;
+  const std::string path = (kept.path() / "op.json").string();
+  core::write_file_atomic(path, R"({"format": "lockstep-bench-1", "case": "op", "command": "lockstep bench op",
+    "machine": {"ranks": [{"rank": 0, "host": "n1", "device": "cuda:0", "device_name": "NVIDIA H100 80GB HBM3"}],
+                "memory": "131981020 kB"},
+    "summary": {"measured_peak_tflops": {"bf16": 791.2, "fp32": 51.7}}})");
+  const std::string text = describe_machine({path});
+  EXPECT_NE(text.find("memory-gbytes = 80  # H100 SXM 80GB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("peak-tf32-tflops = 395.6  # not measured"), std::string::npos) << text;  // 494.5 x 0.8
+}
+
 TEST(DescribeMachine, RanksThatComputeAtOnceSlowOneAnother) {
   core::TempDir folder;
   core::Json both = core::Json::parse(core::read_file(seed("op.json")));
