@@ -51,6 +51,19 @@ double slowdown(const Setting& setting, const Size& size, const Latents& z) {
          size.memory_share * (ratio(setting.memory_contention, kMemoryContention) - 1);
 }
 
+/// Collectives one after another. Each way gets faster with every rate, and so does the fastest of them.
+double calls_s(std::span<const GradientCalls> all, double latency_scale, double traffic, double efficiency) {
+  double sum_s = 0;
+  for (const GradientCalls& calls : all) {
+    double fastest_s = HUGE_VAL;
+    for (const CallWay& way : calls.ways)
+      fastest_s = std::min(fastest_s, latency_scale * way.latency_s +
+                                          traffic * std::max(way.bytes_s / efficiency, calls.link_s / kLinkEfficiency));
+    sum_s += calls.count * fastest_s;
+  }
+  return sum_s;
+}
+
 /// Gradients that no overlap can hide.
 double least_exposed(std::span<const double> bucket_shares, double gradients_s, double window_s) {
   return bucket_shares.empty() ? gradients_s - window_s : play_buckets(bucket_shares, gradients_s, window_s);
@@ -128,10 +141,11 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
       at.copy_share * setting_.between_rings_s;
   const double bytes_s = std::max(wires_s / delivered, at.ring_share * setting_.intra_s / kLinkEfficiency);
   const double latency_scale = kLatencyMedian * std::exp(kLatencyLogSd * z[kLatencyScale]);
-  const double latency =
-      latency_scale * at.size.gradient_latency_s.value_or(setting_.latency_s * std::log2(at.num_groups));
   const double gradients =
-      at.size.traffic * (bytes_s * traffic + latency + latency_scale * setting_.ring_latency_s * at.num_hops);
+      at.size.traffic * (at.size.gradient_calls.empty()
+                             ? bytes_s * traffic + latency_scale * (setting_.latency_s * std::log2(at.num_groups) +
+                                                                    setting_.ring_latency_s * at.num_hops)
+                             : calls_s(at.size.gradient_calls, latency_scale, traffic, efficiency));
   const double hidden = logistic(setting_.hidden_logit + setting_.hidden_logit_sd * z[kHiddenShare]);
   const double window =
       setting_.window_share * reference_step_s_ * work / at.size.window_micro.value_or(setting_.window_micro);

@@ -84,6 +84,19 @@ struct Setting {
   bool has_doubted_contention() const { return product_contention.log_sd > 0 || memory_contention.log_sd > 0; }
 };
 
+/// A way to run a collective, by its nominal rates.
+struct CallWay {
+  double latency_s = 0;
+  double bytes_s = 0;  ///< At 96 % of the wires' rate, or what the protocol allows.
+};
+
+/// Equal collectives of a step's gradients, run by whichever way is the fastest.
+struct GradientCalls {
+  double count = 1;
+  std::vector<CallWay> ways{};
+  double link_s = 0;  ///< The least that the links inside a node take.
+};
+
 /// A size at which a step is asked for.
 struct Size {
   double nodes = 1;  ///< May be below 1: a part of a node.
@@ -97,8 +110,8 @@ struct Size {
   double product_share = 0, memory_share = 0;
   double bubble = 0;   ///< Idle time of the pipeline over its work.
   double traffic = 1;  ///< Passes of gradient traffic, against the setting's.
-  /// Of all gradient collectives beyond their bytes; default: the setting's, per doubling of the nodes.
-  std::optional<double> gradient_latency_s{};
+  /// All collectives of one pass of gradient traffic; empty: the setting's traffic and latency.
+  std::vector<GradientCalls> gradient_calls{};
   std::optional<double> window_micro{};  ///< See Setting::window_micro, the default.
   double layers_s = 0;                   ///< Collectives inside layers and pipeline messages that nothing hides.
   double layers_wire_s = 0;              ///< The part of them between nodes, at the rate of the wires.

@@ -35,6 +35,15 @@ constexpr std::array<std::array<double, 23>, kNumProtocols> kTreeShares{
      {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1},
      {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}}};
 
+/// Bytes that a tree would send at all of its rate while it sends `bytes` at their share. The share jumps at powers of
+/// two: below a jump a message takes no longer than the smallest one behind it.
+double bytes_at_full_share(double bytes, size_t protocol) {
+  const auto& shares = kTreeShares[protocol];
+  const auto at = static_cast<size_t>(std::max(0.0, std::floor(std::log2(bytes / 64))));
+  const auto share = [&](size_t doublings) { return doublings < shares.size() ? shares[doublings] : 1; };
+  return std::min(bytes / share(at), 64 * std::exp2(static_cast<double>(at + 1)) / share(at + 1));
+}
+
 double ll_cap(const NcclNodes& nodes, double num_nodes) {
   if (num_nodes <= 1) return kFamilies[nodes.family].ll_in_node;
   return (nodes.has_amd_host ? kLlAmdHost : kLlOtherHost)[at_nodes(num_nodes)];
@@ -66,26 +75,28 @@ NcclChoice tree(const NcclNodes& nodes, double num_nodes, double bytes, size_t p
       std::min(rate * (at == 0 ? 7.0 / 9 : 0.9375), nodes.num_channels * family.tree_channel_ll128[at]), rate};
   const double latency = kTreeBase[protocol] + 2 * ((nodes.devices_per_node - 1) * kTreeIntra[protocol] +
                                                     std::floor(std::log2(num_nodes)) * kTreeInter[protocol]);
-  const auto doublings = static_cast<size_t>(std::max(0.0, std::floor(std::log2(bytes / 64))));
-  const double share = doublings < kTreeShares[protocol].size() ? kTreeShares[protocol][doublings] : 1;
-  return {(latency + bytes / (1000 * rates[protocol] * share * 0.5)) * 1e-6, latency * 1e-6, "tree",
-          kProtocolNames[protocol]};
+  return {(latency + bytes_at_full_share(bytes, protocol) / (1000 * rates[protocol] * 0.5)) * 1e-6, latency * 1e-6,
+          "tree", kProtocolNames[protocol]};
 }
 
 }  // namespace
 
-NcclChoice nccl_choice(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes) {
+std::vector<NcclChoice> nccl_choices(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes) {
   LOCKSTEP_CHECK(num_nodes >= 1 && bytes > 0, "nodes={} bytes={}", num_nodes, bytes);
   if (nodes.devices_per_node * num_nodes <= 1) return {};
-  NcclChoice best{.seconds = INFINITY};
+  std::vector<NcclChoice> choices;
   for (const size_t protocol : {kLl, kLl128, kSimple}) {
-    const NcclChoice by_ring = ring(nodes, collective, num_nodes, bytes, protocol);
-    if (by_ring.seconds < best.seconds) best = by_ring;
-    if (collective != Collective::kAllReduce) continue;
-    if (const NcclChoice by_tree = tree(nodes, num_nodes, bytes, protocol); by_tree.seconds < best.seconds)
-      best = by_tree;
+    choices.push_back(ring(nodes, collective, num_nodes, bytes, protocol));
+    if (collective == Collective::kAllReduce) choices.push_back(tree(nodes, num_nodes, bytes, protocol));
   }
-  return best;
+  return choices;
+}
+
+NcclChoice nccl_choice(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes) {
+  const std::vector<NcclChoice> choices = nccl_choices(nodes, collective, num_nodes, bytes);
+  const auto fastest = std::min_element(choices.begin(), choices.end(),
+                                        [](const NcclChoice& a, const NcclChoice& b) { return a.seconds < b.seconds; });
+  return fastest == choices.end() ? NcclChoice{} : *fastest;
 }
 
 std::optional<NcclNodes> nccl_nodes_of(const Machine& machine) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "predict/machine.h"
 
@@ -29,6 +30,10 @@ struct NcclChoice {
 /// formulas and constants of NCCL's tuning source (2026), for `bytes` over all devices of `num_nodes` nodes. In-network
 /// reduction, NVLS and PAT are not in it: they need switches and plugins that a system file does not tell.
 NcclChoice nccl_choice(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes);
+
+/// All that NCCL chooses from: as many bytes never take longer by any of them where the network is faster, nor fewer
+/// bytes than more: what would be sent faster as a larger message is sent as one.
+std::vector<NcclChoice> nccl_choices(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes);
 
 /// The nodes of a machine, where its devices are of a family that the model knows and a node has several.
 std::optional<NcclNodes> nccl_nodes_of(const Machine& machine);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "commands/commands.h"
@@ -179,26 +180,33 @@ void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, 
   size.product_share = 1 - size.memory_share;
 }
 
-/// What NCCL's choice of algorithm and protocol for each bucket takes beyond its bytes at the rate of the wires: of
-/// sharded gradients that of a reduce-scatter and an all-gather, which only rings serve. Nothing where its model does
-/// not hold: other devices, replicas of several devices.
-std::optional<double> gradient_latency_s(const PlannedStep& step, const Machine& machine) {
+/// The collectives of a step's gradient buckets as NCCL may run them: of sharded gradients a reduce-scatter and an
+/// all-gather, which only rings serve. Nothing where its model does not hold: other devices, replicas of several
+/// devices, one node.
+std::vector<GradientCalls> gradient_calls(const PlannedStep& step, const Machine& machine) {
   const auto nodes = nccl_nodes_of(machine);
-  if (!nodes || step.tp * step.pp > 1 || step.nodes < 2) return std::nullopt;
-  const auto ranks = static_cast<double>(step.num_ranks), num_nodes = static_cast<double>(step.nodes);
-  const double bus = nodes->num_channels * nodes->channel_gbytes_per_s * 1e9;
-  const auto seconds_of = [&](Collective collective, double bytes) {
-    return nccl_choice(*nodes, collective, num_nodes, bytes).seconds;
+  if (!nodes || step.tp * step.pp > 1 || step.nodes < 2) return {};
+  const auto ranks = static_cast<double>(step.num_ranks);
+  std::map<double, double> counts;  // by the bytes of both passes
+  for (const double both_passes : step.gradient_bucket_bytes)
+    if (both_passes > 0) ++counts[both_passes];
+  std::vector<GradientCalls> all;
+  const auto add = [&](Collective collective, double bytes, double sent_bytes, double count) {
+    GradientCalls calls{.count = count, .link_s = sent_bytes / (machine.link_gbytes_per_s.value * 1e9)};
+    for (const NcclChoice& choice : nccl_choices(*nodes, collective, static_cast<double>(step.nodes), bytes))
+      calls.ways.push_back({choice.latency_s, choice.seconds - choice.latency_s});
+    all.push_back(std::move(calls));
   };
-  double seconds = 0;
-  for (const double both_passes : step.gradient_bucket_bytes) {
-    const double bytes = both_passes / 2;
-    const double choice = step.is_gradient_sharded ? seconds_of(Collective::kReduceScatter, bytes) +
-                                                         seconds_of(Collective::kAllGather, bytes)
-                                                   : seconds_of(Collective::kAllReduce, bytes);
-    seconds += std::max(0.0, choice - both_passes * (ranks - 1) / ranks / bus);
+  for (const auto& [both_passes, count] : counts) {
+    const double bytes = both_passes / 2, sent_bytes = both_passes * (ranks - 1) / ranks;
+    if (!step.is_gradient_sharded) {
+      add(Collective::kAllReduce, bytes, sent_bytes, count);
+      continue;
+    }
+    for (const Collective collective : {Collective::kReduceScatter, Collective::kAllGather})
+      add(collective, bytes, sent_bytes / 2, count);
   }
-  return seconds;
+  return all;
 }
 
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -417,7 +425,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
          .input_s = machine.input.seconds(static_cast<double>(step.global_batch),
                                           static_cast<double>(step.nodes) / static_cast<double>(step.pp))});
     take_work(step, first, model.compute.median_s, machine, model.sizes.back());
-    model.sizes.back().gradient_latency_s = gradient_latency_s(step, machine);
+    model.sizes.back().gradient_calls = gradient_calls(step, machine);
     add_layers(step, machine, model.sizes.back());
   }
   return model;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "predict/machine_file.h"
@@ -72,29 +73,55 @@ TEST(NcclTime, MoreBandwidthNeverSlowsAndOneDeviceSendsNothing) {
   EXPECT_EQ(nccl_choice(one, Collective::kAllReduce, 1, 1e6).seconds, 0);
 }
 
-// Each bucket of a plan costs what NCCL's choice takes beyond its bytes: of sharded gradients that of a reduce-scatter
-// and an all-gather, whose rings are slower at scale than the trees of an all-reduce.
+// Fewer bytes take no longer, though a tree's share of its rate jumps at powers of two.
+TEST(NcclTime, FewerBytesNeverSlow) {
+  for (const NcclNodes& nodes : {kDgxA100, kDgxH100, kLeonardo})
+    for (const double num_nodes : {1, 2, 3, 64, 512})
+      for (const Collective kind : {Collective::kAllReduce, Collective::kReduceScatter}) {
+        double before = 0;
+        for (double bytes = 1; bytes < 1e10; bytes *= 1.07) {
+          const double seconds = nccl_choice(nodes, kind, num_nodes, bytes).seconds;
+          EXPECT_GE(seconds, before) << num_nodes << " nodes, " << bytes << " bytes";
+          before = seconds;
+        }
+      }
+}
+
+// Each bucket of a plan costs what NCCL's choice takes: of sharded gradients that of a reduce-scatter and an
+// all-gather, whose rings are slower at scale than the trees of an all-reduce.
 TEST(NcclTime, BucketsOfAPlanCostTheirOwnCalls) {
   const Machine machine = find_machine("marenostrum5");
   const auto planned = [&](const char* flag) {
     const auto recipe = std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/imagenet_resnet50_epicure.toml";
     return plan_one({"train", "imagenet", "--config", recipe, flag}, 32, 4);
   };
-  const auto latency = [&](const PlannedStep& step) { return model_of({step}, machine).sizes[0].gradient_latency_s; };
-  ASSERT_TRUE(latency(planned("--grad-sync=ddp")).has_value());
-  EXPECT_GT(*latency(planned("--bucket-mb=5")), 1.2 * *latency(planned("--bucket-mb=100")));
-
-  const PlannedStep sharded = planned("--grad-sync=zero1");
-  ASSERT_TRUE(latency(sharded).has_value());
-  const NcclNodes nodes = nccl_nodes_of(machine).value();
-  double expected = 0;
-  for (const double both_passes : sharded.gradient_bucket_bytes) {
-    const double bytes = both_passes / 2, wire_s = both_passes * 127 / 128 / (0.96 * 100e9);
-    expected += nccl_choice(nodes, Collective::kReduceScatter, 32, bytes).seconds +
-                nccl_choice(nodes, Collective::kAllGather, 32, bytes).seconds - wire_s;
-  }
-  EXPECT_NEAR(*latency(sharded), expected, 1e-9);
-  EXPECT_GT(*latency(sharded), *latency(planned("--grad-sync=ddp")));
+  const auto seconds = [&](const PlannedStep& step) {  // at nominal rates
+    double sum_s = 0;
+    const PlannedModel model = model_of({step}, machine);
+    for (const GradientCalls& calls : model.sizes[0].gradient_calls) {
+      double fastest_s = HUGE_VAL;
+      for (const CallWay& way : calls.ways) fastest_s = std::min(fastest_s, way.latency_s + way.bytes_s);
+      sum_s += calls.count * fastest_s;
+    }
+    return sum_s;
+  };
+  const auto expected = [&](const PlannedStep& step, std::initializer_list<Collective> collectives) {
+    double sum_s = 0;
+    for (const double both_passes : step.gradient_bucket_bytes)
+      for (const Collective collective : collectives)
+        sum_s += nccl_choice(nccl_nodes_of(machine).value(), collective, 32, both_passes / 2).seconds;
+    return sum_s;
+  };
+  const PlannedStep reduced = planned("--grad-sync=ddp"), sharded = planned("--grad-sync=zero1");
+  EXPECT_GT(reduced.gradient_bucket_bytes.size(), 1u);
+  EXPECT_NEAR(seconds(reduced), expected(reduced, {Collective::kAllReduce}), 1e-9);
+  EXPECT_NEAR(seconds(sharded), expected(sharded, {Collective::kReduceScatter, Collective::kAllGather}), 1e-9);
+  EXPECT_GT(seconds(planned("--bucket-mb=5")), 1.1 * seconds(planned("--bucket-mb=100")));
+  EXPECT_GT(seconds(sharded), 1.2 * seconds(reduced));
+  const PlannedStep one_node = plan_one(
+      {"train", "imagenet", "--config", std::string(LOCKSTEP_SOURCE_DIR) + "/recipes/imagenet_resnet50_epicure.toml"},
+      1, 4);
+  EXPECT_TRUE(model_of({one_node}, machine).sizes[0].gradient_calls.empty()) << "the links of one node serve";
 }
 
 TEST(NcclTime, MachinesOfKnownFamilies) {
