@@ -167,8 +167,9 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
                gather_s = setting_.gather_s * at.size.samples * std::max(0.0, at.size.nodes - 1) / delivered;
   terms.parts[kGather] =
       traffic * (logits_s + gather_s) + latency_scale * setting_.gather_hop_s * (at.size.devices - 1);
-  terms.parts[kFixed] =
-      setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) * std::exp(kFixedLogSd * z[kFixedShare]);
+  terms.parts[kFixed] = (setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) -
+                         setting_.update_s * (1 - 1 / at.size.update_ranks)) *
+                        std::exp(kFixedLogSd * z[kFixedShare]);
   terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * reference_step_s_ *
                               std::pow(reference_lengths, per_work - 1) * std::pow(work, per_work) *
                               growth(at.num_groups, shape);

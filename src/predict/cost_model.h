@@ -68,6 +68,7 @@ struct Setting {
   std::vector<double> bucket_shares{};  ///< Of the gradients, in the order of backward; empty: not known.
   double window_micro = 1;          ///< Gradients travel during the backward pass of the last of so many micro-batches.
   std::optional<double> fixed_s{};  ///< Of every step whatever its work: update, host. Default: a share of the step.
+  double update_s = 0;              ///< The part of it that updates the parameters, by ranks that update all of them.
   double traffic_log_sd = 0.3;      ///< How well traffic and logits are known.
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
   double noise = 0.008;     ///< Prior median of the relative standard deviation of a measured step.
@@ -117,6 +118,7 @@ struct Size {
   double layers_wire_s = 0;              ///< The part of them between nodes, at the rate of the wires.
   double input_s = 0;       ///< What reading the samples takes beside all else, the least of a step; 0: not known.
   double expert_ranks = 1;  ///< Data ranks that share the experts.
+  double update_ranks = 1;  ///< Data ranks that share the update of the parameters.
   double compute() const { return work * compute_per_work; }  ///< With contentions as they were measured.
 };
 

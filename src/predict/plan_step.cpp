@@ -426,6 +426,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
                                           static_cast<double>(step.nodes) / static_cast<double>(step.pp))});
     take_work(step, first, model.compute.median_s, machine, model.sizes.back());
     model.sizes.back().gradient_calls = gradient_calls(step, machine);
+    if (step.is_gradient_sharded) model.sizes.back().update_ranks = static_cast<double>(step.dp);
     add_layers(step, machine, model.sizes.back());
   }
   return model;

@@ -111,7 +111,7 @@ Setting setting_of(const MeasuredCurve& curve, const std::vector<Measured>& meas
   setting.clock_s = 1 / scale;
   for (double* part :
        {&setting.inter_s, &setting.intra_s, &setting.latency_s, &setting.ring_latency_s, &setting.between_rings_s,
-        &setting.expert_s, &setting.gather_s, &setting.gather_hop_s, &setting.logits_s})
+        &setting.expert_s, &setting.update_s, &setting.gather_s, &setting.gather_hop_s, &setting.logits_s})
     *part *= scale;
   if (setting.fixed_s) *setting.fixed_s *= scale;
   return setting;

@@ -419,7 +419,8 @@ Setting make_setting(const WorkFacts& work, const std::optional<Machine>& given,
   const double holders = std::max(work.replica_devices(), is_sharded ? devices_per_node : 1);
   const double memory_tbytes_per_s =
       machine.memory_tbytes_per_s.value > 0 ? machine.memory_tbytes_per_s.value : kUnknownMemoryTbytes;
-  setting.fixed_s = kHostStep + kUpdateBytes * work.held_parameters() / holders / (memory_tbytes_per_s * 1e12);
+  setting.update_s = kUpdateBytes * work.held_parameters() / holders / (memory_tbytes_per_s * 1e12);
+  setting.fixed_s = kHostStep + setting.update_s;
   if (is_sharded) shard_parameters(work, ranks, setting.inter_s / passes, setting);
   setting.traffic_log_sd = work.are_parameters_certain ? kCertainSd : kReadOffSd;
   if (!is_step_certain) setting.traffic_log_sd = std::hypot(setting.traffic_log_sd, kUnknownSd);

@@ -165,6 +165,25 @@ TEST(PlanStep, GradientsTravelUnderTheLastMicroBatchOfTheirOwnSize) {
   EXPECT_NEAR(gradients_s(strong), gradients_s(weak), 0.02 * gradients_s(weak));
 }
 
+// With ZeRO-1 each data rank updates its share; without, all of them update everything.
+TEST(PlanStep, RanksThatShareTheOptimizerUpdateTheirShare) {
+  const Machine machine = find_machine("dgx-a100");
+  const auto fixed_s = [&](const char* optimizer, int64_t nodes) {
+    PlannedCommand command{.words = {"train", "gpt", "--model=gpt3-6.7b", "--micro-batch-size=1", "--train-iters=50",
+                                     "--mock-data", "--bf16", "--lr=1e-4", "--tensor-model-parallel-size=2"},
+                           .samples_per_device = 2};
+    if (*optimizer != 0) command.words.emplace_back(optimizer);
+    const auto steps = planned(command, machine, {1, nodes});
+    return predict_steps(model_of(steps, machine), steps, {}).forecast.steps.at(1).parts_s[kFixed];
+  };
+  constexpr double kHost = 0.01;  // of docs/predict.md, the rest is 30 bytes a parameter over the memory's rate
+  const double all = fixed_s("", 2) - kHost, shared = fixed_s("--use-distributed-optimizer", 2) - kHost;
+  EXPECT_NEAR(all, 30 * 6.7e9 / 2 / 2.04e12, 0.1 * all);
+  EXPECT_NEAR(fixed_s("", 8) - kHost, all, 0.01 * all);
+  EXPECT_NEAR(shared, all / 8, 0.05 * all) << "16 ranks in pairs of tensor ranks";
+  EXPECT_LT(fixed_s("--use-distributed-optimizer", 8) - kHost, 0.5 * shared);
+}
+
 TEST(PlanStep, MeasuredStepsNarrowTheInterval) {
   const Machine machine = find_machine("dgx-h100");
   const auto steps = planned(nemotron(), machine, {16, 32, 64});
