@@ -150,15 +150,42 @@ void check_deviation(const MachineKeys& keys, const Machine& machine, const std:
                    "it is a standard deviation, as a share: 0.2 is wide");
 }
 
+/// Devices of a node that compute at the same time.
+double devices_at_once(const MachineKeys& keys) {
+  return static_cast<double>(keys.devices_at_a_time.value_or(*keys.devices_per_node));
+}
+
+constexpr double kMostBeyondTurns = 1.5;  // what other work on the machine may add to a measured contention
+
+/// Devices that take turns need as many times as long as there are of them, and nothing is slower than that.
+void check_contentions(const MachineKeys& keys, const std::string& path) {
+  const double at_once = devices_at_once(keys), most = at_once > 1 ? kMostBeyondTurns * at_once : 1;
+  for (const auto& [name, given] :
+       {std::pair{"product-contention", keys.product_contention}, {"memory-contention", keys.memory_contention}}) {
+    if (given.value_or(1) <= most) continue;
+    const std::string why =
+        at_once > 1 ? fmt::format("where {0:g} devices compute at a time even turns make each only {0:g} times as slow",
+                                  at_once)
+                    : "where one device computes at a time no other slows it";
+    throw UsageError(fmt::format("predict: '{}': {} is {:g}; {}", path, name, *given, why),
+                     "it is the rate of a device alone over its rate while all of them compute, 1 where they do not "
+                     "disturb one another; devices-at-a-time says how many do");
+  }
+}
+
 /// Numbers far below those of the table's device: mostly in another unit.
 std::vector<std::string> slow_parts_of(const MachineKeys& keys, const hw::DeviceSpec& device, const Machine& usual,
                                        const Machine& machine) {
-  constexpr double kLeastLink = 0.1, kLeastWatts = 0.2, kLeastNetwork = 0.13;  // an eighth, rounded
+  constexpr double kLeastLink = 0.1, kLeastMemory = 0.1, kLeastWatts = 0.2, kLeastNetwork = 0.13;  // an eighth, rounded
   std::vector<std::string> doubts;
   if (keys.link_gbytes_per_s && device.link_gbytes_per_s &&
       *keys.link_gbytes_per_s < kLeastLink * *device.link_gbytes_per_s)
     doubts.push_back(fmt::format("link-gbytes-per-s is {:g}, the links of a {} have {:g}: is it in another unit?",
                                  *keys.link_gbytes_per_s, device.name, *device.link_gbytes_per_s));
+  if (keys.memory_tbytes_per_s && device.memory_tbytes_per_s &&
+      *keys.memory_tbytes_per_s < kLeastMemory * *device.memory_tbytes_per_s)
+    doubts.push_back(fmt::format("memory-tbytes-per-s is {:g}, the memory of a {} has {:g}: is it in another unit?",
+                                 *keys.memory_tbytes_per_s, device.name, *device.memory_tbytes_per_s));
   if (keys.node_watts && *keys.node_watts < kLeastWatts * usual.node_watts.value)
     doubts.push_back(fmt::format("node-watts is {:g}, such nodes draw about {:.0f} W: is it in kW, or of one device?",
                                  *keys.node_watts, usual.node_watts.value));
@@ -184,6 +211,31 @@ std::optional<std::string> other_name_text(const std::string& given, const hw::D
   return std::nullopt;
 }
 
+/// The same of what devices of a node do to one another.
+std::vector<std::string> doubts_within_node(const Machine& machine) {
+  constexpr double kSlowestCall = 1000, kSlowestCallOfCores = 20000;  // us
+  std::vector<std::string> doubts;
+  if (const double us = machine.link_latency_us.value;
+      us > (machine.device.empty() ? kSlowestCallOfCores : kSlowestCall))
+    doubts.push_back(fmt::format(
+        "link-latency-us is {:g}: a small all-reduce inside a node would take {:.3g} ms. Is it in another unit?", us,
+        us / 1000));
+  if (machine.devices_at_a_time && *machine.devices_at_a_time < machine.devices_per_node)
+    doubts.push_back(fmt::format(
+        "devices-at-a-time is {}, a node has {} devices, which then take turns: it counts all that compute at the same "
+        "time; leave it out where every device has its own cores.",
+        *machine.devices_at_a_time, machine.devices_per_node));
+  const double at_once = static_cast<double>(machine.devices_at_a_time.value_or(machine.devices_per_node));
+  for (const auto& [name, contention] :
+       {std::pair{"product-contention", machine.product_contention}, {"memory-contention", machine.memory_contention}})
+    if (contention.value > at_once)
+      doubts.push_back(fmt::format(
+          "{} is {:.3g}, more than {:g} devices that take turns would have: {:g} is the most that is taken. Other work "
+          "may have run beside the measurement.",
+          name, contention.value, at_once, at_once));
+  return doubts;
+}
+
 /// What may be right and mostly is a slip: told with every prediction.
 std::vector<std::string> doubts_of(const Machine& machine) {
   constexpr double kFastestCards = 100;  // GB/s a device: 800 Gbit/s
@@ -194,6 +246,7 @@ std::vector<std::string> doubts_of(const Machine& machine) {
         "{:g} GB/s of network a node are {:g} a device, more than cards of 800 Gbit/s give: is node-gbytes-per-s in "
         "Gbit/s, or the rate inside a node?",
         machine.node_gbytes_per_s.value, of_device));
+  for (std::string& doubt : doubts_within_node(machine)) doubts.push_back(std::move(doubt));
   if (machine.devices_at_a_time) return doubts;  // processors may well be slower in 16 bits than in 32
   using enum hw::ComputeType;
   for (const auto& [narrow, wide] : {std::pair{kTf32, kFp32},
@@ -266,6 +319,7 @@ Machine parse_machine(std::string_view text, const std::string& path) {
   problems.collect([&] { peaks = peaks_of(keys, device, path); });
   problems.raise();
   check_complete(keys, device, injection.has_value(), !peaks.empty(), path);
+  check_contentions(keys, path);
   // A row as the table has them gives priors and what the device says; the file's own numbers then win.
   const std::string source = keys.source.empty() ? path : fmt::format("{} ({})", path, keys.source);
   const hw::SystemSpec row{.name = keys.name.empty() ? std::string_view(path) : std::string_view(keys.name),

@@ -143,6 +143,36 @@ TEST(MachineFile, NumbersFarBelowThoseOfTheDeviceAreRemarkedOn) {
   EXPECT_EQ(remarks("device = \"NVIDIA H100 80GB HBM3\"\n" + cards), of_table);
 }
 
+// Devices that take turns are slower by their number: more is refused, but for what other work may have added.
+TEST(MachineFile, ContentionsBeyondTurnsAreRefused) {
+  const std::string cores =
+      "devices-per-node = 1\nnode-gbytes-per-s = 2\nmemory-gbytes = 12\npeak-fp32-tflops = 0.1\n"
+      "devices-at-a-time = 2\n";
+  for (const std::string key : {"product-contention", "memory-contention"}) {
+    expect_refused(cores + key + " = 4\n", {key + " is 4", "2 devices compute at a time", "even turns"});
+    expect_refused(std::string(kGood) + key + " = 9\n", {key + " is 9", "devices compute at a time"});
+    expect_refused(
+        "devices-per-node = 1\nnode-gbytes-per-s = 2\nmemory-gbytes = 12\npeak-fp32-tflops = 1\n" + key + " = 1.2\n",
+        {key + " is 1.2", "one device computes at a time"});
+    const Machine measured = parse_machine(cores + key + " = 2.1\n", "mine.toml");
+    EXPECT_NE(core::join(measured.remarks, " ").find(key + " is 2.1, more than 2 devices"), std::string::npos);
+    EXPECT_TRUE(parse_machine(cores + key + " = 1.9\n", "mine.toml").remarks.empty());
+  }
+}
+
+TEST(MachineFile, SlipsInsideANodeAreRemarkedOn) {
+  const std::string good =
+      "device = \"H100 SXM 80GB\"\ndevices-per-node = 8\nnode-gbytes-per-s = 400\nfabric = \"fat tree\"\n";
+  const auto remarks = [&](const std::string& more) {
+    return core::join(parse_machine(good + more, "mine.toml").remarks, " ");
+  };
+  EXPECT_EQ(remarks("link-latency-us = 12\nmemory-tbytes-per-s = 2.9\ndevices-at-a-time = 8\n"), remarks(""));
+  EXPECT_NE(remarks("memory-tbytes-per-s = 0.00335\n").find("memory-tbytes-per-s is 0.00335, the memory of a H100"),
+            std::string::npos);
+  EXPECT_NE(remarks("link-latency-us = 500000\n").find("inside a node would take 500 ms"), std::string::npos);
+  EXPECT_NE(remarks("devices-at-a-time = 1\n").find("devices-at-a-time is 1, a node has 8 devices"), std::string::npos);
+}
+
 TEST(MachineFile, KeysOfManyPartsAreRefused) {
   std::string key = "a";
   for (int i = 0; i < 200'000; ++i) key += ".a";
