@@ -42,12 +42,14 @@ double node_share(double devices, double devices_per_node) {
   return (1 - 1 / std::min(devices, devices_per_node)) / (1 - 1 / devices_per_node);
 }
 
-/// Compute over that with contentions as they were measured.
+/// Compute over that with contentions as they were measured and the expected rate of the precision.
 double slowdown(const Setting& setting, const Size& size, const Latents& z) {
   const auto ratio = [&](const Contention& contention, Latent latent) {
     return contention.slowdown(size.crowding, z[latent]) / contention.slowdown(size.crowding);
   };
-  return 1 + size.product_share * (ratio(setting.product_contention, kProductContention) - 1) +
+  const double products =
+      ratio(setting.product_contention, kProductContention) * std::exp(size.product_log_sd * z[kPrecisionRatio]);
+  return 1 + size.product_share * (products - 1) +
          size.memory_share * (ratio(setting.memory_contention, kMemoryContention) - 1);
 }
 
@@ -79,7 +81,8 @@ std::string_view latent_name(Latent latent) {
                                                              "growth with work",          "noise of measurements",
                                                              "gradient traffic",          "fixed time a step",
                                                              "contention in a node",      "virtual stages",
-                                                             "contention of products",    "contention of memory"};
+                                                             "contention of products",    "contention of memory",
+                                                             "rate of another precision"};
   return kNames.at(latent);
 }
 

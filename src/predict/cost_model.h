@@ -30,6 +30,7 @@ enum Latent : size_t {
   kNumTableLatents,  ///< Those below are of recipes on machines whose contention was measured.
   kProductContention = kNumTableLatents,
   kMemoryContention,
+  kPrecisionRatio,  ///< Of sizes in another precision than what was measured.
   kNumLatents
 };
 using Latents = std::array<double, kNumLatents>;
@@ -109,8 +110,9 @@ struct Size {
   double crowding = 0;  ///< Others that compute beside a device, of all others of its node.
   /// Of compute: what contention of products, and of memory, makes slower. The rest knows none.
   double product_share = 0, memory_share = 0;
-  double bubble = 0;   ///< Idle time of the pipeline over its work.
-  double traffic = 1;  ///< Passes of gradient traffic, against the setting's.
+  double product_log_sd = 0;  ///< How badly the time of the products is known against that of the reference size.
+  double bubble = 0;          ///< Idle time of the pipeline over its work.
+  double traffic = 1;         ///< Passes of gradient traffic, against the setting's.
   /// All collectives of one pass of gradient traffic; empty: the setting's traffic and latency.
   std::vector<GradientCalls> gradient_calls{};
   std::optional<double> window_micro{};  ///< See Setting::window_micro, the default.

@@ -32,7 +32,7 @@ Interval interval_of(std::vector<double>& values) {
 std::vector<Learned> learned_of(const Setting& setting, std::span<const Draw> draws) {
   std::vector<Learned> learned;
   for (size_t latent = 0; latent < kNumLatents; ++latent) {
-    if ((latent == kContention && setting.contention == 0) ||
+    if (latent == kPrecisionRatio || (latent == kContention && setting.contention == 0) ||
         (latent == kVirtualStages && setting.are_virtual_stages_known) ||
         (latent == kProductContention && setting.product_contention.log_sd == 0) ||
         (latent == kMemoryContention && setting.memory_contention.log_sd == 0))

@@ -153,6 +153,15 @@ double precision_ratio(const PlannedStep& step, const PlannedStep& base, const M
          (peak_of(step, machine) * reached_share(step, machine));
 }
 
+/// How well that ratio is known, as the standard deviation of its logarithm; 0 for one precision. A precision of R
+/// times the peak makes products between 1 and R times as fast, with 90 % probability: kernels, shapes and clocks
+/// decide where. Even those of equal peaks differ by a few percent.
+double precision_log_sd(const PlannedStep& step, const PlannedStep& base, const Machine& machine) {
+  constexpr double kOfEqualPeaks = 0.03, kWidthOf90 = 2 * 1.645;  // standard deviations
+  if (products_in(step, machine) == products_in(base, machine)) return 0;
+  return std::hypot(kOfEqualPeaks, std::log(peak_of(step, machine) / peak_of(base, machine)) / kWidthOf90);
+}
+
 /// Work of `step` against `base`, whose compute takes `base_s`: products follow the FLOPs, passes over memory the
 /// bytes. Where the bytes alone would take longer than that, they take the most that leaves something to the products.
 void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, const Machine& machine, Size& size) {
@@ -178,6 +187,7 @@ void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, 
   size.compute_per_work = both * ranks_at_once(step, machine) / ranks_at_once(base, machine);
   size.memory_share = share * bytes / both;
   size.product_share = 1 - size.memory_share;
+  size.product_log_sd = precision_log_sd(step, base, machine);
 }
 
 /// The collectives of a step's gradient buckets as NCCL may run them: of sharded gradients a reduce-scatter and an
@@ -519,6 +529,12 @@ CurvePrediction predict_changed(const PlannedStep& base, const Calibration& cali
   for (size_t i = 0; i < changed.size(); ++i) take_work(changed[i], base, base_s, machine, model.sizes[i]);
   Calibration of_rates = calibration;
   of_rates.plateau.reset();  // of the command as it was: what limits it may be what is changed
+  if (const double log_sd = precision_log_sd(changed.front(), base, machine); log_sd > 0)
+    model.facts.push_back({"change of precision",
+                           fmt::format("products take {:.2f} of their time (x / {:.2f})",
+                                       precision_ratio(changed.front(), base, machine), std::exp(log_sd)),
+                           fmt::format("peaks of {} and {} and what is reached of them; not measured",
+                                       products_in(changed.front(), machine), products_in(base, machine))});
   CurvePrediction prediction = predict_calibrated(model, changed, of_rates);
   prediction.curve.rate_per_device /= model.sizes.front().work;
   return prediction;

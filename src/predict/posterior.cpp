@@ -60,17 +60,22 @@ class LatentNumbers {
  public:
   LatentNumbers(uint64_t seed, const std::string& use)
       : common_(core::stream_key(seed, use)), of_tables_(core::stream_key(seed, use + " of special latents")),
-        of_contention_(core::stream_key(seed, use + " of contention")) {}
+        of_contention_(core::stream_key(seed, use + " of contention")),
+        of_precision_(core::stream_key(seed, use + " of precision")) {}
   core::CounterRng& common() { return common_; }
   Latents latents() {
     Latents latents;
     for (size_t i = 0; i < latents.size(); ++i)
-      latents[i] = (i < kNumCommonLatents ? common_ : i < kNumTableLatents ? of_tables_ : of_contention_).normal();
+      latents[i] = (i < kNumCommonLatents  ? common_
+                    : i < kNumTableLatents ? of_tables_
+                    : i < kPrecisionRatio  ? of_contention_
+                                           : of_precision_)
+                       .normal();
     return latents;
   }
 
  private:
-  core::CounterRng common_, of_tables_, of_contention_;
+  core::CounterRng common_, of_tables_, of_contention_, of_precision_;
 };
 
 /// One step of elliptical slice sampling: the new state is a point of an ellipse through the old one and a draw from

@@ -211,6 +211,30 @@ TEST(PlanStep, AChangedCommandFollowsFromMeasuredSteps) {
   EXPECT_NEAR(twice.curve.rate_per_device * twice.targets[0].at.work, 0.5, 1e-9);
 }
 
+// What another precision gains of its peak is not known: the interval of a step in fp8 by steps in bf16 says so.
+TEST(PlanStep, AnotherPrecisionIsADoubt) {
+  const Machine machine = find_machine("dgx-h100");
+  const auto base = planned(nemotron(), machine, {16});
+  PlannedCommand in_fp8 = nemotron();
+  in_fp8.words.emplace_back("--fp8-format=hybrid");
+  const auto changed = planned(in_fp8, machine, {16, 64});
+  const auto same = predict_changed(base, {{16, 4.61}}, base, machine);
+  const auto other = predict_changed(base, {{16, 4.61}}, changed, machine);
+  const Interval &known = same.forecast.steps[0].step_s, &doubted = other.forecast.steps[0].step_s;
+  // Twice the peak: 90 % of the products within x / sqrt(2) of their median, and products are most of the step.
+  EXPECT_GT(doubted.relative_half_width(), 0.2);
+  EXPECT_LT(doubted.relative_half_width(), std::sqrt(2.0) - 1);
+  EXPECT_LT(known.relative_half_width(), 0.1);
+  EXPECT_EQ(same.targets[0].at.product_log_sd, 0);
+  EXPECT_NEAR(other.targets[0].at.product_log_sd, std::hypot(0.03, std::log(1979 / 989.0) / 3.29), 1e-6);
+  // Both sizes have the same doubt: how the step grows is known as well as before.
+  EXPECT_LT(other.forecast.steps[1].over_first.relative_half_width(), 0.1);
+  const auto fact = std::find_if(other.facts.begin(), other.facts.end(),
+                                 [](const KnownFact& one) { return one.name == "change of precision"; });
+  ASSERT_NE(fact, other.facts.end());
+  EXPECT_EQ(fact->value, "products take 0.67 of their time (x / 1.24)");
+}
+
 // Four ranks on two cores: each has half a core.
 TEST(PlanStep, RanksThatShareCoresTakeTurns) {
   const std::string text = "devices-per-node = 1\nnode-gbytes-per-s = 2\nmemory-gbytes = 12\npeak-fp32-tflops = 0.1\n";
