@@ -134,7 +134,8 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   const double efficiency = setting_.network_efficiency * std::exp(setting_.network_efficiency_sd /
                                                                    setting_.network_efficiency * z[kNetworkEfficiency]);
   const double delivered = kWireEfficiency * efficiency;  // of the wires' rate
-  const double reference_lengths = std::max(1.0, reference_step_s_ * setting_.clock_s / kLongStep);
+  const double growth_work = setting_.growth_work.value_or(work), growth_step_s = reference_step_s_ * growth_work;
+  const double growth_lengths = std::max(1.0, growth_step_s * setting_.clock_s / kLongStep);
   const double lengths = std::max(1.0, reference_step_s_ * setting_.clock_s * work / kLongStep);
   const double jitter =
       setting_.jitter_scale * kJitterMedian * std::exp(kJitterLogSd * z[kJitter]) / std::sqrt(lengths);
@@ -173,8 +174,8 @@ Terms CostModel::terms(const Latents& z, size_t index) const {
   terms.parts[kFixed] = (setting_.fixed_s.value_or(reference_step_s_ * kFixedMedian) -
                          setting_.update_s * (1 - 1 / at.size.update_ranks)) *
                         std::exp(kFixedLogSd * z[kFixedShare]);
-  terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * reference_step_s_ *
-                              std::pow(reference_lengths, per_work - 1) * std::pow(work, per_work) *
+  terms.parts[kUnexplained] = setting_.growth_per_doubling * std::exp(kGrowthLogSd * z[kGrowth]) * growth_step_s *
+                              std::pow(growth_lengths, per_work - 1) * std::pow(work / growth_work, per_work) *
                               growth(at.num_groups, shape);
   terms.parts[kUnexplained] += setting_.contention * std::exp(kContentionLogSd * z[kContention]) * reference_step_s_ *
                                std::pow(work, per_work) * at.node_share;

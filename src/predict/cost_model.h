@@ -74,8 +74,10 @@ struct Setting {
   double network_efficiency = 0.85, network_efficiency_sd = 0.12;
   double noise = 0.008;     ///< Prior median of the relative standard deviation of a measured step.
   double jitter_scale = 1;  ///< Jitter against that of a dedicated machine.
-  /// Prior median of what no term explains, as a share of a reference step of at most 2 s.
+  /// Prior median of what no term explains, as a share of a step of at most 2 s: of one with so much compute of a
+  /// device, against the reference size. Without it, where nothing is measured, each size's own step.
   double growth_per_doubling = 0.004;
+  std::optional<double> growth_work = 1.0;
   /// Prior median of what a full node loses beside one device alone that no traffic explains, as a share of the
   /// reference step: devices share memory, buses, power and the host. 0: the curve has no part of a node.
   double contention = 0;

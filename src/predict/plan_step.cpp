@@ -262,6 +262,14 @@ std::optional<int64_t> tokens_of(const core::OptionSet& set, const PlannedStep& 
   return config::resolve_gpt_shape(step.model).sequence;
 }
 
+/// What no term explains is a share of the last measured step; before one is measured of each step itself, so that no
+/// size depends on which others are asked for.
+Setting calibrated_setting(const PlannedModel& model, const Calibration& calibration) {
+  Setting setting = model.setting;
+  setting.growth_work = calibration.growth_work;
+  return setting;
+}
+
 double median_compute_s(const std::vector<Draw>& draws) {
   std::vector<double> values;
   for (const Draw& draw : draws) values.push_back(draw.compute_s);
@@ -456,8 +464,10 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
     points.push_back({model.sizes.at(static_cast<size_t>(found - steps.begin())), one.step_s});
     calibration.points.push_back({.measured = points.back(), .size = static_cast<double>(one.nodes)});
     calibration.largest_nodes = std::max(calibration.largest_nodes, points.back().size.nodes);
-    calibration.reference_s = one.step_s / points.back().size.compute();
+    calibration.growth_work = points.back().size.compute();
+    calibration.reference_s = one.step_s / *calibration.growth_work;
   }
+  const Setting setting = calibrated_setting(model, calibration);
   constexpr double kOtherUnit = 30;  // times: no prior is that far off
   if (!points.empty()) {
     const Measured& smallest = points.front();
@@ -468,7 +478,7 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
           smallest.step_s, expected_s));
   }
   calibration.draws =
-      points.empty() ? sample_prior(model.compute) : sample_posterior(model.setting, calibration.reference_s, points);
+      points.empty() ? sample_prior(model.compute) : sample_posterior(setting, calibration.reference_s, points);
   if (points.empty()) return calibration;
   calibration.plateau = plateau_of(points);
   for (std::string& text : contention_texts(model.setting, model.contention_source, calibration.draws))
@@ -476,7 +486,7 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
   std::vector<Size> known;
   for (const Measured& one : points) known.push_back(one.size);
   const Forecast fitted =
-      forecast(model.setting, calibration.reference_s, calibration.draws, known, calibration.largest_nodes);
+      forecast(setting, calibration.reference_s, calibration.draws, known, calibration.largest_nodes);
   const MeasuredCurve curve{.size_name = "nodes", .has_seconds = true};
   for (std::string& text : unfit_texts(curve, calibration.points, fitted)) calibration.notes.push_back(std::move(text));
   return calibration;
@@ -495,8 +505,8 @@ CurvePrediction predict_calibrated(const PlannedModel& model, const std::vector<
                       .clock_s = 1};
   if (!calibration.points.empty()) prediction.curve.notes = doubts_of(prediction.curve, calibration.points);
   prediction.curve.notes.insert(prediction.curve.notes.end(), calibration.notes.begin(), calibration.notes.end());
-  prediction.forecast = forecast(model.setting, calibration.reference_s, calibration.draws, model.sizes,
-                                 calibration.largest_nodes, calibration.plateau);
+  prediction.forecast = forecast(calibrated_setting(model, calibration), calibration.reference_s, calibration.draws,
+                                 model.sizes, calibration.largest_nodes, calibration.plateau);
   std::vector<double> sizes;
   for (size_t i = 0; i < steps.size(); ++i) {
     sizes.push_back(static_cast<double>(steps[i].nodes));

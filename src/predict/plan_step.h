@@ -92,6 +92,7 @@ struct MeasuredStep {
 struct Calibration {
   std::vector<CurvePoint> points{};
   double largest_nodes = 0, reference_s = 0;
+  std::optional<double> growth_work{};  ///< Of the Setting: that of the last measured step.
   std::vector<Draw> draws{};
   std::optional<Plateau> plateau{};
   std::vector<std::string> notes{};

@@ -149,6 +149,23 @@ TEST(PlanStep, AGatherIsOfTheSamplesThatADeviceHas) {
   EXPECT_LT(beside.forecast.steps.at(1).step_s.p50, beside.forecast.steps.at(0).step_s.p50 / 8);
 }
 
+// What no term explains is the same whichever other sizes are asked for, in strong scaling, too.
+TEST(PlanStep, UnexplainedSecondsDoNotDependOnTheSizesAskedFor) {
+  const PlannedCommand strong{.words = {"train", "clip", "--config", recipe("clip_vitb32_dgx.toml"),
+                                        "--global-batch-size=32768", "--batch-size=128"}};
+  const Machine machine = find_machine("dgx-h100");
+  const auto unexplained_s = [&](const std::vector<int64_t>& nodes, const std::vector<MeasuredStep>& measured) {
+    const auto steps = planned(strong, machine, nodes);
+    EXPECT_EQ(steps.size(), nodes.size());
+    return predict_steps(model_of(steps, machine), steps, measured).forecast.steps.back().parts_s[kUnexplained];
+  };
+  const double alone = unexplained_s({32}, {}), measured = unexplained_s({4, 32}, {{4, 0.5}});
+  EXPECT_GT(alone, 1e-4);
+  EXPECT_NEAR(unexplained_s({1, 32}, {}), alone, 1e-6 * alone);
+  EXPECT_NEAR(unexplained_s({1, 2, 8, 32}, {}), alone, 1e-6 * alone);
+  EXPECT_NEAR(unexplained_s({1, 4, 32}, {{4, 0.5}}), measured, 0.03 * measured);
+}
+
 TEST(PlanStep, GradientsTravelUnderTheLastMicroBatchOfTheirOwnSize) {
   const std::vector<std::string> words = {
       "train",       "gpt",    "--model=gpt3-1.3b", "--micro-batch-size=1", "--train-iters=50",
