@@ -47,15 +47,27 @@ std::string input_limit_text(const MeasuredCurve& curve, std::span<const double>
 }
 
 std::string input_doubt_text(const MeasuredCurve& curve, const std::vector<CurvePoint>& points) {
-  std::vector<std::string> limited;
-  for (const CurvePoint& point : points)
-    if (point.measured.size.input_s > 0 && point.measured.step_s <= kSame * point.measured.size.input_s)
-      limited.push_back(fmt::format("{:g}", point.size));
-  if (limited.empty()) return "";
-  return fmt::format(
-      "The steps that calibrate at {} {} took no longer than their input takes by the given rates: devices may compute "
-      "faster than they show, or the input is faster than was given.",
-      core::join(limited, ", "), curve.size_name);
+  std::vector<std::string> limited, shorter;
+  for (const CurvePoint& point : points) {
+    const std::string size = fmt::format("{:g}", point.size);
+    if (point.measured.is_input_bound())
+      limited.push_back(size);
+    else if (point.measured.step_s < point.measured.size.input_s)
+      shorter.push_back(size);
+  }
+  std::vector<std::string> texts;
+  if (!limited.empty())
+    texts.push_back(fmt::format("The steps at {} {} took as long as their input takes by the given rates. {}",
+                                core::join(limited, ", "), curve.size_name,
+                                limited.size() < points.size()
+                                    ? "They are left out of the calibration: devices waited."
+                                    : "Devices waited: what they compute has an upper bound, and no more is known."));
+  if (!shorter.empty())
+    texts.push_back(
+        fmt::format("The steps that calibrate at {} {} took no longer than their input takes by the given "
+                    "rates: the input was faster than was given.",
+                    core::join(shorter, ", "), curve.size_name));
+  return core::join(texts, " ");
 }
 
 }  // namespace lockstep::predict

@@ -18,7 +18,8 @@ std::string input_limit(const MeasuredCurve& curve, const PredictedStep& step);
 std::string input_limit_text(const MeasuredCurve& curve, std::span<const double> sizes,
                              std::span<const PredictedStep> steps);
 
-/// Names calibration points that were no faster than their input can be: they do not tell what a device computes.
+/// Names calibration points that were as long as their input takes, which tell no more than an upper bound of compute,
+/// and those that were shorter; "" where there are none.
 std::string input_doubt_text(const MeasuredCurve& curve, const std::vector<CurvePoint>& points);
 
 }  // namespace lockstep::predict

@@ -463,10 +463,16 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
           fmt::format("add {} to --nodes", one.nodes));
     points.push_back({model.sizes.at(static_cast<size_t>(found - steps.begin())), one.step_s});
     calibration.points.push_back({.measured = points.back(), .size = static_cast<double>(one.nodes)});
-    calibration.largest_nodes = std::max(calibration.largest_nodes, points.back().size.nodes);
-    calibration.growth_work = points.back().size.compute();
+  }
+  const std::vector<Measured> free = compute_bound(points);
+  for (const Measured& one : free) {
+    calibration.largest_nodes = std::max(calibration.largest_nodes, one.size.nodes);
+    calibration.growth_work = one.size.compute();
     calibration.reference_s = one.step_s / *calibration.growth_work;
   }
+  if (free.empty())
+    for (const Measured& one : points)
+      calibration.reference_s = std::min(calibration.reference_s, one.step_s / one.size.compute());
   const Setting setting = calibrated_setting(model, calibration);
   constexpr double kOtherUnit = 30;  // times: no prior is that far off
   if (!points.empty()) {
@@ -477,10 +483,11 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
           "A step of {:.3g} s was measured where plan and system expect {:.3g} s: --measured takes seconds.",
           smallest.step_s, expected_s));
   }
-  calibration.draws =
-      points.empty() ? sample_prior(model.compute) : sample_posterior(setting, calibration.reference_s, points);
+  calibration.draws = points.empty() ? sample_prior(model.compute)
+                      : free.empty() ? sample_prior_below(setting, calibration.reference_s, model.compute, points)
+                                     : sample_posterior(setting, calibration.reference_s, free);
   if (points.empty()) return calibration;
-  calibration.plateau = plateau_of(points);
+  calibration.plateau = plateau_of(free);
   for (std::string& text : contention_texts(model.setting, model.contention_source, calibration.draws))
     calibration.notes.push_back(std::move(text));
   std::vector<Size> known;

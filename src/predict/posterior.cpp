@@ -17,6 +17,12 @@ constexpr int kBurnIn = 500, kNumDraws = 3000;
 // Contention, fixed time and traffic explain the same few steps: the states move slowly where all are open.
 constexpr int kSlicesOfContention = 10;
 
+std::vector<Size> sizes_of(std::span<const Measured> measured) {
+  std::vector<Size> sizes;
+  for (const Measured& one : measured) sizes.push_back(one.size);
+  return sizes;
+}
+
 /// Likelihood of one state, with compute_s integrated out, and the normal law of compute_s given the rest.
 struct Fit {
   double log_likelihood = -std::numeric_limits<double>::infinity();
@@ -45,11 +51,6 @@ class Likelihood {
   }
 
  private:
-  static std::vector<Size> sizes_of(std::span<const Measured> measured) {
-    std::vector<Size> sizes;
-    for (const Measured& one : measured) sizes.push_back(one.size);
-    return sizes;
-  }
   std::span<const Measured> measured_;
   CostModel model_;
 };
@@ -110,6 +111,45 @@ std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed) {
     draw.compute_s = prior.median_s * std::exp(prior.log_sd * numbers.common().normal());
   }
   return draws;
+}
+
+std::vector<Draw> sample_prior_below(const Setting& setting, double reference_step_s, const ComputePrior& prior,
+                                     std::span<const Measured> bounds, uint64_t seed) {
+  constexpr int kMostTries = 50;
+  constexpr double kLeastShare = 0.01;  // of a bound, where all else takes longer than it
+  const CostModel model(setting, reference_step_s, sizes_of(bounds));
+  const auto most_compute_s = [&](const Latents& latents) {
+    double most_s = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < bounds.size(); ++i) {
+      const Terms terms = model.terms(latents, i);
+      most_s = std::min(most_s,
+                        std::max(kLeastShare * bounds[i].step_s, bounds[i].step_s - terms.constant()) / terms.scaled);
+    }
+    return most_s;
+  };
+  LatentNumbers numbers(seed, "predict prior");
+  std::vector<Draw> draws(kNumDraws);
+  for (Draw& draw : draws)
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      draw.latents = numbers.latents();
+      const double most_s = most_compute_s(draw.latents),
+                   compute_s = prior.median_s * std::exp(prior.log_sd * numbers.common().normal());
+      draw.compute_s = std::min(compute_s, most_s);
+      if (compute_s <= most_s) break;
+    }
+  return draws;
+}
+
+void take_as_upper_bounds(std::vector<Draw>& draws, uint64_t seed) {
+  core::CounterRng rng(core::stream_key(seed, "predict upper bound"));
+  for (Draw& draw : draws) draw.compute_s *= 1 - rng.uniform();
+}
+
+std::vector<Measured> compute_bound(std::span<const Measured> measured) {
+  std::vector<Measured> free;
+  for (const Measured& one : measured)
+    if (!one.is_input_bound()) free.push_back(one);
+  return free;
 }
 
 std::vector<Draw> sample_posterior(const Setting& setting, double reference_step_s, std::span<const Measured> measured,

@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,7 +12,14 @@ namespace lockstep::predict {
 struct Measured {
   Size size{};
   double step_s = 0;
+  /// Is it as long as its input takes? Then devices waited, and it is an upper bound of what they do. A step that is
+  /// clearly shorter had a faster input than was told.
+  bool is_input_bound() const { return size.input_s > 0 && std::fabs(step_s / size.input_s - 1) <= kSameAsInput; }
+  static constexpr double kSameAsInput = 0.02;
 };
+
+/// Those that tell what devices compute: not the steps at their input.
+std::vector<Measured> compute_bound(std::span<const Measured> measured);
 
 /// One state of the model that agrees with the measurements.
 struct Draw {
@@ -26,6 +34,13 @@ struct ComputePrior {
 
 /// Draws from the prior alone.
 std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed = 1);
+
+/// The same, of which no step at the sizes of `bounds` takes longer than there.
+std::vector<Draw> sample_prior_below(const Setting& setting, double reference_step_s, const ComputePrior& prior,
+                                     std::span<const Measured> bounds, uint64_t seed = 1);
+
+/// Draws that were made as if steps at their input were compute: of which any share may be compute.
+void take_as_upper_bounds(std::vector<Draw>& draws, uint64_t seed = 1);
 
 /// Draws from the distribution of the model's unknowns given measurements, at least one (elliptical slice sampling,
 /// Murray, Adams and MacKay 2010; compute_s, of which nothing is believed before, is drawn from its conditional normal

@@ -207,7 +207,8 @@ bool Validation::beats_rivals() const {
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,
                               const std::vector<Target>& targets) {
   CurvePrediction prediction{.curve = curve, .calibration = points_up_to(curve, largest), .targets = targets};
-  std::vector<Measured> measured = measured_of(prediction.calibration);
+  const std::vector<Measured> all = measured_of(prediction.calibration), free = compute_bound(all);
+  std::vector<Measured> measured = free.empty() ? all : free;
   correct_assumed_bubble(prediction, measured);
   // The prior speaks of shares of a step: of the largest measured one, from which it has to reach out.
   const double reference = measured.back().step_s, reference_work = measured.back().size.work;
@@ -224,13 +225,17 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
     wanted.push_back(target.at);
     take_reference(wanted.back());
   }
-  const std::vector<Draw> draws = sample_posterior(setting, reference, measured);
+  std::vector<Draw> draws = sample_posterior(setting, reference, measured);
+  if (free.empty()) take_as_upper_bounds(draws);
   for (std::string& note : layout_doubts(curve, prediction.calibration))
     prediction.curve.notes.push_back(std::move(note));
   const double calibrated_nodes = measured.back().size.nodes;
   prediction.forecast = forecast(setting, reference, draws, wanted, calibrated_nodes, plateau_of(measured));
   std::vector<Size> known;
-  for (const Measured& one : measured) known.push_back(one.size);
+  for (const CurvePoint& point : prediction.calibration) {
+    known.push_back(point.measured.size);
+    take_reference(known.back());
+  }
   const Forecast fitted = forecast(setting, reference, draws, known, calibrated_nodes);
   for (std::string& note : doubts_of(curve, prediction.calibration)) prediction.curve.notes.push_back(std::move(note));
   for (std::string& note : unfit_texts(curve, prediction.calibration, fitted))

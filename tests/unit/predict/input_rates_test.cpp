@@ -73,6 +73,28 @@ TEST(InputRates, ALoaderSlowerThanComputeIsTheStep) {
   EXPECT_EQ(no_input.columns.size() + 1, parts.columns.size());
 }
 
+// A step as long as its input says no more of compute than that it is shorter.
+TEST(InputRates, AStepAtItsInputIsNoComputeTime) {
+  const InputRates slow{.node_samples_per_s = 640 / 0.8};
+  const CurvePrediction waited = predict_clip(slow, {{1, 0.803}, {2, 0.798}}), prior = predict_clip(slow);
+  // The prior holds where it is below the bound.
+  EXPECT_NEAR(waited.forecast.steps[0].parts_s[kCompute], prior.forecast.steps[0].parts_s[kCompute],
+              0.2 * prior.forecast.steps[0].parts_s[kCompute]);
+  EXPECT_LT(waited.forecast.steps[0].parts_s[kCompute], 0.7);
+  EXPECT_NEAR(waited.forecast.steps[0].step_s.p50, 0.8, 0.02);
+  EXPECT_NE(core::join(waited.curve.notes, " ").find("what they compute has an upper bound, and no more is known"),
+            std::string::npos);
+  const CurvePrediction tight = predict_clip({.node_samples_per_s = 640 / 0.2}, {{1, 0.2}});
+  EXPECT_LT(tight.forecast.steps[0].parts_s[kCompute], 0.2) << "far below the prior";
+
+  // One node computes, 16 wait for the storage: they are left out, and the fit is that of one node alone.
+  const InputRates shared{.storage_samples_per_s = 10240 / 0.75};
+  const CurvePrediction both = predict_clip(shared, {{1, 0.4}, {16, 0.75}}), one = predict_clip(shared, {{1, 0.4}});
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(both.forecast.steps[i].step_s.p50, one.forecast.steps[i].step_s.p50);
+  EXPECT_NE(core::join(both.curve.notes, " ").find("The steps at 16 nodes took as long as their input takes"),
+            std::string::npos);
+}
+
 // 16 nodes need 10240 samples a step, 64 nodes 40960, of one storage.
 TEST(InputRates, StorageThatAllNodesShareLimitsTheLargeSizes) {
   const CurvePrediction free = predict_clip({}, {{1, 0.4}});
@@ -176,6 +198,22 @@ TEST(InputRates, RecordedWaitsAreShownAndCarried) {
   ASSERT_TRUE(strong.is_strong);
   const CurvePrediction halved = predict_curve(strong, {}, sizes_of(strong, {8}));
   EXPECT_NEAR(halved.forecast.steps[0].parts_s[kInput], 0.060 / 8, 0.0005) << "an eighth of the samples a device";
+}
+
+TEST(InputRates, ARowAtItsInputIsNoComputeTime) {
+  MeasuredCurve curve = recorded_curve(400, 0);  // 401, 402 and 404 ms
+  const CurvePrediction free = predict_curve(curve, {}, sizes_of(curve, {8}));
+  take_input({.storage_samples_per_s = 4 * 256 / 0.404}, curve);
+  const CurvePrediction last_waits = predict_curve(curve, {}, sizes_of(curve, {4}));
+  MeasuredCurve first_two = curve;
+  first_two.points.pop_back();
+  EXPECT_EQ(last_waits.forecast.steps[0].step_s.p50,
+            predict_curve(first_two, {}, sizes_of(curve, {4})).forecast.steps[0].step_s.p50);
+  MeasuredCurve all_wait = recorded_curve(400, 0);
+  take_input({.node_samples_per_s = 256 / 0.402}, all_wait);
+  const CurvePrediction bound = predict_curve(all_wait, {}, sizes_of(all_wait, {8}));
+  EXPECT_LT(bound.forecast.steps[0].parts_s[kCompute], 0.7 * free.forecast.steps[0].parts_s[kCompute]);
+  EXPECT_NEAR(bound.forecast.steps[0].step_s.p50, 0.402, 0.01);
 }
 
 TEST(InputRates, RatesLimitCurvesOfRunsToo) {
