@@ -10,6 +10,7 @@
 #include "core/strings.h"
 #include "predict/input_rates.h"
 #include "predict/machine_notes.h"
+#include "stats/statistics.h"
 #include "tasks/tasks.h"
 
 namespace lockstep::predict {
@@ -50,7 +51,9 @@ class LayoutJudge {
     as_given_ = {.plan = *given,
                  .step_s = predict_calibrated(model, request.steps, calibration_).forecast.steps.at(index).step_s.p50};
     finish(as_given_);
-    scale_ = as_given_.step_s / step_alone_s(*given);
+    const Alone alone = step_alone(*given);
+    scale_ = as_given_.step_s / alone.median_s;
+    given_drawn_s_ = alone.drawn_s;
   }
 
   const Advice& as_given() const { return as_given_; }
@@ -61,24 +64,50 @@ class LayoutJudge {
     all.insert(all.end(), flags.begin(), flags.end());
     Advice advice{.flags = flags, .plan = plan_one(std::move(all), request_.nodes, machine_.devices_per_node)};
     finish(advice);
-    if (advice.fits) advice.step_s = scale_ * step_alone_s(advice.plan);
+    if (!advice.fits) return advice;
+    const Alone alone = step_alone(advice.plan);
+    advice.step_s = scale_ * alone.median_s;
     finish(advice);
+    take_gains(alone.drawn_s, advice);
     return advice;
   }
 
  private:
-  /// Median step of a plan whose command is planned at no other size.
-  double step_alone_s(const PlannedStep& plan) const {
+  /// The step of a plan whose command is planned at no other size.
+  struct Alone {
+    double median_s = 0;
+    std::vector<double> drawn_s{};
+  };
+
+  Alone step_alone(const PlannedStep& plan) const {
     const std::vector<PlannedStep> one = {plan};
-    const auto median_s = [](const CurvePrediction& prediction) {
-      return prediction.forecast.steps.front().step_s.p50;
+    const auto alone_by = [&](const PlannedModel& model, const Calibration& calibration) {
+      constexpr size_t kDrawsOfGains = 1000;
+      return Alone{predict_calibrated(model, one, calibration).forecast.steps.front().step_s.p50,
+                   drawn_steps(model, calibration, kDrawsOfGains)};
     };
-    if (!request_.measured.empty())
-      return median_s(predict_changed(request_.steps.front(), calibration_, one, machine_));
-    const PlannedModel model = model_of(one, machine_);
+    if (!request_.measured.empty()) {
+      Calibration of_rates = calibration_;
+      of_rates.plateau.reset();  // of the command as given: what limits it may be what the layout changes
+      return alone_by(changed_model(request_.steps.front(), calibration_, one, machine_), of_rates);
+    }
+    PlannedModel model = model_of(one, machine_);
+    model.sizes.front().product_log_sd = precision_log_sd(plan, as_given_.plan, machine_);
     Calibration prior{.reference_s = model.compute.median_s, .draws = calibration_.draws};
     for (Draw& draw : prior.draws) draw.compute_s *= model.compute.median_s / calibration_.reference_s;
-    return median_s(predict_calibrated(model, one, prior));
+    return alone_by(model, prior);
+  }
+
+  /// How much faster than as given: by the same draws of what both have in common.
+  void take_gains(const std::vector<double>& drawn_s, Advice& advice) const {
+    std::vector<double> gains_pct;
+    const double times =
+        static_cast<double>(advice.plan.global_batch) / static_cast<double>(as_given_.plan.global_batch);
+    for (size_t i = 0; i < drawn_s.size(); ++i)
+      gains_pct.push_back(100 * (times * given_drawn_s_.at(i) / drawn_s[i] - 1));
+    std::sort(gains_pct.begin(), gains_pct.end());
+    advice.least_gain_pct = stats::percentile_of_sorted(gains_pct, 5);
+    advice.most_gain_pct = stats::percentile_of_sorted(gains_pct, 95);
   }
 
   void finish(Advice& advice) const {
@@ -90,6 +119,7 @@ class LayoutJudge {
   const Machine& machine_;
   Calibration calibration_{};
   Advice as_given_{};
+  std::vector<double> given_drawn_s_{};
   double scale_ = 1;  ///< What the plans of other sizes add to the step of one alone.
 };
 
@@ -231,14 +261,20 @@ draw::Table advice_table(const AdviceList& list, const Machine& machine) {
   draw::Table table{
       .id = "advice",
       .title = fmt::format("Fastest layouts of {} ranks on {}", list.as_given.plan.num_ranks, machine.name)};
-  table.columns = {{"step (s)", "step_s"}, {"gain (%)", "gain_pct"}, {"GiB", "memory_gib"}, {"flags", "flags", true}};
+  table.columns = {{"step (s)", "step_s"},
+                   {"gain (%)", "gain_pct"},
+                   {"90 % interval", "gain_interval90", true},
+                   {"GiB", "memory_gib"},
+                   {"flags", "flags", true}};
   const auto add = [&](const Advice& one) {
     const double gain = 100 * (one.samples_per_s / list.as_given.samples_per_s - 1);
-    table.rows.push_back({{.text = fmt::format("{:.4g}", one.step_s), .value = one.step_s},
-                          {.text = fmt::format("{:+.1f}", gain), .value = gain},
-                          {.text = fmt::format("{:.1f}{}", one.plan.memory_bytes / kGiB, one.fits ? "" : " too much"),
-                           .value = one.plan.memory_bytes / kGiB},
-                          {.text = layout_text(one)}});
+    table.rows.push_back(
+        {{.text = fmt::format("{:.4g}", one.step_s), .value = one.step_s},
+         {.text = fmt::format("{:+.1f}", gain), .value = gain},
+         {.text = one.least_gain_pct ? fmt::format("{:+.1f} to {:+.1f}", *one.least_gain_pct, *one.most_gain_pct) : ""},
+         {.text = fmt::format("{:.1f}{}", one.plan.memory_bytes / kGiB, one.fits ? "" : " too much"),
+          .value = one.plan.memory_bytes / kGiB},
+         {.text = layout_text(one)}});
   };
   add(list.as_given);
   const Advice* given = given_among(list);
@@ -254,6 +290,10 @@ draw::Table advice_table(const AdviceList& list, const Machine& machine) {
       list.as_given.plan.global_batch, list.num_refused, list.num_too_large, list.ranked.size(),
       list.measured.empty() ? "Steps are medians of the priors, which are far wider than small gains."
                             : "Steps are medians by what was measured of the command as given."));
+  if (!list.ranked.empty())
+    table.notes.emplace_back(
+        "The interval of a gain holds what the model knows not to know; how well kernels suit the shapes of a layout "
+        "is not in it.");
   const KnownFact input = input_fact(machine.input, "assumed free; --input-samples-per-s N tells it");
   table.notes.push_back(fmt::format("Input: {} ({}).", input.value, input.source));
   if (list.ranked.empty() && list.num_tried > 0) table.notes.push_back(remedy_text(list, machine));
@@ -303,11 +343,13 @@ draw::Table batch_table(const AdviceList& list, const Machine& machine) {
 
 core::Json advice_json(const AdviceList& list) {
   const auto one_json = [](const Advice& one) {
-    return core::Json{{"flags", one.flags},
+    core::Json row = {{"flags", one.flags},
                       {"step_s", one.step_s},
                       {"samples_per_s", one.samples_per_s},
                       {"memory_bytes", one.plan.memory_bytes},
                       {"fits", one.fits}};
+    if (one.least_gain_pct) row["gain_pct"] = {{"p5", *one.least_gain_pct}, {"p95", *one.most_gain_pct}};
+    return row;
   };
   core::Json json = {{"as_given", one_json(list.as_given)},
                      {"num_tried", list.num_tried},

@@ -94,4 +94,15 @@ Forecast forecast(const Setting& setting, double reference_step_s, std::span<con
   return forecast;
 }
 
+std::vector<double> drawn_steps(const Setting& setting, double reference_step_s, std::span<const Draw> draws,
+                                const Size& size) {
+  const CostModel model(setting, reference_step_s, std::span(&size, 1));
+  std::vector<double> steps_s;
+  for (const Draw& draw : draws) {
+    const Terms terms = model.terms(draw.latents, 0);
+    steps_s.push_back(std::max(terms.scaled * draw.compute_s + terms.constant(), size.input_s));
+  }
+  return steps_s;
+}
+
 }  // namespace lockstep::predict

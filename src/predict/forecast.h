@@ -46,4 +46,9 @@ Forecast forecast(const Setting& setting, double reference_step_s, std::span<con
                   std::span<const Size> sizes, double calibrated_nodes,
                   const std::optional<Plateau>& plateau = std::nullopt, uint64_t seed = 1);
 
+/// The step at one size by each of the draws, without noise of a measurement: ratios of two settings' are of what they
+/// do not have in common.
+std::vector<double> drawn_steps(const Setting& setting, double reference_step_s, std::span<const Draw> draws,
+                                const Size& size);
+
 }  // namespace lockstep::predict

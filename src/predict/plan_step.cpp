@@ -153,15 +153,6 @@ double precision_ratio(const PlannedStep& step, const PlannedStep& base, const M
          (peak_of(step, machine) * reached_share(step, machine));
 }
 
-/// How well that ratio is known, as the standard deviation of its logarithm; 0 for one precision. A precision of R
-/// times the peak makes products between 1 and R times as fast, with 90 % probability: kernels, shapes and clocks
-/// decide where. Even those of equal peaks differ by a few percent.
-double precision_log_sd(const PlannedStep& step, const PlannedStep& base, const Machine& machine) {
-  constexpr double kOfEqualPeaks = 0.03, kWidthOf90 = 2 * 1.645;  // standard deviations
-  if (products_in(step, machine) == products_in(base, machine)) return 0;
-  return std::hypot(kOfEqualPeaks, std::log(peak_of(step, machine) / peak_of(base, machine)) / kWidthOf90);
-}
-
 /// Work of `step` against `base`, whose compute takes `base_s`: products follow the FLOPs, passes over memory the
 /// bytes. Where the bytes alone would take longer than that, they take the most that leaves something to the products.
 void take_work(const PlannedStep& step, const PlannedStep& base, double base_s, const Machine& machine, Size& size) {
@@ -276,6 +267,15 @@ double median_compute_s(const std::vector<Draw>& draws) {
   return stats::median(values);
 }
 }  // namespace
+
+/// How well that ratio is known, as the standard deviation of its logarithm; 0 for one precision. A precision of R
+/// times the peak makes products between 1 and R times as fast, with 90 % probability: kernels, shapes and clocks
+/// decide where. Even those of equal peaks differ by a few percent.
+double precision_log_sd(const PlannedStep& step, const PlannedStep& base, const Machine& machine) {
+  constexpr double kOfEqualPeaks = 0.03, kWidthOf90 = 2 * 1.645;  // standard deviations
+  if (products_in(step, machine) == products_in(base, machine)) return 0;
+  return std::hypot(kOfEqualPeaks, std::log(peak_of(step, machine) / peak_of(base, machine)) / kWidthOf90);
+}
 
 PlannedStep planned_step(const std::string& task, const tasks::DryRunPage& page, int64_t nodes, int64_t num_ranks) {
   const core::Json facts = facts_json(page);
@@ -539,11 +539,23 @@ CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std:
   return predict_changed(base.front(), calibrate(model_of(base, machine), base, measured), changed, machine);
 }
 
-CurvePrediction predict_changed(const PlannedStep& base, const Calibration& calibration,
-                                const std::vector<PlannedStep>& changed, const Machine& machine) {
+PlannedModel changed_model(const PlannedStep& base, const Calibration& calibration,
+                           const std::vector<PlannedStep>& changed, const Machine& machine) {
   PlannedModel model = model_of(changed, machine);
   const double base_s = median_compute_s(calibration.draws);
   for (size_t i = 0; i < changed.size(); ++i) take_work(changed[i], base, base_s, machine, model.sizes[i]);
+  return model;
+}
+
+std::vector<double> drawn_steps(const PlannedModel& model, const Calibration& calibration, size_t num_draws) {
+  const std::span<const Draw> draws = calibration.draws;
+  return drawn_steps(calibrated_setting(model, calibration), calibration.reference_s,
+                     draws.first(std::min(num_draws, draws.size())), model.sizes.front());
+}
+
+CurvePrediction predict_changed(const PlannedStep& base, const Calibration& calibration,
+                                const std::vector<PlannedStep>& changed, const Machine& machine) {
+  PlannedModel model = changed_model(base, calibration, changed, machine);
   Calibration of_rates = calibration;
   of_rates.plateau.reset();  // of the command as it was: what limits it may be what is changed
   if (const double log_sd = precision_log_sd(changed.front(), base, machine); log_sd > 0)

@@ -116,6 +116,17 @@ CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std:
 CurvePrediction predict_changed(const PlannedStep& base, const Calibration& calibration,
                                 const std::vector<PlannedStep>& changed, const Machine& machine);
 
+/// How well the time of products in the precision of `step` is known against those in that of `base`, as a standard
+/// deviation of its logarithm; 0 for one precision.
+double precision_log_sd(const PlannedStep& step, const PlannedStep& base, const Machine& machine);
+
+/// The view of changed steps from a calibration on `base`: what predict_changed predicts.
+PlannedModel changed_model(const PlannedStep& base, const Calibration& calibration,
+                           const std::vector<PlannedStep>& changed, const Machine& machine);
+
+/// The first of a model's steps by the first draws of a calibration, at most so many (forecast.h).
+std::vector<double> drawn_steps(const PlannedModel& model, const Calibration& calibration, size_t num_draws);
+
 /// Memory of the fullest rank at each size, and whether it fits the machine.
 draw::Table memory_table(const std::vector<PlannedStep>& steps, const Machine& machine);
 core::Json memory_json(const std::vector<PlannedStep>& steps, const Machine& machine);

@@ -70,6 +70,34 @@ TEST(Advise, TheLargerBatchWinsWhereFixedTimeDominates) {
   }
 }
 
+// A gain has an interval of its own, by draws that both layouts share: what they have in common is not in it.
+TEST(Advise, GainsHaveIntervals) {
+  const Machine machine = find_machine("leonardo");
+  for (const std::vector<MeasuredStep>& measured : {std::vector<MeasuredStep>{}, {{2, 0.06}}}) {
+    const AdviceList list = with_batches(small_steps(32), machine, 2, measured);
+    ASSERT_GT(list.ranked.size(), 2u);
+    double widest = 0;
+    for (const Advice& one : list.ranked) {
+      ASSERT_TRUE(one.least_gain_pct && one.most_gain_pct);
+      const double gain_pct = 100 * (one.samples_per_s / list.as_given.samples_per_s - 1);
+      EXPECT_LE(*one.least_gain_pct, gain_pct + 2);
+      EXPECT_GE(*one.most_gain_pct, gain_pct - 2);
+      widest = std::max(widest, *one.most_gain_pct - *one.least_gain_pct);
+      if (one.plan == list.as_given.plan) {
+        EXPECT_NEAR(*one.least_gain_pct, 0, 1e-9);
+        EXPECT_NEAR(*one.most_gain_pct, 0, 1e-9);
+      }
+    }
+    EXPECT_GT(widest, 1) << "micro-batches and precisions are not known that well";
+    const draw::Table table = advice_table(list, machine);
+    EXPECT_EQ(table.columns.at(2).title, "90 % interval");
+    EXPECT_EQ(table.rows.at(0).at(2).text, "");
+    EXPECT_NE(table.rows.at(1).at(2).text.find(" to "), std::string::npos);
+    EXPECT_TRUE(advice_json(list).at("ranked").at(0).at("gain_pct").contains("p95"));
+    EXPECT_FALSE(advice_json(list).at("as_given").contains("gain_pct"));
+  }
+}
+
 // The flags of a batch are all that it takes to run it, and its step is that of a search with the batch as given.
 TEST(Advise, ABatchIsTheBestOfAllItsLayouts) {
   const Machine machine = find_machine("leonardo");
