@@ -93,8 +93,9 @@ def data_parallel(rng, is_strong, input_bound=False, island=False, contrastive=F
         exposed = play_buckets(num_buckets, one, 0.6 * compute)
         gather = 0.0
         if contrastive:
-            features = local * devices * 1024 * 2 * 4
-            gather = 2 * machine.gather_s(features, devices, nodes) + 16e-9 * local * local * devices / 100
+            mine = local * work
+            features = mine * devices * 1024 * 2 * 4
+            gather = 2 * machine.gather_s(features, devices, nodes) + 16e-9 * mine * mine * devices / 100
         total = compute * (1 + machine.skew(devices)) + exposed + gather + fixed_s
         return max(total, compute_s * nodes / read_limit)
 
@@ -144,6 +145,70 @@ def pipelined(rng, is_strong):
     step.layout = f"TP={tp} PP={pp} VP={virtual} MBS=1"
     step.replica = tp * pp
     return machine, f"GPT {billions}B", local, step, is_strong
+
+
+def strong_gpt(rng):
+    """A language model at one global batch: fewer micro-batches for each data rank as nodes are added."""
+    machine = Machine(rng)
+    billions, tp = rng.choice([(0.125, 1), (0.35, 1), (1.3, 1), (2.7, 2), (6.7, 4), (13, 8)])
+    tp = min(tp, machine.devices_per_node)
+    layers, hidden = {0.125: (12, 768), 0.35: (24, 1024), 1.3: (24, 2048), 2.7: (32, 2560), 6.7: (32, 4096),
+                      13: (40, 5120)}[billions]
+    parameters, length, micro = billions * 1e9, rng.choice([1024, 2048]), rng.choice([1, 2, 4])
+    first_micros = rng.choice([64, 128, 256])  # of a data rank at the smallest size
+    local = first_micros * micro / tp
+    peak = rng.choice([312e12, 989e12])
+    micro_s = 6 * parameters * length * micro / tp / (rng.uniform(0.3, 0.55) * peak) + layers * rng.uniform(1e-4, 4e-4)
+    tensor_s = 0.0
+    if tp > 1:
+        message = length * micro * hidden * 2
+        tensor_s = 4 * layers * (2 * (tp - 1) / tp * message / machine.link_bytes_per_s + 15e-6)
+    is_sharded = rng.random() < 0.5
+    gradient_bytes = parameters / tp * rng.choice([2, 4])
+    num_buckets = max(1, round(gradient_bytes / rng.choice([26e6, 160e6])))
+    overlaps = rng.random() < 0.7
+
+    def step(nodes, devices, work):
+        data_ranks = devices // tp
+        num_micro = max(1, round(first_micros * work))
+        run = num_micro * (micro_s + tensor_s) * (1 + machine.skew(devices))
+        one = machine.all_reduce_s(gradient_bytes / num_buckets, data_ranks, nodes, 1 / tp)
+        update = 24 * parameters / tp / 2e12
+        gathered = 0.0
+        if is_sharded:
+            one = machine.gather_s(gradient_bytes / num_buckets, data_ranks, nodes, 1 / tp)
+            gathered = machine.gather_s(2 * parameters / tp, data_ranks, nodes, 1 / tp)
+            update /= data_ranks
+        window = 0.6 * micro_s if overlaps else 0.0
+        return run + play_buckets(num_buckets, one, window) + gathered + update + 0.015
+
+    step.layout = f"TP={tp} MBS={micro}, {'ZeRO-1, ' if is_sharded else ''}sequence length {length}"
+    step.replica = tp
+    return machine, f"GPT {billions:g}B", local, step, True
+
+
+def strong_classifier(rng):
+    """An image classifier at one global batch: kernels of a few images, and loaders that may be too slow."""
+    machine = Machine(rng)
+    name, parameters, forward_flops, reached = rng.choice(
+        [("ResNet-50", 25.6e6, 4.1e9, 0.15), ("ResNet-152", 60.2e6, 11.5e9, 0.18), ("ViT-B/16", 86.6e6, 17.6e9, 0.35),
+         ("ViT-L/16", 304e6, 61.6e9, 0.4)])
+    local = rng.choice([64, 128, 256])
+    per_image = 6 * forward_flops / (reached * rng.uniform(0.6, 1.4) * rng.choice([125e12, 312e12]))
+    half_speed = rng.uniform(1, 16)  # images at which kernels reach half of their rate
+    launch_s = rng.uniform(0.002, 0.015)
+    gradient_bytes = parameters * rng.choice([2, 4])
+    num_buckets = max(1, round(gradient_bytes / 26e6))
+    reads_per_node = rng.choice([math.inf, math.inf, rng.uniform(0.8, 2)])  # against what devices ask for at first
+
+    def step(nodes, devices, work):
+        images = local * work
+        compute = max(launch_s, per_image * (images + half_speed)) * (1 + machine.skew(devices))
+        one = machine.all_reduce_s(gradient_bytes / num_buckets, devices, nodes)
+        total = compute + play_buckets(num_buckets, one, 0.6 * compute) + 24 * parameters / 1.5e12 + 0.002
+        return max(total, per_image * (local + half_speed) * work / reads_per_node)
+
+    return machine, name, local, step, True
 
 
 def experts(rng):
@@ -220,7 +285,10 @@ def in_node(rng):
 FAMILIES = {
     "weak data parallel": lambda rng: data_parallel(rng, False),
     "contrastive": lambda rng: data_parallel(rng, False, contrastive=True),
+    "contrastive strong": lambda rng: data_parallel(rng, True, contrastive=True),
     "strong data parallel": lambda rng: data_parallel(rng, True),
+    "GPT strong": strong_gpt,
+    "classifier strong": strong_classifier,
     "sharded weak": lambda rng: sharded(rng, False),
     "sharded strong": lambda rng: sharded(rng, True),
     "pipeline weak": lambda rng: pipelined(rng, False),
