@@ -1,9 +1,11 @@
 // Parsers of what describes machines, commands and their surroundings: tables, sweeps, command lines, answers of S3.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "commands/commands.h"
 #include "core/error.h"
@@ -15,7 +17,9 @@
 #include "hw/hostlist.h"
 #include "predict/describe_machine.h"
 #include "predict/machine_file.h"
+#include "predict/plan_step.h"
 #include "predict/table_curves.h"
+#include "predict/validation.h"
 #include "published/recompute.h"
 #include "remote/account.h"
 #include "remote/s3_xml.h"
@@ -35,11 +39,70 @@ void read_csv(Bytes bytes) {
   published::check_published(folder.write("table.csv", bytes));
 }
 
-void read_machine(Bytes bytes) { predict::parse_machine(text_of(bytes), "machine.toml"); }
+constexpr predict::Sampling kFewDraws{.num_burn_in = 20, .num_draws = 50};
+
+/// Every number of a prediction is finite, no time is negative, and quantiles are in their order.
+void check_forecast(const predict::Forecast& forecast) {
+  for (const predict::PredictedStep& step : forecast.steps) {
+    for (const predict::Interval& one : {step.step_s, step.over_first})
+      LOCKSTEP_CHECK(one.p5 > 0 && one.p5 <= one.p25 && one.p25 <= one.p50 && one.p50 <= one.p75 &&
+                         one.p75 <= one.p95 && std::isfinite(one.p95),
+                     "quantiles at {} nodes: {} {} {} {} {}", step.size.nodes, one.p5, one.p25, one.p50, one.p75,
+                     one.p95);
+    for (size_t part = 0; part < predict::kNumParts; ++part)
+      LOCKSTEP_CHECK(std::isfinite(step.parts_s[part]) && step.parts_s[part] >= 0, "{} at {} nodes: {}",
+                     predict::part_name(static_cast<predict::Part>(part)), step.size.nodes, step.parts_s[part]);
+  }
+}
+
+/// A step of a model of a billion parameters in a precision that the machine has.
+predict::PlannedStep planned_step(const predict::Machine& machine, int64_t nodes, int64_t tp, int64_t pp) {
+  predict::PlannedStep step{.nodes = nodes,
+                            .num_ranks = nodes * machine.devices_per_node,
+                            .task = "gpt",
+                            .model = "gpt3-1.3b",
+                            .precision = "fp32",
+                            .allows_tf32 = true,
+                            .flops_per_rank = 1e14,
+                            .moved_bytes = 1e11,
+                            .repeated_bytes = 1e9,
+                            .global_batch = 4 * nodes * machine.devices_per_node,
+                            .num_micro = 4,
+                            .tp = tp,
+                            .pp = pp,
+                            .dp = std::max<int64_t>(1, nodes * machine.devices_per_node / (tp * pp)),
+                            .bubble = pp > 1 ? 0.1 : 0,
+                            .parameters_per_rank = 1.3e9 / static_cast<double>(tp * pp),
+                            .gradient_bucket_bytes = std::vector<double>(50, 1e8),
+                            .tensor_bytes = tp > 1 ? 1e9 : 0,
+                            .num_tensor_calls = tp > 1 ? 96 : 0,
+                            .pipe_message_bytes = pp > 1 ? 1e7 : 0};
+  for (const char* precision : {"bf16", "fp16"})
+    if (const auto type = hw::compute_type_of_precision(precision); type && machine.peak_tflops(*type))
+      step.precision = precision;
+  return step;
+}
+
+void read_machine(Bytes bytes) {
+  const predict::Machine machine = predict::parse_machine(text_of(bytes), "machine.toml");
+  for (const int64_t tp : {1, 2}) {
+    std::vector<predict::PlannedStep> steps;
+    for (const int64_t nodes : {2, 64}) steps.push_back(planned_step(machine, nodes, tp, tp));
+    check_forecast(predict::predict_steps(predict::model_of(steps, machine), steps, {}, kFewDraws).forecast);
+  }
+}
 
 void read_scaling(Bytes bytes) {
   static const MemoryFolder folder;
-  predict::read_table_curves(folder.write("table.csv", bytes));
+  constexpr size_t kMostCurves = 3;
+  std::vector<predict::MeasuredCurve> curves = predict::read_table_curves(folder.write("table.csv", bytes));
+  if (curves.size() > kMostCurves) curves.resize(kMostCurves);
+  for (const predict::MeasuredCurve& curve : curves) {
+    std::vector<predict::Target> targets;
+    for (const double size : {curve.points.front().size, 2 * curve.points.back().size, 64 * curve.points.back().size})
+      targets.push_back({size, predict::size_of(curve, size)});
+    check_forecast(predict::predict_curve(curve, {}, targets, kFewDraws).forecast);
+  }
 }
 
 void read_bench_document(Bytes bytes) {

@@ -42,8 +42,9 @@ core::OptionSet declare_keys(MachineKeys& keys) {
   add_count("devices-at-a-time", keys.devices_at_a_time, 1e6);
   add_count("num-nics", keys.num_nics, 64);
   add_count("group-nodes", keys.group_nodes, 1e6);
+  constexpr double kLeast = 1e-6;  // of any unit here; seconds of a step stay numbers
   const auto add = [&](const char* name, std::optional<double>& field, const char* unit, double most) {
-    set.add(name, &field, {.help = "A rate or size.", .unit = unit, .min = 0, .max = most, .is_min_excluded = true});
+    set.add(name, &field, {.help = "A rate or size.", .unit = unit, .min = kLeast, .max = most});
   };
   add("nic-gbits-per-s", keys.nic_gbits_per_s, "Gbit/s of one NIC and direction", 10000);
   add("node-gbytes-per-s", keys.node_gbytes_per_s, "GB/s of a node and direction", 10000);

@@ -451,7 +451,7 @@ PlannedModel model_of(const std::vector<PlannedStep>& steps, const Machine& mach
 }
 
 Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>& steps,
-                      const std::vector<MeasuredStep>& measured) {
+                      const std::vector<MeasuredStep>& measured, const Sampling& sampling) {
   Calibration calibration{.reference_s = model.compute.median_s};
   std::vector<Measured> points;
   for (const MeasuredStep& one : measured) {
@@ -483,9 +483,10 @@ Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>&
           "A step of {:.3g} s was measured where plan and system expect {:.3g} s: --measured takes seconds.",
           smallest.step_s, expected_s));
   }
-  calibration.draws = points.empty() ? sample_prior(model.compute)
-                      : free.empty() ? sample_prior_below(setting, calibration.reference_s, model.compute, points)
-                                     : sample_posterior(setting, calibration.reference_s, free);
+  calibration.draws = points.empty() ? sample_prior(model.compute, sampling)
+                      : free.empty()
+                          ? sample_prior_below(setting, calibration.reference_s, model.compute, points, sampling)
+                          : sample_posterior(setting, calibration.reference_s, free, sampling);
   if (points.empty()) return calibration;
   calibration.plateau = plateau_of(free);
   for (std::string& text : contention_texts(model.setting, model.contention_source, calibration.draws))
@@ -529,8 +530,8 @@ CurvePrediction predict_calibrated(const PlannedModel& model, const std::vector<
 }
 
 CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
-                              const std::vector<MeasuredStep>& measured) {
-  return predict_calibrated(model, steps, calibrate(model, steps, measured));
+                              const std::vector<MeasuredStep>& measured, const Sampling& sampling) {
+  return predict_calibrated(model, steps, calibrate(model, steps, measured, sampling));
 }
 
 CurvePrediction predict_changed(const std::vector<PlannedStep>& base, const std::vector<MeasuredStep>& measured,

@@ -98,12 +98,12 @@ struct Calibration {
   std::vector<std::string> notes{};
 };
 Calibration calibrate(const PlannedModel& model, const std::vector<PlannedStep>& steps,
-                      const std::vector<MeasuredStep>& measured);
+                      const std::vector<MeasuredStep>& measured, const Sampling& sampling = {});
 
 /// Draws for all planned steps; `measured` sizes must be planned (UsageError). Without measurements everything is the
 /// prior's.
 CurvePrediction predict_steps(const PlannedModel& model, const std::vector<PlannedStep>& steps,
-                              const std::vector<MeasuredStep>& measured);
+                              const std::vector<MeasuredStep>& measured, const Sampling& sampling = {});
 CurvePrediction predict_calibrated(const PlannedModel& model, const std::vector<PlannedStep>& steps,
                                    const Calibration& calibration);
 

@@ -13,7 +13,6 @@
 namespace lockstep::predict {
 namespace {
 
-constexpr int kBurnIn = 500, kNumDraws = 3000;
 // Contention, fixed time and traffic explain the same few steps: the states move slowly where all are open.
 constexpr int kSlicesOfContention = 10;
 
@@ -103,9 +102,9 @@ void slice(const Likelihood& likelihood, LatentNumbers& numbers, Latents& latent
 }
 }  // namespace
 
-std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed) {
-  LatentNumbers numbers(seed, "predict prior");
-  std::vector<Draw> draws(kNumDraws);
+std::vector<Draw> sample_prior(const ComputePrior& prior, const Sampling& sampling) {
+  LatentNumbers numbers(sampling.seed, "predict prior");
+  std::vector<Draw> draws(static_cast<size_t>(sampling.num_draws));
   for (Draw& draw : draws) {
     draw.latents = numbers.latents();
     draw.compute_s = prior.median_s * std::exp(prior.log_sd * numbers.common().normal());
@@ -114,7 +113,7 @@ std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed) {
 }
 
 std::vector<Draw> sample_prior_below(const Setting& setting, double reference_step_s, const ComputePrior& prior,
-                                     std::span<const Measured> bounds, uint64_t seed) {
+                                     std::span<const Measured> bounds, const Sampling& sampling) {
   constexpr int kMostTries = 50;
   constexpr double kLeastShare = 0.01;  // of a bound, where all else takes longer than it
   const CostModel model(setting, reference_step_s, sizes_of(bounds));
@@ -127,8 +126,8 @@ std::vector<Draw> sample_prior_below(const Setting& setting, double reference_st
     }
     return most_s;
   };
-  LatentNumbers numbers(seed, "predict prior");
-  std::vector<Draw> draws(kNumDraws);
+  LatentNumbers numbers(sampling.seed, "predict prior");
+  std::vector<Draw> draws(static_cast<size_t>(sampling.num_draws));
   for (Draw& draw : draws)
     for (int tries = 0; tries < kMostTries; ++tries) {
       draw.latents = numbers.latents();
@@ -153,10 +152,10 @@ std::vector<Measured> compute_bound(std::span<const Measured> measured) {
 }
 
 std::vector<Draw> sample_posterior(const Setting& setting, double reference_step_s, std::span<const Measured> measured,
-                                   uint64_t seed) {
+                                   const Sampling& sampling) {
   LOCKSTEP_CHECK(!measured.empty(), "nothing measured");
   const Likelihood likelihood(setting, reference_step_s, measured);
-  LatentNumbers numbers(seed, "predict posterior");
+  LatentNumbers numbers(sampling.seed, "predict posterior");
   Latents latents{};
   // Measurements that no small noise explains: begin where the noise allows for them.
   Fit fit = likelihood(latents);
@@ -171,11 +170,11 @@ std::vector<Draw> sample_posterior(const Setting& setting, double reference_step
                     setting.inter_s + setting.between_rings_s, setting.intra_s, measured[0].step_s),
         "check the unit of the times, the parameters of the model and the system");
   std::vector<Draw> draws;
-  draws.reserve(kNumDraws);
+  draws.reserve(static_cast<size_t>(sampling.num_draws));
   const int num_slices = setting.has_doubted_contention() ? kSlicesOfContention : 1;
-  for (int i = 0; i < kBurnIn + kNumDraws; ++i) {
+  for (int i = 0; i < sampling.num_burn_in + sampling.num_draws; ++i) {
     for (int times = 0; times < num_slices; ++times) slice(likelihood, numbers, latents, fit);
-    if (i < kBurnIn) continue;
+    if (i < sampling.num_burn_in) continue;
     double compute_s = fit.compute_s + fit.compute_sd * numbers.common().normal();
     if (compute_s <= 0) compute_s = fit.compute_s;
     draws.push_back({latents, compute_s});

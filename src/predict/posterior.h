@@ -27,17 +27,23 @@ struct Draw {
   double compute_s = 0;  ///< Of a device at the reference size.
 };
 
+/// How long draws are made.
+struct Sampling {
+  int num_burn_in = 500, num_draws = 3000;
+  uint64_t seed = 1;
+};
+
 /// What is believed of the seconds of compute before anything is measured: log-normal.
 struct ComputePrior {
   double median_s = 0, log_sd = 0;
 };
 
 /// Draws from the prior alone.
-std::vector<Draw> sample_prior(const ComputePrior& prior, uint64_t seed = 1);
+std::vector<Draw> sample_prior(const ComputePrior& prior, const Sampling& sampling = {});
 
 /// The same, of which no step at the sizes of `bounds` takes longer than there.
 std::vector<Draw> sample_prior_below(const Setting& setting, double reference_step_s, const ComputePrior& prior,
-                                     std::span<const Measured> bounds, uint64_t seed = 1);
+                                     std::span<const Measured> bounds, const Sampling& sampling = {});
 
 /// Draws that were made as if steps at their input were compute: of which any share may be compute.
 void take_as_upper_bounds(std::vector<Draw>& draws, uint64_t seed = 1);
@@ -47,6 +53,6 @@ void take_as_upper_bounds(std::vector<Draw>& draws, uint64_t seed = 1);
 /// law). The same input gives the same draws. Errors are relative and normal, with the model's own noise. DataError
 /// where the traffic takes longer than the measured steps.
 std::vector<Draw> sample_posterior(const Setting& setting, double reference_step_s, std::span<const Measured> measured,
-                                   uint64_t seed = 1);
+                                   const Sampling& sampling = {});
 
 }  // namespace lockstep::predict

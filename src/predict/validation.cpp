@@ -205,7 +205,7 @@ bool Validation::beats_rivals() const {
 }
 
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,
-                              const std::vector<Target>& targets) {
+                              const std::vector<Target>& targets, const Sampling& sampling) {
   CurvePrediction prediction{.curve = curve, .calibration = points_up_to(curve, largest), .targets = targets};
   const std::vector<Measured> all = measured_of(prediction.calibration), free = compute_bound(all);
   std::vector<Measured> measured = free.empty() ? all : free;
@@ -225,7 +225,7 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
     wanted.push_back(target.at);
     take_reference(wanted.back());
   }
-  std::vector<Draw> draws = sample_posterior(setting, reference, measured);
+  std::vector<Draw> draws = sample_posterior(setting, reference, measured, sampling);
   if (free.empty()) take_as_upper_bounds(draws);
   for (std::string& note : layout_doubts(curve, prediction.calibration))
     prediction.curve.notes.push_back(std::move(note));

@@ -43,7 +43,7 @@ std::string thin_sizes_text(const CurvePrediction& prediction);
 /// Calibrates on the points up to `largest` (all of them without) and predicts `targets`. UsageError where no point
 /// is that small.
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,
-                              const std::vector<Target>& targets);
+                              const std::vector<Target>& targets, const Sampling& sampling = {});
 
 /// One point that was kept back.
 struct JudgedPoint {
