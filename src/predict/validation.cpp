@@ -26,6 +26,15 @@ std::vector<CurvePoint> points_up_to(const MeasuredCurve& curve, std::optional<d
   return points;
 }
 
+/// Sizes from which no finite step follows: parts of a device, and more of them than will ever be.
+void check_size(const MeasuredCurve& curve, double size, double devices) {
+  constexpr double kLeast = 0.99, kMost = 1e9;
+  if (devices >= kLeast && devices <= kMost) return;
+  throw DataError(
+      fmt::format("predict: curve '{}': {:g} {} are {:g} devices", curve.name, size, curve.size_name, devices),
+      "give sizes of one device up to a thousand million");
+}
+
 std::vector<Measured> measured_of(const std::vector<CurvePoint>& points) {
   std::vector<Measured> measured;
   for (const CurvePoint& point : points) measured.push_back(point.measured);
@@ -207,6 +216,8 @@ bool Validation::beats_rivals() const {
 CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> largest,
                               const std::vector<Target>& targets, const Sampling& sampling) {
   CurvePrediction prediction{.curve = curve, .calibration = points_up_to(curve, largest), .targets = targets};
+  for (const CurvePoint& point : prediction.calibration) check_size(curve, point.size, point.measured.size.devices);
+  for (const Target& target : targets) check_size(curve, target.size, target.at.devices);
   const std::vector<Measured> all = measured_of(prediction.calibration), free = compute_bound(all);
   std::vector<Measured> measured = free.empty() ? all : free;
   correct_assumed_bubble(prediction, measured);

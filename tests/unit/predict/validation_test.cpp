@@ -161,6 +161,18 @@ std::vector<MeasuredCurve> curves_of(const std::string& text) {
   return read_table_curves(folder.path() / "mine.csv");
 }
 
+// From parts of a device, and from more devices than there can be, no finite step follows.
+TEST(TableCurves, SizesThatNoMachineHasAreRefused) {
+  const std::string head = "# ResNet-50 on 4 GPUs a node\ngpus,global_batch,samples_per_s\n4,256,1000\n";
+  for (const char* row : {"1e-6,256,1900\n", "1e20,512,1900\n"}) {
+    const MeasuredCurve curve = curves_of(head + row).at(0);
+    EXPECT_THROW(predict_curve(curve, {}, {{8, size_of(curve, 8)}}), DataError) << row;
+  }
+  const MeasuredCurve curve = curves_of(head + "8,512,1900\n").at(0);
+  EXPECT_NO_THROW(predict_curve(curve, {}, {{1, size_of(curve, 1)}}));
+  EXPECT_THROW(predict_curve(curve, {}, {{1e12, size_of(curve, 1e12)}}), DataError);
+}
+
 TEST(TableCurves, ReadModelLayoutAndSystemFromTheText) {
   const MeasuredCurve curve = read_table_curves(published("nemotron4_340b_h100.csv")).at(1);
   EXPECT_EQ(curve.name, "fp8");
