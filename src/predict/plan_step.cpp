@@ -268,9 +268,8 @@ double median_compute_s(const std::vector<Draw>& draws) {
 }
 }  // namespace
 
-/// How well that ratio is known, as the standard deviation of its logarithm; 0 for one precision. A precision of R
-/// times the peak makes products between 1 and R times as fast, with 90 % probability: kernels, shapes and clocks
-/// decide where. Even those of equal peaks differ by a few percent.
+// A precision of R times the peak makes products between 1 and R times as fast, with 90 % probability: kernels, shapes
+// and clocks decide where. Even those of equal peaks differ by a few percent.
 double precision_log_sd(const PlannedStep& step, const PlannedStep& base, const Machine& machine) {
   constexpr double kOfEqualPeaks = 0.03, kWidthOf90 = 2 * 1.645;  // standard deviations
   if (products_in(step, machine) == products_in(base, machine)) return 0;
