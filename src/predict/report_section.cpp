@@ -3,13 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "predict/document.h"
 #include "predict/page.h"
 #include "predict/run_curves.h"
@@ -20,35 +26,78 @@ namespace lockstep::predict {
 namespace {
 
 constexpr size_t kLeastSizes = 4;
+constexpr size_t kMostCurves = 16;  // of a report; each takes some predictions
+constexpr size_t kMostPoints = 64;  // of a curve; so many repeats tell no more
+
+std::vector<double> sizes_of(const std::vector<CurvePoint>& points) {
+  std::vector<double> sizes;
+  for (const CurvePoint& point : points)
+    if (sizes.empty() || sizes.back() != point.size) sizes.push_back(point.size);
+  return sizes;
+}
 
 /// The part that grew most between two predicted steps.
-std::string grown_part(const CurvePrediction& prediction, size_t index) {
+std::string_view grown_part(const CurvePrediction& prediction, size_t index) {
   const Parts& first = prediction.forecast.steps.front().parts_s;
   const Parts& last = prediction.forecast.steps[index].parts_s;
   size_t most = 0;
   for (size_t part = 1; part < kNumParts; ++part)
     if (last[part] - first[part] > last[most] - first[most]) most = part;
-  return std::string(part_name(static_cast<Part>(most)));
+  return part_name(static_cast<Part>(most));
 }
 
-/// Where the prediction was off most, and what it had expected to grow there.
-std::string worst_text(const Validation& validation) {
+/// The part of the step at one judged size to which the same model gives the difference once it has seen all sizes.
+std::string assigned_text(const Validation& validation, const MeasuredCurve& curve, size_t index) {
+  constexpr double kScatter = 1;        // percent; steps differ by as much
+  constexpr double kLeastShare = 0.25;  // of the difference, to be named
+  const JudgedPoint& judged = validation.judged[index];
+  if (std::fabs(judged.error_pct) < kScatter) return " Repeated steps differ by as much.";
+  const CurvePrediction& before = validation.prediction;
+  const CurvePrediction after = predict_curve(curve, {}, before.targets);
+  const double missed_s = judged.point.measured.step_s - judged.predicted.p50;
+  size_t most = 0;
+  std::array<double, kNumParts> shares{};
+  for (size_t part = 0; part < kNumParts; ++part) {
+    shares[part] = (after.forecast.steps[index].parts_s[part] - before.forecast.steps[index].parts_s[part]) / missed_s;
+    if (shares[part] > shares[most]) most = part;
+  }
+  if (shares[most] < kLeastShare)
+    return " Calibrated on all sizes, the model does not follow this point either: no part of it explains the "
+           "difference.";
+  return fmt::format(" Calibrated on all sizes, the model gives {} of the difference to '{}'{}.",
+                     shares[most] >= 1 ? "all" : fmt::format("{:.0f} %", 100 * shares[most]),
+                     part_name(static_cast<Part>(most)), most == kUnexplained ? ", which no term of it computes" : "");
+}
+
+/// A measured and a predicted value of the same point: steps, or efficiencies where nothing tells seconds.
+std::string compared_text(const Validation& validation, size_t index) {
+  const CurvePrediction& prediction = validation.prediction;
+  const JudgedPoint& judged = validation.judged[index];
+  if (prediction.curve.has_seconds)
+    return fmt::format("measured {:.4g} s a step, predicted {:.4g} s", judged.point.measured.step_s,
+                       judged.predicted.p50);
+  const Measured &base = prediction.calibration.front().measured, &measured = judged.point.measured;
+  const double efficiency = base.step_s / base.size.work * measured.size.work / measured.step_s;
+  return fmt::format("measured efficiency {:.1f} %, predicted {:.1f} %", 100 * efficiency,
+                     100 * efficiency_of(prediction, index).p50);
+}
+
+/// Where the prediction was off most, what it had expected to grow there, and what it makes of it now.
+std::string worst_text(const Validation& validation, const MeasuredCurve& curve) {
   const auto worst = std::max_element(
       validation.judged.begin(), validation.judged.end(),
       [](const JudgedPoint& a, const JudgedPoint& b) { return std::fabs(a.error_pct) < std::fabs(b.error_pct); });
   const auto index = static_cast<size_t>(worst - validation.judged.begin());
   const bool was_slower = worst->error_pct > 0;
   std::string text = fmt::format(
-      "Farthest off at {:g} {}: measured {:.4g} s, predicted {:.4g} s; the runs were {:.1f} % {} than the median and "
-      "{} "
-      "the 90 % interval.",
-      worst->point.size, validation.prediction.curve.size_name, worst->point.measured.step_s, worst->predicted.p50,
-      std::fabs(worst->error_pct), was_slower ? "slower" : "faster", worst->in90 ? "inside" : "outside");
-  if (index > 0)
-    text += fmt::format(" The part that was to grow most is '{}'.", grown_part(validation.prediction, index));
+      "Farthest off at {:g} {}: {}; what was measured is {:.1f} % {} than the median and {} the 90 % interval.",
+      worst->point.size, curve.size_name, compared_text(validation, index), std::fabs(worst->error_pct),
+      was_slower ? "slower" : "faster", worst->in90 ? "inside" : "outside");
+  if (index > 0) text += fmt::format(" '{}' was to grow most.", grown_part(validation.prediction, index));
+  text += assigned_text(validation, curve, index);
   if (!worst->in90)
     text += was_slower ? " Look for what the small sizes do not show: another part of the network, slow nodes, input."
-                       : " The small runs were slow, or did other work.";
+                       : " The small sizes were slow, or did other work.";
   return text;
 }
 
@@ -64,29 +113,105 @@ draw::Table continued(const MeasuredCurve& curve) {
   return table;
 }
 
-void add_curve(const MeasuredCurve& curve, draw::Section& section) {
-  const Validation validation = validate_curve(curve, curve.points[(curve.points.size() - 1) / 2].size);
-  section.blocks.emplace_back(draw::Paragraph{.text = calibration_text(validation.prediction)});
-  section.blocks.emplace_back(efficiency_chart(validation.prediction, validation.judged));
-  section.blocks.emplace_back(judged_table(validation));
-  section.blocks.emplace_back(draw::Paragraph{.text = score_text(validation)});
-  section.blocks.emplace_back(draw::Paragraph{.text = worst_text(validation)});
-  section.blocks.emplace_back(continued(curve));
+void add_curve(const MeasuredCurve& curve, ReportedPredictions& reported) {
+  const std::vector<double> sizes = sizes_of(curve.points);
+  const double largest = sizes[(sizes.size() - 1) / 2];
+  const Validation validation = validate_curve(curve, largest);
+  const std::string worst = worst_text(validation, curve);
+  if (!reported.section) reported.section = draw::Section{.id = "prediction", .title = "Predicted and measured"};
+  std::vector<draw::Block>& blocks = reported.section->blocks;
+  blocks.emplace_back(draw::Paragraph{.text = calibration_text(validation.prediction)});
+  blocks.emplace_back(efficiency_chart(validation.prediction, validation.judged));
+  blocks.emplace_back(judged_table(validation));
+  blocks.emplace_back(draw::Paragraph{.text = score_text(validation)});
+  blocks.emplace_back(draw::Paragraph{.text = worst});
+  blocks.emplace_back(continued(curve));
+  reported.texts.push_back(
+      fmt::format("{}: predicted from {:g} {} and fewer, the larger sizes are missed by {:.1f} % on "
+                  "average. {}",
+                  curve.name, largest, curve.size_name, validation.mean_error_pct, worst));
+}
+
+/// Joins the curves that are long enough. Of shorter ones, from `least_told` sizes on, one sentence says why they are
+/// not.
+void add_curves(const std::vector<MeasuredCurve>& curves, size_t least_told, ReportedPredictions& reported) {
+  size_t num_joined = 0, num_left = 0;
+  std::vector<std::string> few;
+  for (const MeasuredCurve& curve : curves) {
+    const size_t num_sizes = sizes_of(curve.points).size();
+    if (num_sizes < kLeastSizes) {
+      if (num_sizes >= least_told) few.push_back(fmt::format("'{}' ({})", curve.name, num_sizes));
+      continue;
+    }
+    if (num_joined == kMostCurves || curve.points.size() > kMostPoints) {
+      ++num_left;
+      continue;
+    }
+    try {
+      add_curve(curve, reported);
+      ++num_joined;
+    } catch (const Error& error) {
+      reported.why_not.push_back(fmt::format("No prediction of '{}': {}.", curve.name, error.what()));
+    }
+  }
+  if (!few.empty()) {
+    constexpr size_t kMostNamed = 3;
+    const size_t num_few = few.size();
+    few.resize(std::min(num_few, kMostNamed));
+    reported.why_not.push_back(fmt::format(
+        "No prediction of curves with fewer than {} sizes, of which half calibrate and half judge: {}{}.", kLeastSizes,
+        core::join(few, ", "), num_few > kMostNamed ? fmt::format(" and {} more", num_few - kMostNamed) : ""));
+  }
+  if (num_left > 0)
+    reported.why_not.push_back(
+        fmt::format("{} beyond {} curves or {} rows a curve are not predicted here; `lockstep predict` takes each.",
+                    core::counted(num_left, "curve"), kMostCurves, kMostPoints));
+}
+
+TableRequest request_of(const analysis::AnalysisOptions& options) {
+  TableRequest request;
+  if (!options.scaling.empty()) request.is_strong = options.scaling == "strong";
+  return request;
+}
+
+/// Of several tables each curve is named with its file; no two have one name, since their plots are files.
+void name_with_table(const published::PublishedTable& table, std::set<std::string>& names,
+                     std::vector<MeasuredCurve>& curves) {
+  const std::string stem = table.source.stem().string();
+  for (MeasuredCurve& curve : curves) {
+    if (curve.name != stem) curve.name = stem + ": " + curve.name;
+    const std::string name = curve.name;
+    for (size_t number = 2; !names.insert(curve.name).second; ++number)
+      curve.name = fmt::format("{} ({})", name, number);
+  }
 }
 }  // namespace
 
-std::optional<draw::Section> prediction_section(const analysis::Analysis& runs) {
-  draw::Section section{.id = "prediction", .title = "Predicted and measured"};
-  for (const MeasuredCurve& curve : curves_of(runs)) {
-    if (curve.points.size() < kLeastSizes) continue;
+ReportedPredictions join_predictions(const analysis::Analysis& runs) {
+  constexpr size_t kCurve = 2;  // one size is none
+  ReportedPredictions reported;
+  add_curves(curves_of(runs), kCurve, reported);
+  return reported;
+}
+
+ReportedPredictions join_predictions(const std::vector<published::PublishedTable>& tables,
+                                     const analysis::AnalysisOptions& options) {
+  ReportedPredictions reported;
+  std::vector<MeasuredCurve> all;
+  std::set<std::string> names;
+  for (const published::PublishedTable& table : tables) {
     try {
-      add_curve(curve, section);
-    } catch (const DataError& error) {
-      section.blocks.emplace_back(draw::Paragraph{.text = error.what(), .kind = draw::Paragraph::Kind::kWarning});
+      std::vector<MeasuredCurve> curves =
+          curves_of_table({.table = table.printed, .given = table.given}, request_of(options));
+      if (tables.size() > 1) name_with_table(table, names, curves);
+      std::move(curves.begin(), curves.end(), std::back_inserter(all));
+    } catch (const Error& error) {
+      const std::string why = error.what();
+      reported.why_not.push_back("No prediction: " + (core::starts_with(why, "predict: ") ? why.substr(9) : why) + ".");
     }
   }
-  if (section.blocks.empty()) return std::nullopt;
-  return section;
+  add_curves(all, 1, reported);
+  return reported;
 }
 
 namespace {
@@ -122,9 +247,8 @@ std::map<std::string, MeasuredCurve> curves_of_tables(const analysis::Analysis& 
   std::map<std::string, MeasuredCurve> curves;
   for (const published::PublishedTable& table : tables) {
     try {
-      TableRequest request;
-      if (!rows.options.scaling.empty()) request.is_strong = rows.options.scaling == "strong";
-      const std::vector<MeasuredCurve> read = curves_of_table({.table = table.printed, .given = table.given}, request);
+      const std::vector<MeasuredCurve> read =
+          curves_of_table({.table = table.printed, .given = table.given}, request_of(rows.options));
       const bool has_one = read.size() == 1 && rows.curves.size() == 1;  // a single size looks like any other
       for (const MeasuredCurve& curve : read)
         for (const analysis::Curve& shown : rows.curves)

@@ -71,6 +71,17 @@ analysis::LoadOptions load_options(const ReportOptions& options, const core::Opt
 /// In lines of 80 columns.
 void print_wrapped(const std::string& first, const std::string& text) { core::print("{}", draw::wrapped(first, text)); }
 
+/// Predictions joined with the measurements: their section is the last of the page, the terminal shows the first.
+void take_predictions(predict::ReportedPredictions reported, draw::Document& document) {
+  constexpr size_t kMostShown = 3;
+  for (size_t i = 0; i < std::min(reported.texts.size(), kMostShown); ++i) print_wrapped("", reported.texts[i]);
+  if (reported.texts.size() > kMostShown)
+    print_wrapped("", fmt::format("{} more are predicted and joined on the page.",
+                                  core::counted(reported.texts.size() - kMostShown, "curve")));
+  for (const std::string& text : reported.why_not) print_wrapped("note: ", text);
+  if (reported.section) document.sections.push_back(std::move(*reported.section));
+}
+
 /// What became of the files of the report before, in one line.
 void print_replaced(const draw::ReplacedFiles& replaced, const fs::path& folder) {
   if (replaced.removed.empty() && replaced.kept.empty()) return;
@@ -206,8 +217,9 @@ int report_tables(const std::vector<analysis::Source>& sources, const ReportOpti
   }
   for (const published::PublishedTable& table : tables) print_table(table);
   for (const std::string& contradiction : published::contradictions(tables)) print_wrapped("", contradiction);
-  const auto files =
-      write_formats(published::published_document(tables), options.output, config::report_formats(options));
+  draw::Document document = published::published_document(tables);
+  take_predictions(predict::join_predictions(tables, analysis), document);
+  const auto files = write_formats(document, options.output, config::report_formats(options));
   if (options.proposal) {
     const analysis::Analysis rows = published::rows_of(tables, analysis);
     if (rows.runs.empty())
@@ -261,7 +273,7 @@ int cmd_report(const commands::ParsedCommand& command) {
   }
   core::print("{}", analysis::summary_text(analysis));
   draw::Document document = analysis::make_document(analysis);
-  if (auto section = predict::prediction_section(analysis)) document.sections.push_back(std::move(*section));
+  take_predictions(predict::join_predictions(analysis), document);
   const auto files = write_formats(document, options.output, config::report_formats(options));
   if (options.proposal)
     write_proposal(analysis, options, args);

@@ -1,12 +1,16 @@
 #include "predict/report_section.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "analysis/analyse.h"
 #include "core/files.h"
 #include "draw/render.h"
+#include "predict/validation.h"
 #include "unit/analysis/synthetic_runs.h"
 
 namespace lockstep::predict {
@@ -85,6 +89,86 @@ TEST(KeptRate, OfATableComesFromTheTableThatTheReportRead) {
   ASSERT_TRUE(kept);
   EXPECT_NEAR(kept->median, 0.95, 0.05);
   EXPECT_FALSE(kept_rate_predictor(rows)(rows.curves[0], 16)) << "rows alone tell no curve";
+}
+
+std::string golden(const char* name) { return std::string(LOCKSTEP_GOLDEN_DIR) + "/published/" + name; }
+
+size_t num_charts(const draw::Section& section) {
+  return static_cast<size_t>(std::count_if(section.blocks.begin(), section.blocks.end(), [](const draw::Block& block) {
+    return std::holds_alternative<draw::Chart>(block);
+  }));
+}
+
+// The same rows by the same code as `predict TABLE --calibrate-up-to 8 --validate`.
+TEST(JoinPredictions, OfATableJudgesItsLargerSizes) {
+  const std::string path = golden("clap_htsat_tiny_jupiter.csv");
+  const ReportedPredictions reported = join_predictions({published::check_published(path)}, {});
+  ASSERT_TRUE(reported.section);
+  EXPECT_EQ(num_charts(*reported.section), 1u);
+  ASSERT_EQ(reported.texts.size(), 1u);
+  EXPECT_TRUE(reported.why_not.empty());
+  const Validation judged = validate_curve(read_table_curves(path).front(), 8);
+  EXPECT_NE(reported.texts[0].find(fmt::format(
+                "predicted from 8 nodes and fewer, the larger sizes are missed by {:.1f}", judged.mean_error_pct)),
+            std::string::npos)
+      << reported.texts[0];
+}
+
+// Eight times slower than before at 32 nodes: the network is to blame, since the work of a device stays.
+TEST(JoinPredictions, TheDifferenceIsGivenToAPart) {
+  core::TempDir folder;
+  const auto path = folder.path() / "mine.csv";
+  core::write_file_atomic(path,
+                          "# ResNet-50, 8 A100 a node\nnodes,gpus,global_batch,step_time_s\n"
+                          "1,8,1024,0.100\n2,16,2048,0.102\n4,32,4096,0.104\n8,64,8192,0.130\n16,128,16384,0.170\n");
+  const ReportedPredictions reported = join_predictions({published::check_published(path)}, {});
+  ASSERT_EQ(reported.texts.size(), 1u);
+  const std::string& text = reported.texts[0];
+  EXPECT_NE(text.find("Farthest off at 16 nodes: measured 0.17 s a step"), std::string::npos) << text;
+  EXPECT_NE(text.find("Calibrated on all sizes, the model gives"), std::string::npos) << text;
+  EXPECT_EQ(text.find("'compute'"), std::string::npos) << text;
+}
+
+TEST(JoinPredictions, WithoutSecondsEfficienciesAreCompared) {
+  const ReportedPredictions reported = join_predictions({published::check_published(golden("nemo_clip_g14.csv"))}, {});
+  ASSERT_EQ(reported.texts.size(), 2u);
+  EXPECT_NE(reported.texts[0].find("measured efficiency"), std::string::npos) << reported.texts[0];
+}
+
+TEST(JoinPredictions, WhatCannotBePredictedSaysWhyInOneLine) {
+  core::TempDir folder;
+  const auto table = [&](const char* name, const char* text) {
+    core::write_file_atomic(folder.path() / name, text);
+    return published::check_published(folder.path() / name);
+  };
+  const ReportedPredictions reported =
+      join_predictions({table("few.csv", "nodes,samples_per_s\n1,100\n2,190\n4,370\n"),
+                        table("none.csv", "model,parameters\na,100\nb,200\n"),
+                        table("repeats.csv", "nodes,samples_per_s\n1,100\n1,101\n1,102\n1,100\n")},
+                       {});
+  EXPECT_FALSE(reported.section);
+  EXPECT_TRUE(reported.texts.empty());
+  ASSERT_EQ(reported.why_not.size(), 2u);
+  EXPECT_NE(reported.why_not[0].find("no column of sizes"), std::string::npos) << reported.why_not[0];
+  EXPECT_EQ(reported.why_not[0].find("predict:"), std::string::npos);
+  EXPECT_NE(reported.why_not[1].find("'few' (3), 'repeats' (1)"), std::string::npos) << reported.why_not[1];
+}
+
+TEST(JoinPredictions, CurvesOfSeveralTablesHaveNamesOfTheirOwn) {
+  core::TempDir folder;
+  std::vector<published::PublishedTable> tables;
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directory(folder.path() / name);
+    const auto path = folder.path() / name / "mine.csv";
+    core::write_file_atomic(path, "nodes,samples_per_s\n1,100\n2,190\n4,370\n8,720\n");
+    tables.push_back(published::check_published(path));
+  }
+  const ReportedPredictions reported = join_predictions(tables, {});
+  ASSERT_TRUE(reported.section);
+  std::set<std::string> ids;
+  for (const draw::Block& block : reported.section->blocks)
+    if (const auto* chart = std::get_if<draw::Chart>(&block)) ids.insert(chart->id);
+  EXPECT_EQ(ids.size(), 2u);
 }
 
 }  // namespace

@@ -211,19 +211,23 @@ TEST(ReportSection, JoinsPredictedAndMeasuredSizes) {
     core::write_file_atomic(folder.path() / fmt::format("n{}.csv", nodes),
                             log_of(nodes, 1024 * nodes, nodes == 8 ? 500 : 400 + nodes));
   const auto section = [&] {
-    return prediction_section(
+    return join_predictions(
         analysis::analyse(analysis::load_sources(analysis::find_sources({folder.path().string()}), {}), {}));
   };
-  const auto whole = section();
-  ASSERT_TRUE(whole);
+  const ReportedPredictions whole = section();
+  ASSERT_TRUE(whole.section);
   std::string text;
-  for (const draw::Block& block : whole->blocks)
+  for (const draw::Block& block : whole.section->blocks)
     if (const auto* paragraph = std::get_if<draw::Paragraph>(&block)) text += paragraph->text + "\n";
   EXPECT_NE(text.find("Farthest off at 8 nodes: measured 0.5 s"), std::string::npos) << text;
+  EXPECT_NE(text.find("Calibrated on all sizes, the model gives"), std::string::npos) << text;
   EXPECT_NE(text.find("outside the 90 % interval"), std::string::npos) << text;
   EXPECT_NE(text.find("what the small sizes do not show"), std::string::npos) << text;
   std::filesystem::remove(folder.path() / "n4.csv");
-  EXPECT_FALSE(section());
+  const ReportedPredictions few = section();
+  EXPECT_FALSE(few.section);
+  ASSERT_EQ(few.why_not.size(), 1u);
+  EXPECT_NE(few.why_not[0].find("fewer than 4 sizes"), std::string::npos) << few.why_not[0];
 }
 
 TEST(RunCurves, WhatHasNoSizeIsRefused) {
