@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "analysis/cells.h"
 #include "core/counted.h"
+#include "core/strings.h"
 
 namespace lockstep::analysis {
 
@@ -65,6 +67,20 @@ std::string total_source(const ResourceEstimate& estimate) {
   return estimate.kept_source.empty() ? "" : "extrapolated, not measured";
 }
 
+/// The efficiency and the step of a size that was not measured.
+void add_predicted_rows(const Curve& curve, const ResourceEstimate& estimate, const AddRow& add) {
+  const auto source = [](const std::string& low, const std::string& high) {
+    return fmt::format("predicted, not measured: 90 % interval {} to {}", low, high);
+  };
+  if (const auto& share = estimate.efficiency)
+    add("efficiency", fixed_cell(100 * share->median, 1), "%",
+        source(fixed_text(100 * share->low, 1), fixed_text(100 * share->high, 1)) + " %, against " +
+            size_text(curve, curve.points[*curve.base].size));
+  if (const auto& step = estimate.step_s)
+    add("step", figure_cell(step->median), "s",
+        source(figure_text(step->low), figure_text(step->high)) + " s, of one measurement");
+}
+
 std::string size_source(const ResourceEstimate& estimate) {
   return estimate.predicted              ? "predicted, not measured (M15)"
          : !estimate.kept_source.empty() ? "extrapolated, not measured (M15)"
@@ -95,6 +111,7 @@ draw::Table work_estimate_table(const Curve& curve, const ResourceEstimate& esti
                                     : fmt::format("{} of the table at {}{}", core::counted(point.runs.size(), "row"),
                                                   size_text(curve, point.size),
                                                   estimate.is_prediction ? ", the same rate per node assumed" : ""));
+  add_predicted_rows(curve, estimate, add);
   add("computing", figure_cell(estimate.node_hours), hours_of(curve), "job size x work x time");
   add("restarts", fixed_cell(100 * estimate.restart_share, 2), "%", estimate.restart_source);
   if (!is_in_device_hours(curve))
@@ -105,6 +122,27 @@ draw::Table work_estimate_table(const Curve& curve, const ResourceEstimate& esti
   return table;
 }
 }  // namespace
+
+draw::Cell predicted_cell(const PredictedNumber& number, double scale, int decimals) {
+  draw::Cell cell = fixed_cell(scale * number.median, decimals);
+  cell.note = fmt::format("predicted, not measured: 90 % interval {} to {}", fixed_text(scale * number.low, decimals),
+                          fixed_text(scale * number.high, decimals));
+  return cell;
+}
+
+std::string predicted_size_text(const Curve& curve, const ResourceEstimate& estimate) {
+  std::vector<std::string> parts;
+  if (const auto& share = estimate.efficiency)
+    parts.push_back(fmt::format("an efficiency of {:.1f} % (90 % interval {:.1f} to {:.1f} %) against {}",
+                                100 * share->median, 100 * share->low, 100 * share->high,
+                                size_text(curve, curve.points[*curve.base].size)));
+  if (const auto& step = estimate.step_s)
+    parts.push_back(fmt::format("a step of {} s ({} to {} s)", figure_text(step->median), figure_text(step->low),
+                                figure_text(step->high)));
+  if (parts.empty()) return "";
+  return fmt::format("Predicted for {}, not measured: {}.", size_text(curve, estimate.size),
+                     core::join(parts, ", and "));
+}
 
 draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
                            const ProposalOptions& options) {
@@ -144,6 +182,7 @@ draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate,
     add("rate, optimistic", figure_cell(estimate.optimistic_rate_per_s),
         is_token_task(point) ? "tokens/s" : rate_unit(point),
         measured + ", the same rate per node assumed: no loss beyond the evidence");
+  add_predicted_rows(curve, estimate, add);
   if (std::isfinite(point.mfu))
     add("model FLOPs utilisation", percent_cell(point.mfu), "%",
         fmt::format("{} at {}; peak: {}; FLOPs: {}", figure_text(point.tflops_per_device, 3) + " TFLOP/s per device",

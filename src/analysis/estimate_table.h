@@ -20,6 +20,11 @@ std::string hours_of(const Curve& curve);
 /// same.
 std::optional<BilledUnit> billed_per_hour(const Curve& curve, const Point& point);
 
+/// "8.7", with the interval as its note; the numbers times `scale`.
+draw::Cell predicted_cell(const PredictedNumber& number, double scale, int decimals);
+/// "Predicted for 32 nodes, not measured: an efficiency of 87.4 % ..."; empty where nothing is predicted.
+std::string predicted_size_text(const Curve& curve, const ResourceEstimate& estimate);
+
 /// Item by item, each with its source.
 draw::Table estimate_table(const Curve& curve, const ResourceEstimate& estimate, const AnalysisOptions& analysis,
                            const ProposalOptions& options);

@@ -37,11 +37,19 @@ double lost_share(double ratio) { return std::isfinite(ratio) ? std::max(0.0, ra
 
 double rate_of(const Point& point) { return is_token_task(point) ? point.tokens_per_s : point.samples_per_s.value; }
 
-/// Beyond the largest size: what is predicted; else the rate per node goes on as it did between the last two sizes, and
-/// never improves.
+/// Of a size that was not measured what is predicted. Beyond the largest its rate is that, else the rate per node goes
+/// on as it did between the last two sizes, and never improves.
 void fill_extrapolation(const Curve& curve, const ProposalOptions& options, ResourceEstimate& estimate) {
+  if (!estimate.is_prediction) return;
+  const auto kept = options.predict_kept_rate ? options.predict_kept_rate(curve, estimate.size) : std::nullopt;
+  if (kept) {
+    const double largest = curve.points.back().efficiency.value;
+    if (std::isfinite(largest))
+      estimate.efficiency = PredictedNumber{largest * kept->low, largest * kept->median, largest * kept->high};
+    estimate.step_s = kept->step_s;
+  }
   if (estimate.size <= curve.points.back().size) return;
-  if (options.predict_kept_rate) estimate.predicted = options.predict_kept_rate(curve, estimate.size);
+  estimate.predicted = kept;
   if (estimate.predicted) {
     estimate.kept = estimate.predicted->median;
     estimate.kept_source = estimate.predicted->source;
@@ -219,7 +227,9 @@ draw::Table alternatives_table(const Curve& curve, const Analysis& analysis, con
       const auto own = billed_per_hour(curve, *estimate->measured_at);
       row.push_back(own ? figure_cell(own->count * estimate->total_node_hours) : draw::Cell{});
     }
-    row.push_back(point != nullptr ? percent_cell(point->efficiency) : missing_cell("not measured: a prediction"));
+    row.push_back(point != nullptr       ? percent_cell(point->efficiency)
+                  : estimate->efficiency ? predicted_cell(*estimate->efficiency, 100, 1)
+                                         : missing_cell("not measured: a prediction"));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -278,6 +288,7 @@ std::vector<std::string> proposal_text(const Curve& curve, const std::optional<R
       second +=
           fmt::format(" The 90 % interval of this is {} to {} {}.", figure_text(estimate->low_total_node_hours, 4),
                       figure_text(estimate->high_total_node_hours, 4), hours_of(curve));
+    if (const std::string text = predicted_size_text(curve, *estimate); !text.empty()) second += " " + text;
     if (!estimate->kept_source.empty())
       second += fmt::format(" This size is {}; with the rate per node of {} kept it would be {} {}.",
                             estimate->kept_source, size_text(curve, point.size),
@@ -384,6 +395,15 @@ std::vector<std::string> missing_for_proposal(const Analysis& analysis, const Pr
   if (analysis.options.price_per_node_hour && analysis.options.currency.empty())
     missing.insert("the currency of the price: give --currency, for example EUR");
   return {missing.begin(), missing.end()};
+}
+
+std::vector<std::string> predicted_sizes(const Analysis& analysis, const ProposalOptions& options) {
+  std::vector<std::string> texts;
+  for (const Curve& curve : analysis.curves)
+    if (const auto estimate = estimate_resources(curve, analysis, options))
+      if (const std::string text = predicted_size_text(curve, *estimate); !text.empty())
+        texts.push_back(curve.name + ": " + text);
+  return texts;
 }
 
 draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& options) {

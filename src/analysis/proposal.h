@@ -21,6 +21,10 @@ std::string missing_estimate(const Curve& curve);
 /// What an estimate needs and the user has not said, with the flag that says it.
 std::vector<std::string> missing_for_proposal(const Analysis& analysis, const ProposalOptions& options);
 
+/// Efficiency and step that are predicted of the size applied for, a sentence for each curve that was not measured
+/// there.
+std::vector<std::string> predicted_sizes(const Analysis& analysis, const ProposalOptions& options);
+
 /// The evidence pack for computing-time applications: scaling table, plots,
 /// estimate, alternatives, method text, manifest.
 draw::Document make_proposal(const Analysis& analysis, const ProposalOptions& options);

@@ -8,10 +8,16 @@
 
 namespace lockstep::analysis {
 
-/// What a size beyond the largest measured one keeps of that one's rate per node.
+/// A predicted number with its 90 % interval.
+struct PredictedNumber {
+  double low = 0, median = 0, high = 0;
+};
+
+/// What a size that was not measured keeps of the rate per node of the largest measured one.
 struct KeptRate {
-  double low = 0, median = 0, high = 0;  ///< 90 % interval and median, as factors.
-  std::string source{};                  ///< A part of a sentence: "predicted, not measured: ...".
+  double low = 0, median = 0, high = 0;     ///< 90 % interval and median, as factors.
+  std::string source{};                     ///< A part of a sentence: "predicted, not measured: ...".
+  std::optional<PredictedNumber> step_s{};  ///< Of that size, where seconds are told.
 };
 /// Nothing where it cannot tell.
 using PredictKeptRate = std::function<std::optional<KeptRate>(const Curve& curve, int64_t size)>;
@@ -35,6 +41,8 @@ struct ResourceEstimate {
   double kept = 1;
   std::optional<KeptRate> predicted{};  ///< Where `kept` is its median; else it goes on as between the last two sizes.
   std::string kept_source{};            ///< Where that is from.
+  std::optional<PredictedNumber> efficiency{};      ///< Predicted, against the base, where the size was not measured.
+  std::optional<PredictedNumber> step_s{};          ///< Likewise.
   double rate_per_s = 0, days = 0, node_hours = 0;  ///< Of the budget, pure training.
   double optimistic_rate_per_s = 0;                 ///< With the measured rate per node kept.
   /// Total step time over that of median steps, less 1: with the pauses it leads to the billed rate.

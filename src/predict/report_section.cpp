@@ -272,13 +272,13 @@ std::optional<analysis::KeptRate> kept_rate(const MeasuredCurve& curve, int64_t 
     const size_t num_sizes = rates_by_size(curve).size();
     const std::string calibrated_on = num_sizes > 1 ? fmt::format("the {} measured sizes", num_sizes)
                                                     : "the one measured size: how the rate falls is the prior's";
-    const analysis::KeptRate rate{.low = kept(step_s.p95), .median = kept(step_s.p50), .high = kept(step_s.p5)};
-    return analysis::KeptRate{
-        rate.low, rate.median, rate.high,
-        fmt::format(
-            "predicted, not measured: of the rate per node at {:g} {} it keeps {:.1f} % (90 % interval {:.1f} to "
-            "{:.1f} %) by the model of `lockstep predict`, calibrated on {}",
-            last.size, curve.size_name, 100 * rate.median, 100 * rate.low, 100 * rate.high, calibrated_on)};
+    analysis::KeptRate rate{.low = kept(step_s.p95), .median = kept(step_s.p50), .high = kept(step_s.p5)};
+    rate.source = fmt::format(
+        "predicted, not measured: of the rate per node at {:g} {} it keeps {:.1f} % (90 % interval {:.1f} to {:.1f} %) "
+        "by the model of `lockstep predict`, calibrated on {}",
+        last.size, curve.size_name, 100 * rate.median, 100 * rate.low, 100 * rate.high, calibrated_on);
+    if (curve.has_seconds) rate.step_s = analysis::PredictedNumber{step_s.p5, step_s.p50, step_s.p95};
+    return rate;
   } catch (const DataError&) {
     return std::nullopt;
   }

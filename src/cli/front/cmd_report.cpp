@@ -180,6 +180,7 @@ void write_proposal(const analysis::Analysis& analysis, const ReportOptions& opt
       options.checkpoint_share, options.job_hours,      options.sweep_node_hours,
       report_command(args),     version_info().version, predict::kept_rate_predictor(analysis, tables)};
   for (const std::string& fact : analysis::missing_for_proposal(analysis, of_job)) print_wrapped("missing: ", fact);
+  for (const std::string& text : analysis::predicted_sizes(analysis, of_job)) print_wrapped("", text);
   const auto pack = write_formats(analysis::make_proposal(analysis, of_job), fs::path(options.output) / "proposal",
                                   config::report_formats(options));
   if (!pack.empty()) core::print("{}\n", fs::absolute(pack.front()).lexically_normal().string());

@@ -60,6 +60,34 @@ TEST(KeptRate, IsWhatAProposalAsksFor) {
   EXPECT_FALSE(measured->predicted) << "a size that was measured";
 }
 
+// Efficiency and step of the job's size are told with their intervals, between measured sizes, too.
+TEST(KeptRate, EfficiencyAndStepOfAJobAreMarkedAsPredicted) {
+  const analysis::Analysis analysis = runs_to(8, 5);
+  for (const int64_t size : {32, 6}) {
+    const analysis::ProposalOptions options{.job_size = size, .predict_kept_rate = kept_rate_predictor(analysis)};
+    const auto estimate = analysis::estimate_resources(analysis.curves[0], analysis, options);
+    ASSERT_TRUE(estimate && estimate->efficiency && estimate->step_s) << size;
+    const double truth_s = 0.100 + 0.005 * std::log2(static_cast<double>(size));
+    EXPECT_LT(estimate->step_s->low, truth_s);
+    EXPECT_GT(estimate->step_s->high, truth_s);
+    EXPECT_NEAR(estimate->efficiency->median, 0.1 / estimate->step_s->median, 0.01);
+    EXPECT_LT(estimate->efficiency->low, estimate->efficiency->median);
+    const std::string told =
+        fmt::format("Predicted for {} nodes, not measured: an efficiency of {:.1f} % (90 % interval", size,
+                    100 * estimate->efficiency->median);
+    const std::string text = draw::to_markdown(make_proposal(analysis, options));
+    EXPECT_NE(text.find(told), std::string::npos) << text;
+    EXPECT_NE(text.find("| efficiency |"), std::string::npos) << text;
+    EXPECT_NE(text.find("| step |"), std::string::npos) << text;
+    EXPECT_EQ(text.find("not measured: a prediction |"), std::string::npos);
+    const auto lines = predicted_sizes(analysis, options);
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_NE(lines[0].find(told), std::string::npos) << lines[0];
+  }
+  const analysis::ProposalOptions measured{.job_size = 8, .predict_kept_rate = kept_rate_predictor(analysis)};
+  EXPECT_TRUE(predicted_sizes(analysis, measured).empty());
+}
+
 // Nothing was measured of the loss: the prior's is taken, never none.
 TEST(KeptRate, OfOneSizeIsThatOfThePriors) {
   const analysis::Analysis analysis = runs_to(1, 0);
