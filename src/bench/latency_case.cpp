@@ -45,7 +45,7 @@ class StageTimes {
 };
 
 std::unique_ptr<LatencySubject> make_subject(const BenchContext& context) {
-  switch (commands::bench_model_of(context.options.train.model)) {
+  switch (context.options.model_kind) {
     case commands::BenchModel::kContrastive: return make_contrastive_subject(context);
     case commands::BenchModel::kClassifier: return make_classifier_subject(context);
     case commands::BenchModel::kGpt: return make_gpt_subject(context);
@@ -179,7 +179,7 @@ class LatencyCase final : public BenchCase {
 
  private:
   const commands::BenchOptions& options() const { return context_.options; }
-  bool is_gpt() const { return commands::bench_model_of(options().train.model) == commands::BenchModel::kGpt; }
+  bool is_gpt() const { return options().model_kind == commands::BenchModel::kGpt; }
 
   /// Once per row: loading and the first call are the cold start.
   void prepare(core::Json& row) {

@@ -50,8 +50,8 @@ class CaptionedData final : public MeasuredData {
   tasks::ContrastiveData data_;
 };
 
-bool is_classifier(const std::string& model) {
-  return commands::bench_model_of(model) == commands::BenchModel::kClassifier;
+bool has_classifier(const commands::BenchOptions& options) {
+  return options.model_kind == commands::BenchModel::kClassifier;
 }
 
 /// The flags of `bench loader` as `train imagenet` has them.
@@ -213,7 +213,7 @@ class LoaderCase final : public BenchCase {
  private:
   std::string what_text() const {
     const tasks::ContrastiveOptions& options = context_.options.train;
-    if (is_classifier(options.model))
+    if (has_classifier(context_.options))
       return fmt::format("pictures of {} pixels with labels", imagenet_options(options, context_.options).image_pixels);
     const config::ContrastiveShape shape = tasks::contrastive_shape_of(options);
     if (const auto* clip = shape.clip()) return fmt::format("pictures of {} pixels", clip->vision.image_size);
@@ -227,7 +227,7 @@ class LoaderCase final : public BenchCase {
   void prepare(const core::Json& row) {
     tasks::ContrastiveOptions options = context_.options.train;
     options.workers = row["workers"];
-    if (is_classifier(options.model))
+    if (has_classifier(context_.options))
       data_ = std::make_unique<LabelledData>(imagenet_options(options, context_.options), *context_.processes, plan_);
     else
       data_ = std::make_unique<CaptionedData>(options, *context_.processes, plan_);

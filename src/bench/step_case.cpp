@@ -34,7 +34,7 @@ namespace lockstep::bench {
 namespace {
 
 std::unique_ptr<StepSubject> make_subject(const BenchContext& context) {
-  switch (commands::bench_model_of(context.options.train.model)) {
+  switch (context.options.model_kind) {
     case commands::BenchModel::kContrastive: return make_contrastive_steps(context);
     case commands::BenchModel::kClassifier: return make_classifier_steps(context);
     case commands::BenchModel::kGpt: return make_gpt_steps(context);

@@ -59,8 +59,11 @@ bool is_gpt_file(const std::string& name) {
   }
 }
 
-/// Whether it is a model of CLIP or CLAP.
-bool reads_captions(const std::string& model) { return bench_model_of(model) == BenchModel::kContrastive; }
+BenchModel model_kind_of(const std::string& name) {
+  if (is_among(name, config::classifier_names())) return BenchModel::kClassifier;
+  const bool is_gpt = is_among(name, config::gpt_model_names()) || is_gpt_file(name);
+  return is_gpt ? BenchModel::kGpt : BenchModel::kContrastive;
+}
 
 void declare_run(core::OptionSet& set, BenchOptions& o, const core::OptionSet& clip) {
   set.group("Run and output");
@@ -373,7 +376,7 @@ void check_loader(const BenchOptions& o, const core::OptionSet& set) {
   if (o.train.train_data.empty() && !o.train.has_made_up_data())
     throw UsageError("options: 'bench loader' needs --train-data SPEC",
                      "or --dataset-type synthetic with --train-num-samples");
-  const bool has_classifier = bench_model_of(o.train.model) == BenchModel::kClassifier;
+  const bool has_classifier = o.model_kind == BenchModel::kClassifier;
   std::error_code ignored;
   if (!has_classifier && (o.train.dataset_type == "imagefolder" || o.train.dataset_type == "lmdb"))
     throw UsageError(
@@ -419,7 +422,7 @@ void refuse_flags(const BenchOptions& o, const core::OptionSet& set, std::initia
 }
 
 void refuse_latency_flags_of_other_models(const BenchOptions& o, const core::OptionSet& set) {
-  const BenchModel model = bench_model_of(o.train.model);
+  const BenchModel model = o.model_kind;
   const std::string give_text = "leave it out, or give a model with a text tower (ViT-B-32)",
                     give_image = "leave it out, or give a model that sees pictures (ViT-B-32)";
   if (model == BenchModel::kClassifier)
@@ -461,7 +464,7 @@ void check_contrastive_name(const BenchOptions& o) {
 }
 
 void check_step_model(const BenchOptions& o, const core::OptionSet& set) {
-  const BenchModel model = bench_model_of(o.train.model);
+  const BenchModel model = o.model_kind;
   if (model != BenchModel::kGpt)
     refuse_flags(o, set, {"seq-length"}, "which is no GPT", "leave it out, or give a GPT (gpt2)");
   if (model == BenchModel::kContrastive) return check_contrastive_name(o);
@@ -542,7 +545,7 @@ void check_collective(BenchOptions& o) {
 /// What the training command of a model that is not contrastive takes where nothing was said.
 void fill_step_defaults(BenchOptions& o, core::OptionSet& set) {
   const tasks::GptOptions gpt;
-  const bool is_gpt = bench_model_of(o.train.model) == BenchModel::kGpt;
+  const bool is_gpt = o.model_kind == BenchModel::kGpt;
   const auto fill = [&](const char* flag, auto& field, const auto& value) {
     if (set.is_given(flag)) return;
     field = value;
@@ -562,12 +565,6 @@ void fill_step_defaults(BenchOptions& o, core::OptionSet& set) {
 }
 
 }  // namespace
-
-BenchModel bench_model_of(const std::string& name) {
-  if (is_among(name, config::classifier_names())) return BenchModel::kClassifier;
-  const bool is_gpt = is_among(name, config::gpt_model_names()) || is_gpt_file(name);
-  return is_gpt ? BenchModel::kGpt : BenchModel::kContrastive;
-}
 
 std::span<const std::string> bench_collective_names() {
   static const std::array<std::string, 6> names = {"all-reduce", "all-gather", "reduce-scatter",
@@ -593,6 +590,8 @@ core::OptionSet declare_bench_options(BenchOptions& options) {
 
 void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
   options.train.task = config::is_clap_model(options.train.model) ? "clap" : "clip";
+  options.model_kind = model_kind_of(options.train.model);
+  const bool reads_captions = options.model_kind == BenchModel::kContrastive;
   if (options.which == BenchCaseName::kLoader && options.train.is_clap() && !set.is_given("text-key")) {
     tasks::ContrastiveOptions clap;
     clap.task = options.train.task;
@@ -600,7 +599,7 @@ void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
     options.train.text_key = clap.text_key;
     set.mark_derived("text-key", "the model");
   }
-  if (options.which == BenchCaseName::kLatency && reads_captions(options.train.model) && !set.is_given("text-length")) {
+  if (options.which == BenchCaseName::kLatency && reads_captions && !set.is_given("text-length")) {
     const int64_t most = tasks::contrastive_shape_of(options.train).context_length();
     if (most < options.text_tokens) {
       options.text_tokens = most;
@@ -608,7 +607,7 @@ void fill_bench_defaults(BenchOptions& options, core::OptionSet& set) {
     }
   }
   if (options.which == BenchCaseName::kStep) {
-    if (reads_captions(options.train.model))
+    if (reads_captions)
       tasks::fill_optimizer_defaults(options.train, set);
     else
       fill_step_defaults(options, set);

@@ -13,7 +13,6 @@ namespace lockstep::commands {
 
 /// What a value of --model stands for: a file is a GPT's where it is a configuration of Hugging Face's.
 enum class BenchModel { kContrastive, kClassifier, kGpt };
-BenchModel bench_model_of(const std::string& name);
 
 enum class BenchCaseName { kCollective, kLoader, kOp, kStep, kCheckpoint, kLatency };
 
@@ -29,6 +28,8 @@ struct BenchOptions {
   int64_t num_iterations = 20;      // --iters
   std::string average = "avg";      // --average {avg,rank0,min,max}, collective only
   tasks::ContrastiveOptions train;  // flags that mean the same in `train clip`
+  // What train.model stands for; set by fill_bench_defaults, so that a file is read for it once.
+  BenchModel model_kind = BenchModel::kContrastive;
 
   // collective
   std::vector<std::string> collectives = {"all-reduce"};  // --collectives; after check_bench_options without "all"
@@ -82,8 +83,8 @@ struct BenchOptions {
 std::span<const std::string> bench_collective_names();
 
 core::OptionSet declare_bench_options(BenchOptions& options);
-/// OpenCLIP's defaults by model name for the optimiser's numbers, where the case has an optimiser and the
-/// user gave none.
+/// The kind of model, and OpenCLIP's defaults by model name for the optimiser's numbers, where the case has an
+/// optimiser and the user gave none.
 void fill_bench_defaults(BenchOptions& options, core::OptionSet& set);
 /// UsageError when the arguments contradict each other. Resolves "all" in lists.
 void check_bench_options(BenchOptions& options, const core::OptionSet& set);

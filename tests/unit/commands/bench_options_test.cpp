@@ -3,6 +3,7 @@
 #include "commands/commands.h"
 #include "config/option_checks.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/strings.h"
 #include "support/error_text.h"
 
@@ -106,6 +107,20 @@ TEST(BenchOptions, LatencyRefusesFlagsThatItsModelHasNoUseFor) {
   EXPECT_EQ(bench_error("latency --model gpt2 --text-length 16 --new-tokens 4"), "");
   EXPECT_EQ(bench_error("latency --model HTSAT-tiny-Roberta-base --text-length 16"), "");
   EXPECT_EQ(bench_error("latency --model ViT-B-32 --force-image-size 32 --force-quick-gelu"), "");
+}
+
+TEST(BenchOptions, AFileIsReadOnceForTheKindOfModel) {
+  const core::TempDir folder;
+  const auto file = folder.path() / "config.json";
+  core::write_file_atomic(file, R"({"model_type": "gpt2", "n_embd": 32})");
+  BenchOptions options;
+  options.which = BenchCaseName::kLatency;
+  core::OptionSet set = declare_bench_options(options);
+  set.parse(std::vector<std::string>{"--model", file.string(), "--text-length", "16", "--new-tokens", "4"});
+  fill_bench_defaults(options, set);
+  std::filesystem::remove(file);
+  check_bench_options(options, set);
+  EXPECT_EQ(options.model_kind, BenchModel::kGpt);
 }
 
 TEST(BenchOptions, ContradictionsAreRefused) {
