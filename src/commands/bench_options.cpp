@@ -496,6 +496,11 @@ void check_latency(BenchOptions& o, const core::OptionSet& set) {
   o.latency_towers = resolve_names("--towers", o.latency_towers, towers, true);
   o.precisions = resolve_names("--precisions", o.precisions, precisions, true);
   refuse_latency_flags_of_other_models(o, set);
+  if (!o.texts.empty() && set.is_given("text-length"))
+    throw UsageError(fmt::format("options: --text-length {} with --texts '{}': the texts have their own lengths, "
+                                 "--text-length is that of made-up ones",
+                                 o.text_tokens, o.texts),
+                     "give one of them");
 }
 
 void check_step(BenchOptions& o, const core::OptionSet& set) {

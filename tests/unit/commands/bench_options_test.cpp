@@ -109,6 +109,12 @@ TEST(BenchOptions, LatencyRefusesFlagsThatItsModelHasNoUseFor) {
   EXPECT_EQ(bench_error("latency --model ViT-B-32 --force-image-size 32 --force-quick-gelu"), "");
 }
 
+TEST(BenchOptions, TextsAndTheLengthOfMadeUpOnesAreOneTooMany) {
+  const std::string refused = bench_error("latency --texts t.txt --text-length 16");
+  EXPECT_TRUE(holds(refused, "--text-length 16 with --texts 't.txt': the texts have their own lengths")) << refused;
+  EXPECT_EQ(bench_error("latency --texts t.txt"), "");
+}
+
 TEST(BenchOptions, AFileIsReadOnceForTheKindOfModel) {
   const core::TempDir folder;
   const auto file = folder.path() / "config.json";
