@@ -96,9 +96,10 @@ void Checkpointer::warn_without_room() const {
 Checkpointer::~Checkpointer() = default;
 
 bool Checkpointer::save(const CheckpointPosition& position) {
+  if (writer_) writer_->wait();
+  // Files of the save before may take minutes still: no rank goes on to collectives, which wait less long, before.
+  if (config_.waits.for_rank_zero) config_.waits.for_rank_zero();
   if (is_in_parts(state_)) {
-    if (writer_) writer_->wait();
-    if (config_.waits.for_rank_zero) config_.waits.for_rank_zero();  // whose files before may take minutes still
     const auto problem = decide_on_rank_zero(world_, [&] { return writer_->prepare(position.step, attempt_); });
     if (!problem.empty()) return false;  // rank 0 has warned
   }

@@ -51,9 +51,9 @@ class Checkpointer {
   Checkpointer(const CheckpointerConfig& config, const CheckpointState& state, comm::Comm& world);
   ~Checkpointer();
 
-  /// Copies the state and returns; a thread writes it. A save that is still under way is waited for. A failing write
-  /// (full disk) is a warning: the older checkpoints stay, training goes on. Ranks that write nothing return at once.
-  /// False, on all ranks, where its folder cannot be made. Collective where ranks hold parts.
+  /// Copies the state and returns; a thread writes it. A save that is still under way is waited for, by all ranks and
+  /// without a limit (LongWaits). A failing write (full disk) is a warning: the older checkpoints stay, training goes
+  /// on. False, on all ranks, where its folder cannot be made. Collective.
   bool save(const CheckpointPosition& position);
   /// Waits for the save under way; false when the last one failed.
   bool wait();
