@@ -207,7 +207,8 @@ std::string describe_machine(const std::vector<std::string>& bench_documents) {
     text += fmt::format("node-gbytes-per-s = {:.6g}  # as inside the host: give the network's rate\n",
                         found.link_gbytes_per_s->value);
   } else {
-    text += "# node-gbytes-per-s =   # not measured: `bench collective` on two ranks tells the rate inside the node\n";
+    text +=
+        "num-nodes = 1  # how fast ranks exchange data was not measured: `bench collective` on two ranks tells it\n";
   }
   return text;
 }

@@ -290,7 +290,9 @@ void check_complete(const MachineKeys& keys, const hw::DeviceSpec* device, bool 
                     const std::string& path) {
   std::vector<std::string> missing;
   if (!keys.devices_per_node) missing.emplace_back("devices-per-node");
-  if (!has_injection) missing.emplace_back("node-gbytes-per-s (or num-nics and nic-gbits-per-s)");
+  if (!has_injection && keys.num_nodes != 1)
+    missing.emplace_back(
+        "node-gbytes-per-s (or num-nics and nic-gbits-per-s; not of a machine of one node, num-nodes = 1)");
   if (!has_peak) missing.emplace_back("a peak, for example peak-bf16-tflops (or a device of the table)");
   if (device == nullptr && !keys.memory_gbytes) missing.emplace_back("memory-gbytes (or a device of the table)");
   if (!missing.empty())
@@ -298,6 +300,8 @@ void check_complete(const MachineKeys& keys, const hw::DeviceSpec* device, bool 
                      kKeysHint);
 }
 }  // namespace
+
+constexpr double kUnusedNetwork = 25;  // GB/s, where there is one node
 
 Machine parse_machine(std::string_view text, const std::string& path) {
   MachineKeys keys;
@@ -327,11 +331,11 @@ Machine parse_machine(std::string_view text, const std::string& path) {
                            .num_nodes = keys.num_nodes,
                            .devices_per_node = static_cast<int>(*keys.devices_per_node),
                            .device = device != nullptr ? device->name : hw::device_specs()[0].name,
-                           .injection_gbytes_per_s = *injection,
+                           .injection_gbytes_per_s = injection.value_or(kUnusedNetwork),
                            .fabric = keys.fabric,
                            .nodes_per_group = keys.group_nodes};
   Machine machine = machine_of(row);
-  machine.node_gbytes_per_s.source = source;
+  machine.node_gbytes_per_s.source = injection ? source : "not known: one node needs no network";
   machine.peaks = std::move(peaks);
   machine.devices_at_a_time = keys.devices_at_a_time;
   if (device == nullptr) {

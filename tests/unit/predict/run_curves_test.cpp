@@ -263,6 +263,9 @@ TEST(DescribeMachine, AGpuOfTheTableHasItsMemoryAndTf32) {
   const std::string text = describe_machine({path});
   EXPECT_NE(text.find("memory-gbytes = 80  # H100 SXM 80GB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("peak-tf32-tflops = 395.6  # not measured"), std::string::npos) << text;  // 494.5 x 0.8
+  const Machine machine = parse_machine(text, "described.toml");  // whole for this one node, whose network is not known
+  EXPECT_EQ(machine.num_nodes, 1);
+  EXPECT_NE(machine.node_gbytes_per_s.source.find("not known"), std::string::npos);
 }
 
 TEST(DescribeMachine, RanksThatComputeAtOnceSlowOneAnother) {
