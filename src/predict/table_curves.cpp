@@ -6,11 +6,14 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/units.h"
 #include "predict/layer_messages.h"
 #include "predict/told_text.h"
+#include "published/column_clashes.h"
 #include "published/columns.h"
 #include "published/formulas.h"
 
@@ -406,20 +409,35 @@ void assume_layout(const FormulaContext& context, const std::vector<size_t>& row
   work.is_layout_assumed = true;
 }
 
-/// "; Sequence Length 128": numbers that all rows of each group share and that tell the groups apart.
-std::string settings_of(const FormulaContext& context, const std::vector<std::vector<size_t>>& groups, size_t group) {
+/// Numbers that all rows of each group share and that tell the groups apart: as few columns as do so, those that name a
+/// setting first.
+std::vector<size_t> telling_columns(const FormulaContext& context, const std::vector<std::vector<size_t>>& groups) {
+  const auto value = [&](size_t row, size_t column) { return context.table.rows[row][column]; };
+  const auto is_shared = [&](size_t column) {
+    return std::all_of(groups.begin(), groups.end(), [&](const std::vector<size_t>& rows) {
+      return std::all_of(rows.begin(), rows.end(), [&](size_t row) {
+        return core::parse_double(value(row, column)) && value(row, column) == value(rows.front(), column);
+      });
+    });
+  };
+  std::vector<std::string> keys(groups.size());
+  std::vector<size_t> telling;
+  for (const bool is_setting : {true, false})
+    for (size_t column = 0; column < context.table.columns.size(); ++column) {
+      if (published::tells_setting(context.table.columns[column]) != is_setting || !is_shared(column)) continue;
+      std::vector<std::string> more = keys;
+      for (size_t i = 0; i < groups.size(); ++i) more[i] += "; " + value(groups[i].front(), column);
+      if (std::set(more.begin(), more.end()).size() == std::set(keys.begin(), keys.end()).size()) continue;
+      keys = std::move(more);
+      telling.push_back(column);
+    }
+  return telling;
+}
+
+/// "; Sequence Length 128"
+std::string settings_of(const FormulaContext& context, const std::vector<size_t>& columns, size_t row) {
   std::string text;
-  for (size_t column = 0; column < context.table.columns.size(); ++column) {
-    const auto value = [&](size_t row) { return context.table.rows[row][column]; };
-    const bool is_shared = std::all_of(groups.begin(), groups.end(), [&](const std::vector<size_t>& rows) {
-      return std::all_of(rows.begin(), rows.end(), [&](size_t row) { return value(row) == value(rows.front()); });
-    });
-    const bool differs = std::any_of(groups.begin(), groups.end(), [&](const std::vector<size_t>& rows) {
-      return value(rows.front()) != value(groups.front().front());
-    });
-    const std::string& own = value(groups[group].front());
-    if (is_shared && differs && core::parse_double(own)) text += "; " + context.given.at(column) + " " + own;
-  }
+  for (const size_t column : columns) text += "; " + context.given.at(column) + " " + context.table.rows[row][column];
   return text;
 }
 
@@ -429,10 +447,11 @@ void name_curves(const FormulaContext& context, const std::vector<std::vector<si
   std::map<std::string, size_t> count;
   for (const auto& rows : groups) ++count[row_texts(context, rows)];
   std::vector<std::string> names;
+  const std::vector<size_t> telling = telling_columns(context, groups);
   std::map<std::string, size_t> num_named;
   for (size_t i = 0; i < curves.size(); ++i) {
     const std::string texts = row_texts(context, groups[i]);
-    names.push_back(count[texts] == 1 ? texts : texts + settings_of(context, groups, i));
+    names.push_back(count[texts] == 1 ? texts : texts + settings_of(context, telling, groups[i].front()));
     if (core::starts_with(names.back(), "; ")) names.back().erase(0, 2);
     ++num_named[names.back()];
   }
@@ -497,6 +516,10 @@ MeasuredCurve read_curve(const FormulaContext& context, const std::vector<std::v
   if (!curve.scaling_source.empty())
     curve.work.facts.push_back({"scaling", curve.is_strong ? "strong" : "weak", curve.scaling_source});
   if (const std::string doubt = doubt_of(curve); !doubt.empty()) curve.notes.push_back(doubt);
+  const std::vector<std::string> speeds = speed_columns(context);
+  for (const std::string& text : published::clash_texts(context, rows))
+    curve.notes.push_back(fmt::format("{} Steps were taken from column '{}'.", text,
+                                      context.given_name((speed.empty() ? speeds.front() : speed).c_str())));
   return curve;
 }
 

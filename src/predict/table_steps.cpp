@@ -257,19 +257,6 @@ std::optional<double> batch_tokens(const FormulaContext& context, size_t row, do
   return std::nullopt;
 }
 
-/// Parameters of a row's model against those of the first, where a column of numbers tells that rows have models of
-/// their own (weak scaling of the model); else 1.
-double model_ratio(const FormulaContext& context, const std::vector<size_t>& rows, size_t row) {
-  for (const std::string& column : context.table.columns) {
-    const std::string name = core::plain_name(column);
-    if ((name.find("param") == std::string::npos && name.find("model_size") == std::string::npos) ||
-        !is_usable(context, column))
-      continue;
-    return context.table.number(row, column) / context.table.number(rows.front(), column);
-  }
-  return 1;
-}
-
 /// What is known of one row before the speeds are read.
 struct RowBatch {
   std::optional<double> samples{}, tokens{}, sequence{};
@@ -589,7 +576,7 @@ class Reader {
     step.tokens = batch.tokens;
     if (!step.tokens && batch.samples && batch.sequence) step.tokens = *batch.samples * *batch.sequence;
     const double amount = batch.samples ? *batch.samples : batch.tokens.value_or(plain_units(row));
-    step.units = amount * model_ratio(context_, rows_, row);
+    step.units = amount;
     if (speed_.kind == SpeedKind::kStepTime || speed_.kind == SpeedKind::kSteps) {
       step.step = seconds_of(row);
       if (!batch.samples && !batch.tokens)

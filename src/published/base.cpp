@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -64,6 +65,35 @@ bool is_setting_column(const std::string& name) {
   const std::string plain = core::plain_name(name);
   return kNames.contains(plain) || plain.find("param") != std::string::npos ||
          plain.find("model_size") != std::string::npos;
+}
+
+bool is_model_column(const std::string& name) {
+  static const std::set<std::string> kNames = {"model",    "model_name",       "network",    "architecture",
+                                               "hidden",   "hidden_size",      "d_model",    "layers",
+                                               "n_layers", "number_of_layers", "num_layers", "hidden_dim"};
+  static const std::set<std::string> kShares = {"per",  "gpu",   "gpus",  "device", "devices", "rank",
+                                                "node", "shard", "local", "memory", "gb",      "gib",
+                                                "mb",   "mib",   "bytes", "time",   "server",  "stage"};
+  const std::string plain = core::plain_name(name);
+  const std::vector<std::string> words = core::split(plain, "_");
+  if (std::any_of(words.begin(), words.end(), [](const std::string& word) { return kShares.contains(word); }))
+    return false;
+  return kNames.contains(plain) || plain.find("param") != std::string::npos ||
+         plain.find("model_size") != std::string::npos;
+}
+
+/// By row, the number of a column as a text; numbers within two percent are one, as of vocabularies padded for the
+/// layout.
+std::vector<std::string> model_parts(const std::vector<double>& values) {
+  constexpr double kSameModel = 1.02;
+  std::map<double, double> first_of;
+  for (const double value : values) first_of[value] = value;
+  for (auto place = first_of.begin(); place != first_of.end(); ++place)
+    if (place != first_of.begin() && place->first <= kSameModel * std::prev(place)->second)
+      place->second = std::prev(place)->second;
+  std::vector<std::string> parts;
+  for (const double value : values) parts.push_back(fmt::format("{:.6g}", first_of[value]));
+  return parts;
 }
 
 /// "global_batch", "micro_batch", "batch_size"; not the rate "global_batches_per_s" nor the time "batch_s".
@@ -138,6 +168,38 @@ bool is_positive_column(const std::string& name) {
 }
 }  // namespace
 
+namespace {
+/// Rows with other parts of a column are other curves from here on.
+void take_parts(size_t column, const std::vector<std::string>& parts, std::vector<std::string> parted,
+                FormulaContext& context) {
+  const std::set<std::string> before(context.groups.begin(), context.groups.end()), after(parted.begin(), parted.end());
+  const std::string& name = context.table.columns[column];
+  if (after.size() > before.size() && !is_named_configuration(name)) context.parting.emplace(name, parts);
+  context.groups = std::move(parted);
+}
+
+/// Parts the rows by a column that tells their models, which are a curve each even where no model comes back at another
+/// size. The first such column says so.
+void part_by_model(size_t column, const std::vector<std::string>& parts, const std::vector<double>& sizes,
+                   FormulaContext& context, bool& is_noted) {
+  std::vector<std::string> parted = joined(context.groups, parts);
+  if (!keeps_curves(context.groups, parted, sizes) && !is_noted) {
+    is_noted = true;
+    context.notes.push_back(
+        fmt::format("Column '{}' tells models of their own at several sizes: rows of different models are no curve, "
+                    "and speed-up and efficiency are told within one model alone.",
+                    context.given[column]));
+  }
+  take_parts(column, parts, std::move(parted), context);
+}
+}  // namespace
+
+bool tells_model(const std::string& column) { return is_model_column(column); }
+
+bool tells_setting(const std::string& column) {
+  return is_setting_column(column) || is_model_column(column) || is_batch_column(column);
+}
+
 FormulaContext make_context(const ResultTable& result, const analysis::AnalysisOptions& options) {
   const core::CsvTable& table = result.table;
   FormulaContext context{.table = table,
@@ -152,29 +214,38 @@ FormulaContext make_context(const ResultTable& result, const analysis::AnalysisO
   const char* size = context.size_column();
   if (size == nullptr || !has_numbers(table, size)) return context;
   const std::vector<double> sizes = table.numbers(size);
+  bool is_noted = false;
   for (const bool is_named : {true, false})  // the columns whose names say what they are first
     for (size_t column = 0; column < table.columns.size(); ++column) {
       const std::string& name = table.columns[column];
       if (!is_configuration_column(table, name) || is_named_configuration(name) != is_named) continue;
       std::vector<std::string> parts;
       for (const auto& row : table.rows) parts.push_back(row[column]);
+      if (is_model_column(name)) {
+        part_by_model(column, parts, sizes, context, is_noted);
+        continue;
+      }
       std::vector<std::string> parted = joined(context.groups, parts);
       const bool names_each_row =
           name == "system" && rows_above_base(context.groups, sizes) > 0 && rows_above_base(parted, sizes) == 0;
       if ((is_named && !names_each_row) || keeps_curves(context.groups, parted, sizes)) {
-        context.groups = std::move(parted);
-        if (!is_named) context.parting.push_back(name);
+        take_parts(column, parts, std::move(parted), context);
       } else
         context.notes.push_back(fmt::format(
             "Column '{}' has values that do not come back at other sizes: rows are compared without regard to it.",
             result.given[column]));
     }
-  for (const std::string& name : table.columns) {
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    const std::string& name = table.columns[column];
+    if (is_model_column(name) && has_numbers(table, name)) {
+      part_by_model(column, model_parts(table.numbers(name)), sizes, context, is_noted);
+      continue;
+    }
     if (!is_setting_column(name) || !has_numbers(table, name)) continue;
     std::vector<std::string> parts;
     for (const double value : table.numbers(name)) parts.push_back(fmt::format("{:.6g}", value));
     std::vector<std::string> parted = joined(context.groups, parts);
-    if (keeps_curves(context.groups, parted, sizes)) context.groups = std::move(parted);
+    if (keeps_curves(context.groups, parted, sizes)) take_parts(column, parts, std::move(parted), context);
   }
   for (const std::string& name : table.columns)
     if (is_batch_column(name) && has_numbers(table, name))

@@ -136,12 +136,10 @@ bool remove_gaps(std::string& text) {
   return has_gaps;
 }
 
-/// The number that a field begins with, where nothing but a sign of percent is behind it.
+/// The number that a field begins with; nothing where it begins with something else.
 std::optional<std::string> number_of(const std::string& text) {
   const size_t end = number_end(text);
-  const std::string rest(core::trim(std::string_view(text).substr(end)));
-  if (end == 0 || (!rest.empty() && rest != "%")) return std::nullopt;
-  return text.substr(0, end);
+  return end == 0 ? std::nullopt : std::optional(text.substr(0, end));
 }
 
 /// A number of a table with decimal commas, as a point would write it: "2.495,3" -> "2495.3", "2.495" -> "2495".
@@ -156,14 +154,75 @@ std::optional<std::string> with_point(const std::string& number) {
   return core::parse_double(mirrored) ? std::optional(mirrored) : std::nullopt;
 }
 
-/// Columns of numbers, with and without a sign of percent.
+/// Columns of numbers, with and without a sign of percent, and of numbers that all have one unit.
 std::vector<size_t> number_columns(const core::CsvTable& table) {
   std::vector<size_t> columns;
-  for (size_t column = 0; column < table.columns.size(); ++column)
-    if (std::all_of(table.rows.begin(), table.rows.end(),
-                    [&](const auto& row) { return is_absent(row[column]) || number_of(row[column]); }))
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    const bool has_unit = !shared_unit(table, column).empty();
+    if (std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+          const std::string rest(core::trim(std::string_view(row[column]).substr(number_end(row[column]))));
+          return is_absent(row[column]) || (number_of(row[column]) && (rest.empty() || rest == "%" || has_unit));
+        }))
       columns.push_back(column);
+  }
   return columns;
+}
+
+/// What the points of a column say: they part thousands, they are decimal, or either may be.
+enum class PointsOf { kNone, kThousands, kDecimals, kEither };
+
+/// Points of sizes part thousands, since nothing has 1.024 nodes. So do those of "1.234.567", and of "1.250" beside a
+/// whole number that would be hundreds of times as large ("625") or was printed without decimals ("95").
+PointsOf read_points(const core::CsvTable& table, size_t column) {
+  constexpr double kLarge = 100;
+  bool has_points = false, has_large = false, has_whole = false, ends_in_zero = false, is_certain = false;
+  for (const auto& row : table.rows) {
+    const auto number = number_of(row[column]);
+    if (!number) continue;
+    const auto value = with_point(*number);
+    if (!value || number->find(',') != std::string::npos) return PointsOf::kDecimals;
+    const auto num_points = std::count(number->begin(), number->end(), '.');
+    has_points = has_points || num_points > 0;
+    is_certain = is_certain || num_points > 1;
+    ends_in_zero = ends_in_zero || (num_points == 1 && number->back() == '0');
+    has_whole = has_whole || num_points == 0;
+    has_large = has_large || (num_points == 0 && core::parse_double(*value).value_or(0) >= kLarge);
+  }
+  if (!has_points) return PointsOf::kNone;
+  const bool is_size = counts_places(logs::known_column(table.columns[column]));
+  return is_certain || is_size || has_large || (has_whole && ends_in_zero) ? PointsOf::kThousands : PointsOf::kEither;
+}
+
+/// Points of a file without commas part thousands in all of its columns where one column says so and none has decimals;
+/// where nothing says what they are, a doubt asks.
+void take_grouping_points(ResultTable& result, const std::vector<size_t>& columns) {
+  core::CsvTable& table = result.table;
+  bool has_thousands = false;
+  std::vector<std::string> unclear;
+  std::string example, decimal;
+  for (const size_t column : columns) {
+    const PointsOf points = read_points(table, column);
+    if (points == PointsOf::kDecimals) return;
+    has_thousands = has_thousands || points == PointsOf::kThousands;
+    if (points == PointsOf::kEither) unclear.push_back(table.columns[column]);
+    for (const auto& row : table.rows)
+      if (const auto number = number_of(row[column]);
+          number && number->find('.') != std::string::npos && (example.empty() || points == PointsOf::kThousands)) {
+        example = fmt::format("'{}' was read as {}", *number, with_point(*number).value());
+        decimal = *number;
+      }
+  }
+  if (has_thousands) {
+    for (const size_t column : columns)
+      for (auto& row : table.rows)
+        if (const auto number = number_of(row[column])) row[column].replace(0, number->size(), *with_point(*number));
+    result.note_doubt(fmt::format("Points of this table part thousands: {}.", example));
+  } else if (!unclear.empty()) {
+    result.note_doubt(
+        fmt::format("Points of column '{}' were read as decimal points: '{}' is {:g}. If they part thousands, write "
+                    "{} without a point.",
+                    core::join(unclear, "', '"), decimal, core::parse_double(decimal).value_or(0), decimal));
+  }
 }
 }  // namespace
 
@@ -213,7 +272,7 @@ void take_decimal_commas(ResultTable& result) {
       const bool is_certain = number->find(',') != std::string::npos && !core::may_part_thousands(*number);
       if (is_certain && example.empty()) example = fmt::format("'{}' was read as {}", *number, *value);
     }
-  if (example.empty()) return;
+  if (example.empty()) return take_grouping_points(result, columns);
   std::string thousands;
   for (const size_t column : columns)
     for (auto& row : table.rows) {

@@ -51,10 +51,11 @@ struct FormulaContext {
   std::vector<std::string> groups{};  ///< By row: rows with the same text are one curve over sizes.
   std::vector<bool> is_mixed{};  ///< By row: the batches of its group are neither those of weak nor of strong scaling,
                                  ///< so that no efficiency follows.
-  bool has_contradiction = false;      ///< Local and global batches of a row exclude each other.
-  std::vector<std::string> given{};    ///< By column: its name as it was written.
-  double solution_unit_s = 0;          ///< Seconds of one unit of "time_to_solution"; 0: it names none.
-  std::vector<std::string> parting{};  ///< Text columns that part the rows, beside model, system and precision.
+  bool has_contradiction = false;    ///< Local and global batches of a row exclude each other.
+  std::vector<std::string> given{};  ///< By column: its name as it was written.
+  double solution_unit_s = 0;        ///< Seconds of one unit of "time_to_solution"; 0: it names none.
+  /// Columns that part the rows, beside model, system and precision, with their values by row.
+  std::map<std::string, std::vector<std::string>> parting{};
   /// The base asked for, of the column nodes where there is one; else the smallest size.
   std::optional<int64_t> base_nodes{};
   std::optional<TimedWork> asked_work{};  ///< By the user; wins over what the table says.
@@ -89,6 +90,11 @@ struct FormulaContext {
 /// values come back over sizes, and by each column of a batch that has several values at one size: by the batch itself
 /// or its share of a size, whichever puts more rows above a base.
 FormulaContext make_context(const ResultTable& result, const analysis::AnalysisOptions& options);
+/// Does a column tell which model a row is of, whatever the size: "Number of parameters (billion)", "Hidden size"? Not
+/// "params per GPU", which falls as the devices share them.
+bool tells_model(const std::string& column);
+/// Does a column of numbers say what ran, as a text would: parameters, shape, sequence length, layout, batch?
+bool tells_setting(const std::string& column);
 /// "Base: nodes 1 (line 3); ...", with repeats; empty where the table has no sizes.
 std::string base_text(const FormulaContext& context);
 /// Why a formula with a base has no value in a row; "" where it has one.

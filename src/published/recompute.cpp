@@ -20,6 +20,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/strings.h"
+#include "published/column_clashes.h"
 #include "published/columns.h"
 #include "published/flat_rates.h"
 #include "published/formulas.h"
@@ -235,6 +236,7 @@ PublishedTable check_published(const fs::path& path, const analysis::AnalysisOpt
   table.rows = analysis::analyse(rows_as_runs(context, options), options);
   check_budget(table.rows);
   table.doubts = impossible_values(context, table);
+  for (std::string& text : clash_texts(context)) table.doubts.push_back(std::move(text));
   for (std::string& text : flat_rate_texts(context)) table.doubts.push_back(std::move(text));
   table.recomputed.notes.insert(table.recomputed.notes.begin(), context.notes.begin(), context.notes.end());
   table.recomputed.notes.insert(table.recomputed.notes.begin(), result.notes.begin(), result.notes.end());

@@ -35,7 +35,12 @@ record::RunSetup setup_of(const FormulaContext& context, size_t row, const std::
   setup.model = context.has("model") ? context.table.text(row, "model") : context.table.source.stem().string();
   setup.precision = context.has("precision") ? context.table.text(row, "precision") : context.facts.precision;
   if (context.has("system")) setup.system = context.table.text(row, "system");
-  for (const std::string& column : context.parting) setup.tags[column] = context.table.text(row, column.c_str());
+  for (const auto& [column, values] : context.parting) {
+    if (tells_model(column))  // curves over sizes are of one model, but may have other settings that change
+      setup.model += fmt::format(", {} {}", context.given_name(column.c_str()), values.at(row));
+    else
+      setup.tags[column] = values.at(row);
+  }
   if (const char* devices = context.device_column()) setup.devices = count_of(context.at(row, devices).value);
   if (context.has("nodes")) setup.nodes = count_of(context.at(row, "nodes").value);
   if (const auto local = local_batch(context, row)) setup.samples_per_device = count_of(local->value);

@@ -807,13 +807,27 @@ TEST(TableSteps, AModelThatNoDeviceHoldsHasALayout) {
   EXPECT_EQ(small.tp * small.pp, 1);
 }
 
-// Models that grow with the devices: work is what they compute, not how many samples.
-TEST(TableSteps, RowsWithModelsOfTheirOwnScaleTheWork) {
-  const MeasuredCurve curve = read("Params (billion),GPUs,gbs,TFLOPs\n2,32,512,140\n4,64,512,138\n16,128,512,136\n");
-  ASSERT_EQ(curve.points.size(), 3u);
-  EXPECT_DOUBLE_EQ(curve.points[1].measured.size.work, 1);
-  EXPECT_DOUBLE_EQ(curve.points[2].measured.size.work, 2);
-  EXPECT_NEAR(curve.points[1].measured.step_s / curve.points[0].measured.step_s, 140.0 / 138, 1e-9);
+TEST(TableSteps, ColumnsThatContradictEachOtherAreNoted) {
+  const std::string notes = core::join(
+      read("nodes,gpus,global_batch,img/s,step_time_s\n1,8,1024,2000,0.512\n2,16,2048,3900,0.7\n").notes, " ");
+  EXPECT_NE(notes.find("'global_batch' 2048 and 'img/s' 3900 give 0.5251 s"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("Steps were taken from column 'step_time_s'"), std::string::npos) << notes;
+}
+
+// Table 1 of the Megatron-LM paper: a model grows with the devices, and what one row lost says nothing of the next.
+TEST(TableSteps, RowsOfDifferentModelsAreCurvesOfTheirOwn) {
+  for (const char* text : {"Params (billion),GPUs,gbs,TFLOPs\n2,32,512,140\n4,64,512,138\n16,128,512,136\n",
+                           "Hidden size,GPUs,gbs,TFLOPs\n2304,32,512,140\n3072,64,512,138\n4096,128,512,136\n",
+                           "Model size,GPUs,gbs,TFLOPs\n2B,32,512,140\n4B,64,512,138\n16B,128,512,136\n"}) {
+    const auto curves = read_all(text);
+    ASSERT_EQ(curves.size(), 3u) << text;
+    EXPECT_EQ(curves[1].points.size(), 1u) << text;
+    EXPECT_NE(core::join(curves[0].notes, " ").find("rows of different models are no curve"), std::string::npos)
+        << text;
+  }
+  const auto padded = read("NumParams,GPUs,gbs,TFLOPs\n1315950592,8,512,140\n1316212736,16,512,138\n");
+  EXPECT_EQ(padded.points.size(), 2u) << "a vocabulary that is padded for the layout";
+  EXPECT_EQ(read("params per GPU (B),GPUs,gbs,TFLOPs\n2,8,512,140\n1,16,512,138\n").points.size(), 2u);
 }
 
 TEST(TableSteps, ParametersInBillionsAreRead) {

@@ -962,6 +962,68 @@ TEST(Published, FieldsWithWhatPeopleWriteBesideANumberAreReadOrRefused) {
     EXPECT_NE(error_of(one.text).find(one.place), std::string::npos) << one.text << error_of(one.text);
 }
 
+// Table 1 of the Megatron-LM paper in short, and two sequence lengths side by side.
+TEST(Published, RowsOfDifferentModelsAreNoCurveAndNoRepeats) {
+  core::TempDir folder;
+  const auto read = [&](const char* text) {
+    core::write_file_atomic(folder.path() / "mine.csv", text);
+    return check_published(folder.path() / "mine.csv");
+  };
+  const PublishedTable models =
+      read("Number of parameters (billion),Number of GPUs,TFLOP/s per GPU\n1.7,32,137\n3.6,64,138\n7.5,128,142\n");
+  EXPECT_EQ(models.rows.curves.size(), 3u);
+  EXPECT_TRUE(models.doubts.empty()) << models.doubts[0];
+  EXPECT_NE(core::join(models.recomputed.notes, " ").find("rows of different models are no curve"), std::string::npos);
+  const PublishedTable lengths =
+      read("nodes,seq_len,global_batch,samples/s\n1,128,64,3000\n4,128,64,12000\n1,512,64,580\n4,512,64,2300\n");
+  ASSERT_EQ(lengths.rows.curves.size(), 2u);
+  EXPECT_EQ(lengths.rows.curves[0].points[0].runs.size(), 1u);
+}
+
+TEST(Published, ColumnsThatContradictEachOtherAreNamedWithBothValues) {
+  core::TempDir folder;
+  const auto doubts_of = [&](const std::string& text) {
+    core::write_file_atomic(folder.path() / "mine.csv", text);
+    return core::join(check_published(folder.path() / "mine.csv").doubts, "\n");
+  };
+  const std::string step = doubts_of(
+      "nodes,gpus,global batch,img/s,step time (s)\n1,8,1024,2000,0.512\n2,16,2048,3900,0.700\n4,32,4096,7600,0.720\n");
+  EXPECT_NE(step.find("Line 3: 'step time (s)' is 0.7000 s, but 'global batch' 2048 and 'img/s' 3900 give 0.5251 s "
+                      "(likewise line 4)"),
+            std::string::npos)
+      << step;
+  const std::string share = doubts_of("gpus,tokens/s/GPU,tokens/s\n8,1000,8000\n16,1000,12000\n32,990,31700\n");
+  EXPECT_NE(share.find("Line 3: 'tokens/s' is 12,000, but 'tokens/s/GPU' 1000 and 'gpus' 16 give 16,000."),
+            std::string::npos)
+      << share;
+  EXPECT_EQ(doubts_of("gpus,local_batch,img/s,step_time_s\n8,16,1000,0.512\n16,16,1980,0.517\n"), "")
+      << "four passes of a step";
+  EXPECT_EQ(doubts_of("gpus,global_batch,img/s,step_time_s\n8,128,1000,0.130\n16,256,1980,0.131\n"), "") << "rounded";
+}
+
+// In files of programs that write commas as decimals a point parts thousands, also where no comma is left to show it.
+TEST(Published, PointsThatPartThousandsAreTold) {
+  core::TempDir folder;
+  const auto read = [&](const std::string& text) {
+    core::write_file_atomic(folder.path() / "mine.csv", text);
+    return read_result_table(folder.path() / "mine.csv");
+  };
+  const auto rates = [](const ResultTable& result) { return result.table.numbers("samples_per_s"); };
+  using Numbers = std::vector<double>;
+  EXPECT_EQ(rates(read("nodes;img/s\n1;625\n2;1.250\n4;2.480\n")), (Numbers{625, 1250, 2480})) << "beside a 625";
+  EXPECT_EQ(rates(read("gpus;img/s\n512;1.250\n1.024;2.480\n")), (Numbers{1250, 2480})) << "no 1.024 GPUs";
+  EXPECT_EQ(rates(read("nodes;img/s\n1;1.250.000\n2;2.480.000\n")), (Numbers{1250000, 2480000}));
+  EXPECT_EQ(rates(read("nodes;img/s;eff\n1;1.250 img/s;1,00\n2;2.480 img/s;0,99\n")), (Numbers{1250, 2480}))
+      << "decimal commas elsewhere, and a unit in the field";
+  EXPECT_EQ(rates(read("nodes;img/s;s\n1;1.250;0.512\n2;2.480;0.515\n")), (Numbers{1.25, 2.48}))
+      << "decimals elsewhere";
+  const ResultTable unclear = read("nodes;img/s\n1;1.250\n2;2.480\n");
+  EXPECT_EQ(rates(unclear), (Numbers{1.25, 2.48}));
+  ASSERT_EQ(unclear.doubts.size(), 1u);
+  EXPECT_NE(unclear.doubts[0].find("If they part thousands"), std::string::npos) << unclear.doubts[0];
+  EXPECT_TRUE(read("nodes,img/s\n1,1.250\n2,2.480\n").doubts.empty()) << "commas part the fields";
+}
+
 TEST(Published, BatchesThatContradictOrChangeGiveNoEfficiency) {
   const auto has_value = [](const PublishedTable& table, const std::string& key, size_t row) {
     for (size_t i = 0; i < table.recomputed.columns.size(); ++i)
