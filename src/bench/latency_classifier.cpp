@@ -1,12 +1,7 @@
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-
 #include "bench/latency_subject.h"
-#include "data/parallel_for.h"
-#include "data/pictures/image.h"
 #include "data/pictures/transform.h"
 #include "infer/model_of_weights.h"
 #include "models/imagenet/classifier_task.h"
@@ -57,7 +52,7 @@ class ClassifierSubject final : public LatencySubject {
     point_ = point;
     if (std::ssize(files_) < point.batch) files_ = encoded_pictures(context_.options, point.batch);
     host_.num_samples = point.batch;
-    read_pictures(nullptr);
+    read_pictures(files_, transform_, host_, scratch_, nullptr);
     on_device_ = mover_->to_device(host_).image_BCYX;
     return loads;
   }
@@ -84,7 +79,7 @@ class ClassifierSubject final : public LatencySubject {
       if (clock != nullptr) clock->mark(stage);
     };
     at::Tensor image_BCYX = on_device_;
-    if (point_.from == "pictures") read_pictures(clock);
+    if (point_.from == "pictures") read_pictures(files_, transform_, host_, scratch_, clock);
     if (point_.from != "tokens") {
       image_BCYX = mover_->to_device(host_).image_BCYX;
       mark("transfer");
@@ -130,25 +125,6 @@ class ClassifierSubject final : public LatencySubject {
     return network;
   }
 
-  void read_pictures(StageClock* clock) {
-    const auto count = static_cast<size_t>(point_.batch), pixels = static_cast<size_t>(shape_.image_pixels),
-               bytes = pixels * pixels * 3;
-    const int64_t threads = std::min<int64_t>(point_.batch, at::get_num_threads());
-    images_.resize(count);
-    scratch_.resize(count);
-    data::for_each_parallel(count, threads, [&](size_t i, size_t) {
-      data::decode_image_into(std::as_bytes(std::span(files_[i])), "picture", transform_.limits, images_[i]);
-    });
-    if (clock != nullptr) clock->mark("decode");
-    host_.image_pixels = shape_.image_pixels;
-    host_.image_BYXC.resize(count * bytes);
-    data::for_each_parallel(count, threads, [&](size_t i, size_t) {
-      data::apply(images_[i], transform_, /*rng_key=*/0, std::span(host_.image_BYXC).subspan(i * bytes, bytes),
-                  scratch_[i]);
-    });
-    if (clock != nullptr) clock->mark("resize");
-  }
-
   BenchContext context_;
   config::ClassifierShape shape_;
   data::TransformConfig transform_;
@@ -157,8 +133,7 @@ class ClassifierSubject final : public LatencySubject {
   std::optional<train::BatchMover> mover_;
   LatencyPoint point_;
   std::vector<std::string> files_;
-  std::vector<data::Image> images_;
-  std::vector<data::TransformScratch> scratch_;
+  PictureScratch scratch_;
   data::HostBatch host_;
   at::Tensor on_device_, score_BK_, probability_BK_;
 };

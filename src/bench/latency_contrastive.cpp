@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "data/parallel_for.h"
-#include "data/pictures/image.h"
 #include "data/sounds/audio_encode.h"
 #include "infer/file_list.h"
 #include "models/contrastive_task.h"
@@ -194,28 +193,9 @@ class ContrastiveSubject final : public LatencySubject {
 
   /// Decodes and prepares; each thread its samples.
   void read_files(StageClock* clock) {
+    if (shape_.clip() != nullptr) return read_pictures(files_, transform_, host_, scratch_, clock);
     const auto count = static_cast<size_t>(point_.batch);
     const int64_t threads = std::min<int64_t>(point_.batch, at::get_num_threads());
-    const auto mark = [&](const char* stage) {
-      if (clock != nullptr) clock->mark(stage);
-    };
-    if (const auto* clip = shape_.clip()) {
-      const auto pixels = static_cast<size_t>(clip->vision.image_size), bytes = pixels * pixels * 3;
-      images_.resize(count);
-      data::for_each_parallel(count, threads, [&](size_t i, size_t) {
-        data::decode_image_into(std::as_bytes(std::span(files_[i])), "picture", transform_.limits, images_[i]);
-      });
-      mark("decode");
-      host_.image_pixels = clip->vision.image_size;
-      host_.image_BYXC.resize(count * bytes);
-      scratch_.resize(count);
-      data::for_each_parallel(count, threads, [&](size_t i, size_t) {
-        data::apply(images_[i], transform_, /*rng_key=*/0, std::span(host_.image_BYXC).subspan(i * bytes, bytes),
-                    scratch_[i]);
-      });
-      mark("resize");
-      return;
-    }
     const tasks::SoundOptions sound{train_options().audio_fill, train_options().audio_trunc,
                                     train_options().audio_int16_normalize};
     const auto config = tasks::make_waveform(sound, shape_.clap()->audio, /*is_train=*/false);
@@ -227,7 +207,7 @@ class ContrastiveSubject final : public LatencySubject {
       data::read_waveform(std::as_bytes(std::span(files_[i])), "recording", config, /*rng_key=*/0,
                           std::span(host_.audio_BS).subspan(i * samples, samples), scratch);
     });
-    mark("decode");
+    if (clock != nullptr) clock->mark("decode");
   }
 
   /// Token ids of --texts, line by line; else made ones of --text-length, start and end included.
@@ -269,8 +249,7 @@ class ContrastiveSubject final : public LatencySubject {
   std::string loaded_type_;
   LatencyPoint point_;
   std::vector<std::string> files_;  // encoded
-  std::vector<data::Image> images_;
-  std::vector<data::TransformScratch> scratch_;
+  PictureScratch scratch_;
   data::HostBatch host_;
   models::Batch on_device_;
   data::TextEncoder encoder_;

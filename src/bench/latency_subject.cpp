@@ -1,6 +1,7 @@
 #include "bench/latency_subject.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "core/files.h"
 #include "core/rng.h"
 #include "data/bad_sample_hint.h"
+#include "data/parallel_for.h"
 #include "data/pictures/image_codecs.h"
 #include "data/pictures/picture_check.h"
 #include "infer/file_list.h"
@@ -82,6 +84,26 @@ std::vector<std::string> encoded_pictures(const commands::BenchOptions& options,
   std::vector<std::string> pictures;
   for (int64_t i = 0; i < count; ++i) pictures.push_back(different[static_cast<size_t>(i) % different.size()]);
   return pictures;
+}
+
+void read_pictures(std::span<const std::string> files, const data::TransformConfig& transform, data::HostBatch& host,
+                   PictureScratch& scratch, StageClock* clock) {
+  const auto count = static_cast<size_t>(host.num_samples), pixels = static_cast<size_t>(transform.image_pixels),
+             bytes = pixels * pixels * 3;
+  const int64_t threads = std::min<int64_t>(host.num_samples, at::get_num_threads());
+  scratch.images.resize(count);
+  scratch.resize.resize(count);
+  data::for_each_parallel(count, threads, [&](size_t i, size_t) {
+    data::decode_image_into(std::as_bytes(std::span(files[i])), "picture", transform.limits, scratch.images[i]);
+  });
+  if (clock != nullptr) clock->mark("decode");
+  host.image_pixels = transform.image_pixels;
+  host.image_BYXC.resize(count * bytes);
+  data::for_each_parallel(count, threads, [&](size_t i, size_t) {
+    data::apply(scratch.images[i], transform, /*rng_key=*/0, std::span(host.image_BYXC).subspan(i * bytes, bytes),
+                scratch.resize[i]);
+  });
+  if (clock != nullptr) clock->mark("resize");
 }
 
 }  // namespace lockstep::bench

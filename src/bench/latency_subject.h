@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/bench_case.h"
 #include "core/clock.h"
+#include "data/batch.h"
+#include "data/pictures/image.h"
+#include "data/pictures/transform.h"
 
 namespace lockstep::bench {
 
@@ -69,5 +73,16 @@ double feature_tolerance(const std::string& precision);
 
 /// Encoded pictures to decode: those of --images, else made ones, over and over.
 std::vector<std::string> encoded_pictures(const commands::BenchOptions& options, int64_t count);
+
+/// Memory that reading pictures uses again.
+struct PictureScratch {
+  std::vector<data::Image> images;
+  std::vector<data::TransformScratch> resize;
+};
+
+/// Decodes and resizes the first host.num_samples of `files` into `host`, in as many threads as compute. `clock` may be
+/// nullptr; its stages are "decode" and "resize".
+void read_pictures(std::span<const std::string> files, const data::TransformConfig& transform, data::HostBatch& host,
+                   PictureScratch& scratch, StageClock* clock);
 
 }  // namespace lockstep::bench
