@@ -3,17 +3,15 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <memory>
 #include <utility>
 
 #include "bench/bench_case.h"
 #include "bench/machine_facts.h"
 #include "bench/registry.h"
+#include "bench/result_printer.h"
 #include "comm/world.h"
-#include "core/files.h"
 #include "core/log.h"
-#include "core/options.h"
 #include "core/print.h"
 #include "core/strings.h"
 #include "core/system_failure.h"
@@ -24,67 +22,6 @@
 
 namespace lockstep::bench {
 namespace {
-
-constexpr size_t kTableWidth = 80;
-
-/// Prints rank 0's rows as they come, or keeps them for one JSON document.
-class ResultPrinter {
- public:
-  ResultPrinter(const commands::BenchOptions& options, bool is_printing, std::vector<TableColumn> columns)
-      : options_(options), is_printing_(is_printing), columns_(std::move(columns)) {}
-
-  /// The head of the table, once.
-  void begin(const std::vector<std::string>& preamble) {
-    if (std::exchange(has_begun_, true)) return;
-    if (options_.csv) return print("part," + csv_header(columns_));
-    if (options_.json) return;
-    for (const auto& text : preamble) {
-      if (text.empty()) print("#");
-      for (const auto& line : core::wrap_text(text, kTableWidth - 2)) print("# " + line);
-    }
-    for (const auto& line : table_header(columns_)) print(line);
-  }
-
-  void add(core::Json row) {
-    const std::string part = row.value("part", "");
-    if (options_.csv) {
-      print(part + "," + csv_line(columns_, row));
-    } else if (!options_.json) {
-      if (part != last_part_) print("# " + part);
-      print(table_line(columns_, row));
-    }
-    last_part_ = part;
-    rows_.push_back(std::move(row));
-  }
-
-  void end(const std::vector<SummaryItem>& summary, core::Json document) {
-    document["rows"] = rows_;
-    document["summary"] = core::Json::object();
-    for (const auto& item : summary) document["summary"][item.key] = item.value;
-    if (options_.json)
-      print(document.dump(2));
-    else if (!options_.csv)
-      for (const auto& item : summary)
-        print(fmt::format("# {:<22}: {}", item.label, item.text.empty() ? item.value.dump() : item.text));
-    if (is_printing_ && !options_.out.empty()) core::write_file_atomic(options_.out, document.dump(2) + "\n");
-  }
-
-  const std::vector<core::Json>& rows() const { return rows_; }
-
- private:
-  void print(const std::string& line) {
-    if (!is_printing_) return;
-    core::print("{}\n", line);
-    std::fflush(stdout);  // a long table is read while it grows
-  }
-
-  const commands::BenchOptions& options_;
-  bool is_printing_;
-  std::vector<TableColumn> columns_;
-  std::vector<core::Json> rows_;
-  std::string last_part_;
-  bool has_begun_ = false;
-};
 
 /// Only the parameters of the points.
 void print_list(BenchCase& bench_case, bool as_json) {
@@ -110,7 +47,7 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
   core::Json document = {{"format", "lockstep-bench-1"}, {"case", case_name(options.which)},
                          {"mode", options.mode},         {"command", train::command_line()},
                          {"versions", facts.versions},   {"machine", machine_facts(context)}};
-  ResultPrinter printer(options, is_first, bench_case->columns());
+  ResultPrinter printer(options, is_first, bench_case->columns(), std::move(document));
   int64_t num_wrong = 0;
   for (core::Json row : bench_case->points()) {
     if (is_checked) num_wrong += bench_case->verify(row);
@@ -125,7 +62,7 @@ ExitCode run_case(const BenchContext& context, const BenchFacts& facts) {
                                      .label = "Wrong values",
                                      .value = num_wrong,
                                      .text = fmt::format("{} {}", num_wrong, num_wrong == 0 ? "OK" : "FAILED")});
-  printer.end(summary, std::move(document));
+  printer.end(summary);
   if (num_wrong == 0) return ExitCode::kOk;
   return options.which == commands::BenchCaseName::kCollective ? ExitCode::kCommunication : ExitCode::kInternal;
 }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/counted.h"
 #include "core/csv_table.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -176,10 +177,15 @@ void read_bench_document(const std::filesystem::path& file, record::RunData& run
   read_machine(document, run);
   const auto rows = document.find("rows");
   const bool has_rows = rows != document.end() && rows->is_array();
+  const auto mark = document.find("incomplete");
+  const bool is_incomplete = mark != document.end() && mark->is_boolean() && mark->get<bool>();
   if ((name != "collective" && name != "latency") || !has_rows) {
-    run.message = bench_case_message(name) + measured_peaks(document);
+    run.message = bench_case_message(name) + measured_peaks(document) + (is_incomplete ? "; it had not ended" : "");
     return;
   }
+  if (is_incomplete)
+    run.problems.push_back(fmt::format("the measurement had not ended when this was written: it has {}",
+                                       core::counted(std::ssize(*rows), "row")));
   int64_t num_untimed = 0, num_wrong = 0;
   for (const Json& row : *rows)
     num_untimed += row.is_object() && (name == "latency" ? read_latency(row, run) : read_collective(row, run)) ? 0 : 1;

@@ -44,6 +44,9 @@ struct Findings {
 
 core::Json read_document(const std::string& path) {
   const core::Json json = core::read_json_file(path);
+  if (json.is_object() && json.value("incomplete", core::Json()) == true)
+    throw DataError(fmt::format("predict: '{}' is of a `lockstep bench` that had not ended", path),
+                    "measure again, and let it end");
   if (!json.is_object() || json.value("format", core::Json()) != "lockstep-bench-1" || !json.contains("machine") ||
       !json.contains("summary"))
     throw DataError(fmt::format("predict: '{}' is no document of `lockstep bench`", path), kCommands);

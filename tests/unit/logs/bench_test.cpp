@@ -53,6 +53,18 @@ TEST(BenchDocument, BringsItsCollectives) {
   EXPECT_THROW(read(std::string(kBenchDocument).substr(0, 400)), DataError);
 }
 
+TEST(BenchDocument, OfAMeasurementThatWasStoppedSaysSo) {
+  const record::RunData whole = read(kBenchDocument);
+  EXPECT_EQ(core::join(whole.problems, "|").find("had not ended"), std::string::npos);
+  const record::RunData stopped =
+      read(core::replace_all(kBenchDocument, R"("mode": "time")", R"("mode": "time", "incomplete": true)"));
+  EXPECT_EQ(stopped.collective_points.size(), 2u);
+  EXPECT_NE(core::join(stopped.problems, "|").find("had not ended when this was written: it has 2 rows"),
+            std::string::npos);
+  const record::RunData op = read(R"({"format": "lockstep-bench-1", "case": "op", "incomplete": true, "rows": []})");
+  EXPECT_NE(op.message.find("it had not ended"), std::string::npos) << op.message;
+}
+
 TEST(BenchDocument, NoMutationCrashes) {
   const std::string text = kBenchDocument;
   core::CounterRng rng(4, 1);

@@ -311,6 +311,10 @@ TEST(DescribeMachine, OtherDocumentsAreRefused) {
   core::TempDir folder;
   core::write_file_atomic(folder.path() / "x.json", "{\"format\": \"lockstep-bench-1\"}");
   EXPECT_THROW(describe_machine({(folder.path() / "x.json").string()}), DataError);
+  core::Json stopped = core::Json::parse(core::read_file(seed("op.json")));
+  stopped["incomplete"] = true;
+  core::write_file_atomic(folder.path() / "z.json", stopped.dump());
+  EXPECT_THROW(describe_machine({(folder.path() / "z.json").string()}), DataError);
   std::string other = core::read_file(seed("op.json"));
   other.replace(other.find("node1"), 5, "node2");
   core::write_file_atomic(folder.path() / "y.json", other);
