@@ -1,14 +1,66 @@
 // Structures are taken apart member by member, so that a new member does not compile until it is named here.
 #include "config/shape_facts.h"
 
+#include <array>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
 namespace lockstep::config {
 namespace {
 
-template <typename Enum> int number_of(Enum value) { return static_cast<int>(value); }
+/// Values of an enumeration by name, in the order of the numbers that were noted before there were names. New ones go
+/// behind the others; the order of the enumeration itself means nothing here.
+template <typename Enum, size_t N> using Names = std::array<std::pair<Enum, const char*>, N>;
+
+constexpr Names<ImagePool, 3> kImagePools = {
+    {{ImagePool::kClassToken, "class_token"}, {ImagePool::kMean, "mean"}, {ImagePool::kAttention, "attention"}}};
+constexpr Names<TimmVitShape::QkvBias, 3> kQkvBiases = {{{TimmVitShape::QkvBias::kAll, "all"},
+                                                         {TimmVitShape::QkvBias::kNotKeys, "not_keys"},
+                                                         {TimmVitShape::QkvBias::kNone, "none"}}};
+constexpr Names<TextPool, 4> kTextPools = {{{TextPool::kLargestId, "largest_id"},
+                                            {TextPool::kEndId, "end_id"},
+                                            {TextPool::kFirst, "first"},
+                                            {TextPool::kLast, "last"}}};
+constexpr Names<TextProjection, 3> kTextProjections = {
+    {{TextProjection::kMatrix, "matrix"}, {TextProjection::kLinear, "linear"}, {TextProjection::kNone, "none"}}};
+constexpr Names<TextTokens, 8> kTextTokens = {{{TextTokens::kClip, "clip"},
+                                               {TextTokens::kRoberta, "roberta"},
+                                               {TextTokens::kXlmRoberta, "xlm_roberta"},
+                                               {TextTokens::kSentencePiece, "sentence_piece"},
+                                               {TextTokens::kMt5, "mt5"},
+                                               {TextTokens::kGemma, "gemma"},
+                                               {TextTokens::kNllb, "nllb"},
+                                               {TextTokens::kWordPiece, "word_piece"}}};
+constexpr Names<TextCleaning, 3> kTextCleanings = {{{TextCleaning::kLower, "lower"},
+                                                    {TextCleaning::kWhiteSpace, "whitespace"},
+                                                    {TextCleaning::kCanonical, "canonicalize"}}};
+constexpr Names<TextPooler, 4> kTextPoolers = {{{TextPooler::kClass, "class"},
+                                                {TextPooler::kMean, "mean"},
+                                                {TextPooler::kMax, "max"},
+                                                {TextPooler::kClassHidden, "class_hidden"}}};
+constexpr Names<ProjectionShape::Kind, 3> kProjections = {{{ProjectionShape::Kind::kNone, "none"},
+                                                           {ProjectionShape::Kind::kLinear, "linear"},
+                                                           {ProjectionShape::Kind::kMlp, "mlp"}}};
+
+template <typename Enum, size_t N> const char* name_of(Enum value, const Names<Enum, N>& names) {
+  for (const auto& [known, name] : names)
+    if (known == value) return name;
+  LOCKSTEP_CHECK(false, "value {} has no name", static_cast<int>(value));
+}
+
+template <typename Enum, size_t N> std::vector<std::string> in_order(const Names<Enum, N>& names) {
+  std::vector<std::string> list;
+  for (const auto& [value, name] : names) list.emplace_back(name);
+  return list;
+}
 
 core::Json facts_of(const ProjectionShape& shape) {
   const auto& [kind, hidden, has_bias, is_relu] = shape;
-  return {{"kind", number_of(kind)}, {"hidden", hidden}, {"has_bias", has_bias}, {"is_relu", is_relu}};
+  return {{"kind", name_of(kind, kProjections)}, {"hidden", hidden}, {"has_bias", has_bias}, {"is_relu", is_relu}};
 }
 
 core::Json facts_of(const RobertaShape& shape) {
@@ -23,7 +75,7 @@ core::Json facts_of(const RobertaShape& shape) {
           {"layers", layers},
           {"mlp_width", mlp_width},
           {"context_length", context_length},
-          {"pooler", number_of(pooler)}};
+          {"pooler", name_of(pooler, kTextPoolers)}};
 }
 
 core::Json facts_of(const T5Shape& shape) {
@@ -39,27 +91,31 @@ core::Json facts_of(const T5Shape& shape) {
           {"position_buckets", position_buckets},
           {"farthest_position", farthest_position},
           {"norm_epsilon", norm_epsilon},
-          {"pooler", number_of(pooler)}};
+          {"pooler", name_of(pooler, kTextPoolers)}};
 }
 
 core::Json facts_of(const M2m100Shape& shape) {
   const auto& [vocab_size, width, heads, layers, mlp_width, pad_id, dropout, attention_dropout, pooler] = shape;
-  return {{"vocab_size", vocab_size},   {"width", width},         {"heads", heads},
-          {"layers", layers},           {"mlp_width", mlp_width}, {"pad_id", pad_id},
-          {"pooler", number_of(pooler)}};
+  return {{"vocab_size", vocab_size},
+          {"width", width},
+          {"heads", heads},
+          {"layers", layers},
+          {"mlp_width", mlp_width},
+          {"pad_id", pad_id},
+          {"pooler", name_of(pooler, kTextPoolers)}};
 }
 
 core::Json facts_of(const TimmVitShape& shape) {
   const auto& [qkv_bias, norms_follow, has_class_position, has_positions, has_gated_mlp, has_own_head, begins_as_eva,
                pool, rotary, position_mlp_width, position_dropout, stem_widths, stem_depths, pool_heads,
                pool_mlp_ratio] = shape;
-  core::Json facts = {{"qkv_bias", number_of(qkv_bias)},
+  core::Json facts = {{"qkv_bias", name_of(qkv_bias, kQkvBiases)},
                       {"norms_follow", norms_follow},
                       {"has_class_position", has_class_position},
                       {"has_positions", has_positions},
                       {"has_gated_mlp", has_gated_mlp},
                       {"has_own_head", has_own_head},
-                      {"pool", number_of(pool)},
+                      {"pool", name_of(pool, kImagePools)},
                       {"position_mlp_width", position_mlp_width},
                       {"stem_widths", stem_widths},
                       {"stem_depths", stem_depths},
@@ -93,7 +149,7 @@ core::Json facts_of(const VisionShape& shape) {
           {"has_class_token", has_class_token},
           {"has_fixed_positions", has_fixed_positions},
           {"norms_after_pool", norms_after_pool},
-          {"pool", number_of(pool)},
+          {"pool", name_of(pool, kImagePools)},
           {"has_attentional_pool", has_attentional_pool},
           {"pooler_queries", pooler_queries},
           {"pooler_heads", pooler_heads},
@@ -119,10 +175,10 @@ core::Json facts_of(const TextShape& shape) {
                       {"has_class_token", has_class_token},
                       {"pad_id", pad_id},
                       {"eos_id", eos_id},
-                      {"pool", number_of(pool)},
-                      {"projection", number_of(projection)},
-                      {"tokens", number_of(tokens)},
-                      {"cleaning", number_of(shape.used_cleaning())},
+                      {"pool", name_of(pool, kTextPools)},
+                      {"projection", name_of(projection, kTextProjections)},
+                      {"tokens", name_of(tokens, kTextTokens)},
+                      {"cleaning", name_of(shape.used_cleaning(), kTextCleanings)},
                       {"language", language}};
   if (shape.is_encoder()) {
     facts["roberta"] = facts_of(roberta);
@@ -161,6 +217,32 @@ core::Json shape_facts(const ContrastiveShape& shape) {
           {"text", facts_of(text)},
           {"audio_projection", facts_of(audio_projection)},
           {"text_projection", facts_of(text_projection)}};
+}
+
+core::Json named_shape_facts(core::Json facts) {
+  const std::vector<std::pair<const char*, std::vector<std::string>>> places = {
+      {"/vision/pool", in_order(kImagePools)},
+      {"/vision/timm/qkv_bias", in_order(kQkvBiases)},
+      {"/vision/timm/pool", in_order(kImagePools)},
+      {"/vision/head/kind", in_order(kProjections)},
+      {"/text/pool", in_order(kTextPools)},
+      {"/text/projection", in_order(kTextProjections)},
+      {"/text/tokens", in_order(kTextTokens)},
+      {"/text/cleaning", in_order(kTextCleanings)},
+      {"/text/roberta/pooler", in_order(kTextPoolers)},
+      {"/text/t5/pooler", in_order(kTextPoolers)},
+      {"/text/m2m100/pooler", in_order(kTextPoolers)},
+      {"/text/encoder_projection/kind", in_order(kProjections)},
+      {"/text/pooler", in_order(kTextPoolers)},
+      {"/audio_projection/kind", in_order(kProjections)},
+      {"/text_projection/kind", in_order(kProjections)}};
+  for (const auto& [path, names] : places) {
+    const core::Json::json_pointer place(path);
+    if (!facts.contains(place) || !facts.at(place).is_number_integer()) continue;
+    const auto number = facts.at(place).get<int64_t>();
+    if (number >= 0 && number < std::ssize(names)) facts.at(place) = names[static_cast<size_t>(number)];
+  }
+  return facts;
 }
 
 }  // namespace lockstep::config

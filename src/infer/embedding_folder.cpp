@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "config/shape_facts.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -179,6 +180,7 @@ std::string main_ending(bool is_npy) { return is_npy ? ".json" : ".safetensors";
 void add_origin(core::Json& origin, const core::Json& facts) {
   for (const char* key : {"weights", "shape", "vocabulary", "preparation"})
     if (const core::Json* value = facts.is_object() ? find(facts, key) : nullptr) origin[key] = *value;
+  if (origin.contains("shape")) origin["shape"] = config::named_shape_facts(origin["shape"]);
   if (!origin.contains("shape")) origin.erase("preparation");
 }
 
@@ -216,6 +218,8 @@ void EmbeddingFolder::open(const core::Json& facts, const std::vector<std::strin
                        "give another folder");
     take_as_noted(there, facts);
   } else {
+    there["format_version"] = kFormatVersion;
+    there["shape"] = config::named_shape_facts(there.value("shape", core::Json()));  // of format 2 with numbers
     now["model"] = there.value("model", core::Json());  // its shape tells more than a name or the path of a file
   }
   check_shards(folder_, there.value("shards", core::Json()), now.at("shards"));

@@ -42,12 +42,12 @@ class EmbeddingFolder {
   /// `other` names the tower beside the text: "image", "audio". `is_npy`: the second form.
   EmbeddingFolder(std::filesystem::path folder, std::vector<std::string> shards, std::string other, bool is_npy);
 
-  static constexpr int kFormatVersion = 2;
+  static constexpr int kFormatVersion = 3;
 
   /// Makes the folder and embed.json, or compares: UsageError where it holds embeddings of something else, with the
   /// first difference. Shards may have been added behind those that embed.json lists. Any number of ranks at once, with
-  /// equal facts. `newly_noted`: flags with other than their usual values that format 1 did not note; such a folder
-  /// goes on only where there are none.
+  /// equal facts. Folders of older formats go on, and become one of now. `newly_noted`: flags with other than their
+  /// usual values that format 1 did not note; such a folder goes on only where there are none.
   void open(const core::Json& facts, const std::vector<std::string>& newly_noted) const;
   bool has(size_t shard) const;  ///< As a whole.
   /// EnvironmentError when it cannot be written.

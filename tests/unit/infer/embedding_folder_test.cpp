@@ -138,7 +138,8 @@ TEST(EmbeddingFolder, TheFirstValueThatDiffersIsNamed) {
   other = facts_of({"a.tar"});
   other["model"] = "/elsewhere/b.json";
   open(folder.path(), other);
-  for (const core::Json& broken : {core::Json("a"), core::Json::object(), core::Json{{"format_version", 3}}}) {
+  for (const core::Json& broken :
+       {core::Json("a"), core::Json::object(), core::Json{{"format_version", EmbeddingFolder::kFormatVersion + 1}}}) {
     core::write_file_atomic(folder.path() / "embed.json", broken.dump());
     EXPECT_TRUE(holds(refusal(folder.path(), other), "of another version")) << broken.dump();
   }
@@ -161,6 +162,19 @@ TEST(EmbeddingFolder, OfFormatOneGoesOnWhereWhatItDidNotNoteIsUsual) {
   const core::Json now = facts_in(folder.path()), wanted = facts_of({"a.tar", "b.tar"});
   EXPECT_EQ(now.size(), wanted.size());
   for (const auto& [key, value] : wanted.items()) EXPECT_EQ(now.at(key), value) << key;
+}
+
+TEST(EmbeddingFolder, OfFormatTwoHadNumbersWhereNamesAreNow) {
+  const core::TempDir folder;
+  core::Json before = facts_of({"a.tar"}), now = before;
+  before["format_version"] = 2;
+  before["shape"]["text"]["pool"] = 1;
+  now["shape"]["text"]["pool"] = "last";
+  core::write_file_atomic(folder.path() / "embed.json", before.dump());
+  EXPECT_TRUE(holds(refusal(folder.path(), now), R"(with another shape.text.pool: "end_id", now "last")"));
+  now["shape"]["text"]["pool"] = "end_id";
+  open(folder.path(), now);
+  EXPECT_EQ(facts_in(folder.path()), now);
 }
 
 TEST(EmbeddingFolder, TellsHowManyShardsAreThere) {
