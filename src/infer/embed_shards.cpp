@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 
@@ -14,35 +15,43 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "data/shards/index_jobs.h"
 #include "data/shards/shard_list.h"
 #include "data/train_stream.h"
 #include "infer/bad_samples.h"
+#include "infer/embed_progress.h"
 #include "infer/embedding_folder.h"
 #include "infer/encoder.h"
 
 namespace lockstep::infer {
 namespace {
 
-/// Keys of a stream's samples by their places; the reading thread writes them.
-class SampleKeys {
+/// Where a stream's samples stand, by their places; the reading thread writes it.
+class SamplePlaces {
  public:
-  void add(const std::string& key) {
+  void add(const data::RawSample& sample) {
     const std::scoped_lock lock(mutex_);
-    keys_.push_back(key);
+    keys_.push_back(sample.key);
+    offsets_.push_back(sample.offset);
   }
-  std::string at(int64_t place) const {
+  std::string key(int64_t place) const {
     const std::scoped_lock lock(mutex_);
     return keys_.at(static_cast<size_t>(place));
+  }
+  uint64_t offset(int64_t place) const {
+    const std::scoped_lock lock(mutex_);
+    return offsets_.at(static_cast<size_t>(place));
   }
 
  private:
   mutable std::mutex mutex_;
   std::vector<std::string> keys_;
+  std::vector<uint64_t> offsets_;
 };
 
 /// What a shard holds and lacks.
 struct ShardNotes {
-  SampleKeys keys;
+  SamplePlaces places;
   BadSamples bad;
   std::optional<ShardDamage> damage;  // set by the reading thread before its last batch is handed out
 };
@@ -74,7 +83,7 @@ class TolerantSource final : public data::SampleSource {
       last_.offset = sample->offset;
       last_.id = sample->id;
       has_any_ = true;
-      notes_.keys.add(sample->key);
+      notes_.places.add(*sample);
       return sample;
     } catch (const Error& error) {
       const bool is_of_shard = error.code() == ExitCode::kData || error.code() == ExitCode::kEnvironment;
@@ -136,10 +145,12 @@ class ShardEmbedding {
     const c10::NoGradGuard no_grad;
     core::log_info("embed: {} of {} shards are rank {}'s, {} of them there already", num_there_ + num_to_do_,
                    folder_.shards().size(), ranks_.rank, num_there_);
+    progress_.emplace(num_to_do_);
     std::unique_ptr<OpenShard> ahead = open_next();
     while (ahead) {
       const std::unique_ptr<OpenShard> shard = std::move(ahead);
       ahead = open_next();  // its first batches are decoded meanwhile
+      progress_->begin(size_of(folder_.shards()[shard->number]));
       try {
         embed(*shard);
       } catch (const DataError& error) {
@@ -148,6 +159,7 @@ class ShardEmbedding {
         if (!is_reading_) throw;
         fail(shard->number, error);
       }
+      progress_->end();
     }
     core::end_progress();
     finish();
@@ -212,6 +224,24 @@ class ShardEmbedding {
     return shard;
   }
 
+  /// By its index, where it has one of the file that is there.
+  EmbedProgress::Shard size_of(const std::string& path) {
+    EmbedProgress::Shard size;
+    std::error_code failure;
+    if (!data::is_streamed(path))
+      if (const uintmax_t bytes = std::filesystem::file_size(path, failure); !failure) size.num_bytes = bytes;
+    data::SampleFilter filter;
+    if (has_other() && encoder_.is_audio()) filter.audio_keys = encoder_.audio_keys();
+    if (has_other() && !encoder_.is_audio()) filter.image_keys = encoder_.image_keys();
+    if (has_text()) filter.text_keys = encoder_.text_keys();
+    try {
+      const auto index = indexes_.find(path);
+      if (index && index->bytes == size.num_bytes) size.num_samples = index->num_usable(filter);
+    } catch (const Error&) {  // an index that cannot be read is none: the shard itself is read
+    }
+    return size;
+  }
+
   void embed(OpenShard& shard) {
     const std::string& path = folder_.shards()[shard.number];
     ShardEmbeddings result{.shard = path, .keys = {}, .other_NE = {}, .text_NE = {}, .bad = {}, .damage = {}};
@@ -224,7 +254,7 @@ class ShardEmbedding {
         const auto at = static_cast<size_t>(row);
         if (host.label_B.empty() || host.label_B[at] == kBadLabel) continue;  // empty: none of the batch has a label
         kept.push_back(row);
-        result.keys.push_back(shard.notes.keys.at(host.place_B[at]));
+        result.keys.push_back(shard.notes.places.key(host.place_B[at]));
       }
       const auto keep = [&](const at::Tensor& rows_BE, std::vector<at::Tensor>& parts) {
         if (!rows_BE.defined()) return;
@@ -233,7 +263,7 @@ class ShardEmbedding {
       };
       keep(features.other_BE, others);
       keep(features.text_BE, texts);
-      num_samples_ += host.num_samples;
+      progress_->add(host.num_samples, shard.notes.places.offset(host.place_B.back()));
       shard.loader->recycle(std::move(host));
       show_progress();
     }
@@ -272,16 +302,16 @@ class ShardEmbedding {
   /// The rate is that of this start; what lay there before does not count.
   std::string progress_text() const {
     const double seconds = core::ms_since(begin_) / 1e3;
-    const auto done = static_cast<double>(num_done_ + std::ssize(failed_) + std::ssize(partial_));
+    const int64_t num_samples = progress_->num_done();
+    const double per_s = static_cast<double>(num_samples) / seconds;
     std::string left;
-    if (done > 0) {
-      const auto rest = static_cast<int64_t>(seconds / done * (static_cast<double>(num_to_do_) - done));
+    if (const auto num_left = progress_->num_left(); num_left && per_s > 0) {
+      const auto rest = static_cast<int64_t>(*num_left / per_s);
       left = fmt::format(", {:02}:{:02}:{:02} left", rest / 3600, rest / 60 % 60, rest % 60);
     }
     return fmt::format("embed: {} of {}, {}, {:.1f} samples/s{}{}{}", num_there_ + num_done_,
-                       core::counted(num_there_ + num_to_do_, "shard"), core::counted(num_samples_, "sample"),
-                       static_cast<double>(num_samples_) / seconds, left,
-                       num_bad_ > 0 ? fmt::format(", {} bad", num_bad_) : "",
+                       core::counted(num_there_ + num_to_do_, "shard"), core::counted(num_samples, "sample"), per_s,
+                       left, num_bad_ > 0 ? fmt::format(", {} bad", num_bad_) : "",
                        partial_.empty() ? "" : fmt::format(", {} shards in part", partial_.size()));
   }
 
@@ -316,7 +346,9 @@ class ShardEmbedding {
   std::vector<std::string> failed_;   // paths
   std::string first_hint_;            // what to do about the first of them; "" where nothing says it
   std::vector<std::string> partial_;  // in words: which, and from where
-  int64_t num_there_ = 0, num_to_do_ = 0, num_done_ = 0, num_samples_ = 0, num_bad_ = 0;
+  int64_t num_there_ = 0, num_to_do_ = 0, num_done_ = 0, num_bad_ = 0;
+  std::optional<EmbedProgress> progress_;  // of this start
+  data::IndexHeaders indexes_{/*index_dir=*/""};
   bool is_reading_ = false;
   core::Clock::time_point begin_ = core::Clock::now(), last_line_ = begin_;
 };
