@@ -1,5 +1,7 @@
 #include "infer/bad_samples.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/counted.h"
@@ -31,6 +33,21 @@ data::SampleDecoder tolerant_decoder(data::SampleDecoder decode, BadSamples& bad
       if (!slot.text_T.empty()) slot.text_T[0] = 1;
       slot.label = kBadLabel;
     }
+  };
+}
+
+/// A caption was cut where one column more changes more than that column: its end comes later.
+data::SampleDecoder cut_noting_decoder(data::SampleDecoder decode, BadSamples& cut) {
+  return [decode = std::move(decode), &cut](const data::RawSample& sample, data::SampleSlot& slot) {
+    decode(sample, slot);
+    if (slot.text_T.empty()) return;
+    thread_local std::vector<int32_t> longer;
+    longer.assign(slot.text_T.size() + 1, 0);
+    data::SampleSlot text_alone;
+    text_alone.text_T = longer;
+    decode(sample, text_alone);
+    if (!std::equal(slot.text_T.begin(), slot.text_T.end(), longer.begin()))
+      cut.add(sample, fmt::format("its caption is cut to {} tokens", slot.text_T.size()));
   };
 }
 

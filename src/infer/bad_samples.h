@@ -12,7 +12,7 @@ namespace lockstep::infer {
 /// HostBatch::label_B of a row whose sample could not be used.
 inline constexpr int64_t kBadLabel = -2;
 
-/// The samples of one stream that could not be used; decoding threads add to it.
+/// The samples of one stream that could not be used, or not as they are; decoding threads add to it.
 class BadSamples {
  public:
   void add(const data::RawSample& sample, const std::string& reason);
@@ -28,6 +28,9 @@ class BadSamples {
 /// `decode`, but a sample that it refuses is added to `bad` (which outlives the decoder) and becomes an empty picture,
 /// silence and one token, with the label kBadLabel: its row is computed and then left out.
 data::SampleDecoder tolerant_decoder(data::SampleDecoder decode, BadSamples& bad);
+
+/// `decode`, and a sample whose caption has more tokens than fit is added to `cut`, which outlives the decoder.
+data::SampleDecoder cut_noting_decoder(data::SampleDecoder decode, BadSamples& cut);
 
 /// Warns of the first of them; DataError where none of `num_samples` can be used.
 void tell_bad(const BadSamples& bad, size_t num_samples);

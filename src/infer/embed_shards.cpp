@@ -52,7 +52,7 @@ class SamplePlaces {
 /// What a shard holds and lacks.
 struct ShardNotes {
   SamplePlaces places;
-  BadSamples bad;
+  BadSamples bad, cut;
   std::optional<ShardDamage> damage;  // set by the reading thread before its last batch is handed out
 };
 
@@ -220,7 +220,8 @@ class ShardEmbedding {
     config.index = data::IndexUse::kOff;
     shard->loader = std::make_unique<data::Loader>(
         std::make_unique<TolerantSource>(data::open_eval_source(config), shard->notes),
-        tolerant_decoder(encoder_.make_decoder(), shard->notes.bad), encoder_.loader_config(has_other(), has_text()));
+        tolerant_decoder(cut_noting_decoder(encoder_.make_decoder(), shard->notes.cut), shard->notes.bad),
+        encoder_.loader_config(has_other(), has_text()));
     return shard;
   }
 
@@ -244,7 +245,8 @@ class ShardEmbedding {
 
   void embed(OpenShard& shard) {
     const std::string& path = folder_.shards()[shard.number];
-    ShardEmbeddings result{.shard = path, .keys = {}, .other_NE = {}, .text_NE = {}, .bad = {}, .damage = {}};
+    ShardEmbeddings result{
+        .shard = path, .keys = {}, .other_NE = {}, .text_NE = {}, .bad = {}, .cut = {}, .damage = {}};
     std::vector<at::Tensor> others, texts;
     is_reading_ = true;
     for (data::HostBatch host = shard.loader->next(); host.num_samples > 0; host = shard.loader->next()) {
@@ -277,6 +279,8 @@ class ShardEmbedding {
     result.other_NE = joined(others, has_other());
     result.text_NE = joined(texts, has_text());
     result.bad = shard.notes.bad.in_order();
+    result.cut = shard.notes.cut.in_order();
+    num_cut_ += std::ssize(result.cut);
     result.damage = shard.notes.damage;
     constexpr int64_t kMostTold = 20;  // the files list all
     for (const data::BadSample& sample : result.bad)
@@ -309,9 +313,10 @@ class ShardEmbedding {
       const auto rest = static_cast<int64_t>(*num_left / per_s);
       left = fmt::format(", {:02}:{:02}:{:02} left", rest / 3600, rest / 60 % 60, rest % 60);
     }
-    return fmt::format("embed: {} of {}, {}, {:.1f} samples/s{}{}{}", num_there_ + num_done_,
+    return fmt::format("embed: {} of {}, {}, {:.1f} samples/s{}{}{}{}", num_there_ + num_done_,
                        core::counted(num_there_ + num_to_do_, "shard"), core::counted(num_samples, "sample"), per_s,
                        left, num_bad_ > 0 ? fmt::format(", {} bad", num_bad_) : "",
+                       num_cut_ > 0 ? fmt::format(", {} cut", core::counted(num_cut_, "caption")) : "",
                        partial_.empty() ? "" : fmt::format(", {} shards in part", partial_.size()));
   }
 
@@ -346,7 +351,7 @@ class ShardEmbedding {
   std::vector<std::string> failed_;   // paths
   std::string first_hint_;            // what to do about the first of them; "" where nothing says it
   std::vector<std::string> partial_;  // in words: which, and from where
-  int64_t num_there_ = 0, num_to_do_ = 0, num_done_ = 0, num_bad_ = 0;
+  int64_t num_there_ = 0, num_to_do_ = 0, num_done_ = 0, num_bad_ = 0, num_cut_ = 0;
   std::optional<EmbedProgress> progress_;  // of this start
   data::IndexHeaders indexes_{/*index_dir=*/""};
   bool is_reading_ = false;

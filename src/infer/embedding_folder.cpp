@@ -95,10 +95,12 @@ std::vector<std::string> keys_of(const core::Json& json, const fs::path& path) {
   return json.get<std::vector<std::string>>();
 }
 
-core::Json bad_json(const std::vector<data::BadSample>& bad) {
+core::Json bad_json(const ShardEmbeddings& embeddings) {
   core::Json list = core::Json::array();
-  for (const data::BadSample& sample : bad)
-    list.push_back({{"key", data::repair_utf8(sample.key)}, {"reason", data::repair_utf8(sample.reason)}});
+  for (const auto& [kind, samples] : {std::pair("left_out", &embeddings.bad), std::pair("cut", &embeddings.cut)})
+    for (const data::BadSample& sample : *samples)
+      list.push_back(
+          {{"key", data::repair_utf8(sample.key)}, {"kind", kind}, {"reason", data::repair_utf8(sample.reason)}});
   return list;
 }
 
@@ -252,7 +254,7 @@ void EmbeddingFolder::write(size_t shard, const ShardEmbeddings& embeddings) con
   const std::string part = embeddings.damage ? kPartial : "";
   core::Json keys = core::Json::array();
   for (const std::string& key : embeddings.keys) keys.push_back(data::repair_utf8(key));
-  const core::Json bad = bad_json(embeddings.bad);
+  const core::Json bad = bad_json(embeddings);
   const std::string shard_name = data::repair_utf8(embeddings.shard);
   if (is_npy_) {
     if (embeddings.other_NE.defined()) write_npy(path_of(shard, part + "." + other_ + ".npy"), embeddings.other_NE);

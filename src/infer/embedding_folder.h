@@ -21,11 +21,12 @@ struct ShardDamage {
 
 /// Embeddings of one shard. Rows are those of its samples that could be used, in their order.
 struct ShardEmbeddings {
-  std::string shard;              ///< Path of the shard.
-  std::vector<std::string> keys;  ///< Of the rows.
-  at::Tensor other_NE;            ///< Of pictures or sounds, on the CPU; undefined: not asked for.
-  at::Tensor text_NE;             ///< Likewise.
-  std::vector<data::BadSample> bad;
+  std::string shard;                  ///< Path of the shard.
+  std::vector<std::string> keys;      ///< Of the rows.
+  at::Tensor other_NE;                ///< Of pictures or sounds, on the CPU; undefined: not asked for.
+  at::Tensor text_NE;                 ///< Likewise.
+  std::vector<data::BadSample> bad;   ///< Left out.
+  std::vector<data::BadSample> cut;   ///< Rows whose caption was too long.
   std::optional<ShardDamage> damage;  ///< What stands behind it in the shard is lost: the rows are a part.
 };
 

@@ -107,6 +107,7 @@ TEST_F(InferEmbed, ABadPictureAndALostShardHarmNoOthers) {
   EXPECT_EQ(file.at("image").shape, (std::vector<int64_t>{5, 32}));
   const auto list = core::parse_json(file.metadata().at("bad"), "bad samples");
   ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0].at("kind"), "left_out");
   EXPECT_NE(list[0].at("reason").get<std::string>().find("train-000003.tar"), std::string::npos) << list.dump();
   EXPECT_EQ(core::parse_json(file.metadata().at("keys"), "keys").size(), 5u);
 }
@@ -283,6 +284,47 @@ TEST_F(InferEmbed, AFolderGoesOnWithNothingThatChangesTheNumbers) {
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(core::read_file(lost), before.at(lost.filename().string()));
   EXPECT_TRUE(core::read_json_file(facts).contains("shape"));
+}
+
+/// Writes another content, of at most a block, into a member of a tar file that has one.
+void replace_member(std::string& bytes, size_t header, const std::string& content) {
+  constexpr size_t kBlock = 512, kSizePlace = 124, kSumPlace = 148, kSumLength = 8;
+  bytes.replace(header + kBlock, kBlock, content + std::string(kBlock - content.size(), '\0'));
+  bytes.replace(header + kSizePlace, 12, fmt::format("{:011o}", content.size()) + std::string(1, '\0'));
+  bytes.replace(header + kSumPlace, kSumLength, std::string(kSumLength, ' '));
+  unsigned sum = 0;
+  for (size_t i = 0; i < kBlock; ++i) sum += static_cast<unsigned char>(bytes[header + i]);
+  bytes.replace(header + kSumPlace, kSumLength, fmt::format("{:06o}", sum) + std::string(1, '\0') + " ");
+}
+
+TEST_F(InferEmbed, CaptionsThatAreCutAreCountedAndListed) {
+  const fs::path shard = small("train-000000.tar");
+  std::string bytes = core::read_file(shard);
+  std::vector<size_t> captions;
+  for (const size_t header : tar_headers(bytes))
+    if (std::string(bytes.data() + header).ends_with(".txt")) captions.push_back(header);
+  ASSERT_EQ(captions.size(), 6u);
+  std::string words;
+  for (int i = 0; i < 50; ++i) words += " a circle";
+  replace_member(bytes, captions[2], words);
+  core::write_file_atomic(shard, bytes);
+  for (const std::string format : {"safetensors", "npy"}) {
+    const auto result = run_lockstep(args_of(shard.string(), "cut-" + format, {"--format", format}), {}, 120s);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.err.find(", 1 caption cut"), std::string::npos) << result.err;
+    const fs::path output = logs_.path() / ("cut-" + format);
+    const core::Json list =
+        format == "npy"
+            ? core::read_json_file(output / "000000_train-000000.json").at("bad")
+            : core::parse_json(core::SafetensorsFile(output / "000000_train-000000.safetensors").metadata().at("bad"),
+                               "bad");
+    ASSERT_EQ(list.size(), 1u) << list.dump();
+    EXPECT_EQ(list[0].at("kind"), "cut");
+    EXPECT_EQ(list[0].at("key"), "000000002");
+    EXPECT_NE(list[0].at("reason").get<std::string>().find("its caption is cut to "), std::string::npos);
+  }
+  const auto pictures = run_lockstep(args_of(shard.string(), "pictures", {"--towers", "image"}), {}, 120s);
+  EXPECT_EQ(pictures.err.find("cut"), std::string::npos) << pictures.err;
 }
 
 TEST_F(InferEmbed, ADataSetThatGrowsIsEmbeddedFurther) {
