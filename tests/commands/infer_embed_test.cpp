@@ -1,4 +1,5 @@
 // `infer embed --shards` and `infer retrieve` on real shards.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
