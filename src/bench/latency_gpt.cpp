@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "bench/latency_subject.h"
 #include "config/gpt_params.h"
@@ -39,6 +40,7 @@ class GptSubject final : public LatencySubject {
       model_.reset();
       model_ = load(point.precision);
     }
+    infer::prepare_generation(*model_, static_cast<size_t>(point.batch));
     point_ = point;
     core::CounterRng rng(core::stream_key({static_cast<uint64_t>(context_.options.train.seed), 0x70726f6d}));
     prompts_.assign(static_cast<size_t>(point.batch), {});
@@ -57,6 +59,7 @@ class GptSubject final : public LatencySubject {
     const bool has_own = point_.precision != "fp32" && num_parameters() <= kMostParametersInFp32;
     const std::unique_ptr<models::GptModel> own = has_own ? load("fp32") : nullptr;
     models::GptModel& plain = has_own ? *own : *model_;
+    plain.prepare_inference(std::nullopt);  // the check reads no packed weights
     const double tolerance = point_.precision == "fp32" ? 1e-4 : 5e-2;
     int64_t wrong = 0;
     for (size_t b = 0; b < prompts_.size(); ++b) {
@@ -76,6 +79,7 @@ class GptSubject final : public LatencySubject {
         ids.push_back(id);
       }
     }
+    infer::prepare_generation(*model_, prompts_.size());
     return wrong;
   }
 

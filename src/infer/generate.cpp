@@ -159,6 +159,7 @@ void generate(const config::GenerateOptions& options) {
   const GenerationConfig config = generation_config(options, texts);
   const auto start = std::chrono::steady_clock::now();
   const auto batch = static_cast<size_t>(options.prompts_per_batch);
+  prepare_generation(*model, std::min(batch, prompts.size()));
   std::string results;
   size_t num_read = 0, num_added = 0;
   for (size_t first = 0; first < prompts.size(); first += batch) {

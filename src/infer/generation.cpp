@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/error.h"
 
@@ -70,6 +72,7 @@ class Generation {
 
   /// Of the token behind the last one: [B, V], on the CPU.
   at::Tensor next_logits(const at::Tensor& ids_BL, models::GptCache& cache) const {
+    const c10::NoGradGuard no_grad;
     const at::Tensor last_1BD = model_.forward_next(ids_BL, cache).narrow(0, ids_BL.size(1) - 1, 1);
     return model_.logits(last_1BD)
         .squeeze(0)
@@ -117,6 +120,13 @@ class Generation {
 
 const char* stop_reason_name(StopReason reason) {
   return reason == StopReason::kEod ? "eod" : reason == StopReason::kLength ? "length" : "positions";
+}
+
+void prepare_generation(models::GptModel& model, size_t num_sequences) {
+  constexpr size_t kLeastInFp32 = 4;  // as nn::is_faster
+  const at::ScalarType type = model.named_parameters().front().tensor->scalar_type();
+  const bool pays = type != at::kFloat || num_sequences >= kLeastInFp32;
+  model.prepare_inference(pays ? std::optional(type) : std::nullopt);
 }
 
 std::vector<Continuation> generate_tokens(models::GptModel& model, std::span<const std::vector<int32_t>> prompts,

@@ -32,6 +32,10 @@ struct Continuation {
   StopReason reason = StopReason::kLength;
 };
 
+/// Packs the weights for `num_sequences` that grow together (nn::Module::prepare_inference), on the CPU, where that
+/// makes their products faster (nn::is_faster); else unpacks them.
+void prepare_generation(models::GptModel& model, size_t num_sequences);
+
 /// Continues prompts of any lengths together, with keys and values of past tokens kept. Prompt i draws from a stream of
 /// (seed, first_number + i), so that its text does not depend on the others. `model`: whole, on one rank, not training;
 /// prompts have 1 to max_positions ids of its vocabulary.

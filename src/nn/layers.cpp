@@ -43,6 +43,11 @@ PackedLinear pack_where_possible(const at::Tensor& weight, const at::Tensor& bia
 
 bool is_usable(const PackedLinear& packed) { return packed.is_ready() && !c10::GradMode::is_enabled(); }
 
+bool is_faster(const PackedLinear& packed, const at::Tensor& x) {
+  constexpr int64_t kLeastRows = 4;
+  return is_usable(packed) && (packed.type() != at::kFloat || x.numel() >= kLeastRows * x.size(-1));
+}
+
 LayerNorm::LayerNorm(int64_t width, const at::TensorOptions& options, double epsilon)
     : weight_(make_parameter({width}, options)), bias_(make_parameter({width}, options)), epsilon_(epsilon) {
   register_parameter("weight", weight_);

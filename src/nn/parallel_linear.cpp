@@ -47,14 +47,21 @@ ColumnParallelLinear::ColumnParallelLinear(int64_t in, int64_t out, const ShardC
 }
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& x) const {
+  if (is_faster(packed_, x)) return packed_.forward(x);
   return multiply(x, bias_.defined() ? bias_.flatten() : bias_);
 }
 
 at::Tensor ColumnParallelLinear::forward_activated(const at::Tensor& x, config::GptActivation activation) const {
   const std::optional<Activation> biased = elementwise(activation);
+  if (is_faster(packed_, x)) return activate(packed_.forward(x), activation);
   return bias_.defined() && biased && takes_bias_with_activation(x.device(), *biased)
              ? activate_biased(multiply(x, {}), bias_.flatten(), *biased)
              : activate(forward(x), activation);
+}
+
+void ColumnParallelLinear::prepare_inference(std::optional<at::ScalarType> type) {
+  if (!fp8_ && shard_.is_alone())
+    packed_ = pack_where_possible(weight_.flatten(0, -2), bias_.defined() ? bias_.flatten() : bias_, type);
 }
 
 at::Tensor ColumnParallelLinear::multiply(const at::Tensor& x, const at::Tensor& bias) const {
@@ -72,7 +79,12 @@ RowParallelLinear::RowParallelLinear(int64_t in, int64_t out, const ShardCtx& sh
   register_parameter("bias", bias_);
 }
 
+void RowParallelLinear::prepare_inference(std::optional<at::ScalarType> type) {
+  if (!fp8_ && shard_.is_alone()) packed_ = pack_where_possible(weight_, bias_, type);
+}
+
 at::Tensor RowParallelLinear::forward(const at::Tensor& x) const {
+  if (is_faster(packed_, x)) return packed_.forward(x);
   if (fp8_) return fp8_linear(x, weight_, bias_, *fp8_, shard_, Fp8Split::kRow);
   if (shard_.is_alone()) return linear_layer(x, weight_, bias_);
   return plus_bias(leave_shared(linear_layer(x, weight_, {}), shard_), bias_);

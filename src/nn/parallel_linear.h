@@ -2,10 +2,12 @@
 #include <ATen/core/TensorBody.h>
 
 #include <memory>
+#include <optional>
 
 #include "config/gpt_shape.h"
 #include "nn/fp8_state.h"
 #include "nn/module.h"
+#include "nn/packed_linear.h"
 #include "nn/shard.h"
 
 namespace lockstep::nn {
@@ -21,6 +23,8 @@ class ColumnParallelLinear : public Module {
   at::Tensor forward(const at::Tensor& x) const;
   /// activate() of that.
   at::Tensor forward_activated(const at::Tensor& x, config::GptActivation activation) const;
+  /// Of layers that one rank holds, without FP8; others stay as they are. Few rows are multiplied as is_faster() says.
+  void prepare_inference(std::optional<at::ScalarType> type) override;
   const at::Tensor& weight() const { return weight_; }
 
  private:
@@ -29,6 +33,7 @@ class ColumnParallelLinear : public Module {
   ShardCtx shard_;
   at::Tensor weight_, bias_;
   std::unique_ptr<Fp8Linear> fp8_;  // nullptr: in the type of x
+  PackedLinear packed_;
 };
 
 /// y = x W^t + b where each rank holds some columns of W and the inputs that belong to them; b is added once, to the
@@ -39,11 +44,14 @@ class RowParallelLinear : public Module {
                     Fp8State* fp8 = nullptr);
   /// Of the rank's own tokens, under token splitting.
   at::Tensor forward(const at::Tensor& x) const;
+  /// As of ColumnParallelLinear.
+  void prepare_inference(std::optional<at::ScalarType> type) override;
 
  private:
   ShardCtx shard_;
   at::Tensor weight_, bias_;
   std::unique_ptr<Fp8Linear> fp8_;  // nullptr: in the type of x
+  PackedLinear packed_;
 };
 
 /// Rows of a table, by index, where rank r of R holds rows [r V/R, (r+1) V/R).

@@ -212,7 +212,17 @@ nn::VocabLoss GptModel::loss(const at::Tensor& hidden_TBD, const Batch& batch) c
 }
 
 at::Tensor GptModel::logits(const at::Tensor& hidden_TBD) const {
-  return nn::column_linear(hidden_TBD, head_weight(), {}, shard_);
+  if (head_) {
+    head_->about_to_run();
+    return head_->forward(hidden_TBD);
+  }
+  return nn::is_faster(packed_word_, hidden_TBD) ? packed_word_.forward(hidden_TBD)
+                                                 : nn::column_linear(hidden_TBD, word_->weight(), {}, shard_);
+}
+
+void GptModel::prepare_inference(std::optional<at::ScalarType> type) {
+  Module::prepare_inference(type);
+  if (part_.has_head && !head_ && shard_.is_alone()) packed_word_ = nn::pack_where_possible(word_->weight(), {}, type);
 }
 
 }  // namespace lockstep::models

@@ -12,6 +12,7 @@
 #include "models/gpt/gpt_block.h"
 #include "models/task.h"
 #include "nn/module.h"
+#include "nn/packed_linear.h"
 #include "nn/rotary.h"
 #include "nn/shard.h"
 #include "nn/vocab_cross_entropy.h"
@@ -54,6 +55,7 @@ class GptModel final : public nn::Module {
   nn::VocabLoss loss(const at::Tensor& hidden_TBD, const Batch& batch) const;
   /// This rank's columns of the logits at all tokens, padding included: [T, B, V/R]. For generation and tests.
   at::Tensor logits(const at::Tensor& hidden_TBD) const;
+  void prepare_inference(std::optional<at::ScalarType> type) override;
 
   const config::GptShape& shape() const { return shape_; }
   const config::GptPart& part() const { return part_; }
@@ -84,6 +86,7 @@ class GptModel final : public nn::Module {
   std::vector<std::unique_ptr<BlockGroup>> groups_;
   std::unique_ptr<nn::Norm> final_norm_;
   std::unique_ptr<nn::ColumnParallelLinear> head_;  // unless it is word_
+  nn::PackedLinear packed_word_;                    // as the head
 };
 
 }  // namespace lockstep::models

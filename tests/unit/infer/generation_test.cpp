@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "models/gpt/gpt_weights.h"
@@ -78,7 +79,48 @@ TEST_P(Generate, DrawnTextDependsOnSeedAndNumberAlone) {
   EXPECT_NE(generate_tokens(*golden.model, golden.prompts, 10, config).at(0).ids, together[0].ids);
 }
 
+/// What packed weights are read for shows when the plain ones are overwritten behind them.
+TEST_P(Generate, ManyTextsReadPackedWeightsAndOneReadsPlainOnes) {
+  const Golden golden(GetParam());
+  std::vector<Ids> twice = golden.prompts;
+  twice.insert(twice.end(), golden.prompts.begin(), golden.prompts.end());
+  prepare_generation(*golden.model, twice.size());
+  const c10::NoGradGuard no_grad;
+  for (const auto& parameter : golden.model->named_parameters())
+    for (const char* product : {"qkv.weight", "proj.weight", "fc1.weight", "fc2.weight", "head.weight"})
+      if (parameter.name.ends_with(product)) parameter.tensor->zero_();
+  const auto together = generate_tokens(*golden.model, twice, 0, golden.config());
+  for (size_t i = 0; i < twice.size(); ++i)
+    EXPECT_EQ(together[i].ids, golden.added[i % golden.added.size()]) << "prompt " << i;
+  const auto first = std::span(golden.prompts).first(1);
+  EXPECT_NE(generate_tokens(*golden.model, first, 0, golden.config()).at(0).ids, golden.added[0]);
+  prepare_generation(*golden.model, 3);
+  EXPECT_NE(generate_tokens(*golden.model, twice, 0, golden.config()).at(1).ids, golden.added[1]);
+}
+
 INSTANTIATE_TEST_SUITE_P(HuggingFace, Generate, ::testing::Values("gpt2", "llama", "llama_stretched", "nemotron"));
+
+/// The head that is the embedding has a packed copy, too, and results differ by rounding alone.
+TEST(Generation, PackedWeightsOfATiedHeadAndOfBf16GiveThePlainLogits) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const Golden golden("gpt2");
+    ASSERT_TRUE(golden.model->shape().is_head_tied);
+    const c10::NoGradGuard no_grad;
+    for (const auto& parameter : golden.model->named_parameters())
+      parameter.tensor->set_data(parameter.tensor->to(type));
+    const at::Tensor hidden_TBD = at::randn({3, 2, golden.model->shape().hidden}).to(type);
+    const at::Tensor plain = golden.model->logits(hidden_TBD).to(at::kFloat);
+    prepare_generation(*golden.model, 4);
+    const at::Tensor packed = golden.model->logits(hidden_TBD).to(at::kFloat);
+    ASSERT_GT(plain.abs().max().item<float>(), 0);
+    const float tolerance = type == at::kFloat ? 1e-6f : 8e-3f;  // one rounding of bf16 is 2^-8
+    EXPECT_LE((packed - plain).abs().max().item<float>(), tolerance * plain.abs().max().item<float>());
+    golden.model->named_parameters().front().tensor->zero_();
+    EXPECT_TRUE(golden.model->logits(hidden_TBD).to(at::kFloat).equal(packed));
+    const at::Tensor row = golden.model->logits(hidden_TBD.narrow(0, 0, 1).narrow(1, 0, 1));
+    EXPECT_EQ(row.abs().max().item<float>() == 0, type == at::kFloat) << "of one row plain weights are read in fp32";
+  }
+}
 
 TEST(Generation, AStopTokenEndsItsOwnTextAlone) {
   const Golden golden("llama");
