@@ -137,7 +137,7 @@ const SafetensorsEntry& SafetensorsFile::at(std::string_view name) const {
 }
 
 namespace {
-std::string header_text(std::span<const SafetensorsEntry> entries, const std::map<std::string, std::string>& metadata) {
+std::string header_text(std::span<const ScatteredEntry> entries, const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   auto& members = header.get_ref<Json::object_t&>();  // at the end: the JSON looks for a key among all before it
@@ -145,13 +145,15 @@ std::string header_text(std::span<const SafetensorsEntry> entries, const std::ma
   uint64_t offset = 0;
   for (const auto& entry : entries) {
     const auto element = safetensors_element_bytes(entry.dtype);
-    LOCKSTEP_CHECK(element && tensor_bytes(entry.shape, *element) == entry.bytes.size(),
-                   "tensor '{}' dtype={} bytes={}", entry.name, entry.dtype, entry.bytes.size());
+    uint64_t num_bytes = 0;
+    for (const auto piece : entry.pieces) num_bytes += piece.size();
+    LOCKSTEP_CHECK(element && tensor_bytes(entry.shape, *element) == num_bytes, "tensor '{}' dtype={} bytes={}",
+                   entry.name, entry.dtype, num_bytes);
     LOCKSTEP_CHECK(names.insert(entry.name).second, "tensor '{}' twice", entry.name);
     members.emplace_back(
         entry.name,
-        Json{{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + entry.bytes.size()}}});
-    offset += entry.bytes.size();
+        Json{{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {offset, offset + num_bytes}}});
+    offset += num_bytes;
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
@@ -160,6 +162,14 @@ std::string header_text(std::span<const SafetensorsEntry> entries, const std::ma
 }  // namespace
 
 WrittenBytes write_safetensors(const fs::path& path, std::span<const SafetensorsEntry> entries,
+                               const std::map<std::string, std::string>& metadata) {
+  std::vector<ScatteredEntry> scattered;
+  for (const auto& entry : entries)
+    scattered.push_back({.name = entry.name, .dtype = entry.dtype, .shape = entry.shape, .pieces = {entry.bytes}});
+  return write_safetensors(path, scattered, metadata);
+}
+
+WrittenBytes write_safetensors(const fs::path& path, std::span<const ScatteredEntry> entries,
                                const std::map<std::string, std::string>& metadata) {
   constexpr size_t kPieceBytes = size_t{4} << 20;  // small enough that the hash finds in the cache what was written
   const std::string header = header_text(entries, metadata);
@@ -178,7 +188,8 @@ WrittenBytes write_safetensors(const fs::path& path, std::span<const Safetensors
   };
   add({reinterpret_cast<const std::byte*>(&header_bytes), sizeof header_bytes});
   add(std::as_bytes(std::span(header)));
-  for (const auto& entry : entries) add(entry.bytes);
+  for (const auto& entry : entries)
+    for (const auto piece : entry.pieces) add(piece);
   file.commit();
   return {.bytes = num_bytes, .xxh3 = hash.hex()};
 }

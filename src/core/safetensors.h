@@ -50,6 +50,14 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
+/// A tensor to be written whose bytes lie in several places, in this order.
+struct ScatteredEntry {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::vector<std::span<const std::byte>> pieces{};
+};
+
 /// A file as it was written.
 struct WrittenBytes {
   int64_t bytes = 0;
@@ -59,6 +67,8 @@ struct WrittenBytes {
 /// Writes entries in the given order, 8-byte aligned header, as write_file_atomic does (temporary file, fsync, rename).
 /// The hash is computed on the way: nothing is read again.
 WrittenBytes write_safetensors(const std::filesystem::path& path, std::span<const SafetensorsEntry> entries,
+                               const std::map<std::string, std::string>& metadata = {});
+WrittenBytes write_safetensors(const std::filesystem::path& path, std::span<const ScatteredEntry> entries,
                                const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lockstep::core

@@ -1,7 +1,5 @@
 #include "train/checkpointer_writer.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -17,7 +15,6 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/safetensors.h"
-#include "models/weights_tensors.h"
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -58,24 +55,6 @@ int64_t bytes_of(std::span<const WrittenFile> files) {
   return bytes;
 }
 
-void CheckpointWriter::copy_aside(const NamedHandles& from, NamedHandles& to) {
-  const c10::NoGradGuard no_grad;
-  const bool fits =
-      from.size() == to.size() && std::equal(from.begin(), from.end(), to.begin(), [](const auto& a, const auto& b) {
-        return a.first == b.first && a.second.sizes() == b.second.sizes() &&
-               a.second.scalar_type() == b.second.scalar_type();
-      });
-  if (!fits) {
-    to.clear();
-    for (const auto& [name, tensor] : from)
-      to.emplace_back(
-          name, at::empty(tensor.sizes(),
-                          tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(!tensor.is_cpu())));
-  }
-  for (size_t i = 0; i < from.size(); ++i)
-    to[i].second.copy_(from[i].second.detach(), /*non_blocking=*/!from[i].second.is_cpu());
-}
-
 CheckpointWriter::~CheckpointWriter() {
   is_ending_ = true;
   wait();
@@ -100,13 +79,16 @@ std::string CheckpointWriter::prepare(int64_t step, int attempt) {
 void CheckpointWriter::start(const std::vector<WrittenFile>& files, checkpoint::CheckpointManifest manifest) {
   wait();
   last_succeeded_ = true;
-  files_.resize(files.size());
-  for (size_t i = 0; i < files.size(); ++i) {
-    files_[i].name = files[i].name;
-    files_[i].metadata = files[i].metadata;
-    files_[i].parts = files[i].parts;
-    copy_aside(files[i].tensors, files_[i].tensors);
-  }
+  files_.clear();
+  std::vector<const NamedHandles*> tensors;
+  for (const WrittenFile& file : files) tensors.push_back(&file.tensors);
+  staging_.copy_aside(tensors);
+  for (size_t i = 0; i < files.size(); ++i)
+    files_.push_back({.name = files[i].name,
+                      .metadata = files[i].metadata,
+                      .parts = files[i].parts,
+                      .num_bytes = bytes_of({&files[i], 1}),
+                      .tensors = staging_.entries(i)});
   for (const WrittenFile& file : files)
     if (wait_for_devices(file.tensors) && config_.check_alive) config_.check_alive();
   try {
@@ -156,7 +138,7 @@ void CheckpointWriter::write_for_first(const fs::path& folder) {
   std::exception_ptr failure;
   tell(folder.filename().string());
   try {
-    for (const WrittenFile& file : files_) {
+    for (const StagedFile& file : files_) {
       auto problem = write_described(folder, file);
       if (!failure) failure = std::move(problem);
     }
@@ -186,21 +168,19 @@ void CheckpointWriter::write(checkpoint::CheckpointManifest manifest) {
   }
 }
 
-checkpoint::CheckpointFile CheckpointWriter::write_file(const fs::path& folder, const WrittenFile& file) const {
-  std::vector<core::SafetensorsEntry> entries;
-  for (const auto& [name, tensor] : file.tensors) entries.push_back(models::borrow_entry(name, tensor));
+checkpoint::CheckpointFile CheckpointWriter::write_file(const fs::path& folder, const StagedFile& file) const {
   auto metadata = file.metadata;
   metadata.emplace("format", "pt");
-  const auto [bytes, xxh3] = core::write_safetensors(folder / file.name, entries, metadata);
+  const auto [bytes, xxh3] = core::write_safetensors(folder / file.name, file.tensors, metadata);
   return {.name = file.name, .bytes = bytes, .xxh3 = xxh3};
 }
 
 /// The file, then its description, also where it cannot be written.
-std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, const WrittenFile& file) const {
+std::exception_ptr CheckpointWriter::write_described(const fs::path& folder, const StagedFile& file) const {
   core::Json description;
   std::exception_ptr failure;
   try {
-    check_space(folder, bytes_of({&file, 1}));
+    check_space(folder, file.num_bytes);
     const auto written = write_file(folder, file);
     description = {{"bytes", written.bytes}, {"xxh3", written.xxh3}, {"parts", describe_parts(file.parts)}};
   } catch (const std::exception& error) {
@@ -217,9 +197,11 @@ void CheckpointWriter::write_all(const fs::path& folder, checkpoint::CheckpointM
     fs::remove_all(folder);  // what an interrupted save of the same step left
     fs::create_directories(folder);
   }
-  check_space(folder, bytes_of(files_));
+  int64_t num_bytes = 0;
+  for (const StagedFile& file : files_) num_bytes += file.num_bytes;
+  check_space(folder, num_bytes);
   PartsIndex index;
-  for (const WrittenFile& file : files_) {
+  for (const StagedFile& file : files_) {
     manifest.files.push_back(write_file(folder, file));
     index.add(file.name, file.parts);
   }

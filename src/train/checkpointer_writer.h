@@ -15,6 +15,7 @@
 
 #include "checkpoint/manifest.h"
 #include "train/parts_index.h"
+#include "train/staging_area.h"
 
 namespace lockstep::train {
 
@@ -22,8 +23,6 @@ inline constexpr const char* kModelFile = "model.safetensors";
 /// In CheckpointManifest::extra: the attempt from which on the run was continued without a break, 1 where it is
 /// missing. A checkpoint never makes those of attempts before it superfluous.
 inline constexpr const char* kFirstAttemptKey = "first_attempt";
-
-using NamedHandles = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// One safetensors file of a checkpoint.
 struct WrittenFile {
@@ -87,12 +86,19 @@ class CheckpointWriter {
   void remove_superfluous(int attempt, int first_attempt) const;
 
  private:
-  static void copy_aside(const NamedHandles& from, NamedHandles& to);
+  /// What is to be written of a WrittenFile; its tensors lie in the staging area.
+  struct StagedFile {
+    std::string name;
+    std::map<std::string, std::string> metadata;
+    FileParts parts;
+    int64_t num_bytes = 0;
+    std::vector<core::ScatteredEntry> tensors;
+  };
   std::filesystem::path folder_of(int64_t step, int attempt) const;
   void write(checkpoint::CheckpointManifest manifest);
   void write_for_first(const std::filesystem::path& folder);
-  checkpoint::CheckpointFile write_file(const std::filesystem::path& folder, const WrittenFile& file) const;
-  std::exception_ptr write_described(const std::filesystem::path& folder, const WrittenFile& file) const;
+  checkpoint::CheckpointFile write_file(const std::filesystem::path& folder, const StagedFile& file) const;
+  std::exception_ptr write_described(const std::filesystem::path& folder, const StagedFile& file) const;
   void write_all(const std::filesystem::path& folder, checkpoint::CheckpointManifest& manifest) const;
   checkpoint::CheckpointFile await_file(const std::filesystem::path& folder, const std::string& name,
                                         FileParts& parts) const;
@@ -101,7 +107,8 @@ class CheckpointWriter {
   void commit(const std::filesystem::path& folder, const checkpoint::CheckpointManifest& manifest) const;
 
   WriterConfig config_;
-  std::vector<WrittenFile> files_;  // contiguous CPU tensors, kept from one checkpoint to the next
+  StagingArea staging_;
+  std::vector<StagedFile> files_;
   std::thread thread_;
   std::atomic<bool> is_ending_ = false;      // nobody waits long for other parts any more
   std::atomic<bool> last_succeeded_ = true;  // while one is being written nothing else is known

@@ -48,6 +48,18 @@ TEST(Safetensors, TheHashOfWhatIsWrittenIsThatOfTheFile) {
   EXPECT_EQ(xxh3, xxh3_hex(text));
 }
 
+TEST(Safetensors, BytesInPiecesMakeTheSameFile) {
+  const Written whole;
+  const auto bytes = std::as_bytes(std::span(whole.weight));
+  const std::vector<ScatteredEntry> entries = {
+      {"a.weight", "F32", {2, 3}, {bytes.first(4), bytes.subspan(4, 12), bytes.subspan(16)}},
+      {"empty", "BF16", {0, 4}},
+      {"step", "I64", {}, {std::as_bytes(std::span(whole.step))}}};
+  const auto path = whole.dir.path() / "pieces.safetensors";
+  write_safetensors(path, entries, {{"format", "pt"}});
+  EXPECT_EQ(read_file(path), read_file(whole.path));
+}
+
 TEST(Safetensors, AsManyTensorsAsAHeaderCanHold) {  // looking for each among all before it would take minutes
   const TempDir dir;
   std::vector<SafetensorsEntry> entries;
