@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 NUM_RANKS, STEPS, SAVE_EVERY, FAULT_STEP = 3, 40, 5, 12
 LIMIT_S = 300  # for anything to happen
 STALL_S = 60
+LIMIT_OF_COLLECTIVES = ['--dist-timeout', '20']  # shorter than files stall
 
 TINY_CLIP = {
     'embed_dim': 32,
@@ -58,10 +60,10 @@ def wait_until(condition, what):
 class Job:
     """The ranks of one start."""
 
-    def __init__(self, setup, name, faults='', resumes=False, store=None):
+    def __init__(self, setup, name, faults='', more=(), folder='', resumes=False, store=None):
         self.setup, self.run = setup, setup.logs / name
         port = store or free_port()
-        arguments = setup.arguments + ['--name', name] + (['--resume', 'latest'] if resumes else [])
+        arguments = setup.arguments + ['--name', name, *more] + (['--resume', 'latest'] if resumes else [])
         self.ranks, self.errors = [], []
         for rank in range(NUM_RANKS):
             environment = dict(
@@ -74,7 +76,7 @@ class Job:
                 MASTER_PORT=str(port),
                 LOCKSTEP_FAULT=faults,
                 LD_PRELOAD=str(setup.faulty_files),
-                FAULTY_FOLDER=str(self.run),
+                FAULTY_FOLDER=str(self.run / folder),
                 FAULTY_TRIGGER=str(setup.trigger(rank)),
                 **setup.environment,
             )
@@ -136,7 +138,7 @@ class Setup:
         self.arguments = (
             f'train clip --dataset-type synthetic --train-num-samples {2 * NUM_RANKS * STEPS} --epochs 1 '
             f'--model {logs}/tiny.json --batch-size 2 --workers 1 --precision fp32 --lr 1e-3 --warmup 5 '
-            f'--log-every-n-steps 1 --threads 1 --save-every-n-steps {SAVE_EVERY} --keep 3 --grad-sync zero1 '
+            f'--log-every-n-steps 1 --threads 1 --save-every-n-steps {SAVE_EVERY} --keep 3 '
             f'--local-loss --gather-with-grad --device {"auto" if on_device else "cpu"} --logs {logs}'
         ).split()
 
@@ -200,9 +202,11 @@ def stall_files(job):
         job.setup.trigger(rank).unlink()
 
 
+ZERO1 = ['--grad-sync', 'zero1']
 # What ranks say that lost rank 1; rank 0, by itself or by its store; the store: one of these texts.
 ONE, ZERO, STORE = ['rank 1 (pid '], ['rank 0 (pid ', ', served by rank 0'], ["the job's store at "]
-# Name, words, function, LOCKSTEP_FAULT, exit codes of the ranks, what those with code 3 say.
+# Name, words, function, LOCKSTEP_FAULT, exit codes of the ranks, what those with code 3 say, and so does the record
+# where it names ranks, and the rank that it may call the first failing one.
 FAULTS = [
     (
         'forward',
@@ -211,6 +215,7 @@ FAULTS = [
         f'die rank=1 from={FAULT_STEP}',
         [3, 137, 3],
         ONE,
+        1,
     ),
     (
         'collective',
@@ -219,10 +224,11 @@ FAULTS = [
         f'slow-compute rank=0 from={FAULT_STEP} to={FAULT_STEP + 1} ms=5000',
         [3, 137, 3],
         ONE,
+        1,
     ),
-    ('checkpoint', 'rank 1 killed while it writes a checkpoint', die_in_checkpoint, '', [3, 137, 3], ONE),
-    ('stopped', 'rank 1 stopped (SIGSTOP), woken when the others have ended', stop_rank, '', [3, 3, 3], ONE),
-    ('rank_zero', 'rank 0, which serves the store, killed', kill_rank_zero, '', [137, 3, 3], ZERO),
+    ('checkpoint', 'rank 1 killed while it writes a checkpoint', die_in_checkpoint, '', [3, 137, 3], ONE, 1),
+    ('stopped', 'rank 1 stopped (SIGSTOP), woken when the others have ended', stop_rank, '', [3, 3, 3], ONE, 1),
+    ('rank_zero', 'rank 0, which serves the store, killed', kill_rank_zero, '', [137, 3, 3], ZERO, 0),
     (
         'rank_zero_stopped',
         'rank 0, which serves the store, stopped; woken when the others have ended',
@@ -230,10 +236,23 @@ FAULTS = [
         '',
         [3, 3, 3],
         ZERO,
+        0,
     ),
-    ('store_gone', 'the store, served by a process of its own, killed', lose_store, '', [3, 3, 3], STORE),
-    ('stalled_files', f'no write returns for {STALL_S} s', stall_files, '', [0, 0, 0], []),
+    ('store_gone', 'the store, served by a process of its own, killed', lose_store, '', [3, 3, 3], STORE, None),
+    ('stalled_files', f'no write of a checkpoint returns for {STALL_S} s', stall_files, '', [0, 0, 0], [], None),
+    ('stalled_files_ddp', 'the same, where rank 0 writes all', stall_files, '', [0, 0, 0], [], None),
 ]
+# What a fault's run has beside the options of all.
+MORE = {
+    'stalled_files': ZERO1 + LIMIT_OF_COLLECTIVES,
+    'stalled_files_ddp': ['--grad-sync', 'ddp'] + LIMIT_OF_COLLECTIVES,
+}
+# Of the run, where faults of files are; '': everywhere. A record that cannot be written stops rank 0 in a step.
+FAULTY_FOLDERS = {'stalled_files': 'checkpoints', 'stalled_files_ddp': 'checkpoints'}
+
+
+def options_of(fault):
+    return MORE.get(fault[0], ZERO1)
 
 
 def serve_store(port):
@@ -247,10 +266,11 @@ def serve_store(port):
 
 
 def make_row(setup, undisturbed, fault):
-    name, words, happen, variable, codes, texts = fault
+    name, words, happen, variable, codes, texts, lost = fault
+    more = options_of(fault)
     port = free_port() if happen is lose_store else None
     server = serve_store(port) if port else None
-    job = Job(setup, name, variable, store=port)
+    job = Job(setup, name, variable, more, FAULTY_FOLDERS.get(name, ''), store=port)
     job.store = server
     try:
         late = happen(job) or []
@@ -270,7 +290,11 @@ def make_row(setup, undisturbed, fault):
             'seconds_to_end': round(seconds, 1),
             'exit_codes': job.codes(),
             'step': job.last_step(),
-            'record': {'state': status.get('state'), 'message': (status.get('message') or '')[:300]},
+            'record': {
+                'state': status.get('state'),
+                'first_failing_rank': status.get('first_failing_rank'),
+                'message': (status.get('message') or '')[:300],
+            },
             'ranks_say': [text[:300] for text in said],
         }
         if late:
@@ -282,7 +306,7 @@ def make_row(setup, undisturbed, fault):
         if server:
             server.kill()
             server.wait()
-    again = Job(setup, name, resumes=True) if any(row['exit_codes']) else None
+    again = Job(setup, name, more=more, resumes=True) if any(row['exit_codes']) else None
     if again:
         try:
             again.end()
@@ -293,8 +317,27 @@ def make_row(setup, undisturbed, fault):
     tells_end = row['record']['state'] != 'running'  # without waiting for the heartbeat to grow old
     survivors = [rank for rank in range(NUM_RANKS) if codes[rank] == 3 and rank not in late]
     names_lost = all(any(text in said[rank] for text in texts) for rank in survivors)
-    row['is_right'] = row['exit_codes'] == codes and row['same_parameters'] and tells_end and names_lost
+    blames_nobody_else = blames_only(lost, texts, status.get('first_failing_rank'), status.get('message') or '')
+    row['is_right'] = (
+        row['exit_codes'] == codes and row['same_parameters'] and tells_end and names_lost and blames_nobody_else
+    )
     return row
+
+
+def blames_only(lost, texts, first_failing_rank, message):
+    """Whether a record that names ranks names the one that was stopped or killed."""
+    names_ranks = re.search(r'rank \d+ \(pid ', message)
+    return first_failing_rank in (None, lost) and (not names_ranks or any(text in message for text in texts))
+
+
+def run_undisturbed(setup, more):
+    job = Job(setup, 'undisturbed_' + more[1], more=more)
+    job.end()
+    if job.codes() != [0] * NUM_RANKS:
+        sys.exit(
+            f'the undisturbed run on {setup.transport} failed: {job.codes()} {job.errors[0].read_text()[-2000:]}'
+        )
+    return tensors_of(job.run)
 
 
 def main():
@@ -316,16 +359,13 @@ def main():
             logs = pathlib.Path(folder) / transport
             logs.mkdir()
             setup = Setup(transport, pathlib.Path(options.build).resolve(), logs, library)
-            job = Job(setup, 'undisturbed')
-            job.end()
-            if job.codes() != [0] * NUM_RANKS:
-                sys.exit(
-                    f'the undisturbed run on {transport} failed: {job.codes()} {job.errors[0].read_text()[-2000:]}'
-                )
-            undisturbed = tensors_of(job.run)
+            undisturbed = {}
             for fault in [fault for fault in FAULTS if fault[0] in chosen]:
+                sharing = options_of(fault)[:2]
+                if sharing[1] not in undisturbed:
+                    undisturbed[sharing[1]] = run_undisturbed(setup, sharing)
                 try:
-                    row = make_row(setup, undisturbed, fault)
+                    row = make_row(setup, undisturbed[sharing[1]], fault)
                 except TimeoutError as error:
                     row = {
                         'transport': transport,

@@ -20,6 +20,8 @@ namespace {
 
 constexpr const char* kFirstFailure = "first_failure";
 constexpr const char* kNumFailures = "num_failures";
+/// So many reports of the watched rank show that the job went on behind an own pause. One may have been on its way.
+constexpr int kReportsOfALivingRank = 3;
 
 }  // namespace
 
@@ -51,6 +53,8 @@ struct StoreProgress::Impl {
   void tell_lost_store(const std::string& how);
   void beat_until_closed(std::promise<void> ended);
   void guard_until_closed();
+  void note_report_of_watched();
+  Blame behind_own_pause(Blame missing);
   void end_threads();
   Blame read_and_name(const CallMark& mark, const std::vector<int>& global_ranks);
 
@@ -65,7 +69,9 @@ struct StoreProgress::Impl {
   std::optional<int> blamed_rank;         // by this rank
   std::optional<int> first_failing_rank;  // by the store
   bool is_closed = false;
-  int num_waits_for_store = 0;  // of the guard, since the last answer
+  int num_waits_for_store = 0;                // of the guard, since the last answer
+  std::chrono::duration<double> own_pause{};  // in which this process stood still, as by SIGSTOP; 0 once it is over
+  int num_reports_behind_pause = 0;           // of the watched rank
   bool has_told = false;
   std::future<void> beat_ended;
 
@@ -129,11 +135,27 @@ void StoreProgress::Impl::watch() {
     now = RankReport::from_json(store.get(report_name(config.watched_rank), patience()));
   }
   num_silent = now.state == "running" && now.beat == watched.beat ? num_silent + 1 : 0;
+  if (now.state == "running" && now.beat != watched.beat) note_report_of_watched();
   watched = now;
   if (num_silent == config.num_missed_reports)
-    publish_failure(
+    publish_failure(behind_own_pause(
         {.text = fmt::format("rank {} (pid {} on {}) does not answer any more", config.watched_rank, now.pid, now.host),
-         .rank = config.watched_rank});
+         .rank = config.watched_rank}));
+}
+
+void StoreProgress::Impl::note_report_of_watched() {
+  const std::lock_guard lock(mutex);
+  if (own_pause.count() > 0 && ++num_reports_behind_pause == kReportsOfALivingRank) own_pause = {};
+}
+
+/// Whoever is silent behind a pause of this process may have given up because of it, and could not say so where this
+/// one serves the store.
+Blame StoreProgress::Impl::behind_own_pause(Blame missing) {
+  const std::lock_guard lock(mutex);
+  if (missing.text.empty() || own_pause.count() == 0) return missing;
+  return {.text = fmt::format("rank {} (pid {} on {}) stood still for {:.1f} s, and by now: {}", config.rank,
+                              report.pid, report.host, own_pause.count(), missing.text),
+          .rank = config.rank};
 }
 
 /// Tells all ranks, unless another rank was first.
@@ -192,15 +214,20 @@ void StoreProgress::Impl::beat_until_closed(std::promise<void> ended) {
 }
 
 /// Speaks when the other thread is stuck in a call to the store. It counts its own rounds, not seconds: a job that was
-/// suspended as a whole misses none.
+/// suspended as a whole misses none. Only here nothing but a process that stands still makes a round long.
 void StoreProgress::Impl::guard_until_closed() {
+  using Clock = std::chrono::steady_clock;
   std::unique_lock lock(mutex);
-  while (!changed.wait_for(lock, config.interval, [&] { return is_closed; }))
+  for (auto began = Clock::now(); !changed.wait_for(lock, config.interval, [&] { return is_closed; });
+       began = Clock::now()) {
+    if (const auto took = Clock::now() - began; took > hw::kSilentReports * config.interval)
+      own_pause = took, num_reports_behind_pause = 0;
     if (++num_waits_for_store == config.num_missed_reports) {
       lock.unlock();
       tell_lost_store("does not answer");
       lock.lock();
     }
+  }
 }
 
 Blame StoreProgress::Impl::read_and_name(const CallMark& mark, const std::vector<int>& global_ranks) {
@@ -227,7 +254,11 @@ Blame StoreProgress::Impl::read_and_name(const CallMark& mark, const std::vector
     for (size_t i = 0; i < later.size(); ++i) any_silent = any_silent || may_be_dead(i);
     if (round > 0 && !any_silent) break;
   }
-  return name_missing_ranks(mark, config.rank, global_ranks, earlier, later);
+  const Blame missing = name_missing_ranks(mark, config.rank, global_ranks, earlier, later);
+  const bool has_own_error = std::any_of(later.begin(), later.end(), [](const RankReport& other) {
+    return other.state == "failed" && other.gave_up_in.empty();
+  });
+  return has_own_error ? missing : behind_own_pause(missing);
 }
 
 StoreProgress::StoreProgress(Store store, Config config)

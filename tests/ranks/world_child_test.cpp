@@ -84,6 +84,12 @@ void run_scenario(const std::string& scenario, World& world) {
       {"kill0", [&] { steps_with_accident(world, 0, [] { raise(SIGKILL); }); }},
       {"stop", [&] { steps_with_accident(world, 1, [] { raise(SIGSTOP); }); }},
       {"stop0", [&] { steps_with_accident(world, 0, [] { raise(SIGSTOP); }); }},
+      {"stop0_beside_devices",  // hosts that wait for none of their collectives
+       [&] {
+         sum_once(world);
+         if (world.rank() == 0) raise(SIGSTOP);
+         for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) world.comm().check_alive();
+       }},
       {"absent", [&] { steps_with_accident(world, 1, sleep_for_ever); }},
       {"throw", [&] { steps_with_accident(world, 1, [] { throw DataError("data: shard 7 is short"); }); }},
       {"throw0", [&] { steps_with_accident(world, 0, [] { throw DataError("data: shard 7 is short"); }); }},

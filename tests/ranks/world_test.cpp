@@ -33,6 +33,7 @@ struct JobSpec {
   int join_timeout_ms = 30000;
   std::vector<int> start{};      ///< Ranks to start; empty: all.
   std::vector<int> never_end{};  ///< Ranks that hang on purpose and are killed when the others have ended.
+  bool wakes{};                  ///< They stopped, and are continued instead.
 };
 
 struct RankEnd {
@@ -83,7 +84,10 @@ std::map<int, RankEnd> run_job(const JobSpec& job, uint16_t port, int attempt = 
   for (size_t i = 0; i < ranks.size(); ++i)
     if (!hangs_on_purpose(ranks[i])) reap(i, false);
   for (size_t i = 0; i < ranks.size(); ++i)
-    if (hangs_on_purpose(ranks[i])) reap(i, true);
+    if (hangs_on_purpose(ranks[i])) {
+      if (job.wakes) kill(pids[i], SIGCONT);
+      reap(i, !job.wakes);
+    }
   return ends;
 }
 
@@ -305,6 +309,17 @@ TEST(WorldFaults, SurvivorsOfTheStoresProcessSaySo) {
   const auto stopped = run_job({.scenario = "stop0", .launcher_serves = false, .never_end = {0}});
   for (const int rank : {1, 2})
     expect_end(stopped, rank, ExitCode::kCommunication, {"all_reduce #4", "served by rank 0 does not answer"});
+}
+
+/// It served the store, so that the others could not tell why they left: it seems to itself the last one that lives.
+TEST(WorldFaults, WhoStoodStillSaysSoOfItselfWhenItIsWoken) {
+  for (const char* scenario : {"stop0", "stop0_beside_devices"}) {
+    const auto ends = run_job({.scenario = scenario, .launcher_serves = false, .never_end = {0}, .wakes = true});
+    for (const int rank : {1, 2})
+      expect_end(ends, rank, ExitCode::kCommunication, {"served by rank 0 does not answer"});
+    expect_end(ends, 0, ExitCode::kCommunication, {"rank 0 (pid", "stood still for ", "rank 1 (pid"});
+    EXPECT_LT(ends.at(0).output.find("stood still for "), ends.at(0).output.find("rank 1 (pid")) << scenario;
+  }
 }
 
 TEST(WorldFaults, CheckedCollectivesRefuseAMismatch) {
