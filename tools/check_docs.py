@@ -37,8 +37,8 @@ SUBCOMMAND = re.compile(r'\bCommand\{"([a-z-]+)", run_')
 # Folders that need a README of their own, as far as they hold sources.
 MODULE_FOLDERS = ["src/*", "src/data/*", "src/tasks/*"]
 # Programs whose flags are not ours, as the first word of a line of code.
-PROGRAMS = ("torchrun srun sbatch mpirun nsys python3 pip cmake ctest ninja git tools/ ref/ examples/ bench/ ./test "
-            "build/test_").split()
+PROGRAMS = ("torchrun srun sbatch mpirun nsys python3 pip cmake ctest ninja git tools/ tests/tools/ ref/ examples/ "
+            "bench/ ./test build/test_").split()
 # Flags of other programs that the text speaks about outside such a line, and why.
 FOREIGN = {
     "exclusive", "contiguous", "wait-all-nodes",  # sbatch, in docs/sweep.md

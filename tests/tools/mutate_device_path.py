@@ -2,18 +2,21 @@
 """Removes single waits, events, copies and settings of devices from the program, and shows that a test fails each time.
 
     tests/tools/mutate_device_path.py --list
-    tests/tools/mutate_device_path.py --scratch /tmp/mutants [--first 5 --count 5 | --only NAME...]
+    tests/tools/mutate_device_path.py --scratch FOLDER [--out-of-date | --only NAME...] [--first 5 --count 5]
 
 The sources are copied to the scratch folder, which keeps its build, where each file to be changed is compiled alone: a
 mutation costs one file, one link, and the cases that are named beside it; where these pass, all of their program.
 All cases that are named pass on the unchanged program first. Results are added to bench/results/device_mutations.json.
 Left out is what the simulated device has no part in: C10dBackend's abort and coalesced exchanges on a device
 (comm/backend_gloo.cpp) and the making of a communicator (comm/backend_nccl_cuda.cpp), which need NCCL (test_gpu).
-A mutation whose text is not found, and one that no test notices, end the script with exit code 1. That each text stands
-once in its file, and that each has its row in the results, is held by mutations_test.py.
+A mutation whose text is not found, and one that no test notices, end the script with exit code 1. A row has the commit
+on which it was run and a hash of the function around its place; where the function is another now, the row is out of
+date. That each text stands once in its file, and that few have no row or one that is out of date, is held by
+mutations_test.py.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import pathlib
@@ -25,6 +28,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPT = 'Divisions/GptRanksOnAccelerator.AreAsOnTheCpu/'
 CLIP = 'Divisions/ClipRanksOnAccelerator.AreAsOnTheCpu/'
+OTHERS = 'OtherRanksOnAccelerator.'
 RUNS = 'RunsOnAccelerator.'
 FAULTS = 'FaultsOnAccelerator.'
 ABORTED_GROUPS = 'AbortedGroups.*'
@@ -52,6 +56,7 @@ MUTATIONS = [
         'at::TensorOptions(at::kDouble));\n  return',
         RUNS + 'Gpt*',
     ),
+    ('scalars-event-not-recorded', 'train/telemetry.cpp', '  event->record(stream);', '  {}', RUNS + 'Gpt*'),
     (
         'scalars-block-the-host',
         'train/telemetry.cpp',
@@ -121,17 +126,24 @@ MUTATIONS = [
     ),
     (
         'checkpoint-not-pinned',
-        'train/checkpointer_writer.cpp',
-        '.pinned_memory(!tensor.is_cpu())',
+        'train/staging_area.cpp',
+        '.pinned_memory(is_pinned)',
         '',
         RUNS + 'Resume*',
     ),
     (
         'checkpoint-not-copied',
-        'train/checkpointer_writer.cpp',
-        '    to[i].second.copy_(',
-        '    static_cast<void>(',
+        'train/staging_area.cpp',
+        'staged.pieces[0].view(from.sizes()).copy_(from, is_async);',
+        'static_cast<void>(is_async);',
         RUNS + 'Resume*',
+    ),
+    (
+        'cut-tensors-not-copied',
+        'train/staging_area.cpp',
+        'piece.copy_(flat.narrow(0, at, piece.numel()), is_async);',
+        'static_cast<void>(is_async);',
+        'StagingAreaOnAccelerator.*',
     ),
     (
         'checkpoint-written-too-early',
@@ -228,6 +240,149 @@ MUTATIONS = [
         'axis->all_reduce(all, comm::ReduceOp::kMax);',
         GPT + 'fp8',
     ),
+    (
+        'fp8-tensor-maxima-not-awaited',
+        'nn/fp8_state.cpp',
+        'sharers->all_reduce(amax, comm::ReduceOp::kMax).wait();',
+        'sharers->all_reduce(amax, comm::ReduceOp::kMax);',
+        GPT + 'fp8_tensorwise',
+    ),
+    # Layers that tensor ranks share.
+    (
+        'entry-tokens-not-awaited',
+        'nn/tensor_parallel.cpp',
+        'start_gather(x, shard).wait() : x.view_as(x);',
+        'start_gather(x, shard).result : x.view_as(x);',
+        GPT + 'tensors_and_tokens',
+    ),
+    (
+        'scattered-sum-not-awaited',
+        'nn/tensor_parallel.cpp',
+        'return start_scatter(partial, shard).wait();',
+        'return start_scatter(partial, shard).result;',
+        GPT + 'tensors_and_tokens',
+    ),
+    (
+        'sum-not-awaited',
+        'nn/tensor_parallel.cpp',
+        'start_sum(partial.clone(at::MemoryFormat::Contiguous), shard).wait();',
+        'start_sum(partial.clone(at::MemoryFormat::Contiguous), shard).result;',
+        GPT + 'tensors',
+    ),
+    (
+        'leaving-gradient-not-awaited',
+        'nn/tensor_parallel.cpp',
+        'start_gather(gradients[0], shard).wait()',
+        'start_gather(gradients[0], shard).result',
+        GPT + 'tensors_and_tokens',
+    ),
+    (
+        'column-input-not-awaited',
+        'nn/tensor_parallel.cpp',
+        'start_gather(x, shard).wait() : x, typed_weight',
+        'start_gather(x, shard).result : x, typed_weight',
+        GPT + 'tensors_and_tokens',
+    ),
+    (
+        'column-input-of-backward-not-awaited',
+        'nn/tensor_parallel.cpp',
+        'as_rows(x.wait())',
+        'as_rows(x.result)',
+        GPT + 'tensors_and_tokens',
+    ),
+    (
+        'column-gradient-not-awaited',
+        'nn/tensor_parallel.cpp',
+        'return {x_gradient.wait(),',
+        'return {x_gradient.result,',
+        GPT + 'tensors',
+    ),
+    # Norms over ranks.
+    (
+        'statistics-not-awaited',
+        'nn/sync_batch_norm.cpp',
+        'comm.all_gather_into(all_RS, mine).wait();',
+        'comm.all_gather_into(all_RS, mine);',
+        OTHERS + 'SynchronisedNorms*',
+    ),
+    (
+        'sums-of-statistics-not-awaited',
+        'nn/sync_batch_norm.cpp',
+        'comm.all_reduce(sums).wait();',
+        'comm.all_reduce(sums);',
+        OTHERS + 'SynchronisedNorms*',
+    ),
+    # Losses and evaluations of CLIP.
+    (
+        'distilled-features-not-awaited',
+        'models/distillation_loss.cpp',
+        'data_axis->all_gather_into(all_NE, mine_BE.contiguous()).wait();',
+        'data_axis->all_gather_into(all_NE, mine_BE.contiguous());',
+        OTHERS + 'Distillation*',
+    ),
+    (
+        'gradients-of-distilled-features-not-awaited',
+        'models/distillation_loss.cpp',
+        'data_axis->reduce_scatter_into(mine_BE, all_NE).wait();',
+        'data_axis->reduce_scatter_into(mine_BE, all_NE);',
+        OTHERS + 'Distillation*',
+    ),
+    (
+        'kept-features-not-pinned',
+        'models/feature_cache.cpp',
+        'host.pin_memory().to(',
+        'host.to(',
+        RUNS + 'HostWaits*',
+    ),
+    (
+        'evaluated-counts-not-awaited',
+        'tasks/contrastive/engine/evaluator.cpp',
+        'comm.all_reduce(most, comm::ReduceOp::kMax).wait();',
+        'comm.all_reduce(most, comm::ReduceOp::kMax);',
+        CLIP + 'data',
+    ),
+    (
+        'evaluated-places-not-awaited',
+        'tasks/contrastive/engine/evaluator.cpp',
+        'comm.all_gather_into(gathered, padded.to(device)).wait();',
+        'comm.all_gather_into(gathered, padded.to(device));',
+        CLIP + 'data',
+    ),
+    (
+        'evaluated-places-not-copied',
+        'tasks/contrastive/engine/evaluator.cpp',
+        'gathered.to(at::kCPU);',
+        'gathered;',
+        CLIP + 'data',
+    ),
+    (
+        'evaluated-rows-not-awaited',
+        'tasks/contrastive/engine/evaluator.cpp',
+        'comm.all_gather_into(gathered, padded).wait();',
+        'comm.all_gather_into(gathered, padded);',
+        CLIP + 'data',
+    ),
+    (
+        'evaluated-total-not-awaited',
+        'tasks/contrastive/engine/evaluator.cpp',
+        'comm.all_reduce(sum).wait();',
+        'comm.all_reduce(sum);',
+        CLIP + 'data',
+    ),
+    (
+        'places-of-pairs-not-awaited',
+        'tasks/contrastive/engine/retrieval.cpp',
+        'sharers.all_gather_into(all, own_S).wait();',
+        'sharers.all_gather_into(all, own_S);',
+        CLIP + 'data',
+    ),
+    (
+        'places-of-pairs-not-copied',
+        'tasks/contrastive/engine/retrieval.cpp',
+        'all.narrow(0, 0, N).to(at::kCPU);',
+        'all.narrow(0, 0, N);',
+        CLIP + 'data',
+    ),
     # Pipelines.
     ('sends-not-awaited', 'train/pipeline_step.cpp', 'sends_.front().wait();', '{}', GPT + 'stages'),
     ('last-sends-not-awaited', 'train/pipeline_step.cpp', '    finish_sends(0);', '', GPT + 'stages'),
@@ -251,8 +406,8 @@ MUTATIONS = [
     (
         'evaluated-input-not-awaited',
         'train/pipeline_step.cpp',
-        '(stage + num_stages - 1) % num_stages).wait();',
-        '(stage + num_stages - 1) % num_stages);',
+        '.tensor = input_TBD, .peer = from}}))\n          work.wait();',
+        '.tensor = input_TBD, .peer = from}}))\n          static_cast<void>(work);',
         GPT + 'virtual_stages',
     ),
     (
@@ -501,6 +656,29 @@ MUTATIONS = [
 ]
 
 
+def function_of(text, part):
+    """The function or class at top level around `part`, without lines of comments: lines of a file move more often."""
+    place = text.index(part)
+    before, behind = text.rfind('\n}', 0, place), text.find('\n}', place)
+    begin = text.index('\n', before + 1) if before >= 0 else 0
+    lines = text[begin : behind if behind >= 0 else len(text)].split('\n')
+    return '\n'.join(line for line in lines if line.strip() and not line.strip().startswith('//'))
+
+
+def code_of(text, part):
+    return hashlib.sha256(function_of(text, part).encode()).hexdigest()[:16]
+
+
+def out_of_date(rows, source=lambda file: (ROOT / 'src' / file).read_text()):
+    """Names of mutations that were never run, or on another function than stands there now."""
+    codes = {row['name']: row.get('code') for row in rows}
+    return [
+        name
+        for name, file, old, *_ in MUTATIONS
+        if old not in source(file) or codes.get(name) != code_of(source(file), old)
+    ]
+
+
 def not_found_once():
     """Names of mutations whose text is not in its file, or is there at several places."""
     return [name for name, file, old, *_ in MUTATIONS if (ROOT / 'src' / file).read_text().count(old) != 1]
@@ -578,9 +756,15 @@ def first_mistake(output):
 def mutate(name, file, old, new, tests, scratch, limits_s):
     path = scratch / 'src' / file
     text = path.read_text()
-    result = {'name': name, 'place': f'src/{file}:{text[:text.find(old)].count(chr(10)) + 1}', 'removed': old.strip()}
     if old not in text:
         return {'name': name, 'result': 'text not found'}
+    result = {
+        'name': name,
+        'place': f'src/{file}:{text[:text.find(old)].count(chr(10)) + 1}',
+        'removed': old.strip(),
+        'commit': run(['git', 'rev-parse', '--short=10', 'HEAD'], cwd=ROOT).stdout.strip(),
+        'code': code_of(text, old),
+    }
     path.write_text(text.replace(old, new, 1))
     try:
         made = build(scratch, program_of(tests))
@@ -605,9 +789,13 @@ def main():
     parser.add_argument('--first', type=int, default=0)
     parser.add_argument('--count', type=int, default=len(MUTATIONS))
     parser.add_argument('--only', nargs='*')
+    parser.add_argument('--out-of-date', action='store_true', help='those whose function changed since, and new ones')
     parser.add_argument('--output', default=str(ROOT / 'bench/results/device_mutations.json'))
     options = parser.parse_args()
-    chosen = [m for m in MUTATIONS if not options.only or m[0] in options.only][options.first :][: options.count]
+    output = pathlib.Path(options.output)
+    older = json.loads(output.read_text())['mutations'] if output.exists() else []
+    only = out_of_date(older) if options.out_of_date else options.only
+    chosen = [m for m in MUTATIONS if only is None or m[0] in only][options.first :][: options.count]
     if options.list:
         for name, file, old, _, tests in chosen:
             print(f'{name:36} src/{file:34} {tests}')
@@ -618,8 +806,6 @@ def main():
     scratch = pathlib.Path(options.scratch).resolve()
     prepare(scratch, chosen)
     limits_s = check_unchanged({m[-1] for m in chosen}, scratch)
-    output = pathlib.Path(options.output)
-    older = json.loads(output.read_text())['mutations'] if output.exists() else []
     results = {r['name']: r for r in older if r['name'] in [m[0] for m in MUTATIONS]}
     bad = 0
     for mutation in chosen:
