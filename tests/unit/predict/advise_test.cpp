@@ -74,7 +74,10 @@ TEST(Advise, TheLargerBatchWinsWhereFixedTimeDominates) {
 TEST(Advise, GainsHaveIntervals) {
   const Machine machine = find_machine("leonardo");
   for (const std::vector<MeasuredStep>& measured : {std::vector<MeasuredStep>{}, {{2, 0.06}}}) {
-    const AdviceList list = with_batches(small_steps(32), machine, 2, measured);
+    const std::vector<std::string> words = small_steps(32);
+    const AdviceList list = advise(
+        {.words = words, .nodes = 2, .steps = {plan_one(words, 2, machine.devices_per_node)}, .measured = measured},
+        machine);
     ASSERT_GT(list.ranked.size(), 2u);
     double widest = 0;
     for (const Advice& one : list.ranked) {
