@@ -253,26 +253,46 @@ void note_nodes_that_differ(const FormulaContext& context, const std::vector<siz
       context.given_name(devices)));
 }
 
+/// Devices of a node, as the table tells them.
+struct ToldDevices {
+  double count = 0;
+  std::string source{};
+};
+std::optional<ToldDevices> told_devices(const FormulaContext& context, const std::vector<size_t>& rows,
+                                        const std::string& comments) {
+  const char* devices = context.device_column();
+  if (context.has("nodes") && devices != nullptr) {
+    double most = 0;
+    for (const size_t row : rows)
+      most = std::max(most, context.at(row, devices).value / context.at(row, "nodes").value);
+    return ToldDevices{most, "columns of the table"};
+  }
+  if (const auto told = told_in_column(context, rows))
+    return ToldDevices{static_cast<double>(*told), "column of the table"};
+  if (const auto said = told_devices_per_node(row_texts(context, rows)))
+    return ToldDevices{static_cast<double>(*said), "text of the rows"};
+  if (const auto said = told_devices_per_node(comments))
+    return ToldDevices{static_cast<double>(*said), "comments of the table"};
+  return std::nullopt;
+}
+
 void take_devices_per_node(const FormulaContext& context, const std::vector<size_t>& rows, const std::string& comments,
                            const TableRequest& request, MeasuredCurve& curve) {
-  const char* devices = context.device_column();
   note_nodes_that_differ(context, rows, curve);
   const auto take = [&](double count, std::string source) {
     curve.devices_per_node = count;
     curve.devices_per_node_source = std::move(source);
   };
-  if (request.devices_per_node) return take(static_cast<double>(*request.devices_per_node), "--devices-per-node");
-  if (context.has("nodes") && devices != nullptr) {
-    double most = 0;
-    for (const size_t row : rows)
-      most = std::max(most, context.at(row, devices).value / context.at(row, "nodes").value);
-    return take(most, "columns of the table");
+  const auto told = told_devices(context, rows, comments);
+  if (request.devices_per_node) {
+    const auto asked = static_cast<double>(*request.devices_per_node);
+    if (told && told->count != asked)
+      curve.notes.push_back(
+          fmt::format("--devices-per-node {:g} wins over the table ({}), which has {:g}: is that right?", asked,
+                      told->source, told->count));
+    return take(asked, "--devices-per-node");
   }
-  if (const auto told = told_in_column(context, rows)) return take(static_cast<double>(*told), "column of the table");
-  if (const auto said = told_devices_per_node(row_texts(context, rows)))
-    return take(static_cast<double>(*said), "text of the rows");
-  if (const auto said = told_devices_per_node(comments))
-    return take(static_cast<double>(*said), "comments of the table");
+  if (told) return take(told->count, told->source);
   if (curve.machine)
     return take(static_cast<double>(curve.machine->devices_per_node), "as in nodes of " + curve.machine->name);
   take(kUnknownDevicesPerNode, "not known: a guess");
@@ -283,11 +303,15 @@ void take_devices_per_node(const FormulaContext& context, const std::vector<size
 
 void take_machine(const FormulaContext& context, const std::vector<size_t>& rows, const std::string& comments,
                   const TableRequest& request, MeasuredCurve& curve) {
-  curve.machine = request.machine;
-  if (!curve.machine) {
-    for (const std::string& text : {row_texts(context, rows), comments})
-      if (const hw::SystemSpec* system = find_system_in(text); !curve.machine && system != nullptr)
-        curve.machine = machine_of(*system, text);
+  for (const std::string& text : {row_texts(context, rows), comments})
+    if (const hw::SystemSpec* system = find_system_in(text); !curve.machine && system != nullptr)
+      curve.machine = machine_of(*system, text);
+  if (request.machine) {
+    if (curve.machine && curve.machine->name != request.machine->name)
+      curve.notes.push_back(
+          fmt::format("--system '{}' wins over the table, which names '{}': were its rows measured there?",
+                      request.machine->name, curve.machine->name));
+    curve.machine = request.machine;
   }
   const bool is_guessed = !curve.machine;
   const std::string text = row_texts(context, rows) + "; " + comments;

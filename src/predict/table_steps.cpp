@@ -295,6 +295,7 @@ class Reader {
     note_constant_rates();
     for (size_t i = 0; i < rows_.size(); ++i) steps_.rows.push_back(step_of(i));
     set_rate();
+    note_contradicted_flags(has_batches);
     steps_.has_batches = has_batches;
     steps_.is_strong = !has_batches && is_told_strong_;
     set_clock(has_batches);
@@ -395,11 +396,41 @@ class Reader {
             "words of the table, at the first size"};
   }
 
-  RowBatch batch_of(size_t row) const {
+  /// What the user says wins; where the table says something else, a note tells both.
+  void note_contradicted_flags(bool has_batches) {
+    if (request_.local_batch)
+      for (const size_t row : rows_) {
+        const auto told = batch_of(row, {}).samples;
+        if (!told || std::fabs(*told / *request_.local_batch - 1) <= kSameBatch) continue;
+        steps_.notes.push_back(
+            fmt::format("--samples-per-device {:g} wins over the table, which tells {:.4g} samples a device (line {}).",
+                        *request_.local_batch, *told, context_.table.lines[row]));
+        break;
+      }
+    if (!request_.is_strong) return;
+    const char* asked = *request_.is_strong ? "strong" : "weak";
+    const std::string lower = core::to_lower_ascii(text_);
+    const bool is_said = *request_.is_strong ? lower.find("weak scal") != std::string::npos : says_strong();
+    if (is_said && !has_batches)
+      steps_.notes.push_back(fmt::format("--scaling {} wins over the words of the table, which say {} scaling.", asked,
+                                         *request_.is_strong ? "weak" : "strong"));
+    const auto local = [&](size_t index) {
+      return batches_[index].samples.value_or(batches_[index].tokens.value_or(0));
+    };
+    const bool falls = has_batches && local(rows_.size() - 1) < (1 - kSameBatch) * local(0);
+    if (has_batches && devices(rows_.back()) > devices(rows_.front()) && falls != *request_.is_strong)
+      steps_.notes.push_back(
+          fmt::format("--scaling {} is not used: the batches are told, and that of a device {} as the devices grow.",
+                      asked, falls ? "falls" : "does not fall"));
+  }
+
+  RowBatch batch_of(size_t row) const { return batch_of(row, request_.local_batch); }
+
+  RowBatch batch_of(size_t row, const std::optional<double>& asked) const {
     RowBatch batch{.sequence = sequence_length(context_, row, told_sequence_)};
     batch.tokens = batch_tokens(context_, row, devices(row), devices_per_node_);
     const auto local = published::local_batch(context_, row);
-    if (request_.local_batch) batch.samples = request_.local_batch;
+    if (asked) batch.samples = asked;
     // What comments call a batch is that of a replica, maybe several devices: a column of global batches wins.
     else if (context_.has("global_batch"))
       batch.samples = context_.at(row, "global_batch").value / devices(row);

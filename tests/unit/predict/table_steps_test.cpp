@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/strings.h"
 #include "predict/document.h"
+#include "predict/machine_file.h"
 #include "predict/page.h"
 #include "predict/validation.h"
 
@@ -805,6 +806,36 @@ TEST(TableSteps, AModelThatNoDeviceHoldsHasALayout) {
   const WorkFacts small = read("# GPT 1.3B, 8 GPUs a node\nGPUs,gbs,TFLOPs\n16,256,140\n32,512,137\n").work;
   EXPECT_EQ(small.sharding, Sharding::kReplicated);
   EXPECT_EQ(small.tp * small.pp, 1);
+}
+
+// The flag wins, and a note tells both.
+TEST(TableSteps, FlagsThatTheTableContradictsAreNoted) {
+  const auto notes = [](const char* text, const TableRequest& request) {
+    return core::join(read(text, request).notes, " ");
+  };
+  const char* table = "# JUPITER, weak scaling, 4 GPUs a node, batch 64/GPU\nnodes,samples/s\n1,100\n2,195\n";
+  const MeasuredCurve plain = read(table);
+  EXPECT_EQ(core::join(plain.notes, " ").find(" wins over "), std::string::npos);
+  EXPECT_NE(notes(table, {.devices_per_node = 8})
+                .find("--devices-per-node 8 wins over the table (comments of the table), "
+                      "which has 4"),
+            std::string::npos);
+  EXPECT_EQ(notes(table, {.devices_per_node = 4}).find("--devices-per-node"), std::string::npos);
+  EXPECT_NE(notes(table, {.machine = find_machine("alps")})
+                .find("--system 'Alps' wins over the table, which names "
+                      "'JUPITER Booster'"),
+            std::string::npos);
+  EXPECT_EQ(notes(table, {.machine = find_machine("jupiter")}).find("--system"), std::string::npos);
+  EXPECT_NE(notes(table, {.local_batch = 128}).find("--samples-per-device 128 wins over the table, which tells 64"),
+            std::string::npos)
+      << notes(table, {.local_batch = 128});
+  EXPECT_EQ(notes(table, {.local_batch = 64}).find("--samples-per-device"), std::string::npos);
+  EXPECT_NE(notes("# weak scaling\nnodes,walltime_s\n1,800\n2,410\n", {.is_strong = true})
+                .find("--scaling strong wins over the words of the table, which say weak"),
+            std::string::npos);
+  EXPECT_NE(notes("nodes,gpus,global_batch,step_time_s\n1,8,64,1\n2,16,128,1.01\n", {.is_strong = true})
+                .find("--scaling strong is not used"),
+            std::string::npos);
 }
 
 TEST(TableSteps, ColumnsThatContradictEachOtherAreNoted) {
