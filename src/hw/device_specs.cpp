@@ -109,8 +109,8 @@ const std::vector<DeviceSpec>& table() {
        .link_gbytes_per_s = 450,
        .board_watts = 900,
        .source = kNvidia,
-       .trap = "the module's power limit (680 W at JUPITER, processor included) lowers what it delivers; 1979 TFLOP/s "
-               "is fp8, or bf16 with sparsity"},
+       .trap = "the module's power limit, processor included, lowers what it delivers; 1979 TFLOP/s is fp8, or bf16 "
+               "with sparsity"},
       {.name = "H100 NVL 94GB",
        .words = "h100 nvl",
        .memory_gbytes = 94,

@@ -78,6 +78,8 @@ struct SystemSpec {
 std::span<const SystemSpec> system_specs();
 /// By name or alias, without regard to case; nullptr when unknown.
 const SystemSpec* find_system(std::string_view name);
+/// Power limit of a device at a system, where it is not that of the board.
+std::optional<double> device_watts(const SystemSpec& system);
 /// The device of a system.
 const DeviceSpec& device_of(const SystemSpec& system);
 

@@ -130,8 +130,7 @@ constexpr SystemSpec kSystems[] = {
      .injection_gbytes_per_s = 100,
      .fabric = "InfiniBand NDR200, Dragonfly+",
      .nodes_per_group = 240,
-     .host = "4x Grace, 480 GiB",
-     .remark = "680 W a module, processor included"},
+     .host = "4x Grace, 480 GiB"},
     {.name = "JUWELS Booster",
      .site = "JSC, Germany",
      .aliases = "juwels",
@@ -365,6 +364,14 @@ const SystemSpec* find_system(std::string_view name) {
       if (alias == wanted) return &system;
   }
   return nullptr;
+}
+
+std::optional<double> device_watts(const SystemSpec& system) {
+  constexpr std::pair<std::string_view, double> kLimits[] = {
+      {"JUPITER Booster", 680}};  // of a module with its processor
+  for (const auto& [name, watts] : kLimits)
+    if (system.name == name) return watts;
+  return std::nullopt;
 }
 
 const DeviceSpec& device_of(const SystemSpec& system) {

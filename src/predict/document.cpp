@@ -72,7 +72,7 @@ draw::Chart parts_chart(const CurvePrediction& prediction) {
   draw::Chart chart{.id = "parts_" + prediction.curve.name,
                     .title = "Where the time of a step goes: " + prediction.curve.name,
                     .x = {.title = prediction.curve.size_name},
-                    .y = {.title = prediction.curve.has_seconds ? "s" : "device s per unit"}};
+                    .y = {.title = prediction.curve.has_seconds ? "s" : clock_name(prediction.curve)}};
   chart.summary = "The parts of a predicted step, medians, a bar for each size.";
   chart.caption = parts_doubt(prediction);
   draw::StackedBars bars;

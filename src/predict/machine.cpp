@@ -185,15 +185,17 @@ Machine machine_of(const hw::SystemSpec& system) {
       break;
     }
   const double beside_w = device.is_processor ? kWattsBesideProcessors : kHostWatts;
+  const auto limit_w = hw::device_watts(system);
+  const double device_w = limit_w.value_or(device.board_watts.value_or(kUnknownDeviceWatts));
   machine.node_watts = {
-      static_cast<double>(system.devices_per_node) * device.board_watts.value_or(kUnknownDeviceWatts) * kBoardShare +
-          beside_w,
-      fmt::format("{:.0f} % of the {} limits and {:.0f} W for {}", 100 * kBoardShare,
-                  device.is_processor ? "processors'" : "boards'", beside_w,
-                  device.is_processor ? "the rest" : "the host")};
+      static_cast<double>(system.devices_per_node) * device_w * kBoardShare + beside_w,
+      fmt::format("{:.0f} % of {:.0f} W a {}{} and {:.0f} W for {}", 100 * kBoardShare, device_w,
+                  device.is_processor ? "node of processors" : "board", limit_w ? ", the limit of this system," : "",
+                  beside_w, device.is_processor ? "the rest" : "the host")};
   machine.has_amd_host = system.host.find("EPYC") != std::string_view::npos;
   for (const std::string_view remark : {device.trap, system.remark})
     if (!remark.empty()) machine.remarks.emplace_back(remark);
+  if (limit_w) machine.remarks.push_back(fmt::format("{:.0f} W a module, processor included", *limit_w));
   if (!device.is_certain) machine.remarks.push_back(fmt::format("the peak is not certain: {}", device.source));
   if (device.name.find("GCD") != std::string_view::npos)
     machine.remarks.emplace_back("a row of devices per node counts GCDs, half modules");

@@ -396,6 +396,7 @@ draw::Table machines_table() {
                    {"nodes", "num_nodes"},
                    {"devices a node", "devices", true},
                    {"GB/s a node", "node_gbytes_per_s"},
+                   {"W a node", "node_watts"},
                    {"fabric", "fabric", true}};
   for (const hw::SystemSpec& system : hw::system_specs()) {
     const Machine machine = machine_of(system);
@@ -406,8 +407,10 @@ draw::Table machines_table() {
                            : draw::Cell{},
          {.text = fmt::format("{} x {}", machine.devices_per_node, machine.device)},
          {.text = fmt::format("{:g}", machine.node_gbytes_per_s.value), .value = machine.node_gbytes_per_s.value},
+         {.text = fmt::format("{:.0f}", machine.node_watts.value), .value = machine.node_watts.value},
          {.text = machine.fabric}});
   }
+  table.notes.emplace_back("W a node: estimated under training load; `node-watts` of a system file tells another.");
   table.notes.emplace_back("`lockstep predict --systems --json` tells every number with its source.");
   return table;
 }

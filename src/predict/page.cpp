@@ -45,11 +45,6 @@ std::string speed_name(const MeasuredCurve& curve) {
 }
 std::string speed_key(const MeasuredCurve& curve) { return curve.time_name.empty() ? "rate" : "time"; }
 
-/// What the clock of the curve is called.
-std::string clock(const CurvePrediction& prediction) {
-  return prediction.curve.has_seconds ? "step (s)" : "device s per unit";
-}
-
 core::Json interval_json(const Interval& interval) {
   return {
       {"p5", interval.p5}, {"p25", interval.p25}, {"p50", interval.p50}, {"p75", interval.p75}, {"p95", interval.p95}};
@@ -64,6 +59,14 @@ std::string sized(double size, const std::string& name) {
 }
 
 }  // namespace
+
+std::string clock_name(const MeasuredCurve& curve) {
+  if (curve.has_seconds) return "step (s)";
+  const bool is_of_one = !curve.has_batches && !curve.is_strong;
+  if (is_of_one && curve.rate_unit == "samples/s") return "device seconds per sample";
+  if (is_of_one && curve.rate_unit == "tokens/s") return "device seconds per token";
+  return "relative time";
+}
 
 Interval efficiency_of(const CurvePrediction& prediction, size_t index) {
   const PredictedStep& step = prediction.forecast.steps[index];
@@ -80,7 +83,7 @@ draw::Table steps_table(const CurvePrediction& prediction) {
   const MeasuredCurve& curve = prediction.curve;
   draw::Table table{.id = table_id("predicted", prediction), .title = "Predicted: " + curve.name};
   table.columns = {{curve.size_name, "size"},
-                   {clock(prediction), "step_s_p50"},
+                   {clock_name(prediction.curve), "step_s_p50"},
                    {"50 % interval", "interval50", true},
                    {"90 % interval", "interval90", true}};
   if (!curve.rate_unit.empty()) table.columns.push_back({speed_name(curve), speed_key(curve)});
@@ -163,6 +166,30 @@ draw::Table parts_table(const CurvePrediction& prediction) {
   return table;
 }
 
+std::string limit_text(const CurvePrediction& prediction) {
+  constexpr double kLittle = 0.02;
+  constexpr std::array<std::string_view, kNumParts> kMeanings{
+      "computing itself",
+      "stages of the pipeline that wait: more micro-batches or virtual stages shorten it",
+      "waiting for the slowest device",
+      "messages within layers, of tensor ranks and between stages",
+      "gradients: their bytes and the latency of their buckets, as far as backward does not hide them",
+      "features of the contrastive loss, gathered from all devices",
+      "work that does not shrink with the batch of a device: update and host",
+      "samples that the loaders do not deliver in time",
+      "what no term of the model computes"};
+  const Parts& parts = prediction.forecast.steps.back().parts_s;
+  const double total = std::accumulate(parts.begin(), parts.end(), 0.0);
+  size_t most = kBubble;
+  for (size_t part = kBubble; part < kNumParts; ++part)
+    if (parts[part] > parts[most]) most = part;
+  const std::string at = sized(prediction.targets.back().size, prediction.curve.size_name);
+  if (!(parts[most] > kLittle * total))
+    return fmt::format("The limit at {}: computing, no other part takes {:.0f} % of a step.", at, 100 * kLittle);
+  return fmt::format("The limit at {}: beside computing '{}' takes most, {:.1f} % of a step ({}).", at,
+                     part_name(static_cast<Part>(most)), 100 * parts[most] / total, kMeanings.at(most));
+}
+
 draw::Table facts_table(const CurvePrediction& prediction) {
   draw::Table table{.id = table_id("facts", prediction), .title = "Taken as known"};
   table.columns = {{"what", "what", true}, {"value", "value", true}, {"source", "source", true}};
@@ -191,10 +218,12 @@ std::string calibration_text(const CurvePrediction& prediction) {
   const std::string against =
       fmt::format(" Efficiency is against the step at {}.", sized(base, prediction.curve.size_name));
   if (points.empty()) return "Not calibrated: plan, system and priors alone." + against;
+  const std::string name = clock_name(prediction.curve);
+  const std::string unit = prediction.curve.has_seconds ? " s" : name == "relative time" ? "" : " " + name;
   std::string text = fmt::format("Calibrated on {} {}:", points.size(), points.size() == 1 ? "point" : "points");
   for (size_t i = 0; i < points.size(); ++i)
-    text += fmt::format("{} {}{} at {}{}", i == 0 ? "" : ",", measured_seconds(points[i].measured.step_s),
-                        prediction.curve.has_seconds ? " s" : "", sized(points[i].size, prediction.curve.size_name),
+    text += fmt::format("{} {}{} at {}{}", i == 0 ? "" : ",", measured_seconds(points[i].measured.step_s), unit,
+                        sized(points[i].size, prediction.curve.size_name),
                         points[i].line > 0 ? fmt::format(" (line {})", points[i].line) : "");
   return text + "." + against;
 }
@@ -202,10 +231,13 @@ std::string calibration_text(const CurvePrediction& prediction) {
 draw::Table judged_table(const Validation& validation) {
   const CurvePrediction& prediction = validation.prediction;
   draw::Table table{.id = table_id("judged", prediction), .title = "Predicted and measured: " + prediction.curve.name};
-  table.columns = {
-      {prediction.curve.size_name, "size"},  {clock(prediction), "step_s_p50"}, {"50 % interval", "interval50", true},
-      {"90 % interval", "interval90", true}, {"measured", "measured_s"},        {"error (%)", "error_pct"},
-      {"covered", "covered", true}};
+  table.columns = {{prediction.curve.size_name, "size"},
+                   {clock_name(prediction.curve), "step_s_p50"},
+                   {"50 % interval", "interval50", true},
+                   {"90 % interval", "interval90", true},
+                   {"measured", "measured_s"},
+                   {"error (%)", "error_pct"},
+                   {"covered", "covered", true}};
   for (const JudgedPoint& point : validation.judged) {
     const Interval& step = point.predicted;
     table.rows.push_back({number_cell(point.point.size, fmt::format("{:g}", point.point.size)),

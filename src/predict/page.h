@@ -8,6 +8,8 @@
 
 namespace lockstep::predict {
 
+/// What the steps of a curve are told in: "step (s)", "device seconds per sample", "relative time".
+std::string clock_name(const MeasuredCurve& curve);
 /// Efficiency of a target against the smallest calibrated size; without calibration against the first target.
 Interval efficiency_of(const CurvePrediction& prediction, size_t target);
 /// Predicted steps, rates and efficiencies over sizes, with intervals.
@@ -18,6 +20,8 @@ draw::Table rates_table(const CurvePrediction& prediction);
 draw::Table parts_table(const CurvePrediction& prediction);
 /// What the parts of a step rest on where nothing tells its seconds: an assumed batch, say. "" where they are told.
 std::string parts_doubt(const CurvePrediction& prediction);
+/// What bounds the step of the largest size beside computing, and how much of it that is: "The limit at 64 nodes: ...".
+std::string limit_text(const CurvePrediction& prediction);
 /// What was taken as known, with sources, and what calibration said of the rest (nothing, where there was none).
 draw::Table facts_table(const CurvePrediction& prediction);
 draw::Table learned_table(const CurvePrediction& prediction);

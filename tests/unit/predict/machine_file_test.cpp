@@ -1,11 +1,13 @@
 // Systems of the table and of users' files: what is taken, what is refused and how it is said.
 #include "predict/machine_file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
 #include "core/rng.h"
 #include "core/strings.h"
+#include "draw/render.h"
 
 namespace lockstep::predict {
 namespace {
@@ -227,6 +229,18 @@ TEST(Machines, EveryRowOfTheTableIsComplete) {
     EXPECT_EQ(find_machine(machine.name).name, machine.name);
   }
   EXPECT_THROW(find_machine("jupitre"), UsageError);
+}
+
+// 680 W of a module, not the 900 W that its board may draw elsewhere.
+TEST(Machine, ThePowerOfASystemHasOneSource) {
+  const Machine jupiter = find_machine("jupiter"), alps = find_machine("alps");
+  EXPECT_DOUBLE_EQ(jupiter.node_watts.value, alps.node_watts.value - 0.8 * 4 * (900 - 680));
+  EXPECT_NE(jupiter.node_watts.source.find("680 W"), std::string::npos) << jupiter.node_watts.source;
+  EXPECT_NE(core::join(jupiter.remarks, " ").find("680 W a module"), std::string::npos);
+  EXPECT_EQ(core::join(alps.remarks, " ").find("680"), std::string::npos) << "another system's limit";
+  const std::string systems = draw::to_text(machines_table());
+  EXPECT_NE(systems.find("W a"), std::string::npos) << systems;
+  EXPECT_NE(systems.find(fmt::format("{:.0f}", jupiter.node_watts.value)), std::string::npos) << systems;
 }
 
 }  // namespace

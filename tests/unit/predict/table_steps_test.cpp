@@ -808,6 +808,13 @@ TEST(TableSteps, AModelThatNoDeviceHoldsHasALayout) {
   EXPECT_EQ(small.tp * small.pp, 1);
 }
 
+TEST(TableSteps, ClocksThatAreNoStepsSayWhatTheyCount) {
+  EXPECT_EQ(clock_name(read("nodes,samples/s\n1,100\n2,190\n")), "device seconds per sample");
+  EXPECT_EQ(clock_name(read("gpus,tokens/s/GPU\n8,900\n16,890\n")), "device seconds per token");
+  EXPECT_EQ(clock_name(read("nodes,speedup\n1,1\n2,1.9\n")), "relative time");
+  EXPECT_EQ(clock_name(read("nodes,step_time_s\n1,0.5\n2,0.51\n")), "step (s)");
+}
+
 // The flag wins, and a note tells both.
 TEST(TableSteps, FlagsThatTheTableContradictsAreNoted) {
   const auto notes = [](const char* text, const TableRequest& request) {
