@@ -25,7 +25,9 @@ std::vector<GoalCost> goal_costs(const CurvePrediction& prediction, const std::o
   for (size_t i = 0; i < prediction.targets.size(); ++i) {
     const Size& size = prediction.targets[i].at;
     const Interval& step = prediction.forecast.steps[i].step_s;
-    const double units_per_step = prediction.curve.rate_per_device * size.work * size.devices * budget.units_per_sample;
+    const double samples_per_step =
+        budget.is_run_a_step ? 1 : prediction.curve.rate_per_device * size.work * size.devices;
+    const double units_per_step = samples_per_step * budget.units_per_sample;
     const double num_steps = budget.units / units_per_step;
     GoalCost cost{.size = prediction.targets[i].size,
                   .hours = num_steps * step.p50 / 3600,

@@ -12,9 +12,10 @@ namespace lockstep::predict {
 
 /// A goal and what it may take.
 struct Budget {
-  double units = 0;    ///< Samples, or tokens, to be processed.
-  std::string unit{};  ///< "samples", "tokens"
+  double units = 0;    ///< Samples, tokens or runs to be processed.
+  std::string unit{};  ///< "samples", "tokens", "runs"
   double units_per_sample = 1;
+  bool is_run_a_step = false;       ///< The times of the curve are of work that grows with the size: one is a run.
   std::string size_name = "nodes";  ///< What the sizes count.
   std::optional<double> deadline_hours{};
   std::optional<double> price_per_node_hour{};

@@ -1,5 +1,7 @@
 #include "predict/plan_sizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -27,6 +29,20 @@ std::vector<PlannedStep> plan_sizes(const PlannedCommand& command, const Machine
   }
   std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.nodes < b.nodes; });
   return steps;
+}
+
+std::string bubble_text(const std::vector<PlannedStep>& steps) {
+  constexpr double kMuch = 0.1;
+  const auto idle_share = [](const PlannedStep& step) { return step.bubble / (1 + step.bubble); };
+  const PlannedStep& worst = *std::max_element(
+      steps.begin(), steps.end(), [](const PlannedStep& a, const PlannedStep& b) { return a.bubble < b.bubble; });
+  if (worst.pp == 1 || idle_share(worst) <= kMuch) return "";
+  return fmt::format(
+      "At {} {} the pipeline idles for {:.0f} % of its time. That follows from the batch: a global batch of {} is {} "
+      "{} "
+      "for {} stages. --samples-per-device N or `-- --global-batch-size N` take another batch.",
+      worst.nodes, worst.nodes == 1 ? "node" : "nodes", 100 * idle_share(worst), worst.global_batch, worst.num_micro,
+      worst.num_micro == 1 ? "micro-batch" : "micro-batches", worst.pp);
 }
 
 }  // namespace lockstep::predict

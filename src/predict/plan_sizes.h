@@ -13,4 +13,8 @@ std::vector<PlannedStep> plan_sizes(const PlannedCommand& command, const Machine
                                     const std::vector<int64_t>& asked, const std::vector<MeasuredStep>& measured,
                                     std::vector<std::string>& refused);
 
+/// Which batch was taken where the pipeline idles for more than a tenth of a step, and that this follows from it; ""
+/// for others.
+std::string bubble_text(const std::vector<PlannedStep>& steps);
+
 }  // namespace lockstep::predict

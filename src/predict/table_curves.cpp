@@ -352,6 +352,10 @@ void add_points(const FormulaContext& context, const std::vector<size_t>& rows, 
   curve.rate_per_device = steps.rate_per_device;
   curve.is_strong = steps.is_strong;
   std::move(steps.notes.begin(), steps.notes.end(), std::back_inserter(curve.notes));
+  const double length = steps.rows.front().sequence;
+  const bool has_one_length =
+      std::all_of(steps.rows.begin(), steps.rows.end(), [&](const RowStep& step) { return step.sequence == length; });
+  if (has_one_length && length > 0) curve.tokens_per_sample = length;
   if (steps.told_batch) curve.work.facts.push_back(*steps.told_batch);
   if (!curve.work.local_batch) curve.work.local_batch = steps.rows.front().samples;
   if (!curve.work.local_batch && steps.assumed_samples > 0) {

@@ -260,9 +260,53 @@ TEST(PredictCommand, AGoalOfATableIsCountedAsItsRate) {
   EXPECT_NEAR(goal.at(0).at("price").get<double>(), 20 * goal.at(0).at("hours_p50").get<double>(), 1);
   EXPECT_FALSE(goal.at(0).at("meets_deadline"));
   EXPECT_TRUE(goal.at(1).at("meets_deadline"));
-  const auto samples = run_lockstep({"predict", table, "--budget-samples", "1e6"});
-  EXPECT_EQ(samples.exit_code, 2);
-  EXPECT_NE(samples.err.find("--budget-tokens"), std::string::npos) << samples.err;
+  const auto samples = run_lockstep({"predict", table, "--nodes", "4", "--budget-samples", "1e6", "--json"});
+  ASSERT_EQ(samples.exit_code, 0) << samples.err;
+  EXPECT_NEAR(core::Json::parse(samples.out).at(0).at("goal").at(0).at("hours_p50").get<double>(),
+              1e6 * 8192 / 43200 / 3600, 1);
+}
+
+TEST(PredictCommand, ARecipeSaysWhatLimitsItAndWhichBatchItTook) {
+  const std::vector<std::string> words = {"predict",
+                                          recipe("gpt_nemotron4_340b_h100.toml"),
+                                          "--system",
+                                          "dgx-h100",
+                                          "--nodes",
+                                          "16,64",
+                                          "--samples-per-device",
+                                          "0.25"};
+  const auto whole = run_lockstep(words);
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_NE(in_one_line(whole.out).find("The limit at 64 nodes: "), std::string::npos) << whole.out;
+  EXPECT_NE(in_one_line(whole.out).find("the pipeline idles for"), std::string::npos) << whole.out;
+  EXPECT_NE(in_one_line(whole.out).find("follows from the batch"), std::string::npos) << whole.out;
+}
+
+// Node-hours and prices of runs, in the unit of the column; what is missing is said exactly.
+TEST(PredictCommand, TimesOfWholeRunsTakeABudgetOfRuns) {
+  core::TempDir folder;
+  const auto predict = [&](const std::string& text, std::vector<std::string> flags) {
+    const std::string table = (folder.path() / "mine.csv").string();
+    core::write_file_atomic(table, text);
+    std::vector<std::string> words = {"predict", table, "--nodes", "4", "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return run_lockstep(words);
+  };
+  const auto strong =
+      predict("nodes,walltime_h\n1,8\n2,4.1\n4,2.1\n", {"--budget-runs", "10", "--price-per-node-hour", "5"});
+  ASSERT_EQ(strong.exit_code, 0) << strong.err;
+  const core::Json goal = core::Json::parse(strong.out).at(0).at("goal").at(0);
+  EXPECT_NEAR(goal.at("hours_p50").get<double>(), 21, 0.5);
+  EXPECT_NEAR(goal.at("price").get<double>(), 20 * goal.at("hours_p50").get<double>(), 1);
+  const auto weak = predict("nodes,walltime_min\n1,60\n2,61\n4,62\n", {"--budget-runs", "10"});
+  ASSERT_EQ(weak.exit_code, 0) << weak.err;
+  EXPECT_NEAR(core::Json::parse(weak.out).at(0).at("goal").at(0).at("hours_p50").get<double>(), 10.3, 0.3);
+  const std::string hours = "nodes,walltime_h\n1,8\n2,4.1\n4,2.1\n", rates = "nodes,samples/s\n1,100\n2,190\n";
+  EXPECT_NE(predict(hours, {"--budget-samples", "1e6"}).err.find("give --budget-runs"), std::string::npos);
+  EXPECT_NE(predict(rates, {"--budget-tokens", "1e6"}).err.find("column seq_len"), std::string::npos);
+  EXPECT_NE(predict(rates, {"--budget-runs", "2"}).err.find("give --budget-samples"), std::string::npos);
+  EXPECT_NE(predict("nodes,walltime\n1,8\n2,4.1\n", {"--budget-runs", "2"}).err.find("unit of 'walltime'"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@
 #include "predict/size_list.h"
 #include "predict/table_curves.h"
 #include "predict/validation.h"
+#include "published/time_columns.h"
 
 namespace lockstep::cli {
 namespace {
@@ -42,7 +43,7 @@ struct PredictFlags {
   std::vector<std::string> measured;
   std::string change, currency;
   predict::InputRates input;
-  std::optional<double> budget_samples, budget_tokens, deadline_hours, price_per_node_hour;
+  std::optional<double> budget_samples, budget_tokens, budget_runs, deadline_hours, price_per_node_hour;
   bool validate = false, advise = false, advise_batches = false, systems = false, describe = false, json = false;
 };
 
@@ -120,6 +121,11 @@ core::OptionSet declare_predict(PredictFlags& flags) {
            .is_min_excluded = true});
   set.add("budget-tokens", &flags.budget_tokens,
           {.help = "The same for language models.", .unit = "tokens", .min = 0, .is_min_excluded = true});
+  set.add("budget-runs", &flags.budget_runs,
+          {.help = "The same for a table of times of whole runs: how often its work is to be done.",
+           .unit = "runs",
+           .min = 0,
+           .is_min_excluded = true});
   set.add("deadline-hours", &flags.deadline_hours,
           {.help = "Name the fewest nodes that reach the goal in time.",
            .unit = "hours",
@@ -169,6 +175,7 @@ void print_steps(const predict::CurvePrediction& prediction) {
 
 void print_prediction(const predict::CurvePrediction& prediction) {
   core::print("{}\n", draw::to_text(predict::parts_table(prediction)));
+  core::print("{}\n", draw::wrapped("", predict::limit_text(prediction)));
   core::print("{}\n", draw::to_text(predict::facts_table(prediction)));
   if (!prediction.calibration.empty()) core::print("{}\n", draw::to_text(predict::learned_table(prediction)));
   for (const std::string& note : prediction.curve.notes) core::print("{}", draw::wrapped("note: ", note));
@@ -196,7 +203,9 @@ void refuse_flags_of_recipes(const core::OptionSet& set, const PredictFlags& fla
                "is for recipes: a table or runs bring their own measured steps",
                "leave it out, or give a recipe and --system NAME");
   if (flags.validate)
-    refuse_given(set, {"nodes", "budget-samples", "budget-tokens", "deadline-hours", "price-per-node-hour", "currency"},
+    refuse_given(set,
+                 {"nodes", "budget-samples", "budget-tokens", "budget-runs", "deadline-hours", "price-per-node-hour",
+                  "currency"},
                  "says nothing to --validate, which judges the rows above --calibrate-up-to",
                  "leave it out, or leave --validate out to predict other sizes");
 }
@@ -210,6 +219,8 @@ void refuse_flags_of_tables(const core::OptionSet& set, const PredictFlags& flag
                "--samples-per-device N is weak scaling, `-- --global-batch-size N` strong scaling");
   refuse_given(set, {"devices-per-node"}, "is for tables and runs: a recipe runs on the nodes of --system",
                "give a system file with the key devices-per-node (docs/predict.md): --system FILE.toml");
+  refuse_given(set, {"budget-runs"}, "is for tables of times of whole runs: a recipe counts samples or tokens",
+               "give --budget-samples, or --budget-tokens of a language model");
   if (!flags.advise && !flags.advise_batches) return;
   refuse_given(set, {"change"}, "says nothing to --advise, which seeks layouts of the recipe as it is given",
                "put the flags behind --, or leave --advise out");
@@ -262,22 +273,21 @@ std::vector<predict::Target> targets_of(const predict::MeasuredCurve& curve, con
 
 /// The flags alone.
 std::optional<predict::Budget> asked_budget(const PredictFlags& flags) {
-  if (flags.budget_samples && flags.budget_tokens)
-    throw UsageError("predict: --budget-samples and --budget-tokens are both given", "give one of them");
   predict::Budget budget{.deadline_hours = flags.deadline_hours,
                          .price_per_node_hour = flags.price_per_node_hour,
                          .currency = flags.currency};
-  if (flags.budget_tokens) {
-    budget.units = *flags.budget_tokens, budget.unit = "tokens";
-    return budget;
+  for (const auto& [units, unit] :
+       {std::pair{flags.budget_samples, "samples"}, {flags.budget_tokens, "tokens"}, {flags.budget_runs, "runs"}}) {
+    if (!units) continue;
+    if (!budget.unit.empty())
+      throw UsageError(fmt::format("predict: --budget-{} and --budget-{} are both given", budget.unit, unit),
+                       "give one of them");
+    budget.units = *units, budget.unit = unit;
   }
-  if (flags.budget_samples) {
-    budget.units = *flags.budget_samples, budget.unit = "samples";
-    return budget;
-  }
+  if (!budget.unit.empty()) return budget;
   if (flags.deadline_hours || flags.price_per_node_hour)
     throw UsageError("predict: --deadline-hours and --price-per-node-hour need a goal",
-                     "add --budget-samples or --budget-tokens");
+                     "add --budget-samples or --budget-tokens, or --budget-runs for a table of times of whole runs");
   return std::nullopt;
 }
 
@@ -291,23 +301,41 @@ std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predic
   return budget;
 }
 
-/// A goal counts what the curve's rate counts.
+/// What a goal lacks in a curve that tells other units.
+std::string missing_for_goal(const predict::MeasuredCurve& curve, const std::string& unit) {
+  const std::string length = "a column seq_len or a comment `# seq_len = N` tells the tokens of a sample";
+  if (!curve.time_name.empty())
+    return unit == "runs" ? fmt::format("the unit of '{}' is not told: call it walltime_s, _min or _h", curve.time_name)
+                          : "its times are of whole runs: give --budget-runs, how often that work is to be done";
+  if (curve.rate_unit == "tokens/s") return unit == "runs" ? "give --budget-tokens" : "give --budget-tokens; " + length;
+  if (curve.rate_unit == "samples/s" || curve.rate_unit == "sequences/s")
+    return unit == "runs" ? "give --budget-samples" : "give --budget-samples; " + length;
+  return "add a column samples_per_s or tokens_per_s, or global_batch beside step times";
+}
+
+/// A goal counts what the curve's rate counts, or what follows from it by the length of a sample.
 std::optional<predict::Budget> budget_of(const PredictFlags& flags, const predict::MeasuredCurve& curve) {
   std::optional<predict::Budget> budget = asked_budget(flags);
   if (!budget) return budget;
   budget->size_name = curve.size_name;
   const bool counts_tokens = curve.rate_unit == "tokens/s",
              counts_samples = curve.rate_unit == "samples/s" || curve.rate_unit == "sequences/s";
-  if (budget->unit == "tokens" ? counts_tokens : counts_samples) return budget;
-  if (counts_samples && curve.tokens_per_sample) {
-    budget->units_per_sample = *curve.tokens_per_sample;
+  if ((budget->unit == "tokens" && counts_tokens) || (budget->unit == "samples" && counts_samples)) return budget;
+  if (budget->unit == "runs") {
+    const double unit_s = curve.time_name.empty() ? 0 : published::solution_unit_s(curve.time_name);
+    budget->units_per_sample = unit_s > 0 ? 1 / unit_s : 0;
+    budget->is_run_a_step = curve.has_growing_work;
+    if (unit_s > 0) return budget;
+  } else if ((counts_samples || counts_tokens) && curve.tokens_per_sample) {
+    budget->units_per_sample = counts_samples ? *curve.tokens_per_sample : 1 / *curve.tokens_per_sample;
     return budget;
   }
   throw UsageError(fmt::format("predict: curve '{}' tells {}, which --budget-{} cannot be counted by", curve.name,
-                               curve.rate_unit.empty() ? "no rate" : curve.rate_unit, budget->unit),
-                   counts_tokens    ? "give --budget-tokens"
-                   : counts_samples ? "give --budget-samples"
-                                    : "add a column samples_per_s or tokens_per_s, or global_batch beside step times");
+                               !curve.time_name.empty()  ? fmt::format("times ('{}')", curve.time_name)
+                               : curve.rate_unit.empty() ? "no rate"
+                                                         : curve.rate_unit,
+                               budget->unit),
+                   missing_for_goal(curve, budget->unit));
 }
 
 int predict_tables(const std::vector<predict::MeasuredCurve>& curves, const PredictFlags& flags) {
@@ -481,6 +509,7 @@ int predict_recipe(const core::OptionSet& set, const PredictFlags& flags, const 
                                             ? predict::predict_steps(predict::model_of(steps, machine), steps, measured)
                                             : predict_changed_recipe(command, machine, measured, steps);
   predict::note_machine(machine, false, prediction);
+  if (std::string text = predict::bubble_text(steps); !text.empty()) prediction.curve.notes.push_back(std::move(text));
   const auto budget = budget_of(flags, steps.front());
   auto costs = budget ? predict::goal_costs(prediction, machine, *budget, predict::fit_memory(steps, machine))
                       : std::vector<predict::GoalCost>{};
