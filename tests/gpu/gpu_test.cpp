@@ -31,8 +31,9 @@ class Gpu : public GpuFixture {
   }
 };
 
-/// Each activation is rounded to 8 bits, and summed in another order before.
-constexpr double kBf16 = 5e-2;
+/// Each activation is rounded to 8 bits, and summed in another order before. On an H200 losses were 2e-3 apart, and
+/// norms of ResNet-18's gradients 0.1.
+constexpr double kBf16 = 1e-2, kBf16OfSmallBatches = 2e-2;
 
 TEST_F(Gpu, ClipIsAsOnTheCpuInFp32) {
   expect_parity_in_fp32([&](const std::string& name) { return on_any_device(train_args(name, {"--max-steps", "6"})); });
@@ -68,7 +69,11 @@ TEST_F(Gpu, ImagenetIsAsOnTheCpuInFp32) {
 }
 
 TEST_F(Gpu, ImagenetIsAsOnTheCpuInBf16) {
-  expect_parity([&](const std::string& name) { return imagenet_args(name, {"--precision", "amp_bf16"}); }, kBf16);
+  expect_parity(
+      [&](const std::string& name) {
+        return imagenet_args(name, {"--precision", "amp_bf16"});
+      },
+      kBf16OfSmallBatches);
 }
 
 /// On devices from 8.9 on by at::_scaled_mm, on the CPU emulated.
