@@ -39,7 +39,7 @@ std::string json_text(const core::Json& json) { return json.dump(); }
 
 draw::Chart efficiency_chart(const CurvePrediction& prediction, const std::vector<JudgedPoint>& judged) {
   const std::string& size_name = prediction.curve.size_name;
-  draw::Chart chart{.id = "efficiency_" + prediction.curve.name,
+  draw::Chart chart{.id = "predicted-efficiency-" + prediction.curve.name,
                     .title = "Predicted efficiency: " + prediction.curve.name,
                     .x = {.title = size_name, .scale = draw::Scale::kLog2},
                     .y = {.title = "efficiency (%)", .min = 0}};
