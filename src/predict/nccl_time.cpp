@@ -92,13 +92,6 @@ std::vector<NcclChoice> nccl_choices(const NcclNodes& nodes, Collective collecti
   return choices;
 }
 
-NcclChoice nccl_choice(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes) {
-  const std::vector<NcclChoice> choices = nccl_choices(nodes, collective, num_nodes, bytes);
-  const auto fastest = std::min_element(choices.begin(), choices.end(),
-                                        [](const NcclChoice& a, const NcclChoice& b) { return a.seconds < b.seconds; });
-  return fastest == choices.end() ? NcclChoice{} : *fastest;
-}
-
 std::optional<NcclNodes> nccl_nodes_of(const Machine& machine) {
   if (machine.devices_per_node < 2) return std::nullopt;
   const auto holds = [&](const char* word) { return machine.device.find(word) != std::string::npos; };

@@ -19,20 +19,18 @@ struct NcclNodes {
 
 enum class Collective { kAllReduce, kReduceScatter, kAllGather };
 
-/// What NCCL expects of a call, and which algorithm and protocol it would take.
+/// What NCCL expects of a call by an algorithm and protocol.
 struct NcclChoice {
   double seconds = 0;
   double latency_s = 0;  ///< The part that bytes do not change.
   std::string_view algorithm{}, protocol{};
 };
 
-/// The fastest of ring and double binary tree (all-reduce alone) with the LL, LL128 and Simple protocols, by the
-/// formulas and constants of NCCL's tuning source (2026), for `bytes` over all devices of `num_nodes` nodes. In-network
-/// reduction, NVLS and PAT are not in it: they need switches and plugins that a system file does not tell.
-NcclChoice nccl_choice(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes);
-
-/// All that NCCL chooses from: as many bytes never take longer by any of them where the network is faster, nor fewer
-/// bytes than more: what would be sent faster as a larger message is sent as one.
+/// What NCCL chooses from, of which it takes the fastest: ring and double binary tree (all-reduce alone) with the LL,
+/// LL128 and Simple protocols, by the formulas and constants of NCCL's tuning source (2026), for `bytes` over all
+/// devices of `num_nodes` nodes. In-network reduction, NVLS and PAT are not in it: they need switches and plugins that
+/// a system file does not tell. As many bytes never take longer by any of them where the network is faster, nor fewer
+/// bytes than more: what would be sent faster as a larger message is sent as one. Empty for one device.
 std::vector<NcclChoice> nccl_choices(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes);
 
 /// The nodes of a machine, where its devices are of a family that the model knows and a node has several.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cmath>
 #include <string>
 
@@ -11,6 +13,14 @@
 
 namespace lockstep::predict {
 namespace {
+
+/// The fastest, which NCCL takes; no time for one device.
+NcclChoice nccl_choice(const NcclNodes& nodes, Collective collective, double num_nodes, double bytes) {
+  const std::vector<NcclChoice> choices = nccl_choices(nodes, collective, num_nodes, bytes);
+  const auto fastest = std::min_element(choices.begin(), choices.end(),
+                                        [](const NcclChoice& a, const NcclChoice& b) { return a.seconds < b.seconds; });
+  return fastest == choices.end() ? NcclChoice{} : *fastest;
+}
 
 constexpr double kMiB = 1024.0 * 1024;
 
