@@ -26,6 +26,7 @@ struct MachineKeys {
   std::optional<double> memory_gbytes, memory_tbytes_per_s, product_contention, memory_contention;
   std::optional<double> peak_fp32, peak_tf32, peak_fp16, peak_bf16, peak_fp8;
   std::optional<double> network_efficiency, network_efficiency_sd, node_watts;
+  bool has_network() const { return node_gbytes_per_s || num_nics; }
 };
 
 core::OptionSet declare_keys(MachineKeys& keys) {
@@ -193,7 +194,7 @@ std::vector<std::string> slow_parts_of(const MachineKeys& keys, const hw::Device
   const double of_device = machine.node_gbytes_per_s.value / static_cast<double>(machine.devices_per_node);
   if (const auto node = usual_machine_in(device.name)) {
     const double usual_of_device = node->node_gbytes_per_s.value / static_cast<double>(node->devices_per_node);
-    if (of_device < kLeastNetwork * usual_of_device)
+    if (keys.has_network() && of_device < kLeastNetwork * usual_of_device)
       doubts.push_back(fmt::format(
           "{:g} GB/s of network a node are {:.3g} a device, where a {} mostly has {:g}: is nic-gbits-per-s in GB/s, or "
           "num-nics too small?",

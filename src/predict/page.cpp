@@ -213,11 +213,15 @@ draw::Table learned_table(const CurvePrediction& prediction) {
 }
 
 std::string calibration_text(const CurvePrediction& prediction) {
-  const auto& points = prediction.calibration;
-  const double base = points.empty() ? prediction.targets.front().size : points.front().size;
+  const auto& all = prediction.calibration;
+  const double base = all.empty() ? prediction.targets.front().size : all.front().size;
   const std::string against =
       fmt::format(" Efficiency is against the step at {}.", sized(base, prediction.curve.size_name));
-  if (points.empty()) return "Not calibrated: plan, system and priors alone." + against;
+  if (all.empty()) return "Not calibrated: plan, system and priors alone." + against;
+  std::vector<CurvePoint> points;  // those at their input are left out, as a note says
+  for (const CurvePoint& point : all)
+    if (!point.measured.is_input_bound()) points.push_back(point);
+  if (points.empty()) return "Not calibrated: every measured step waits for its input, which bounds it." + against;
   const std::string name = clock_name(prediction.curve);
   const std::string unit = prediction.curve.has_seconds ? " s" : name == "relative time" ? "" : " " + name;
   std::string text = fmt::format("Calibrated on {} {}:", points.size(), points.size() == 1 ? "point" : "points");

@@ -139,11 +139,6 @@ std::vector<Draw> sample_prior_below(const Setting& setting, double reference_st
   return draws;
 }
 
-void take_as_upper_bounds(std::vector<Draw>& draws, uint64_t seed) {
-  core::CounterRng rng(core::stream_key(seed, "predict upper bound"));
-  for (Draw& draw : draws) draw.compute_s *= 1 - rng.uniform();
-}
-
 std::vector<Measured> compute_bound(std::span<const Measured> measured) {
   std::vector<Measured> free;
   for (const Measured& one : measured)

@@ -45,9 +45,6 @@ std::vector<Draw> sample_prior(const ComputePrior& prior, const Sampling& sampli
 std::vector<Draw> sample_prior_below(const Setting& setting, double reference_step_s, const ComputePrior& prior,
                                      std::span<const Measured> bounds, const Sampling& sampling = {});
 
-/// Draws that were made as if steps at their input were compute: of which any share may be compute.
-void take_as_upper_bounds(std::vector<Draw>& draws, uint64_t seed = 1);
-
 /// Draws from the distribution of the model's unknowns given measurements, at least one (elliptical slice sampling,
 /// Murray, Adams and MacKay 2010; compute_s, of which nothing is believed before, is drawn from its conditional normal
 /// law). The same input gives the same draws. Errors are relative and normal, with the model's own noise. DataError

@@ -90,9 +90,9 @@ std::string worst_text(const Validation& validation, const MeasuredCurve& curve)
   const auto index = static_cast<size_t>(worst - validation.judged.begin());
   const bool was_slower = worst->error_pct > 0;
   std::string text = fmt::format(
-      "Farthest off at {:g} {}: {}; what was measured is {:.1f} % {} than the median and {} the 90 % interval.",
+      "Farthest off at {:g} {}: {}; the measured step is {:.1f} % {} than the median and {} the 90 % interval.",
       worst->point.size, curve.size_name, compared_text(validation, index), std::fabs(worst->error_pct),
-      was_slower ? "slower" : "faster", worst->in90 ? "inside" : "outside");
+      was_slower ? "longer" : "shorter", worst->in90 ? "inside" : "outside");
   if (index > 0) text += fmt::format(" '{}' was to grow most.", grown_part(validation.prediction, index));
   text += assigned_text(validation, curve, index);
   if (!worst->in90)

@@ -426,11 +426,24 @@ class Reader {
 
   RowBatch batch_of(size_t row) const { return batch_of(row, request_.local_batch); }
 
+  /// --samples-per-device is that of the first size where the table tells no batch and all sizes do the same work.
+  double asked_share(size_t row) const {
+    const bool is_strong = is_told_strong_ || has_falling_steps_;
+    return is_strong && !table_tells_batch(row) ? devices(rows_.front()) / devices(row) : 1;
+  }
+
+  bool table_tells_batch(size_t row) const {
+    return context_.has("global_batch") || published::local_batch(context_, row) ||
+           find_batch(context_, published::BatchOf::kNode) ||
+           batch_tokens(context_, row, devices(row), devices_per_node_) ||
+           doubtful_batch(context_, rows_, row, devices_per_node_, most_local_samples(), true);
+  }
+
   RowBatch batch_of(size_t row, const std::optional<double>& asked) const {
     RowBatch batch{.sequence = sequence_length(context_, row, told_sequence_)};
     batch.tokens = batch_tokens(context_, row, devices(row), devices_per_node_);
     const auto local = published::local_batch(context_, row);
-    if (asked) batch.samples = asked;
+    if (asked) batch.samples = *asked * asked_share(row);
     // What comments call a batch is that of a replica, maybe several devices: a column of global batches wins.
     else if (context_.has("global_batch"))
       batch.samples = context_.at(row, "global_batch").value / devices(row);

@@ -164,7 +164,7 @@ std::vector<std::string> unfit_texts(const MeasuredCurve& curve, const std::vect
   const char* unit = curve.has_seconds ? " s" : "";
   for (size_t i = 0; i < points.size(); ++i) {
     const Interval& step = fitted.steps.at(i).step_s;
-    if (step.covers90(points[i].measured.step_s)) continue;
+    if (points[i].measured.is_input_bound() || step.covers90(points[i].measured.step_s)) continue;
     texts.push_back(fmt::format(
         "The fit does not follow the point at {:g} {}: {:.4g}{} was measured, {:.4g}{} is fitted ({:.4g} to {:.4g} "
         "with 90 % probability). Measure it again, or look for what is different there.",
@@ -236,8 +236,13 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
     wanted.push_back(target.at);
     take_reference(wanted.back());
   }
-  std::vector<Draw> draws = sample_posterior(setting, reference, measured, sampling);
-  if (free.empty()) take_as_upper_bounds(draws);
+  // Steps that all wait for their input bound what computing takes, and say nothing of how it grows.
+  constexpr ComputePrior kBelowInput{.median_s = 0.5, .log_sd = 0.7};  // of the last step
+  const std::vector<Draw> draws =
+      free.empty() ? sample_prior_below(setting, reference,
+                                        {.median_s = kBelowInput.median_s * reference, .log_sd = kBelowInput.log_sd},
+                                        measured, sampling)
+                   : sample_posterior(setting, reference, measured, sampling);
   for (std::string& note : layout_doubts(curve, prediction.calibration))
     prediction.curve.notes.push_back(std::move(note));
   const double calibrated_nodes = measured.back().size.nodes;

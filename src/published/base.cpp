@@ -82,6 +82,33 @@ bool is_model_column(const std::string& name) {
          plain.find("model_size") != std::string::npos;
 }
 
+bool is_model_name(const std::string& column) {
+  const std::string plain = core::plain_name(column);
+  return plain == "model" || plain == "model_name";
+}
+
+/// The length of the number at the begin of "1.30B"; 0: none.
+size_t count_length(std::string_view text) {
+  const size_t length = std::min(text.find_first_not_of("0123456789."), text.size());
+  return core::parse_double(text.substr(0, length)) ? length : 0;
+}
+
+/// "1.3B", "760M"; not "TP=4, PP=1".
+bool are_counts(const std::vector<std::string>& texts) {
+  return std::all_of(texts.begin(), texts.end(), [](const std::string& text) {
+    const size_t length = count_length(text);
+    return length > 0 && text.size() - length <= 2;
+  });
+}
+
+/// "1.3B" for "1.30B"; other texts as they are.
+std::string plain_count(const std::string& text) {
+  const size_t length = count_length(text);
+  return length == 0 ? text
+                     : fmt::format("{:g}{}", *core::parse_double(std::string_view(text).substr(0, length)),
+                                   std::string_view(text).substr(length));
+}
+
 /// By row, the number of a column as a text; numbers within two percent are one, as of vocabularies padded for the
 /// layout.
 std::vector<std::string> model_parts(const std::vector<double>& values) {
@@ -221,7 +248,8 @@ FormulaContext make_context(const ResultTable& result, const analysis::AnalysisO
       if (!is_configuration_column(table, name) || is_named_configuration(name) != is_named) continue;
       std::vector<std::string> parts;
       for (const auto& row : table.rows) parts.push_back(row[column]);
-      if (is_model_column(name)) {
+      if (is_model_column(name) && (is_model_name(name) || are_counts(parts))) {
+        for (std::string& part : parts) part = plain_count(part);
         part_by_model(column, parts, sizes, context, is_noted);
         continue;
       }

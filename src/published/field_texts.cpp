@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -171,11 +172,13 @@ std::vector<size_t> number_columns(const core::CsvTable& table) {
 /// What the points of a column say: they part thousands, they are decimal, or either may be.
 enum class PointsOf { kNone, kThousands, kDecimals, kEither };
 
-/// Points of sizes part thousands, since nothing has 1.024 nodes. So do those of "1.234.567", and of "1.250" beside a
-/// whole number that would be hundreds of times as large ("625") or was printed without decimals ("95").
+/// Points of sizes part thousands, since nothing has 1.024 nodes. So do those of "1.234.567", and of "1.250" where
+/// every whole number beside it would be a hundred times as large, or more ("625"). "138.125" beside "140" is decimal,
+/// and "1.910" beside "1" mostly is: a speed-up of one is printed so.
 PointsOf read_points(const core::CsvTable& table, size_t column) {
-  constexpr double kLarge = 100;
-  bool has_points = false, has_large = false, has_whole = false, ends_in_zero = false, is_certain = false;
+  constexpr double kTimesAsLarge = 100;
+  bool has_points = false, is_certain = false;
+  double largest_pointed = 0, least_whole = HUGE_VAL;
   for (const auto& row : table.rows) {
     const auto number = number_of(row[column]);
     if (!number) continue;
@@ -184,13 +187,13 @@ PointsOf read_points(const core::CsvTable& table, size_t column) {
     const auto num_points = std::count(number->begin(), number->end(), '.');
     has_points = has_points || num_points > 0;
     is_certain = is_certain || num_points > 1;
-    ends_in_zero = ends_in_zero || (num_points == 1 && number->back() == '0');
-    has_whole = has_whole || num_points == 0;
-    has_large = has_large || (num_points == 0 && core::parse_double(*value).value_or(0) >= kLarge);
+    if (num_points == 0) least_whole = std::min(least_whole, core::parse_double(*value).value_or(0));
+    if (num_points == 1) largest_pointed = std::max(largest_pointed, core::parse_double(*number).value_or(0));
   }
+  const bool has_large = least_whole < HUGE_VAL && least_whole >= kTimesAsLarge * largest_pointed;
   if (!has_points) return PointsOf::kNone;
   const bool is_size = counts_places(logs::known_column(table.columns[column]));
-  return is_certain || is_size || has_large || (has_whole && ends_in_zero) ? PointsOf::kThousands : PointsOf::kEither;
+  return is_certain || is_size || has_large ? PointsOf::kThousands : PointsOf::kEither;
 }
 
 /// Points of a file without commas part thousands in all of its columns where one column says so and none has decimals;

@@ -76,7 +76,7 @@ core::OptionSet declare_predict(PredictFlags& flags) {
            .metavar = "NAME",
            .unset_text = "as the table tells"});
   set.add("samples-per-device", &flags.samples_per_device,
-          {.help = "Batch of a device and step, where the table lacks it.",
+          {.help = "Batch of a device and step, where the table lacks it; in strong scaling that of its smallest size.",
            .unit = "samples",
            .min = 0,
            .is_min_excluded = true});

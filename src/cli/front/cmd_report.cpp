@@ -76,7 +76,7 @@ void take_predictions(predict::ReportedPredictions reported, draw::Document& doc
   constexpr size_t kMostShown = 3;
   for (size_t i = 0; i < std::min(reported.texts.size(), kMostShown); ++i) print_wrapped("", reported.texts[i]);
   if (reported.texts.size() > kMostShown)
-    print_wrapped("", fmt::format("{} more are predicted and joined on the page.",
+    print_wrapped("", fmt::format("The page has the predictions of {} more, joined with what was measured.",
                                   core::counted(reported.texts.size() - kMostShown, "curve")));
   for (const std::string& text : reported.why_not) print_wrapped("note: ", text);
   if (reported.section) document.sections.push_back(std::move(*reported.section));

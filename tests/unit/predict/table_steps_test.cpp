@@ -272,6 +272,36 @@ std::vector<MeasuredCurve> read_all(const std::string& text) {
   return read_table_curves(folder.path() / "mine.csv");
 }
 
+/// As spreadsheets print them: "1.910" beside "1", "138.125" beside "140".
+TEST(TableCurves, DecimalsOfThreeDigitsAreNoThousands) {
+  const MeasuredCurve curve =
+      read("gpus\tstep_time_s\tglobal_batch\tspeedup\n8\t1.250\t64\t1\n16\t1.310\t128\t1.910\n32\t1.402\t256\t3.570\n");
+  EXPECT_DOUBLE_EQ(curve.points.at(0).measured.step_s, 1.25);
+  EXPECT_DOUBLE_EQ(curve.points.at(2).measured.step_s, 1.402);
+}
+
+/// A network, or a layout, is no model, though it changes with the size.
+TEST(TableCurves, TextsThatNameNoModelPartNoCurve) {
+  for (const char* column : {"network", "parameters", "architecture"}) {
+    const MeasuredCurve curve = read(fmt::format(
+        "# GPT 1.3B, weak scaling\nnodes,{},samples_per_s\n1,NVLink,200\n2,IB,390\n4,IB 2 rail,770\n", column));
+    EXPECT_EQ(curve.points.size(), 3u) << column;
+  }
+  EXPECT_EQ(read("gpus,params,samples_per_s,local_batch\n8,1.3B,80,4\n16,1.30B,156,4\n32,1.3B,305,4\n").points.size(),
+            3u);
+}
+
+/// Equal work: --samples-per-device is that of the smallest size, and scaling stays strong.
+TEST(TableCurves, AGivenBatchOfStrongScalingIsThatOfTheSmallestSize) {
+  const MeasuredCurve curve =
+      read("gpus,step_time_s\n8,1.20\n16,0.62\n32,0.33\n64,0.19\n", {.local_batch = 64, .is_strong = true});
+  for (const CurvePoint& point : curve.points)
+    EXPECT_DOUBLE_EQ(point.measured.size.work * point.measured.size.devices,
+                     curve.points.front().measured.size.work * 8)
+        << point.size;
+  for (const std::string& note : curve.notes) EXPECT_EQ(note.find("is not used"), std::string::npos) << note;
+}
+
 TEST(TableSteps, DevicesOfEachNodeThatDifferMakeAllDevices) {
   const MeasuredCurve curve = read(
       "node_num,gpu_num_per_node,batch_size_per_device,samples/s\n1,1,32,100\n1,4,32,390\n1,8,32,770\n2,8,32,1500\n");
