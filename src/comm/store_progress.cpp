@@ -220,7 +220,7 @@ void StoreProgress::Impl::guard_until_closed() {
   std::unique_lock lock(mutex);
   for (auto began = Clock::now(); !changed.wait_for(lock, config.interval, [&] { return is_closed; });
        began = Clock::now()) {
-    if (const auto took = Clock::now() - began; took > hw::kSilentReports * config.interval)
+    if (const auto took = Clock::now() - began; config.serves_store && took > hw::kSilentReports * config.interval)
       own_pause = took, num_reports_behind_pause = 0;
     if (++num_waits_for_store == config.num_missed_reports) {
       lock.unlock();

@@ -63,6 +63,7 @@ class StoreProgress final : public Progress {
     /// -1: nobody's.
     int watched_rank = -1;
     int num_missed_reports = 20;
+    bool serves_store = false;  ///< This process: while it stands still, the others cannot tell anything.
     /// Called once, by a thread of this object, when a rank has failed or the store is lost.
     std::function<void()> on_failure = {};
     /// What goes wrong in a group of this rank while its host waits for a device, or not at all.

@@ -16,6 +16,7 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "comm/backend.h"
 #include "comm/backend_gloo.h"
@@ -297,8 +298,22 @@ class Ending {
   void wait(milliseconds limit, ExitCode code, const std::string& reason) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, limit, [this] { return has_come_; })) return;
-    core::log_warning("comm: {} within {} s: it ends here", reason, limit.count() / 1000);
+    say_if_possible(fmt::format("comm: {} within {} s: it ends here", reason, limit.count() / 1000));
     std::_Exit(static_cast<int>(code));
+  }
+  /// Where the log stands still, too, nothing is said.
+  static void say_if_possible(const std::string& text) {
+    std::promise<void> said;
+    const auto done = said.get_future();
+    try {
+      std::thread([text, said = std::move(said)]() mutable {
+        core::log_warning("{}", text);
+        said.set_value();
+      }).detach();
+      done.wait_for(std::chrono::seconds(5));
+    } catch (const std::system_error&) {
+      // no more threads here
+    }
   }
 
   std::mutex mutex_;
@@ -377,7 +392,7 @@ struct World::State {
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   Comm comm;
   JoinTimes join_times;
-  bool has_left = false;
+  bool has_left = false, has_limit = false;
   int num_waits = 0;  // wait_in_store
   int exceptions_at_start = std::uncaught_exceptions();
 
@@ -490,6 +505,8 @@ void World::State::wait_in_store(const std::string& whom, const std::function<bo
 /// Returns when `name` is in the store; asks seldom in the long run. Throws when a rank, one that is to set it above
 /// all, or the store is gone.
 void World::State::poll_for(const std::string& name, const std::string& whom) const {
+  const auto began = Clock::now();
+  auto next_word = began + std::chrono::minutes(5);
   for (milliseconds pause = kPollInterval;; pause = std::min(2 * pause, report_interval())) {
     auto is_there = ask_store(store, name);
     do {
@@ -498,6 +515,11 @@ void World::State::poll_for(const std::string& name, const std::string& whom) co
                         "look at the output of the rank that is named; its process or node is probably gone");
     } while (is_there.wait_for(kPollInterval) != std::future_status::ready);
     if (is_there.get()) return;
+    if (const auto now = Clock::now(); now >= next_word) {
+      const auto waited = std::chrono::duration_cast<std::chrono::minutes>(now - began);
+      core::log_warning("comm: rank {} has waited for {} for {} minutes", info.rank, whom, waited.count());
+      next_word = now + 2 * waited;
+    }
     std::this_thread::sleep_for(pause);
   }
 }
@@ -558,6 +580,7 @@ World World::join(const hw::RankInfo& info, const WorldOptions& options) {
                             .interval = state->report_interval(),
                             .watched_rank = (info.rank + 1) % info.world_size,  // each by the one before it
                             .num_missed_reports = missed_reports(options),
+                            .serves_store = serves_store(info),
                             .on_failure = end_waits,
                             .find_trouble = [groups = state->groups] { return groups->find_trouble(); }});
   World world(std::move(state));
@@ -612,10 +635,14 @@ bool World::is_at_work(int rank, const std::string& work) const {
   return state_->progress && state_->progress->work_of(rank) == work;
 }
 
+void World::limit_time_to_leave(ExitCode code) {
+  if (!std::exchange(state_->has_limit, true))
+    Ending::enforce(state_->leaving, state_->options.time_to_leave, code,
+                    fmt::format("rank {} has failed and not come to its end", rank()));
+}
+
 void World::report_failure(const std::string& text, ExitCode code) {
-  // What follows writes files and joins threads that do so, which a file system that stands still never lets come back.
-  Ending::enforce(state_->leaving, state_->options.time_to_leave, code,
-                  fmt::format("rank {} has failed and not come to its end", rank()));
+  limit_time_to_leave(code);
   // This process's exit code is decided. srun --kill-on-bad-exit signals the ranks that are still leaving and would put
   // 143 in its place.
   std::signal(SIGTERM, SIG_IGN);

@@ -73,8 +73,10 @@ class World {
   void tell_work(const std::string& work);
   bool is_at_work(int rank, const std::string& work) const;
 
-  /// Tells the others why this process ends; call it where an error of this rank is caught. Where the process has not
-  /// ended by itself, or this World, when WorldOptions::time_to_leave is over, it is ended with `code`.
+  /// From here on this process has WorldOptions::time_to_leave to write what it has and to end, or this World has; then
+  /// it is ended with `code`. For what is written before report_failure(), which begins with it.
+  void limit_time_to_leave(ExitCode code);
+  /// Tells the others why this process ends; call it where an error of this rank is caught.
   void report_failure(const std::string& text, ExitCode code);
   /// Behind report_failure(): which rank failed first, by the store or by what this rank found out itself. Nothing
   /// where neither knows, or where this rank noticed no failure but its own.

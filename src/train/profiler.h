@@ -25,6 +25,8 @@ class StepProfiler {
   StepProfiler& operator=(const StepProfiler&) = delete;
 
   void before_step(int64_t step);
+  /// Is this the step before which the trace is written? The same on ranks that are traced and others.
+  bool ends_before(int64_t step) const { return is_running_ && step >= config_.end_step; }
   /// Ends a profile that is still going on, at the end of the run.
   void finish();
   /// Collectives of the profiled steps on this rank.

@@ -39,6 +39,16 @@ ProfilerConfig profiler_config(const RunContext& run) {
 
 RunProfile::RunProfile(RunContext& run) : run_(run), profiler_(profiler_config(run), run.ranks.world.recorder()) {}
 
+void RunProfile::before_step(int64_t step) {
+  if (!profiler_.ends_before(step)) return profiler_.before_step(step);
+  try {
+    profiler_.before_step(step);
+  } catch (const std::exception& error) {  // no reason to end the training
+    core::log_warning("{}", error.what());
+  }
+  run_.ranks.world.wait_for_all("they write their traces");
+}
+
 void RunProfile::finish(record::RunRecord* record) {
   comm::World& world = run_.ranks.world;
   // Traces of many ranks and steps take minutes, which collectives would not wait.

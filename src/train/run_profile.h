@@ -12,7 +12,8 @@ class RunProfile {
  public:
   /// UsageError for a rank that does not exist. `run` outlives it.
   explicit RunProfile(RunContext& run);
-  void before_step(int64_t step) { profiler_.before_step(step); }
+  /// Collective at the step behind the profile, where traces are written.
+  void before_step(int64_t step);
   /// Rank 0 joins the traces and prints the tables; `record` is rank 0's. Collective.
   void finish(record::RunRecord* record);
 

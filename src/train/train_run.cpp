@@ -349,6 +349,7 @@ void TrainRun::finish_sync(ExitCode code) {
 }
 
 void TrainRun::note_failure(const Error& error) {
+  run_.ranks.world.limit_time_to_leave(error.code());
   started_.log_failure(error);  // first: a launcher may end this process while it waits for the others
   run_.ranks.world.report_failure(error.what(), error.code());
   list_bad_samples();
