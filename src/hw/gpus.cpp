@@ -163,12 +163,13 @@ void check_visible(const GpuQuestion& question, const GpuMachine& machine) {
   const int num_here = std::max(machine.presence.most(), static_cast<int>(machine.driver.gpus.size()));
   for (const auto& each : names) {
     const std::string name(core::trim(each));
+    if (name == "-1" || (name.empty() && &each == &names.back())) break;  // what stands before it is what CUDA shows
     bool is_absent = false;
     const auto none_is = [&](auto what) {
       return std::none_of(machine.driver.gpus.begin(), machine.driver.gpus.end(), what);
     };
     const std::string driver = driver_of(machine);
-    if (std::count(names.begin(), names.end(), each) > 1)
+    if (std::count_if(names.begin(), names.end(), [&](const auto& other) { return core::trim(other) == name; }) > 1)
       refuse(fmt::format("CUDA_VISIBLE_DEVICES={} names device '{}' twice, and CUDA then shows none",
                          *question.visible_devices, name),
              "name each device once");
@@ -202,11 +203,10 @@ void check_usable(const GpuQuestion& question, const GpuMachine& machine) {
   if (all([](const auto& gpu) { return gpu.is_prohibited; }) || all([](const auto& gpu) { return gpu.mig_parts == 0; }))
     refuse_unusable(question, machine);
   const double least = least_capability(question.needed_cuda);
-  for (const auto& gpu : gpus)
-    if (gpu.capability > 0 && gpu.capability < least)
-      refuse(fmt::format("{} has compute capability {:.1f}; CUDA {}, which LibTorch was built for, begins with {:.1f}",
-                         gpu.name, gpu.capability, version_text(question.needed_cuda), least),
-             "let CUDA_VISIBLE_DEVICES leave it out, or build with a LibTorch for an older CUDA");
+  if (all([&](const auto& gpu) { return gpu.capability > 0 && gpu.capability < least; }))
+    refuse(fmt::format("{} has compute capability {:.1f}; CUDA {}, which LibTorch was built for, begins with {:.1f}",
+                       gpus.front().name, gpus.front().capability, version_text(question.needed_cuda), least),
+           "take a newer GPU, or build with a LibTorch for an older CUDA");
   const auto& here = machine.driver.gpus;
   if (here.size() == 1 && machine.presence.most() <= 1 && question.local_world_size > 1)
     refuse(fmt::format("{} local ranks, but only 1 GPU is here{}", question.local_world_size,

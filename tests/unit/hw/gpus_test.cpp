@@ -209,12 +209,13 @@ TEST(ChosenDevice, ProhibitedAndExclusiveGpusAreRefused) {
 
 TEST(ChosenDevice, VisibleDevicesMustBeHere) {
   const auto two = machine_with({kGpu, kOther});
-  for (const char* fine : {"0", "1,0", "GPU-bbbb"}) EXPECT_EQ(refusal(asks(1, fine), two), "") << fine;
+  for (const char* fine : {"0", "1,0", "GPU-bbbb", "0,1,", "0,-1"}) EXPECT_EQ(refusal(asks(1, fine), two), "") << fine;
   expect_words(refusal(asks(1, "1,7"), two), {"CUDA_VISIBLE_DEVICES=1,7", "device '7'", "2 GPUs", "numbered 0 to 1",
                                               "driver 580.65.06", "nvidia-smi -L"});
   expect_words(refusal(asks(0, "GPU-cccc"), two), {"device 'GPU-cccc', which is not here"});
   expect_words(refusal(asks(1, "0,foo"), two), {"device 'foo', which is not here"});
   expect_words(refusal(asks(1, "0,0"), two), {"names device '0' twice", "name each device once"});
+  expect_words(refusal(asks(1, "0, 0"), two), {"names device '0' twice"});
   expect_words(refusal(asks(1, "MIG-77"), two), {"device 'MIG-77', which is not here"});
   auto parted = kGpu;
   parted.mig_parts = 2;
@@ -229,7 +230,8 @@ TEST(ChosenDevice, GpusThatTheDriverShowsAndCudaCannotUseAreRefused) {
   expect_words(refusal(asks(1), machine_with({whole})), {"in MIG mode", "without a part to compute on"});
   auto old = kGpu;
   old.name = "Tesla V100-SXM2-16GB", old.capability = 7.0;
-  expect_words(refusal(asks(2), machine_with({kGpu, old})),
+  EXPECT_EQ(refusal(asks(2), machine_with({kGpu, old})), "") << "CUDA's first device is the faster one";
+  expect_words(refusal(asks(1), machine_with({old})),
                {"Tesla V100-SXM2-16GB has compute capability 7.0", "CUDA 13.0", "begins with 7.5"});
   auto hidden = machine_with({kGpu});
   hidden.driver.gpus.clear();  // by the job's cgroup
