@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/log.h"
+#include "hw/machine_memory.h"
 
 namespace lockstep::infer {
 namespace {
@@ -125,7 +127,16 @@ const char* stop_reason_name(StopReason reason) {
 void prepare_generation(models::GptModel& model, size_t num_sequences) {
   constexpr size_t kLeastInFp32 = 4;  // as nn::is_faster
   const at::ScalarType type = model.named_parameters().front().tensor->scalar_type();
-  const bool pays = type != at::kFloat || num_sequences >= kLeastInFp32;
+  bool pays = type != at::kFloat || num_sequences >= kLeastInFp32;
+  int64_t num_weights = 0;
+  for (const auto& parameter : model.named_parameters()) num_weights += parameter.tensor->numel();
+  constexpr int64_t kMostBytes = 4;  // of a packed weight: of bf16 numbers, too, on processors that multiply none
+  if (pays && num_weights * kMostBytes > hw::available_memory_bytes()) {
+    core::log_warning("infer: the weights are not packed: that would take up to {:.1f} GB, {:.1f} GB are free",
+                      static_cast<double>(num_weights * kMostBytes) / 1e9,
+                      static_cast<double>(hw::available_memory_bytes()) / 1e9);
+    pays = false;
+  }
   model.prepare_inference(pays ? std::optional(type) : std::nullopt);
 }
 
