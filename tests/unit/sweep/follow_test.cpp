@@ -106,6 +106,16 @@ TEST_F(FollowTest, AFileOfBenchTellsHowItEnded) {
   EXPECT_NE(look().message.find("3 values are wrong"), std::string::npos) << look().message;
   write("{\"rows\"");
   EXPECT_EQ(look().status, PointStatus::kDied);
+  const char* under_way = R"({"rows": [{"part": "step"}], "summary": {}, "incomplete": true})";
+  write(under_way);
+  const auto queue = slurm.queue;
+  slurm.queue["11"] = {.state = "RUNNING"};
+  EXPECT_EQ(look().status, PointStatus::kRunning) << "it is written anew behind each row";
+  slurm.queue = queue;
+  sweep.point(0).status = PointStatus::kQueued;
+  sweep.note(0, "start", "11", 0, 4'000'000'000, "null");
+  sweep.note(0, "end", "11", 0, 4'000'000'001, "2");
+  EXPECT_EQ(look().status, PointStatus::kFailed) << "it ended before its last row: the exit code counts";
   std::filesystem::remove(sweep.folder / file);
   sweep.point(0).status = PointStatus::kQueued;
   sweep.note(0, "start", "11", 0, 1100, "null");
