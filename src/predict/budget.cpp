@@ -69,14 +69,16 @@ draw::Table goal_table(const std::vector<GoalCost>& costs, const Budget& budget)
     table.notes.emplace_back(
         "The price is in the unit of --price-per-node-hour; --currency (for example EUR) names it.");
   table.notes.emplace_back(
-      "Training steps alone: start-up, evaluation, checkpoints and restarts come on top, and convergence at other "
-      "batches is not predicted.");
+      budget.unit == "runs" ? "Whole runs, with all that the measured times hold."
+                            : "Training steps alone: start-up, evaluation, checkpoints and restarts come on top, and "
+                              "convergence at other batches is not predicted.");
   return table;
 }
 
 std::vector<std::string> goal_texts(const std::vector<GoalCost>& costs, const Budget& budget) {
   std::vector<std::string> texts;
   if (costs.empty()) return texts;
+  if (budget.is_run_a_step) return {"A run's work grows with its size here, so sizes are not compared."};
   if (budget.deadline_hours) {
     const auto smallest =
         std::find_if(costs.begin(), costs.end(), [](const GoalCost& one) { return one.meets_deadline; });

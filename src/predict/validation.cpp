@@ -22,7 +22,9 @@ std::vector<CurvePoint> points_up_to(const MeasuredCurve& curve, std::optional<d
   if (points.empty())
     throw UsageError(fmt::format("predict: curve '{}' has no point up to {:g} {}; its smallest is {:g}", curve.name,
                                  *largest, curve.size_name, curve.points.front().size),
-                     fmt::format("give --calibrate-up-to {:g} or more", curve.points.front().size));
+                     curve.points.size() == 1
+                         ? "this curve has one size alone, as rows of different models have: none is left to judge by"
+                         : fmt::format("give --calibrate-up-to {:g} or more", curve.points.front().size));
   return points;
 }
 

@@ -594,6 +594,10 @@ TEST(Budget, NamesTheFewestNodesInTimeAndSkipsWhatDoesNotFit) {
   // 1e12 tokens at 32 sequences of 4096 tokens a step.
   EXPECT_NEAR(costs[0].hours, 1e12 / (32 * 4096) * prediction.forecast.steps[0].step_s.p50 / 3600, 1);
   EXPECT_NE(goal_texts(costs, budget)[0].find(std::to_string(static_cast<int>(first->size))), std::string::npos);
+  Budget of_growing_runs = budget;
+  of_growing_runs.is_run_a_step = true;
+  ASSERT_EQ(goal_texts(costs, of_growing_runs).size(), 1u);
+  EXPECT_NE(goal_texts(costs, of_growing_runs)[0].find("sizes are not compared"), std::string::npos);
 }
 
 // Hand-computed: four equal buckets, backward of 4 s fills one each second.
