@@ -155,11 +155,11 @@ void add_curves(const std::vector<MeasuredCurve>& curves, size_t least_told, Rep
     }
   }
   if (!few.empty()) {
-    constexpr size_t kMostNamed = 3;
+    constexpr size_t kMostNamed = 1;
     const size_t num_few = few.size();
     few.resize(std::min(num_few, kMostNamed));
     reported.why_not.push_back(fmt::format(
-        "No prediction of curves with fewer than {} sizes, of which half calibrate and half judge: {}{}.", kLeastSizes,
+        "No prediction of curves with fewer than {} sizes, half of them to judge by: {}{}.", kLeastSizes,
         core::join(few, ", "), num_few > kMostNamed ? fmt::format(" and {} more", num_few - kMostNamed) : ""));
   }
   if (num_left > 0)
