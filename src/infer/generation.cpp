@@ -126,7 +126,9 @@ const char* stop_reason_name(StopReason reason) {
 
 void prepare_generation(models::GptModel& model, size_t num_sequences) {
   constexpr size_t kLeastInFp32 = 4;  // as nn::is_faster
-  const at::ScalarType type = model.named_parameters().front().tensor->scalar_type();
+  const at::Tensor& first = *model.named_parameters().front().tensor;
+  if (!first.is_cpu()) return;  // nothing is packed there
+  const at::ScalarType type = first.scalar_type();
   bool pays = type != at::kFloat || num_sequences >= kLeastInFp32;
   int64_t num_weights = 0;
   for (const auto& parameter : model.named_parameters()) num_weights += parameter.tensor->numel();

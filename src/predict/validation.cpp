@@ -239,12 +239,9 @@ CurvePrediction predict_curve(const MeasuredCurve& curve, std::optional<double> 
     take_reference(wanted.back());
   }
   // Steps that all wait for their input bound what computing takes, and say nothing of how it grows.
-  constexpr ComputePrior kBelowInput{.median_s = 0.5, .log_sd = 0.7};  // of the last step
-  const std::vector<Draw> draws =
-      free.empty() ? sample_prior_below(setting, reference,
-                                        {.median_s = kBelowInput.median_s * reference, .log_sd = kBelowInput.log_sd},
-                                        measured, sampling)
-                   : sample_posterior(setting, reference, measured, sampling);
+  const ComputePrior below_input{.median_s = reference / 2, .log_sd = 0.7};
+  const std::vector<Draw> draws = free.empty() ? sample_prior_below(setting, reference, below_input, measured, sampling)
+                                               : sample_posterior(setting, reference, measured, sampling);
   for (std::string& note : layout_doubts(curve, prediction.calibration))
     prediction.curve.notes.push_back(std::move(note));
   const double calibrated_nodes = measured.back().size.nodes;

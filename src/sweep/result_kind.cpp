@@ -71,14 +71,18 @@ bool is_incomplete(const core::Json& document) {
   return document.is_object() && document.value("incomplete", core::Json()) == true;
 }
 
-core::Json read_bench_document(const fs::path& result) {
-  core::Json document = core::read_json_file(result);
+void require_bench_result(const core::Json& document, const fs::path& result) {
   if (is_incomplete(document))
     throw DataError(fmt::format("sweep: '{}' is incomplete: the benchmark had not ended", result.string()),
                     "start the point again with `lockstep sweep resume`");
   if (!document.is_object() || !document.contains("rows") || !document.contains("summary"))
     throw DataError(fmt::format("sweep: '{}' is no result of `lockstep bench`", result.string()),
                     "remove it and start the point again with `lockstep sweep resume`");
+}
+
+core::Json read_bench_document(const fs::path& result) {
+  core::Json document = core::read_json_file(result);
+  require_bench_result(document, result);
   return document;
 }
 

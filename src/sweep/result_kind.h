@@ -32,6 +32,8 @@ const char* reason_against_flag(ResultKind kind, std::string_view flag);
 /// Is the result of a point, which is there, a JSON file of `bench`? Its content then; DataError for a damaged one.
 bool is_bench_document(const std::filesystem::path& result);
 core::Json read_bench_document(const std::filesystem::path& result);
+/// DataError for a document of `result` that is none, or whose benchmark had not ended.
+void require_bench_result(const core::Json& document, const std::filesystem::path& result);
 /// Does it say so of itself? `bench` writes it anew behind each row.
 bool is_incomplete(const core::Json& document);
 

@@ -32,9 +32,10 @@ double written_s(const fs::path& file) {
 RunOutcome outcome_of_bench(const fs::path& result) {
   RunOutcome outcome;
   try {
-    if (is_incomplete(core::read_json_file(result)))
-      return {};  // it is under way, or has ended before its last row: its log says why
-    const auto num_wrong = read_bench_document(result).at("summary").value("num_wrong", int64_t{0});
+    const core::Json document = core::read_json_file(result);
+    if (is_incomplete(document)) return {};  // it is under way, or has ended before its last row: its log says why
+    require_bench_result(document, result);
+    const auto num_wrong = document.at("summary").value("num_wrong", int64_t{0});
     outcome.status = num_wrong == 0 ? PointStatus::kFinished : PointStatus::kFailed;
     if (num_wrong > 0) outcome.message = fmt::format("bench: {} values are wrong, see {}", num_wrong, result.string());
     outcome.heartbeat_s = written_s(result);
